@@ -1,7 +1,8 @@
-//! How fast models are read and written: `cargo bench --bench formats [SIDE]`, on a slip grid of SIDE × SIDE cells (512).
+//! Read and write speed of the MDP formats: `cargo bench --bench formats [SIDE]`, on a slip grid of SIDE × SIDE cells
+//! (512).
 //!
-//! Each line is the median of five runs. The first is a plain copy of the JSON file, which the others compare with: on a
-//! machine that is not a GPU's own, only such ratios mean something.
+//! Each line is the median of five runs. The first line is a plain copy of the JSON file. The other lines print their
+//! ratio to this copy, because on a shared machine only ratios are reliable.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         let path = folder.path().join(file);
         formats::write(&path, &model)?;
-        // Of PRISM's files, those that hold most.
+        // The largest of PRISM's files.
         let beside = fs::metadata(path.with_extension("trew")).map_or(0, |rewards| rewards.len());
         let bytes = fs::metadata(&path)?.len() + if name == "PRISM" { beside } else { 0 };
         line(&format!("write {name}"), bytes, Some(copy), || Ok(formats::write(&path, &model)?))?;
@@ -53,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Measures and prints; the rate in bytes per second.
+/// Measures and prints one line. Returns the rate in bytes per second.
 fn line(
     name: &str,
     bytes: u64,

@@ -1,7 +1,7 @@
-//! Times of the recursions of hidden Markov models on the CPU, for `benches/peers/hmm.py`: one JSON object.
+//! Times of the HMM recursions on the CPU, for `benches/peers/hmm.py`: prints one JSON object.
 //!
-//! `hmm MODEL SEQUENCES LENGTHS PRECISION REPETITIONS`; times are seconds, one for each repetition. What recursions need of a
-//! model is made anew each time, as in training.
+//! Usage: `hmm MODEL SEQUENCES LENGTHS PRECISION REPETITIONS`. Times are in seconds, one per repetition. Each
+//! repetition recomputes the tables of the model, as in training.
 
 use std::path::Path;
 use std::time::Instant;

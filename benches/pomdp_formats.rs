@@ -1,5 +1,5 @@
-//! How fast partially observable models are read and written: `cargo bench --bench pomdp_formats [STATES]` (100000), on a
-//! generated model of six actions and five observations, whose states have up to six successors.
+//! Read and write speed of the POMDP formats: `cargo bench --bench pomdp_formats [STATES]` (100000), on a generated
+//! model of six actions, five observations and up to six successors per state and action.
 //!
 //! Each line is the median of five runs.
 
@@ -93,7 +93,7 @@ fn csr(rows: &[Vec<(u32, f64)>]) -> Csr {
     Csr::new(row_ptr, col, val).unwrap()
 }
 
-/// Measures and prints.
+/// Measures and prints one line.
 fn line(name: &str, bytes: u64, mut run: impl FnMut() -> Result<(), Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
     let mut seconds = Vec::new();
     for _ in 0..5 {

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# What a process on a GPU takes from its start to its end, beside a C program that only makes a context.
-# benches/startup.sh WARPKOV [RUNS]: needs a GPU and a C compiler. Runs are interleaved; times are whole processes in milliseconds.
-# OTHER=PATH measures another warpkov as well.
+# Times of whole processes on a GPU, compared with a C program that only makes a context. Needs a GPU and a C compiler.
+# Usage: benches/startup.sh WARPKOV [RUNS]. Runs are interleaved; times are in milliseconds. OTHER=PATH measures a second warpkov.
 set -euo pipefail
 export LC_ALL=C
 
@@ -19,7 +18,7 @@ libcuda=$(ldconfig -p | sed -n 's/.*libcuda\.so\.1 .*x86-64.* => //p' | head -n 
 
 mdp() { "$1" mdp solve "$work/grid.safetensors" --device cuda:0 --json --out "$work/solution.npy"; }
 hmm() { "$1" hmm score "$work/chain.json" "$work/symbols.txt" --device cuda:0 --json; }
-# One line a case: its name, whether the driver may keep what it compiles, the kind of device code, what runs.
+# One line per case: name, whether the driver's cache is disabled, kind of device code, command.
 cases() {
     echo "context 1 - $work/context"
     echo "devices 1 - $warpkov devices"

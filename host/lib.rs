@@ -1,39 +1,49 @@
-//! Markov models solved on NVIDIA GPUs, with every kernel written in Rust.
+//! Solvers for Markov models on NVIDIA GPUs and CPUs. All kernels are written in Rust.
 //!
-//! It solves three classes of models. A finite *Markov decision process* has states s, actions a, probabilities P(s'|s, a), rewards
-//! R(s, a, s') and a discount factor γ ∈ [0, 1). Solving it is to find the optimal value function
+//! warpkov solves three classes of models.
+//!
+//! # Markov decision processes
+//!
+//! A finite *Markov decision process* has states s, actions a, probabilities P(s'|s, a), rewards R(s, a, s') and a
+//! discount factor γ ∈ [0, 1). Its solution is the optimal value function
 //!
 //! > V\*(s) = maxₐ Σ P(s'|s, a) · (R(s, a, s') + γ V\*(s'))
 //!
-//! and a policy π that attains it. Every solution carries a bound on ‖V − V\*‖∞ that has been computed, not assumed.
+//! and a policy π that attains V\*. Every solution carries a computed bound on ‖V − V\*‖∞.
 //!
 //! ```
 #![doc = include_str!("../examples/01_mdp.rs")]
 //! ```
 //!
-//! In a *partially observable* one the state is not seen: V\* is a function of the belief b, and is bounded from both sides at the
-//! start.
+//! # Partially observable Markov decision processes
+//!
+//! In a *partially observable* model the agent sees observations instead of states. V\* is a function of the belief b.
+//! The solver computes a lower and an upper bound on V\* at the start belief.
 //!
 //! ```
 #![doc = include_str!("../examples/02_pomdp.rs")]
 //! ```
 //!
-//! A *hidden Markov model* has no actions: what was observed has a probability, a most probable path of states, and a model that makes it
-//! likelier.
+//! # Hidden Markov models
+//!
+//! A *hidden Markov model* has no actions. For sequences of observations the library computes likelihoods, the most
+//! probable path of states, and model parameters of higher likelihood.
 //!
 //! ```
 #![doc = include_str!("../examples/03_hmm.rs")]
 //! ```
 //!
-//! | module | what is in it |
-//! | --- | --- |
-//! | [`mdp`] | Markov decision processes: models and formats, policy and value iteration, certificates |
-//! | [`pomdp`] | partially observable models, their formats, point-based solvers, simulation |
-//! | [`hmm`] | hidden Markov models: scoring, decoding, training |
-//! | [`runtime`] | where a run happens: CPU, GPU, emulator |
-//! | [`common`] | what all model classes share: files, pictures, the request to stop |
+//! # Modules
 //!
-//! The kernels are in the crate [`warpkov_kernels`].
+//! | module | contents |
+//! | --- | --- |
+//! | [`mdp`] | Markov decision processes: models, formats, policy and value iteration, certificates |
+//! | [`pomdp`] | partially observable models: formats, point-based solvers, simulation |
+//! | [`hmm`] | hidden Markov models: scoring, decoding, training |
+//! | [`runtime`] | devices: CPU, GPU, emulator |
+//! | [`common`] | code that all model classes share: files, plots, the stop request |
+//!
+//! The crate [`warpkov_kernels`] contains the kernels.
 
 pub mod common;
 pub mod hmm;
@@ -41,7 +51,7 @@ pub mod mdp;
 pub mod pomdp;
 pub mod runtime;
 
-/// The README's Rust compiles.
+/// Compiles the Rust examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! The command line of warpkov.
+//! The `warpkov` binary. Module `cli` parses the command line, and this file turns the outcome into an exit code.
 
 use std::process::ExitCode;
 

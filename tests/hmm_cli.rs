@@ -135,7 +135,7 @@ fn what_is_not_possible_is_said() {
     assert_eq!(report["log_likelihoods"], json!([0.5f64.ln(), "-inf"]));
     assert!(run(folder.path(), "score m.json d.txt").contains("  not possible   1\n"));
     let message = fails(folder.path(), "train m.json d.txt", 2);
-    let place = "d.txt: sequence 2, position 3: found symbol 0, which no state emits that can be reached there";
+    let place = "d.txt: sequence 2, position 3: found symbol 0, which no reachable state emits";
     assert_eq!(message, format!("error: {place}: its likelihood is 0, and stays so\n"));
     for command in ["score", "decode", "posterior"] {
         let output = piped(folder.path(), &[command, "m.json", "d.txt"], "");
@@ -146,7 +146,7 @@ fn what_is_not_possible_is_said() {
     fs::write(folder.path().join("e.json"), ends).unwrap();
     fs::write(folder.path().join("d.csv"), "id,x\nb,0\nb,1\na,0\na,0\n").unwrap();
     let message = fails(folder.path(), "train e.json d.csv --id id", 2);
-    let place = "error: d.csv: sequence 2 (a), behind position 2, no state that can be reached ends";
+    let place = "error: d.csv: sequence 2 (a), after position 2, no reachable state can end the sequence";
     assert!(message.starts_with(place), "{message}");
 }
 
@@ -322,7 +322,7 @@ fn help_and_precision_say_what_there_is() {
     assert_eq!(parsed(&run(folder.path(), "score m.json d.csv --precision tf32 --json"))["precision"], json!("f32"));
     // What --out cannot hold is refused before the work.
     let message = fails(folder.path(), "train m.json d.csv --out t.hmm", 2);
-    assert_eq!(message, "error: --out: UMDHMM's format has no place for ends and for vectors\n");
+    assert_eq!(message, "error: --out: UMDHMM's format has no place for end probabilities or vectors\n");
 }
 
 #[test]
@@ -469,12 +469,12 @@ fn what_is_wrong_is_named() {
     assert_eq!(message, "error: states is 0, expected 1 to 32768\n");
     run(folder.path(), "generate random --states 2 --symbols 2 --out r.json");
     let message = fails(folder.path(), "sample r.json", 2);
-    assert_eq!(message, "error: the model has no ends: expected a length, as in --length 100\n");
+    assert_eq!(message, "error: the model has no end probabilities: expected a length, as in --length 100\n");
     let message = fails(folder.path(), "score ice.json diary.txt --lengths l.npy", 2);
     assert!(message.starts_with("error: cannot read l.npy: "), "{message}");
     fs::write(folder.path().join("l.npy"), "").unwrap();
     let message = fails(folder.path(), "score ice.json diary.txt --lengths l.npy", 2);
-    assert_eq!(message, "error: l.npy: lengths are given of NumPy's arrays only, and diary.txt is lines\n");
+    assert_eq!(message, "error: l.npy: a file of lengths applies only to NumPy arrays, and diary.txt is lines\n");
 }
 
 /// The kernels, emulated, say what the CPU says, to the last digits that are printed.
@@ -600,6 +600,6 @@ fn samples_that_cannot_be_written_are_not_drawn() {
         }
     }
     let message = fails(folder.path(), &format!("sample many.json {endless} --out x.csv"), 2);
-    assert!(message.contains("x.csv") && message.contains("are needed"), "{message}");
+    assert!(message.contains("x.csv") && message.contains("needs at least"), "{message}");
     assert!(!folder.path().join("x.csv").exists() && !folder.path().join("x").exists());
 }

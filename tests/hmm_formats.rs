@@ -48,7 +48,7 @@ fn models_are_read_back_bit_for_bit() {
     io::write(&path, Format::Umdhmm, &plain).unwrap();
     assert_eq!(io::read(&path, None).unwrap(), plain);
     let error = io::write(&path, Format::Umdhmm, &models()[0]).unwrap_err().to_string();
-    assert!(error.ends_with("UMDHMM's format has no place for ends and for vectors"), "{error}");
+    assert!(error.ends_with("UMDHMM's format has no place for end probabilities or vectors"), "{error}");
     assert_eq!(io::read(&path, None).unwrap(), plain);
 }
 
@@ -99,7 +99,7 @@ fn what_is_no_model_is_named() {
     let replaced = |from: &str, to: &str| of_json(&MODEL.replacen(from, to, 1)).unwrap_err();
     assert_eq!(replaced("0.9, 0.1", "0.9, 0.2"), "m: A[0] sums to 1.1, expected 1");
     assert_eq!(replaced("[0.9, 0.1]", "[0.9]"), "m: A[0] has 1 numbers, expected 2");
-    assert_eq!(replaced("[0.9, 0.1], ", ""), "m: A has 1 rows, expected 2 as pi has numbers");
+    assert_eq!(replaced("[0.9, 0.1], ", ""), "m: A has 1 rows, expected 2, the length of pi");
     assert_eq!(replaced("0.25, 0.75", "1.25, -0.25"), "m: B[1][0] is 1.25, expected a probability");
     assert_eq!(replaced("0.25, 0.75", "NaN, 1"), "m:1: expected value");
     assert_eq!(replaced("[0.5, 0.5]", "[]"), "m: A[0] has 2 numbers, expected 0");
@@ -160,7 +160,7 @@ fn sequences_are_read_back() {
 }
 
 /// What messages say where something is missing.
-const HINT: &str = " (option missing says how to read it)";
+const HINT: &str = " (option missing selects a treatment)";
 
 /// What is said of a text, which is read for a model.
 fn said(model: &Hmm, format: sequences::Format, text: &str) -> String {
@@ -181,7 +181,7 @@ fn what_are_no_sequences_is_named() {
     assert_eq!(said(&dna, Lines, "A C\n0\n"), format!("d:2: sequence 2, position 1: found \"0\", {expected}"));
     assert_eq!(said(&dna, Lines, "A\n\nC\n"), "d:2: sequence 2 is empty");
     assert_eq!(said(&dna, Lines, ""), "d:1: sequence 1 is empty");
-    let expected = "expected the number of a symbol, below 4";
+    let expected = "expected a symbol number below 4";
     assert_eq!(said(&plain, Lines, "0,1 2\n3 4\n"), format!("d:2: sequence 2, position 2: found \"4\", {expected}"));
     assert_eq!(said(&plain, Lines, "-1"), format!("d:1: sequence 1, position 1: found \"-1\", {expected}"));
     let expected = "expected a finite number";
@@ -196,24 +196,21 @@ fn what_are_no_sequences_is_named() {
         )
     );
     assert_eq!(said(&dna, Fasta, ">a\n>b\nA\n"), "d:2: record a has no letters");
-    assert_eq!(said(&dna, Fasta, "ACGT\n"), "d:1: expected a line that begins with > before the letters");
-    assert_eq!(
-        said(&numbers, Fasta, ">a\nA\n"),
-        "d:1: the model has no symbols with names, which the letters could be"
-    );
+    assert_eq!(said(&dna, Fasta, "ACGT\n"), "d:1: expected a record line, which begins with >, before the letters");
+    assert_eq!(said(&numbers, Fasta, ">a\nA\n"), "d:1: the model has no named symbols that letters could stand for");
     let csv = "sequence,symbol\n1,A\n1,C\n2,G\n";
     assert!(said(&dna, Csv, csv).contains("offsets: [0, 2, 3]"), "{}", said(&dna, Csv, csv));
     assert!(said(&dna, Csv, "symbol\nA\nC\n").contains("offsets: [0, 2]"));
     assert_eq!(said(&dna, Csv, "sequence,symbol\n1,A,C\n"), "d:2: found 3 columns, expected 2 as in the header");
     assert_eq!(
         said(&dna, Csv, "sequence,x,y\n"),
-        "d:1: found 2 columns beside that of ids, expected 1 for what the model emits (option columns chooses them)"
+        "d:1: found 2 columns beside the ids, expected 1 for an observation of the model (option columns selects them)"
     );
-    assert_eq!(said(&dna, Csv, "sequence,symbol\n"), "d:1: there is no row behind the header");
+    assert_eq!(said(&dna, Csv, "sequence,symbol\n"), "d:1: the table has no rows after the header");
     assert_eq!(said(&dna, Csv, ""), "d:1: the table is empty");
     assert_eq!(said(&plain, Umdhmm, "T= 2\n1 5\n"), "d: sequence 1, position 2: found symbol 4, expected one below 4");
-    assert_eq!(said(&plain, Umdhmm, "T= 2\n1 0\n"), "d:2: found \"0\", expected the number of a symbol, from 1");
-    assert!(said(&plain, Npy, "xxxxxxxxxxxx").starts_with("d: is no array of NumPy"));
+    assert_eq!(said(&plain, Umdhmm, "T= 2\n1 0\n"), "d:2: found \"0\", expected a symbol number from 1");
+    assert!(said(&plain, Npy, "xxxxxxxxxxxx").starts_with("d: is not a NumPy array"));
 }
 
 /// A model of `dimensions` numbers.
@@ -260,7 +257,7 @@ fn tables_keep_their_first_row() {
     assert_eq!(values(&one, "\u{feff}\"x\"\n2\n", &columns(&["x"], None)), (vec![2.0], vec![0, 1]));
     assert_eq!(values(&dna, "A\nC\n", &plain), (vec![0.0, 1.0], vec![0, 2]));
     let guessed = table(&dna, "base\nC\n", &plain, Missing::Refuse).unwrap();
-    assert_eq!(guessed.notes, ["d: line 1 is taken for a header, with base (option header says whether it is)"]);
+    assert_eq!(guessed.notes, ["d: line 1 is read as a header with base (option header overrides this)"]);
     assert!(table(&dna, "sequence,base\nx,C\n", &plain, Missing::Refuse).unwrap().notes.is_empty());
     // What begins like a number is no name, and what is asked for is done.
     let error = |text: &str, asked: &Table| table(&one, text, asked, Missing::Refuse).unwrap_err();
@@ -301,7 +298,7 @@ fn tables_are_read_as_people_have_them() {
     assert_eq!(error("x,x\n3,4\n", &columns(&["x"], None)), "d:1: 2 columns are called x");
     assert_eq!(
         error("x,y\n1,2\n", &Table::default()),
-        "d:1: found 2 columns, expected 1 for what the model emits (option columns chooses them)"
+        "d:1: found 2 columns, expected 1 for an observation of the model (option columns selects them)"
     );
     assert_eq!(
         error("x,y\n1,2\n", &columns(&["x", "y"], None)),
@@ -325,7 +322,7 @@ fn tables_are_read_as_people_have_them() {
     let lines =
         ReadOptions { format: Some(sequences::Format::Lines), table: columns(&["x"], None), ..ReadOptions::default() };
     let refused = sequences::read_from_with(&b"1"[..], "d", &lines, &one).unwrap_err().to_string();
-    assert_eq!(refused, "d: columns, ids, separators and headers are those of tables, and this is lines");
+    assert_eq!(refused, "d: columns, ids, separators and headers apply only to tables, and this is lines");
 }
 
 #[test]
@@ -345,7 +342,7 @@ fn what_is_missing_is_split_skipped_or_summed_over() {
         assert_eq!(values[..], [1.0, 2.0, 4.0, 5.0, 5.0, 6.0]);
     }
     let refused = table(&two, text, &Table::default(), Missing::Marginalise).unwrap_err();
-    assert_eq!(refused, "d: only symbols are marginalised, and the model emits numbers");
+    assert_eq!(refused, "d: only symbols can be marginalised, and the model emits numbers");
     assert_eq!(table(&two, "x,y\nNA,1\n", &Table::default(), Missing::Skip).unwrap_err(), "d: there is no sequence");
     let summed = table(&dna, "A\nNA\nT\n", &Table::default(), Missing::Marginalise).unwrap();
     assert_eq!(
@@ -358,7 +355,7 @@ fn what_is_missing_is_split_skipped_or_summed_over() {
     // Numbers are no sets, whatever they are.
     let plain = HmmParts { names: Names::default(), ..dna.clone().into_parts() }.validated().unwrap();
     let error = table(&plain, "0\nNA\n4\n", &Table::default(), Missing::Marginalise).unwrap_err();
-    assert_eq!(error, "d:3: column 1: found \"4\", expected the number of a symbol, below 4");
+    assert_eq!(error, "d:3: column 1: found \"4\", expected a symbol number below 4");
     // NumPy has NaN.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("d.npy");
@@ -494,15 +491,15 @@ fn arrays_of_floats_hold_symbols_if_they_are_whole() {
     let records = read("<f8", &doubles, 3).unwrap();
     assert_eq!(*records.sequences.observations(), Observations::Symbols(vec![0, 3, 1]));
     assert_eq!(records.notes.len(), 1);
-    assert!(records.notes[0].ends_with(": floating-point numbers are read as the numbers of symbols"));
+    assert!(records.notes[0].ends_with(": floating-point numbers are read as symbol numbers"));
     assert!(read("<f4", &[2.0f32, 0.0].map(f32::to_le_bytes).concat(), 2).is_ok());
     assert!(read("<i8", &[2i64, 0].map(i64::to_le_bytes).concat(), 2).unwrap().notes.is_empty());
     let error = |numbers: [f64; 2]| read("<f8", &numbers.map(f64::to_le_bytes).concat(), 2).unwrap_err();
-    assert_eq!(error([0.0, 1.5]), "d: [1] is 1.5, expected the number of a symbol");
-    assert_eq!(error([-1.0, 1.0]), "d: [0] is -1, expected the number of a symbol");
+    assert_eq!(error([0.0, 1.5]), "d: [1] is 1.5, expected a symbol number");
+    assert_eq!(error([-1.0, 1.0]), "d: [0] is -1, expected a symbol number");
     assert_eq!(error([0.0, 4.0]), "d: sequence 1, position 2: found symbol 4, expected one below 4");
-    assert_eq!(read("<f8", &doubles[..20], 3).unwrap_err(), "d: is cut: it has 2 of 3 numbers");
-    assert_eq!(read("<i4", &[], 3).unwrap_err(), "d: is cut: it has 0 of 3 numbers");
+    assert_eq!(read("<f8", &doubles[..20], 3).unwrap_err(), "d: is truncated: it has 2 of 3 numbers");
+    assert_eq!(read("<i4", &[], 3).unwrap_err(), "d: is truncated: it has 0 of 3 numbers");
 }
 
 #[test]
@@ -529,7 +526,7 @@ fn arrays_and_lengths_must_fit() {
     assert!(error.ends_with("is of shape [12, 1], expected n × 2"), "{error}");
     let symbols = Observations::Vectors { dimensions: 1, values: vec![1.0] };
     let error = Sequences::new(vec![0, 1], symbols).unwrap().check(&plain).unwrap_err().to_string();
-    assert_eq!(error, "the sequences are of numbers, expected symbols as the model emits");
+    assert_eq!(error, "the sequences hold numbers, expected symbols, which the model emits");
 }
 
 #[test]

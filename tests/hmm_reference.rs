@@ -319,7 +319,7 @@ fn what_is_not_possible_has_no_path_and_counts_for_nothing() {
     assert_eq!(all_of.expected.transitions, [1.0, 1.0, 0.0, 0.0]);
     let mut batch = Batch::<f64>::new(&both);
     let error = train(&mut batch, vec![model], &Options::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
-    assert_eq!(error.to_string(), "sequence 1 is not possible by the model: its likelihood is 0, and stays so");
+    assert_eq!(error.to_string(), "sequence 1 has probability 0 under the model, and training cannot change that");
 }
 
 /// Of lengths 1 to 70, several of each, in no order.
@@ -596,7 +596,10 @@ fn samples_are_as_likely_as_the_model_says() {
     }
     assert_eq!(sample(&model, 3, None, 1).unwrap().sequences.range(2), drawn.sequences.range(2));
     let endless = without_ends(&model);
-    assert_eq!(sample(&endless, 1, None, 1).unwrap_err().to_string(), "the model has no ends: expected a length");
+    assert_eq!(
+        sample(&endless, 1, None, 1).unwrap_err().to_string(),
+        "the model has no end probabilities: expected a length"
+    );
 }
 
 /// All sequences of a model, by the exact recursions alone.

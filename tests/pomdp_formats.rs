@@ -227,7 +227,7 @@ fn rows_nearly_sum_to_one() {
     let model = model(&text("0.666666"));
     assert_eq!(model.successors(0, 0).1.iter().sum::<f64>(), 1.0);
     let (message, caret) = fault(&text("0.6666"));
-    assert!(message.ends_with("T of action 0 in state 0 sums to 0.999933, expected 1; this is the last that sets it"));
+    assert!(message.ends_with("T of action 0 in state 0 sums to 0.999933, expected 1; last set here"));
     assert_eq!(caret, "0.6666");
 }
 
@@ -249,9 +249,9 @@ fn faults_have_a_place() {
         ("T 0 uniform", "2:1: found `T`, expected the next section", "T 0 uniform"),
         ("T: * uniform O 0 uniform", "2:16: found `0`, expected `:`", "0 uniform"),
         ("values: rewards", "2:9: found `rewards`, expected reward or cost", "rewards"),
-        ("discount: 0.5", "2:1: discount is there twice", "discount: 0.5"),
-        ("T: * identity states: 2", "2:15: states is there twice", "states: 2"),
-        ("T: * identity values: cost", "2:15: values comes after T, O or R, expected it before", "values: cost"),
+        ("discount: 0.5", "2:1: discount appears twice", "discount: 0.5"),
+        ("T: * identity states: 2", "2:15: states appears twice", "states: 2"),
+        ("T: * identity values: cost", "2:15: values after T, O or R, expected it before them", "values: cost"),
         (
             "start: 0.5 0.25 T: * identity O: * uniform",
             "2:8: the start belief sums to 0.75, expected 1",
@@ -269,27 +269,27 @@ fn faults_have_a_place() {
         ),
         (
             "start exclude: 0 1 T: * identity O: * uniform",
-            "2:16: the process starts in no state",
+            "2:16: the start belief has no state",
             "0 1 T: * identity O: * uniform",
         ),
         ("foo: 1", "2:1: found `foo`, expected the next section", "foo: 1"),
         ("O: * uniform", "2:13: the file ends, expected T", ""),
-        ("T: * uniform", "2:13: O of action 0 to state 0 sums to 0, expected 1; nothing sets it", ""),
+        ("T: * uniform", "2:13: O of action 0 to state 0 sums to 0, expected 1; never set", ""),
     ] {
         let (found, place) = of(text);
         assert_eq!((&found[..], &place[..]), (message, caret), "{text}");
     }
     for (text, message) in [
         ("foo: 1", "1:1: found `foo`, expected discount, values, states, actions, observations, start, T, O or R"),
-        ("", "1:1: the states are not there, expected `states:` before T, O and R"),
-        ("T: * identity", "1:1: the states are not there, expected `states:` before T, O and R"),
-        ("states: 2 T: * identity", "1:11: the actions are not there, expected `actions:` before T, O and R"),
+        ("", "1:1: states are not declared, expected `states:` before T, O and R"),
+        ("T: * identity", "1:1: states are not declared, expected `states:` before T, O and R"),
+        ("states: 2 T: * identity", "1:11: actions are not declared, expected `actions:` before T, O and R"),
         ("states: 2 actions: 1 T: * identity", "1:35: the file ends, expected `discount:` at its beginning"),
         (
             "states: 2 actions: 1 O: * identity",
-            "1:22: the observations are not there, expected `observations:` before O",
+            "1:22: observations are not declared, expected `observations:` before O",
         ),
-        ("states: a b a", "1:13: the state `a` is there twice"),
+        ("states: a b a", "1:13: the state `a` appears twice"),
         ("states: a 1b", "1:11: found `1b`, expected the name of a state, which begins with a letter"),
         ("states: 2 a", "1:11: found `a`, expected the next section"),
         ("states: 0", "1:9: found `0`, expected a number from 1 to 268435456"),
@@ -462,7 +462,7 @@ fn pomdpx_says_where_it_is_wrong() {
         ),
         ("sample s1 good", "sample s1 great", "m:34:34: found `great`, expected a value of rock_0, `*` or `-`"),
         ("sample s1 good", "sample s1", "m:34:14: <Instance> has 2 words, expected 3"),
-        ("<Var>rock_1</Var>", "<Var>rock_2</Var>", "m:20:20: found `rock_2`, expected a variable that may stand here"),
+        ("<Var>rock_1</Var>", "<Var>rock_2</Var>", "m:20:20: found `rock_2`, expected a variable that is allowed here"),
         (
             "<Parent>act place_0</Parent>",
             "<Parent>act rock_1 place_0</Parent>",
@@ -480,8 +480,8 @@ fn pomdpx_says_where_it_is_wrong() {
             "m:6:3: more than 16777216 states, the combinations \
           of all state variables",
         ),
-        ("<Var>place_1</Var>", "<Var>rock_1</Var>", "m:23:5: rock_1 is there twice"),
-        ("</pomdpx>", "", "m:3:1: <pomdpx> does not end"),
+        ("<Var>place_1</Var>", "<Var>rock_1</Var>", "m:23:5: rock_1 appears twice"),
+        ("</pomdpx>", "", "m:3:1: <pomdpx> has no end tag"),
     ] {
         assert_eq!(fault(from, to), message);
     }
@@ -528,16 +528,21 @@ fn vectors_of_other_tools_are_read() {
         let error = formats::read_vectors_from(text.as_bytes(), "m", None, Some(&model(TIGER))).err();
         error.map_or_else(String::new, |error| error.to_string().lines().next().unwrap_or_default().to_owned())
     };
-    assert_eq!(error(sparse), "m: vectors of 3 states, expected 2 as in the model");
+    assert!(error(sparse).ends_with("vectors of 3 states, expected 2 as in the model"), "{}", error(sparse));
+    // A small file cannot ask for gigabytes, with or without a model.
+    let long = sparse.replace("vectorLength=\"3\"", "vectorLength=\"4294967295\"");
+    assert!(error(&long).ends_with("expected 2 as in the model"), "{}", error(&long));
+    let alone = formats::read_vectors_from(long.as_bytes(), "m", None, None).unwrap_err().to_string();
+    assert!(alone.contains("a vectorLength of 4294967295, expected at most"), "{alone}");
     assert_eq!(
         error(&sparse.replace("numObsValue=\"1\"", "numObsValue=\"4\"")),
-        "m:1:53: vectors of 4 values that are seen, with 3 states each; expected 1, as nothing of the model's states is always \
-         seen"
+        "m:1:53: vectors for 4 observed values with 3 states each, expected 1, because no component of the model's states \
+         is fully observed"
     );
     assert_eq!(error("0\n1 2\n\n3\n1 2"), "m: vector 1 has action 3, expected one below 3 as in the model");
     assert_eq!(error("0\n1 2\n\n1\n1 2 3"), "m:5:1: a vector of 3 numbers, expected 2 as in the first");
     assert_eq!(error("0\n1 x\n"), "m:2:3: found `x`, expected a number");
-    assert_eq!(error("0 1\n1 2\n"), "m:1:3: found `1`, expected the end of the line, behind the number of an action");
+    assert_eq!(error("0 1\n1 2\n"), "m:1:3: found `1`, expected the end of the line after the index of an action");
     assert_eq!(error("0\n"), "m:2:1: the file ends, expected the vector of an action");
     assert_eq!(error("\n"), "m:2:1: the file ends, expected a vector");
 }
@@ -609,7 +614,7 @@ fn planes_of_what_is_seen_are_read_back() {
 fn parts_that_are_seen_are_few() {
     let text = seen("maximize").replace("[0,0,1,1]}", "[0,0,4294967295,4294967295]}");
     let error = formats::read_from(text.as_bytes(), "m", None).err().unwrap().to_string();
-    assert!(error.contains("the seen part of state 2 is 4294967295, expected a number below 4"), "{error}");
+    assert!(error.contains("the observed component of state 2 is 4294967295, expected a number below 4"), "{error}");
     // Numbers need not follow each other. SARSOP's have to.
     let model = formats::read_from(text.replace("4294967295", "3").as_bytes(), "m", None).unwrap();
     assert_eq!(model.parts(), [[0, 1], [2, 3]]);
@@ -622,7 +627,7 @@ fn parts_that_are_seen_are_few() {
     assert_eq!(formats::read_vectors_from(&text[..], "m", None, Some(&model)).unwrap(), policy);
     let none = String::from_utf8_lossy(&text).replace("numObsValue=\"1\"", "numObsValue=\"0\"");
     let error = formats::read_vectors_from(none.as_bytes(), "m", None, Some(&model)).unwrap_err().to_string();
-    assert!(error.contains("vectors of 0 values that are seen"), "{error}");
+    assert!(error.contains("vectors for 0 observed values"), "{error}");
 }
 
 /// Content that leaves no doubt counts more than a name.
@@ -648,7 +653,7 @@ fn content_is_recognised_under_another_name() {
 fn rewards_beyond_the_numbers_are_refused() {
     for reward in ["1e308", "-1e299"] {
         let error = parse(&TIGER.replace("* 10\n", &format!("* {reward}\n"))).err().unwrap_or_default();
-        assert!(error.contains("add up beyond the range of numbers"), "{error}");
+        assert!(error.contains("add up beyond the range of f64"), "{error}");
     }
     assert!(parse(&TIGER.replace("* 10\n", "* 1e290\n")).is_ok());
 }
@@ -896,5 +901,5 @@ fn parts_that_are_seen_are_kept() {
         }
     }
     let error = formats::read_vectors_from(text.as_bytes(), "p", None, Some(&model(TIGER))).unwrap_err().to_string();
-    assert!(error.contains("expected 1, as nothing of the model's states is always seen"), "{error}");
+    assert!(error.contains("expected 1, because no component of the model's states is fully observed"), "{error}");
 }

@@ -192,7 +192,7 @@ fn pictures_show_what_there_is() {
     assert!(svg.contains("open-left") && svg.contains("b(tiger-right)") && svg.matches("<polyline").count() > 1000);
     let tag = Tag::default().generate().unwrap();
     let message = draw_vectors(&tag, &always(&tag, 0), Format::Svg).unwrap_err().to_string();
-    assert_eq!(message, "cannot draw the plot: the model has 870 states, and vectors are drawn over the belief of 2");
+    assert_eq!(message, "cannot draw the plot: the model has 870 states, and a plot of alpha vectors needs exactly 2");
     let moments = [(0.0, -20.0, f64::INFINITY), (0.5, 10.0, 25.0), (1.0, 19.37, 19.38)];
     let round =
         |(seconds, lower, upper)| Round { seconds, lower, upper, iterations: 1, backups: 1, beliefs: 1, vectors: 1 };

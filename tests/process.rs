@@ -203,7 +203,7 @@ fn a_disk_without_room_is_said() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
         let error = errors.lines().find(|line| line.starts_with("error: ")).unwrap();
         let named = error.contains(&format!("cannot write {}", disk.display()));
-        assert!(named && error.contains("are needed") && error.ends_with(" free"), "{arguments:?}: {errors}");
+        assert!(named && error.contains("needs at least") && error.ends_with(" free"), "{arguments:?}: {errors}");
         assert!(errors.ends_with("left: old.json old\n"), "{arguments:?}: {errors}");
     };
     for name in ["old.json", "x.npz", "x.safetensors", "x.tra", "x.drn", "x.xml", "x.umb", "x.P.bin"] {

@@ -10,13 +10,14 @@ use warpkov::hmm::model::{Covariances, Emissions, HmmParts};
 use warpkov::hmm::sequences::{Observations, Sequences};
 use warpkov::mdp::analysis::reorder::Order;
 use warpkov::mdp::backend::{Correct, State};
+use warpkov::mdp::device::divided::{BlockIteration, Division, ResultIteration};
 use warpkov::mdp::device::{PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration};
 use warpkov::mdp::generate::Forest;
 use warpkov::mdp::io::read_json;
 use warpkov::mdp::krylov::Linear;
 use warpkov::mdp::model::validate::Invalid;
 use warpkov::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
-use warpkov::mdp::options::Storage;
+use warpkov::mdp::options::{BlockDivided, Storage};
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::backend::{PointBackup, Trials, Walks};
 use warpkov::pomdp::belief::Belief;
@@ -68,7 +69,7 @@ fn matrices() {
         message(&[0, u64::MAX], &[0], &[1.0]),
         format!("indptr ends at {}, expected the number of entries 1", u64::MAX)
     );
-    assert_eq!(message(&[0, 1], &[0], &[1.0; 2]), "indices has 1 elements, data has 2, expected as many");
+    assert_eq!(message(&[0, 1], &[0], &[1.0; 2]), "indices has 1 elements, data has 2, expected equal lengths");
     assert_eq!(message(&[], &[0], &[1.0]), "indptr ends at 0, expected the number of entries 1");
     let valid = csr(&[0, 1], &[7], &[1.0]).unwrap();
     assert!(valid.clone().with_values(vec![1.0; 2]).is_err() && valid.with_values(vec![2.0]).is_ok());
@@ -325,6 +326,11 @@ fn backends_check_what_they_are_given() {
         }
         let mut projected = Projected::<f64, u32, _>::new(device, &forest, PolicyLayout::Slices).unwrap();
         assert!(panics(|| drop(projected.reset(Some(&values)))));
+        let mut results = ResultIteration::<f64, u32, _>::new(device, &forest).unwrap();
+        assert!(panics(|| drop(results.reset(Some(&values)))));
+        let division = Division::new(&forest, BlockDivided::default()).unwrap();
+        let mut blocks = BlockIteration::<f64, u32, _>::new(device, &forest, &division).unwrap();
+        assert!(panics(|| drop(blocks.reset(Some(&values)))));
         let mut system = System::<u32, _>::new(device, &forest, PolicyLayout::Slices).unwrap();
         let (whole, other) = (system.vector().unwrap(), device.upload(&values).unwrap());
         assert!(panics(|| drop(system.dots(&whole, &other, &whole))));
@@ -351,6 +357,12 @@ fn backends_check_what_they_are_given() {
         let walks = Walks { count: 2, optimistic: 1, guided: 1, explored: 0.0, best_in };
         assert!(panics(|| drop(walkers.walk(&walks, 1, 1 << 20, 1, &mut || false))));
     }
+    let mut walkers = Walkers::new(device, &tiger, backups(&tiger), &[0.0; 6]).unwrap();
+    walkers.set_vectors(&vectors(2, 2)).unwrap();
+    let walks = Walks { count: 2, optimistic: 0, guided: 1, explored: 0.0, best_in: vec![0, 0] };
+    walkers.walk(&walks, 1, 1 << 20, 1, &mut || false).unwrap();
+    walkers.set_vectors(&AlphaVectors::new(2)).unwrap();
+    assert!(panics(|| drop(walkers.improve(0, 0.0))) && panics(|| drop(walkers.prune(0, 1, 0))), "there is no vector");
     let operands = Operands::new(&tiger, &vectors(2, 0), &[Belief::at(0)]);
     let changes: [&dyn Fn(&mut Operands); 6] = [
         &|o| o.states = 3,

@@ -1,14 +1,14 @@
-"""Compares warpkov with QuantEcon and Storm on one discounted model, side by side, on the CPU.
+"""Compares warpkov with QuantEcon and Storm on one discounted model on the CPU.
 
-The model: a grid of SIDE x SIDE cells with moves of 0.8 / 0.1 / 0.1, -1 a step and an absorbing goal; gamma = .9. Every
-tool has to come within EPSILON of V* in the sup norm; what each returns is compared with a solution certified to 1e-10.
+The model: a grid of SIDE x SIDE cells with moves of 0.8 / 0.1 / 0.1, reward -1 per step and an absorbing goal; gamma = .9. Every
+tool has to reach V* within EPSILON in the sup norm. The script compares each result with a solution certified to 1e-10.
 
     python3 -m venv venv && venv/bin/pip install numpy scipy quantecon stormpy
     cargo build --release && venv/bin/python benches/peers/compare.py target/release/warpkov
 
-The tools take turns, so that whatever else the machine does meets all of them alike. Times are milliseconds, the median with
-the fastest and the slowest: `read` from the file to the model in memory, `solve` from there to V, `all` of it; `processor`
-is what all cores spent on that, user and system. Python's own start and imports are not counted; warpkov's start is.
+The tools take turns, so that other load on the machine affects all of them alike. Times are medians in milliseconds, with the
+fastest and the slowest. `read` is the time from the file to the model in memory, `solve` from there to V, `all` both.
+`processor` is the user and system time of all cores. Times exclude Python's start and imports, and include warpkov's start.
 """
 
 import argparse
@@ -113,7 +113,7 @@ class Clock:
 
 
 def quantecon(folder, epsilon):
-    """Value iteration; it stops at half of the epsilon that it is given."""
+    """Value iteration, which stops at half of the given epsilon."""
     clock = Clock()
     arrays = np.load(f"{folder}/grid.npz")
     rows, states = arrays["rewards"].size, arrays["indptr"].size // 4
@@ -128,7 +128,7 @@ def quantecon(folder, epsilon):
 
 
 def storm(folder, epsilon, name):
-    """Its engine for discounted rewards, by value iteration, to an absolute precision."""
+    """Storm's engine for discounted rewards: value iteration to an absolute precision."""
     clock = Clock()
     build = stormpy.build_model_from_umb if name.endswith(".umb") else stormpy.build_model_from_drn
     model = build(f"{folder}/{name}")
@@ -147,8 +147,8 @@ def storm(folder, epsilon, name):
 
 
 def warpkov(binary, folder, epsilon, name, *options):
-    """Reading: the process that prints what is in the model. Solving: what the other one reports for layout and sweeps. All:
-    the whole process that reads, solves, certifies and writes values and policy."""
+    """read: the whole process of `mdp info`. solve: the time that `mdp solve` reports for layout and sweeps. all: the whole
+    process of `mdp solve`, which reads, solves, certifies and writes values and policy."""
     out = f"{folder}/out.json"
     clock = Clock(resource.RUSAGE_CHILDREN)
     subprocess.run([binary, "mdp", "info", f"{folder}/{name}"], check=True, capture_output=True)

@@ -1,5 +1,5 @@
-/* Starts the CUDA driver and makes a context on the first GPU: what every program that computes there pays before anything else.
- * Needs no header of CUDA's: cc -O2 context.c -o context /usr/lib/x86_64-linux-gnu/libcuda.so.1 */
+/* Starts the CUDA driver and makes a context on the first GPU: the start-up time of every CUDA program.
+ * Needs no CUDA headers: cc -O2 context.c -o context /usr/lib/x86_64-linux-gnu/libcuda.so.1 */
 #define _POSIX_C_SOURCE 199309L
 #include <stdio.h>
 #include <time.h>

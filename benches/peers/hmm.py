@@ -1,15 +1,15 @@
-"""Compares warpkov with hmmlearn 0.3.3 on hidden Markov models, side by side, on the CPU.
+"""Compares warpkov with hmmlearn 0.3.3 on hidden Markov models on the CPU.
 
-Models and sequences are random: N states, V = 16 symbols, M sequences of T observations, in double precision. Measured are
-the forward recursion (hmmlearn's `score`), Viterbi's (`decode`) and one step of training (`fit` with one iteration; ours is
-the E step, beside which the M step is nothing). hmmlearn has implementation="scaling", its fastest.
+Models and sequences are random: N states, V = 16 symbols, M sequences of T observations, in double precision. The script measures
+the forward recursion (hmmlearn's `score`), the Viterbi recursion (`decode`) and one training step (`fit` with one iteration; for
+warpkov the E step, because the M step is negligible). hmmlearn runs with implementation="scaling", its fastest.
 
     python3 -m venv venv && venv/bin/pip install hmmlearn==0.3.3
     cargo bench --no-run --bench hmm          # names the executable
     venv/bin/python benches/peers/hmm.py target/release/deps/hmm-... --threads 2
 
-Both take turns, so that whatever else the machine does meets both alike. Times are milliseconds, the median with the fastest
-and the slowest; hmmlearn computes on one thread. What either says of ln P(O) is compared.
+Both tools take turns, so that other load on the machine affects both alike. Times are medians in milliseconds, with the fastest
+and the slowest. hmmlearn computes on one thread. The script also compares ln P(O).
 """
 
 import argparse
@@ -27,7 +27,7 @@ SYMBOLS = 16
 
 
 def files(folder, random, states, count, length):
-    """A random model and random observations, for both to read."""
+    """Writes a random model and random observations, which both tools read."""
     model = hmm.CategoricalHMM(states, implementation="scaling", init_params="", n_iter=1, tol=-np.inf)
     model.startprob_ = random.dirichlet(np.ones(states))
     model.transmat_ = random.dirichlet(np.ones(states), states)
@@ -49,7 +49,7 @@ def timed(work):
 
 
 def theirs(arrays, model, seen, lengths):
-    """Seconds of each of the three, and ln P(O)."""
+    """Seconds of each of the three recursions, and ln P(O)."""
     for name, array in arrays.items():
         setattr(model, name, array.copy())
     forward, log = timed(lambda: model.score(seen, lengths))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The recursions of `warpkov bench hmm` in PyTorch and Triton, on the same GPU: what to compare it with.
+"""The recursions of `warpkov bench hmm` in PyTorch and Triton, for comparison on the same GPU.
 
-Models and sequences are random, from a fixed seed: N states, V = 16 symbols, M sequences of T observations, all on the
-device. Every recursion is one CUDA graph over all steps, timed by CUDA events; times are milliseconds, medians of runs.
+Models and sequences are random with a fixed seed: N states, V = 16 symbols, M sequences of T observations, all on the
+device. Every recursion is one CUDA graph over all steps, timed by CUDA events. Times are medians in milliseconds.
 
     forward    f64, PyTorch: a step is a matrix product, the product with emissions, the sum of each row and the
                division by it
@@ -10,14 +10,14 @@ device. Every recursion is one CUDA graph over all steps, timed by CUDA events; 
                their maxima) and Triton (a product over (max, +) in tiles of several sizes, with arg-max, for each step)
     E step     f64, PyTorch: forward, backward, the expected transitions as one product over all rows or as one for each
                step, whichever is faster, and those of emissions likewise, with a one-hot matrix of the symbols
-    step       f64: the E step, and the model that is made of it
+    step       f64: the E step and the M step
 
     python3 benches/peers/hmm_gpu.py
     python3 benches/peers/hmm_gpu.py --sizes 512,512,16 --runs 101 --json
 
-Before anything is timed, all are compared with plain loops on small models, and afterwards with each other; the exit
-code is 1 where they differ. Without a GPU only the comparison runs, on the CPU, and the exit code is 2; with
-TRITON_INTERPRET=1 it includes the kernels in Triton.
+Before the measurements, the script compares all recursions with plain loops on small models; afterwards it compares them with
+each other. The exit code is 1 if they differ. Without a GPU only the comparison runs, on the CPU, and the exit code is 2; with
+TRITON_INTERPRET=1 it includes the Triton kernels.
 """
 import argparse
 import json
@@ -66,7 +66,7 @@ def placed(problem, dtype, device, of=lambda numbers: numbers):
 
 
 def emitted(table, seen, limit):
-    """t and the rows of the table for what was seen in it (M × N), looked up for several steps at a time."""
+    """t and the rows of the table for the observations at t (M × N), gathered for several steps at a time."""
     at_once = max(1, limit // (table.element_size() * seen.shape[1] * table.shape[1]))
     for first in range(0, len(seen), at_once):
         yield from enumerate(torch.nn.functional.embedding(seen[first : first + at_once], table), first)
@@ -99,7 +99,7 @@ class Forward:
 
 
 class Expect:
-    """ln P(O) of each sequence, Σ γ₁ (N), Σ ξ (N × N) and Σ γ by symbol (V × N); `by_step`: a product for each step."""
+    """ln P(O) of each sequence, Σ γ₁ (N), Σ ξ (N × N) and Σ γ by symbol (V × N); `by_step`: one product per step."""
 
     def __init__(self, problem, device, by_step):
         self.start, self.transitions, self.table, self.seen = placed(problem, torch.float64, device)
@@ -145,7 +145,7 @@ class Expect:
 
 
 class Step(Expect):
-    """The same, and the model that is most likely by it."""
+    """The E step and the M step."""
 
     def __call__(self):
         logs, first, pairs, symbols = super().__call__()
@@ -242,7 +242,7 @@ if triton:
 
 
 class TritonViterbi:
-    """The same in Triton: δ and pointers have a row for each state."""
+    """The same in Triton: δ and back-pointers have one row per state."""
 
     def __init__(self, problem, device, tile):
         self.start, self.transitions, self.table, self.seen = placed(problem, torch.float32, device, np.log)
@@ -283,7 +283,7 @@ class TritonViterbi:
 
 
 def plain(problem):
-    """ln P(O), the score of the best path, Σ γ₁, Σ ξ and Σ γ by symbol (V × N), as the definitions have them."""
+    """ln P(O), the score of the best path, Σ γ₁, Σ ξ and Σ γ by symbol (V × N), by their definitions."""
     start, transitions, emissions, seen = problem
     (steps, count), states = seen.shape, len(start)
     logs, scores = np.zeros(count), np.zeros(count)
@@ -316,7 +316,7 @@ def plain(problem):
 
 
 def same(what, found, expected, tolerance):
-    """Ends the script where numbers differ by more than a part of the greatest, or are none."""
+    """Exits if the numbers are not finite or differ by more than a fraction of the largest."""
     found, expected = (torch.as_tensor(numbers).cpu().double().numpy() for numbers in (found, expected))
     error = np.abs(found - expected).max() / np.abs(expected).max() if found.shape == expected.shape else math.nan
     if not error <= tolerance:
@@ -362,7 +362,7 @@ def check(device, kernels):
 
 
 def measure(work, runs):
-    """The median of the milliseconds that a graph of `work` takes, and what it found."""
+    """The median time of a CUDA graph of `work` in milliseconds, and its result."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -387,7 +387,7 @@ def measure(work, runs):
 
 
 def fits(recursion, size):
-    """Whether a recursion fits into the memory that is free, with a third to spare."""
+    """Whether a recursion fits into two thirds of the free memory."""
     torch.cuda.empty_cache()
     free, needed = torch.cuda.mem_get_info()[0], recursion.bytes(*size)
     if needed > 2 / 3 * free:
@@ -397,7 +397,7 @@ def fits(recursion, size):
 
 
 def best(variants, runs, seen=lambda found: None):
-    """The least of the medians, and the name of the variant; `seen` is shown what each found."""
+    """The smallest median and the name of its variant; calls `seen` with each result."""
     times = {}
     for name, make in variants.items():
         times[name], found = measure(make(), runs)
@@ -407,7 +407,7 @@ def best(variants, runs, seen=lambda found: None):
 
 
 def row(size, runs):
-    """The times of a size; none for what does not fit."""
+    """The times of a size; None for a recursion that does not fit."""
     problem, device = generate(*size), "cuda"
     states, count, steps = size
     result = dict(zip(("states", "sequences", "steps"), size), runs=runs)

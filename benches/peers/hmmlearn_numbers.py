@@ -1,10 +1,10 @@
-"""Prints what hmmlearn 0.3.3 says of random models, as JSON: the numbers in data/hmmlearn.json, which tests compare with.
+"""Prints the results of hmmlearn 0.3.3 for random models as JSON: the contents of data/hmmlearn.json, which the tests use.
 
     python3 -m venv venv && venv/bin/pip install hmmlearn==0.3.3
     venv/bin/python benches/peers/hmmlearn_numbers.py > data/hmmlearn.json
 
-With the names of a model's .npz and of the files of observations and lengths, it prints the same of this model: the tests
-run it so, where hmmlearn is installed.
+With three arguments (a model's .npz, a file of observations, a file of lengths), it prints the results for this model. The tests
+run it in this way if hmmlearn is installed.
 """
 
 import json
@@ -48,7 +48,7 @@ def parameters(model):
 
 
 def numbers(model, seen, lengths):
-    """What the model says, and what it is after one step of training."""
+    """The results of the model, and its parameters after one training step."""
     before = parameters(model)
     bounds = np.cumsum([0, *lengths])
     scores = [model.score(seen[start:end]) for start, end in zip(bounds, bounds[1:])]

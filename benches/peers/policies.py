@@ -1,9 +1,9 @@
-"""Compares warpkov with QuantEcon's modified policy iteration on random models, side by side, on the CPU.
+"""Compares warpkov with QuantEcon's modified policy iteration on random models on the CPU.
 
-Each tool has to come within EPSILON of V* in the sup norm, from a file in the page cache. QuantEcon's seconds are those in its
-process, after a run that compiles: reading the .npz, making the model, solving. warpkov's are those of its whole process, from
-its start to its end: reading, solving, certifying, writing values and policy. They take turns; the least, the median and
-the largest are printed, and how far the two differ.
+Each tool has to reach V* within EPSILON in the sup norm, from a file in the page cache. QuantEcon's seconds are measured within its
+process, after a run that compiles: reading the .npz, building the model, solving. warpkov's seconds are those of its whole process:
+reading, solving, certifying, writing values and policy. The tools take turns. The script prints the minimum, the median and
+the maximum, and the difference of the results.
 
     python3 -m venv venv && venv/bin/pip install numpy scipy quantecon
     cargo build --release && venv/bin/python benches/peers/policies.py target/release/warpkov

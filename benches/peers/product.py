@@ -3,8 +3,8 @@
 
     python3 benches/peers/product.py ROWS VECTORS STATES
 
-X (ROWS x STATES) times the transpose of G (VECTORS x STATES), in f32 with and without TF32, as the product alone and with the
-largest element of each row, which writes all scores to memory first. Medians of 7 runs after one that does not count.
+X (ROWS x STATES) times the transpose of G (VECTORS x STATES), in f32 with and without TF32: the product alone, and the product with the
+largest element of each row, which writes all scores to memory first. Medians of 7 runs after a warm-up run.
 """
 import sys
 import time

@@ -1,24 +1,24 @@
-//! Choices by name: what users name on a command line, and files and reports spell out.
+//! Enums whose variants have names. Command lines, files and reports use these names.
 
-/// One of a few, each of which has a name.
+/// An enum whose variants have names and one-sentence descriptions.
 pub trait Choice: Copy + Send + Sync + 'static {
-    /// All of them, in the order in which they are listed.
+    /// All variants, in the order of the declaration.
     const ALL: &'static [Self];
 
-    /// Its name.
+    /// The name of the variant.
     fn name(self) -> &'static str;
 
-    /// What it is, in a sentence.
+    /// The description of the variant: its documentation, without the final full stop.
     fn about(self) -> &'static str;
 
-    /// The one of this name.
+    /// The variant with this name; `None` for an unknown name. Case matters.
     fn of_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|choice| choice.name() == name)
     }
 }
 
-/// An enum whose variants have names: `Variant = "name"`. It is a [`Choice`], whose variants are described by their documentation; it
-/// is displayed and serialized by its name.
+/// Declares an enum with named variants, `Variant = "name"`, and implements [`Choice`] for it. The documentation of a
+/// variant becomes its description. `Display` and `Serialize` write the name.
 macro_rules! choice {
     (
         $(#[$attribute:meta])*
@@ -71,23 +71,23 @@ mod tests {
         /// Sides.
         #[derive(Clone, Copy, Debug, Default, PartialEq)]
         pub enum Side {
-            /// Where the heart is,
+            /// The side of the heart,
             /// mostly.
             #[default]
             Left = "left-hand",
-            /// The other one.
+            /// The other side.
             Right = "right",
         }
     }
 
     #[test]
-    fn choices_have_names_and_say_what_they_are() {
+    fn choices_have_names_and_descriptions() {
         assert_eq!(Side::ALL, [Side::Left, Side::Right]);
         assert_eq!(
             (Side::of_name("right"), Side::of_name("Right"), Side::default()),
             (Some(Side::Right), None, Side::Left)
         );
-        assert_eq!(Side::Left.about(), "Where the heart is, mostly");
+        assert_eq!(Side::Left.about(), "The side of the heart, mostly");
         assert_eq!(format!("{:>6}", Side::Right), " right");
         assert_eq!(serde_json::to_string(&Side::Left).unwrap(), "\"left-hand\"");
     }

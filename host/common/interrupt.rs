@@ -1,40 +1,40 @@
-//! A request to stop that every long loop of the process sees: a program's handler of signals makes it by [`request`], and a program
-//! that goes on solving afterwards withdraws it by [`clear`].
+//! A process-wide stop request. A signal handler sets it with [`request`]. A program that continues to solve afterwards
+//! resets it with [`clear`].
 //!
-//! Observers are asked between rounds, and a round may be long: the evaluation of a policy, a batch of sweeps, an E step. Loops
-//! inside of a round ask [`requested`] once per sweep, launch or group of sequences, and return what they have. The loop around
-//! them then asks its observer, which is expected to break.
+//! Solvers call their observer between rounds. A round may be long: the evaluation of a policy, a batch of sweeps, an E
+//! step. Loops inside a round therefore test [`requested`] once per sweep, launch or group of sequences, and return
+//! their partial result. The outer loop then calls its observer, which is expected to break.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// How long after a request loops have to come to their next step, before what they are in is given up.
+/// Time that a loop has after a request to reach its next step. After this time the current step is cancelled.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Asks all solvers of this process to stop soon. Returns whether that had been asked for before.
+/// Asks all solvers of this process to stop soon. Returns whether a request was already pending.
 ///
-/// It only sets a flag, so that a signal handler may call it.
+/// The function only sets a flag, so a signal handler may call it.
 pub fn request() -> bool {
     REQUESTED.swap(true, Ordering::Relaxed)
 }
 
-/// Whether solvers are to stop.
+/// Whether a stop request is pending.
 #[inline]
 #[must_use]
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Withdraws the request: solvers may run again. That is for programs that use the library and go on after a stop, as notebooks do;
-/// the command `warpkov` ends.
+/// Resets the request, so that solvers can run again. Programs that outlive a stop, such as notebooks, need this
+/// function. The `warpkov` binary exits instead.
 pub fn clear() {
     REQUESTED.store(false, Ordering::Relaxed);
 }
 
-/// Says, when asked again and again, whether a request stands for so long that a single step must take long: then work in
-/// hand is to be given up where it can be.
+/// Returns a function for repeated polling. It returns true once a request has been pending for 200 ms after the first
+/// poll that saw it. The caller then cancels its current step if it can.
 pub fn overdue() -> impl FnMut() -> bool + Send + 'static {
     let mut since = None;
     move || {

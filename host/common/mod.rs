@@ -1,17 +1,17 @@
-//! What all model classes share, and none of them owns.
+//! Code that all model classes share.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! | --- | --- |
-//! | [`io`] | texts and arrays in files, and what to say where one is wrong |
-//! | [`plot`] | pictures: the canvas, axes and lines |
-//! | `random` | random numbers that are the same on every machine |
-//! | [`choice`] | enums whose variants have names |
-//! | [`names`] | of states, actions and observations |
+//! | [`io`] | file formats that several model classes use, and file errors |
+//! | [`plot`] | plots: canvas, axes, lines |
+//! | `random` | reproducible random numbers |
+//! | [`choice`] | enums with named variants, for options |
+//! | [`names`] | names of states, actions and observations |
 //! | [`numbers`] | infinite numbers in JSON |
-//! | [`parameters`] | checks of what models are made from |
+//! | [`parameters`] | range checks of model parameters |
 //! | [`report`] | text, JSON and files of results |
-//! | [`interrupt`] | the request to stop, as after Ctrl-C |
-//! | [`terminal`] | what files say, as a terminal may show it |
+//! | [`interrupt`] | the stop request (Ctrl-C) |
+//! | [`terminal`] | text that is safe to print on a terminal |
 
 pub mod choice;
 pub mod interrupt;

@@ -1,11 +1,11 @@
-//! Random numbers: equal seeds give equal numbers, bit for bit, on every machine and any number of cores.
+//! Reproducible random numbers: equal seeds give bit-identical numbers on every machine and with any number of cores.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// The random numbers of one stream.
+/// The ChaCha8 generator of a seed and a stream. Streams of one seed are independent.
 pub(crate) fn random(seed: u64, stream: u64) -> ChaCha8Rng {
-    // Not `seed_from_u64`, which may change with the library.
+    // `seed_from_u64` may change between versions of the library, so the key is filled here.
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
     let mut random = ChaCha8Rng::from_seed(key);
@@ -13,7 +13,7 @@ pub(crate) fn random(seed: u64, stream: u64) -> ChaCha8Rng {
     random
 }
 
-/// A number in 0..n, each as likely as another: of the 2⁶⁴ draws the last 2⁶⁴ mod n are rejected.
+/// A uniform integer in 0..n, n > 0. Rejection of the last 2⁶⁴ mod n of the 2⁶⁴ draws makes it exactly uniform.
 pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
     let last = u64::MAX - n.wrapping_neg() % n;
     loop {
@@ -24,12 +24,12 @@ pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
     }
 }
 
-/// A number in [0, 1): a multiple of 2⁻⁵³, each as likely as another.
+/// A uniform multiple of 2⁻⁵³ in [0, 1).
 pub(crate) fn unit(random: &mut impl Rng) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// One of these, by their probabilities, which sum to 1 but for rounding; `None` of none.
+/// Draws one of the outcomes by their probabilities, which sum to 1 up to rounding. `None` if there are no outcomes.
 pub(crate) fn draw<T: Copy>(random: &mut impl Rng, outcomes: impl Iterator<Item = (T, f64)>) -> Option<T> {
     let mut left = unit(random);
     let mut last = None;

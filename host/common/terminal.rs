@@ -1,27 +1,27 @@
-//! What files say, as a terminal may show it.
+//! Text from files and file names, made safe to print on a terminal.
 
 use std::fmt::Write as _;
 
-/// What a message quotes at most, in characters.
+/// Longest quotation in a message, in characters.
 const QUOTED: usize = 60;
 
-/// Characters that `escape_debug` marks with a backslash, although every terminal shows them as they are.
-const PLAIN: [char; 3] = ['"', '\'', '\\'];
+/// Characters that `escape_debug` escapes although every terminal prints them unchanged.
+const PRINTABLE: [char; 3] = ['"', '\'', '\\'];
 
-/// `text` with all characters that no terminal shows, or that it would obey, as `\n` or `\u{1b}`: control characters, marks that
-/// turn the direction of writing, and invisible ones.
+/// `text` with escapes such as `\n` or `\u{1b}` in place of characters that a terminal interprets or hides: control
+/// characters, direction marks, and invisible characters.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
-    for part in text.split_inclusive(PLAIN) {
-        let body = part.strip_suffix(PLAIN).unwrap_or(part);
+    for part in text.split_inclusive(PRINTABLE) {
+        let body = part.strip_suffix(PRINTABLE).unwrap_or(part);
         shown.extend(body.escape_debug());
         shown.push_str(&part[body.len()..]);
     }
     shown
 }
 
-/// `bytes` as a message quotes them: [`escaped`], bytes that are not UTF-8 as `\xff`, and cut if they are long.
+/// `bytes` as a quotation in a message: [`escaped`], with invalid UTF-8 as `\xff`, and cut after 60 characters.
 #[must_use]
 pub fn quoted(bytes: &[u8]) -> String {
     let mut text = String::new();
@@ -49,7 +49,7 @@ pub fn quoted(bytes: &[u8]) -> String {
     escaped(&text)
 }
 
-/// `text` without its middle, if it has more than `most` characters.
+/// `text` with ` … ` in place of its middle if it has more than `most` characters.
 #[must_use]
 pub fn cut(text: &str, most: usize) -> String {
     let count = text.chars().count();
@@ -67,16 +67,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_obeyed() {
+    fn control_characters_are_escaped() {
         assert_eq!(escaped("γ = \"a\\b\", it's 1/3 …"), "γ = \"a\\b\", it's 1/3 …");
         assert_eq!(escaped("\x1b]0;title\x07\u{9b}2J\r\n\t\0"), "\\u{1b}]0;title\\u{7}\\u{9b}2J\\r\\n\\t\\0");
         assert_eq!(escaped("a\u{202e}b\u{2066}c\u{200b}d"), "a\\u{202e}b\\u{2066}c\\u{200b}d");
-        // Letters of several marks stay whole.
+        // Combining marks stay with their letters.
         assert_eq!(escaped("re\u{301}sume\u{301}"), "re\u{301}sume\u{301}");
     }
 
     #[test]
-    fn what_is_quoted_is_short() {
+    fn quotations_are_cut() {
         assert_eq!(quoted(b"a\xffb\xc3\x1b"), "a\\xffb\\xc3\\u{1b}");
         assert_eq!(quoted("é".repeat(60).as_bytes()), "é".repeat(60));
         assert_eq!(quoted("é".repeat(61).as_bytes()), "é".repeat(60) + "…");

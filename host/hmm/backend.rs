@@ -1,7 +1,7 @@
-//! What every algorithm needs of the observed sequences, as one narrow trait over where it runs.
+//! The trait of all backends, [`Recursions`], and its results.
 //!
-//! The forward and backward recursions are scaled after Rabiner, *A Tutorial on Hidden Markov Models* (1989), with Rahimi's
-//! erratum (2000). With bⱼ(o) the probability or density of o in state j,
+//! The forward and backward recursions are scaled after Rabiner, *A Tutorial on Hidden Markov Models* (1989), with
+//! Rahimi's erratum (2000). With bⱼ(o) the probability or density of o in state j,
 //!
 //! > α̂₁(j) = πⱼ bⱼ(o₁) / c₁,  α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) / cₜ,  Σⱼ α̂ₜ(j) = 1,  ln P(O) = Σₜ ln cₜ
 //!
@@ -9,99 +9,106 @@
 //!
 //! > ξₜ(i, j) = α̂ₜ(i) Aᵢⱼ bⱼ(oₜ₊₁) β̂ₜ₊₁(j) / cₜ₊₁
 //!
-//! Where states end, c_end = Σᵢ α̂_T(i) endᵢ is a last factor of P(O), and β̂_T(i) = endᵢ / c_end.
+//! With end probabilities, c_end = Σᵢ α̂_T(i) endᵢ is the last factor of P(O), and β̂_T(i) = endᵢ / c_end.
 //!
-//! Scaled numbers may vanish that matter later. Backends find the sequences of which this cannot be excluded, and take them again
-//! [exactly](crate::hmm::cpu::Exact), in `f64` with an exponent for each state: ln P(O) is −∞ only where P(O) is 0, or where all
+//! *Underflow.* A scaled number may underflow to 0 although a later step depends on it. Backends detect the sequences
+//! for which they cannot exclude this. They recompute these with the [exact recursions](crate::hmm::cpu::Exact), which
+//! hold an `f64` mantissa and a separate exponent for each state. So ln P(O) is −∞ only where P(O) is 0, or where all
 //! densities of an observation are below e^−10³⁰⁸.
 //!
-//! A sequence that a model cannot emit has ln P(O) = −∞, posteriors of 0, no path, and adds nothing to expected counts. The
-//! same input gives the same bits, and what is said of one sequence does not depend on the others. One choice is made for all: a
-//! device may [cut](crate::hmm::device::Scan) long sequences into chunks, which takes sums in another order and changes last
-//! digits. It looks at the whole batch, if it is not told what to do.
+//! *Impossible sequences.* A sequence with P(O) = 0 has ln P(O) = −∞, posteriors of 0 and no path. It adds nothing to
+//! the expected counts.
+//!
+//! *Reproducibility.* Equal inputs give equal bits. The results of a sequence do not depend on the other sequences,
+//! with one exception: a device may [cut](crate::hmm::device::Scan) long sequences into chunks, which reorders sums and
+//! changes the last digits. By default it decides this from the shape of the whole batch.
 
 use super::model::{Covariances, Emissions, Hmm};
 use super::options::Pseudocounts;
 use super::sequences::Sequences;
 
-/// No state: that of a path that is not possible.
+/// Placeholder for a state in the path of an impossible sequence.
 pub const NO_STATE: u32 = u32::MAX;
 
-/// The recursions over M sequences, by one or several models of one shape (random restarts); results are per model.
+/// The recursions over M sequences, for one or several models of equal shape (random restarts). Results have one
+/// element per model, in the order of [`set_models`](Self::set_models).
 pub trait Recursions {
-    /// What can go wrong.
+    /// The error of the backend.
     type Error;
 
-    /// Replaces the models: valid ones of equal shape, which emit what was [observed](super::sequences::Sequences::check).
+    /// Replaces the models. They have equal shapes, and the sequences [fit](super::sequences::Sequences::check) each of
+    /// them.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     ///
     /// # Panics
-    /// If models differ in their shape, or do not emit what was observed.
+    /// If the models differ in shape, or the sequences do not fit them.
     fn set_models(&mut self, models: &[Hmm]) -> Result<(), Self::Error>;
 
     /// ln P(O) of each sequence: M numbers.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
 
-    /// γₜ(i) of each observation: ΣT × N numbers, N of an observation side by side.
+    /// Posteriors γₜ(i): ΣT × N numbers, row by row, one row per observation.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
 
     /// The most probable paths.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn viterbi(&mut self) -> Result<Vec<Decoded>, Self::Error>;
 
     /// Expected counts over all sequences.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn expect(&mut self) -> Result<Vec<Expected>, Self::Error>;
 
-    /// The E step of training: ln P(O) of each sequence. Expected counts stay where they are, for [`m_step`](Self::m_step).
+    /// The E step of training. Returns ln P(O) of each sequence; the expected counts stay in the backend for
+    /// [`m_step`](Self::m_step).
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
 
-    /// The [M step](super::maximise): goes on to the models that the counts of the last [`e_step`](Self::e_step) make most likely, whose
-    /// variances are at least the part `floor` of those of all observations. Nothing changes where there was none by the models that are set.
+    /// The [M step](super::maximise): replaces the models by the maximisers of the expected counts of the last
+    /// [`e_step`](Self::e_step). `floor` is the least variance as a fraction of the variance of all observations.
+    /// Without an `e_step` since the last `set_models` or `m_step`, nothing changes.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Self::Error>;
 
-    /// The models, as they are after all M steps. A device has them in its own precision, and so are they then.
+    /// The models after all M steps so far. A device stores them in its own precision, to which they are rounded.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Those of the backend.
     fn models(&mut self) -> Result<Vec<Hmm>, Self::Error>;
 }
 
-/// The most probable path of each sequence, argmax over q of P(O, q). Of equal ones the path whose last state is the lowest;
-/// of those, the one whose state before is the lowest; and so on to the first.
+/// The most probable path of each sequence, argmax over q of P(O, q). Ties go to the path with the lowest last state,
+/// then to the lowest state before it, and so on back to the first.
 ///
-/// Equal are paths whose *computed* scores are: sums of rounded logarithms, from which the largest of each step is taken. Paths that take
-/// equal logarithms at the same steps are always equal so. Paths whose probabilities are equal as real numbers only, like ½ · ⅓ and ⅙ · 1, may
-/// differ in the last bits; then any of them may be found, another one in another precision, or where sequences are cut into
-/// chunks. Whatever is found is as probable as the best path but for rounding: to some T units in the last place of the score.
+/// A tie is an equality of *computed* scores, which are sums of rounded logarithms. Paths with equal logarithms at
+/// equal steps always tie. Paths whose probabilities are equal only as real numbers, such as ½ · ⅓ and ⅙ · 1, may
+/// differ in the last bits. Rounding then decides between them, and another precision or a cut into chunks may choose
+/// differently. The score of the path found is within about T units in the last place of the maximum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decoded {
-    /// States, ΣT; [`NO_STATE`] for every observation of a sequence that is not possible.
+    /// The states of all paths, ΣT; [`NO_STATE`] at every observation of an impossible sequence.
     pub states: Vec<u32>,
-    /// ln P(O, q) of each sequence, M; −∞ where it is not possible.
+    /// ln P(O, q) of each sequence, M; −∞ for an impossible one.
     pub scores: Vec<f64>,
 }
 
-/// The most probable state at each observation by itself: argmax γₜ(i), the lowest of equal ones; [`NO_STATE`] for those of a
-/// sequence that is not possible. `posteriors` are N numbers for each observation.
+/// The most probable state of each observation, argmax γₜ(i); ties go to the lowest state. [`NO_STATE`] at the
+/// observations of an impossible sequence. `posteriors` is ΣT × N; `states` is N.
 #[must_use]
 pub fn posterior_path(posteriors: &[f64], states: u32) -> Vec<u32> {
     let best = |row: &[f64]| {
@@ -112,7 +119,7 @@ pub fn posterior_path(posteriors: &[f64], states: u32) -> Vec<u32> {
     posteriors.chunks_exact(states as usize).map(best).collect()
 }
 
-/// What is expected of the hidden path, given the sequences: sums over all of them, and over their steps.
+/// Expected counts of the hidden paths given the observations, summed over all possible sequences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expected {
     /// ln P(O) of each sequence, M.
@@ -123,12 +130,12 @@ pub struct Expected {
     pub transitions: Vec<f64>,
     /// Σ γ_T(i), N.
     pub end: Vec<f64>,
-    /// What states emitted.
+    /// Sufficient statistics of the emissions.
     pub emissions: Statistics,
 }
 
 impl Expected {
-    /// No counts of no sequences, of the shape that a model's have.
+    /// Zero counts of the shape that `model` requires, without sequences.
     #[must_use]
     pub fn zero(model: &Hmm) -> Self {
         let n = model.start().len();
@@ -144,14 +151,14 @@ impl Expected {
         Self { log_likelihoods: Vec::new(), start, transitions, end, emissions }
     }
 
-    /// Adds the counts of other sequences by the same model; likelihoods stay as they are.
+    /// Adds the counts of other sequences under the same model. Leaves `log_likelihoods` unchanged.
     pub fn add_counts(&mut self, other: &Self) {
         for (sums, terms) in self.counts_mut().into_iter().zip(other.counts()) {
             sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
         }
     }
 
-    /// How many counts there are.
+    /// Total number of counts.
     pub(crate) fn numbers(&self) -> usize {
         self.counts().iter().map(|counts| counts.len()).sum()
     }
@@ -175,24 +182,25 @@ impl Expected {
     }
 }
 
-/// What states emitted.
+/// Sufficient statistics of the emissions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Statistics {
     /// Σ γₜ(j) over the t with oₜ = o, N × V.
     Categorical(Vec<f64>),
-    /// Moments about the means μⱼ of the model that was set, which saves digits where means are large.
+    /// Moments about the present means μⱼ. Moments about 0 would lose digits to cancellation where means are large.
     Gaussian {
         /// Σ γₜ(j), N.
         weights: Vec<f64>,
         /// Σ γₜ(j) (xₜ − μⱼ), N × D.
         sums: Vec<f64>,
-        /// Σ γₜ(j) (xₜ − μⱼ)(xₜ − μⱼ)ᵀ: its diagonal, N × D, or all of it, N × D × D, as the model's covariances are.
+        /// Σ γₜ(j) (xₜ − μⱼ)(xₜ − μⱼ)ᵀ: the diagonals, N × D, for diagonal covariances; the matrices, N × D × D, for
+        /// full ones.
         squares: Vec<f64>,
     },
 }
 
-/// Whether models have one shape, that of the first, and emit what was observed: then tables of the first one's sizes hold any
-/// of them, and every symbol has its row there.
+/// Whether all models have the shape of the first, and the sequences fit them. Tables sized for the first model then
+/// hold any of them, and every observed symbol indexes a row of its emission table.
 pub(crate) fn fit(models: &[Hmm], sequences: &Sequences) -> bool {
     let shape = |model: &Hmm| match model.emissions() {
         Emissions::Categorical { symbols, .. } => (model.states(), 0, *symbols),

@@ -1,4 +1,4 @@
-//! What the recursions and a step of training take: on a GPU with models and sequences there, or on all cores.
+//! Benchmarks of the recursions and of a training step, on a GPU with resident models and sequences, or on all cores.
 
 pub mod figures;
 
@@ -22,7 +22,7 @@ use crate::runtime::error::from_devices;
 use crate::runtime::gpu::{CudaError, Gpu};
 use crate::runtime::{self, Precise};
 
-/// V, of all cases.
+/// V in all cases.
 pub const SYMBOLS: u32 = 16;
 
 /// N states, M sequences of T steps each.
@@ -36,10 +36,10 @@ pub struct Case {
     pub steps: u32,
 }
 
-/// Cases of which times of others are known.
+/// Cases with published times.
 pub const CASES: [Case; 4] = [case(64, 64, 16), case(128, 128, 64), case(512, 512, 16), case(16, 4096, 1024)];
 
-/// Cases of one long sequence, to compare the scan with the recursion.
+/// Cases of one long sequence, for a comparison of the scan with the plain recursion.
 pub const LONG: [Case; 3] = [case(8, 1, 1_000_000), case(32, 1, 1_000_000), case(64, 1, 1_000_000)];
 
 const fn case(states: u32, sequences: u32, steps: u32) -> Case {
@@ -47,21 +47,21 @@ const fn case(states: u32, sequences: u32, steps: u32) -> Case {
 }
 
 choice! {
-    /// What is measured.
+    /// The measured operation.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Operation {
-        /// ln P(O).
+        /// Forward recursion: ln P(O).
         Forward = "forward",
-        /// The most probable paths.
+        /// Viterbi recursion: the most probable paths.
         Viterbi = "viterbi",
-        /// Expected counts, on the device.
+        /// E step: expected counts, which stay on the device.
         EStep = "e-step",
-        /// A whole step of training: expected counts, and the model that they make most likely, which the device goes on with.
+        /// A training step: expected counts, and the M step on the device.
         BaumWelch = "baum-welch",
     }
 }
 
-/// A random model, and sequences drawn from it.
+/// A random model and sequences sampled from it.
 #[derive(Clone, Debug)]
 pub struct Work {
     case: Case,
@@ -70,10 +70,10 @@ pub struct Work {
 }
 
 impl Work {
-    /// That of a case, always the same.
+    /// The work of a case, with fixed seeds.
     ///
     /// # Errors
-    /// If there is no such model, or nothing to draw.
+    /// If the model cannot be generated or sampled.
     pub fn new(case: Case) -> Result<Self, BenchError> {
         let model = Uniform { states: case.states, kind: Kind::Symbols(SYMBOLS), ends: false, seed: 1 }.generate()?;
         let drawn = sample(&model, case.sequences as usize, Some(case.steps as usize), 2)?;
@@ -81,54 +81,54 @@ impl Work {
     }
 }
 
-/// What was found of a case.
+/// The result of a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// What was done.
+    /// The operation.
     pub operation: Operation,
-    /// Whether sequences were cut into chunks.
+    /// Whether the parallel scan over time ran.
     pub scan: bool,
     /// The floating-point type.
     pub precision: Precision,
-    /// Where.
+    /// Name of the GPU, or the number of cores.
     pub device: String,
-    /// Its times.
+    /// The times.
     #[serde(flatten)]
     pub times: Times,
 }
 
-/// How long something takes.
+/// Times of an operation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Times {
-    /// It was done.
+    /// The operation ran.
     Measured {
-        /// How often.
+        /// Number of runs.
         runs: usize,
-        /// The median, by the GPU's clock, or by that of the CPU, which results are handed over on as well.
+        /// The median, by GPU events or the CPU clock. CPU times include the transfer of results to the caller.
         milliseconds: f64,
-        /// The shortest.
+        /// The minimum.
         least_milliseconds: f64,
-        /// Device memory that went between the second run and the last, in bytes.
+        /// Growth of device memory between the second run and the last, in bytes.
         growth_bytes: u64,
     },
-    /// It does not fit into the GPU's memory.
+    /// The GPU's memory does not suffice.
     Lacking {
-        /// What was asked for, and what is free.
+        /// The requested and the free memory.
         out_of_memory: String,
     },
 }
 
-/// Why nothing was measured.
+/// Why a measurement fails.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// There is no such model.
+    /// The model cannot be generated.
     #[error(transparent)]
     Generate(#[from] Error),
-    /// There are no such sequences.
+    /// The sequences cannot be sampled.
     #[error(transparent)]
     Sample(#[from] super::sample::Error),
     /// The device failed.

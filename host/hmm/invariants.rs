@@ -1,43 +1,44 @@
-//! What holds of all results, whatever computes them; checked wherever results are handed on by [`place`](super::place).
+//! Identities that every result satisfies. [`place`](super::place) checks the results of every backend against them.
 //!
-//! | of | checked | for |
+//! | result | check | scope |
 //! | --- | --- | --- |
-//! | ln P(O) | a number below ∞; of symbols, at most 0 | all sequences |
-//! | γ | each step's sum to 1, or are all 0 | all observations |
-//! | expected counts | Σ γ₁ and Σ γ_T sum to the number M⁺ of possible sequences, Σ ξ to their steps − M⁺, Σ γ to their steps | all counts |
-//! | the best path q | ln P(O, q) is a number below ∞, and −∞ where there is no path | all sequences |
-//! | ln P(O) | that of the [exact recursions](crate::hmm::cpu::Exact) | [samples](sample) |
-//! | the best path q | ln P(O, q) ≤ ln P(O) ≤ ln P(O, q) + T ln N by the exact recursions | [samples](sample) |
+//! | ln P(O) | less than ∞; at most 0 for symbols | all sequences |
+//! | γ | each row sums to 1, or is all 0 | all observations |
+//! | expected counts | with M⁺ possible sequences of T⁺ steps in total: Σ γ₁ = Σ γ_T = M⁺, Σ ξ = T⁺ − M⁺, Σ γ = T⁺ | all counts |
+//! | best path q | ln P(O, q) less than ∞; −∞ where there is no path | all sequences |
+//! | ln P(O) | equals that of the [exact recursions](crate::hmm::cpu::Exact) | [samples](sample) |
+//! | best path q | ln P(O, q) ≤ ln P(O) ≤ ln P(O, q) + T ln N, with ln P(O) from the exact recursions | [samples](sample) |
 //!
-//! The CPU, beside this, follows Σᵢ αₜ(i) βₜ(i) = P(O) at every step of every sequence, and [training](super::train) the objective. All of this takes some
-//! hundredths of the time of the results.
+//! In addition, the CPU backend checks Σᵢ αₜ(i) βₜ(i) = P(O) at every step of every sequence, and
+//! [training](super::train) checks that the objective does not decrease. All checks together cost a few per cent of the
+//! run time.
 
 use super::backend::{Decoded, Expected, NO_STATE, Statistics};
 use super::model::{Emissions, Hmm};
 use super::sequences::Sequences;
 use crate::hmm::cpu::Exact;
 
-/// Steps of all samples: a part of all, and at least these.
+/// Samples together have at most 1 / `PART` of all steps, or `LEAST` steps where that is more.
 const PART: usize = 64;
 const LEAST: usize = 64;
 
-/// Samples at most.
+/// Maximum number of samples.
 const SAMPLES: usize = 4;
 
-/// States from which samples are taken only where they are a small part of the work.
+/// A model of more states is sampled only where 1 / [`PART`] of its steps is at least [`LEAST`].
 const MANY: u32 = 64;
 
-/// Results that cannot be: an error of this program, not of its input. Sequences are numbered from 1.
+/// A violated identity: a defect of this program, not of its input.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("internal error: {what} of sequence {sequence} is {found}, expected {expected}; please report this")]
 pub struct Violated {
-    /// Of what.
+    /// The quantity.
     pub what: &'static str,
-    /// The sequence, or the last of them for sums over all.
+    /// The sequence, from 1; the last one for sums over all sequences.
     pub sequence: usize,
-    /// What was computed.
+    /// The computed value.
     pub found: f64,
-    /// What holds.
+    /// The value or range that the identity requires.
     pub expected: String,
 }
 
@@ -51,17 +52,17 @@ fn hold(
     if holds { Ok(()) } else { Err(Violated { what, sequence: at + 1, found, expected: expected() }) }
 }
 
-/// Of ln P(O) of each sequence, where rounding makes up no more than a part `slack`.
+/// Checks ln P(O) of each sequence. `slack` bounds the relative rounding error.
 ///
 /// # Errors
 /// The first violation.
 pub fn of_log_likelihoods(model: &Hmm, logs: &[f64], slack: f64) -> Result<(), Violated> {
     let most = if matches!(model.emissions(), Emissions::Categorical { .. }) { slack } else { f64::MAX };
     let wrong = logs.iter().position(|log| log.is_nan() || *log > most);
-    wrong.map_or(Ok(()), |at| hold(false, "ln P(O)", at, logs[at], || "a logarithm of a likelihood".to_owned()))
+    wrong.map_or(Ok(()), |at| hold(false, "ln P(O)", at, logs[at], || "the logarithm of a likelihood".to_owned()))
 }
 
-/// Of γ of each observation.
+/// Checks γ of each observation.
 ///
 /// # Errors
 /// The first violation.
@@ -76,7 +77,7 @@ pub fn of_posteriors(model: &Hmm, sequences: &Sequences, posteriors: &[f64], sla
     Ok(())
 }
 
-/// Of expected counts.
+/// Checks expected counts.
 ///
 /// # Errors
 /// The first violation.
@@ -102,7 +103,7 @@ pub fn of_expected(sequences: &Sequences, expected: &Expected, slack: f64) -> Re
     Ok(())
 }
 
-/// Of the best paths.
+/// Checks the scores of the best paths.
 ///
 /// # Errors
 /// The first violation.
@@ -110,12 +111,13 @@ pub fn of_decoded(sequences: &Sequences, decoded: &Decoded) -> Result<(), Violat
     for (sequence, &score) in decoded.scores.iter().enumerate() {
         let none = decoded.states[sequences.range(sequence).start] == NO_STATE;
         let holds = score < f64::INFINITY && (!none || score == f64::NEG_INFINITY);
-        hold(holds, "ln P(O, q)", sequence, score, || "a logarithm of a likelihood".to_owned())?;
+        hold(holds, "ln P(O, q)", sequence, score, || "the logarithm of a likelihood".to_owned())?;
     }
     Ok(())
 }
 
-/// Sequences that are looked at again, at most four: as many as have a sixty-fourth of all steps. None where this is much for a model.
+/// Indices of the sequences to recompute exactly: at most four, with at most 1/64 of all steps or 64 steps together.
+/// None for a model of more than 64 states with fewer than 4096 steps, where recomputation would be expensive.
 #[must_use]
 pub fn sample(model: &Hmm, sequences: &Sequences) -> Vec<u32> {
     let most = sequences.steps() / PART;
@@ -134,7 +136,7 @@ pub fn sample(model: &Hmm, sequences: &Sequences) -> Vec<u32> {
     samples
 }
 
-/// That ln P(O) of samples is what exact recursions say.
+/// Checks ln P(O) of the samples against the exact recursions.
 ///
 /// # Errors
 /// The first violation.
@@ -148,7 +150,7 @@ pub fn of_samples(model: &Hmm, sequences: &Sequences, logs: &[f64], slack: f64) 
     Ok(())
 }
 
-/// That ln P(O, q) of samples is within the bounds that exact recursions say.
+/// Checks ln P(O, q) of the samples against the bounds that follow from the exact ln P(O).
 ///
 /// # Errors
 /// The first violation.

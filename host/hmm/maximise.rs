@@ -1,13 +1,16 @@
-//! The M step of Baum and Welch: the model that expected counts make most likely.
+//! The M step of the Baum-Welch algorithm: parameters that maximise the expected log-likelihood given the expected
+//! counts.
 //!
-//! πᵢ ∝ Σ γ₁(i), Aᵢⱼ ∝ Σₜ ξₜ(i, j) over t < T, with endᵢ ∝ Σ γ_T(i) beside them where states end, Bⱼₒ ∝ Σ γₜ(j) over oₜ = o, and
-//! weighted means and covariances. With pseudocounts c, a Dirichlet prior, c is added to each count. What is 0 stays 0, with pseudocounts
-//! too, and what no sequence visits stays as it is.
+//! πᵢ ∝ Σ γ₁(i); Aᵢⱼ ∝ Σₜ ξₜ(i, j) over t < T, normalised together with endᵢ ∝ Σ γ_T(i) where the model has end
+//! probabilities; Bⱼₒ ∝ Σ γₜ(j) over the t with oₜ = o; μⱼ and Σⱼ are moments weighted by γ. Pseudocounts c, a
+//! Dirichlet prior, are added to the counts. Zeros stay zeros, with pseudocounts too. A row without counts keeps its
+//! parameters.
 //!
-//! Variances have a floor, as the likelihood of a state that collapses onto one observation has no bound. The floor f(k) of dimension k is
-//! a fraction of the variance of all observations there. With F = diag(f), the eigenvalues of F⁻½ Σⱼ F⁻½ are at least 1, or at least those
-//! of the model before, where a given one is below: of all such Σⱼ the best by the counts is the one whose eigenvalues are raised to this
-//! bound. The model before satisfies it too, so that the likelihood never falls.
+//! Variances have a floor, because the likelihood is unbounded as a state collapses onto one observation. The floor
+//! f(k) of dimension k is a fraction of the variance of all observations in that dimension. With F = diag(f), every
+//! eigenvalue of F⁻½ Σⱼ F⁻½ must be at least b = 1. If the previous Σⱼ has a smaller eigenvalue, b is that eigenvalue
+//! instead, so that the previous model satisfies the constraint and the likelihood never decreases. Raising the
+//! eigenvalues below b to b gives the constrained maximiser.
 
 use rayon::prelude::*;
 
@@ -16,7 +19,7 @@ use super::model::{Covariances, Emissions, Hmm, HmmParts};
 use super::options::Pseudocounts;
 use super::sequences::{Observations, Sequences};
 
-/// What observed vectors say of the scale of each dimension.
+/// The scale of the observed vectors in each dimension.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
     /// The variance of all observations, D numbers.
@@ -26,7 +29,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// That of all sequences together; D is 0 where they are of symbols.
+    /// The spread of all observations together. D is 0 for symbols.
     #[must_use]
     pub fn new(sequences: &Sequences) -> Self {
         let Observations::Vectors { dimensions, values } = sequences.observations() else { return Self::default() };
@@ -40,7 +43,7 @@ impl Spread {
             most.iter_mut().zip(row).for_each(|(most, x)| *most = most.max(*x));
         }
         let largest: Vec<f64> = least.iter().zip(&most).map(|(least, most)| least.abs().max(most.abs())).collect();
-        // In units of the largest, squares neither overflow nor vanish.
+        // Scaling by the largest value keeps squares from overflow and underflow.
         let units: Vec<f64> = largest.iter().map(|&most| if most > 0.0 { most } else { 1.0 }).collect();
         for row in values.chunks_exact(d) {
             (0..d).for_each(|k| means[k] += row[k] / units[k] / count);
@@ -49,14 +52,15 @@ impl Spread {
             (0..d).for_each(|k| variances[k] += (row[k] / units[k] - means[k]).powi(2) / count);
         }
         for (k, variance) in variances.iter_mut().enumerate() {
-            // Rounding of the mean is no variance.
+            // Equal values have variance 0, even where their computed mean is rounded.
             *variance = if least[k] < most[k] { *variance * units[k] * units[k] } else { 0.0 };
         }
         Self { variances, largest }
     }
 
-    /// The floor of variances in each dimension: `fraction` of the variance of all observations, and at least what rounding of the values
-    /// makes up. Where these do not differ, `fraction` of their square; of 1, where all are 0.
+    /// The variance floor of each dimension, D numbers: `fraction` times the variance of all observations, and at least
+    /// the variance that rounding the observations causes. Where all observations are equal, their square replaces the
+    /// variance; where all are 0, 1 replaces it.
     #[must_use]
     pub fn floors(&self, fraction: f64) -> Vec<f64> {
         let floor = |(&variance, &largest): (&f64, &f64)| {
@@ -72,17 +76,17 @@ impl Spread {
     }
 }
 
-/// Where a floor holds variances that would otherwise be smaller.
+/// Number of states and variances at the variance floor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Held {
-    /// States with such a variance.
+    /// States with at least one variance at the floor.
     pub states: usize,
-    /// Such variances of all states together; of full covariances, principal axes.
+    /// Variances at the floor, over all states; eigenvalues for full covariances.
     pub variances: usize,
 }
 
 impl Held {
-    /// Where `floors`, D numbers, hold variances of a trained model.
+    /// Counts the variances of a trained model at `floors`, D numbers.
     #[must_use]
     pub fn new(model: &Hmm, floors: &[f64]) -> Self {
         let Emissions::Gaussian { covariances, .. } = model.emissions() else { return Self::default() };
@@ -102,13 +106,13 @@ impl Held {
     }
 }
 
-/// Variances up to this many floors are held by it: eigenvalues are rounded.
+/// A variance is at the floor up to this multiple of it, which allows for rounding of eigenvalues.
 const AT_FLOOR: f64 = 1.001;
 
-/// What Σγ (x − μ)² / Σγ − s², with s the way from μ to the new mean, may be wrong by, in parts of s².
+/// Rounding error of Σγ (x − μ)² / Σγ − s² relative to s², where s is the shift from μ to the new mean.
 const ROUNDING: f64 = 1e-12;
 
-/// The M step. Variances are at least `floors`, D numbers.
+/// The M step, in place. `floors` holds the variance floor of each dimension, D numbers.
 pub(crate) fn maximise(model: &mut HmmParts, expected: &Expected, pseudocounts: &Pseudocounts, floors: &[f64]) {
     let Pseudocounts { start, transitions, emissions } = *pseudocounts;
     let n = model.start.len();
@@ -127,7 +131,7 @@ pub(crate) fn maximise(model: &mut HmmParts, expected: &Expected, pseudocounts: 
         }
         (Emissions::Gaussian { dimensions, means, covariances }, Statistics::Gaussian { weights, sums, squares }) => {
             let d = *dimensions as usize;
-            // What no sequence visits stays as it is.
+            // Unvisited states keep their parameters.
             let visited = |state: usize| weights[state] >= f64::MIN_POSITIVE;
             let shift = |at: usize| if visited(at / d) { sums[at] / weights[at / d] } else { 0.0 };
             let shifts: Vec<f64> = (0..n * d).map(shift).collect();
@@ -151,19 +155,20 @@ pub(crate) fn maximise(model: &mut HmmParts, expected: &Expected, pseudocounts: 
                 }
             }
         }
-        // Statistics are of the kind that the model is.
+        // `Expected::zero` gives the statistics the model's kind.
         _ => {}
     }
 }
 
-/// `found` with its eigenvalues raised to the floor, in place of the covariances `before`; means have moved by `shift`.
+/// The covariance matrix `found` with its eigenvalues raised to the floor. `before` is the previous covariance matrix;
+/// `shift` is the change of the mean.
 fn raised(found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec<f64> {
     let bounds = |part: f64| -> Vec<f64> {
         let bound = |(floor, shift): (&f64, &f64)| (part * floor).max(ROUNDING * shift * shift);
         floors.iter().zip(shift).map(bound).collect()
     };
     let least = |eigenvalues: Vec<f64>| eigenvalues.into_iter().fold(f64::INFINITY, f64::min);
-    // What is above the floor anyway keeps its bits.
+    // A matrix above the floor is returned unchanged, without rounding.
     if least(Scaled::new(&found, &bounds(1.0)).eigenvalues()) >= 1.0 {
         return found;
     }
@@ -171,7 +176,8 @@ fn raised(found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec
     Scaled::new(&found, &bounds(if part > 0.0 { part.min(1.0) } else { 1.0 })).raised()
 }
 
-/// The distribution that is in proportion to counts, and to that of the end, where it is not 0; if there are any.
+/// Sets `probs`, and the end probability, in proportion to their counts. Zeros stay zeros. Without counts nothing
+/// changes.
 fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: f64, end: Option<(&mut f64, f64)>) {
     let count = |prob: f64, count: f64| if prob > 0.0 { count + pseudocount } else { 0.0 };
     let last = end.as_ref().map_or(0.0, |(prob, ended)| count(**prob, *ended));
@@ -185,9 +191,9 @@ fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: f64, end: Option<(&
     }
 }
 
-/// B⁻½ Σ B⁻½ = V Λ Vᵀ of a symmetric matrix Σ and a diagonal matrix B, by Jacobi's rotations.
+/// Eigendecomposition B⁻½ Σ B⁻½ = V Λ Vᵀ of a symmetric matrix Σ scaled by a diagonal matrix B, by Jacobi rotations.
 struct Scaled {
-    /// The square roots of B's numbers, D.
+    /// Square roots of the diagonal of B, D.
     roots: Vec<f64>,
     /// D × D, with Λ on its diagonal.
     a: Vec<f64>,
@@ -204,7 +210,7 @@ impl Scaled {
         (0..d).for_each(|i| v[i * d + i] = 1.0);
         let largest = |numbers: &mut dyn Iterator<Item = f64>| numbers.fold(0.0, |most: f64, x| most.max(x.abs()));
         let norm = largest(&mut a.iter().copied());
-        // Convergence is quadratic; more sweeps than this are never needed.
+        // Convergence is quadratic; the bound is never reached in practice.
         for _ in 0..50 {
             let off = largest(&mut (0..d * d).filter(|at| at / d != at % d).map(|at| a[at]));
             if off <= f64::EPSILON * norm {
@@ -226,7 +232,7 @@ impl Scaled {
         (0..d).map(|k| self.a[k * d + k]).collect()
     }
 
-    /// Σ with Λ raised to 1.
+    /// Σ with every eigenvalue in Λ below 1 raised to 1.
     fn raised(&self) -> Vec<f64> {
         let (d, Self { roots, v, .. }) = (self.roots.len(), self);
         let eigenvalues: Vec<f64> = self.eigenvalues().into_iter().map(|lambda| lambda.max(1.0)).collect();
@@ -280,11 +286,11 @@ mod tests {
             let found = raised(matrix.clone(), &before, &[unit; 2], &[0.0; 2]);
             close(&found, [2.0 * unit, unit, unit, 2.0 * unit], unit);
             assert_eq!(raised(found.clone(), &before, &[0.5 * unit; 2], &[0.0; 2]), found);
-            // A given variance below the floor is a bound, too: the model before must be among those allowed.
+            // A previous variance below the floor lowers the bound, so that the previous model stays feasible.
             let small = given.map(|x| x * unit / 18.0);
             close(&raised(matrix, &small, &[unit; 2], &[0.0; 2]), [1.75, 1.25, 1.25, 1.75].map(|x| x * unit), unit);
         }
-        // The scales of dimensions differ: found in the units of their floors.
+        // Dimensions of very different scales: eigenvalues are taken in units of the floors.
         let found = raised(vec![1e-12, 2.0, 2.0, 1e12], &[9e-12, 0.0, 0.0, 9e12], &[1e-12, 1e12], &[0.0; 2]);
         for (found, expected) in found.iter().zip([2e-12, 1.0, 1.0, 2e12]) {
             assert!((found / expected - 1.0).abs() < 1e-14, "{found:?}");

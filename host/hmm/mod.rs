@@ -1,17 +1,18 @@
 //! Hidden Markov models: scoring, decoding and training over batches of sequences of any lengths.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! | --- | --- |
-//! | [`model`], [`sequences`] | what is given |
-//! | [`backend`] | forward, backward, Viterbi and expected counts: the narrow trait over where they run |
-//! | [`place`] | where that is |
-//! | [`invariants`] | what holds of all results, and is checked |
-//! | [`maximise`] | the model that expected counts make most likely: the M step of Baum and Welch |
-//! | [`train`] | their loop over that trait, and how good a model is |
-//! | [`sample`], [`generate`] | sequences from models, models from few parameters |
-//! | [`io`], [`plot`] | files and pictures |
-//! | [`info`], [`report`] | models and results, for people and for programs |
-//! | [`mod@bench`] | times on a GPU |
+//! | [`model`], [`sequences`] | validated models and observations |
+//! | [`backend`] | the trait [`Recursions`](backend::Recursions): forward, backward, Viterbi and expected counts |
+//! | [`mod@cpu`], [`device`] | its implementations on the CPU and on a GPU or the emulator |
+//! | [`place`] | the choice of a backend, and its checks |
+//! | [`invariants`] | identities that every result satisfies, checked at run time |
+//! | [`maximise`] | the M step of the Baum-Welch algorithm |
+//! | [`train`] | the Baum-Welch loop, AIC and BIC |
+//! | [`sample`], [`generate`] | sampling of sequences, generation of models |
+//! | [`io`], [`plot`] | file formats and plots |
+//! | [`info`], [`report`] | descriptions of models, reports of results |
+//! | [`mod@bench`] | benchmarks |
 
 pub mod backend;
 pub mod bench;

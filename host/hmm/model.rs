@@ -1,52 +1,55 @@
-//! The model: a Markov chain over states that are not seen, each of which emits what is.
+//! The model: a hidden Markov chain over N states, each of which emits observations.
 //!
-//! The chain starts in state i with probability πᵢ and goes from i to j with probability Aᵢⱼ, or ends behind i with probability
-//! endᵢ, where the model has these. State j emits a symbol o with probability Bⱼₒ, or a vector x with the normal density
-//! 𝒩(x; μⱼ, Σⱼ). A path q and what it emits have the joint probability (or density)
+//! The chain starts in state i with probability πᵢ. From state i it moves to state j with probability Aᵢⱼ. A model with
+//! end probabilities terminates after state i with probability endᵢ. State j emits a symbol o with probability Bⱼₒ, or
+//! a vector x with the normal density 𝒩(x; μⱼ, Σⱼ); bⱼ(o) denotes either. A path q and the observations O have the
+//! joint probability (or density)
 //!
 //! > P(O, q) = π(q₁) b(q₁, o₁) · Πₜ A(qₜ₋₁, qₜ) b(qₜ, oₜ) · end(q_T)
 //!
-//! without the last factor where no state ends.
+//! A model without end probabilities has no last factor.
+//!
+//! The file is one piece because [`Hmm`]'s invariant, its validation and its accessors must be read together.
 
 use crate::common::parameters::SUM_TOLERANCE;
 
 pub use crate::common::names::name;
 
-/// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
+/// Deviation of a row's sum from 1 that rounding explains. Rows within it are not rescaled.
 const ROUNDING: f64 = 1e-12;
 
-/// How far covariances may be from symmetric, of the larger of the two.
+/// Relative tolerance of the symmetry check of covariance matrices.
 const SYMMETRY: f64 = 1e-8;
 
-/// Names of what a model has, each list empty or with one name for each.
+/// Names of states and symbols. Each list is empty or complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Names {
-    /// Of states.
+    /// State names: none, or N distinct ones.
     pub states: Vec<String>,
-    /// Of symbols.
+    /// Symbol names: none, or V distinct ones.
     pub symbols: Vec<String>,
 }
 
-/// What a hidden Markov model is made of, to be [validated](Self::validated).
+/// The parameters of a hidden Markov model, before [validation](Self::validated).
 #[derive(Clone, Debug, PartialEq)]
 pub struct HmmParts {
     /// π, N entries.
     pub start: Vec<f64>,
     /// A, N × N, row by row.
     pub transitions: Vec<f64>,
-    /// Probabilities to end behind each state: Σⱼ Aᵢⱼ + endᵢ = 1. `None` where sequences end at any time.
+    /// End probabilities, N entries: Σⱼ Aᵢⱼ + endᵢ = 1. `None`: the model does not describe where sequences end.
     pub end: Option<Vec<f64>>,
-    /// What states emit.
+    /// Emission distributions, one per state.
     pub emissions: Emissions,
-    /// What states and symbols are called.
+    /// State and symbol names.
     pub names: Names,
 }
 
-/// A hidden Markov model, made of [`HmmParts`] that have been validated:
+/// A validated hidden Markov model. Invariants:
 ///
-/// - there is a state and a symbol or a dimension, and every array has the shape that [`HmmParts`] and [`Emissions`] say;
-/// - π, the rows of A with their ends, and the rows of B are distributions; means are finite, variances positive and matrices
-///   of covariances symmetric and positive definite.
+/// - N ≥ 1, and V ≥ 1 or D ≥ 1; every array has the shape that [`HmmParts`] and [`Emissions`] document;
+/// - π, each row of A together with its end probability, and each row of B are distributions;
+/// - means are finite, variances are positive, covariance matrices are symmetric and positive definite.
 ///
 /// ```compile_fail,E0616
 /// # use warpkov::hmm::generate::IceCream;
@@ -56,23 +59,23 @@ pub struct HmmParts {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hmm(HmmParts);
 
-/// What states emit.
+/// Emission distributions of all states.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Emissions {
-    /// One of V symbols.
+    /// Each state emits one of V symbols.
     Categorical {
-        /// V.
+        /// V, the number of symbols.
         symbols: u32,
         /// B, N × V, row by row.
         probs: Vec<f64>,
     },
-    /// Vectors of D numbers.
+    /// Each state emits a vector of D numbers with a normal density.
     Gaussian {
-        /// D.
+        /// D, the dimension of the vectors.
         dimensions: u32,
-        /// μ, N × D.
+        /// μ, N × D, row by row.
         means: Vec<f64>,
-        /// Σ.
+        /// Σ of each state.
         covariances: Covariances,
     },
 }
@@ -80,14 +83,14 @@ pub enum Emissions {
 /// Covariances of normal densities.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Covariances {
-    /// Variances, N × D.
+    /// Diagonal matrices, stored as variances, N × D.
     Diagonal(Vec<f64>),
     /// Symmetric positive definite matrices, N × D × D.
     Full(Vec<f64>),
 }
 
 impl Covariances {
-    /// The variances alone, of matrices of `d` rows.
+    /// Drops the off-diagonal entries. `d` is D.
     #[must_use]
     pub fn diagonal(self, d: usize) -> Self {
         match self {
@@ -98,7 +101,7 @@ impl Covariances {
         }
     }
 
-    /// As matrices of `d` rows.
+    /// Expands variances to diagonal matrices. `d` is D.
     #[must_use]
     pub fn full(self, d: usize) -> Self {
         match self {
@@ -114,63 +117,63 @@ impl Covariances {
     }
 }
 
-/// Why a model is none.
+/// A violation of an invariant of [`Hmm`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
-    /// No state, no symbol, no dimension.
+    /// There are no states, no symbols or no dimensions.
     #[error("a hidden Markov model needs at least one {0}")]
     None(&'static str),
-    /// More than can be numbered.
-    #[error("{0} are more than can be numbered")]
+    /// A number of states or entries overflows its integer type.
+    #[error("too many {0}")]
     Many(&'static str),
-    /// An array of another length.
+    /// An array has the wrong length.
     #[error("{array} has {found} numbers, expected {expected}")]
     Length {
-        /// The array.
+        /// The array's name.
         array: &'static str,
-        /// Numbers that it has.
+        /// Its length.
         found: usize,
-        /// Numbers that it should have.
+        /// The length that its shape requires.
         expected: usize,
     },
-    /// A number out of its range.
+    /// A number is out of range.
     #[error("{place} is {found}, expected {expected}")]
     Value {
-        /// The array, and the indices of the number.
+        /// The array's name and the number's indices.
         place: String,
         /// The number.
         found: f64,
-        /// Its range.
+        /// The range.
         expected: &'static str,
     },
-    /// Numbers that are no distribution.
+    /// A row does not sum to 1.
     #[error("{place} sums to {sum}, expected 1")]
     Sum {
         /// The array or the row.
         place: String,
-        /// Their sum.
+        /// Its sum.
         sum: f64,
     },
-    /// No matrix of covariances.
+    /// A covariance matrix is not symmetric or not positive definite.
     #[error("covariances[{state}] is not symmetric and positive definite")]
     Covariance {
         /// The state.
         state: usize,
     },
-    /// Names of another number.
+    /// A list of names is neither empty nor complete.
     #[error("{found} names of {what}, expected {expected}")]
     Names {
-        /// Of what.
+        /// `states` or `symbols`.
         what: &'static str,
-        /// How many names.
+        /// Number of names.
         found: usize,
-        /// How many things.
+        /// N or V.
         expected: u32,
     },
-    /// One name for two.
+    /// Two states or two symbols share a name.
     #[error("two {what} are called {name:?}")]
     Twice {
-        /// Two of what.
+        /// `states` or `symbols`.
         what: &'static str,
         /// The name.
         name: String,
@@ -178,20 +181,20 @@ pub enum Invalid {
 }
 
 impl Hmm {
-    /// A model of parts that have the shapes of one: what [`validated`](HmmParts::validated) would find, or rows of B for sets
-    /// of symbols, which sum to more than 1.
+    /// A model from parts of valid shape, without validation. The caller guarantees distributions, except that rows of
+    /// B may sum to more than 1: a column may stand for a set of symbols.
     pub(crate) fn built(parts: HmmParts) -> Self {
         debug_assert!(parts.has_shape());
         Self(parts)
     }
 
-    /// Changes numbers, as an M step does. Shapes stay as they are.
+    /// Changes parameters in place, for an M step. `change` preserves all shapes.
     pub(crate) fn update(&mut self, change: impl FnOnce(&mut HmmParts)) {
         change(&mut self.0);
         debug_assert!(self.0.has_shape());
     }
 
-    /// What the model is made of: to change some of it, and validate that.
+    /// The parameters, for a change that is validated again.
     #[must_use]
     pub fn into_parts(self) -> HmmParts {
         self.0
@@ -211,40 +214,40 @@ impl Hmm {
         &self.0.transitions
     }
 
-    /// Probabilities to end behind each state; `None` where sequences end at any time.
+    /// End probabilities, N entries; see [`HmmParts::end`].
     #[inline]
     #[must_use]
     pub fn end(&self) -> Option<&[f64]> {
         self.0.end.as_deref()
     }
 
-    /// What states emit.
+    /// Emission distributions of all states.
     #[inline]
     #[must_use]
     pub fn emissions(&self) -> &Emissions {
         &self.0.emissions
     }
 
-    /// What states and symbols are called.
+    /// State and symbol names.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.0.names
     }
 
-    /// N.
+    /// N, the number of states.
     #[must_use]
     pub fn states(&self) -> u32 {
         self.start().len() as u32
     }
 
-    /// Aᵢ, the row of state i.
+    /// Row Aᵢ of A, N entries.
     #[must_use]
     pub fn row(&self, state: usize) -> &[f64] {
         &self.transitions()[state * self.start().len()..][..self.start().len()]
     }
 
-    /// Numbers that may be chosen freely: those of the distributions that are not 0, without one for each distribution, and
-    /// those of the densities.
+    /// Number of free parameters: the positive entries of each distribution less one, plus all means and the distinct
+    /// entries of all covariances.
     #[must_use]
     pub fn parameters(&self) -> usize {
         let n = self.start().len();
@@ -271,11 +274,10 @@ impl Hmm {
 }
 
 impl HmmParts {
-    /// The model, if it is one.
+    /// Validates the invariants of [`Hmm`].
     ///
-    /// π, the rows of A (with their ends) and the rows of B are distributions: entries in [0, 1] that sum to 1 within
-    /// [`SUM_TOLERANCE`]; they are scaled to sum to 1, and what is 0 stays 0. Means are finite, variances positive, matrices of
-    /// covariances symmetric and positive definite.
+    /// Entries of π, A, end and B lie in [0, 1], and each distribution sums to 1 within [`SUM_TOLERANCE`].
+    /// Distributions are rescaled to sum to 1; zeros stay zeros.
     ///
     /// # Errors
     /// The first violation found; see [`Invalid`].
@@ -284,7 +286,7 @@ impl HmmParts {
         if n == 0 {
             return Err(Invalid::None("state"));
         }
-        let square = n.checked_mul(n).filter(|_| u32::try_from(n).is_ok()).ok_or(Invalid::Many("the states"))?;
+        let square = n.checked_mul(n).filter(|_| u32::try_from(n).is_ok()).ok_or(Invalid::Many("states"))?;
         distribution(&mut self.start, None, || "pi".to_owned(), |i| format!("pi[{i}]"))?;
         length("A", &self.transitions, square)?;
         if let Some(end) = &self.end {
@@ -319,7 +321,7 @@ impl HmmParts {
         Ok(Hmm(self))
     }
 
-    /// Whether all arrays have the lengths that belong to as many states as π has.
+    /// Whether the lengths of all arrays agree with N, V and D.
     fn has_shape(&self) -> bool {
         let n = self.start.len();
         let emissions = match &self.emissions {
@@ -339,13 +341,13 @@ impl HmmParts {
 }
 
 impl Emissions {
-    /// Whether they are valid for `n` states; rows of B are scaled. Gives V, or 0 for vectors.
+    /// Validates the emissions of `n` states and rescales the rows of B. Returns V, or 0 for Gaussian emissions.
     fn validate(&mut self, n: usize) -> Result<u32, Invalid> {
         match self {
             Self::Categorical { symbols: 0, .. } => Err(Invalid::None("symbol")),
             Self::Categorical { symbols, probs } => {
                 let v = *symbols as usize;
-                length("B", probs, n.checked_mul(v).ok_or(Invalid::Many("the symbols"))?)?;
+                length("B", probs, n.checked_mul(v).ok_or(Invalid::Many("symbols"))?)?;
                 for (i, row) in probs.chunks_exact_mut(v).enumerate() {
                     distribution(row, None, || format!("B[{i}]"), |o| format!("B[{i}][{o}]"))?;
                 }
@@ -354,7 +356,7 @@ impl Emissions {
             Self::Gaussian { dimensions: 0, .. } => Err(Invalid::None("dimension")),
             Self::Gaussian { dimensions, means, covariances } => {
                 let d = *dimensions as usize;
-                let entries = n.checked_mul(d).ok_or(Invalid::Many("the dimensions"))?;
+                let entries = n.checked_mul(d).ok_or(Invalid::Many("dimensions"))?;
                 length("means", means, entries)?;
                 all(means, "a finite number", f64::is_finite, |at| format!("means[{}][{}]", at / d, at % d))?;
                 match covariances {
@@ -365,11 +367,7 @@ impl Emissions {
                         all(variances, "a positive number", valid, place)?;
                     }
                     Covariances::Full(matrices) => {
-                        length(
-                            "covariances",
-                            matrices,
-                            entries.checked_mul(d).ok_or(Invalid::Many("the dimensions"))?,
-                        )?;
+                        length("covariances", matrices, entries.checked_mul(d).ok_or(Invalid::Many("dimensions"))?)?;
                         let place = |at| format!("covariances[{}][{}][{}]", at / (d * d), at / d % d, at % d);
                         all(matrices, "a finite number", f64::is_finite, place)?;
                         for (state, matrix) in matrices.chunks_exact_mut(d * d).enumerate() {
@@ -405,7 +403,8 @@ fn all(
     }
 }
 
-/// Makes what sums to 1 within the tolerance, with `end` where there is one, sum to 1.
+/// Validates that `probs` and `end` together form a distribution within [`SUM_TOLERANCE`], and rescales them to sum to
+/// 1.
 fn distribution(
     probs: &mut [f64],
     end: Option<&mut f64>,
@@ -423,7 +422,7 @@ fn distribution(
     Ok(())
 }
 
-/// Makes a matrix of `d` rows that is nearly symmetric so; whether it is.
+/// Averages a `d` × `d` matrix with its transpose. Returns `false` where it is not symmetric within [`SYMMETRY`].
 fn symmetrise(matrix: &mut [f64], d: usize) -> bool {
     for i in 0..d {
         for j in 0..i {
@@ -438,7 +437,8 @@ fn symmetrise(matrix: &mut [f64], d: usize) -> bool {
     true
 }
 
-/// L, lower triangular, with L Lᵀ = Σ, of a symmetric matrix of `d` rows; `None` where it is not positive definite.
+/// Cholesky factor L (lower triangular, L Lᵀ = Σ) of a symmetric `d` × `d` matrix; `None` where it is not positive
+/// definite.
 #[must_use]
 pub fn cholesky(matrix: &[f64], d: usize) -> Option<Vec<f64>> {
     let mut lower = vec![0.0; d * d];
@@ -508,7 +508,7 @@ mod tests {
 
     #[test]
     fn cholesky_is_that_of_the_textbook() {
-        // Golub and Van Loan's kind of example: exact in integers.
+        // The factor has integer entries, so the comparison is exact.
         let matrix = [4.0, 12.0, -16.0, 12.0, 37.0, -43.0, -16.0, -43.0, 98.0];
         assert_eq!(cholesky(&matrix, 3).unwrap(), [2.0, 0.0, 0.0, 6.0, 1.0, 0.0, -8.0, 5.0, 3.0]);
     }

@@ -1,27 +1,26 @@
-//! What recursions and training are asked for.
+//! Options of the recursions and of training.
 
 use crate::common::choice::choice;
 
 choice! {
-    /// The floating-point type of the recursions. Logarithms and expected counts are summed in `f64` for both.
+    /// Floating-point type of the recursions. Logarithms and expected counts are summed in `f64` in every case.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Precision {
-        /// 32 bits, of which 11 count in the products of a GPU for more than 128 states: as much as tensor cores take at one time.
+        /// f32; for more than 128 states GPU tensor cores multiply TF32 numbers, with 11 significant bits.
         Tf32 = "tf32",
-        /// 32 bits.
+        /// 32-bit floating point.
         F32 = "f32",
-        /// 64 bits.
+        /// 64-bit floating point.
         #[default]
         F64 = "f64",
     }
 }
 
 impl Precision {
-    /// States up to which there are no products in TF32.
+    /// Number of states up to which `Tf32` computes in f32.
     pub const TF32_STATES: u32 = 128;
 
-    /// By what part of its absolute value an objective may fall by rounding; see
-    /// [`Options::slack`].
+    /// The [`Options::slack`] for recursions in this precision.
     #[must_use]
     pub fn slack(self) -> f64 {
         match self {
@@ -32,39 +31,40 @@ impl Precision {
     }
 }
 
-/// What is added to the expected counts, each 0 or more.
+/// Pseudocounts added to the expected counts, each at least 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pseudocounts {
-    /// To those of π.
+    /// Added to the counts of π.
     pub start: f64,
-    /// To those of A and of ends.
+    /// Added to the counts of A and of end probabilities.
     pub transitions: f64,
-    /// To those of B.
+    /// Added to the counts of B.
     pub emissions: f64,
 }
 
 impl Pseudocounts {
-    /// Whether there are none.
+    /// Whether all pseudocounts are 0.
     pub(super) fn none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The default of [`Options::floor`]: deviations of 3·10⁻⁵ of those of all observations are taken for what they are.
+/// Default of [`Options::floor`]. Standard deviations down to 3·10⁻⁵ of those of all observations are unaffected.
 pub const FLOOR: f64 = 1e-9;
 
-/// How to train.
+/// Options of training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// M steps at most.
+    /// Maximum number of M steps.
     pub iterations: u32,
-    /// A model has converged when its objective rises by no more than this part of its absolute value.
+    /// A model has converged when the relative increase of its objective is at most this.
     pub tolerance: f64,
-    /// Dirichlet prior.
+    /// Pseudocounts, a Dirichlet prior.
     pub pseudocounts: Pseudocounts,
-    /// The least variance in each dimension, as a part of that of all observations, above 0; see [`Spread::floors`](super::maximise::Spread::floors).
+    /// Variance floor as a fraction of the variance of all observations, above 0; see
+    /// [`Spread::floors`](super::maximise::Spread::floors).
     pub floor: f64,
-    /// By what part of its absolute value the objective may fall by rounding: 10⁻⁹ in `f64`, 10⁻⁴ in `f32`.
+    /// Largest relative decrease of the objective that counts as rounding; see [`Precision::slack`].
     pub slack: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The recursions where they run, behind one type; and what they cost.
+//! The recursions on the chosen backend, with checked results; and their estimated cost.
 
 use warpkov_device::emulator::Emulator;
 
@@ -16,23 +16,23 @@ use crate::runtime::choose::{Cost, Place};
 use crate::runtime::error::from_devices;
 use crate::runtime::gpu::Gpu;
 
-/// Why there are no results.
+/// Why the recursions fail.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Where the recursions ran failed, or was stopped.
+    /// The backend failed or was interrupted.
     #[error(transparent)]
     Runtime(#[from] runtime::Error),
-    /// Results that cannot be.
+    /// A result violates an invariant.
     #[error(transparent)]
     Violated(#[from] invariants::Violated),
 }
 
 from_devices!(Error);
 
-/// The recursions over some sequences.
+/// The recursions over a batch of sequences, on any backend.
 pub type Dynamic<'p> = Box<dyn Recursions<Error = Error> + 'p>;
 
-/// What recursions cost: a product for each pair of states at each step.
+/// Estimated cost of the recursions: N² multiplications per step.
 #[must_use]
 pub fn cost(model: &Hmm, sequences: &Sequences) -> Cost {
     let (states, steps) = (f64::from(model.states()), sequences.offsets().last().map_or(0.0, |&all| all as f64));
@@ -44,14 +44,14 @@ pub fn cost(model: &Hmm, sequences: &Sequences) -> Cost {
     }
 }
 
-/// Products that a core does in a second, about.
+/// Approximate multiplications per second of a CPU core.
 const CORE_RATE: f64 = 9e8;
 
-/// The same of a GPU: an H200 takes 0.013 ms for the forward recursion of 64 × 64 × 16, and 0.17 ms for 512 × 512 × 16, which are 3·10¹¹ to
-/// 10¹³.
+/// Approximate multiplications per second of a GPU. An H200 takes 0.013 ms for the forward recursion of 64 × 64 × 16
+/// and 0.17 ms for 512 × 512 × 16: 3·10¹¹ to 10¹³ per second.
 const GPU_RATE: f64 = 1e12;
 
-/// The recursions over some sequences, within `limits` where it is a device.
+/// The recursions over `sequences` at `place`. `limits` applies to devices.
 ///
 /// # Errors
 /// Those of the device.
@@ -84,7 +84,7 @@ pub fn recursions<'p>(
     }
 }
 
-/// Recursions whose errors are those of all, and whose results [hold what must hold](super::invariants).
+/// Recursions with the common [`Error`] type, whose results are checked against the [invariants](super::invariants).
 struct Checked<'p, R> {
     recursions: R,
     sequences: &'p Sequences,
@@ -94,12 +94,12 @@ struct Checked<'p, R> {
 
 impl<'p, R> Checked<'p, R> {
     fn new(recursions: R, sequences: &'p Sequences, precision: Precision) -> Self {
-        // Sums over states and steps have their rounding, too.
+        // The factor 10 allows for rounding of sums over states and steps.
         Self { recursions, sequences, models: Vec::new(), slack: 10.0 * precision.slack() }
     }
 }
 
-/// An error where recursions were left off in the midst: what they returned means nothing.
+/// Fails if the recursions were interrupted, since their results are then incomplete.
 fn finished() -> Result<(), Error> {
     if interrupt::requested() { Err(runtime::Error::Interrupted.into()) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Pictures: how training went, which states a sequence was in, and where states lead.
+//! Plots: training curves, posteriors of a sequence, and transition matrices.
 
 use std::ops::Range;
 
@@ -14,21 +14,21 @@ use crate::common::plot::chart::Axis;
 use crate::common::plot::lines::{COLOURS, Line, Lines};
 use crate::common::plot::{Format, Picture, PlotError, encode};
 
-/// Units of a label from one line to the next.
+/// Line height of labels, in canvas units.
 const LINE: i32 = 20;
 
-/// Characters of a name at most.
+/// Maximum number of characters of a state name.
 const NAME: usize = 16;
 
-/// Units between labels side by side.
+/// Horizontal gap between labels, in canvas units.
 const GAP: i32 = 12;
 
-/// The frame, where labels below it have one line.
+/// The frame for labels of one line below it.
 const FRAME: Rect = Rect { x: 180, y: 130, width: 1180, height: 740 };
 
-/// Draws the log-likelihood of every model against the iterations, that of the best one on top.
+/// Draws the log-likelihood of every model against the iterations. The best model is drawn last, in front.
 ///
-/// Where the lowest tenth of the numbers would take most of the frame, as after a bad start, lines begin where they enter it.
+/// If the lowest tenth of the values would take most of the frame, as after a poor start, the frame excludes it.
 ///
 /// # Errors
 /// As [`crate::mdp::plot::draw`].
@@ -43,7 +43,7 @@ pub fn draw_training(title: &str, trained: &Trained, format: Format) -> Result<V
     let others = (0..trained.runs.len()).filter(|&index| index != trained.best);
     let mut lines: Vec<Line> = others.map(|index| line(index, COLOURS[5], 1)).collect();
     lines.push(line(trained.best, COLOURS[0], 3));
-    // A point by itself is not drawn, but the frame holds it: what is rounding should look like it.
+    // An invisible point that extends the frame, so that rounding errors do not fill it.
     let shown = all.clone().filter(|log| log.is_finite() && *log >= low);
     let (least, most) = (shown.clone().fold(f64::INFINITY, f64::min), shown.fold(f64::NEG_INFINITY, f64::max));
     let least = least.min(most - 1e-3 * most.abs().max(1.0));
@@ -64,7 +64,8 @@ pub fn draw_training(title: &str, trained: &Trained, format: Format) -> Result<V
     encode(&Lines { title: title.to_owned(), abscissa: &abscissa, lines, legend }, format)
 }
 
-/// The least number that is shown: all are, unless the lowest tenth, and at least one, takes more than 4 of 5 parts of the ordinate.
+/// The least value in the frame: −∞, or, if the lowest tenth of the values (at least one) takes more than 4/5 of the
+/// ordinate, the next value above it.
 fn lowest_shown(mut numbers: Vec<f64>) -> f64 {
     numbers.retain(|number| number.is_finite());
     numbers.sort_unstable_by(f64::total_cmp);
@@ -75,7 +76,7 @@ fn lowest_shown(mut numbers: Vec<f64>) -> f64 {
     }
 }
 
-/// The line through numbers at 0, 1, 2, …, where it is not below `low`.
+/// The line through `numbers` at abscissas 0, 1, 2, …, clipped below `low`.
 fn above(numbers: &[f64], low: f64) -> Vec<(f64, f64)> {
     let mut points = Vec::with_capacity(numbers.len());
     for (x, &y) in (0..).map(f64::from).zip(numbers) {
@@ -87,13 +88,13 @@ fn above(numbers: &[f64], low: f64) -> Vec<(f64, f64)> {
         }
         points.push((x, y));
     }
-    // Numbers that are not finite leave gaps.
+    // NaN leaves a gap.
     points.iter_mut().filter(|point| point.1 < low).for_each(|point| point.1 = f64::NAN);
     points
 }
 
-/// Draws γₜ(i) of one sequence, a row for each state, from position `first` on. `posteriors` are N numbers for each observation. Where
-/// several of them share a pixel, it shows their mean: the part of this time that is spent in the state.
+/// Draws γₜ(i) of one sequence, one row per state, from position `first`. `posteriors` is T × N. A pixel that covers
+/// several observations shows their mean, the expected fraction of time in the state.
 ///
 /// # Errors
 /// As [`crate::mdp::plot::draw`].
@@ -107,7 +108,7 @@ pub fn draw_posteriors(
     encode(&Map { title, model, cells: Cells::Posteriors { posteriors, first } }, format)
 }
 
-/// Draws A, a row for each state that is left. Where several of its entries share a pixel, it shows the largest.
+/// Draws A, one row per origin state. A pixel that covers several entries shows the largest.
 ///
 /// # Errors
 /// As [`crate::mdp::plot::draw`].
@@ -115,14 +116,14 @@ pub fn draw_transitions(title: &str, model: &Hmm, format: Format) -> Result<Vec<
     encode(&Map { title, model, cells: Cells::Transitions }, format)
 }
 
-/// Probabilities as colours, a row for each state.
+/// A heat map of probabilities, one row per state.
 struct Map<'a> {
     title: &'a str,
     model: &'a Hmm,
     cells: Cells<'a>,
 }
 
-/// What is drawn.
+/// Contents of a heat map.
 enum Cells<'a> {
     Posteriors { posteriors: &'a [f64], first: u64 },
     Transitions,
@@ -137,7 +138,7 @@ impl Map<'_> {
         }
     }
 
-    /// The numbers of all states by columns of pixels, `width` rows of N.
+    /// The values of each column of pixels: `width` rows of N, one per state.
     fn by_pixel(&self, width: usize) -> Vec<f64> {
         let (n, columns) = (self.model.start().len(), self.columns());
         let mut shades = vec![0.0f64; width * n];
@@ -160,7 +161,7 @@ impl Map<'_> {
         shades
     }
 
-    /// The number of a pixel that covers several states.
+    /// The value of a pixel that covers several states.
     fn of_states(&self, shades: &[f64]) -> f64 {
         match self.cells {
             Cells::Posteriors { .. } => shades.iter().sum(),
@@ -180,7 +181,7 @@ impl Picture for Map<'_> {
         for label in &labels {
             widest = widest.max(canvas.width(16, label)?);
         }
-        // Names that do not fit side by side stand upright.
+        // Names that do not fit side by side are rotated.
         let upright = matches!(self.cells, Cells::Transitions)
             && !self.model.names().states.is_empty()
             && (widest + GAP) * columns as i32 > FRAME.width;
@@ -250,7 +251,8 @@ impl Picture for Map<'_> {
     }
 }
 
-/// From one of `count` labels to the next that is drawn, where each takes `extent` units of `room`: 1, 2 or 5 times a power of ten.
+/// Step between drawn labels, 1, 2 or 5 times a power of ten, such that `count` labels of `extent` units fit in `room`
+/// units.
 fn step(count: usize, extent: i32, room: i32) -> usize {
     let least = (extent.max(1) as usize * count).div_ceil(room as usize).max(1);
     let power = 10usize.pow(least.ilog10());
@@ -261,7 +263,7 @@ fn colour(prob: f64) -> RGBColor {
     ViridisRGB.get_color(prob.clamp(0.0, 1.0))
 }
 
-/// The cells, of `cells` in a row, that pixel `pixel` of `pixels` covers: at least one.
+/// The cells that pixel `pixel` of `pixels` covers in a row of `cells`; at least one.
 fn covered(pixel: usize, pixels: usize, cells: usize) -> Range<usize> {
     let first = pixel * cells / pixels;
     first..((pixel + 1) * cells / pixels).max(first + 1)
@@ -293,12 +295,12 @@ mod tests {
         let mut model = crate::hmm::generate::IceCream.generate().unwrap().into_parts();
         model.names.states.clear();
         let model = model.validated().unwrap();
-        // One step in ten is in state 1.
+        // Every tenth step is in state 1.
         let posteriors: Vec<f64> = (0..1000).flat_map(|t| if t % 10 == 0 { [0.0, 1.0] } else { [1.0, 0.0] }).collect();
         let map = Map { title: "", model: &model, cells: Cells::Posteriors { posteriors: &posteriors, first: 1 } };
         let shades = map.by_pixel(10);
         assert!(shades.chunks_exact(2).all(|shade| (shade[0] - 0.9).abs() < 1e-12 && (shade[1] - 0.1).abs() < 1e-12));
-        // Fewer steps than pixels: each by itself.
+        // Fewer steps than pixels: no averaging.
         assert_eq!(map.by_pixel(2000)[..6], [0.0, 1.0, 0.0, 1.0, 1.0, 0.0]);
     }
 }

@@ -1,4 +1,4 @@
-//! Sequences drawn from a model.
+//! Sampling of sequences from a model.
 
 use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
@@ -7,35 +7,37 @@ use super::model::{Covariances, Emissions, Hmm, cholesky};
 use super::sequences::{self, Observations, Sequences, offsets};
 use crate::common::random::{draw, random, unit};
 
-/// Why there is nothing to draw.
+/// Why sampling fails.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// Neither an end nor a length.
-    #[error("the model has no ends: expected a length")]
+    /// Without a length, the model's sequences would never end.
+    #[error("the model has no end probabilities: expected a length")]
     Endless,
-    /// Nothing asked for.
+    /// The number of sequences or their length is 0.
     #[error("expected at least one sequence, and a length of at least 1")]
     None,
-    /// What was drawn is beyond the numbers.
+    /// A drawn vector is not finite.
     #[error(transparent)]
     Sequences(#[from] sequences::Invalid),
 }
 
-/// Sequences, and the hidden states behind each observation.
+/// Sampled sequences and their hidden paths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// What is seen.
+    /// The observations.
     pub sequences: Sequences,
-    /// What is not, ΣT states.
+    /// The hidden state of each observation, ΣT.
     pub states: Vec<u32>,
 }
 
-/// Draws `count` sequences: of `length` observations, or where states end of as many as come, `length` at most.
+/// Draws `count` sequences of `length` observations each. With end probabilities, a sequence may end earlier, and
+/// `length` may be `None`.
 ///
-/// Each sequence has a random stream of its own: equal seeds give equal sequences, however many are drawn behind them.
+/// Each sequence has a random stream of its own, so sequence i depends on the seed and i, not on `count`.
 ///
 /// # Errors
-/// If nothing is asked for, or nothing says where sequences end.
+/// [`Error::None`] if `count` or `length` is 0; [`Error::Endless`] without a length for a model without positive end
+/// probabilities; [`Error::Sequences`] if a drawn vector is not finite.
 pub fn sample(model: &Hmm, count: usize, length: Option<usize>, seed: u64) -> Result<Sample, Error> {
     if count == 0 || length == Some(0) {
         return Err(Error::None);
@@ -69,7 +71,7 @@ pub fn sample(model: &Hmm, count: usize, length: Option<usize>, seed: u64) -> Re
     Ok(Sample { sequences: Sequences::new(offsets, observations)?, states: states.concat() })
 }
 
-/// A walk through the states.
+/// A hidden path of at most `length` states.
 fn path(model: &Hmm, length: usize, random: &mut impl Rng) -> Vec<u32> {
     let mut states = Vec::new();
     let mut next = draw(random, numbered(model.start()));
@@ -86,7 +88,7 @@ fn path(model: &Hmm, length: usize, random: &mut impl Rng) -> Vec<u32> {
     states
 }
 
-/// What has a probability, by its number.
+/// Indices with positive probability, and their probabilities.
 fn numbered(probs: &[f64]) -> impl Iterator<Item = (u32, f64)> {
     (0..).zip(probs.iter().copied()).filter(|(_, prob)| *prob > 0.0)
 }
@@ -117,7 +119,7 @@ impl Seen {
     }
 }
 
-/// L with L Lᵀ = Σ, of each state.
+/// Cholesky factor L of Σ for each state.
 fn factors(model: &Hmm) -> Vec<Vec<f64>> {
     let Emissions::Gaussian { dimensions, covariances, .. } = model.emissions() else { return Vec::new() };
     let d = *dimensions as usize;
@@ -130,14 +132,14 @@ fn factors(model: &Hmm) -> Vec<Vec<f64>> {
             };
             variances.chunks_exact(d).map(factor).collect()
         }
-        // The matrices of a valid model have factors.
+        // `Hmm` guarantees positive definite matrices, so `cholesky` succeeds.
         Covariances::Full(matrices) => {
             matrices.chunks_exact(d * d).map(|matrix| cholesky(matrix, d).unwrap_or_default()).collect()
         }
     }
 }
 
-/// A number of the standard normal distribution, after Box and Muller.
+/// A draw from the standard normal distribution, by the Box-Muller transform.
 pub(super) fn normal(random: &mut impl Rng) -> f64 {
     let radius = (-2.0 * libm::log(1.0 - unit(random))).sqrt();
     radius * libm::cos(std::f64::consts::TAU * unit(random))

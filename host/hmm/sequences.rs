@@ -1,11 +1,11 @@
-//! Sequences of observations, of any lengths, one behind the other.
+//! Sequences of observations of any lengths.
 
 use std::collections::HashMap;
 
 use super::model::{Emissions, Hmm};
 
-/// M sequences, each of length at least 1. Offsets ascend from 0 to the number of observations, and vectors are of finite
-/// numbers.
+/// M validated sequences, stored contiguously. Invariants: M ≥ 1; `offsets` ascends strictly from 0 to the number of
+/// observations, so each sequence has length at least 1; symbols are below 2³² − 1; vectors are finite.
 ///
 /// ```compile_fail,E0616
 /// use warpkov::hmm::sequences::Sequences;
@@ -16,26 +16,26 @@ use super::model::{Emissions, Hmm};
 pub struct Sequences {
     offsets: Vec<u64>,
     observations: Observations,
-    /// One more than the largest symbol; 0 of vectors.
+    /// The largest symbol plus 1; 0 for vectors.
     symbols: u32,
 }
 
-/// What was observed, ΣT observations.
+/// The ΣT observations of all sequences.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observations {
-    /// Numbers of symbols.
+    /// Symbol numbers, from 0.
     Symbols(Vec<u32>),
     /// Vectors.
     Vectors {
-        /// D.
+        /// D, the dimension.
         dimensions: u32,
-        /// ΣT × D.
+        /// Components, ΣT × D, row by row.
         values: Vec<f64>,
     },
 }
 
 impl Observations {
-    /// The symbol at a place, where symbols were observed.
+    /// The symbol of observation `at`; `None` for vectors.
     #[inline(always)]
     pub(crate) fn symbol(&self, at: usize) -> Option<u32> {
         match self {
@@ -45,98 +45,98 @@ impl Observations {
     }
 }
 
-/// Why sequences are none, or do not fit a model. Sequences and positions are numbered from 1.
+/// Why sequences are invalid or do not fit a model. Sequences and positions are numbered from 1.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Invalid {
-    /// Nothing to look at.
+    /// There are no sequences.
     #[error("there is no sequence")]
     None,
-    /// A sequence without observations, or offsets that descend.
+    /// A sequence has no observations, or offsets descend.
     #[error("sequence {sequence} is empty")]
     Empty {
         /// The sequence.
         sequence: usize,
     },
-    /// Offsets of another number of observations.
-    #[error("the sequences have {expected} observations together, found {found}")]
+    /// The offsets do not end at the number of observations.
+    #[error("the offsets describe {expected} observations, found {found}")]
     Length {
-        /// Observations.
+        /// Number of observations.
         found: usize,
-        /// By the offsets.
+        /// Number of observations according to the offsets.
         expected: u64,
     },
-    /// A number that is none.
+    /// A number is not finite.
     #[error("sequence {sequence}, position {position}: found {found}, expected a finite number")]
     Value {
         /// The sequence.
         sequence: usize,
-        /// In the sequence.
+        /// The position in the sequence.
         position: usize,
         /// The number.
         found: f64,
     },
-    /// A symbol that no state emits.
+    /// The model does not have a symbol.
     #[error("sequence {sequence}, position {position}: found symbol {found}, expected one below {symbols}")]
     Symbol {
         /// The sequence.
         sequence: usize,
-        /// In the sequence.
+        /// The position in the sequence.
         position: usize,
         /// The symbol.
         found: u32,
         /// V.
         symbols: u32,
     },
-    /// Symbols and vectors.
-    #[error("the sequences are of {found}, expected {expected} as the model emits")]
+    /// The sequences hold symbols and the model emits vectors, or vice versa, or the dimensions differ.
+    #[error("the sequences hold {found}, expected {expected}, which the model emits")]
     Kind {
-        /// What they are.
+        /// The observations.
         found: String,
-        /// What the model emits.
+        /// The model's emissions.
         expected: String,
     },
 }
 
 impl Sequences {
-    /// Where sequences begin, and the last one ends: M + 1 offsets.
+    /// Offsets into the observations, M + 1: sequence m is `offsets[m]..offsets[m + 1]`.
     #[inline]
     #[must_use]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
     }
 
-    /// What was observed.
+    /// The observations of all sequences.
     #[inline]
     #[must_use]
     pub fn observations(&self) -> &Observations {
         &self.observations
     }
 
-    /// M.
+    /// M, the number of sequences.
     #[must_use]
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
-    /// Whether there is none.
+    /// Whether there are no sequences.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// ΣT, of all sequences.
+    /// ΣT, the number of observations.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.offsets.last().map_or(0, |&end| end as usize)
     }
 
-    /// The places of a sequence's observations.
+    /// The indices of a sequence's observations.
     #[must_use]
     pub fn range(&self, sequence: usize) -> std::ops::Range<usize> {
         self.offsets[sequence] as usize..self.offsets[sequence + 1] as usize
     }
 
-    /// Sequences of symbols.
+    /// Validates sequences of symbols.
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
@@ -146,11 +146,11 @@ impl Sequences {
         Self::new(offsets(lengths), Observations::Symbols(symbols))
     }
 
-    /// Those that begin at the first M of `offsets`, of which the last is where the last one ends.
+    /// Validates sequences given by M + 1 [`offsets`](Self::offsets).
     ///
     /// # Errors
-    /// If there is none, if one is empty, if offsets do not fit the observations, or if a number is not finite or a symbol
-    /// 2³² − 1.
+    /// If there are no sequences, if one is empty, if the offsets do not match the observations, if a number is not
+    /// finite, or if a symbol is 2³² − 1.
     pub fn new(offsets: Vec<u64>, observations: Observations) -> Result<Self, Invalid> {
         let symbols = match &observations {
             Observations::Symbols(symbols) => symbols.iter().max().map_or(0, |largest| largest.saturating_add(1)),
@@ -193,7 +193,7 @@ impl Sequences {
         Ok(self)
     }
 
-    /// Whether a model emits what was observed: symbols that it has, or vectors of its dimension.
+    /// Whether a model emits the observations: symbols below its V, or vectors of its dimension.
     #[must_use]
     pub fn fit(&self, model: &Hmm) -> bool {
         match (&self.observations, model.emissions()) {
@@ -205,10 +205,10 @@ impl Sequences {
         }
     }
 
-    /// That a model of the shape of `model` emits what was observed.
+    /// Checks that a model emits the observations; see [`fit`](Self::fit).
     ///
     /// # Errors
-    /// If it emits something else; names the sequence and the position of a symbol that it does not have.
+    /// [`Invalid::Symbol`] with the first symbol that the model lacks, or [`Invalid::Kind`].
     pub fn check(&self, model: &Hmm) -> Result<(), Invalid> {
         if self.fit(model) {
             return Ok(());
@@ -232,10 +232,11 @@ impl Sequences {
         }
     }
 
-    /// Where a sequence becomes impossible by the model's zeros, whatever the precision: the first position, from 1, at which no state
-    /// that can be reached emits what was observed, or T + 1 where none that it can end in can be reached. Nothing, if it is possible.
+    /// The position, from 1, at which the zeros of the model make a sequence impossible: the first one whose
+    /// observation no reachable state emits, or T + 1 if no reachable state can end the sequence. `None` if the
+    /// sequence is possible.
     ///
-    /// The model [emits](Self::check) what was observed.
+    /// The sequences [fit](Self::fit) the model.
     #[must_use]
     pub fn impossible_at(&self, model: &Hmm, sequence: usize) -> Option<usize> {
         let n = model.start().len();
@@ -243,10 +244,10 @@ impl Sequences {
             (Observations::Symbols(seen), Emissions::Categorical { symbols, probs }) => {
                 probs[state * *symbols as usize + seen[at] as usize] > 0.0
             }
-            // Normal densities are nowhere 0.
+            // Normal densities are positive everywhere.
             _ => true,
         };
-        // Few of all sets of states come up.
+        // Only few distinct sets of states occur, so their successors are memoised.
         let mut successors: HashMap<Vec<bool>, Vec<bool>> = HashMap::new();
         let mut reached: Vec<bool> = model.start().iter().map(|p| *p > 0.0).collect();
         for (position, at) in self.range(sequence).enumerate() {
@@ -267,14 +268,14 @@ impl Sequences {
         (!ends).then(|| self.range(sequence).len() + 1)
     }
 
-    /// The sequence and the position in it, both from 1, of an observation by its place among all.
+    /// The sequence and the position, both from 1, of observation `at`.
     #[must_use]
     pub fn place(&self, at: usize) -> (usize, usize) {
         place(&self.offsets, at)
     }
 }
 
-/// [`Sequences::place`] of sequences with these offsets.
+/// [`Sequences::place`] for given offsets.
 pub(crate) fn place(offsets: &[u64], at: usize) -> (usize, usize) {
     let sequence = offsets.partition_point(|&offset| offset <= at as u64).max(1);
     (sequence, at - offsets[sequence - 1] as usize + 1)
@@ -308,7 +309,7 @@ mod tests {
         let error = vectors(vec![0, 1, 2], values).unwrap_err();
         assert_eq!(error.to_string(), "sequence 2, position 1: found NaN, expected a finite number");
         let error = vectors(vec![0, 1, 3], vec![0.0; 4]).unwrap_err();
-        assert_eq!(error.to_string(), "the sequences have 3 observations together, found 2");
+        assert_eq!(error.to_string(), "the offsets describe 3 observations, found 2");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Training: expectation-maximisation after Baum and Welch, of one or several models in one batch.
+//! Training: the Baum-Welch algorithm (expectation-maximisation) for one or several models in one batch.
 //!
-//! An E step counts what is expected of the hidden paths, and an [M step](super::maximise) goes on to the model that the counts make
-//! most likely. Each sequence's counts are divided by its own likelihood, and the last step has no part in A (Rahimi's erratum to
-//! Rabiner's tutorial). With pseudocounts c, a Dirichlet prior, the objective is ln P(O) + Σ c ln p. It never falls, and this
-//! is checked.
+//! The E step computes expected counts of the hidden paths. The [M step](super::maximise) maximises the expected
+//! log-likelihood given these counts. Each sequence's counts are divided by its own likelihood, and γ of the last step
+//! is not in the denominator of A (Rahimi's errata to Rabiner's tutorial). With pseudocounts c, a Dirichlet prior, the
+//! objective is ln P(O) + Σ c ln p. It never decreases; each iteration checks this.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -16,20 +16,21 @@ pub use super::options::Pseudocounts;
 use super::sequences::Sequences;
 use crate::common::interrupt;
 
-/// An E step of all models that have not yet converged.
+/// Progress after an E step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Round<'r> {
-    /// M steps before it.
+    /// M steps so far.
     pub iteration: u32,
-    /// Models that are still trained.
+    /// Models still in training.
     pub active: usize,
-    /// The highest objective of all models so far.
+    /// The highest objective of all models.
     pub objective: f64,
-    /// What training would give if it ended here, where E steps are slow: to be at hand when the next one takes too long.
+    /// The result if training stopped here. Present only where E steps are slow, so that an observer can save it before
+    /// the next one.
     pub so_far: Option<&'r Trained>,
 }
 
-/// An E step that takes longer is slow: beside it the models cost nothing to fetch.
+/// Duration from which an E step is slow: fetching the models then costs little in comparison.
 const SLOW: Duration = Duration::from_millis(100);
 
 /// Why training ended.
@@ -37,61 +38,62 @@ const SLOW: Duration = Duration::from_millis(100);
 pub enum Status {
     /// The best model has converged.
     Converged,
-    /// It has not, within the iterations allowed.
+    /// The best model has not converged within [`Options::iterations`].
     Iterations,
-    /// The observer said so.
+    /// The observer or a signal stopped training.
     Interrupted,
-    /// The best model's objective fell by more than rounding: the recursions are too inexact for it.
+    /// The best model's objective decreased by more than [`Options::slack`]: the precision is too low for it.
     Fell,
 }
 
-/// How one of the models was trained.
+/// The training of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The model, after the last M step.
     pub model: Hmm,
-    /// ln P(O) of all sequences before the first M step, and after each.
+    /// ln P(O) of all sequences before the first M step, and after each M step.
     pub log_likelihoods: Vec<f64>,
-    /// The same with the logarithm of the prior, up to a constant.
+    /// `log_likelihoods` plus the logarithm of the prior, up to a constant.
     pub objectives: Vec<f64>,
-    /// Whether it has converged.
+    /// Whether the model has converged.
     pub converged: bool,
-    /// From where the objective fell in the last iteration, which ended the training of this model: the recursions are too inexact for it.
+    /// The objective before it decreased by more than [`Options::slack`]. The decrease ended the training of this
+    /// model.
     pub fell: Option<f64>,
 }
 
 impl Run {
-    /// ln P(O) of all sequences by the model.
+    /// ln P(O) of all sequences under the model.
     #[must_use]
     pub fn log_likelihood(&self) -> f64 {
         self.log_likelihoods.last().copied().unwrap_or(f64::NEG_INFINITY)
     }
 
-    /// Whether it goes on no more.
+    /// Whether the training of this model has ended.
     fn ended(&self) -> bool {
         self.converged || self.fell.is_some()
     }
 
-    /// The objective that was reached.
+    /// The last objective.
     #[must_use]
     pub fn objective(&self) -> f64 {
         self.objectives.last().copied().unwrap_or(f64::NEG_INFINITY)
     }
 }
 
-/// What training gives.
+/// The result of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trained {
-    /// All models, in the order in which they were given.
+    /// All models, in the order of the input.
     pub runs: Vec<Run>,
-    /// The one with the highest objective, the first of those.
+    /// Index of the run with the highest objective; ties go to the lowest index.
     pub best: usize,
-    /// Why it ended.
+    /// Why training ended.
     pub status: Status,
 }
 
 impl Trained {
-    /// Runs that ended with this status, unless the best one has an end of its own; `None` if there are none.
+    /// The result of `runs`. The best run's own end takes precedence over `status`. `None` if `runs` is empty.
     fn of(runs: Vec<Run>, status: Status) -> Option<Self> {
         let mut best = 0;
         for (index, run) in runs.iter().enumerate() {
@@ -105,7 +107,7 @@ impl Trained {
         Some(Self { runs, best, status })
     }
 
-    /// The best.
+    /// The run with the highest objective.
     #[must_use]
     pub fn best(&self) -> &Run {
         &self.runs[self.best]
@@ -115,24 +117,24 @@ impl Trained {
 /// Why training fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<E> {
-    /// What the recursions say.
+    /// The backend failed.
     #[error(transparent)]
     Backend(E),
-    /// No model.
+    /// The list of models is empty.
     #[error("there is no model to train")]
     None,
-    /// A sequence that cannot be learnt from. Numbered from 1.
-    #[error("sequence {sequence} is not possible by the model: its likelihood is 0, and stays so")]
+    /// A sequence has likelihood 0. No M step changes that, because zeros stay zeros.
+    #[error("sequence {sequence} has probability 0 under the model, and training cannot change that")]
     Impossible {
-        /// The sequence.
+        /// The sequence, from 1.
         sequence: usize,
     },
 }
 
-/// Trains each of the models until it converges; `observe` is shown every round, and may stop.
+/// Trains every model until it converges. `observe` sees each [`Round`] and may stop training.
 ///
 /// # Errors
-/// Those of the recursions, and if a sequence is not possible by a model.
+/// Those of the backend, and [`Error::Impossible`] if a sequence has likelihood 0 under a model.
 pub fn train<R: Recursions + ?Sized>(
     recursions: &mut R,
     models: Vec<Hmm>,
@@ -142,7 +144,7 @@ pub fn train<R: Recursions + ?Sized>(
     let run = |model| Run { model, log_likelihoods: Vec::new(), objectives: Vec::new(), converged: false, fell: None };
     let mut runs: Vec<Run> = models.into_iter().map(run).collect();
     let mut status = Status::Iterations;
-    // Which of the models are with the recursions, where each of them goes on.
+    // Indices of the models that the backend holds.
     let mut active: Vec<usize> = Vec::new();
     for iteration in 0..=options.iterations {
         let left: Vec<usize> = (0..runs.len()).filter(|&index| !runs[index].ended()).collect();
@@ -153,7 +155,7 @@ pub fn train<R: Recursions + ?Sized>(
         }
         let begun = Instant::now();
         let found = match recursions.e_step() {
-            // The M step before this has raised the objective from the last one that is known.
+            // The last M step has raised the objective beyond the last known value, so its models are the best result.
             Err(_) if interrupt::requested() && iteration > 0 => {
                 take(recursions, &active, &mut runs)?;
                 status = Status::Interrupted;
@@ -162,7 +164,7 @@ pub fn train<R: Recursions + ?Sized>(
             found => found.map_err(Error::Backend)?,
         };
         if !options.pseudocounts.none() {
-            // The prior is of the models as they are.
+            // The prior depends on the present parameters.
             take(recursions, &active, &mut runs)?;
         }
         for (&index, log_likelihoods) in active.iter().zip(&found) {
@@ -206,7 +208,7 @@ pub fn train<R: Recursions + ?Sized>(
         }
         recursions.m_step(&options.pseudocounts, options.floor).map_err(Error::Backend)?;
         if left < active.len() {
-            // Those that have converged stay what they were.
+            // Converged models skip this M step.
             for (&index, model) in active.iter().zip(recursions.models().map_err(Error::Backend)?) {
                 if !runs[index].ended() {
                     runs[index].model = model;
@@ -217,8 +219,8 @@ pub fn train<R: Recursions + ?Sized>(
     Trained::of(runs, status).ok_or(Error::None)
 }
 
-/// By what part of its absolute value an objective may fall for another reason than the recursions: densities lose as many digits as
-/// a covariance matrix has between its eigenvalues, and the floor lets these be so far apart.
+/// Relative decrease of an objective that ill-conditioned covariances explain. Densities lose as many digits as the
+/// condition number of a covariance matrix has, and the floor bounds this number by about 1 / `floor`.
 fn conditioning(model: &Hmm, floor: f64) -> f64 {
     match model.emissions() {
         Emissions::Gaussian { covariances: Covariances::Full(_), .. } => f64::EPSILON / floor,
@@ -226,26 +228,26 @@ fn conditioning(model: &Hmm, floor: f64) -> f64 {
     }
 }
 
-/// The models that are with the recursions, as they are there.
+/// Copies the backend's models to the runs in `active`.
 fn take<R: Recursions + ?Sized>(recursions: &mut R, active: &[usize], runs: &mut [Run]) -> Result<(), Error<R::Error>> {
     let models = recursions.models().map_err(Error::Backend)?;
     active.iter().zip(models).for_each(|(&index, model)| runs[index].model = model);
     Ok(())
 }
 
-/// Akaike's information criterion, 2 k − 2 ln P(O), of k free parameters.
+/// Akaike's information criterion, 2 k − 2 ln P(O), for k free [parameters](Hmm::parameters).
 #[must_use]
 pub fn aic(model: &Hmm, log_likelihood: f64) -> f64 {
     2.0 * model.parameters() as f64 - 2.0 * log_likelihood
 }
 
-/// The Bayesian information criterion, k ln n − 2 ln P(O), of k free parameters and n observations.
+/// The Bayesian information criterion, k ln n − 2 ln P(O), for k free [parameters](Hmm::parameters) and n observations.
 #[must_use]
 pub fn bic(model: &Hmm, sequences: &Sequences, log_likelihood: f64) -> f64 {
     model.parameters() as f64 * (sequences.steps() as f64).ln() - 2.0 * log_likelihood
 }
 
-/// Σ c ln p over all p that are not 0.
+/// Logarithm of the Dirichlet prior up to a constant: Σ c ln p over all p > 0.
 fn log_prior(model: &Hmm, counts: &Pseudocounts) -> f64 {
     let part = |count: f64, probs: &[f64]| match count > 0.0 {
         true => count * probs.iter().filter(|p| **p > 0.0).map(|p| p.ln()).sum::<f64>(),
@@ -272,7 +274,7 @@ mod tests {
     use crate::hmm::backend::{Decoded, Expected};
     use crate::hmm::model::HmmParts;
 
-    /// Of each model, ln P(O) of one sequence after each M step.
+    /// A backend that replays a given ln P(O) of one sequence per model and E step.
     struct Told<'l>(Vec<Copied<Iter<'l, f64>>>);
 
     impl Recursions for Told<'_> {
@@ -324,7 +326,7 @@ mod tests {
         trained
     }
 
-    /// E steps that take long.
+    /// [`Told`] with slow E steps.
     struct Slow<'l>(Told<'l>, Duration);
 
     impl Recursions for Slow<'_> {

@@ -1,11 +1,12 @@
-//! Which method `auto` chooses, what it costs, and why.
+//! Automatic choice of the method, with its cost estimate and the note for the user.
 //!
-//! A sweep of value iteration makes the error γ times as large, so that ln(span r / (ε (1 − γ))) / −ln γ sweeps are enough.
-//! They are what all choices are about: how many, and how long one takes.
+//! A sweep of value iteration multiplies the error by γ, so ln(span r / (ε (1 − γ))) / −ln γ sweeps suffice. All
+//! choices follow from this number of sweeps and the time per sweep.
 //!
-//! But they are often far too many: where the process mixes, the span falls faster than γⁿ, and where it is absorbed, sweeps
-//! soon change nothing. Nothing tells beforehand, and sweeps do: on the CPU, value iteration is [tried](trial) for a while, and
-//! Krylov policy iteration goes on from there. Milliseconds (sweeps) to ε = 1e-6 in `f64` on two busy cores:
+//! The bound is often far too large. If the process mixes, the span falls faster than γⁿ; if the process is absorbed,
+//! sweeps soon change nothing. Model features do not reveal this, but sweeps do. So on the CPU, `auto` runs value
+//! iteration for a [limited number of sweeps](trial) and switches to Krylov policy iteration if it has not converged.
+//! Milliseconds (sweeps) to ε = 1e-6 in `f64` on two busy cores:
 //!
 //! | model | γ | values | modified | Krylov |
 //! | --- | --- | --- | --- | --- |
@@ -19,12 +20,13 @@
 //! | | .99 | 1868 (1914) | 392 (1933) | 110 (154) |
 //! | | .999 | 2933 (2763) | 548 (2773) | 522 (546) |
 //!
-//! One or two runs each, in a machine with other work: good for ratios far from 1 only. At γ = .9999 no method reached ε on
-//! the queues. Gauss-Seidel, which does without the span, was faster than value iteration on the queues (56 at .9, 168 at
-//! .99; slower at .999), and 6 to 90 times slower on the garnet and the wet floor, or not done in 25 s; it is not chosen.
+//! One or two runs each on a machine with other load, so only ratios far from 1 are meaningful. At γ = .9999 no method
+//! reached ε on the queues. `auto` never chooses Gauss-Seidel, which does not use the span. It was faster than value
+//! iteration on the queues (56 ms at .9, 168 ms at .99; slower at .999), but 6 to 90 times slower on the garnet and the
+//! wet floor, or not done within 25 s.
 //!
-//! On a GPU the choice is value iteration. But a process waits a third of a second for a GPU to start, and what all cores finish
-//! in that time stays on the CPU. Milliseconds of whole processes, 16 cores and an H200, ε = 1e-5, best of five:
+//! On a GPU, `auto` always chooses value iteration. A GPU takes a third of a second to start, so models that all cores
+//! solve in less time stay on the CPU. Milliseconds per process on 16 cores and an H200, ε = 1e-5, best of five:
 //!
 //! | slip grid | γ | CPU | GPU |
 //! | --- | --- | --- | --- |
@@ -40,58 +42,65 @@ use super::model::{CHUNK, Mdp};
 use super::options::{Method, SolveOptions, Target};
 use crate::runtime::choose::Cost;
 
-/// Entries of P times sweeps, of those that are certain to be enough, that a core is done with in a second: what the last line of the
-/// table above comes to, about. Fewer sweeps than those are made.
+/// Nonzeros of P times the bound on the sweeps, per core and second; calibrated on the last row of the table above.
+/// Actual runs need fewer sweeps than the bound.
 const CORE_RATE: f64 = 3e9;
 
-/// The same of a GPU: an H200 sweeps a slip grid of 5·10⁷ entries, as slices, in 121 µs.
+/// The same rate of a GPU: an H200 sweeps a slip grid of 5·10⁷ nonzeros in SELL layout in 121 µs.
 const GPU_RATE: f64 = 4e11;
 
-/// Sweeps of value iteration that are tried before Krylov policy iteration takes over, at least and at most.
-const TRIALS: [f64; 2] = [128.0, LONGEST_TRIAL as f64];
+/// Minimum and maximum number of value iteration sweeps before Krylov policy iteration takes over.
+const TRIAL_SWEEPS: [f64; 2] = [128.0, MAX_TRIAL_SWEEPS as f64];
 
-/// The latter.
-pub const LONGEST_TRIAL: u32 = 4096;
+/// Maximum number of sweeps of a trial.
+pub const MAX_TRIAL_SWEEPS: u32 = 4096;
 
-/// Sweeps that are certain to be enough, up to which nothing else is tried.
-const FEW: f64 = 2000.0;
+/// Value iteration runs without a trial if its sweep bound is at most this.
+const TRIAL_THRESHOLD: f64 = 2000.0;
 
-/// Products with P^π that Krylov policy iteration takes for all its policies, about.
-const PRODUCTS: f64 = 200.0;
+/// Typical number of products with P^π in a Krylov policy iteration run, over all policies.
+const KRYLOV_PRODUCTS: f64 = 200.0;
 
-/// Times that such a product reads P^π, its preconditioner's share included, and bytes of an entry.
-const PRODUCT: f64 = 6.0 * 12.0;
+/// Bytes per nonzero of P^π for one product: six reads of 12 bytes, including the preconditioner.
+const PRODUCT_BYTES: f64 = 6.0 * 12.0;
 
-/// Sweeps of value iteration, each over so many bytes, to try on the CPU: as many as take about the time of Krylov policy
-/// iteration, so that it is at most doubled.
+/// Number of trial sweeps of value iteration on the CPU, each of which moves `sweep_bytes`. The trial takes about as
+/// long as Krylov policy iteration, so it at most doubles the total time.
 #[must_use]
 pub fn trial(mdp: &Mdp, sweep_bytes: u64) -> u32 {
     let per_row = mdp.transitions().nnz() as f64 / mdp.rows().max(1) as f64;
-    let krylov = PRODUCTS * PRODUCT * per_row * f64::from(mdp.states());
-    (krylov / sweep_bytes.max(1) as f64).clamp(TRIALS[0], TRIALS[1]) as u32
+    let krylov = KRYLOV_PRODUCTS * PRODUCT_BYTES * per_row * f64::from(mdp.states());
+    (krylov / sweep_bytes.max(1) as f64).clamp(TRIAL_SWEEPS[0], TRIAL_SWEEPS[1]) as u32
 }
 
-/// What the choice depends on.
+/// Bound on the number of sweeps where theory gives none: a target of 0, or γ = 1.
+const MAX_SWEEPS: f64 = 1e9;
+
+/// Sweeps that [`criterion_cost`] assumes for criteria without γ: their number depends on how fast the process mixes or is
+/// absorbed, which only sweeps show.
+const CRITERION_SWEEPS: f64 = 1000.0;
+
+/// Model features that determine the choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
-    /// Entries of P.
+    /// Nonzeros of P.
     pub entries: usize,
-    /// Actions per state, on average.
+    /// Mean number of actions per state.
     pub actions: f64,
     /// γ.
     pub gamma: f64,
-    /// Sweeps of value iteration that are certain to be enough.
+    /// Bound on the sweeps of value iteration.
     pub sweeps: f64,
 }
 
 impl Features {
-    /// Those of a model whose method is left to `auto`.
+    /// The features, if `options` leave the method to `auto`.
     #[must_use]
-    pub fn wanted(mdp: &Mdp, options: &SolveOptions) -> Option<Self> {
+    pub fn if_auto(mdp: &Mdp, options: &SolveOptions) -> Option<Self> {
         options.method.is_none().then(|| Self::of(mdp, options.limits.target))
     }
 
-    /// Those of a model that is to be solved to `target`.
+    /// The features of a model for the given target.
     #[must_use]
     pub fn of(mdp: &Mdp, target: Target) -> Self {
         let extremes = |rewards: &[f64]| {
@@ -107,17 +116,22 @@ impl Features {
             Target::Epsilon(epsilon) => epsilon * (1.0 - gamma),
             Target::Theta(theta) => theta,
         };
-        let sweeps = if gamma > 0.0 { ((change / span).ln() / gamma.ln()).max(1.0) } else { 1.0 };
+        let sweeps = if span <= 0.0 || gamma <= 0.0 {
+            1.0
+        } else if change <= 0.0 || gamma >= 1.0 {
+            MAX_SWEEPS
+        } else {
+            ((change / span).ln() / gamma.ln()).clamp(1.0, MAX_SWEEPS)
+        };
         Self {
             entries: mdp.transitions().nnz(),
             actions: mdp.rows() as f64 / f64::from(mdp.states().max(1)),
             gamma,
-            // No rewards, no sweeps.
-            sweeps: if sweeps.is_finite() { sweeps } else { 1.0 },
+            sweeps,
         }
     }
 
-    /// What value iteration costs.
+    /// Estimated cost of value iteration.
     #[must_use]
     pub fn cost(&self) -> Cost {
         self.cost_on(rayon::current_num_threads())
@@ -125,28 +139,24 @@ impl Features {
 
     fn cost_on(&self, cores: usize) -> Cost {
         let (entries, sweeps) = (self.entries, self.sweeps.ceil());
-        let backups = entries as f64 * self.sweeps;
-        Cost {
-            work: format!("{entries} transitions in {sweeps:.0} sweeps"),
-            cpu: backups / (CORE_RATE * cores as f64),
-            gpu: backups / GPU_RATE,
-        }
+        sweeps_cost(format!("{entries} transitions in {sweeps:.0} sweeps"), entries, self.sweeps, cores)
     }
 
-    /// Whether value iteration on the CPU is to be tried first, because it may take too many sweeps.
+    /// Whether the CPU runs a limited number of value iteration sweeps first, because value iteration may need too
+    /// many.
     #[must_use]
     pub fn needs_trial(&self) -> bool {
-        self.sweeps > FEW
+        self.sweeps > TRIAL_THRESHOLD
     }
 
-    /// The method to begin with, and why it.
+    /// The method to start with, and the note for the user.
     #[must_use]
     pub fn method(&self) -> (Method, String) {
         let method = Method::Values;
         (
             method,
             format!(
-                "auto chose {method}: but for rounding errors {:.0} sweeps are enough with gamma = {}",
+                "auto chose {method}: at most {:.0} sweeps without rounding errors, gamma is {}",
                 self.sweeps.ceil(),
                 self.gamma
             ),
@@ -154,12 +164,39 @@ impl Features {
     }
 }
 
+/// The cost of `sweeps` sweeps of a criterion over a model.
+#[must_use]
+pub fn criterion_cost(mdp: &Mdp, sweeps: Sweeps) -> Cost {
+    let entries = mdp.transitions().nnz();
+    let (count, about) = match sweeps {
+        Sweeps::Steps(steps) => (f64::from(steps), ""),
+        Sweeps::Unknown => (CRITERION_SWEEPS, "an assumed "),
+    };
+    let work = format!("{entries} transitions in {about}{count:.0} sweeps");
+    sweeps_cost(work, entries, count, rayon::current_num_threads())
+}
+
+/// The number of sweeps of a criterion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sweeps {
+    /// One for each step of a finite horizon.
+    Steps(u32),
+    /// As many as convergence takes.
+    Unknown,
+}
+
+/// The cost of `sweeps` sweeps over `entries` entries of P.
+fn sweeps_cost(work: String, entries: usize, sweeps: f64, cores: usize) -> Cost {
+    let backups = entries as f64 * sweeps;
+    Cost { work, cpu: backups / (CORE_RATE * cores as f64), gpu: backups / GPU_RATE }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mdp::generate::{QueueNetwork, SlipGrid};
 
-    /// ln(r / (1e-6 · 0.1)) / −ln 0.9 is 153 for rewards that span 1, and 22 more for each factor of 10.
+    /// ln(r / (1e-6 · 0.1)) / −ln 0.9 is 153 for rewards with span 1; each factor of 10 adds 22.
     #[test]
     fn sweeps_follow_from_gamma_and_epsilon() {
         let grid = SlipGrid { width: 20, height: 20, ..SlipGrid::default() }.generate().unwrap();
@@ -175,25 +212,37 @@ mod tests {
     }
 
     #[test]
-    fn a_gamma_near_one_needs_a_trial() {
+    fn a_gamma_near_one_and_a_target_of_zero_need_a_trial() {
         let queues = QueueNetwork { gamma: 0.999, ..QueueNetwork::default() }.generate().unwrap();
-        let features = Features::of(&queues, Target::Epsilon(1e-6));
-        assert!(features.needs_trial(), "{features:?}");
+        for target in [Target::Epsilon(1e-6), Target::Epsilon(0.0), Target::Theta(0.0)] {
+            let features = Features::of(&queues, target);
+            assert!(features.needs_trial(), "{features:?}");
+        }
     }
 
-    /// Sweeps over patterns are short, so that more of them are tried.
+    /// A million steps are worth a GPU, ten are not.
+    #[test]
+    fn steps_of_a_horizon_cost_a_sweep_each() {
+        let grid = SlipGrid { width: 20, height: 20, ..SlipGrid::default() }.generate().unwrap();
+        let cost = |sweeps| criterion_cost(&grid, sweeps);
+        assert!(cost(Sweeps::Steps(10)).suits_cpu());
+        assert!(cost(Sweeps::Steps(1_000_000)).cpu > 0.9e5 * cost(Sweeps::Steps(10)).cpu);
+        assert!(cost(Sweeps::Unknown).work.contains("assumed"), "{:?}", cost(Sweeps::Unknown));
+    }
+
+    /// Pattern sweeps are short, so the trial has more of them.
     #[test]
     fn a_trial_takes_as_long_as_krylov_policy_iteration() {
         let grid = SlipGrid { width: 50, height: 50, ..SlipGrid::default() }.generate().unwrap();
         let entries = grid.transitions().nnz() as u64;
         let (rows, patterns) = (trial(&grid, 12 * entries + 16 * 2500), trial(&grid, 16 * 2500));
         assert!((150..400).contains(&rows) && patterns > 4 * rows, "{rows}, {patterns}");
-        assert_eq!((trial(&grid, 0), trial(&grid, u64::MAX)), (LONGEST_TRIAL, 128));
+        assert_eq!((trial(&grid, 0), trial(&grid, u64::MAX)), (MAX_TRIAL_SWEEPS, 128));
     }
 
-    /// Lines of the table above.
+    /// Rows of the table above.
     #[test]
-    fn what_takes_longer_than_a_gpu_to_start_goes_there() {
+    fn slow_models_go_to_the_gpu() {
         let grid = |side: f64, gamma: f64| Features {
             entries: (12.0 * side * side) as usize,
             actions: 4.0,

@@ -1,82 +1,85 @@
-//! What solvers ask of a backend, as narrow traits: sweeps, evaluations and improvements of a model that it owns a copy of.
+//! Traits between the solver loops and the backends: sweeps, policy evaluation and policy improvement.
 //!
-//! Backends maximise. They own their copy of the model, V and π, and start at V = 0 and the first action of every state.
+//! Backends maximise. Each backend owns its copy of the model, V and π, and starts at V = 0 with the first action of
+//! every state.
 
-/// What every backend has: V and π.
+/// State common to all backends: V and π.
 pub trait State {
-    /// What can go wrong on this backend.
+    /// Error of the backend.
     type Error;
 
-    /// Goes back to the first action of every state, and to V = `initial`, one value per state, or V = 0.
+    /// Resets π to the first action of every state, and V to `initial` (one value per state) or 0.
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Self::Error>;
 
-    /// The present V, one entry per state.
+    /// V, one entry per state.
     fn values(&mut self) -> Result<Vec<f64>, Self::Error>;
 
-    /// The present π: an action per state, [`NO_ACTION`](super::model::NO_ACTION) where it has none.
+    /// π, one action per state; [`NO_ACTION`](super::model::NO_ACTION) for states without actions.
     fn policy(&mut self) -> Result<Vec<u32>, Self::Error>;
 
-    /// Whether π is greedy with respect to V and left to the host, which finds it anew each time it is asked for.
+    /// Whether π is the greedy policy of V, which the host computes on demand. [`policy`](Self::policy) then recomputes
+    /// it on every call.
     fn policy_is_implicit(&self) -> bool {
         false
     }
 
-    /// Bytes that a sweep like the last one must move: each input read once, each output written once.
+    /// Minimum memory traffic in bytes of a sweep like the last one: each input read once, each output written once.
     fn sweep_bytes(&mut self) -> Result<u64, Self::Error>;
 }
 
-/// What policy iteration asks of a backend.
+/// Operations for policy iteration.
 pub trait Evaluate: State {
-    /// Jacobi sweeps V ← r^π + γ P^π V from the present V, until ‖ΔV‖∞ < `theta` or `max_sweeps` are done.
+    /// Jacobi sweeps V ← r^π + γ P^π V from the current V, until ‖ΔV‖∞ < `theta` or after `max_sweeps` sweeps.
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Self::Error>;
 
-    /// Greedy improvement. A state keeps its action unless another's Q-factor exceeds its own by more than `tie`; among
-    /// those, the lowest-numbered action of the largest Q-factor wins. Returns the number of states that changed.
+    /// Greedy improvement. A state changes its action only if another action's Q-factor exceeds that of its own by more
+    /// than `tie`. It then takes the action with the largest Q-factor, the lowest-numbered one of equals. Returns the
+    /// number of states that changed.
     fn improve(&mut self, tie: f64) -> Result<u64, Self::Error>;
 }
 
-/// What value iteration asks of a backend.
+/// Operations for value iteration.
 pub trait GreedySweeps: State {
-    /// Greedy sweeps from the present V until `stop` is met, nothing changes any more, or `max_sweeps` ≥ 1 are done. π is
-    /// greedy then, with respect to V or to the one before the last sweep.
+    /// Greedy sweeps from the current V until `stop` is met, a sweep changes nothing, or `max_sweeps` ≥ 1 sweeps are
+    /// done. Afterwards π is greedy with respect to V or to the V before the last sweep.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
 
-    /// How often V has gone over to another type: that changes were smaller before says nothing of those after.
+    /// Number of times V has changed its floating-point type. Residuals of different phases are not comparable.
     fn phase(&self) -> u32 {
         0
     }
 
-    /// The unit roundoff of the type that V is in, where a sweep may change V by more than the one before although it comes
-    /// nearer to V*, as where states see each other's new values; `None` where only rounding errors do that.
-    fn uneven(&self) -> Option<f64> {
+    /// For backends whose ‖ΔV‖∞ may grow between sweeps although V approaches V*, as in Gauss-Seidel sweeps: the unit
+    /// roundoff of V's type. `None` if only rounding errors can make ‖ΔV‖∞ grow.
+    fn non_monotone_unit(&self) -> Option<f64> {
         None
     }
 }
 
-/// What modified policy iteration asks of a backend.
+/// Operations for modified policy iteration.
 pub trait Modify: GreedySweeps + Evaluate {
-    /// Unit roundoff of the type that V is in.
+    /// Unit roundoff of V's type.
     fn unit(&self) -> f64;
 }
 
-/// What [refinement](super::refine) asks of a backend.
+/// Operations for [iterative refinement](super::refine).
 pub trait Correct: GreedySweeps {
-    /// Puts `rewards`, one r(s, a) per row of the model, in the place of its own; V stays. False, and nothing is done, where
-    /// rows share what is stored of them.
+    /// Replaces the rewards by `rewards`, one r(s, a) per row of the model, and keeps V. Returns false without any
+    /// change if the layout shares stored rewards between rows.
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Self::Error>;
 }
 
-/// When greedy sweeps end.
+/// Stopping rule for greedy sweeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stop {
-    /// ‖ΔV‖∞ of a sweep is below this.
+    /// ‖ΔV‖∞ of a sweep is below this bound.
     Change(f64),
-    /// max ΔV − min ΔV of a sweep is below this.
+    /// The span max ΔV − min ΔV of a sweep is below this bound.
     Span(f64),
 }
 
 impl Stop {
-    /// What it bounds, of changes with these extremes.
+    /// The bounded quantity, from the least and greatest ΔV of a sweep.
     #[must_use]
     pub fn size(self, least: f64, greatest: f64) -> f64 {
         match self {
@@ -85,7 +88,7 @@ impl Stop {
         }
     }
 
-    /// What that must be below.
+    /// The bound.
     #[must_use]
     pub fn bound(self) -> f64 {
         match self {
@@ -93,23 +96,23 @@ impl Stop {
         }
     }
 
-    /// Whether a sweep meets it whose changes have these extremes.
+    /// Whether a sweep with these least and greatest ΔV meets the rule.
     #[must_use]
     pub fn is_met(self, least: f64, greatest: f64) -> bool {
         self.size(least, greatest) < self.bound()
     }
 }
 
-/// What greedy sweeps did.
+/// Outcome of greedy sweeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backups {
-    /// Sweeps done.
+    /// Number of sweeps.
     pub sweeps: u32,
-    /// The least ΔV of a state in the last sweep; of states that have actions.
+    /// Least ΔV in the last sweep, over states with actions.
     pub least: f64,
-    /// The greatest ΔV.
+    /// Greatest ΔV in the last sweep, over states with actions.
     pub greatest: f64,
-    /// The last sweep changed nothing: neither will the next.
+    /// The last sweep changed nothing, so V is a fixed point of the computed operator.
     pub fixed: bool,
 }
 
@@ -121,10 +124,11 @@ impl Backups {
     }
 }
 
-/// What one policy evaluation did.
+/// Outcome of a policy evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Evaluation {
-    /// Jacobi sweeps done.
+    /// Number of Jacobi sweeps.
+    ///
     pub sweeps: u32,
     /// ‖ΔV‖∞ of the last sweep.
     pub residual: f64,

@@ -1,21 +1,22 @@
-//! What is guaranteed about a value function, whichever device computed it in whichever precision.
+//! Error bounds for value functions, independent of the device and precision that computed them.
 //!
-//! The Bellman operator (TV)(s) = maxₐ r(s, a) + γ Σ P(s'|s, a)·V(s') contracts in the maximum norm with the modulus
-//! γ' = γ · max Σ P(s'|s, a), where the sum is that of a row. So ‖V − V*‖∞ ≤ ‖TV − V‖∞ / (1 − γ') for every V.
+//! The Bellman operator (TV)(s) = maxₐ r(s, a) + γ Σ P(s'|s, a)·V(s') is a contraction in the maximum norm with modulus
+//! γ' = γ · max Σ P(s'|s, a), the maximum over all rows. So ‖V − V*‖∞ ≤ ‖TV − V‖∞ / (1 − γ') for every V.
 //!
-//! Where all states go on for ever, adding c to V moves TV − V by between c(γσ − 1) and c(γσ' − 1), σ and σ' the least and
-//! the largest row sum: [`certify_centred`] chooses c so that the extremes of TV − V become opposite, which
-//! makes the bound one of their difference, the span (MacQueen 1966; Puterman, *Markov Decision Processes*, 6.6.3).
+//! If the process never ends, adding c to V moves TV − V by an amount between c(γσ − 1) and c(γσ' − 1), with σ and σ'
+//! the least and the largest row sum. [`certify_centred`] chooses c so that the extremes of TV − V become opposite. The
+//! bound then depends on their difference, the span (MacQueen 1966; Puterman, *Markov Decision Processes*, 6.6.3).
 //!
-//! ‖TV − V‖∞ is computed in `f64`, of unit roundoff u = 2⁻⁵³. For a row of n entries, a dot product carries a relative
-//! error of at most nu/(1 − nu) of Σ|pᵢxᵢ|, and one product and two sums follow. With N the length of the longest row
-//! and M the largest Σ P·|R| + γ Σ P·|V| + |V(s)| of all rows, the computed norm is off by at most
-//! k·u·M/(1 − k·u), k = N + 3. M as computed is off by the same factor again, and k·u < 1/4 for all rows of fewer than
-//! 2³² entries, so that 2·(N + 4)·(u·M + m) covers both; m, the smallest normal number, covers underflow.
+//! Rounding errors on the host: ‖TV − V‖∞ is computed in `f64`, of unit roundoff u = 2⁻⁵³. For a row of n entries, a
+//! dot product has an error of at most nu/(1 − nu) times Σ|pᵢxᵢ|; one product and two sums follow. Let N be the length
+//! of the longest row and M the largest Σ P·|R| + γ Σ P·|V| + |V(s)| of all rows. The computed norm has an error of at
+//! most k·u·M/(1 − k·u), k = N + 3. The computed M has a relative error of the same size. Since k·u < 1/4 for all rows
+//! of fewer than 2³² entries, 2·(N + 4)·(u·M + m) covers both errors; m, the smallest normal number, covers underflow.
 //!
-//! A device that finds TV − V in `f64` itself adds γP·V to r(s, a), term by term: N fused operations, each rounded once,
-//! whose sum is V_new as it is stored, and the difference V_new − V, rounded as well. Before that, r(s, a) took N + 1
-//! operations and γP one. k = 2N + 2 covers that, and 2·(N + 4) covers k/(1 − k·u)² for all rows of fewer than 2²⁶ entries.
+//! Rounding errors on a device: a device that computes TV − V in `f64` adds γP·V to r(s, a) term by term, in N fused
+//! multiply-adds with one rounding each. The stored sum is V_new; the difference V_new − V adds one rounding.
+//! Beforehand, r(s, a) took N + 1 operations and γP one. k = 2N + 2 covers all of these, and 2·(N + 4) covers k/(1 −
+//! k·u)² for all rows of fewer than 2²⁶ entries.
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -25,28 +26,28 @@ use super::model::{CHUNK, Mdp, NO_ACTION, View};
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
 
-/// How far a value function is from the optimal one.
+/// Error bound of a value function.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Certificate {
-    /// ρ = ‖TV − V‖∞, as computed; infinite if V is not finite.
+    /// ρ = ‖TV − V‖∞ as computed; infinite if V is not finite.
     pub bellman_residual: f64,
-    /// Least and greatest TV − V.
+    /// Least and greatest (TV)(s) − V(s) over the states, in units of reward.
     pub range: [f64; 2],
-    /// γ', the modulus of contraction: γ times the largest row sum of P.
+    /// γ', the contraction modulus: γ times the largest row sum of P.
     pub contraction: f64,
-    /// A number that ‖V − V*‖∞ does not exceed, rounding errors included; `None` if γ' ≥ 1 or V is not finite.
+    /// Upper bound on ‖V − V*‖∞, including rounding errors; `None` if γ' ≥ 1 or V is not finite.
     pub bound: Option<f64>,
 }
 
 impl Certificate {
-    /// The bound with two digits, rounded up, so that what is printed holds as well.
+    /// The bound with two digits, rounded up so that the printed number is also a bound.
     #[must_use]
     pub fn bound_text(&self) -> Option<String> {
         self.bound.map(rounded_up)
     }
 }
 
-/// A bound, 0 or above, with two digits.
+/// Formats a nonnegative bound with two digits, rounded up.
 pub(super) fn rounded_up(bound: f64) -> String {
     let text = format!("{bound:.1e}");
     match text.parse::<f64>() {
@@ -58,12 +59,12 @@ pub(super) fn rounded_up(bound: f64) -> String {
     }
 }
 
-/// Certifies `values`, one per state, on all cores.
+/// Certifies `values`, one per state: ‖V − V*‖∞ ≤ ‖TV − V‖∞ / (1 − γ') plus rounding errors. Runs on all cores.
 pub fn certify(mdp: &Mdp, values: &[f64]) -> Certificate {
     measure(mdp, values).certificate(mdp.gamma(), 0.0)
 }
 
-/// Shifts `values` to where their certificate is best, and certifies them. In a model that can end they stay.
+/// Shifts `values` by the constant with the best certificate and certifies them. No shift if the model can end.
 pub fn certify_centred(mdp: &Mdp, values: &mut [f64]) -> Certificate {
     let (certificate, shift) = measure(mdp, values).centred(mdp.gamma());
     shift_all(values, shift);
@@ -76,8 +77,8 @@ fn shift_all(values: &mut [f64], shift: f64) {
     }
 }
 
-/// Certifies `values`, shifted as by [`certify_centred`] if `centre` says so, and finds on the way a policy that is greedy
-/// with respect to what they were, as [`greedy`] does.
+/// Certifies `values` and returns their greedy policy, in one pass. With `centre`, shifts `values` afterwards as
+/// [`certify_centred`] does. The policy is that of [`greedy`] for the values before the shift.
 pub(super) fn certify_greedy(mdp: &Mdp, values: &mut [f64], centre: bool) -> (Certificate, Vec<u32>) {
     let mut policy = vec![NO_ACTION; values.len()];
     let view = mdp.view();
@@ -96,21 +97,21 @@ pub(super) fn certify_greedy(mdp: &Mdp, values: &mut [f64], centre: bool) -> (Ce
     (certificate, policy)
 }
 
-/// A policy that is greedy with respect to `values`, on all cores: the best action of each state, the lowest-numbered of
-/// equal ones, and [`NO_ACTION`] where there is none.
+/// The greedy policy of `values`, on all cores: the best action of each state, the lowest-numbered one of equals,
+/// [`NO_ACTION`] for states without actions.
 pub fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<u32> {
     let sign = mdp.objective().sign();
     let of_state = |state: usize| first_best(mdp.choices().rows(state).map(|row| sign * q_factor(mdp, values, row)));
     (0..mdp.states() as usize).into_par_iter().with_min_len(CHUNK / 4).map(of_state).collect()
 }
 
-/// The action with the largest of these Q-factors, the lowest-numbered of equal ones; [`NO_ACTION`] where there is none.
+/// The index of the largest Q-factor, the lowest one of equals; [`NO_ACTION`] if there is none.
 pub(super) fn first_best(factors: impl Iterator<Item = f64>) -> u32 {
     let best = factors.zip(0..).reduce(|best: (f64, u32), next| if next.0 > best.0 { next } else { best });
     best.map_or(NO_ACTION, |(_, action)| action)
 }
 
-/// Q(s, a) = r(s, a) + γ Σ P(s'|s, a)·V(s') of a row.
+/// Q(s, a) = r(s, a) + γ Σ P(s'|s, a)·V(s') for row `row`.
 fn q_factor(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
     let (successors, probs) = mdp.transitions().row(row);
     let earned: f64 = mdp.rewards_of(row).zip(probs).map(|(reward, p)| p * reward).sum();
@@ -118,8 +119,8 @@ fn q_factor(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
     mdp.action_reward(row) + earned + mdp.gamma() * next
 }
 
-/// Q(s, a) − V(s) for each row, and the least and the greatest TV − V of states with actions, on all cores; for a model that
-/// is to be maximised.
+/// Q(s, a) − V(s) for each row, and the extremes of TV − V over states with actions, on all cores. Requires a
+/// maximisation model.
 pub(super) fn advantages(mdp: &Mdp, values: &[f64]) -> (Vec<f64>, [f64; 2]) {
     let states = mdp.states() as usize;
     let of_chunk = |first: usize| {
@@ -152,20 +153,20 @@ fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {
     states.map(|s| of_state(mdp, view, values, s).0).reduce(Extremes::default, Extremes::max)
 }
 
-/// What a certificate is made of: extremes over states, found in `f64`, here or on a device.
+/// Extremes over all states from which a certificate follows, computed in `f64` by the host or a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Extremes {
-    /// Least (TV)(s) − V(s)
+    /// Least (TV)(s) − V(s).
     pub least: f64,
-    /// Greatest (TV)(s) − V(s)
+    /// Greatest (TV)(s) − V(s).
     pub greatest: f64,
-    /// Greatest Σ P·|R| + γ Σ P·|V| + |V(s)|, or more.
+    /// Upper bound on Σ P·|R| + γ Σ P·|V| + |V(s)| over all rows.
     pub magnitude: f64,
-    /// Least and greatest Σ P
+    /// Least and greatest row sum of P.
     pub row_sum: [f64; 2],
-    /// Greatest number of successors.
+    /// Length of the longest row.
     pub length: usize,
-    /// No row ends, and every state has one.
+    /// Whether the process never ends: no row has an end probability and every state has a row.
     pub never_terminates: bool,
 }
 
@@ -194,7 +195,7 @@ impl Extremes {
         }
     }
 
-    /// The best certificate that V + a shift has, and the shift; 0 in a model that can end.
+    /// The best certificate of V plus a constant, and the constant; 0 if the model can end.
     #[must_use]
     pub fn centred(&self, gamma: f64) -> (Certificate, f64) {
         let plain = self.certificate(gamma, 0.0);
@@ -216,11 +217,11 @@ impl Extremes {
         let range = [self.least + low.min(high) - shift, self.greatest + low.max(high) - shift];
         let residual = or_infinite(range[0].abs()).max(or_infinite(range[1].abs()));
         let terms = (self.length + 4) as f64;
-        // The shift adds to V on both sides of the residual; a few more operations find the range.
+        // The shift adds to V on both sides of the residual; the factor 4 covers the operations on `range`.
         let magnitude = self.magnitude + 4.0 * shift.abs() + residual;
         let slack = 2.0 * terms * (UNIT * magnitude + f64::MIN_POSITIVE);
         let contraction = gamma * self.row_sum[1];
-        // A row sum is off by (n − 1)u at most; the factor of the whole covers the last few operations.
+        // A row sum has a relative error of at most (n − 1)u; the factor on `bound` covers the last few operations.
         let margin = 1.0 - contraction * (1.0 + 2.0 * terms * UNIT);
         let bound = (residual + slack) / margin * (1.0 + 4.0 * f64::EPSILON);
         let bound = (margin > 0.0 && bound.is_finite()).then_some(bound);
@@ -228,11 +229,11 @@ impl Extremes {
     }
 }
 
-/// What one state has part in, and its best action as [`first_best`] has it.
+/// The contribution of one state to the extremes, and its best action as by [`first_best`].
 fn of_state(mdp: &Mdp, view: View, values: &[f64], state: usize) -> (Extremes, u32) {
     let (gamma, value, sign) = (mdp.gamma(), values[state], mdp.objective().sign());
     let rows = mdp.choices().rows(state);
-    // The best Q-factor, as a maximum; that of a state where the process has ended is 0.
+    // The best Q-factor of the maximisation form; 0 for terminal states.
     let mut best = if rows.is_empty() { 0.0 } else { f64::NEG_INFINITY };
     let mut action = (f64::NEG_INFINITY, NO_ACTION);
     let mut found = Extremes { never_terminates: !rows.is_empty() && mdp.ends().is_empty(), ..Extremes::default() };
@@ -268,7 +269,7 @@ fn of_state(mdp: &Mdp, view: View, values: &[f64], state: usize) -> (Extremes, u
     (found, action.1)
 }
 
-/// Maxima pass over what is not a number; it must not pass for small.
+/// `f64::max` ignores NaN, so a NaN must count as infinite.
 fn or_infinite(x: f64) -> f64 {
     if x.is_nan() { f64::INFINITY } else { x }
 }
@@ -289,14 +290,15 @@ mod tests {
     use crate::mdp::generate::{Garnet, SlipGrid};
     use crate::mdp::model::{Csr, Objective};
 
-    /// One state that earns 1 in every step: V* = 1 / (1 − γ).
+    /// One state with reward 1 per step: V* = 1 / (1 − γ).
+    ///
     fn loop_of(gamma: f64, probability: f64) -> Mdp {
         let csr = |value| Csr::built(vec![0, 1], vec![0], vec![value]);
         Mdp::new(1, 1, gamma, csr(probability), csr(1.0), None).unwrap()
     }
 
     #[test]
-    fn what_certifies_is_greedy_too() {
+    fn certified_policy_is_greedy() {
         let garnet = Garnet { states: 500, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
         let grid = SlipGrid { width: 40, height: 30, ..SlipGrid::default() };
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_tight_where_every_value_is_off_alike() {
+    fn bounds_are_tight_for_a_uniform_error() {
         let found = certify(&loop_of(0.75, 1.0), &[3.5]);
         assert_eq!((found.bellman_residual, found.contraction), (0.125, 0.75));
         let bound = found.bound.unwrap();
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_certified_where_nothing_can_be() {
+    fn no_bound_without_contraction_or_finite_values() {
         assert_eq!(certify(&loop_of(1.0 - 1e-7, 1.0), &[0.0]).bound.map(|bound| bound > 1e6), Some(true));
         let wide = loop_of(0.5, 1.0).with_gamma(1.0).unwrap();
         assert_eq!(certify(&wide, &[0.0]).bound, None);

@@ -1,8 +1,8 @@
-//! Whether two solutions agree: the rule of Aydin, *Policy Iteration on the GPU* (2025), Appendix D.2.
+//! Comparison of two solutions by the rule of Aydin, *Policy Iteration on the GPU* (2025), Appendix D.2.
 //!
-//! Two solutions agree if their policies match on at least 95 % of the states (ties may be broken differently) and all
-//! their values agree within 10⁻⁴. Solutions are read from what `warpkov mdp solve --out` writes: a JSON object with
-//! `values` and `policy`, or text with the lines `Optimal policy:` and `Optimal value:`.
+//! Two solutions agree if their policies match on at least 95 % of the states and all their values agree within 10⁻⁴.
+//! Policies may differ where actions tie. Input is the output of `warpkov mdp solve --out`: a JSON object with `values`
+//! and `policy`, or text with the lines `Optimal policy:` and `Optimal value:`.
 
 use std::io::{self, Write};
 
@@ -11,12 +11,12 @@ use serde::Serialize;
 use super::io::Solved;
 use crate::common::report::{Report, write_object};
 
-/// How much disagreement is allowed.
+/// Permitted disagreement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Tolerance {
-    /// Least share of states on which the policies match, in [0, 1].
+    /// Minimum share of states with equal actions, in [0, 1].
     pub policy_agreement: f64,
-    /// Largest difference of two values.
+    /// Maximum difference of two values.
     pub value_tolerance: f64,
 }
 
@@ -26,31 +26,31 @@ impl Default for Tolerance {
     }
 }
 
-/// How far two solutions agree.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// Whether they agree within the tolerance.
+    /// Whether the solutions agree within the tolerance.
     pub agree: bool,
-    /// States of the first and of the second.
+    /// Number of states of each solution.
     pub states: [usize; 2],
-    /// What was allowed.
+    /// The tolerance.
     pub tolerance: Tolerance,
-    /// The figures; `None` where the numbers of states differ.
+    /// The differences; `None` if the numbers of states differ.
     pub differences: Option<Differences>,
 }
 
-/// The differences of two solutions over the same states.
+/// Differences of two solutions with the same number of states.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Differences {
-    /// States on which the policies match.
+    /// Number of states with equal actions.
     pub same_action: usize,
-    /// Largest |V₁(s) − V₂(s)|.
+    /// max |V₁(s) − V₂(s)|.
     pub max_difference: f64,
-    /// Mean |V₁(s) − V₂(s)|.
+    /// Mean of |V₁(s) − V₂(s)|.
     pub mean_difference: f64,
-    /// The state of the largest difference.
+    /// State of the maximum difference.
     pub worst_state: usize,
-    /// States whose values agree within the tolerance.
+    /// Number of states whose values agree within the tolerance.
     pub within: usize,
 }
 
@@ -64,7 +64,7 @@ pub fn compare(first: &Solved, second: &Solved, tolerance: Tolerance) -> Compari
     let mut differences =
         Differences { same_action, max_difference: 0.0, mean_difference: 0.0, worst_state: 0, within: 0 };
     for (state, (a, b)) in first.values.iter().zip(&second.values).enumerate() {
-        // A value that is not a number agrees with nothing.
+        // NaN agrees with nothing.
         let difference = match (a - b).abs() {
             _ if a == b => 0.0,
             difference if difference.is_nan() => f64::INFINITY,
@@ -97,7 +97,7 @@ impl Report for Comparison {
         let Tolerance { policy_agreement, value_tolerance } = self.tolerance;
         writeln!(
             out,
-            "Policies match on {} of {} states ({:.2} %, at least {} % asked)",
+            "Policies match on {} of {} states ({:.2} %, at least {} % required)",
             found.same_action,
             self.states[0],
             percent(found.same_action),
@@ -105,7 +105,7 @@ impl Report for Comparison {
         )?;
         writeln!(
             out,
-            "Values within {value_tolerance:e} on {} of {} states ({:.2} %, all asked)",
+            "Values within {value_tolerance:e} on {} of {} states ({:.2} %, all required)",
             found.within,
             self.states[0],
             percent(found.within)
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_of_the_source() {
+    fn agreement_follows_the_rule_of_the_source() {
         let solved = |policy: Vec<u32>, value: f64| Solved { values: vec![value; policy.len()], policy };
         let first = solved(vec![0; 100], 1.0);
         let mut policy = vec![0; 100];

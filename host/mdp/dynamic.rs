@@ -1,9 +1,9 @@
-//! Backends behind one type: one is chosen for a run, and a virtual call for a batch of sweeps costs nothing.
+//! Backends behind one type, chosen at run time. One virtual call per batch of sweeps is negligible.
 
 use super::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use super::error::SolveError;
 
-/// A backend, by what its method asks of it.
+/// A backend, by the operations that its method needs.
 pub enum Dynamic<'p> {
     /// Value iteration.
     Values(Box<dyn GreedySweeps<Error = SolveError> + 'p>),
@@ -14,7 +14,7 @@ pub enum Dynamic<'p> {
 }
 
 impl<'p> Dynamic<'p> {
-    /// A backend of value iteration.
+    /// Wraps a backend of value iteration.
     pub fn values<B: GreedySweeps + 'p>(backend: B) -> Self
     where
         SolveError: From<B::Error>,
@@ -22,7 +22,7 @@ impl<'p> Dynamic<'p> {
         Self::Values(Box::new(Unified(backend)))
     }
 
-    /// A backend of policy iteration.
+    /// Wraps a backend of policy iteration.
     pub fn policies<B: Evaluate + 'p>(backend: B) -> Self
     where
         SolveError: From<B::Error>,
@@ -30,7 +30,7 @@ impl<'p> Dynamic<'p> {
         Self::Policies(Box::new(Unified(backend)))
     }
 
-    /// A backend of modified policy iteration.
+    /// Wraps a backend of modified policy iteration.
     pub fn modified<B: Modify + 'p>(backend: B) -> Self
     where
         SolveError: From<B::Error>,
@@ -38,7 +38,7 @@ impl<'p> Dynamic<'p> {
         Self::Modified(Box::new(Unified(backend)))
     }
 
-    /// Its V and π.
+    /// V and π of the backend.
     pub fn state(&mut self) -> &mut (dyn State<Error = SolveError> + 'p) {
         match self {
             Self::Values(backend) => &mut **backend,
@@ -48,7 +48,7 @@ impl<'p> Dynamic<'p> {
     }
 }
 
-/// A backend whose errors are those of all.
+/// Converts the errors of a backend to [`SolveError`].
 pub struct Unified<B>(pub B);
 
 impl<B: State> State for Unified<B>
@@ -103,8 +103,8 @@ where
         self.0.phase()
     }
 
-    fn uneven(&self) -> Option<f64> {
-        self.0.uneven()
+    fn non_monotone_unit(&self) -> Option<f64> {
+        self.0.non_monotone_unit()
     }
 }
 

@@ -1,50 +1,49 @@
-//! Why a model is not solved.
+//! Errors of a solve.
 
 use super::model::validate::Invalid;
-use super::options::{BadBlocks, Method, Storage};
+use super::options::{InvalidBlocks, Method, Storage};
 use crate::runtime;
 use crate::runtime::choose::DeviceChoice;
 use crate::runtime::error::from_devices;
 
-/// Why a model is not solved.
+/// Why a solve failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SolveError {
-    /// The method does not run on the device.
+    /// The method does not support the device.
     #[error("method {method} does not run on device {device}: {instead}")]
     Unsupported {
-        /// The method asked for.
+        /// The method requested.
         method: Method,
-        /// The device asked for.
+        /// The device requested.
         device: DeviceChoice,
-        /// What would.
+        /// The required device.
         instead: &'static str,
     },
-    /// A start of another number of states.
+    /// Wrong number of initial values.
     #[error("{found} initial values, expected one per state, {expected}")]
     Initial {
-        /// Values given.
+        /// Number of values given.
         found: usize,
-        /// States of the model.
+        /// Number of states of the model.
         expected: u32,
     },
-    /// γ = 1, and no criterion that makes sense of it.
-    #[error(
-        "gamma is 1: discounted methods need less (option gamma); undiscounted ones have a criterion (option criterion)"
-    )]
+    /// γ = 1 under the discounted criterion.
+    #[error("gamma is 1, but discounted values need gamma < 1: set option gamma, or an undiscounted option criterion")]
     Undiscounted,
-    /// The model has no such layout.
+    /// The layout does not fit the model.
     #[error("the model cannot be stored as {0}: its rows or its numbers differ too much")]
     Storage(Storage),
-    /// Refinement needs a reward per row.
-    #[error("precision refined needs a reward for every row: it works with storage slices or rows, not {0}")]
+    /// Refinement needs a layout with a separate reward per row.
+    #[error("precision refined needs one stored reward per row: it works with storage slices or rows, not {0}")]
     Shared(Storage),
     /// The model is not valid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// States cannot be divided into such blocks.
+    /// Invalid parameters of Block Divided Iteration.
     #[error(transparent)]
-    Blocks(#[from] BadBlocks),
-    /// Where it ran failed, or was stopped.
+    Blocks(#[from] InvalidBlocks),
+    /// The device failed or the run was stopped.
+    ///
     #[error(transparent)]
     Runtime(#[from] runtime::Error),
 }

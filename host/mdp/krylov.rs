@@ -1,43 +1,48 @@
-//! Policy evaluation by a Krylov method.
+//! Policy evaluation by BiCGSTAB.
 //!
-//! V^π solves (I − γP^π)V = r^π. Sweeps reduce the error by γ each, which is slow where γ is near 1 and the chain forgets
-//! slowly; BiCGSTAB (van der Vorst, *SIAM J. Sci. Stat. Comput.* 13, 1992) needs about as many products with P^π as the
-//! square root of that number, and fewer with a preconditioner, which stands to the right, so that residuals are the true
-//! ones. It can break down, so it is started anew from the true residual, r^π − (I − γP^π)V, whenever
-//! that happens, and where a start does not help, sweeps come first: those always contract. What is returned is the best V
-//! by its true residual.
+//! V^π solves (I − γP^π)V = r^π. Sweeps reduce the error by γ each, which is slow for γ near 1 and slowly mixing
+//! chains. BiCGSTAB (van der Vorst, *SIAM J. Sci. Stat. Comput.* 13, 1992) needs about the square root of that number
+//! of products with P^π, and fewer with a preconditioner. The preconditioner acts from the right, so residuals are
+//! those of the original system.
 //!
-//! Policy iteration does not need early policies exactly: the tolerance of an evaluation is [`FORCING`] times the residual
-//! it starts from, which is the Bellman residual of V, but never less than θ (inexact policy iteration; Gargiani, Liao-McPherson,
-//! Zanelli and Lygeros, *Inexact GMRES policy iteration for large-scale Markov decision processes*, 2022).
+//! BiCGSTAB can break down. It then restarts from the true residual r^π − (I − γP^π)V. If a restart does not halve the
+//! residual, sweeps precede the next one, since sweeps always contract. The result is the V with the smallest true
+//! residual.
+//!
+//! Policy iteration does not need exact values of early policies. The tolerance of an evaluation is [`FORCING`] times
+//! its initial residual, the Bellman residual of V, but at least θ. This is inexact policy iteration (Gargiani,
+//! Liao-McPherson, Zanelli and Lygeros, *Inexact GMRES policy iteration for large-scale Markov decision processes*,
+//! 2022).
 
 use super::backend::{Evaluate, Evaluation, State};
 use crate::common::interrupt;
 
-/// How far the residual is reduced before the policy is improved.
+/// Factor by which an evaluation reduces the residual.
 pub const FORCING: f64 = 1e-2;
 
-/// Sweeps after a start that did not halve the residual; twice as many after each that follows.
+/// Base of the number of sweeps before a restart: 2ⁿ times as many after n starts in a row that did not halve the
+/// residual.
 const SWEEPS: u32 = 8;
 
-/// Starts, with the sweeps before them, that reduce nothing, after which rounding errors are to blame.
+/// Maximum consecutive starts, including their sweeps, without a smaller residual. After these, rounding errors prevent
+/// further progress.
 const MAX_IDLE: u32 = 3;
 
-/// Iterations without a smaller residual after which the method is started anew.
+/// Iterations without a smaller residual before a restart.
 const PATIENCE: u32 = 1000;
 
-/// How far one start may reduce the residual: beyond, what is updated and what is true drift apart.
+/// Maximum reduction of the residual per start. Beyond this factor, the updated residual drifts from the true one.
 const REDUCTION: f64 = 1e-8;
 
-/// Vectors over states, and the system (I − γP)x = r of the present policy. All numbers are f64.
+/// Operations of BiCGSTAB on state vectors and on the system (I − γP)x = r of the current policy, all in f64.
 pub trait Linear: Evaluate {
-    /// One number per state, 0 where it is terminal.
+    /// A vector with one number per state; 0 for terminal states.
     type Vector;
 
-    /// A vector of zeros.
+    /// Allocates a zero vector.
     fn vector(&mut self) -> Result<Self::Vector, Self::Error>;
 
-    /// Makes the system of the present policy the one that [`apply`](Self::apply) and [`residual`](Self::residual) are of.
+    /// Prepares [`apply`](Self::apply) and [`residual`](Self::residual) for the system of the current policy.
     fn prepare(&mut self) -> Result<(), Self::Error>;
 
     /// `x` ← V.
@@ -49,18 +54,18 @@ pub trait Linear: Evaluate {
     /// `y` ← (I − γP)`x`.
     fn apply(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<(), Self::Error>;
 
-    /// `y` ← M⁻¹`x`, where M is close to I − γP, and the same every time.
+    /// `y` ← M⁻¹`x` for a fixed linear M ≈ I − γP.
     fn precondition(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<(), Self::Error> {
         self.copy(x, y)
     }
 
-    /// `y` ← r − (I − γP)`x`; returns ‖y‖∞, infinite where that is not a number.
+    /// `y` ← r − (I − γP)`x`. Returns ‖y‖∞, or infinity if an element is NaN.
     fn residual(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<f64, Self::Error>;
 
-    /// `x`·`y` and `x`·`z`. The same vectors give the same numbers every time.
+    /// `x`·`y` and `x`·`z`, deterministic for the same vectors.
     fn dots(&mut self, x: &Self::Vector, y: &Self::Vector, z: &Self::Vector) -> Result<(f64, f64), Self::Error>;
 
-    /// `y` ← `a``y` + `b``x` + `c``z`. Where `a` is 0, the old `y` does not matter.
+    /// `y` ← `a``y` + `b``x` + `c``z`. For `a` = 0, `y` may hold anything.
     fn combine(
         &mut self,
         a: f64,
@@ -77,7 +82,7 @@ pub trait Linear: Evaluate {
     }
 }
 
-/// A backend whose policies are evaluated by BiCGSTAB.
+/// A backend of policy iteration with BiCGSTAB as its policy evaluation.
 pub struct Krylov<B: Linear> {
     backend: B,
     vectors: Vectors<B::Vector>,
@@ -89,19 +94,19 @@ struct Vectors<V> {
     residual: V,
     shadow: V,
     direction: V,
-    /// M⁻¹ times the direction.
+    /// M⁻¹ · direction.
     preconditioned: V,
     image: V,
     step: V,
-    /// M⁻¹ times the residual after half a step.
+    /// M⁻¹ · residual after the first half-step.
     half: V,
 }
 
 impl<B: Linear> Krylov<B> {
-    /// Takes nine vectors.
+    /// Allocates nine vectors.
     ///
     /// # Errors
-    /// Those of the backend.
+    /// Errors of the backend.
     pub fn new(mut backend: B) -> Result<Self, B::Error> {
         let vectors = Vectors {
             x: backend.vector()?,
@@ -117,8 +122,8 @@ impl<B: Linear> Krylov<B> {
         Ok(Self { backend, vectors })
     }
 
-    /// One start of BiCGSTAB from `x` and its true `residual`, until the 2-norm of the residual as updated is `reduction`
-    /// times what it was, the method breaks down, or `most` products are done. Returns how many were.
+    /// One run of BiCGSTAB from `x` and its true `residual`. Ends when the 2-norm of the updated residual falls to
+    /// `reduction` times its initial value, on breakdown, or after `most` products. Returns the number of products.
     fn start(&mut self, reduction: f64, most: u32) -> Result<u32, B::Error> {
         let Vectors { x, residual: r, shadow, direction: p, preconditioned: y, image: v, step: t, half: z, .. } =
             &mut self.vectors;
@@ -126,7 +131,7 @@ impl<B: Linear> Krylov<B> {
         backend.copy(r, shadow)?;
         backend.copy(r, p)?;
         let (mut rho, first) = backend.dots(r, shadow, r)?;
-        let (mut least, mut waited, mut products) = (first, 0, 0);
+        let (mut least, mut idle_iterations, mut products) = (first, 0, 0);
         while products + 2 <= most && !interrupt::requested() {
             backend.precondition(p, y)?;
             backend.apply(y, v)?;
@@ -136,7 +141,7 @@ impl<B: Linear> Krylov<B> {
             if !alpha.is_finite() {
                 break;
             }
-            // r becomes s = r − αv, then s − ωt.
+            // r holds s = r − αv here, and s − ωt below.
             backend.combine(1.0, r, -alpha, v, 0.0, v)?;
             backend.precondition(r, z)?;
             backend.apply(z, t)?;
@@ -147,10 +152,10 @@ impl<B: Linear> Krylov<B> {
             backend.combine(1.0, r, -omega, t, 0.0, t)?;
             let (next_rho, norm) = backend.dots(r, shadow, r)?;
             let beta = next_rho / rho * (alpha / omega);
-            waited = if norm < least { 0 } else { waited + 1 };
+            idle_iterations = if norm < least { 0 } else { idle_iterations + 1 };
             least = least.min(norm);
-            let hopeless = waited > PATIENCE || norm > first / (REDUCTION * REDUCTION);
-            if norm <= reduction * reduction * first || hopeless || !beta.is_finite() || !norm.is_finite() {
+            let no_progress = idle_iterations > PATIENCE || norm > first / (REDUCTION * REDUCTION);
+            if norm <= reduction * reduction * first || no_progress || !beta.is_finite() || !norm.is_finite() {
                 break;
             }
             rho = next_rho;
@@ -159,7 +164,7 @@ impl<B: Linear> Krylov<B> {
         Ok(products)
     }
 
-    /// Solves until the true residual is below the tolerance. Products with P^π count as sweeps.
+    /// Solves until the true residual is below the tolerance. Each product with P^π counts as a sweep.
     fn solve(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, B::Error> {
         let Self { backend, vectors } = self;
         backend.prepare()?;
@@ -167,7 +172,7 @@ impl<B: Linear> Krylov<B> {
         let mut norm = backend.residual(&vectors.x, &mut vectors.residual)?;
         let tolerance = theta.max(FORCING * norm);
         let (mut best, mut sweeps) = (f64::INFINITY, 1);
-        // Starts in a row that did not halve the residual, and those that did not reduce it at all.
+        // Consecutive starts that did not halve the residual, and consecutive starts that did not reduce it.
         let (mut failures, mut idle) = (0, 0);
         loop {
             let Self { backend, vectors } = self;
@@ -181,13 +186,13 @@ impl<B: Linear> Krylov<B> {
                 norm = backend.residual(&vectors.x, &mut vectors.residual)?;
                 sweeps += 1;
             }
-            // Where the method fails again and again, sweeps take over.
+            // After failed starts, sweeps reduce the residual first.
             let fallback = if failures == 0 { 0 } else { SWEEPS << failures.min(16) };
             for _ in 0..fallback {
                 if norm < tolerance || sweeps >= max_sweeps || interrupt::requested() {
                     break;
                 }
-                // TV = V + (TV − V)
+                // A sweep: TV = V + (TV − V).
                 backend.combine(1.0, &mut vectors.x, 1.0, &vectors.residual, 0.0, &vectors.residual)?;
                 norm = backend.residual(&vectors.x, &mut vectors.residual)?;
                 sweeps += 1;
@@ -200,7 +205,7 @@ impl<B: Linear> Krylov<B> {
                 backend.store(&vectors.best)?;
                 return Ok(Evaluation { sweeps, residual: best });
             }
-            // As if the residual kept its shape; half of that, for it does not.
+            // The 2-norm must fall as far as the ∞-norm, with a factor of 2 to spare.
             let reduction = (0.5 * tolerance / norm).clamp(REDUCTION, 0.5);
             sweeps += self.start(reduction, max_sweeps.saturating_sub(sweeps))?;
             let Self { backend, vectors } = self;
@@ -231,7 +236,7 @@ impl<B: Linear> State for Krylov<B> {
 }
 
 impl<B: Linear> Evaluate for Krylov<B> {
-    /// Evaluates to `theta`, or to [`FORCING`] times the residual at the start where that is more.
+    /// Evaluates to the residual `theta`, or to [`FORCING`] times the initial residual if that is larger.
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, B::Error> {
         self.solve(theta, max_sweeps)
     }

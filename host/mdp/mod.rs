@@ -1,7 +1,7 @@
 //! Markov decision processes: models and their formats, policy and value iteration, certificates and reports.
 //!
-//! The [loop](solve) is written once, over what it asks of a [backend]; [`solve_with`] chooses the backend
-//! and certifies what comes out.
+//! [`solve_with`] selects a backend, runs the [solver loop](solve) on it, and certifies the result. The loop is written
+//! once over the [backend traits](backend).
 
 pub mod analysis;
 pub mod auto;

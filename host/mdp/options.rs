@@ -1,4 +1,4 @@
-//! What a solve is asked for.
+//! Options of a solve.
 
 use serde::Serialize;
 
@@ -6,37 +6,39 @@ use crate::common::choice::choice;
 use crate::runtime::choose::DeviceChoice;
 
 choice! {
-    /// How a model is solved.
+    /// Solution method.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Method {
         /// Policy iteration on one CPU core; the baseline.
         Serial = "serial",
         /// Policy iteration on all CPU cores.
         Parallel = "parallel",
-        /// Policy iteration on the GPU: every sweep reads the rows of the whole model that the policy selects.
+        /// Policy iteration on the GPU; every sweep reads the policy's rows from the full model.
         Plain = "plain",
-        /// Policy iteration on the GPU: the rows that the policy selects are first gathered into a matrix of their own.
+        /// Policy iteration on the GPU; gathers the policy's rows into a matrix P^π before the sweeps.
         Projected = "projected",
-        /// Value iteration, on all CPU cores or on the GPU.
+        /// Value iteration on all CPU cores or on the GPU.
         Values = "values",
         /// Value iteration on one CPU core, in place; the baseline of Jóhannsson (2009).
         Sequential = "sequential",
-        /// Value iteration on the GPU with a thread for every result of every action: his Result Divided Iteration.
+        /// Value iteration on the GPU, one thread per result of an action: Result Divided Iteration of Jóhannsson
+        /// (2009).
         ResultDivided = "result-divided",
-        /// Value iteration on the GPU in blocks of states, several sweeps at a time: his Block Divided Iteration.
+        /// Value iteration on the GPU in blocks of states, several sweeps per launch: Block Divided Iteration of
+        /// Jóhannsson (2009).
         BlockDivided = "block-divided",
-        /// Value iteration by Gauss-Seidel sweeps, on all CPU cores.
+        /// Value iteration by Gauss-Seidel sweeps on all CPU cores.
         GaussSeidel = "gauss-seidel",
-        /// Modified policy iteration, on all CPU cores or on the GPU: a greedy sweep, then some sweeps of its policy.
+        /// Modified policy iteration on all CPU cores or on the GPU: each greedy sweep is followed by evaluation
+        /// sweeps.
         Modified = "modified",
-        /// Policy iteration, on all CPU cores or on the GPU, whose policies are evaluated by BiCGSTAB: for γ near 1. Always in
-        /// `f64`.
+        /// Policy iteration on all CPU cores or on the GPU with BiCGSTAB policy evaluation, in f64; for γ near 1.
         Krylov = "krylov",
     }
 }
 
 impl Method {
-    /// Whether a round ends with the improvement of a policy.
+    /// Whether each round of the method ends with a policy improvement.
     #[must_use]
     pub fn has_policies(self) -> bool {
         !matches!(
@@ -50,13 +52,13 @@ impl Method {
         )
     }
 
-    /// The precision in which it settles ties where `asked` is asked for: BiCGSTAB has no use for less than `f64`.
+    /// The precision of the method for the `requested` precision: Krylov always uses `f64`.
     #[must_use]
-    pub fn precision(self, asked: Precision) -> Precision {
-        if self == Self::Krylov { Precision::F64 } else { asked }
+    pub fn precision(self, requested: Precision) -> Precision {
+        if self == Self::Krylov { Precision::F64 } else { requested }
     }
 
-    /// Where it runs.
+    /// The devices the method supports.
     #[must_use]
     pub fn places(self) -> Places {
         match self {
@@ -69,32 +71,32 @@ impl Method {
     }
 }
 
-/// Where a method runs.
+/// Devices that a method supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// On the CPU.
+    /// The CPU.
     pub cpu: bool,
-    /// On a GPU, or emulated.
+    /// A GPU or the emulator.
     pub gpu: bool,
 }
 
 choice! {
-    /// The floating-point type of V, P and R in the sweeps. Certificates are computed in `f64` for both.
+    /// Floating-point type of V, P and R in the sweeps. Certificates are always computed in f64.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Precision {
-        /// 32 bits: half the memory traffic.
+        /// 32 bits; half the memory traffic of f64.
         F32 = "f32",
         /// 64 bits.
         F64 = "f64",
-        /// Value iteration on a GPU that has room for the model begins in 32 bits and ends in 64; all else is in 64 bits.
+        /// Value iteration in f32, then in f64, on a GPU that holds the whole model; f64 otherwise.
         Mixed = "mixed",
-        /// Value iteration sweeps in 32 bits and is refined in 64 on the host; all else is in 64 bits.
+        /// Value iteration in f32 with iterative refinement in f64 on the host; f64 otherwise.
         Refined = "refined",
     }
 }
 
 impl Precision {
-    /// The tie-break ε that suits the rounding errors of Q-factors in this precision.
+    /// Default tie margin for the rounding errors of Q-factors in this precision.
     pub fn default_tie(self) -> f64 {
         match self {
             Self::F32 => 1e-6,
@@ -102,7 +104,7 @@ impl Precision {
         }
     }
 
-    /// The same where values are to come as close as `target`: in `f64` less than would keep them from that.
+    /// The tie margin for `target`: in `f64`, small enough to reach ε.
     pub fn tie_for(self, target: Target, gamma: f64) -> f64 {
         match (self, target) {
             (Self::F32, _) | (_, Target::Theta(_)) => self.default_tie(),
@@ -112,13 +114,13 @@ impl Precision {
 }
 
 choice! {
-    /// In which order states are numbered while a model is solved. What comes out is in the model's own order.
+    /// State order during a solve. Results are in the model's own order.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Reorder {
-        /// Reverse Cuthill–McKee where successors are far away and it brings them much nearer.
+        /// Reverse Cuthill–McKee if it brings distant successors much nearer.
         #[default]
         Auto = "auto",
-        /// The model's own.
+        /// The model's own order.
         None = "none",
         /// Reverse Cuthill–McKee.
         Rcm = "rcm",
@@ -126,39 +128,40 @@ choice! {
 }
 
 choice! {
-    /// How a model is laid out on the device.
+    /// Layout of the model on the device.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Storage {
-        /// Compressed rows, several lanes per row.
+        /// Compressed sparse rows, several threads per row.
         Rows = "rows",
-        /// Slices of 32 states.
+        /// Sliced ELLPACK, 32 states per slice.
         Slices = "slices",
-        /// Slices of small entries: offsets of one or two bytes, a palette of probabilities and one of rewards.
+        /// Sliced ELLPACK with 1- or 2-byte successor offsets and palettes of probabilities and rewards.
         Narrow = "narrow",
-        /// The number of a pattern for each state.
+        /// One pattern number per state and a table of patterns.
         Patterns = "patterns",
     }
 }
 
-/// How Block Divided Iteration divides the states, and what it does with a block.
+/// Parameters of Block Divided Iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BlockDivided {
-    /// Threads of a block in x: columns of a tile, where the states are cells of a grid.
+    /// Threads per block in x: tile columns if the states are cells of a grid.
     pub width: u32,
-    /// Threads of a block in y: rows of a tile, times the states per thread.
+    /// Threads per block in y. A tile has `height` · `states_per_thread` rows.
     pub height: u32,
-    /// Sweeps over a block before others see its values, at least 1.
+    /// Sweeps per block before other blocks see its values, at least 1.
     pub sweeps_per_launch: u32,
-    /// Whether values that a block needs of others are copied to shared memory.
+    /// Whether a block copies the values it reads from other blocks to shared memory.
     pub buffering: bool,
-    /// States that a thread has, of which a pass updates the one that needs it most: 2 to 5; or 1, and nothing to choose.
+    /// States per thread, 1 to 5. With 2 or more, each pass updates only the state with the highest priority.
     pub states_per_thread: u32,
-    /// U_c, in the units of V, above 0: the larger, the more evenly a thread's states take turns.
+    /// U_c > 0, in units of V: weight of update recency against value change in the priority. Larger values update a
+    /// thread's states more evenly.
     pub update_constant: f64,
 }
 
 impl BlockDivided {
-    /// That of the source, section 6.1, without enhancements; it does not give a U_c.
+    /// Parameters of the source, section 6.1, without enhancements. The source gives no U_c; 0.1 is our choice.
     pub const PLAIN: Self = Self {
         width: 16,
         height: 8,
@@ -175,63 +178,66 @@ impl Default for BlockDivided {
     }
 }
 
-/// Places that blocks may have in all: the number of a place is stored beside those of values in shared memory.
-pub(super) const MOST_PLACES: u32 = u32::MAX - (1 << 16);
+/// Maximum number of places in all blocks. A successor outside shared memory has the index `resident + position`, with
+/// fewer than 2¹⁶ resident values, which must fit in `u32`.
+pub(super) const MAX_PLACES: u32 = u32::MAX - (1 << 16);
 
-/// Why states cannot be divided so.
+/// Invalid [`BlockDivided`] parameters.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-pub enum BadBlocks {
-    /// Not 1 to 1024 threads.
+pub enum InvalidBlocks {
+    /// The block does not have 1 to 1024 threads.
     #[error("blocks of {width} × {height} threads, expected 1 to 1024 threads")]
     Threads {
-        /// In x.
+        /// Threads in x.
         width: u32,
-        /// In y.
+        /// Threads in y.
         height: u32,
     },
-    /// No sweep at all.
+    /// Zero sweeps per launch.
     #[error("0 sweeps per launch, expected at least 1")]
     Sweeps,
-    /// Not 1 to 5.
+    /// Not 1 to 5 states per thread.
     #[error("{0} states per thread, expected 1 to 5")]
     StatesPerThread(u32),
-    /// Not above 0.
+    /// The update constant is not finite and above 0.
     #[error("an update constant of {0}, expected a finite number above 0")]
     UpdateConstant(f64),
-    /// More places than can be numbered.
-    #[error("blocks of {width} × {height} states have {places} places for {states}, expected {MOST_PLACES} at most")]
+    /// The blocks have more places than the kernels can index.
+    #[error(
+        "blocks of {width} × {height} states have {places} places for {states} states, expected at most {MAX_PLACES}"
+    )]
     Places {
-        /// Columns of a block.
+        /// Columns of a block of states.
         width: u32,
-        /// Rows of a block.
+        /// Rows of a block of states.
         height: u32,
-        /// Places of all blocks.
+        /// Total number of places.
         places: u64,
-        /// States.
+        /// Number of states.
         states: u32,
     },
 }
 
-/// How close to come.
+/// Accuracy target of a solve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Target {
-    /// ε: until it is certain that ‖V − V*‖∞ ≤ ε.
+    /// ε > 0, in units of V: stop when the certificate proves ‖V − V*‖∞ ≤ ε.
     Epsilon(f64),
-    /// θ: until ‖ΔV‖∞ < θ in a sweep, of each policy or of value iteration; the rule of the sources.
+    /// θ: stop when a sweep has ‖ΔV‖∞ < θ, in each policy evaluation or in value iteration; the rule of the sources.
     Theta(f64),
 }
 
-/// When to stop.
+/// Stopping limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// How close to come.
+    /// Accuracy target.
     pub target: Target,
-    /// K_max: sweeps at most, per policy or of value iteration.
+    /// K_max: maximum sweeps, per policy evaluation or in value iteration.
     pub max_sweeps: u32,
-    /// Policies at most.
+    /// Maximum number of policies.
     pub max_policies: u32,
-    /// ε of the tie-break: how much better an action must be to replace the present one.
+    /// Tie margin, in units of V: an action replaces the current one only if its Q-factor is larger by more than this.
     pub tie: f64,
 }
 
@@ -241,26 +247,26 @@ impl Default for Limits {
     }
 }
 
-/// What a solve is asked for.
+/// Options of a solve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolveOptions {
-    /// How to compute; `None` is what [`auto`](super::auto) chooses.
+    /// Solution method; `None` lets [`auto`](super::auto) choose.
     pub method: Option<Method>,
-    /// Where to compute.
+    /// Device.
     pub device: DeviceChoice,
-    /// In which floating-point type.
+    /// Floating-point type.
     pub precision: Precision,
-    /// How value iteration stores the model on a GPU; `None` is the smallest that it has.
+    /// Model layout of value iteration; `None` chooses the smallest that fits the model.
     pub storage: Option<Storage>,
-    /// Whether value iteration on a GPU passes over states that cannot have changed. The values are the same.
+    /// Whether value iteration skips states whose value cannot have changed. Results do not depend on it.
     pub skip: bool,
-    /// Bytes of a GPU's memory to use at most; value iteration streams larger models through them.
+    /// Maximum GPU memory in bytes; value iteration streams larger models.
     pub device_memory: Option<u64>,
-    /// In which order.
+    /// State order.
     pub reorder: Reorder,
-    /// When to stop.
+    /// Stopping limits.
     pub limits: Limits,
-    /// How [`Method::BlockDivided`] divides states.
+    /// Parameters of [`Method::BlockDivided`].
     pub blocks: BlockDivided,
 }
 

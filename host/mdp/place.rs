@@ -1,4 +1,4 @@
-//! Where a model is solved, by which method and in which types: what the user asks for, or `auto` chooses; and the backend there.
+//! Placement of a solve: device, method and precision, as requested or chosen by `auto`, and the backend for them.
 
 use std::panic::resume_unwind;
 use std::thread;
@@ -21,34 +21,34 @@ use crate::runtime::gpu;
 use crate::runtime::gpu::Gpu;
 use crate::runtime::{self, Precise, cores, emulator};
 
-/// Where a model is to be solved, and how.
+/// Device, method and precision of a solve.
 pub struct Placement<'m> {
     mdp: &'m Mdp,
     options: SolveOptions,
     chosen: Chosen<'m>,
-    /// The method, asked for or chosen.
+    /// Method, requested or chosen.
     pub method: Method,
-    /// The precision, asked for or chosen.
+    /// Precision, requested or chosen.
     pub precision: Precision,
-    /// The device, in words.
+    /// Description of the device.
     pub device: String,
-    /// What was chosen on the user's behalf, and why.
+    /// Automatic choices, with reasons.
     pub notes: Vec<String>,
-    /// Where the time went so far.
+    /// Times so far.
     pub phases: Phases,
     begun: Instant,
-    /// Time until all this was known.
-    took: Duration,
+    /// Duration of the choice.
+    choice_time: Duration,
 }
 
-/// What a device needs.
+/// The chosen device, with the model in its layout.
 enum Chosen<'m> {
     Cpu,
     Gpu(Gpu, Prepared<'m>),
     Emulated(Emulator, Prepared<'m>),
 }
 
-/// A device that was found.
+/// A chosen device, with notes and times.
 struct Found<'m> {
     place: Chosen<'m>,
     precision: Precision,
@@ -57,22 +57,22 @@ struct Found<'m> {
 }
 
 impl<'m> Placement<'m> {
-    /// Chooses a place for a model that is to be maximised, and lays the model out for it.
+    /// Chooses the placement for a maximisation model and converts the model to its layout.
     ///
     /// # Errors
     /// [`SolveError`].
     pub fn choose(mdp: &'m Mdp, options: &SolveOptions) -> Result<Self, SolveError> {
-        Self::choose_by(mdp, Features::wanted(mdp, options).as_ref(), options)
+        Self::choose_by(mdp, Features::if_auto(mdp, options).as_ref(), options)
     }
 
-    /// [`choose`](Self::choose), where the features are known: those of a run whose method `auto` chooses.
+    /// [`choose`](Self::choose) with known features; `None` if the options name a method.
     ///
     /// # Errors
-    /// As there.
+    /// [`SolveError`].
     pub fn choose_by(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -> Result<Self, SolveError> {
         let begun = Instant::now();
         let Found { place: chosen, precision, mut notes, phases } = find(mdp, features, options)?;
-        let took = begun.elapsed();
+        let choice_time = begun.elapsed();
         let method = match features.map(Features::method) {
             Some((method, note)) => {
                 notes.push(note);
@@ -82,7 +82,7 @@ impl<'m> Placement<'m> {
         };
         let precision = chosen.precision(method, precision);
         if options.precision == Precision::F32 && precision != Precision::F32 {
-            notes.push(format!("{method} computes in {precision} whatever the precision asked for"));
+            notes.push(format!("{method} computes in {precision} regardless of option precision"));
         }
         let one = matches!(method, Method::Serial | Method::Sequential);
         let device = match &chosen {
@@ -97,13 +97,14 @@ impl<'m> Placement<'m> {
                 "the emulator".to_owned()
             }
         };
-        Ok(Self { mdp, options: *options, chosen, method, precision, device, notes, phases, begun, took })
+        Ok(Self { mdp, options: *options, chosen, method, precision, device, notes, phases, begun, choice_time })
     }
 
-    /// Brings the model there. Returns the backend, the time since the choice began, and the part of it that this took.
+    /// Transfers the model to the device. Returns the backend, the time since the start of the choice, and the time of
+    /// the transfer.
     ///
     /// # Errors
-    /// Those of the device, or if the model cannot be stored as asked.
+    /// Errors of the device, or [`SolveError::Shared`] for a storage that refinement does not support.
     pub fn open(&self) -> Result<(Dynamic<'_>, Duration, Duration), SolveError> {
         let Self { mdp, options, method, precision, .. } = self;
         let backend = match &self.chosen {
@@ -116,19 +117,19 @@ impl<'m> Placement<'m> {
             Chosen::Emulated(emulator, prepared) => prepared.open(emulator, *precision)?,
         };
         let setup = self.begun.elapsed();
-        Ok((backend, setup, setup.saturating_sub(self.took)))
+        Ok((backend, setup, setup.saturating_sub(self.choice_time)))
     }
 }
 
 impl Chosen<'_> {
-    /// What a method computes in where `asked` is asked for.
-    fn precision(&self, method: Method, asked: Precision) -> Precision {
-        // A model that is streamed is swept in one type, and so is any on the CPU unless it is refined.
+    /// The precision of `method` on this device for the `requested` precision.
+    fn precision(&self, method: Method, requested: Precision) -> Precision {
+        // Streamed models have one precision. The CPU supports refinement but not mixed precision.
         let (refines, mixes) = match self {
             Self::Cpu => (true, false),
             Self::Gpu(_, prepared) | Self::Emulated(_, prepared) => (prepared.is_whole(), prepared.is_whole()),
         };
-        match (method.precision(asked), method) {
+        match (method.precision(requested), method) {
             (Precision::Mixed, Method::Values) if mixes => Precision::Mixed,
             (Precision::Refined, Method::Values) if refines => Precision::Refined,
             (Precision::Mixed | Precision::Refined, _) => Precision::F64,
@@ -137,7 +138,7 @@ impl Chosen<'_> {
     }
 }
 
-/// The device that the options name, or that `auto` finds the cheapest by the features.
+/// The device that the options name, or the cheapest one by the features.
 fn find<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -> Result<Found<'m>, SolveError> {
     let places = options.method.map_or(Places { cpu: true, gpu: true }, Method::places);
     if let Some(method) = options.method {
@@ -181,9 +182,10 @@ fn find<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -
     }
 }
 
-/// A GPU with enough free memory for the model, or for some parts of it at a time.
+/// Opens a GPU and lays the model out for its free memory, in parts if necessary. The layout and the start of the GPU
+/// overlap.
 fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Found<'m>, SolveError> {
-    // Without a driver there is nothing to prepare for.
+    // Without a driver, skip the layout.
     Gpu::driver_version()?;
     let begun = Instant::now();
     let (gpu, start, prepared, prepare) = thread::scope(|scope| {
@@ -198,11 +200,11 @@ fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Foun
     let free = free.min(options.device_memory.unwrap_or(u64::MAX));
     let precision = options.precision;
     if precision == Precision::Mixed && options.method.is_none() && prepared.bytes(precision) > free {
-        // What is too large in 64 bits may not be in 32.
+        // A model too large in f64 may fit in f32.
         let precision = Precision::Refined;
         let refined = Prepared::new(mdp, &SolveOptions { precision, storage: None, ..*options })?;
         if refined.bytes(precision) <= free {
-            let note = "auto chose precision refined: the device's memory holds the model in 32 bits only";
+            let note = "auto chose precision refined: GPU memory holds the model in f32 but not in f64";
             return Ok(Found { place: Chosen::Gpu(gpu, refined), precision, notes: vec![note.to_owned()], phases });
         }
     }
@@ -233,7 +235,7 @@ fn on_cpu<'m, T: Precise>(mdp: &'m Mdp, method: Method, options: &SolveOptions) 
     })
 }
 
-/// Sweeps in 32 bits on the CPU, refined.
+/// A backend of sweeps in f32 on the CPU with refinement in f64.
 fn refined_on_cpu<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Dynamic<'m>, SolveError> {
     let storage = match options.storage {
         None | Some(Storage::Narrow) => cpu::Storage::Packed,

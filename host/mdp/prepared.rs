@@ -1,4 +1,4 @@
-//! A model, laid out for a method that runs on a device: how much memory that takes, and the backend that comes of it.
+//! Device layouts of a model: construction, memory requirement, and the backend built from them.
 
 use warpkov_device::device::Offset;
 use warpkov_device::emulator::Emulator;
@@ -17,7 +17,7 @@ use super::refine::Refined;
 use crate::runtime::Precise;
 use crate::runtime::gpu::{CudaError, size};
 
-/// A model, laid out for a method that runs on a device.
+/// A model in the layout of a method that runs on a device.
 pub struct Prepared<'m> {
     mdp: &'m Mdp,
     method: Method,
@@ -33,23 +33,23 @@ enum Layout<'m> {
 }
 
 impl<'m> Prepared<'m> {
-    /// Lays a model out for the method that is asked for, value iteration if none is.
+    /// Lays the model out for the requested method, or for value iteration.
     ///
     /// # Errors
-    /// If it has no such layout.
+    /// [`SolveError`] if the model does not fit the requested layout.
     pub fn new(mdp: &'m Mdp, options: &SolveOptions) -> Result<Self, SolveError> {
         let method = options.method.unwrap_or(Method::Values);
         let layout = match method {
             Method::Values => {
-                let plan = match (options.precision, options.storage) {
+                let layout = match (options.precision, options.storage) {
                     (Precision::Refined, None) => Some(SweepLayout::with_rewards(mdp)),
                     (Precision::Refined, Some(storage @ (Storage::Narrow | Storage::Patterns))) => {
                         return Err(SolveError::Shared(storage));
                     }
                     (_, storage) => SweepLayout::new(mdp, storage),
                 };
-                let plan = plan.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
-                Layout::Values(if options.skip { plan } else { plan.without_skipping() })
+                let layout = layout.ok_or_else(|| SolveError::Storage(options.storage.unwrap_or(Storage::Rows)))?;
+                Layout::Values(if options.skip { layout } else { layout.without_skipping() })
             }
             Method::ResultDivided => Layout::Results,
             Method::BlockDivided => Layout::Blocks(Division::new(mdp, options.blocks)?),
@@ -58,14 +58,14 @@ impl<'m> Prepared<'m> {
         Ok(Self { mdp, method, layout })
     }
 
-    /// The same in `free` bytes of device memory: streamed through them if it takes more.
+    /// Fits the layout into `free` of `total` bytes of device memory; streams the model in parts if it is larger.
     ///
     /// # Errors
-    /// If there is not enough memory for any part.
+    /// If not even single parts fit.
     pub fn within(self, free: u64, total: u64, options: &SolveOptions) -> Result<Self, SolveError> {
-        /// With the number of its parts, and of those at a time.
-        fn stream<T: Precise>(plan: SweepLayout, room: u64) -> Option<(Streaming, (usize, usize))> {
-            let streaming = Streaming::within::<T>(plan, room)?;
+        /// The streaming layout, its number of parts, and the number of parts on the device at a time.
+        fn stream<T: Precise>(layout: SweepLayout, room: u64) -> Option<(Streaming, (usize, usize))> {
+            let streaming = Streaming::within::<T>(layout, room)?;
             let parts = streaming.parts::<T>();
             Some((streaming, parts))
         }
@@ -74,22 +74,22 @@ impl<'m> Prepared<'m> {
             return Ok(self);
         }
         let lacking = || CudaError::OutOfMemory { needed, free, total, what: "the model".to_owned() };
-        let Layout::Values(plan) = self.layout else { return Err(lacking().into()) };
-        let plan = match (plan.storage(), options.storage) {
+        let Layout::Values(layout) = self.layout else { return Err(lacking().into()) };
+        let layout = match (layout.storage(), options.storage) {
             (Storage::Rows | Storage::Patterns, None) => {
-                let skip = |plan: SweepLayout<'m>| if options.skip { plan } else { plan.without_skipping() };
+                let skip = |layout: SweepLayout<'m>| if options.skip { layout } else { layout.without_skipping() };
                 [Storage::Narrow, Storage::Slices]
                     .into_iter()
                     .find_map(|s| SweepLayout::new(self.mdp, Some(s)))
                     .map(skip)
             }
-            _ => Some(plan),
+            _ => Some(layout),
         };
-        // Not all of it: the driver rounds what it is asked for up.
+        // Keep 1/32 free, because the driver rounds allocations up.
         let room = free - free / 32;
-        let streaming = plan.and_then(|plan| match options.precision {
-            Precision::F32 => stream::<f32>(plan, room),
-            Precision::F64 | Precision::Mixed | Precision::Refined => stream::<f64>(plan, room),
+        let streaming = layout.and_then(|layout| match options.precision {
+            Precision::F32 => stream::<f32>(layout, room),
+            Precision::F64 | Precision::Mixed | Precision::Refined => stream::<f64>(layout, room),
         });
         let (streaming, (parts, at_a_time)) = streaming.ok_or_else(lacking)?;
         let (needed, free) = (size(needed), size(free));
@@ -99,24 +99,24 @@ impl<'m> Prepared<'m> {
         Ok(Self { layout: Layout::Streamed { streaming, why }, ..self })
     }
 
-    /// What was chosen.
+    /// The note on the chosen layout for the user.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         let (prefix, storage, skips) = match &self.layout {
             Layout::Policies(_) | Layout::Results => return None,
             Layout::Blocks(division) => return division.note(),
-            Layout::Values(plan) => ("the model is".to_owned(), plan.storage(), plan.skips()),
+            Layout::Values(layout) => ("the model is".to_owned(), layout.storage(), layout.skips()),
             Layout::Streamed { streaming, why } => (format!("{why},"), streaming.storage(), streaming.skips()),
         };
-        let skipping = if skips { ", passing over states that cannot have changed" } else { "" };
+        let skipping = if skips { ", skipping states that cannot change" } else { "" };
         Some(format!("{prefix} stored as {storage}{skipping}"))
     }
 
-    /// Whether offsets into the model, or into any P^π, need 64 bits. Kernels look a few rows of a slice beyond an offset
-    /// before they compare it with the end, and that must not wrap around.
+    /// Whether offsets into the model or into P^π need 64 bits. Kernels add a few rows of a slice to an offset before
+    /// they compare it with the end, and that sum must not overflow.
     fn is_wide(&self) -> bool {
         match &self.layout {
-            Layout::Values(plan) => plan.is_wide(),
+            Layout::Values(layout) => layout.is_wide(),
             Layout::Results => self.mdp.transitions().nnz().max(self.mdp.rows()) > u32::MAX as usize,
             Layout::Blocks(division) => division.is_wide(),
             Layout::Streamed { streaming, .. } => streaming.is_wide(),
@@ -127,12 +127,12 @@ impl<'m> Prepared<'m> {
         }
     }
 
-    /// Bytes of device memory that it takes.
+    /// Bytes of device memory for the layout.
     #[must_use]
     pub fn bytes(&self, precision: Precision) -> u64 {
         fn of<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
             match (&prepared.layout, prepared.method) {
-                (Layout::Values(plan), _) => plan.bytes::<T, O>(),
+                (Layout::Values(layout), _) => layout.bytes::<T, O>(),
                 (Layout::Results, _) => ResultIteration::<T, O, Emulator>::bytes(prepared.mdp),
                 (Layout::Blocks(division), _) => division.bytes::<T, O>(),
                 (Layout::Streamed { streaming, .. }, _) => streaming.bytes::<T>(),
@@ -150,24 +150,24 @@ impl<'m> Prepared<'m> {
             Precision::F64 => f64s,
             Precision::Mixed | Precision::Refined => match self.layout {
                 Layout::Values(_) if precision == Precision::Refined => f32s,
-                // What one launch cannot convert is uploaded twice.
+                // A launch converts at most 2³² − 1 elements, so wide models are uploaded in both precisions.
                 Layout::Values(_) if self.is_wide() => f32s + f64s,
-                Layout::Values(ref plan) => f32s + f64s - plan.shared_bytes::<u32>(),
+                Layout::Values(ref layout) => f32s + f64s - layout.shared_bytes::<u32>(),
                 _ => f64s,
             },
         }
     }
 
-    /// Whether value iteration on it may be in several types: it is on the device as a whole.
+    /// Whether the whole model is on the device for value iteration, as mixed and refined precision require.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         matches!(self.layout, Layout::Values(_))
     }
 
-    /// Brings it to a device.
+    /// Uploads the model and builds the backend.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn open<'d, D: Device>(&'d self, device: &'d D, precision: Precision) -> Result<Dynamic<'d>, SolveError>
     where
         SolveError: From<D::Error>,
@@ -190,7 +190,7 @@ impl<'m> Prepared<'m> {
     {
         let mdp = self.mdp;
         Ok(match (&self.layout, self.method) {
-            (Layout::Values(plan), _) => Dynamic::values(ValueIteration::<T, O, D>::new(device, plan)?),
+            (Layout::Values(layout), _) => Dynamic::values(ValueIteration::<T, O, D>::new(device, layout)?),
             (Layout::Streamed { streaming, .. }, _) => Dynamic::values(Streamed::<T, O, D>::new(device, streaming)?),
             (Layout::Results, _) => Dynamic::values(ResultIteration::<T, O, D>::new(device, mdp)?),
             (Layout::Blocks(division), _) => Dynamic::values(BlockIteration::<T, O, D>::new(device, mdp, division)?),
@@ -210,8 +210,8 @@ impl<'m> Prepared<'m> {
         SolveError: From<D::Error>,
     {
         match &self.layout {
-            Layout::Values(plan) => Ok(Dynamic::values(Mixed::<O, D>::new(device, plan)?)),
-            // All else is in one precision.
+            Layout::Values(layout) => Ok(Dynamic::values(Mixed::<O, D>::new(device, layout)?)),
+            // Other methods run in f64.
             _ => self.typed::<f64, O, D>(device),
         }
     }
@@ -221,8 +221,8 @@ impl<'m> Prepared<'m> {
         SolveError: From<D::Error>,
     {
         match &self.layout {
-            Layout::Values(plan) => {
-                Ok(Dynamic::values(Refined::new(ValueIteration::<f32, O, D>::new(device, plan)?, self.mdp)))
+            Layout::Values(layout) => {
+                Ok(Dynamic::values(Refined::new(ValueIteration::<f32, O, D>::new(device, layout)?, self.mdp)))
             }
             _ => self.typed::<f64, O, D>(device),
         }

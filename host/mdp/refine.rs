@@ -1,22 +1,24 @@
-//! Iterative refinement: values as exact as `f64` from sweeps in a shorter type.
+//! Iterative refinement: values with the accuracy of `f64` from sweeps in `f32`.
 //!
-//! For any V₀, V* = V₀ + d*, where d* is the value function of the same model with the rewards
-//! r'(s, a) = Q₀(s, a) − V₀(s), Q₀(s, a) = r(s, a) + γ Σ P(s'|s, a)·V₀(s'): put V₀ + d for V in V = TV. With r' computed in
-//! `f64` and d by sweeps in `f32`, of unit roundoff u = 2⁻²⁴, V₀ + d is about u / (1 − γ) times as far from V* as V₀ was;
-//! so it becomes the next V₀ (Wilkinson's refinement of linear systems, for the Bellman equation).
+//! For any V₀, V* = V₀ + d*, where d* is the optimal value function of the same model with rewards r'(s, a) = Q₀(s, a)
+//! − V₀(s) and Q₀(s, a) = r(s, a) + γ Σ P(s'|s, a)·V₀(s'). This follows by substituting V = V₀ + d in V = TV. With r'
+//! in `f64` and d from sweeps in `f32` of unit roundoff u = 2⁻²⁴, the error of V₀ + d is about u / (1 − γ) times the
+//! error of V₀. V₀ + d becomes the next V₀. The method is Wilkinson's refinement of linear systems, applied to the
+//! Bellman equation.
 
 use super::backend::{Backups, Correct, GreedySweeps, State, Stop};
 use super::certificate::{advantages, greedy};
 use super::model::Mdp;
 use crate::common::interrupt;
 
-/// What a correction leaves of the changes of a sweep, at least, times 1 − γ: a few roundings of `f32`.
+/// A correction ends when the changes of a sweep fall to this fraction of the initial ones, divided by 1 − γ. A few
+/// roundoffs of `f32`.
 const FINEST: f64 = 8.0 * f32::EPSILON as f64;
 
-/// The same at most, where γ is so near 1 that corrections gain little.
+/// Maximum of that quotient, for γ near 1.
 const COARSEST: f64 = 0.25;
 
-/// A backend in a shorter type, whose V is the correction d of a V₀ on the host.
+/// A backend in `f32` whose V is the correction d, with V₀ on the host in `f64`.
 pub struct Refined<'m, B> {
     backend: B,
     mdp: &'m Mdp,
@@ -24,20 +26,20 @@ pub struct Refined<'m, B> {
     base: Vec<f64>,
     /// Least and greatest TV₀ − V₀.
     range: [f64; 2],
-    /// How far from the stop the last sweep was.
+    /// Distance of the last sweep from the stop, as [`Stop::size`].
     last: f64,
-    /// Whether the backend takes rewards.
+    /// Whether the backend accepts rewards.
     correctable: bool,
 }
 
 impl<'m, B: Correct> Refined<'m, B> {
-    /// Refines what `backend` computes of `mdp`, a model that is to be maximised.
+    /// Refines the values of `backend` for `mdp`, a maximisation model.
     pub fn new(backend: B, mdp: &'m Mdp) -> Self {
         Self { backend, mdp, base: Vec::new(), range: [0.0; 2], last: f64::INFINITY, correctable: true }
     }
 
-    /// Goes on from V₀ = `base`. Where the process never ends, what all states lack alike is added at once: the shorter type
-    /// could not tell their differences from r' beside it.
+    /// Continues from V₀ = `base`. In a model that never ends, first adds the common offset of all values: beside it,
+    /// `f32` could not resolve the differences between states in r'.
     fn rebase(&mut self, mut base: Vec<f64>) -> Result<(), B::Error> {
         let (mut rewards, mut range) = advantages(self.mdp, &base);
         let shift = (range[0] + range[1]) / 2.0 / (1.0 - self.mdp.gamma());
@@ -52,7 +54,7 @@ impl<'m, B: Correct> Refined<'m, B> {
         Ok(())
     }
 
-    /// When this correction ends: where `stop` seems to be met, or the shorter type has no more to give.
+    /// Stopping rule of a correction: `stop` is likely to be met, or `f32` is exhausted.
     fn stop(&self, stop: Stop) -> Stop {
         let gain = (FINEST / (1.0 - self.mdp.gamma())).min(COARSEST);
         let bound = (stop.bound() / 2.0).max(gain * stop.size(self.range[0], self.range[1]));
@@ -90,7 +92,7 @@ impl<B: Correct> State for Refined<'_, B> {
 }
 
 impl<B: Correct> GreedySweeps for Refined<'_, B> {
-    /// The changes that it returns are those of a sweep in `f64` from V, where a correction has just ended.
+    /// Returns the changes of an `f64` sweep from V if a correction has just ended.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, B::Error> {
         if self.base.is_empty() {
             self.reset(None)?;
@@ -105,8 +107,8 @@ impl<B: Correct> GreedySweeps for Refined<'_, B> {
             let correction = self.stop(stop);
             let found = self.backend.backup(correction, max_sweeps - sweeps)?;
             sweeps += found.sweeps;
-            // Without rounding, n sweeps make what is left γⁿ times as large at most. What comes nowhere near that is
-            // rounding.
+            // Without rounding errors, n sweeps multiply the changes by at most γⁿ. Much larger changes are rounding
+            // errors.
             let left = stop.size(found.least, found.greatest);
             let rounding = left >= self.last * (1.0 + self.mdp.gamma().powi(found.sweeps as i32)) / 2.0;
             self.last = left;
@@ -117,7 +119,7 @@ impl<B: Correct> GreedySweeps for Refined<'_, B> {
             let values = self.values()?;
             self.rebase(values)?;
             if stop.size(self.range[0], self.range[1]) >= 0.9 * stop.size(least, greatest) {
-                // As exact as f64 is, or the correction is lost in rounding.
+                // V is as accurate as f64 permits, or rounding errors hide the correction.
                 let [least, greatest] = self.range;
                 return Ok(Backups { sweeps, least, greatest, fixed: true });
             }

@@ -1,7 +1,7 @@
-//! What a solve did, for people and for programs.
+//! Reports of a solve, as text and as JSON.
 //!
-//! The lines for people are those of Aydin, *Policy Iteration on the GPU* (2025), Appendix D.1, with the rounds, the
-//! certificate and the times that it lacks.
+//! The text follows Aydin, *Policy Iteration on the GPU* (2025), Appendix D.1, and adds rounds, the certificate and
+//! times.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -17,60 +17,60 @@ use super::solution::{Phases, Round, Solution, Status};
 use crate::common::choice::choice;
 pub(super) use crate::common::numbers::{Number, Numbers};
 
-/// States that a shortened line shows.
+/// States shown in a shortened line.
 const SHOWN_STATES: usize = 10;
 
-/// Rows of the table of rounds.
+/// Rows shown in the table of rounds.
 const SHOWN_ROUNDS: usize = 20;
 
-/// A solve, complete: the model, what was asked, what came out.
+/// A model, the limits of its solve, and the solution.
 #[derive(Clone, Copy)]
 pub struct Report<'a> {
     /// The model.
     pub mdp: &'a Mdp,
-    /// What it was solved to.
+    /// The limits of the solve.
     pub limits: &'a Limits,
-    /// What came out.
+    /// The solution.
     pub solution: &'a Solution,
 }
 
-/// How much of the policy and of the values is printed.
+/// Number of policy and value entries to print.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Extent<'a> {
     /// One entry per state.
     All,
-    /// The first few, and where the rest is.
+    /// The first few states, with a reference to the rest.
     Shortened {
-        /// What follows the number of states: "--out writes all".
+        /// Text after the number of states, for example "--out writes all".
         rest: &'a str,
     },
 }
 
-/// What a solve of any kind reports.
+/// Report of a solve under any criterion.
 pub trait Summary {
     /// V, one entry per state.
     fn values(&self) -> &[f64];
 
-    /// π, one action per state, [`NO_ACTION`] where it has none.
+    /// π, one action per state; [`NO_ACTION`] for states without actions.
     fn policy(&self) -> &[u32];
 
-    /// Writes the report as a JSON object, with or without policy and values, and a line end. What JSON has no number for is
-    /// a text: `"inf"`.
+    /// Writes the report as a JSON object and a line feed, with or without policy and values. Infinite numbers, which
+    /// JSON lacks, become the strings `"inf"` and `"-inf"`.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// I/O errors of `out`.
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()>;
 
-    /// Writes everything but policy and values, for people.
+    /// Writes the report without policy and values as text.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// I/O errors of `out`.
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()>;
 
     /// Writes the two lines `Optimal policy:` and `Optimal value:`.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// I/O errors of `out`.
     fn write_solution(&self, out: &mut dyn Write, extent: Extent) -> io::Result<()> {
         write_line(out, "Optimal policy:", extent, self.policy().iter().map(|&action| Action(action)))?;
         write_line(out, "Optimal value:", extent, self.values().iter().map(SixDecimals))
@@ -164,7 +164,7 @@ struct Record<'a> {
     values: Option<Numbers<'a>>,
 }
 
-/// Seconds of each phase; `prepare` and `start` go on side by side.
+/// Seconds per phase; `prepare` and `start` overlap.
 #[derive(Serialize)]
 struct Seconds {
     read: f64,
@@ -185,7 +185,7 @@ impl Seconds {
     }
 }
 
-/// The value of a state where the process begins.
+/// The value of an initial state.
 #[derive(Serialize)]
 struct Start {
     state: u32,
@@ -269,7 +269,7 @@ impl Summary for Report<'_> {
 }
 
 impl Report<'_> {
-    /// One sentence on how the run ended.
+    /// One sentence on the outcome.
     fn outcome(&self) -> String {
         let Self { limits, solution, .. } = *self;
         let after = match solution.method.has_policies() {
@@ -305,7 +305,7 @@ impl Report<'_> {
         }
     }
 
-    /// One sentence on what is known of the values.
+    /// One sentence on the certificate.
     fn guarantee(&self) -> String {
         let certificate = &self.solution.certificate;
         let bellman_residual = certificate.bellman_residual;
@@ -317,12 +317,12 @@ impl Report<'_> {
     }
 }
 
-/// States where the process begins, if the model says so.
+/// The initial states, if the model names any.
 pub(super) fn starts(mdp: &Mdp) -> impl ExactSizeIterator<Item = u32> {
     mdp.labels().get("init").map_or(&[][..], Vec::as_slice).iter().copied()
 }
 
-/// The lines `Value at init: …`.
+/// Writes the lines `Value at init: …`.
 pub(super) fn write_init(out: &mut dyn Write, mdp: &Mdp, value: impl Fn(usize) -> String) -> io::Result<()> {
     let count = starts(mdp).len();
     for state in starts(mdp).take(SHOWN_STATES) {
@@ -344,7 +344,7 @@ impl Serialize for Actions<'_> {
     }
 }
 
-/// An action, or that there is none.
+/// An action as text; `-` for states without actions.
 struct Action(u32);
 
 impl Display for Action {
@@ -353,7 +353,7 @@ impl Display for Action {
     }
 }
 
-/// A value as the source prints it.
+/// A value with six decimals, as in the source.
 struct SixDecimals<'a>(&'a f64);
 
 impl Display for SixDecimals<'_> {
@@ -394,7 +394,7 @@ pub(super) fn write_rounds(out: &mut dyn Write, rounds: &[Round]) -> io::Result<
     Ok(())
 }
 
-/// At most `shown` of the indices `0..count`, evenly spaced, with the first and the last.
+/// At most `shown` evenly spaced indices of `0..count`, including the first and the last.
 fn thinned(count: usize, shown: usize) -> impl Iterator<Item = usize> {
     let rows = count.min(shown);
     (0..rows).map(move |row| if rows == count { row } else { row * (count - 1) / (rows - 1) })
@@ -405,7 +405,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_keep_the_first_and_the_last_round() {
+    fn thinned_tables_keep_the_first_and_last_round() {
         assert_eq!(thinned(0, 20).count(), 0);
         assert_eq!(thinned(1, 20).collect::<Vec<_>>(), [0]);
         assert_eq!(thinned(20, 20).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! What a solve returns.
+//! Results of a solve.
 
 use std::time::Duration;
 
@@ -11,55 +11,55 @@ use super::options::{Limits, Method, Precision, Target};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// The target is met.
+    /// The target was reached.
     Solved,
-    /// `max_policies` were evaluated and the policy still changed.
+    /// The policy still changed after `max_policies` policies.
     PolicyLimit,
-    /// `max_sweeps` were done and the values still changed.
+    /// The values still changed after `max_sweeps` sweeps.
     SweepLimit,
-    /// Rounding errors, or ties within the margin, keep the values from coming closer.
+    /// Rounding errors, or actions within the tie margin, prevent further progress.
     Stalled,
-    /// Values are too large for the precision.
+    /// Values overflow the precision.
     Overflow,
-    /// The observer asked to stop.
+    /// The observer stopped the run.
     #[default]
     Interrupted,
 }
 
-/// One round: an evaluation and an improvement, or some greedy sweeps.
+/// A round: an evaluation and an improvement, or a number of greedy sweeps.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Round {
-    /// Its number, from 1.
+    /// Number of the round, from 1.
     pub round: u32,
-    /// Sweeps.
+    /// Number of sweeps.
     pub sweeps: u32,
     /// ‖ΔV‖∞ of the last sweep.
     pub residual: f64,
-    /// States whose action changed in the improvement that followed, if there was one.
+    /// Number of states whose action changed in the improvement; `None` for greedy sweeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<u64>,
     /// Seconds since the start of the run.
     pub seconds: f64,
 }
 
-/// What a loop returns.
+/// Record of a solver loop.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// How it ended.
+    /// How the run ended.
     pub status: Status,
-    /// Every round, in order.
+    /// All rounds in order.
     pub rounds: Vec<Round>,
-    /// Time in the loop: the model was on the device already, and results were not yet read back.
+    /// Time in the loop, excluding the transfer of the model and of the results.
     pub elapsed: Duration,
 }
 
 impl Run {
-    /// Sweeps in all rounds.
+    /// Total number of sweeps.
     pub fn sweeps(&self) -> u64 {
         self.rounds.iter().map(|round| u64::from(round.sweeps)).sum()
     }
 
-    /// What came after this run on the same backend.
+    /// Appends a later run on the same problem.
     pub(super) fn append(&mut self, next: Self) {
         let (count, seconds) = (self.rounds.len() as u32, self.elapsed.as_secs_f64());
         let shifted = |round: Round| Round { round: count + round.round, seconds: seconds + round.seconds, ..round };
@@ -69,51 +69,51 @@ impl Run {
     }
 }
 
-/// Where the time of a solve goes beside its loop.
+/// Times of a solve outside its loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Phases {
-    /// Reading and checking the model, if the caller says so.
+    /// Reading and validating the model; set by the caller.
     pub read: Duration,
-    /// What the host finds out of the model: a better order of its states, a method, a layout.
+    /// Analysis of the model on the host: state order, method, layout.
     pub prepare: Duration,
-    /// Until a GPU could be used; meanwhile the host prepares.
+    /// Start of the GPU, concurrent with `prepare`.
     pub start: Duration,
-    /// Laying the model out, and bringing it to the device.
+    /// Conversion of the model to the layout and transfer to the device.
     pub upload: Duration,
-    /// The certificate, and a policy.
+    /// Certificate and greedy policy.
     pub certify: Duration,
-    /// Writing files, if the caller says so.
+    /// Writing files; set by the caller.
     pub write: Duration,
 }
 
-/// What a solve returns.
+/// Result of a solve.
 #[derive(Clone, Debug)]
 pub struct Solution {
     /// V, one entry per state.
     pub values: Vec<f64>,
-    /// π, one action per state.
+    /// π, one action per state; [`NO_ACTION`](super::model::NO_ACTION) for states without actions.
     pub policy: Vec<u32>,
-    /// How the loop went.
+    /// Record of the loop.
     pub run: Run,
-    /// What is guaranteed about `values`.
+    /// Guarantee on `values`.
     pub certificate: Certificate,
-    /// The method that was used.
+    /// The method used.
     pub method: Method,
-    /// The precision that was used.
+    /// The precision used.
     pub precision: Precision,
-    /// The device that was used, in words: "NVIDIA H200 (cuda:0)", "16 CPU cores".
+    /// The device used: "NVIDIA H200 (cuda:0)", "16 CPU cores".
     pub device: String,
-    /// What was chosen on the user's behalf, and why.
+    /// Automatic choices, with reasons.
     pub notes: Vec<String>,
-    /// Time to convert the model and bring it to the device: of `phases`, what comes between reading and the loop.
+    /// Time between reading the model and the start of the loop.
     pub setup: Duration,
-    /// Where the rest of the time went.
+    /// Times outside the loop.
     pub phases: Phases,
 }
 
 impl Solution {
-    /// Whether the target was met: ‖V − V*‖∞ ≤ ε is certain, or the run ended by itself, its last sweep met θ, and its
-    /// values are finite (rewards near the end of a precision's range can overflow it).
+    /// Whether the target was reached. For ε, the certificate proves ‖V − V*‖∞ ≤ ε. For θ, the run ended with status
+    /// [`Status::Solved`]: its last sweep met θ and V is finite.
     pub fn converged(&self, limits: &Limits) -> bool {
         match limits.target {
             Target::Epsilon(epsilon) => self.certificate.bound.is_some_and(|bound| bound <= epsilon),

@@ -1,10 +1,11 @@
-//! The loops, written once for every backend.
+//! The solver loops, written once for all backends.
 //!
-//! [`policy_iteration`] evaluates a policy by synchronous Jacobi sweeps until ‖Vₖ₊₁ − Vₖ‖∞ < θ, improves it greedily, and
-//! stops when no state changes its action. [`value_iteration`] does greedy sweeps V ← TV until the changes of a sweep tell
-//! that V is close enough to V*.
+//! [`policy_iteration`] evaluates a policy by Jacobi sweeps until ‖Vₖ₊₁ − Vₖ‖∞ < θ, improves it greedily, and stops
+//! when no state changes its action. [`value_iteration`] runs greedy sweeps V ← TV until ‖ΔV‖∞ or the span of ΔV proves
+//! V close enough to V*. [`modified_policy_iteration`] alternates greedy sweeps with a few evaluation sweeps.
 //!
-//! Backends maximise. They own their copy of the model, V and π, and start at V = 0 and the first action of every state.
+//! Backends maximise. Each backend owns its copy of the model, V and π, and starts at V = 0 with the first action of
+//! every state.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use rayon::prelude::*;
 
 use super::analysis::reorder::Order;
-use super::auto::{self, Features, LONGEST_TRIAL};
+use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
 use super::backend::{Backups, Evaluate, GreedySweeps, Modify, Stop};
 use super::certificate::{Certificate, certify_greedy};
 use super::dynamic::Dynamic;
@@ -24,13 +25,15 @@ use super::solution::{Phases, Round, Run, Solution, Status};
 use crate::runtime::choose::DeviceChoice;
 use crate::runtime::gpu::Gpu;
 
-/// Called after each round; breaks to stop the run.
+/// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 
-/// Solves a model, and certifies the result. `initial`, one value per state, is where to start, if not at V = 0.
+/// Solves a discounted model (γ < 1) and certifies the result. Starts at V = `initial`, one value per state, or at
+/// V = 0.
 ///
 /// # Errors
-/// [`SolveError`]; that a run meets a limit is no error but its [`Status`].
+/// [`SolveError::Initial`] if `initial` has the wrong length, [`SolveError::Undiscounted`] for γ = 1, and errors of the
+/// layout and the device. A run that reaches a limit is not an error; its [`Status`] says so.
 pub fn solve_from(
     mdp: &Mdp,
     initial: Option<&[f64]>,
@@ -56,7 +59,7 @@ pub fn solve_from(
         let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
         return Ok(Solution { values, policy, ..solution });
     }
-    let features = Features::wanted(mdp, options);
+    let features = Features::if_auto(mdp, options);
     if features.is_some_and(|features| needs_trial(&features, options)) {
         return with_trial(mdp, initial, options, observe);
     }
@@ -67,8 +70,8 @@ pub fn solve_from(
     Ok(solution)
 }
 
-/// [`solve_from`], in the model's order of states and by one method; as a `trial`, in no more sweeps of value iteration than
-/// are worth it.
+/// [`solve_from`] in the model's own state order and with a single method. A `trial` limits value iteration to
+/// [`auto::trial`] sweeps.
 fn solve_as_is(
     mdp: &Mdp,
     initial: Option<&[f64]>,
@@ -101,7 +104,7 @@ fn solve_as_is(
     Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup, phases })
 }
 
-/// Whether `auto` may change its mind: on the CPU, in `f64`, where value iteration may be slow.
+/// Whether `auto` may switch the method: on the CPU, in `f64`, if value iteration may need many sweeps.
 fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
     let on_cpu = || match options.device {
         DeviceChoice::Cpu => true,
@@ -110,10 +113,11 @@ fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
     };
     let exact = matches!(options.precision, Precision::F64 | Precision::Mixed);
     let epsilon = matches!(options.limits.target, Target::Epsilon(_));
-    exact && epsilon && features.needs_trial() && options.limits.max_sweeps > LONGEST_TRIAL && on_cpu()
+    exact && epsilon && features.needs_trial() && options.limits.max_sweeps > MAX_TRIAL_SWEEPS && on_cpu()
 }
 
-/// Value iteration for some sweeps, and Krylov policy iteration from there if they were not enough.
+/// Runs a limited number of value iteration sweeps, then Krylov policy iteration from the V reached if these did not
+/// converge.
 fn with_trial(
     mdp: &Mdp,
     initial: Option<&[f64]>,
@@ -134,7 +138,7 @@ fn with_trial(
     let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
     let mut solution = solve_as_is(mdp, Some(&trial.values), &krylov, None, false, observe)?;
     let (sweeps, gamma) = (trial.run.sweeps(), mdp.gamma());
-    let note = format!("auto chose krylov: {sweeps} sweeps of value iteration were not enough, gamma is {gamma}");
+    let note = format!("auto chose krylov: value iteration did not converge in {sweeps} sweeps, gamma is {gamma}");
     solution.notes.insert(0, note);
     trial.run.append(solution.run);
     let (before, after) = (trial.phases, solution.phases);
@@ -147,13 +151,13 @@ fn with_trial(
     Ok(Solution { run: trial.run, setup: trial.setup + solution.setup, phases, ..solution })
 }
 
-/// Another order in which to solve a model, if there is to be one, and what there is to say of it.
+/// The state order to solve in, with a note for the user; `None` for the model's own order.
 fn order(mdp: &Mdp, options: &SolveOptions) -> Option<(Order, String)> {
     match options.reorder {
         Reorder::None => None,
         Reorder::Rcm => Some((Order::rcm(mdp), "states are in reverse Cuthill–McKee order".to_owned())),
         Reorder::Auto => {
-            // Baselines take models as they are.
+            // The baseline methods keep the model's own order.
             let methods = [Method::Values, Method::GaussSeidel, Method::Modified, Method::Krylov];
             if options.method.is_some_and(|method| !methods.contains(&method)) {
                 return None;
@@ -161,64 +165,64 @@ fn order(mdp: &Mdp, options: &SolveOptions) -> Option<(Order, String)> {
             let sweeps = || Features::of(mdp, options.limits.target).sweeps;
             let (order, [before, after]) = Order::worthwhile(mdp, sweeps)?;
             let note = format!(
-                "auto chose reverse Cuthill–McKee order: successors are {after:.0} states away on average, not {before:.0}"
+                "auto chose reverse Cuthill–McKee order: mean distance of successors {after:.0} states, was {before:.0}"
             );
             Some((order, note))
         }
     }
 }
 
-/// [`solve_from`] V = 0.
+/// [`solve_from`] with V = 0.
 ///
 /// # Errors
-/// As there.
+/// As for [`solve_from`].
 pub fn solve_with(mdp: &Mdp, options: &SolveOptions, observe: Observer) -> Result<Solution, SolveError> {
     solve_from(mdp, None, options, observe)
 }
 
-/// What a backend came to, and what is certain of it.
+/// Result of [`until_certified`].
 struct Certified {
     values: Vec<f64>,
     policy: Vec<u32>,
     run: Run,
     certificate: Certificate,
-    /// Time to certify.
+    /// Time spent on certificates.
     certify: Duration,
 }
 
-/// How much closer than theory asks for is tried for ε, by steps of 4: what is certified includes rounding errors, which no
-/// sweep shows.
-pub(super) const CLOSEST: f64 = 1.0 / 256.0;
+/// Smallest fraction of ε in the stopping rule. The first attempt uses ε, and each further attempt a quarter of the
+/// previous value: the certificate includes rounding errors, so a run that stops at ε may miss it.
+pub(super) const MIN_EPSILON_FRACTION: f64 = 1.0 / 256.0;
 
-/// What a sweep may change at most for ε: a little less than theory asks for.
-fn change(gamma: f64, epsilon: f64) -> f64 {
+/// The ‖ΔV‖∞ that guarantees ε, times a safety factor of 0.9.
+fn change_bound(gamma: f64, epsilon: f64) -> f64 {
     0.9 * epsilon * (1.0 - gamma)
 }
 
-/// The span of changes in a sweep that V may have for ε, in a model that never ends: twice as large, as V will be shifted
-/// to the middle of it.
-pub(super) fn span(gamma: f64, epsilon: f64) -> Stop {
-    Stop::Span(2.0 * change(gamma, epsilon))
+/// Stops at the span of ΔV that guarantees ε in a model that never ends: twice [`change_bound`], because V is shifted
+/// to the middle of the span.
+pub(super) fn span_stop(gamma: f64, epsilon: f64) -> Stop {
+    Stop::Span(2.0 * change_bound(gamma, epsilon))
 }
 
-/// When greedy sweeps end, `closer` than theory asks for.
-pub(super) fn stop(mdp: &Mdp, target: Target, closer: f64) -> Stop {
+/// The stopping rule for greedy sweeps, with ε multiplied by `epsilon_fraction` ≤ 1.
+pub(super) fn stop(mdp: &Mdp, target: Target, epsilon_fraction: f64) -> Stop {
     match target {
         Target::Theta(theta) => Stop::Change(theta),
-        Target::Epsilon(epsilon) if mdp.never_terminates() => span(mdp.gamma(), closer * epsilon),
-        Target::Epsilon(epsilon) => Stop::Change(change(mdp.gamma(), closer * epsilon)),
+        Target::Epsilon(epsilon) if mdp.never_terminates() => span_stop(mdp.gamma(), epsilon_fraction * epsilon),
+        Target::Epsilon(epsilon) => Stop::Change(change_bound(mdp.gamma(), epsilon_fraction * epsilon)),
     }
 }
 
-/// To what change policies are evaluated, `closer` than theory asks for.
-fn theta(mdp: &Mdp, target: Target, closer: f64) -> f64 {
+/// The θ for policy evaluations, with ε multiplied by `epsilon_fraction` ≤ 1.
+fn theta(mdp: &Mdp, target: Target, epsilon_fraction: f64) -> f64 {
     match target {
         Target::Theta(theta) => theta,
-        Target::Epsilon(epsilon) => change(mdp.gamma(), closer * epsilon),
+        Target::Epsilon(epsilon) => change_bound(mdp.gamma(), epsilon_fraction * epsilon),
     }
 }
 
-/// Runs the loop of the backend's method once: to `stop`, or each policy evaluated to `theta`.
+/// Runs the loop of the backend's method once: greedy sweeps until `stop`, or evaluations of each policy to `theta`.
 pub(super) fn run(
     backend: &mut Dynamic,
     stop: Stop,
@@ -233,8 +237,8 @@ pub(super) fn run(
     }
 }
 
-/// From V = `initial`, or 0: runs the loop, certifies what it came to, and runs on, closer than before, until ‖V − V\*‖∞ ≤ ε is certain, or
-/// the loop has met a limit.
+/// Starts at V = `initial` or 0, runs the loop and certifies V. Repeats with a tighter stopping rule until the
+/// certificate proves ‖V − V\*‖∞ ≤ ε or the loop reaches a limit.
 fn until_certified(
     backend: &mut Dynamic,
     mdp: &Mdp,
@@ -244,10 +248,10 @@ fn until_certified(
 ) -> Result<Certified, SolveError> {
     let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
     backend.state().reset(initial)?;
-    let mut closer = 1.0;
+    let mut epsilon_fraction = 1.0;
     let (mut all, mut certify) = (Run::default(), Duration::ZERO);
     loop {
-        let (stop, theta) = (stop(mdp, limits.target, closer), theta(mdp, limits.target, closer));
+        let (stop, theta) = (stop(mdp, limits.target, epsilon_fraction), theta(mdp, limits.target, epsilon_fraction));
         let last = run(backend, stop, theta, limits, &mut *observe)?;
         let ended = last.status != Status::Solved;
         all.append(last);
@@ -256,8 +260,13 @@ fn until_certified(
         let (certificate, greedy) = certify_greedy(mdp, &mut values, epsilon.is_some());
         certify += begun.elapsed();
         let certain = epsilon.is_some_and(|epsilon| certificate.bound.is_some_and(|bound| bound <= epsilon));
-        closer /= 4.0;
-        if ended || certain || epsilon.is_none() || certificate.bound.is_none() || closer <= CLOSEST {
+        epsilon_fraction /= 4.0;
+        if ended
+            || certain
+            || epsilon.is_none()
+            || certificate.bound.is_none()
+            || epsilon_fraction <= MIN_EPSILON_FRACTION
+        {
             let state = backend.state();
             let policy = if state.policy_is_implicit() { greedy } else { state.policy()? };
             all.status = match all.status {
@@ -273,11 +282,11 @@ fn until_certified(
     }
 }
 
-/// Runs policy iteration on `backend`, each policy evaluated to `theta`, until the policy is stable, a limit is met, or
-/// `observe` breaks.
+/// Runs policy iteration on `backend` until the policy is stable, a limit is reached, or `observe` breaks (Howard 1960;
+/// Puterman, *Markov Decision Processes*, 6.4). Each policy is evaluated until ‖ΔV‖∞ < `theta`.
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn policy_iteration<B: Evaluate + ?Sized>(
     backend: &mut B,
     theta: f64,
@@ -285,13 +294,13 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
     let mut run = Timed::start();
-    // The residual of this policy when it was last evaluated.
+    // Residual of the last evaluation if the policy has not changed since.
     let mut last = f64::INFINITY;
     for _ in 0..limits.max_policies {
         let evaluation = backend.evaluate(theta, limits.max_sweeps)?;
         let changed = backend.improve(limits.tie)?;
         let round = run.push(evaluation.sweeps, evaluation.residual, Some(changed));
-        // A backend that stops before θ is asked again, unless it comes no closer.
+        // A backend may stop an evaluation before θ. Evaluate the same policy again while its residual falls.
         let (evaluated, spent) = (evaluation.residual < theta, evaluation.sweeps >= limits.max_sweeps);
         if changed == 0 && (evaluated || spent || evaluation.residual >= last) {
             return Ok(run.end(match (evaluated, spent) {
@@ -308,14 +317,14 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
     Ok(run.end(Status::PolicyLimit))
 }
 
-/// Sweeps of value iteration between two looks at the outside world.
+/// Value iteration sweeps between two calls of the observer.
 const SWEEPS_PER_ROUND: u32 = 128;
 
-/// Runs value iteration on `backend` until `stop` is met, rounding errors keep it from that, a limit is met, or `observe`
-/// breaks.
+/// Runs value iteration V ← TV on `backend` until `stop` is met, rounding errors prevent further progress, a limit is
+/// reached, or `observe` breaks (Puterman, *Markov Decision Processes*, 6.3).
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn value_iteration<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     stop: Stop,
@@ -323,26 +332,27 @@ pub fn value_iteration<B: GreedySweeps + ?Sized>(
     observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
     let round = |backend: &mut B, left: u32| Ok((backend.backup(stop, left.min(SWEEPS_PER_ROUND))?, 0));
-    let stuck = |backend: &mut B, waited: u32, size: f64| match backend.uneven() {
-        // T contracts: but for rounding errors changes always become smaller.
-        None => Ok(waited == 2),
-        Some(unit) => may_be_rounding(backend, unit, waited, size),
+    let stalled = |backend: &mut B, idle_rounds: u32, size: f64| match backend.non_monotone_unit() {
+        // T is a contraction: without rounding errors, ‖ΔV‖∞ falls in every sweep.
+        None => Ok(idle_rounds == 2),
+        Some(unit) => may_be_rounding(backend, unit, idle_rounds, size),
     };
-    greedy_rounds(backend, stop, limits, stuck, observe, round)
+    greedy_rounds(backend, stop, limits, stalled, observe, round)
 }
 
-/// Sweeps that evaluate each policy of modified policy iteration, unless one knows better.
+/// Evaluation sweeps per round of modified policy iteration.
 pub const PARTIAL_SWEEPS: u32 = 20;
 
-/// Runs modified policy iteration on `backend`: a greedy sweep V ← TV, which may meet `stop`, then `partial_sweeps` sweeps
-/// V ← T_π V of its greedy policy π, and again (Puterman and Shin, *Management Science* 24, 1978; Puterman, 6.5).
+/// Runs modified policy iteration on `backend`. Each round is a greedy sweep V ← TV, which may meet `stop`, followed by
+/// `partial_sweeps` sweeps V ← T_π V of its greedy policy π (Puterman and Shin, *Management Science* 24, 1978;
+/// Puterman, 6.5).
 ///
-/// It converges, but what a greedy sweep changes need not become smaller from round to round: while what is known of a far
-/// goal comes nearer by a few states in each, those that it has not reached fall behind by more and more. So it is for
-/// rounding errors only if changes are of their size that it gives up.
+/// The iteration converges, but ‖TV − V‖ may grow from round to round: while the value of a distant goal spreads by a
+/// few states per round, states it has not reached fall further behind. So the loop blames rounding errors for a lack
+/// of progress only if the changes are of that size.
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn modified_policy_iteration<B: Modify + ?Sized>(
     backend: &mut B,
     stop: Stop,
@@ -354,60 +364,65 @@ pub fn modified_policy_iteration<B: Modify + ?Sized>(
         let backups = backend.backup(stop, 1)?;
         let partial = partial_sweeps.min(left.saturating_sub(backups.sweeps));
         let ends = stop.is_met(backups.least, backups.greatest) || partial == 0;
-        // No change is below 0: all of the sweeps are done.
+        // No residual is below 0, so all the sweeps are done.
         let partial = if ends { 0 } else { backend.evaluate(0.0, partial)?.sweeps };
         Ok((backups, partial))
     };
-    let stuck = |backend: &mut B, waited: u32, size: f64| {
+    let stalled = |backend: &mut B, idle_rounds: u32, size: f64| {
         let unit = backend.unit();
-        may_be_rounding(backend, unit, waited, size)
+        may_be_rounding(backend, unit, idle_rounds, size)
     };
-    greedy_rounds(backend, stop, limits, stuck, observe, round)
+    greedy_rounds(backend, stop, limits, stalled, observe, round)
 }
 
-/// Rounds without smaller changes after which they may be rounding errors, where changes need not become smaller.
+/// Period in rounds without progress after which changes are tested for rounding errors, where ‖ΔV‖∞ may grow without
+/// them.
 const PATIENCE: u32 = 32;
 
-/// Changes of this many unit roundoffs of the largest value may be rounding errors.
+/// Changes of up to this many unit roundoffs of ‖V‖∞ count as rounding errors.
 const NOISE: f64 = 1024.0;
 
-/// Whether changes of this `size`, the smallest for so many rounds, are of the size of rounding errors.
+/// Whether `size`, after `idle_rounds` rounds without progress, is of the magnitude of rounding errors. Tests only
+/// every [`PATIENCE`] rounds.
 fn may_be_rounding<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     unit: f64,
-    waited: u32,
+    idle_rounds: u32,
     size: f64,
 ) -> Result<bool, B::Error> {
-    if waited == 0 || !waited.is_multiple_of(PATIENCE) {
+    if idle_rounds == 0 || !idle_rounds.is_multiple_of(PATIENCE) {
         return Ok(false);
     }
     let largest = backend.values()?.into_iter().map(f64::abs).fold(0.0, f64::max);
     Ok(size <= NOISE * unit * largest)
 }
 
-/// Rounds of greedy sweeps, each with what follows them, until `stop` is met, `stuck` says that rounding errors keep it from
-/// that, a limit is met, or `observe` breaks. `round` is told how many sweeps are left, and returns how many followed the
-/// greedy ones; `stuck`, for how many rounds changes have not become smaller, and how large they are.
+/// Runs rounds of greedy sweeps until `stop` is met, `stalled` reports rounding errors, a limit is reached, or
+/// `observe` breaks.
+///
+/// `round` takes the number of sweeps left. It returns the outcome of its greedy sweeps and the number of evaluation
+/// sweeps after them. `stalled` takes the number of rounds without progress and the size of the last changes.
+///
 fn greedy_rounds<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     stop: Stop,
     limits: &Limits,
-    mut stuck: impl FnMut(&mut B, u32, f64) -> Result<bool, B::Error>,
+    mut stalled: impl FnMut(&mut B, u32, f64) -> Result<bool, B::Error>,
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
     mut round: impl FnMut(&mut B, u32) -> Result<(Backups, u32), B::Error>,
 ) -> Result<Run, B::Error> {
     let mut run = Timed::start();
     let mut left = limits.max_sweeps;
-    // The smallest changes so far, and rounds since they were seen.
-    let (mut smallest, mut waited, mut phase) = (f64::INFINITY, 0, backend.phase());
+    // Smallest change in this phase, and rounds since it was reached.
+    let (mut smallest, mut idle_rounds, mut phase) = (f64::INFINITY, 0, backend.phase());
     while left > 0 {
-        let (backups, followed) = round(backend, left)?;
+        let (backups, evaluation_sweeps) = round(backend, left)?;
         let now = backend.phase();
         if now != phase {
             (phase, smallest) = (now, f64::INFINITY);
         }
-        left = left.saturating_sub(backups.sweeps + followed);
-        let round = run.push(backups.sweeps + followed, backups.residual(), None);
+        left = left.saturating_sub(backups.sweeps + evaluation_sweeps);
+        let round = run.push(backups.sweeps + evaluation_sweeps, backups.residual(), None);
         if stop.is_met(backups.least, backups.greatest) {
             return Ok(run.end(Status::Solved));
         }
@@ -415,27 +430,27 @@ fn greedy_rounds<B: GreedySweeps + ?Sized>(
             return Ok(run.end(Status::Stalled));
         }
         let size = stop.size(backups.least, backups.greatest);
-        waited = if size < smallest { 0 } else { waited + 1 };
+        idle_rounds = if size < smallest { 0 } else { idle_rounds + 1 };
         smallest = smallest.min(size);
-        // First, as what an interruption has cut short may look stuck.
+        // The observer comes first: a round cut short by an interrupt may look stalled.
         if observe(&round).is_break() {
             return Ok(run.end(Status::Interrupted));
         }
-        if stuck(backend, waited, size)? {
+        if stalled(backend, idle_rounds, size)? {
             return Ok(run.end(Status::Stalled));
         }
     }
     Ok(run.end(Status::SweepLimit))
 }
 
-/// A run, as it goes.
+/// A run and its clock.
 struct Timed {
     run: Run,
     start: Instant,
 }
 
 impl Timed {
-    /// A run that begins now.
+    /// Starts the clock.
     fn start() -> Self {
         Self { run: Run::default(), start: Instant::now() }
     }

@@ -1,12 +1,12 @@
-//! Alpha vectors: a lower bound on V\*, linear in the belief piece by piece.
+//! Alpha vectors: a piecewise linear and convex lower bound on V\*.
 
 use rayon::prelude::*;
 
 use super::belief::Belief;
 
-/// Γ: vectors α with an entry per state and the action that each begins with. V(b) = max over α ∈ Γ of Σ b(s) α(s).
+/// Γ: vectors α of |S| entries, each with its first action. V(b) = max over α ∈ Γ of Σ b(s) α(s).
 ///
-/// Each has as many entries as there are states, and one action.
+/// Invariant: every vector has exactly `states` entries and one action.
 ///
 /// ```compile_fail,E0616
 /// use warpkov::pomdp::alpha::AlphaVectors;
@@ -20,29 +20,29 @@ pub struct AlphaVectors {
     actions: Vec<u32>,
 }
 
-/// Numbers and actions that are no vectors.
+/// The number of values does not match the number of vectors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{found} numbers, expected {states} for each of {vectors} vectors")]
+#[error("{found} values for {vectors} alpha vectors, expected {states} for each")]
 pub struct Invalid {
-    /// Numbers.
+    /// Values found.
     pub found: usize,
     /// |S|.
     pub states: u32,
-    /// Actions.
+    /// Number of vectors.
     pub vectors: usize,
 }
 
 impl AlphaVectors {
-    /// None yet.
+    /// An empty Γ.
     #[must_use]
     pub fn new(states: u32) -> Self {
         Self { states, ..Self::default() }
     }
 
-    /// Vectors of `states` entries each, one behind the other, and their actions.
+    /// Γ from the concatenated vectors of `states` entries each and their actions.
     ///
     /// # Errors
-    /// If there are more or fewer entries.
+    /// If `values` has more or fewer than `states` entries per action.
     pub fn of(states: u32, values: Vec<f64>, actions: Vec<u32>) -> Result<Self, Invalid> {
         if actions.len().checked_mul(states as usize) == Some(values.len()) {
             Ok(Self { states, values, actions })
@@ -51,21 +51,21 @@ impl AlphaVectors {
         }
     }
 
-    /// |S|, the length of each.
+    /// |S|, the length of each vector.
     #[inline]
     #[must_use]
     pub fn states(&self) -> u32 {
         self.states
     }
 
-    /// α(s), vector after vector.
+    /// α(s), vector by vector.
     #[inline]
     #[must_use]
     pub fn values(&self) -> &[f64] {
         &self.values
     }
 
-    /// α(s), to be changed.
+    /// Mutable α(s), vector by vector.
     pub fn values_mut(&mut self) -> &mut [f64] {
         &mut self.values
     }
@@ -77,19 +77,19 @@ impl AlphaVectors {
         &self.actions
     }
 
-    /// Whether these can be vectors of a model of so many states and actions.
+    /// Whether the vectors have `states` entries and actions below `actions`.
     #[must_use]
     pub fn fit(&self, states: u32, actions: u32) -> bool {
         self.states == states && self.actions.iter().all(|&action| action < actions)
     }
 
-    /// The number of vectors.
+    /// |Γ|.
     #[must_use]
     pub fn len(&self) -> usize {
         self.actions.len()
     }
 
-    /// Whether there is none.
+    /// Whether Γ is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
@@ -102,24 +102,24 @@ impl AlphaVectors {
         &self.values[i * states..(i + 1) * states]
     }
 
-    /// Adds a vector of `states` entries.
+    /// Appends a vector of `states` entries.
     ///
     /// # Panics
-    /// If it has more or fewer.
+    /// If the length differs.
     pub fn push(&mut self, action: u32, vector: &[f64]) {
-        assert_eq!(vector.len(), self.states as usize, "an alpha vector of another number of states");
+        assert_eq!(vector.len(), self.states as usize, "an alpha vector has one entry per state");
         self.values.extend_from_slice(vector);
         self.actions.push(action);
     }
 
-    /// The vector that is best at `belief`, the first of those, and V(b); `None` where Γ is empty.
+    /// Index of the first best vector at `belief`, and V(b); `None` if Γ is empty.
     #[must_use]
     pub fn best(&self, belief: &Belief) -> Option<(usize, f64)> {
         let values = (0..self.len()).into_par_iter().with_min_len(64).map(|i| (i, belief.dot(self.vector(i))));
         values.reduce_with(|a, b| if b.1 > a.1 || (b.1 == a.1 && b.0 < a.0) { b } else { a })
     }
 
-    /// The vectors from number `first` on.
+    /// The vectors from index `first` on.
     #[must_use]
     pub fn from(&self, first: usize) -> Self {
         let states = self.states as usize;
@@ -130,14 +130,14 @@ impl AlphaVectors {
         }
     }
 
-    /// Every α times `sign`: −1 between rewards and costs.
+    /// Multiplies every α by `sign`; −1 converts between rewards and costs.
     #[must_use]
     pub fn times(mut self, sign: f64) -> Self {
         self.values.iter_mut().for_each(|value| *value *= sign);
         self
     }
 
-    /// Γ without the vectors that `keep` says no to, in the same order.
+    /// A copy of the vectors that satisfy `keep`, in the same order.
     #[must_use]
     pub fn retain(&self, keep: impl Fn(usize) -> bool) -> Self {
         let mut kept = Self::new(self.states);
@@ -147,34 +147,38 @@ impl AlphaVectors {
         kept
     }
 
-    /// Adds vectors, one behind the other, with these actions.
+    /// Appends concatenated vectors with these actions.
     pub(crate) fn append(&mut self, values: impl IntoIterator<Item = f64>, actions: &[u32]) {
         self.values.extend(values);
         self.actions.extend_from_slice(actions);
-        assert_eq!(self.values.len(), self.actions.len() * self.states as usize, "values of whole alpha vectors");
+        assert_eq!(
+            self.values.len(),
+            self.actions.len() * self.states as usize,
+            "an alpha vector has one entry per state"
+        );
     }
 
-    /// Makes room for so many more vectors, and no more than these.
+    /// Reserves memory for exactly this many more vectors.
     pub(crate) fn reserve_exact(&mut self, vectors: usize) {
         self.values.reserve_exact(vectors * self.states as usize);
     }
 
-    /// Numbers that there is room for in all.
+    /// Capacity in values.
     pub(crate) fn capacity(&self) -> usize {
         self.values.capacity()
     }
 
-    /// Vectors that there is room for without a new allocation.
+    /// Number of vectors that fit without a new allocation.
     pub(crate) fn room(&self) -> usize {
         (self.values.capacity() - self.values.len()) / (self.states as usize).max(1)
     }
 
-    /// Gives memory back that no vector is in.
+    /// Releases unused capacity.
     pub(crate) fn shrink_to_fit(&mut self) {
         self.values.shrink_to_fit();
     }
 
-    /// [`retain`](Self::retain) in place.
+    /// Like [`retain`](Self::retain), in place.
     pub(crate) fn keep(&mut self, keep: impl Fn(usize) -> bool) {
         let (states, mut to) = (self.states as usize, 0);
         for from in (0..self.len()).filter(|&i| keep(i)) {

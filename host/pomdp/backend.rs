@@ -1,108 +1,110 @@
-//! Point-based backups: what every point-based solver does most, as one narrow trait over where it runs.
+//! Point-based backups: the interface between solvers and the CPU or a device.
 //!
 //! The backup of a belief b by a set of vectors Γ is the vector
 //!
 //! > backup(b) = argmax over g ∈ {gₐᵇ : a ∈ A} of b·g,  gₐᵇ = rₐ + γ Σₒ argmax over g ∈ {g^i_{a,o} : i} of b·g,
 //! > g^i_{a,o}(s) = Σ_{s'} T(s, a, s') O(a, s', o) αᵢ(s')
 //!
-//! that begins with the action a that it was taken for. Where Γ is a lower bound on V\*, so is Γ with any such vector, whichever
-//! i and a were chosen: choices may be rounded, vectors should not be. Ties go to the lowest a and the lowest i.
+//! with the maximising action a as its first action. If Γ is a lower bound on V\*, Γ with gₐᵇ added is one for every
+//! choice of a and of the i. So the choice may use rounded scores, while the vector itself needs full precision. Ties
+//! go to the lowest a and the lowest i.
 
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
 
-/// Vectors, and how they go on.
+/// Alpha vectors with their continuations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plans {
     /// The vectors.
     pub vectors: AlphaVectors,
-    /// At i·|Ω| + o the number of the vector of Γ that follows observation o in vector i.
+    /// Index of the vector of Γ that vector i continues with after observation o, at i·|Ω| + o.
     pub next: Vec<u32>,
 }
 
-/// Backups of many beliefs at a time, by vectors that stay where they are used. The model is one to be maximised.
+/// Backups of batches of beliefs. Γ stays in the memory of the backend. The model is a maximisation problem.
 pub trait PointBackup {
-    /// What can go wrong.
+    /// A failure of the backend.
     type Error;
 
     /// Replaces Γ.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     ///
     /// # Panics
-    /// If vectors are of other states or actions than those of the model.
+    /// If the vectors do not [fit](AlphaVectors::fit) the model.
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Self::Error>;
 
-    /// Adds vectors behind those that Γ has.
+    /// Appends vectors to Γ.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     ///
     /// # Panics
-    /// If vectors are of other states or actions than those of the model.
+    /// If the vectors do not [fit](AlphaVectors::fit) the model.
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Self::Error>;
 
-    /// backup(b) of each belief, in the order of beliefs, with its action and the i that were chosen. Γ stays as it is, and has
-    /// one vector at least.
+    /// Returns backup(b) for each belief, in the order of `beliefs`, with its action and the chosen i as continuations.
+    /// Γ stays unchanged.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     ///
     /// # Panics
-    /// If a belief has a state that the model does not have, or if Γ is empty.
+    /// If a belief does not fit the model, or if Γ is empty.
     fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, Self::Error>;
 
-    /// The vector of Γ that is best at each belief, the first of those, and the belief's value by it.
+    /// Returns for each belief the first best vector of Γ and its value b·α.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     ///
     /// # Panics
     /// As [`backup`](Self::backup).
     fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, Self::Error>;
 }
 
-/// How walks go.
+/// Parameters of a batch of walks: simulated trajectories of beliefs from b₀.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Walks {
-    /// How many at a time.
+    /// Number of simultaneous walks.
     pub count: u32,
-    /// The first of them, which take the action that looks best from above.
+    /// The first `optimistic` walks take the best action by the upper bound.
     pub optimistic: u32,
-    /// The next, which take the action that is best where the state is seen; the others take that of their best vector.
+    /// The next `guided` walks take the best action of the MDP in a sampled state; the rest take the action of the best
+    /// vector.
     pub guided: u32,
-    /// The probability of a random action in place of any of these, in [0, 1].
+    /// Probability of a random action instead, in [0, 1].
     pub explored: f64,
-    /// The action that is best where the state is seen, for each state.
+    /// The best action of the underlying MDP, per state.
     pub best_in: Vec<u32>,
 }
 
-/// Beliefs that were walked through.
+/// The beliefs that a set of walks visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// Batches, from b₀ on.
+    /// Number of batches; batch 0 begins at b₀.
     pub batches: usize,
-    /// Beliefs in all of them.
+    /// Total number of beliefs.
     pub beliefs: usize,
 }
 
-/// What backups of a batch were good for.
+/// Result of backing up a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Improved {
-    /// Backups.
+    /// Number of backups.
     pub beliefs: usize,
-    /// By how much the value of one of the beliefs rose at most.
+    /// Largest increase of the lower bound at a belief of the batch.
     pub risen: f64,
 }
 
-/// Backups of beliefs that walks come through, and upper bounds there, all of which stay where Γ is.
+/// Walks, backups along them, and upper bounds at their beliefs. All data stay in the memory of the backend.
 pub trait Trials: PointBackup {
-    /// Walks anew from b₀, up to `steps` steps, no more beliefs than take `bytes` bytes, and until it is `late`; equal seeds
-    /// give equal walks for an equal Γ. Γ has one vector at least.
+    /// Starts new walks from b₀ and follows them for at most `steps` steps, `bytes` bytes of beliefs, or until `late`.
+    /// Equal seeds give equal walks for equal Γ. Γ must not be empty.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     fn walk(
         &mut self,
         walks: &Walks,
@@ -112,51 +114,51 @@ pub trait Trials: PointBackup {
         late: &mut dyn FnMut() -> bool,
     ) -> Result<Walked, Self::Error>;
 
-    /// Whether scores of few digits will do from now on: what they choose is as valid, and may be a little worse.
+    /// Selects low-precision scores from now on. Low precision keeps bounds valid; choices may be slightly worse.
     fn set_rough(&mut self, rough: bool);
 
-    /// Backs up the beliefs of a batch by Γ, and adds vectors that are better by more than `min_improvement` at their beliefs, until every
-    /// belief has a good part of the rise that its own would give it.
+    /// Backs up the beliefs of a batch and adds vectors that improve the value at their beliefs by more than
+    /// `min_improvement`. Stops as soon as every belief has a good part of the increase that its own vector would give.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     fn improve(&mut self, batch: usize, min_improvement: f64) -> Result<Improved, Self::Error>;
 
-    /// Lowers the upper bound at beliefs of a batch to what one step of lookahead says, where that is news by more than `min_improvement`;
-    /// at some of them, or of some batches, where it takes long. Returns by how much it fell at most.
+    /// Lowers the upper bound at beliefs of a batch to its one-step lookahead, where that lowers it by more than
+    /// `min_improvement`. A slow backend may skip some beliefs or batches. Returns the largest decrease.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     fn tighten(&mut self, batch: usize, min_improvement: f64) -> Result<f64, Self::Error>;
 
-    /// V\* of each belief is not above this.
+    /// Upper bounds on V\* at each belief.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     fn upper(&mut self, beliefs: &[Belief]) -> Result<Vec<f64>, Self::Error>;
 
-    /// Leaves in Γ the first `kept` vectors, and of the others those that are the best at a belief of some of the batches up to
-    /// `batch`; of more than `most` those that are the best most often, and those of b₀. What these go on with is kept aside.
+    /// Reduces Γ to its first `kept` vectors and those that are best at a belief of a sample of the batches up to
+    /// `batch`. If more than `most` remain, the best vector at b₀ and those that are best most often stay. Their
+    /// continuations are [retired](super::support).
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), Self::Error>;
 
-    /// Gives up what takes memory until no more than so many bytes are taken, as far as that goes: points of the upper bound that were
-    /// of no use for the longest time, and vectors as [`prune`](Self::prune) does.
+    /// Releases memory until `bytes` bytes are in use, if possible: sawtooth points unused for longest, and vectors as
+    /// [`prune`](Self::prune) does.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     fn shrink(&mut self, kept: usize, bytes: u64, batch: usize) -> Result<(), Self::Error>;
 
-    /// |Γ|, without what is kept aside.
+    /// |Γ|, without retired vectors.
     fn count(&self) -> usize;
 
-    /// Bytes of Γ, of beliefs, and of what bounds V\* from above.
+    /// Bytes of Γ, of beliefs, and of the upper bound.
     fn bytes(&self) -> u64;
 
-    /// What rounding may have added to a vector, and what it may have taken from an upper bound: V\*(b) is not below b·α by more
-    /// than the first, and not above its upper bound by more than the second, for rewards of which none is above `largest` in
-    /// amount.
+    /// Bounds on rounding errors, `[below, above]`, for rewards with |r| ≤ `largest`: V\*(b) ≥ b·α − below, and V\*(b)
+    /// ≤ upper(b) + above.
     fn slack(&self, largest: f64) -> [f64; 2];
 }

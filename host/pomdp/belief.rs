@@ -1,9 +1,9 @@
-//! Beliefs: distributions over states, of which few have any weight.
+//! Beliefs: sparse distributions over states.
 
 use crate::common::parameters::SUM_TOLERANCE;
 
-/// b(s) where it is not 0. States ascend, each once, and each has a probability, which is positive. They sum to 1 within
-/// [`SUM_TOLERANCE`]; only the belief that has no states, which is the default, is none.
+/// A belief b as its nonzeros: strictly ascending states with positive probabilities that sum to 1 within
+/// [`SUM_TOLERANCE`]. The default has no states and is not a distribution.
 ///
 /// ```compile_fail,E0451
 /// use warpkov::pomdp::belief::Belief;
@@ -15,11 +15,11 @@ pub struct Belief {
     probs: Vec<f64>,
 }
 
-/// Why states and probabilities are no belief.
+/// Why states and probabilities are not a belief.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Invalid {
-    #[error("does not name its states in order, each once, and with a probability")]
+    #[error("needs strictly ascending states, each with one probability")]
     States,
     #[error("has the probability {0}")]
     Probability(f64),
@@ -28,11 +28,11 @@ pub enum Invalid {
 }
 
 impl Belief {
-    /// That of these states, ascending, and their probabilities.
+    /// The belief with these strictly ascending states and their probabilities.
     ///
     /// # Errors
-    /// If states do not ascend or are not as many as probabilities, if a probability is not in (0, 1], or if they do not sum
-    /// to 1.
+    /// If states do not ascend strictly, if the lengths differ, if a probability is not in (0, 1], or if the sum is not
+    /// 1.
     pub fn new(states: Vec<u32>, probs: Vec<f64>) -> Result<Self, Invalid> {
         if states.len() != probs.len() || !states.is_sorted_by(|a, b| a < b) {
             return Err(Invalid::States);
@@ -40,37 +40,37 @@ impl Belief {
         Self { states, probs }.checked()
     }
 
-    /// [`new`](Self::new) of ascending states, whatever their probabilities sum to.
+    /// Like [`new`](Self::new), without checks: states must ascend strictly, and the sum may be any.
     pub(crate) fn built(states: Vec<u32>, probs: Vec<f64>) -> Self {
         debug_assert!(states.len() == probs.len() && states.is_sorted_by(|a, b| a < b));
         Self { states, probs }
     }
 
-    /// Adds a state behind the others.
+    /// Appends a state, which must be above all others.
     pub(crate) fn push(&mut self, state: u32, prob: f64) {
         debug_assert!(self.states.last().is_none_or(|&last| last < state));
         self.states.push(state);
         self.probs.push(prob);
     }
 
-    /// Gives memory back that no state is in.
+    /// Releases unused capacity.
     pub(crate) fn shrink_to_fit(&mut self) {
         self.states.shrink_to_fit();
         self.probs.shrink_to_fit();
     }
 
-    /// What probabilities sum to.
+    /// Sum of the probabilities.
     pub(crate) fn sum(&self) -> f64 {
         self.probs.iter().sum()
     }
 
-    /// Every probability divided by `sum`.
+    /// Divides every probability by `sum`.
     pub(crate) fn divided(mut self, sum: f64) -> Self {
         self.probs.iter_mut().for_each(|prob| *prob /= sum);
         self
     }
 
-    /// The belief, if its probabilities are.
+    /// Checks the probabilities and their sum.
     pub(crate) fn checked(self) -> Result<Self, Invalid> {
         if let Some(&prob) = self.probs.iter().find(|prob| !(**prob > 0.0 && **prob <= 1.0 + SUM_TOLERANCE)) {
             return Err(Invalid::Probability(prob));
@@ -79,13 +79,13 @@ impl Belief {
         if (sum - 1.0).abs() > SUM_TOLERANCE { Err(Invalid::Sum(sum)) } else { Ok(self) }
     }
 
-    /// Certainty.
+    /// Certainty: b(`state`) = 1.
     #[must_use]
     pub fn at(state: u32) -> Self {
         Self { states: vec![state], probs: vec![1.0] }
     }
 
-    /// The same probability for each of `states`.
+    /// The uniform distribution over `states`.
     #[must_use]
     pub fn uniform(mut states: Vec<u32>) -> Self {
         states.sort_unstable();
@@ -94,37 +94,37 @@ impl Belief {
         Self { states, probs }
     }
 
-    /// What a vector with an entry per state says; entries that are 0 are left out.
+    /// The belief of a dense vector with one entry per state.
     ///
     /// # Errors
-    /// If an entry is not in [0, 1], or if they do not sum to 1.
+    /// If an entry is not in [0, 1], or if the sum is not 1.
     pub fn dense(probs: &[f64]) -> Result<Self, Invalid> {
         let (states, probs) =
             probs.iter().enumerate().filter(|(_, prob)| **prob != 0.0).map(|(s, &prob)| (s as u32, prob)).unzip();
         Self { states, probs }.checked()
     }
 
-    /// States that may be the present one, ascending.
+    /// The support of b, ascending.
     #[inline]
     #[must_use]
     pub fn states(&self) -> &[u32] {
         &self.states
     }
 
-    /// Their probabilities.
+    /// The probabilities of [`states`](Self::states).
     #[inline]
     #[must_use]
     pub fn probs(&self) -> &[f64] {
         &self.probs
     }
 
-    /// Whether all states are below `states`, those of a model.
+    /// Whether all states are below `states`, the number of states of a model.
     #[must_use]
     pub fn is_below(&self, states: u32) -> bool {
         self.states.last().is_none_or(|&last| last < states)
     }
 
-    /// States and their probabilities.
+    /// Pairs of state and probability.
     pub fn iter(&self) -> impl Iterator<Item = (u32, f64)> + '_ {
         self.states.iter().copied().zip(self.probs.iter().copied())
     }
@@ -135,7 +135,7 @@ impl Belief {
         self.iter().map(|(state, prob)| prob * x[state as usize]).sum()
     }
 
-    /// A vector of `states` entries.
+    /// b as a dense vector of `states` entries.
     #[must_use]
     pub fn to_dense(&self, states: u32) -> Vec<f64> {
         let mut dense = vec![0.0; states as usize];

@@ -1,4 +1,4 @@
-//! What point-based solvers are measured by: backups per second, and how long a whole run takes to a published bound.
+//! Benchmarks of point-based solvers: backups per second, and the time of whole runs to a published bound.
 
 use std::time::Instant;
 
@@ -23,29 +23,29 @@ use crate::pomdp::device::{Backups, Product};
 use crate::runtime::choose::Place;
 use crate::runtime::{self, Precise, cores};
 
-/// A model, and a value that a solver is to find a policy for.
+/// A model with a target value or a number of expansions.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// Its name in the literature.
     pub name: &'static str,
-    /// The value at the start belief; none where a number of expansions is to be done.
+    /// Target of the lower bound at b₀; `None` for a fixed number of expansions.
     pub target: Option<f64>,
-    /// Expansions after which the run is over, if there is no target.
+    /// Number of expansions, without a target.
     pub expansions: Option<u64>,
-    /// Walks at a time, on a device.
+    /// Number of simultaneous walks on a device.
     pub beliefs: usize,
-    /// |Γ| at most.
+    /// Limit of |Γ|.
     pub vectors: usize,
-    /// What others need, and for what.
+    /// Published results for comparison.
     pub source: &'static str,
     make: fn() -> Result<Pomdp, generate::Error>,
 }
 
 impl Case {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// Never: its numbers are in their ranges.
+    /// Never: all parameters are in range.
     pub fn generate(&self) -> Result<Pomdp, generate::Error> {
         (self.make)()
     }
@@ -127,59 +127,59 @@ pub const CASES: [Case; 8] = [
     },
 ];
 
-/// A whole run, from reading the model's file.
+/// Measurements of a whole run, including the time to read the model.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
-    /// The model.
+    /// Name of the model.
     pub case: &'static str,
     /// |S|.
     pub states: u32,
-    /// What others need.
+    /// Published results for comparison.
     pub source: &'static str,
-    /// What was asked for.
+    /// Target of the lower bound at b₀.
     pub target: Option<f64>,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// Seconds of reading.
+    /// Time to read the file, in seconds.
     pub read: f64,
-    /// Seconds of solving.
+    /// Time to solve the model, in seconds.
     pub solve: f64,
-    /// Bounds at the end.
+    /// Final lower bound on V\*(b₀).
     pub lower: f64,
-    /// Bounds at the end.
+    /// Final upper bound on V\*(b₀).
     pub upper: f64,
-    /// Expansions.
+    /// Number of expansions.
     pub expansions: u64,
-    /// Backups.
+    /// Number of backups.
     pub backups: u64,
     /// |B|.
     pub beliefs: usize,
     /// |Γ|.
     pub vectors: usize,
-    /// Why it ended.
+    /// Why the run ended.
     pub stopped_by: Status,
-    /// What did the backups.
+    /// Name of the device that did the backups.
     pub device: String,
 }
 
-/// Why nothing could be measured.
+/// Why a benchmark failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// A model that cannot be.
+    /// A model could not be generated.
     #[error(transparent)]
     Generate(#[from] generate::Error),
-    /// The file of a model.
+    /// The model file could not be read or written.
     #[error(transparent)]
     File(#[from] io::Error),
-    /// Where it is to lie.
-    #[error("the file of the model: {0}")]
+    /// The temporary directory could not be used.
+    #[error("temporary model file: {0}")]
     Temporary(#[from] std::io::Error),
-    /// A solve.
+    /// A solve failed.
     #[error(transparent)]
     Solve(#[from] Error),
 }
 
-/// Writes a case's model as `.pomdp`, then reads and solves it, each time anew: the run whose time is the median.
+/// Writes a case's model as `.pomdp`, then reads and solves it `runs` times. Returns the run with the median time.
 ///
 /// # Errors
 /// [`BenchError`].
@@ -221,18 +221,18 @@ pub fn solve_case(case: &Case, options: &SolveOptions, runs: usize) -> Result<Ru
     Ok(measured.swap_remove(measured.len() / 2))
 }
 
-/// A model, beliefs, and vectors to back them up by.
+/// Input of a backup benchmark: a model, beliefs and vectors.
 pub struct Work {
-    /// The model, to be maximised.
+    /// The model, a maximisation problem.
     pub model: Pomdp,
     /// B.
     pub beliefs: Vec<Belief>,
-    /// Γ: random numbers.
+    /// Γ, with random entries.
     pub vectors: AlphaVectors,
 }
 
 impl Work {
-    /// Beliefs of random walks through a model.
+    /// Beliefs from random walks in a model.
     #[must_use]
     pub fn walked(model: Pomdp, beliefs: usize, vectors: usize) -> Self {
         let mut random = random(0, 0);
@@ -250,17 +250,18 @@ impl Work {
         Self { model, beliefs: walked, vectors }
     }
 
-    /// A sparse model of as many states, two actions and two observations, four successors each, and beliefs in all states.
+    /// A sparse random model with `states` states, two actions, two observations and four successors per row, and dense
+    /// beliefs.
     ///
     /// # Errors
-    /// If there are fewer than four states, so that a state cannot have as many successors.
+    /// If there are fewer than four states.
     pub fn dense(states: u32, beliefs: usize, vectors: usize) -> Result<Self, Invalid> {
         let mut numbers = random(1, 0);
         let rows = states * 2;
         let distributions = |random: &mut _, columns: u32, each: u64| {
             let (mut col, mut val) = (Vec::new(), Vec::new());
             for _ in 0..rows {
-                // Columns one after the other, from anywhere on.
+                // Consecutive columns from a random first one.
                 let mut own: Vec<u32> =
                     (below(random, u64::from(columns))..).take(each as usize).map(|c| c as u32 % columns).collect();
                 own.sort_unstable();
@@ -296,7 +297,7 @@ impl Work {
     }
 }
 
-/// Vectors with entries in [0, 1).
+/// Random vectors with entries in [0, 1).
 fn random_vectors(model: &Pomdp, count: usize) -> AlphaVectors {
     let states = model.states() as usize;
     let rows: Vec<f64> = (0..count)
@@ -312,7 +313,7 @@ fn random_vectors(model: &Pomdp, count: usize) -> AlphaVectors {
     vectors
 }
 
-/// Backups of all beliefs at once.
+/// Throughput of backups of all beliefs in one batch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rate {
     /// |S|.
@@ -321,13 +322,13 @@ pub struct Rate {
     pub beliefs: usize,
     /// |Γ|.
     pub vectors: usize,
-    /// The product, in words.
+    /// Name of the product.
     pub product: String,
-    /// Rows that the beliefs were projected to; of the dense product only.
+    /// Number of projected rows, for the dense product only.
     pub rows: Option<u64>,
-    /// Seconds: the median.
+    /// Median time in seconds.
     pub seconds: f64,
-    /// What did them.
+    /// Name of the device.
     pub device: String,
 }
 
@@ -338,7 +339,8 @@ impl Rate {
         self.beliefs as f64 / self.seconds
     }
 
-    /// Multiplications and additions of the dense product alone per second of the whole backup, in 10¹².
+    /// Throughput in 10¹² floating-point operations per second. Counts only the dense product, but divides by the time
+    /// of the whole backup.
     #[must_use]
     pub fn teraflops(&self) -> Option<f64> {
         let each = 2.0 * f64::from(self.states) * self.vectors as f64;
@@ -346,16 +348,16 @@ impl Rate {
     }
 }
 
-/// The median of so many seconds.
+/// The median.
 fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Backups on a device, where the new vectors stay.
+/// Measures backups on a device. The new vectors stay in device memory.
 ///
 /// # Errors
-/// Those of the device.
+/// Errors of the device.
 pub fn device_rate<T: Precise, D: Device>(
     device: &D,
     name: &str,
@@ -429,7 +431,7 @@ pub fn rate(
     })
 }
 
-/// Backups on all cores.
+/// Measures backups on all cores.
 #[must_use]
 pub fn cpu_rate(work: &Work, runs: usize) -> Rate {
     let Work { model, beliefs, vectors } = work;

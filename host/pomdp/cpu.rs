@@ -1,4 +1,4 @@
-//! Point-based backups on the CPU: projections through sparse T and O, scores in `f32`, vectors in `f64`.
+//! Point-based backups on the CPU: belief updates through sparse T and O, scores in `f32`, vectors in `f64`.
 
 use std::convert::Infallible;
 
@@ -10,25 +10,25 @@ use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
 use crate::pomdp::projection::Projection;
 
-/// Vectors side by side in a block: as many `f32` as a cache line holds.
+/// Vectors per block: one cache line of `f32`.
 const LANES: usize = 16;
 
-/// States of a vector that one task builds.
+/// States of a vector per parallel task.
 const CHUNK: usize = 16_384;
 
-/// Γ in two forms: vector by vector in `f64` to build from, and state by state in blocks of 16 vectors in `f32` to
-/// score with.
+/// Γ in two layouts: vector by vector in `f64` to build new vectors, and in blocks of 16 vectors, state by state, in
+/// `f32` to compute scores.
 pub struct Vectors {
-    /// α, as they are.
+    /// The vectors.
     alpha: AlphaVectors,
-    /// Block k holds at `[s][i]` what vector 16k + i has for s.
+    /// `blocks[k][s][i]` is entry s of vector 16k + i.
     blocks: Vec<Vec<[f32; LANES]>>,
-    /// No entry is larger in amount.
+    /// max |α(s)| over all vectors.
     largest: f64,
 }
 
 impl Vectors {
-    /// These.
+    /// Copies Γ into both layouts.
     #[must_use]
     pub fn new(alpha: &AlphaVectors) -> Self {
         let mut own = Self { alpha: AlphaVectors::new(alpha.states()), blocks: Vec::new(), largest: 0.0 };
@@ -36,27 +36,27 @@ impl Vectors {
         own
     }
 
-    /// Adds these behind those that are there.
+    /// Appends vectors.
     fn extend(&mut self, alpha: &AlphaVectors) {
         for i in 0..alpha.len() {
             self.push(alpha.actions()[i], alpha.vector(i));
         }
     }
 
-    /// Adds one.
+    /// Appends a vector with its first action.
     pub fn push(&mut self, action: u32, vector: &[f64]) {
         let lane = self.alpha.len() % LANES;
         if lane == 0 {
-            // What no vector has is never the best.
+            // −∞ in unused lanes: they never win.
             self.blocks.push(vec![[f32::NEG_INFINITY; LANES]; vector.len()]);
         }
-        let block = self.blocks.last_mut().expect("pushed above where there was none");
+        let block = self.blocks.last_mut().expect("the branch above pushes the first block");
         for (entry, value) in block.iter_mut().zip(vector) {
             entry[lane] = *value as f32;
             self.largest = self.largest.max(value.abs());
         }
         if self.alpha.room() == 0 {
-            // Not twice as much: vectors may take most of the memory.
+            // Growth by 1/16, not by a factor of 2: vectors may take most of the memory.
             self.alpha.reserve_exact((self.alpha.len() / 16).max(1));
         }
         self.alpha.push(action, vector);
@@ -68,7 +68,7 @@ impl Vectors {
         &self.alpha
     }
 
-    /// Leaves those that `keep` says yes to, in the same order.
+    /// Keeps the vectors that satisfy `keep`, in the same order.
     pub fn retain(&mut self, keep: impl Fn(usize) -> bool) {
         let (states, count) = (self.alpha.states() as usize, self.alpha.len());
         self.alpha.keep(&keep);
@@ -85,44 +85,46 @@ impl Vectors {
         self.blocks.truncate(kept.len().div_ceil(LANES));
     }
 
-    /// The vectors, without all else.
+    /// The vectors without the `f32` layout.
     #[must_use]
     pub fn into_alpha(self) -> AlphaVectors {
         self.alpha
     }
 
-    /// Gives memory back that no vector is in.
+    /// Releases unused capacity.
     pub fn shrink_to_fit(&mut self) {
         self.alpha.shrink_to_fit();
     }
 
-    /// Bytes that they need.
+    /// Bytes in use, without spare capacity.
     #[must_use]
     pub fn needed(&self) -> usize {
         self.bytes() - (self.alpha.capacity() - self.alpha.values().len()) * size_of::<f64>()
     }
 
-    /// Bytes that they take.
+    /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.alpha.capacity() * size_of::<f64>()
             + self.blocks.len() * self.alpha.states() as usize * size_of::<[f32; LANES]>()
     }
 
-    /// Of the vectors from the number `first` on, one that is best at `belief`: the first of those, up to rounding in `f32`,
-    /// and its value in `f64`. `None` where there is none. The belief may be one of another sum than 1.
+    /// Index and `f64` value of a best vector at `belief` among the vectors from index `first` on; `None` if there are
+    /// none. The comparison uses `f32` scores and takes the first of equal ones. `belief` need not sum to 1.
     #[must_use]
     pub fn best_from(&self, belief: &Belief, first: usize) -> Option<(u32, f64)> {
         let vector = self.scan(belief, first)?;
         Some((vector as u32, belief.dot(self.alpha.vector(vector))))
     }
 
-    /// The vector that is best at `belief` in `f64`, the first of those, and its value: what [`best_from`](Self::best_from) finds
-    /// may be less by as much as `f32` rounds, at every step of a policy.
+    /// Index and value of the first best vector at `belief`, compared in `f64`. The vector that
+    /// [`best_from`](Self::best_from) finds may be worse by the rounding error of `f32`, and a policy would lose that
+    /// at every step.
     #[must_use]
     pub fn best(&self, belief: &Belief) -> Option<(u32, f64)> {
         let mut best = self.best_from(belief, 0)?;
-        // Two products and a sum of a fourth of the terms each, and the sum of those.
+        // Number of terms in the error bound of a score: a product, a sum of a fourth of the terms, and the sum of the
+        // partial sums.
         let terms = (belief.states().len() / SUMS + 2 * SUMS) as f64;
         let least = best.1 - terms * f64::from(f32::EPSILON) * self.largest;
         for (block, entries) in self.blocks.iter().enumerate() {
@@ -139,14 +141,14 @@ impl Vectors {
         Some(best)
     }
 
-    /// The number of the vector that [`best_from`](Self::best_from) finds.
+    /// Index of the vector that [`best_from`](Self::best_from) returns.
     fn scan(&self, belief: &Belief, first: usize) -> Option<usize> {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor has just been found to have what the function is compiled for.
+            // SAFETY: the call needs AVX-512F, which the branch condition detects.
             return unsafe { self.scan_avx512(belief, first) };
         } else if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: likewise.
+            // SAFETY: the call needs AVX2, which the branch condition detects.
             return unsafe { self.scan_avx2(belief, first) };
         }
         self.scan_blocks(belief, first)
@@ -168,14 +170,14 @@ impl Vectors {
         Some(best.0).filter(|&best| best < self.alpha.len())
     }
 
-    /// [`scan_blocks`](Self::scan_blocks) compiled for processors with AVX-512, with the same result.
+    /// [`scan_blocks`](Self::scan_blocks) compiled for AVX-512, with the same result.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f")]
     fn scan_avx512(&self, belief: &Belief, first: usize) -> Option<usize> {
         self.scan_blocks(belief, first)
     }
 
-    /// [`scan_blocks`](Self::scan_blocks) compiled for processors with AVX2, with the same result.
+    /// [`scan_blocks`](Self::scan_blocks) compiled for AVX2, with the same result.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn scan_avx2(&self, belief: &Belief, first: usize) -> Option<usize> {
@@ -183,10 +185,10 @@ impl Vectors {
     }
 }
 
-/// Sums that run side by side, since one addition has to wait for the one before.
+/// Independent partial sums, to hide the latency of additions.
 const SUMS: usize = 4;
 
-/// Σ b(s) α(s) of the vectors of a block.
+/// Σ b(s) α(s) for each vector of a block.
 #[inline(always)]
 fn scores(belief: &Belief, block: &[[f32; LANES]]) -> [f32; LANES] {
     let mut sums = [[0.0; LANES]; SUMS];
@@ -216,7 +218,7 @@ fn plus(mut sum: [f32; LANES], prob: f64, row: &[f32; LANES]) -> [f32; LANES] {
     sum
 }
 
-/// The largest, by halves. What is no number, as 0 · −∞ where there is no vector, may only be behind all others.
+/// The largest score, by pairwise maxima. NaN, which 0 · −∞ yields in unused lanes, never replaces a number.
 #[inline(always)]
 fn largest(mut scores: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
@@ -229,7 +231,7 @@ fn largest(mut scores: [f32; LANES]) -> f32 {
     scores[0]
 }
 
-/// Fills a vector, part by part, each with where it begins; on all cores where there are several.
+/// Fills a vector in chunks, in parallel if there are several. `part` gets the index of the first entry and the chunk.
 fn fill(vector: &mut [f64], part: impl Fn(usize, &mut [f64]) + Sync) {
     if vector.len() <= CHUNK {
         return part(0, vector);
@@ -237,7 +239,7 @@ fn fill(vector: &mut [f64], part: impl Fn(usize, &mut [f64]) + Sync) {
     vector.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, target)| part(chunk * CHUNK, target));
 }
 
-/// What builds vectors: r and T action by action, as a vector meets them state after state.
+/// Builds alpha vectors. It stores r and T action by action, in the order in which a vector reads them.
 pub struct Assembler<'m> {
     model: &'m Pomdp,
     actions: Vec<Rows>,
@@ -246,14 +248,14 @@ pub struct Assembler<'m> {
 /// r(s, a) and T(s, a, ·) of one action.
 struct Rows {
     rewards: Vec<f64>,
-    /// The row of state s ends here, at s.
+    /// Row s ends at `ends[s]`.
     ends: Vec<usize>,
     successors: Vec<u32>,
     probs: Vec<f64>,
 }
 
 impl<'m> Assembler<'m> {
-    /// Of a model; `rewards` are r(s, a) at s·A + a.
+    /// Copies r and T of a model; `rewards` are r(s, a) at index s·A + a.
     #[must_use]
     pub fn new(model: &'m Pomdp, rewards: &[f64]) -> Self {
         let (states, count) = (model.states(), model.actions());
@@ -275,7 +277,7 @@ impl<'m> Assembler<'m> {
         Self { model, actions: (0..count).into_par_iter().map(rows).collect() }
     }
 
-    /// The vector of an action, and of the vector of Γ that follows each observation:
+    /// The vector that begins with `action` and continues with vector `next[o]` of Γ after observation o:
     ///
     /// > α(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{next(o)}(s')
     #[must_use]
@@ -317,18 +319,18 @@ impl<'m> Assembler<'m> {
     }
 }
 
-/// Backups on all cores, a belief at a time on each.
+/// Point-based backups on all cores, one belief per task.
 pub struct PointBased<'m> {
     model: &'m Pomdp,
     /// r(s, a) at s·A + a.
     rewards: Vec<f64>,
-    /// Made with the first backup, and not within it: it takes all cores itself.
+    /// Built before the first parallel batch, because its construction is itself parallel.
     assembler: Option<Assembler<'m>>,
     vectors: Vectors,
 }
 
 impl<'m> PointBased<'m> {
-    /// Backups of a model that is to be maximised; Γ is empty.
+    /// Backups for a maximisation problem, with empty Γ.
     #[must_use]
     pub fn new(model: &'m Pomdp) -> Self {
         let vectors = Vectors::new(&AlphaVectors::new(model.states()));
@@ -342,7 +344,7 @@ impl<'m> PointBased<'m> {
         for action in 0..actions {
             let mut value = model.reward(&self.rewards, belief, action);
             let mut next = vec![u32::MAX; model.observation_count() as usize];
-            // The vector of the likeliest observation follows those that cannot be seen.
+            // Observations of probability 0 continue like the most probable one.
             let mut likeliest = (0.0, 0);
             projection.each(model, belief, action, |observation, prob, after| {
                 if let Some((vector, expected)) = self.vectors.best_from(&after, 0) {
@@ -361,19 +363,20 @@ impl<'m> PointBased<'m> {
     }
 }
 
-/// An action, the values of what begins with it, and the vector that follows each observation.
+/// First action, entries, and the continuation after each observation.
 type Candidate = (u32, Vec<f64>, Vec<u32>);
 
 impl PointBackup for PointBased<'_> {
     type Error = Infallible;
 
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Infallible> {
+        assert!(vectors.fit(self.model.states(), self.model.actions()), "alpha vectors fit the model");
         self.vectors = Vectors::new(vectors);
         Ok(())
     }
 
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Infallible> {
-        assert!(vectors.fit(self.model.states(), self.model.actions()), "vectors of another model");
+        assert!(vectors.fit(self.model.states(), self.model.actions()), "alpha vectors fit the model");
         self.vectors.extend(vectors);
         Ok(())
     }
@@ -392,6 +395,7 @@ impl PointBackup for PointBased<'_> {
     }
 
     fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, Infallible> {
+        assert!(!self.vectors.alpha().is_empty(), "Γ has at least one vector");
         let best = |belief: &Belief| self.vectors.best_from(belief, 0).unwrap_or((u32::MAX, f64::NEG_INFINITY));
         Ok(beliefs.par_iter().map(best).collect())
     }

@@ -1,57 +1,60 @@
-//! Matrix games: one side mixes strategies, of which each loses p(s) in state s, the other one picks the state.
+//! Zero-sum matrix games. One player mixes strategies; strategy k loses pₖ(s) in state s. The opponent picks the state.
 //!
-//! The value is the least loss that a mixture x of strategies k has in its worst state, and the most that a belief w makes every
-//! strategy lose,
+//! The value is the least loss of a mixture x in its worst state. By the minimax theorem, it equals the largest loss
+//! that a belief w forces on every strategy:
 //!
 //! > v = minₓ maxₛ Σₖ x(k) pₖ(s) = max_w minₖ Σₛ w(s) pₖ(s)
 //!
-//! Both have solutions that live on a square *kernel* of the matrix: as many states as strategies, in all of which x loses v, and
-//! against all of which w wins v (Shapley and Snow, *Basic solutions of discrete games*, 1950). The simplex method goes from kernel
-//! to kernel. Kernels are small, however many strategies and states there are, so each one is solved anew from the payoffs as they
-//! were given, by elimination and a refinement with residuals of twice the digits: no rounding is carried along, and entries
-//! outside of the kernel, of whatever size, do not matter.
+//! An optimal pair exists on a square *kernel* of the payoff matrix: as many states as strategies, where x loses
+//! exactly v in each state of the kernel, and each strategy of the kernel loses exactly v against w (Shapley and Snow,
+//! *Basic solutions of discrete games*, 1950). The simplex method moves from kernel to kernel. Kernels stay small, even
+//! with many strategies and states. So each kernel is solved anew from the original payoffs, by elimination and
+//! refinement with residuals in twice the precision. Rounding errors do not accumulate, and entries outside the kernel
+//! have no effect, whatever their magnitude.
 //!
-//! Where there are too many strategies to list them, those that are good replies to the beliefs so far are enough (McMahan, Gordon
-//! and Blum, *Planning in the presence of cost functions controlled by an adversary*, ICML, 2003).
+//! If the strategies are too many to enumerate, best replies to the beliefs so far suffice (McMahan, Gordon and Blum,
+//! *Planning in the presence of cost functions controlled by an adversary*, ICML, 2003).
+//!
+//! The file is one piece because pivoting and elimination share the representation of a kernel.
 
-/// Rounding of a sum of products, in parts of the sum of their amounts.
+/// Rounding error of a sum of products, relative to the sum of their absolute values.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
-/// What a pivot is of the largest entry of its column, at least.
-const PIVOT: f64 = 1e-14;
+/// Smallest admissible pivot, relative to the largest entry of its column.
+const LEAST_PIVOT: f64 = 1e-14;
 
-/// Steps without progress after which the next one is drawn.
-const STALLED: usize = 8;
+/// Pivots without progress before the pivot rule becomes random, which breaks cycles.
+const STALL_LIMIT: usize = 8;
 
-/// Steps of one solution at most, of which far fewer are met.
-const STEPS: usize = 20_000;
+/// Maximum number of pivots; typical games need far fewer.
+const MAX_PIVOTS: usize = 20_000;
 
-/// A game to which strategies are added one by one.
+/// A game that grows by one strategy at a time.
 #[derive(Default)]
 pub struct Game {
-    /// pₖ, in every state.
+    /// pₖ(s) as `payoffs[k][s]`.
     payoffs: Vec<Vec<f64>>,
-    /// The kernel: states, and strategies.
+    /// The kernel: its states and its strategies.
     states: Vec<usize>,
     strategies: Vec<usize>,
-    /// x of strategies, and w of states, of the last kernel that had a solution.
+    /// x and w of the last nonsingular kernel, as pairs of index and share.
     mixture: Vec<(usize, f64)>,
     belief: Vec<(usize, f64)>,
-    /// State of the numbers that are drawn.
-    drawn: u64,
+    /// State of the random number generator.
+    rng_state: u64,
 }
 
-/// What leaves the kernel for what enters it.
+/// The variable that leaves the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaving {
-    /// The strategy at this place of the kernel.
+    /// The share of the strategy at this position of the kernel.
     Strategy(usize),
-    /// A state that is not in the kernel.
+    /// The slack of a state outside the kernel.
     State(usize),
 }
 
 impl Game {
-    /// Adds a strategy with these losses, finite, one for each state.
+    /// Adds a strategy with finite losses, one per state.
     pub fn push(&mut self, losses: Vec<f64>) {
         self.payoffs.push(losses);
         if self.payoffs.len() == 1 {
@@ -67,7 +70,7 @@ impl Game {
         (vec![worst], vec![0])
     }
 
-    /// The belief: states, ascending, and their probabilities.
+    /// The optimal belief w: states in ascending order and their probabilities.
     #[must_use]
     pub fn belief(&self) -> Vec<(usize, f64)> {
         let mut belief = self.belief.clone();
@@ -75,7 +78,7 @@ impl Game {
         belief
     }
 
-    /// What the mixture loses in each state.
+    /// Loss of the optimal mixture in each state.
     #[must_use]
     pub fn losses(&self) -> Vec<f64> {
         let mut losses = vec![0.0; self.payoffs.first().map_or(0, Vec::len)];
@@ -85,14 +88,14 @@ impl Game {
         losses
     }
 
-    /// Finds the best mixture, and the belief that is the worst for all strategies.
+    /// Computes the optimal mixture and belief.
     pub fn solve(&mut self) {
         let (mut stalled, mut last) = (0, f64::INFINITY);
-        for _ in 0..STEPS {
+        for _ in 0..MAX_PIVOTS {
             let Some(kernel) = self.kernel() else {
-                // Another way may not lead here.
+                // A singular kernel: restart with random pivots, which may avoid it.
                 (self.states, self.strategies) = self.first();
-                (stalled, last) = (STALLED + 1, f64::INFINITY);
+                (stalled, last) = (STALL_LIMIT + 1, f64::INFINITY);
                 continue;
             };
             let size = self.strategies.len();
@@ -104,8 +107,8 @@ impl Game {
             self.belief = distribution(&self.states, &probs);
             stalled = if value < last { 0 } else { stalled + 1 };
             last = last.min(value);
-            let Some((enters, is_strategy)) = self.entering(&probs, value, stalled > STALLED) else { return };
-            // By what the solution changes against it.
+            let Some((enters, is_strategy)) = self.entering(&probs, value, stalled > STALL_LIMIT) else { return };
+            // The change of the solution per unit of the entering variable.
             let mut column = if is_strategy {
                 let mut column: Vec<f64> = self.states.iter().map(|&s| self.payoffs[enters][s]).collect();
                 column.push(1.0);
@@ -130,7 +133,7 @@ impl Game {
         }
     }
 
-    /// The kernel's equations: Σ p x − v = 0 for its states, Σ x = 1.
+    /// The linear system of the kernel: Σ p x − v = 0 for each of its states, and Σ x = 1.
     fn kernel(&self) -> Option<Elimination> {
         let size = self.strategies.len();
         let mut matrix = Vec::with_capacity((size + 1) * (size + 1));
@@ -143,8 +146,8 @@ impl Game {
         Elimination::new(matrix, size + 1)
     }
 
-    /// What lowers the value: a strategy by its number, or the slack of a state by its place in the kernel. The steepest one, or one
-    /// that is drawn, which ends any cycle.
+    /// The entering variable: a strategy by its index (true), or the slack of a state by its position in the kernel
+    /// (false). Takes the steepest one, or a random one if `draw`, which ends any cycle.
     fn entering(&mut self, probs: &[f64], value: f64, draw: bool) -> Option<(usize, bool)> {
         let mut found: Vec<(f64, usize, bool)> = Vec::new();
         for (strategy, losses) in self.payoffs.iter().enumerate() {
@@ -161,23 +164,24 @@ impl Game {
         found.extend(slacks.map(|(place, &prob)| (prob, place, false)));
         let at = if draw && !found.is_empty() {
             // Knuth's multiplier.
-            self.drawn = self.drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.drawn >> 33) as usize % found.len()
+            self.rng_state =
+                self.rng_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.rng_state >> 33) as usize % found.len()
         } else {
             (0..found.len()).min_by(|&a, &b| found[a].0.total_cmp(&found[b].0))?
         };
         found.get(at).map(|&(_, enters, is_strategy)| (enters, is_strategy))
     }
 
-    /// What is first at its limit as the solution moves against `column`: of those that are about the first, the one with the largest
-    /// pivot (Harris, *Pivot selection methods of the Devex LP code*, 1973).
+    /// The leaving variable: the first to reach its bound along `column`. Among near ties it takes the one with the
+    /// largest pivot (Harris, *Pivot selection methods of the Devex LP code*, 1973).
     fn leaving(&self, shares: &[f64], value: f64, column: &[f64], enters: Option<usize>) -> Option<Leaving> {
         let size = self.strategies.len();
         let mut bounds: Vec<(Leaving, f64, f64, f64)> = Vec::new();
-        // Place, what is left, its rounding, and how fast it falls.
+        // Variable, distance to its bound, rounding error of that distance, and rate of decrease.
         let largest = column[..size].iter().fold(0.0, |most: f64, pivot| most.max(pivot.abs()));
         for (place, (&share, &pivot)) in shares.iter().zip(column).enumerate() {
-            if pivot > PIVOT * largest.max(1.0) {
+            if pivot > LEAST_PIVOT * largest.max(1.0) {
                 bounds.push((Leaving::Strategy(place), share.max(0.0), ROUNDING, pivot));
             }
         }
@@ -191,7 +195,7 @@ impl Game {
                 (slack, room) = (slack - lost, room + lost.abs());
                 (pivot, reach) = (pivot - moved, reach + moved.abs());
             }
-            if pivot > PIVOT * reach && !self.states.contains(&state) {
+            if pivot > LEAST_PIVOT * reach && !self.states.contains(&state) {
                 bounds.push((Leaving::State(state), slack.max(0.0), ROUNDING * room, pivot));
             }
         }
@@ -202,12 +206,18 @@ impl Game {
     }
 }
 
-/// The least that a mixture loses in its worst state, of all mixtures of strategies that `reply` finds: the losses of one that
-/// loses least against a belief, given by its states, ascending, and their probabilities. `first` are the losses of one of them.
+/// An upper bound on the value of a game whose strategies `reply` generates. `first` are the losses of one strategy.
+/// `reply` gets a belief, as ascending states with their probabilities, and returns the losses of a best reply.
 ///
-/// The search ends where a mixture loses no more than `enough`, where it is certain that none does and the value is known to this
-/// `part` of it (of 1 the question is only whether), where no reply is better than the mixture, after `rounds` replies, or where
-/// `stop` says so; what a mixture was found to lose is returned at any time. Infinite losses end it, too.
+/// The search ends when
+///
+/// - a mixture loses at most `enough`;
+/// - every mixture provably loses more, and the value is known up to the fraction `part` (1 asks only for the sign of
+///   the difference);
+/// - no reply improves the mixture, or a loss is infinite;
+/// - `rounds` replies were made, or `stop` returns true.
+///
+/// The result is the least worst-case loss of a mixture found so far, so it is valid in every case.
 pub fn least_loss(
     first: Vec<f64>,
     enough: f64,
@@ -237,7 +247,7 @@ pub fn least_loss(
             break;
         }
         least = least.min(largest(&losses));
-        // No mixture loses less than this.
+        // Lower bound on the worst-case loss of every mixture.
         let (mut certain, mut size) = (0.0, 0.0);
         for &(state, prob) in &belief {
             let product = prob * losses[state];
@@ -250,35 +260,35 @@ pub fn least_loss(
     least
 }
 
-/// 1 at a place of `size`, 0 elsewhere.
+/// Unit vector of length `size` with its 1 at `place`.
 fn unit(size: usize, place: usize) -> Vec<f64> {
     let mut unit = vec![0.0; size];
     unit[place] = 1.0;
     unit
 }
 
-/// Numbers about a distribution over these places, as one.
+/// Clips negative numbers to 0 and normalises, to remove rounding errors of a distribution over `places`.
 fn distribution(places: &[usize], numbers: &[f64]) -> Vec<(usize, f64)> {
     let sum: f64 = numbers.iter().map(|number| number.max(0.0)).sum();
     let shares = places.iter().zip(numbers).filter(|(_, number)| **number > 0.0);
     shares.map(|(&place, number)| (place, number / sum)).collect()
 }
 
-/// A square matrix and its elimination: P A = L U.
+/// LU factorisation P A = L U of a square matrix.
 struct Elimination {
     size: usize,
     matrix: Vec<f64>,
-    /// L below the diagonal, where its ones are not kept, and U.
+    /// L below the diagonal, without its unit diagonal, and U.
     factors: Vec<f64>,
-    /// The row of A that is row i of L U.
+    /// Row i of L U is row `order[i]` of A.
     order: Vec<usize>,
 }
 
 impl Elimination {
-    /// Of a matrix by rows; `None` where it is singular.
+    /// Factorises a row-major matrix; `None` if it is singular.
     fn new(matrix: Vec<f64>, size: usize) -> Option<Self> {
         let (mut factors, mut order) = (matrix.clone(), (0..size).collect::<Vec<_>>());
-        // Rows count by what they have against their largest entry.
+        // Scaled partial pivoting: pivots are compared relative to the largest entry of their row.
         let largest = |row: &[f64]| row.iter().fold(f64::MIN_POSITIVE, |most, entry| most.max(entry.abs()));
         let mut scales: Vec<f64> = matrix.chunks(size).map(largest).collect();
         for step in 0..size {
@@ -347,7 +357,7 @@ impl Elimination {
         )
     }
 
-    /// A solution, corrected twice by what it leaves.
+    /// Solves, then refines twice with residuals in twice the precision.
     fn refined(
         &self,
         right: &[f64],
@@ -366,7 +376,7 @@ impl Elimination {
     }
 }
 
-/// right − Σ a b in twice the digits, rounded (Ogita, Rump and Oishi, *Accurate sum and dot product*, 2005).
+/// right − Σ a b in twice the precision, rounded once (Ogita, Rump and Oishi, *Accurate sum and dot product*, 2005).
 fn remainder(right: f64, products: impl Iterator<Item = (f64, f64)>) -> f64 {
     let (mut sum, mut rest) = (right, 0.0);
     for (a, b) in products {
@@ -391,7 +401,8 @@ mod tests {
         RBig::try_from(x).unwrap()
     }
 
-    /// The value, by the simplex method in rational numbers with Bland's rule, of a game whose losses are raised above 0.
+    /// The exact value of a game by the simplex method in rational arithmetic with Bland's rule; losses are shifted to
+    /// be positive.
     fn value(payoffs: &[Vec<f64>]) -> RBig {
         let (states, count) = (payoffs[0].len(), payoffs.len());
         let least = payoffs.iter().flatten().copied().fold(f64::INFINITY, f64::min);
@@ -426,10 +437,10 @@ mod tests {
         RBig::ONE / &table[states][columns - 1] - raise
     }
 
-    /// What the mixture and the belief of a game promise, less and more than the exact value: in parts of the largest loss there.
+    /// Errors of the computed mixture and belief against the exact value, relative to the largest loss.
     fn errors(payoffs: &[Vec<f64>]) -> [f64; 2] {
         let mut game = Game::default();
-        // As they come in a search.
+        // The search adds strategies in the same manner.
         for losses in payoffs {
             game.push(losses.clone());
             game.solve();
@@ -457,7 +468,7 @@ mod tests {
 
     #[test]
     fn games_have_their_values() {
-        // Matching pennies, one with a saddle, and stone, scissors, paper with a stake of 3 on stone.
+        // Matching pennies, a game with a saddle point, and rock, paper, scissors with a stake of 3 on rock.
         for (payoffs, mixture, belief) in [
             (vec![vec![1.0, -1.0], vec![-1.0, 1.0]], vec![0.5, 0.5], vec![0.5, 0.5]),
             (vec![vec![2.0, 5.0], vec![3.0, 4.0]], vec![0.0, 1.0], vec![0.0, 1.0]),
@@ -483,7 +494,8 @@ mod tests {
         }
     }
 
-    /// Random games with ties, multiples, states that repeat, and losses over many orders of magnitude, against rational numbers.
+    /// Random games with ties, multiples, repeated states, and losses over many orders of magnitude, against rational
+    /// arithmetic.
     #[test]
     fn degenerate_games_have_their_values() {
         let mut random = Random(ChaCha8Rng::seed_from_u64(5));
@@ -494,10 +506,10 @@ mod tests {
             let mut payoffs: Vec<Vec<f64>> = Vec::new();
             for _ in 0..count {
                 let loss = |random: &mut Random| match index / 3 % 4 {
-                    // Small integers, of which many are equal.
+                    // Small integers, with many ties.
                     0 => random.below(4) as f64 - 1.0,
                     1 => 2.0 * random.unit() - 1.0,
-                    // Next to each other.
+                    // Nearly equal losses.
                     2 => 1.0 + (random.below(5) as f64 - 2.0) * 1e-9,
                     _ => (random.below(3) as f64 - 1.0) * random.unit(),
                 };
@@ -506,7 +518,7 @@ mod tests {
                 if random.below(4) == 0
                     && let Some(other) = payoffs.last()
                 {
-                    // A strategy that is another one but for one state.
+                    // A copy of another strategy except for one state.
                     let state = random.below(states as u64) as usize;
                     losses = other
                         .iter()
@@ -525,7 +537,7 @@ mod tests {
         }
     }
 
-    /// What is lost in states that do not matter may be of any size, and takes nothing from the digits of the others.
+    /// Losses in irrelevant states may have any magnitude and cost no precision elsewhere.
     #[test]
     fn large_entries_outside_of_the_kernel_do_not_matter() {
         let mut random = Random(ChaCha8Rng::seed_from_u64(6));
@@ -534,7 +546,7 @@ mod tests {
             let mut payoffs: Vec<Vec<f64>> =
                 (0..count).map(|_| (0..states).map(|_| 1e-6 * (2.0 * random.unit() - 1.0)).collect()).collect();
             let expected = value(&payoffs);
-            // States in which all are far better off, and strategies that are far worse.
+            // States in which every strategy is far better off, and strategies that are far worse.
             payoffs
                 .iter_mut()
                 .for_each(|losses| losses.extend([-1e9 * random.unit() - 1.0, -1e3 * random.unit() - 1.0]));
@@ -548,7 +560,7 @@ mod tests {
         }
     }
 
-    /// Replies are all strategies of a game that is too large to be listed at once.
+    /// The game is too large to list its strategies at once: replies generate them.
     #[test]
     fn replies_are_enough() {
         let mut random = Random(ChaCha8Rng::seed_from_u64(7));
@@ -564,13 +576,13 @@ mod tests {
             };
             let found = least_loss(payoffs[0].clone(), expected + 1e-13, 1e-3, 200, &|| false, reply);
             assert!((found - expected).abs() < 2e-13, "game {index}: {found} {expected}");
-            // Less than there is cannot be had.
+            // A target below the value is unreachable.
             let found = least_loss(payoffs[0].clone(), expected - 1.0, 1e-3, 200, &|| false, reply);
             assert!(
                 found >= expected - 1e-13 && found <= expected + 2e-3 * found.abs(),
                 "game {index}: {found} {expected}"
             );
-            // Whether there is.
+            // Decision problem: is there a mixture below the target?
             let found = least_loss(payoffs[0].clone(), expected - 1e-9, 1.0, 200, &|| false, reply);
             assert!(found >= expected - 1e-13, "game {index}: {found} {expected}");
         }

@@ -1,15 +1,15 @@
-//! What actions are worth: one step ahead of a value function.
+//! One-step lookahead: Q-factors of a belief from a value function.
 //!
 //! > Q(b, a) = Σₛ b(s) r(s, a) + γ Σₒ p(o|b, a) V(b^{a,o}),  V(b) = max over α ∈ Γ of Σₛ b(s) α(s)
 //!
-//! The best action of the lookahead is at least as good as that of the best vector.
+//! The greedy action of the lookahead is at least as good as the action of the best vector.
 
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
 use super::model::Pomdp;
 use super::projection::Projection;
 
-/// An action in a belief.
+/// Q-factor of an action in a belief, with its parts.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Outlook {
     /// The action.
@@ -18,11 +18,12 @@ pub struct Outlook {
     pub value: f64,
     /// Σ b(s) r(s, a).
     pub reward: f64,
-    /// Observations that may follow, ascending: o, p(o|b, a) and V(b^{a,o}).
+    /// Observations with positive probability, ascending: (o, p(o|b, a), V(b^{a,o})).
     pub observations: Vec<(u32, f64, f64)>,
 }
 
-/// All actions in a belief, ascending, of a model that is to be maximised; `policy` has one vector at least.
+/// The Q-factors of all actions in a belief, in ascending order of actions. The model is a maximisation problem, and
+/// `policy` must not be empty.
 #[must_use]
 pub fn lookahead(model: &Pomdp, policy: &AlphaVectors, belief: &Belief) -> Vec<Outlook> {
     let rewards = model.expected_rewards();

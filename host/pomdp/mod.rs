@@ -1,4 +1,8 @@
-//! Partially observable Markov decision processes: models and their formats, point-based backups, bounds from both sides.
+//! Partially observable Markov decision processes: models, file formats, point-based solvers and two-sided bounds on
+//! V\*.
+//!
+//! The [solvers](solve) keep a lower bound (alpha vectors) and an upper bound (sawtooth points) on V\*. They run over a
+//! narrow [backend], whose implementations are the [CPU](cpu) and a [device].
 
 pub mod alpha;
 pub mod backend;

@@ -1,7 +1,8 @@
-//! The model: a finite Markov decision process whose states are not seen, and what is seen instead.
+//! The model: a finite Markov decision process with hidden states and an observation after every action.
 //!
-//! After action a the process goes from s to s' with probability T(s, a, s') and shows observation o ∈ {0 … |Ω| − 1} with
-//! probability O(a, s', o). What is known of the state is a [belief](super::belief) b, which action a and observation o take to
+//! Action a moves the process from s to s' with probability T(s, a, s') and emits observation o ∈ {0 … |Ω| − 1} with
+//! probability O(a, s', o). A [belief](super::belief) b is the posterior distribution over states. Action a and
+//! observation o update it by Bayes' rule:
 //!
 //! > b^{a,o}(s') ∝ O(a, s', o) · Σₛ T(s, a, s') b(s)
 
@@ -11,48 +12,49 @@ use super::belief::Belief;
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::mdp::model::{Choices, Csr, InvalidCsr, Mdp, MdpParts, validate};
 
-/// How far what sums to 1 may be from it by rounding alone: such rows are left as they are.
+/// Largest deviation of a probability row's sum from 1 that rounding explains; such a row is not rescaled.
 const ROUNDING: f64 = 1e-12;
 
-/// What max |r(s, a)|/(1 − γ) must be below: bounds of values and their differences are numbers then.
+/// Exclusive upper limit of max |r(s, a)|/(1 − γ), so that bounds on values and their differences stay finite.
 const LARGEST: f64 = 1e300;
 
-/// Names of what a model has, each list empty or with one name for each.
+/// Names of states, actions and observations. Each list is empty or complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Names {
-    /// Of states.
+    /// One name per state.
     pub states: Vec<String>,
-    /// Of actions.
+    /// One name per action.
     pub actions: Vec<String>,
-    /// Of observations.
+    /// One name per observation.
     pub observations: Vec<String>,
 }
 
-/// What a partially observable Markov decision process is made of, to be [validated](Self::validated).
+/// The parts of a partially observable Markov decision process, before [validation](Self::validated).
 #[derive(Clone, Default)]
 pub struct PomdpParts {
-    /// The process beneath, with A actions in every state: row s·A + a of `transitions` is T(s, a, ·). Rewards
-    /// R(s, a, s', o) are their expectations over o, which no value depends on.
+    /// The underlying MDP with A actions in every state: row s·A + a of `transitions` is T(s, a, ·). Rewards R(s, a,
+    /// s', o) are replaced by their expectations over o, which leaves all values unchanged.
     pub process: MdpParts,
     /// |Ω|, the number of observations.
     pub observation_count: u32,
     /// O(a, s', o): row a·S + s', |Ω| columns.
     pub observations: Csr,
-    /// b₀, where the process starts.
+    /// b₀, the initial belief.
     pub start: Belief,
-    /// x(s), the part of each state that is always seen, also at the start (mixed observability: Ong, Png, Hsu and Lee,
-    /// *International Journal of Robotics Research* 29, 2010), each below |S|; empty where there is none.
+    /// x(s), the fully observed component of each state, known from the start (mixed observability: Ong, Png, Hsu and
+    /// Lee, *International Journal of Robotics Research* 29, 2010). Each entry is below |S|; empty for a model without
+    /// such a component.
     pub seen: Vec<u32>,
-    /// What states, actions and observations are called.
+    /// Names of states, actions and observations.
     pub names: Names,
 }
 
-/// A finite partially observable Markov decision process, made of [`PomdpParts`] that have been validated:
+/// A finite partially observable Markov decision process, built from validated [`PomdpParts`]. Invariants:
 ///
-/// - the process is a valid [`Mdp`] with the same number of actions in every state, and never ends;
-/// - O has a row for each action and state, with ascending columns below |Ω|;
-/// - b₀ has states below |S|, ascending, and `seen` is empty or has a number below |S| for each state;
-/// - rows of T and O and b₀ sum to 1, but for O of a model [with any observations](PomdpParts::with_any_observations).
+/// - the process is a valid [`Mdp`] with the same number of actions in every state and no terminal states;
+/// - O has one row per action and state, with strictly ascending columns below |Ω|;
+/// - b₀ has strictly ascending states below |S|, and `seen` is empty or has one number below |S| per state;
+/// - b₀ and the rows of T and O sum to 1, except rows of O built by [`PomdpParts::with_any_observations`].
 ///
 /// ```compile_fail,E0616
 /// # use warpkov::pomdp::generate::Tiger;
@@ -69,137 +71,135 @@ pub struct Pomdp {
     names: Names,
 }
 
-/// Why a model is none.
+/// Why the parts of a model are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Invalid {
-    /// The process beneath is not valid.
+    /// The underlying MDP is invalid.
     #[error(transparent)]
     Process(#[from] validate::Invalid),
-    /// States differ in how many actions they have, or end.
-    #[error("every state of a POMDP has the same actions and goes on: no state ends it")]
+    /// States have different numbers of actions, or a state is terminal.
+    #[error("every state of a POMDP needs the same actions, and no state may be terminal")]
     Choices,
-    /// No observation.
+    /// |Ω| = 0.
     #[error("a POMDP needs at least one observation")]
     NoObservations,
-    /// O has the wrong shape.
-    #[error("O has {found} rows, expected one for each action and state, {expected}")]
+    /// O has the wrong number of rows.
+    #[error("O has {found} rows, expected {expected}, one per action and state")]
     Rows {
-        /// Rows that are there.
+        /// Rows found.
         found: usize,
         /// A·S.
         expected: usize,
     },
-    /// O's arrays are no matrix.
+    /// The arrays of O are not a CSR matrix.
     #[error("O.{0}")]
     Matrix(#[from] InvalidCsr),
-    /// An observation that is not there.
+    /// An observation out of range.
     #[error("O of action {action} in state {state}: observation {observation}, expected one below {count}")]
     Observation {
         /// The action.
         action: usize,
-        /// The state that it led to.
+        /// The successor state.
         state: usize,
-        /// What is said to be observed.
+        /// The observation found.
         observation: u32,
         /// |Ω|.
         count: u32,
     },
-    /// Two entries for one observation.
+    /// Two entries for one observation in a row.
     #[error("O of action {action} in state {state}: observation {observation} appears more than once")]
     Twice {
         /// The action.
         action: usize,
-        /// The state that it led to.
+        /// The successor state.
         state: usize,
         /// The observation.
         observation: u32,
     },
-    /// A number that is no probability.
-    #[error("O of action {action} in state {state}: {value} for observation {observation} is no probability")]
+    /// An entry outside [0, 1].
+    #[error("O of action {action} in state {state}: observation {observation} has probability {value}, not in [0, 1]")]
     Probability {
         /// The action.
         action: usize,
-        /// The state that it led to.
+        /// The successor state.
         state: usize,
         /// The observation.
         observation: u32,
-        /// What it has.
+        /// The entry found.
         value: f64,
     },
-    /// A row that is no distribution.
+    /// A row that does not sum to 1.
     #[error("O of action {action} in state {state} sums to {sum}, expected 1")]
     Sum {
         /// The action.
         action: usize,
-        /// The state that it led to.
+        /// The successor state.
         state: usize,
-        /// Σ over observations.
+        /// Sum over observations.
         sum: f64,
     },
-    /// Values are beyond the numbers.
-    #[error(
-        "rewards as large as {largest:e} add up beyond the range of numbers; expected |r(s, a)|/(1 − γ) below 1e300"
-    )]
+    /// Values may overflow.
+    #[error("rewards as large as {largest:e} add up beyond the range of f64; expected |r(s, a)|/(1 − γ) below 1e300")]
     Rewards {
         /// max |r(s, a)|.
         largest: f64,
     },
-    /// b₀ is no distribution over states.
+    /// b₀ is not a distribution over states.
     #[error("the start belief {0}")]
     Start(String),
-    /// Parts that are seen of another number.
-    #[error("the seen parts of {found} states, expected those of {expected}")]
+    /// `seen` has the wrong length.
+    #[error("the observed component is given for {found} states, expected {expected}")]
     SeenStates {
-        /// How many.
+        /// Entries found.
         found: usize,
         /// |S|.
         expected: usize,
     },
-    /// A part that is seen has a number that is too large.
-    #[error("the seen part of state {state} is {part}, expected a number below {count}, that of the states")]
+    /// An entry of `seen` is out of range.
+    #[error("the observed component of state {state} is {part}, expected a number below {count}, the number of states")]
     SeenPart {
         /// The state.
         state: usize,
-        /// Its part.
+        /// x(s).
         part: u32,
         /// |S|.
         count: usize,
     },
-    /// A part that is said to be seen is not.
+    /// Observations do not determine the component declared as fully observed.
     #[error(
-        "after action {action} observation {observation} can be seen in states {states:?}, whose seen parts differ; expected \
-         observations that tell them apart"
+        "after action {action}, states {states:?} both emit observation {observation} but differ in their observed \
+         component; expected observations that determine it"
     )]
     NotSeen {
         /// The action.
         action: usize,
         /// The observation.
         observation: u32,
-        /// Two states.
+        /// Two states with the same observation and different components.
         states: [usize; 2],
     },
-    /// Names of another number.
+    /// A list of names has the wrong length.
     #[error("{found} names of {what}, expected {expected}")]
     Names {
-        /// Of what.
+        /// Kind of names.
         what: &'static str,
-        /// How many names.
+        /// Names found.
         found: usize,
-        /// How many things.
+        /// |S|, |A| or |Ω|.
         expected: u32,
     },
 }
 
 impl Pomdp {
-    /// What the model is made of: to change some of it, and validate that.
+    /// Takes the model apart, so that a caller can change parts and validate them again.
     #[must_use]
     pub fn into_parts(self) -> PomdpParts {
         let Self { process, observation_count, observations, start, seen, names } = self;
         PomdpParts { process: process.into_parts(), observation_count, observations, start, seen, names }
     }
 
-    /// The process beneath, with A actions in every state: row s·A + a of its transitions is T(s, a, ·). Rewards
-    /// R(s, a, s', o) are their expectations over o, which no value depends on.
+    /// The underlying MDP with A actions in every state: row s·A + a of its transitions is T(s, a, ·). Rewards R(s, a,
+    /// s', o) are expectations over o.
     #[inline]
     #[must_use]
     pub fn process(&self) -> &Mdp {
@@ -220,19 +220,19 @@ impl Pomdp {
         &self.observations
     }
 
-    /// b₀, where the process starts.
+    /// b₀, the initial belief.
     #[must_use]
     pub fn start(&self) -> &Belief {
         &self.start
     }
 
-    /// x(s), the part of each state that is always seen, also at the start; empty where there is none.
+    /// x(s), the fully observed component of each state; empty for a model without one.
     #[must_use]
     pub fn seen(&self) -> &[u32] {
         &self.seen
     }
 
-    /// What states, actions and observations are called.
+    /// Names of states, actions and observations.
     #[must_use]
     pub fn names(&self) -> &Names {
         &self.names
@@ -256,35 +256,35 @@ impl Pomdp {
         self.process.gamma()
     }
 
-    /// T(s, a, ·): successors, ascending, and their probabilities.
+    /// T(s, a, ·): successors in ascending order and their probabilities.
     #[inline]
     #[must_use]
     pub fn successors(&self, state: u32, action: u32) -> (&[u32], &[f64]) {
         self.process.transitions().row(self.process.choices().first(state as usize) + action as usize)
     }
 
-    /// O(a, s', ·): observations, ascending, and their probabilities.
+    /// O(a, s', ·): observations in ascending order and their probabilities.
     #[inline]
     #[must_use]
     pub fn observed(&self, action: u32, state: u32) -> (&[u32], &[f64]) {
         self.observations.row(action as usize * self.states() as usize + state as usize)
     }
 
-    /// r(s, a), at s·A + a, in the model's own sign.
+    /// r(s, a) at index s·A + a, in the model's own sign.
     #[must_use]
     pub fn expected_rewards(&self) -> Vec<f64> {
         self.process.expected_rewards()
     }
 
-    /// r(b, a) = Σ b(s) r(s, a), of `rewards` r(s, a) at s·A + a.
+    /// r(b, a) = Σ b(s) r(s, a), with `rewards` r(s, a) at index s·A + a.
     #[must_use]
     pub fn reward(&self, rewards: &[f64], belief: &Belief, action: u32) -> f64 {
         let actions = self.actions();
         belief.iter().map(|(state, prob)| prob * rewards[state as usize * actions as usize + action as usize]).sum()
     }
 
-    /// What may be known at the start, before the first action: p(x) and b₀ given x for every x that b₀ allows, in the order of x.
-    /// Without a part that is seen it is b₀.
+    /// Initial beliefs after the observed component is known: (p(x), b₀ given x) for every x with p(x) > 0, in
+    /// ascending order of x. Without an observed component, (1, b₀).
     #[must_use]
     pub fn starts(&self) -> Vec<(f64, Belief)> {
         if self.seen.is_empty() {
@@ -302,8 +302,8 @@ impl Pomdp {
         parts.into_values().map(known).collect()
     }
 
-    /// The states of each part x that is always seen, ascending, in the order of x, without parts that no state has: one part of
-    /// all states, where none is seen.
+    /// The states of each value x of the observed component, ascending, in ascending order of x. Values without states
+    /// are skipped. Without an observed component, one list of all states.
     #[must_use]
     pub fn parts(&self) -> Vec<Vec<u32>> {
         let mut parts: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -313,13 +313,13 @@ impl Pomdp {
         parts.into_values().collect()
     }
 
-    /// Whether no action leads out of a state.
+    /// Whether every action keeps the process in this state.
     #[must_use]
     pub fn is_absorbing(&self, state: u32) -> bool {
         (0..self.actions()).all(|action| self.successors(state, action).0 == [state])
     }
 
-    /// The same model as one to be maximised: rewards are negated where they are costs.
+    /// The same model as a maximisation problem: costs become negated rewards.
     #[must_use]
     pub fn to_maximize(&self) -> Self {
         Self { process: self.process.to_maximize().into_owned(), ..self.clone() }
@@ -327,10 +327,11 @@ impl Pomdp {
 }
 
 impl PomdpParts {
-    /// The model, [valid](Self::validated) but for rows of O, which are left as they are if scaling makes them distributions.
+    /// Validates the model like [`validated`](Self::validated), but accepts rows of O with any positive sum and keeps them
+    /// unscaled: only the scaled row must be a distribution.
     ///
     /// # Errors
-    /// Those of [`validated`](Self::validated).
+    /// The errors of [`validated`](Self::validated).
     pub fn with_any_observations(self) -> Result<Pomdp, Invalid> {
         let observations = self.observations.clone();
         let mut val = observations.val().to_vec();
@@ -345,13 +346,13 @@ impl PomdpParts {
         Ok(Pomdp { observations: observations.sorted(), ..valid })
     }
 
-    /// The model, if it is one.
+    /// Validates the parts.
     ///
-    /// Every row of T and of O and the start belief are distributions: entries in [0, 1] that sum to 1 within
-    /// [`SUM_TOLERANCE`]. Such rows are scaled to sum to 1, as nothing else has bounds that hold.
+    /// Every row of T, every row of O and b₀ must be distributions: entries in [0, 1] that sum to 1 within
+    /// [`SUM_TOLERANCE`]. They are rescaled to sum to 1, because bounds hold only for exact distributions.
     ///
     /// # Errors
-    /// The first violation found; see [`Invalid`].
+    /// The first violation found, as [`Invalid`].
     pub fn validated(self) -> Result<Pomdp, Invalid> {
         let Self { process, observation_count, observations, start, seen, names } = self;
         let process = MdpParts { transitions: scaled(process.transitions), ..process }.validated()?;
@@ -360,13 +361,13 @@ impl PomdpParts {
 }
 
 impl Pomdp {
-    /// The model, if everything but the process is as it must be: rows of O are sorted, they and b₀ scaled to sum to 1.
+    /// Validates everything except the process. Sorts the rows of O, and rescales these rows and b₀ to sum to 1.
     fn checked(mut self) -> Result<Self, Invalid> {
         if !matches!(self.process.choices(), Choices::Uniform(_)) || !self.process.ends().is_empty() {
             return Err(Invalid::Choices);
         }
         let (states, actions, count) = (self.states() as usize, self.actions() as usize, self.observation_count);
-        // NaN where infinities of both signs meet.
+        // NaN arises where infinities of both signs meet.
         let largest = self
             .expected_rewards()
             .iter()
@@ -424,7 +425,7 @@ impl Pomdp {
         Ok(self)
     }
 
-    /// Whether the parts that are seen are.
+    /// Checks that observations determine the fully observed component.
     fn sees(&self) -> Result<(), Invalid> {
         let states = self.states() as usize;
         if self.seen.is_empty() {
@@ -452,7 +453,8 @@ impl Pomdp {
     }
 }
 
-/// A matrix with rows s·A + a by its columns: row a·S + s' holds the states s with an entry for s', ascending, and these entries.
+/// Transposes a matrix with rows s·A + a, action by action: row a·S + s' holds the states s with an entry at s',
+/// ascending, and these entries.
 #[must_use]
 pub fn by_columns(matrix: &Csr, states: u32, actions: u32) -> Csr {
     let (states, actions) = (states as usize, actions as usize);
@@ -476,7 +478,7 @@ pub fn by_columns(matrix: &Csr, states: u32, actions: u32) -> Csr {
     Csr::built(row_ptr, col, val)
 }
 
-/// Rows that nearly sum to 1, made to; others as they are.
+/// Rescales rows that sum to 1 within the tolerance; leaves all other rows unchanged.
 pub(crate) fn scaled(matrix: Csr) -> Csr {
     let sum = |row: usize| matrix.row(row).1.iter().sum::<f64>();
     let near = |sum: f64| (ROUNDING..=SUM_TOLERANCE).contains(&(sum - 1.0).abs());

@@ -1,4 +1,4 @@
-//! What a solve is asked for, and what it returns.
+//! Options of a solve.
 
 use std::time::Duration;
 
@@ -6,38 +6,40 @@ use crate::common::choice::choice;
 use crate::runtime::choose::DeviceChoice;
 
 choice! {
-    /// Which beliefs are looked at.
+    /// How beliefs are sampled.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Expansion {
-        /// Walks of random actions.
+        /// Walks with random actions.
         Random = "random",
-        /// Stochastic simulation with exploratory action: of one successor by each action the farthest from all beliefs.
+        /// Stochastic simulation with exploratory action: one successor per action, of which the farthest from all
+        /// beliefs stays.
         Ssea = "ssea",
-        /// Greedy error reduction: the successors whose value may be off most.
+        /// Greedy error reduction: the successors with the largest bound on their error.
         Ger = "ger",
-        /// Stochastic simulation with greedy action: walks whose actions are those of the lower bound.
+        /// Stochastic simulation with greedy action: walks with the actions of the lower bound.
         Ssga = "ssga",
-        /// Forward search: walks whose actions are those that are best where the state is seen.
+        /// Forward search: walks with the best actions of the fully observed process.
         Fsvi = "fsvi",
-        /// Walks of three kinds: by the upper bound, by where the state is seen, and by the lower bound.
+        /// A mixture of walks with the actions of the upper bound, of the fully observed process, and of the lower
+        /// bound.
         Walks = "walks",
-        /// Heuristic search: walks by the upper bound to where the bounds are farthest apart.
+        /// Heuristic search: trials along the upper bound to the belief with the largest gap.
         Hsvi = "hsvi",
-        /// The same as long as the lower bound of the start may profit.
+        /// Heuristic search that stops where the lower bound at the start cannot improve.
         Sarsop = "sarsop",
-        /// Sarsop's trials and walks of forward search by turns, more of those that close the gap faster.
+        /// Alternates sarsop and fsvi, and prefers the one that closes the gap faster.
         Mixed = "mixed",
     }
 }
 
 impl Expansion {
-    /// Whether beliefs come from walks that need not wait for each other: by the hundred they can stay on a device.
+    /// Whether beliefs come from independent walks, which a device simulates in large batches.
     #[must_use]
     pub fn walks(self) -> bool {
         matches!(self, Self::Random | Self::Ssga | Self::Fsvi | Self::Walks)
     }
 
-    /// What to back up after it, if nothing else is asked for.
+    /// The default backup scheme of the expansion.
     #[must_use]
     pub fn scheme(self) -> Scheme {
         match self {
@@ -47,11 +49,11 @@ impl Expansion {
         }
     }
 
-    /// Why it is chosen where nothing is asked for.
+    /// The reason for choosing the expansion automatically.
     pub(super) fn merit(self) -> &'static str {
         match self {
-            Self::Walks => "they stay on the device, by the hundred",
-            _ => "its bounds close fastest on most models",
+            Self::Walks => "all walks stay on the device",
+            _ => "its gap closes fastest on most models",
         }
     }
 }
@@ -60,46 +62,46 @@ choice! {
     /// Which beliefs are backed up after each expansion.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Scheme {
-        /// All, again and again until little changes: PBVI.
+        /// All beliefs, in sweeps until little changes: PBVI.
         Full = "full",
-        /// Random ones, until the value of every belief is as good as before or better: Perseus.
+        /// Random beliefs, until no belief has a worse value than before: Perseus.
         Randomized = "randomized",
-        /// Those of the walk, its end first.
+        /// The beliefs of the walk, in reverse order.
         Path = "path",
     }
 }
 
 choice! {
-    /// Type of the vectors on a device; on the CPU they are f64.
+    /// Type of vectors on a device; the CPU uses f64.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Precision {
-        /// 32 bits; scores have 11.
+        /// 32 bits, with scores of 11 significant bits.
         F32 = "f32",
-        /// 64 bits; scores have about 21.
+        /// 64 bits, with scores of about 21 significant bits.
         #[default]
         F64 = "f64",
     }
 }
 
-/// Bytes that beliefs and vectors take at most, where nothing is said.
+/// Default memory limit of beliefs and vectors, in bytes.
 pub const MEMORY: u64 = 8 << 30;
 
-/// When to stop.
+/// Stopping criteria and limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// When the bounds of b₀ are this close.
+    /// Stop when the bounds at b₀ are this close.
     pub gap: f64,
-    /// When the bound that is attained, `lower` for rewards and `upper` for costs, is this good, if it is given.
+    /// Stop when the attained bound, `lower` for rewards and `upper` for costs, reaches this value.
     pub target: Option<f64>,
-    /// After this time, if it is given; the whole solve counts.
+    /// Time limit of the whole solve.
     pub time: Option<Duration>,
-    /// Bytes that beliefs and vectors may take: what was of no use for longest is given up before they take more, and the run ends
-    /// where that is not enough. `None` is [`MEMORY`], or half of what is free on a GPU.
+    /// Memory limit of beliefs and vectors, in bytes. A full memory first drops the least recently used data; the run
+    /// ends if that is not enough. `None` is [`MEMORY`], or half of the free memory of a GPU.
     pub memory: Option<u64>,
-    /// After this many expansions, if it is given.
+    /// Limit of the number of expansions.
     pub iterations: Option<u64>,
-    /// |Γ| at most: the vectors that are the best of the fewest beliefs are given up, but for those that others go on with: these
-    /// are kept aside, and returned.
+    /// Limit of |Γ|. Above it, vectors that are best at the fewest beliefs are dropped, except those that other vectors
+    /// continue with: these are kept separately and returned.
     pub vectors: usize,
 }
 
@@ -109,26 +111,27 @@ impl Default for Limits {
     }
 }
 
-/// What a solve is asked for.
+/// Options of a solve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolveOptions {
-    /// Where backups are done.
+    /// Device of the backups.
     pub device: DeviceChoice,
-    /// In which type, on a device.
+    /// Type of vectors on a device.
     pub precision: Precision,
-    /// T: the expected sum of the first T rewards is maximised, 1 or more; `None` is that of all, which needs γ < 1.
+    /// T ≥ 1, to maximise the expected sum of the first T rewards; `None` for the infinite horizon, which needs γ < 1.
     pub horizon: Option<u32>,
-    /// Which beliefs are looked at; `None` is what suits most models.
+    /// How beliefs are sampled; `None` for the default of the device.
     pub expansion: Option<Expansion>,
-    /// Which are backed up; `None` is what suits the expansion.
+    /// Which beliefs are backed up; `None` for the default of the expansion.
     pub scheme: Option<Scheme>,
-    /// Beliefs of one expansion at most, walks at a time on a device; not of trials on the CPU.
+    /// Maximum number of beliefs per expansion, or of simultaneous walks on a device. Does not apply to trials on the
+    /// CPU.
     pub beliefs: usize,
-    /// Walks or trials whose paths are backed up together; `None` is one on the CPU and 64 on a device.
+    /// Number of walks or trials that are backed up together; `None` for 1 on the CPU and 64 on a device.
     pub trials: Option<usize>,
-    /// Equal seeds give equal runs, up to where time ends them.
+    /// Seed. Equal seeds give equal runs, unless a time limit ends them.
     pub seed: u64,
-    /// When to stop.
+    /// Stopping criteria and limits.
     pub limits: Limits,
 }
 

@@ -1,4 +1,4 @@
-//! Pictures: the vectors of a value function over the belief, where there are two states, and how bounds close in time.
+//! Plots: alpha vectors over the belief simplex of two states, and bounds over time.
 
 use super::alpha::AlphaVectors;
 use super::model::Pomdp;
@@ -7,16 +7,16 @@ use crate::common::names::name;
 use crate::common::plot::lines::{COLOURS, Line, Lines};
 use crate::common::plot::{Format, PlotError, encode};
 
-/// Points of the upper surface, beside its corners' neighbourhood: enough for a smooth line.
+/// Sample points of the upper envelope; enough for a smooth line.
 const SAMPLES: u32 = 1000;
 
-/// Draws every vector as a line over b(s₁), in the colour of its action, and V, the upper surface of them all.
+/// Draws every vector as a line over b(s₁) in the colour of its action, and V, their upper envelope, as a thick line.
 ///
 /// # Errors
-/// [`PlotError::Draw`] where the model has not two states; else as [`crate::mdp::plot::draw`].
+/// [`PlotError::Draw`] unless the model has two states; otherwise the errors of [`crate::mdp::plot::draw`].
 pub fn draw_vectors(model: &Pomdp, policy: &AlphaVectors, format: Format) -> Result<Vec<u8>, PlotError> {
     if model.states() != 2 {
-        let message = format!("the model has {} states, and vectors are drawn over the belief of 2", model.states());
+        let message = format!("the model has {} states, and a plot of alpha vectors needs exactly 2", model.states());
         return Err(PlotError::Draw(message));
     }
     let colour = |action: u32| COLOURS[action as usize % COLOURS.len()];
@@ -26,7 +26,7 @@ pub fn draw_vectors(model: &Pomdp, policy: &AlphaVectors, format: Format) -> Res
             Line { points: vec![(0.0, alpha[0]), (1.0, alpha[1])], colour: colour(policy.actions()[i]), width: 1 }
         })
         .collect();
-    // The surface, piece by piece in the colour of what it begins with.
+    // The envelope, in the colour of its best vector's action.
     let surface = |b: f64| {
         let values = (0..policy.len()).map(|i| (i, (1.0 - b) * policy.vector(i)[0] + b * policy.vector(i)[1]));
         values.fold((0, f64::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best })
@@ -41,14 +41,14 @@ pub fn draw_vectors(model: &Pomdp, policy: &AlphaVectors, format: Format) -> Res
     }
     let legend = (0..model.actions()).map(|a| (name(&model.names().actions, a), colour(a))).collect();
     let abscissa = format!("b({})", name(&model.names().states, 1));
-    let title = format!("V(b), the upper surface of {} vectors, γ = {}", policy.len(), model.gamma());
+    let title = format!("V(b), the upper envelope of {} vectors, γ = {}", policy.len(), model.gamma());
     encode(&Lines { title, abscissa: &abscissa, lines, legend }, format)
 }
 
-/// Draws bounds against time; what has been reached holds until the next round.
+/// Draws both bounds as step functions of time.
 ///
 /// # Errors
-/// As [`crate::mdp::plot::draw`].
+/// The errors of [`crate::mdp::plot::draw`].
 pub fn draw_bounds(title: &str, rounds: &[Round], format: Format) -> Result<Vec<u8>, PlotError> {
     let steps = |of: fn(&Round) -> f64| {
         let mut points: Vec<(f64, f64)> = Vec::with_capacity(2 * rounds.len());

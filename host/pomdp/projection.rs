@@ -1,24 +1,24 @@
-//! Beliefs after an action, by what may be observed: Bayes' rule.
+//! Belief updates by Bayes' rule, for all observations that can follow an action.
 //!
 //! > b^{a,o}(s') = O(a, s', o) · Σₛ T(s, a, s') b(s) / p(o|b, a),  p(o|b, a) = Σ_{s'} O(a, s', o) · Σₛ T(s, a, s') b(s)
 
 use super::belief::Belief;
 use super::model::Pomdp;
 
-/// p(o|b, a) · b^{a,o} for the observations that can follow, ascending.
+/// Scratch memory for belief updates.
 #[derive(Default)]
 pub struct Projection {
-    /// Weight of each state that was reached; all 0 between uses.
+    /// Probability of each predicted state; all 0 between calls.
     weights: Vec<f64>,
-    /// The states that were.
+    /// Predicted states.
     reached: Vec<u32>,
-    /// For each observation what it leaves of them.
+    /// Unnormalised b^{a,o}, one per observation.
     parts: Vec<Belief>,
 }
 
 impl Projection {
-    /// Calls `take` with each observation o that can follow action `action` in `belief`, ascending, with p(o|b, a), and with
-    /// b^{a,o}.
+    /// Calls `take`(o, p(o|b, a), b^{a,o}) for each observation o with positive probability after `action` in `belief`,
+    /// in ascending order of o.
     pub fn each(&mut self, model: &Pomdp, belief: &Belief, action: u32, mut take: impl FnMut(u32, f64, Belief)) {
         self.parts.resize(model.observation_count() as usize, Belief::default());
         self.predict(model, belief, action);
@@ -41,7 +41,7 @@ impl Projection {
         }
     }
 
-    /// Σₛ T(s, a, s') b(s) in `weights` for the states that can be reached, ascending.
+    /// Writes Σₛ T(s, a, s') b(s) to `weights` and the reachable states to `reached`, ascending.
     fn predict(&mut self, model: &Pomdp, belief: &Belief, action: u32) {
         self.weights.resize(model.states() as usize, 0.0);
         self.reached.clear();
@@ -59,7 +59,7 @@ impl Projection {
         self.reached.dedup();
     }
 
-    /// b^{a,o} of this observation; `None` where it cannot follow.
+    /// b^{a,o}; `None` if o has probability 0.
     pub fn update(&mut self, model: &Pomdp, belief: &Belief, action: u32, observation: u32) -> Option<Belief> {
         self.predict(model, belief, action);
         let mut part = Belief::default();

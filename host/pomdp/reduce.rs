@@ -1,15 +1,17 @@
-//! Fewer vectors that are still a policy.
+//! Reduction of a policy: removes vectors without losing value at the start.
 //!
-//! What [supports](super::support) keep is what every vector was made from, back to the first ones. Much of that is below what came
-//! later, though no single vector is above it. Of Γ only those vectors stay that the plans of the start go on with, where that is not
-//! below the others: let vector u take the action a and go on as β after the observation o. On the beliefs that can follow, those of
-//! the states F(a, o) = {s' : O(a, s', o) > 0, T(s, a, s') > 0 for some s}, β is not needed if K, the vectors that stay, has
+//! [Supported](super::support) sets keep the whole history of every vector back to the first ones. Newer vectors
+//! jointly cover much of that history, although none dominates an old vector alone. The reduction keeps the vectors
+//! that plans of the start continue with, unless the kept vectors already cover them. Let vector u take action a and
+//! continue with β after observation o. The beliefs that can follow live on the face F(a, o) = {s' : O(a, s', o) > 0,
+//! T(s, a, s') > 0 for some s}. Let K be the set of kept vectors. β is not needed if
 //!
-//! > V_K(b) = max over α ∈ K of b·α ≥ b·β for all b over F(a, o)
+//! > V_K(b) = max over α ∈ K of b·α ≥ b·β for all beliefs b over F(a, o)
 //!
-//! as then what K backs up is no less than u in every belief. By the minimax theorem that is so where a mixture of K is at least β in
-//! every state of F(a, o): the value of a [game](crate::pomdp::game). So V_K ≤ H V_K, with an action that V_K takes, K attains
-//! what it says in every belief, and at the start it says what Γ says. Vectors of Γ that K supports besides stay, too.
+//! because then the backup of K is at least u in every belief. By the minimax theorem, this holds if and only if a
+//! mixture of K is at least β in every state of F(a, o), which is the value of a [game](crate::pomdp::game). It follows
+//! that V_K ≤ H V_K with the actions of V_K, so K attains V_K in every belief, and V_K equals V at the start. Further
+//! vectors of Γ whose continuations K covers stay as well.
 
 use std::collections::BinaryHeap;
 
@@ -19,14 +21,14 @@ use crate::pomdp::belief::Belief;
 use crate::pomdp::game::least_loss;
 use crate::pomdp::model::Pomdp;
 
-/// Replies of a game at most.
-const ROUNDS: u32 = 64;
+/// Maximum number of replies per game.
+const MAX_REPLIES: u32 = 64;
 
-/// Products of all games: a few seconds of one core.
-const PRODUCTS: usize = 1 << 31;
+/// Work limit of all games, in multiplications: a few seconds on one core.
+const MAX_PRODUCTS: usize = 1 << 31;
 
-/// Those vectors of `all` that are needed; `next` is g(o) of vector i at i·|Ω| + o, and the first `active` are Γ. The model is one to
-/// be maximised. Once it is `late`, or that has taken long, whatever is gone on with stays.
+/// The vectors of `all` that are needed. `next` is g(o) of vector i at i·|Ω| + o, and the first `active` vectors are Γ.
+/// The model is a maximisation problem. Once it is `late`, or the work limit is reached, every continuation stays.
 #[must_use]
 pub fn reduced(
     model: &Pomdp,
@@ -53,7 +55,7 @@ pub fn reduced(
     order.sort_by(|&a, &b| sums[b].total_cmp(&sums[a]));
     let mut rank = vec![0; all.len()];
     order.iter().enumerate().for_each(|(place, &vector)| rank[vector] = all.len() - place);
-    // The largest ones first: the more of them stay, the less of the others is needed.
+    // The largest vectors first: they cover most of the others.
     let mut queue = BinaryHeap::new();
     for (_, start) in model.starts() {
         if let Some((best, _)) = all.best(&start)
@@ -79,14 +81,14 @@ pub fn reduced(
     kept.vectors.into_alpha()
 }
 
-/// The vectors that stay.
+/// K, the kept vectors.
 struct Kept<'a> {
     model: &'a Pomdp,
     all: &'a AlphaVectors,
     /// F(a, o) at a·|Ω| + o.
     faces: Vec<Vec<u32>>,
     vectors: Vectors,
-    /// V_K in each state.
+    /// V_K at each vertex of the simplex.
     corners: Vec<f64>,
     stays: Vec<bool>,
     products: usize,
@@ -95,7 +97,7 @@ struct Kept<'a> {
 }
 
 impl Kept<'_> {
-    /// Adds a vector; whether it was not there.
+    /// Adds a vector; returns whether it is new.
     fn add(&mut self, vector: usize) -> bool {
         let new = !std::mem::replace(&mut self.stays[vector], true);
         if new {
@@ -106,14 +108,14 @@ impl Kept<'_> {
         new
     }
 
-    /// Whether V_K is no less than a vector on the beliefs that can follow an action and an observation.
+    /// Whether V_K is at least the vector on all beliefs that can follow the action and the observation.
     fn covers(&mut self, vector: usize, action: u32, observation: usize) -> bool {
         let face = &self.faces[action as usize * self.model.observation_count() as usize + observation];
         if self.stays[vector] || face.is_empty() {
             return true;
         }
         let own = self.all.vector(vector);
-        self.no_time = self.no_time || self.products > PRODUCTS || (self.late)();
+        self.no_time = self.no_time || self.products > MAX_PRODUCTS || (self.late)();
         if self.no_time || face.iter().any(|&s| own[s as usize] > self.corners[s as usize]) {
             return false;
         }
@@ -128,7 +130,7 @@ impl Kept<'_> {
         if first.iter().sum::<f64>() > 0.0 {
             return false;
         }
-        let least = least_loss(first, 0.0, 1.0, ROUNDS, &|| false, |belief| {
+        let least = least_loss(first, 0.0, 1.0, MAX_REPLIES, &|| false, |belief| {
             let states = belief.iter().map(|(place, _)| face[*place]).collect();
             losses(&Belief::built(states, belief.iter().map(|(_, prob)| *prob).collect()))
         });

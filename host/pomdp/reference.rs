@@ -1,7 +1,8 @@
-//! The full backup tensor by tensor, and the one-step lookahead: what the fast path is tested against, and what can be read.
+//! The full backup with all intermediate tensors, and the one-step lookahead: a readable reference that tests compare
+//! the fast path with.
 //!
-//! Both run the kernels of [`warpkov_kernels::pomdp`] on any device, or the definitions in f64 on the CPU
-//! ([`full_backup_cpu`]). Nothing here asks T and O to be distributions: the definitions are those of any two arrays.
+//! Both run the kernels of [`warpkov_kernels::pomdp`] on any device; [`full_backup_cpu`] evaluates the definitions on
+//! the CPU in f64. T and O may be arbitrary arrays, not only distributions.
 
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::pomdp::action_scores::action_scores;
@@ -21,19 +22,19 @@ use super::model::{Pomdp, by_columns};
 use crate::mdp::model::Csr;
 use crate::runtime::Precise;
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: u32 = 128;
 
-/// How the state goes on.
+/// T in one of two layouts.
 #[derive(Clone)]
 pub enum Transitions {
-    /// T\[a\]\[s\] = s': where every action has one outcome.
+    /// T\[a\]\[s\] = s', if every action has a single successor.
     Deterministic(Vec<u32>),
     /// T(s, a, ·) in row s·A + a.
     Sparse(Csr),
 }
 
-/// What a backup computes from: dense arrays, the last index fastest.
+/// Operands of a backup: dense row-major arrays.
 #[derive(Clone)]
 pub struct Operands {
     /// |S|.
@@ -44,7 +45,7 @@ pub struct Operands {
     pub observation_count: u32,
     /// γ.
     pub gamma: f64,
-    /// T.
+    /// T, deterministic or sparse.
     pub transitions: Transitions,
     /// O\[o\]\[a\]\[s'\].
     pub observations: Vec<f64>,
@@ -76,7 +77,7 @@ pub struct Tensors {
 }
 
 impl Operands {
-    /// The arrays of a model, of which rewards are to be maximised; its O may be [any](crate::pomdp::model::PomdpParts::with_any_observations).
+    /// The operands of a maximisation problem with any O.
     #[must_use]
     pub fn new(model: &Pomdp, vectors: &AlphaVectors, beliefs: &[Belief]) -> Self {
         let (states, actions) = (model.states(), model.actions());
@@ -110,17 +111,17 @@ impl Operands {
         }
     }
 
-    /// Nothing where every array has the size that belongs to its dimensions, every s' is below |S|, and Γ has a vector; else
-    /// a panic: kernels read what the arrays say.
+    /// Panics unless every array has the size of its dimensions, every successor is below |S|, and Γ is not empty. The
+    /// kernels rely on these bounds.
     fn check(&self) {
         let (states, pairs) = (self.states as usize, self.states as usize * self.actions as usize);
-        assert!(states > 0 && self.actions > 0, "a state and an action");
+        assert!(states > 0 && self.actions > 0, "at least one state and one action");
         let below = |next: &[u32]| next.iter().all(|&next| next < self.states);
         let fits = match &self.transitions {
             Transitions::Deterministic(next) => next.len() == pairs && below(next),
             Transitions::Sparse(matrix) => matrix.rows() == pairs && below(matrix.col()),
         };
-        assert!(fits, "a successor below |S| for each state and action");
+        assert!(fits, "successors are below |S|, one row per state and action");
         assert_eq!(self.observations.len(), pairs * self.observation_count as usize, "O has |Ω||A||S| elements");
         assert_eq!(self.rewards.len(), pairs, "R has |A||S| elements");
         assert!(
@@ -130,7 +131,7 @@ impl Operands {
         assert!(self.beliefs.len().is_multiple_of(states), "B has |B||S| elements");
     }
 
-    /// n.
+    /// n, the number of vectors.
     #[must_use]
     pub fn vector_count(&self) -> u32 {
         (self.vectors.len() / self.states as usize) as u32
@@ -142,7 +143,7 @@ impl Operands {
         (self.beliefs.len() / self.states as usize) as u32
     }
 
-    /// The states that may follow, and T(s, a, s').
+    /// Successors s' with T(s, a, s').
     #[must_use]
     pub fn successors(&self, state: u32, action: u32) -> Vec<(u32, f64)> {
         match &self.transitions {
@@ -160,7 +161,7 @@ impl Operands {
         self.observations[((seen * self.actions + action) * self.states + state) as usize]
     }
 
-    /// T_inv\[a\]\[s'\] = s with T(s, a) = s': only where T is deterministic, and injective for each action.
+    /// T_inv\[a\]\[s'\] = s with T(s, a) = s'; `None` unless T is deterministic and injective for each action.
     #[must_use]
     pub fn inverse(&self) -> Option<Vec<u32>> {
         let Transitions::Deterministic(next) = &self.transitions else { return None };
@@ -176,7 +177,7 @@ impl Operands {
         Some(inverse)
     }
 
-    /// T by columns: row a·S + s' holds the states s that action a takes to s', ascending, and T(s, a, s').
+    /// T by columns: row a·S + s' holds the predecessors s of s' under action a, ascending, and T(s, a, s').
     #[must_use]
     pub fn predecessors(&self) -> Csr {
         match &self.transitions {
@@ -192,7 +193,7 @@ impl Operands {
     }
 }
 
-/// T on a device.
+/// T on the device.
 enum Resident<T: Precise, D: Device> {
     Deterministic(D::Buffer<u32>),
     Sparse { row_ptr: D::Buffer<u64>, col: D::Buffer<u32>, prob: D::Buffer<T> },
@@ -215,13 +216,13 @@ fn widened<T: Precise, D: Device>(device: &D, buffer: &D::Buffer<T>) -> Result<V
     Ok(device.to_vec(buffer)?.into_iter().map(T::to_f64).collect())
 }
 
-/// backup(b) of every belief, in seven kernels, in precision T. Γ has one vector at least.
+/// backup(b) of every belief, in seven kernels, in precision T. Γ must not be empty.
 ///
 /// # Errors
-/// Those of the device; all tensors must fit into its memory at one time.
+/// Errors of the device, whose memory must hold all tensors at once.
 ///
 /// # Panics
-/// If arrays of `operands` do not have the sizes that belong to its dimensions.
+/// If an array of `operands` does not match its dimensions.
 pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Result<Tensors, D::Error> {
     operands.check();
     let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
@@ -241,8 +242,8 @@ pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Re
     let mut winners = device.zeros::<u32>(size(&of_best))?;
     let (mut by_action, mut valued) = (zeros(&of_g_ab)?, zeros(&[beliefs, actions])?);
     let (mut chosen, mut b_kp) = (device.zeros::<u32>(beliefs as usize)?, zeros(&[beliefs, states])?);
-    // SAFETY: all buffers have the sizes that the kernels ask for, and successors are below |S|, as `check` has found; winners
-    // are below n, actions below |A|.
+    // SAFETY: `Operands::check` has verified array sizes and that successors are below |S|. Every other buffer is
+    // allocated above with the size that its kernel requires. The kernels write winners below n and actions below |A|.
     unsafe {
         let launch = shape(&of_g_ao);
         match &Resident::<T, D>::upload(device, &operands.transitions)? {
@@ -275,7 +276,7 @@ pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Re
     })
 }
 
-/// The same tensors by their definitions, in f64.
+/// The same tensors from their definitions, in f64.
 #[must_use]
 pub fn full_backup_cpu(operands: &Operands) -> Tensors {
     let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
@@ -318,22 +319,22 @@ pub fn full_backup_cpu(operands: &Operands) -> Tensors {
     tensors
 }
 
-/// What a belief may become, for one action and one observation.
+/// The belief update for one action and one observation.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Outlook {
-    /// b̂(s'), not normalised.
+    /// b̂(s'), unnormalised.
     pub unnormalised: Vec<f64>,
-    /// b^{a,o}; none where nothing leads there: Σ b̂ = 0.
+    /// b^{a,o}; `None` if Σ b̂ = 0.
     pub belief: Option<Vec<f64>>,
     /// t_{a,o}(s).
     pub t: Vec<f64>,
     /// p(o|b, a) = b · t_{a,o}.
     pub probability: f64,
-    /// v(b^{a,o}); 0 where there is no such belief.
+    /// v(b^{a,o}); 0 if there is no such belief.
     pub value: f64,
 }
 
-/// What an action promises.
+/// The lookahead of one action.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Prospect {
     /// c₁ = b · R\[a\].
@@ -342,29 +343,29 @@ pub struct Prospect {
     pub c2: f64,
     /// c₁ + γ c₂.
     pub sum: f64,
-    /// Observation by observation.
+    /// One entry per observation.
     pub outlooks: Vec<Outlook>,
 }
 
-/// One step of lookahead from a belief.
+/// The one-step lookahead from a belief.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Lookahead {
-    /// Action by action.
+    /// One entry per action.
     pub prospects: Vec<Prospect>,
-    /// The action of the largest sum, the lowest of equal ones.
+    /// The action with the largest sum; the lowest in case of ties.
     pub best: u32,
 }
 
-/// argmaxₐ c₁ + γ c₂ for `belief`, of |S| entries, in precision T. Γ has one vector at least.
+/// argmaxₐ c₁ + γ c₂ for `belief`, of |S| entries, in precision T. Γ must not be empty.
 ///
-/// `inverse` is T_inv\[a\]\[s'\], which the update then follows in place of T, whether they agree or not: see
-/// [`Operands::inverse`] for one that does.
+/// With `inverse`, T_inv\[a\]\[s'\], the belief update uses it in place of T, even if the two disagree;
+/// [`Operands::inverse`] computes one that agrees.
 ///
 /// # Errors
-/// Those of the device.
+/// Errors of the device.
 ///
 /// # Panics
-/// If `belief`, `inverse` or arrays of `operands` do not have the sizes that belong to its dimensions.
+/// If `belief`, `inverse` or an array of `operands` does not match its dimensions.
 pub fn one_step_lookahead<T: Precise, D: Device>(
     device: &D,
     operands: &Operands,
@@ -373,9 +374,9 @@ pub fn one_step_lookahead<T: Precise, D: Device>(
 ) -> Result<Lookahead, D::Error> {
     operands.check();
     let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
-    assert_eq!(belief.len(), states as usize, "a belief in every state");
+    assert_eq!(belief.len(), states as usize, "the belief has |S| elements");
     let from = |inverse: &[u32]| inverse.len() == operands.rewards.len() && inverse.iter().all(|&from| from < states);
-    assert!(inverse.is_none_or(from), "a state for each state and action");
+    assert!(inverse.is_none_or(from), "the inverse has |A||S| elements below |S|");
     let shape = Shape::cover(u64::from(states), THREADS);
     let transitions = Resident::<T, D>::upload(device, &operands.transitions)?;
     let observation = device.upload(&T::of(&operands.observations))?;
@@ -390,7 +391,7 @@ pub fn one_step_lookahead<T: Precise, D: Device>(
     let prob = device.upload(&T::of(columns.val()))?;
     let rows_times = |x: &D::Buffer<T>, matrix: &D::Buffer<T>, rows: u32| -> Result<Vec<f64>, D::Error> {
         let mut out = device.zeros::<T>(rows as usize)?;
-        // SAFETY: `x` has |S| elements, `matrix` as many in each row.
+        // SAFETY: `x` has |S| elements, and so has each of the `rows` rows of `matrix`; `out` has `rows` elements.
         unsafe { products(device, Shape::cover(u64::from(rows), THREADS), states, rows, x, matrix, &mut out)? };
         widened(device, &out)
     };
@@ -402,7 +403,8 @@ pub fn one_step_lookahead<T: Precise, D: Device>(
     for (a, c1) in (0..actions).zip(c1) {
         let mut outlooks = Vec::new();
         for o in 0..observed {
-            // SAFETY: the buffers have the sizes that the kernels ask for, and states are below |S|, as just checked.
+            // SAFETY: `Operands::check` and the assertion on `inverse` have verified array sizes and that states are
+            // below |S|. `next` and `t_ao` have |S| elements, and a < |A|, o < |Ω|.
             unsafe {
                 match &inverse {
                     Some(inverse) => {

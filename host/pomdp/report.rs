@@ -121,12 +121,12 @@ pub fn progress(round: &Round) -> String {
 #[must_use]
 pub fn ended(status: Status) -> &'static str {
     match status {
-        Status::Gap => "the gap is as small as asked for",
-        Status::Target => "the value is as good as asked for",
-        Status::Time => "the time is over",
-        Status::Memory => "the memory is used up",
-        Status::Iterations => "as many expansions as asked for are done",
-        Status::Stalled => "nothing changes any more",
+        Status::Gap => "the gap reached its limit",
+        Status::Target => "the value reached its target",
+        Status::Time => "the time limit was reached",
+        Status::Memory => "the memory limit was reached",
+        Status::Iterations => "the limit of expansions was reached",
+        Status::Stalled => "no further progress",
         Status::Interrupted => "interrupted",
     }
 }

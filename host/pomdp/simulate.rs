@@ -1,15 +1,15 @@
-//! Episodes of a model under a policy of alpha vectors: what it earns, estimated from many of them.
+//! Monte Carlo evaluation of an alpha-vector policy.
 //!
-//! In each step the policy takes the action of the vector that is best at the belief, which is tracked exactly, by Bayes'
-//! rule from b₀. Rewards are those of the model, in its own sign:
+//! Each step takes the action of the best vector at the belief. The belief starts at b₀ and follows Bayes' rule
+//! exactly. The return of an episode, in the model's own sign, is
 //!
 //! > G = Σₜ γᵗ R(sₜ, aₜ, sₜ₊₁) over t < H
 //!
-//! An episode ends early in a state that no action leaves and that earns nothing: there is nothing left to come. One that is
-//! cut after H steps lacks at most γᴴ · max |r| / (1 − γ).
+//! An episode ends early in an absorbing state with zero reward. Truncation after H steps changes G by at most γᴴ · max
+//! |r| / (1 − γ).
 //!
-//! Each episode draws from a random stream of its own, and results are added up in the order of episodes: equal seeds give
-//! equal results on any number of threads.
+//! Each episode has its own random stream, and returns are added in the order of episodes, so equal seeds give equal
+//! results on any number of threads.
 
 use std::ops::ControlFlow;
 
@@ -26,17 +26,17 @@ use crate::common::random::{draw, random};
 /// The 97.5 % quantile of the normal distribution.
 const QUANTILE: f64 = 1.959_963_984_540_054;
 
-/// What γᴴ may be at most, where nobody says what H is.
+/// Largest γᴴ for the default H.
 const NEGLIGIBLE: f64 = 1e-6;
 
-/// What to simulate.
+/// Parameters of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// n, the number of episodes, at least 1.
+    /// n, the number of episodes; at least 1.
     pub episodes: u32,
-    /// H, steps of an episode at most; `None` is as many as make γᴴ ≤ 10⁻⁶.
+    /// H, the maximum number of steps per episode; `None` is the least H with γᴴ ≤ 10⁻⁶.
     pub steps: Option<u32>,
-    /// Of all that is random.
+    /// Seed of all random streams.
     pub seed: u64,
 }
 
@@ -46,34 +46,34 @@ impl Default for Options {
     }
 }
 
-/// Why there is nothing to simulate.
+/// Why a simulation cannot run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// No vectors, no policy.
+    /// The policy is empty.
     #[error("the policy has no vectors")]
     NoVectors,
-    /// The policy is one of another model.
+    /// The policy has vectors of the wrong length.
     #[error("the policy's vectors have {found} entries, expected {expected}, one for each state")]
     States {
-        /// Entries of a vector.
+        /// Length of the vectors.
         found: u32,
         /// |S|.
         expected: u32,
     },
-    /// Likewise.
+    /// A vector has an action out of range.
     #[error("vector {vector} of the policy begins with action {found}, expected one below {actions}")]
     Action {
-        /// The vector.
+        /// Index of the vector.
         vector: usize,
         /// Its action.
         found: u32,
         /// |A|.
         actions: u32,
     },
-    /// Nothing says when an episode ends.
-    #[error("γ is 1, so that episodes need not end: expected a number of steps (option steps)")]
+    /// γ = 1 needs an explicit H.
+    #[error("γ is 1, and episodes might never end: expected a number of steps (option steps)")]
     Endless,
-    /// No episodes.
+    /// n = 0.
     #[error("expected at least one episode")]
     None,
 }
@@ -81,9 +81,9 @@ pub enum Error {
 /// A step of an episode.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// What was known before it.
+    /// b, before the step.
     pub belief: Belief,
-    /// V(b) by the vectors, of the model to be maximised.
+    /// V(b) of the maximisation problem.
     pub value: f64,
     /// sₜ.
     pub state: u32,
@@ -93,45 +93,45 @@ pub struct Step {
     pub reward: f64,
     /// sₜ₊₁.
     pub next: u32,
-    /// What was seen there.
+    /// oₜ₊₁.
     pub observation: u32,
 }
 
-/// What many episodes came to.
+/// Statistics of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Evaluation {
-    /// The mean of G.
+    /// Mean of G.
     pub mean: f64,
-    /// Half the width of its 95 % confidence interval, 1.96 standard errors; infinite for one episode.
+    /// Half-width of the 95 % confidence interval of the mean, 1.96 standard errors; infinite for one episode.
     pub half_width: f64,
     /// n.
     pub episodes: u32,
     /// H.
     pub horizon: u32,
-    /// Steps of all episodes.
+    /// Total number of steps.
     pub steps: u64,
-    /// Episodes that were cut after H steps.
+    /// Number of truncated episodes.
     pub cut: u32,
-    /// By how much the mean may differ from that of endless episodes: cut/n · γᴴ · max |r| / (1 − γ).
+    /// Bound on the truncation error of the mean: cut/n · γᴴ · max |r| / (1 − γ).
     pub tail: f64,
 }
 
 impl Evaluation {
-    /// Whether `value` is within the confidence interval, as much wider as what was cut off may be worth.
+    /// Whether `value` lies in the confidence interval, widened by the truncation error.
     #[must_use]
     pub fn holds(&self, value: f64) -> bool {
         (value - self.mean).abs() <= self.half_width + self.tail
     }
 }
 
-/// A policy that runs on a model.
+/// A model with a policy, ready to simulate.
 pub struct Simulator<'m> {
     model: &'m Pomdp,
     vectors: Vectors,
     horizon: u32,
-    /// What may be known at the start.
+    /// Initial beliefs and their probabilities; see [`Pomdp::starts`].
     starts: Vec<(f64, Belief)>,
-    /// States in which nothing happens any more.
+    /// Absorbing states with zero reward.
     ends: Vec<bool>,
     seed: u64,
     episodes: u32,
@@ -139,7 +139,7 @@ pub struct Simulator<'m> {
     largest: f64,
 }
 
-/// Whether the policy is one for the model.
+/// Checks that the policy fits the model.
 ///
 /// # Errors
 /// [`Error::NoVectors`], [`Error::States`] or [`Error::Action`].
@@ -158,10 +158,10 @@ pub fn check(model: &Pomdp, policy: &AlphaVectors) -> Result<(), Error> {
 }
 
 impl<'m> Simulator<'m> {
-    /// Prepares episodes. The vectors are those of the model to be maximised.
+    /// Prepares the episodes. The vectors belong to the maximisation problem.
     ///
     /// # Errors
-    /// If the policy is not one for the model, or there is nothing to do; see [`Error`].
+    /// If the policy does not fit the model, there are no episodes, or H is missing; see [`Error`].
     pub fn new(model: &'m Pomdp, policy: &AlphaVectors, options: &Options) -> Result<Self, Error> {
         check(model, policy)?;
         if options.episodes == 0 {
@@ -195,8 +195,8 @@ impl<'m> Simulator<'m> {
         })
     }
 
-    /// Runs all episodes, on all cores. Once `stop` says yes, those count that were run by then, up to the first that was not; `None`
-    /// where that is the first of all.
+    /// Runs all episodes on all cores. Once `stop` returns true, the result covers the episodes before the first
+    /// unfinished one; `None` if there are none.
     #[must_use]
     pub fn evaluate(&self, stop: &(dyn Fn() -> bool + Sync)) -> Option<Evaluation> {
         let run = |projection: &mut Projection, episode: u32| {
@@ -227,7 +227,8 @@ impl<'m> Simulator<'m> {
         (episodes > 0).then_some(Evaluation { mean, half_width, episodes, horizon: self.horizon, steps, cut, tail })
     }
 
-    /// Runs episode number `episode` and shows each step, until it is told to break. Whether it ended, and was not cut.
+    /// Runs episode `episode` and passes each step to `show`, until that breaks. Returns whether the episode ended
+    /// without truncation.
     pub fn episode(
         &self,
         projection: &mut Projection,
@@ -237,7 +238,7 @@ impl<'m> Simulator<'m> {
         let mut random = random(self.seed, episode);
         let start = self.model.start();
         let mut state = one_of((start.states(), start.probs()), &mut random);
-        // What is seen of the state is known from the start.
+        // The fully observed component is known from the start.
         let has = |(_, belief): &&(f64, Belief)| belief.states().binary_search(&state).is_ok();
         let mut belief = self.starts.iter().find(has).map_or_else(|| Belief::at(state), |(_, belief)| belief.clone());
         for _ in 0..self.horizon {
@@ -253,7 +254,7 @@ impl<'m> Simulator<'m> {
             if show(&Step { belief, value, state, action, reward, next, observation }).is_break() {
                 return false;
             }
-            // What happens with probability 0 by rounding alone leaves no belief but the truth.
+            // An observation of probability 0 can occur only through rounding. The true state then replaces the belief.
             belief = after.unwrap_or_else(|| Belief::at(next));
             state = next;
         }
@@ -269,7 +270,7 @@ impl<'m> Simulator<'m> {
     }
 }
 
-/// One of some things, by their probabilities.
+/// Draws an index by its probability.
 fn one_of((things, probs): (&[u32], &[f64]), random: &mut impl Rng) -> u32 {
     draw(random, things.iter().copied().zip(probs.iter().copied())).unwrap_or_default()
 }

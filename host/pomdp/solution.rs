@@ -1,16 +1,16 @@
-//! What a solve returns.
+//! Results of a solve.
 
 use serde::Serialize;
 
 use super::alpha::AlphaVectors;
 use super::options::{Expansion, Scheme};
 
-/// What can be done with some steps to go.
+/// The policy for a fixed number of steps to go.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stage {
-    /// A vector for each plan.
+    /// One vector per plan.
     pub vectors: AlphaVectors,
-    /// The plan of the stage after that follows plan i on observation o, at i·|Ω| + o.
+    /// Plan of the next stage that plan i continues with after observation o, at i·|Ω| + o.
     pub next: Vec<u32>,
 }
 
@@ -18,79 +18,79 @@ pub struct Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// The bounds are as close as asked for.
+    /// The gap reached its limit.
     Gap,
-    /// The bound that is attained is as good as asked for.
+    /// The attained bound reached the target.
     Target,
-    /// The time is over.
+    /// The time limit.
     Time,
-    /// The memory is used up.
+    /// The memory limit.
     Memory,
-    /// As many expansions as asked for were made.
+    /// The limit of expansions.
     Iterations,
-    /// Neither beliefs nor values changed any more.
+    /// Neither beliefs nor values change any more.
     Stalled,
-    /// The observer asked to stop.
+    /// The observer stopped the run.
     Interrupted,
 }
 
-/// Where a run stands. Bounds are those of the model's own sign: `lower` ≤ V\*(b₀) ≤ `upper`.
+/// Progress of a run. Bounds have the model's own sign: `lower` ≤ V\*(b₀) ≤ `upper`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Round {
     /// Seconds since the start.
     pub seconds: f64,
-    /// Expansions.
+    /// Number of expansions.
     pub iterations: u64,
-    /// Backups of beliefs.
+    /// Number of backups.
     pub backups: u64,
     /// |B|.
     pub beliefs: usize,
     /// |Γ|.
     pub vectors: usize,
-    /// Not above V\*(b₀).
+    /// A lower bound on V\*(b₀).
     pub lower: f64,
-    /// Not below V\*(b₀).
+    /// An upper bound on V\*(b₀).
     pub upper: f64,
 }
 
 impl Round {
-    /// How far the bounds are apart.
+    /// `upper` − `lower`.
     #[must_use]
     pub fn gap(&self) -> f64 {
         self.upper - self.lower
     }
 }
 
-/// What a solve returns.
+/// The result of a solve.
 #[derive(Clone, Debug)]
 pub struct Solution {
-    /// Γ in the model's own sign: V(b) is the best b·α, the largest for rewards, the smallest for costs. Who takes the action of the
-    /// best vector in every belief attains it: [every vector is supported](super::support).
+    /// Γ in the model's own sign: V(b) is the largest b·α for rewards and the smallest for costs. The policy that takes
+    /// the action of the best vector in every belief attains V, because [every vector is supported](super::support).
     pub vectors: AlphaVectors,
-    /// With a horizon T, the plans for T, T − 1 … 1 steps to go, of which `vectors` are the first; their vectors are of the model
-    /// to be maximised.
+    /// With a horizon T, the policies for T, T − 1 … 1 steps to go; `vectors` are those of the first. Values are those
+    /// of the maximisation problem.
     pub stages: Vec<Stage>,
-    /// Why it ended.
+    /// Why the run ended.
     pub status: Status,
-    /// How it went: the first look, some on the way, and the end.
+    /// Recorded progress: the first round, some intermediate rounds, and the last.
     pub rounds: Vec<Round>,
-    /// Which beliefs were looked at.
+    /// How beliefs were sampled.
     pub expansion: Expansion,
-    /// Which were backed up.
+    /// Which beliefs were backed up.
     pub scheme: Scheme,
-    /// What did the backups, by name.
+    /// Name of the device that did the backups.
     pub device: String,
-    /// What was chosen on the user's behalf, and why.
+    /// Automatic choices and their reasons.
     pub notes: Vec<String>,
 }
 
 impl Solution {
-    /// Where it ended.
+    /// The last round.
     ///
     /// # Panics
-    /// Never: a solution has a first look.
+    /// Never: a solution has at least one round.
     #[must_use]
     pub fn end(&self) -> &Round {
-        self.rounds.last().expect("a solution has a first look")
+        self.rounds.last().expect("a solution has at least one round")
     }
 }

@@ -1,4 +1,6 @@
-//! A full backup and a lookahead on paper: every tensor, and how the index of an element leads to its number.
+//! A full backup and a lookahead on paper: prints every tensor, and derives each element from its index.
+//!
+//! The file is one piece because text, JSON and derivations share the axes and the memory layout of the tensors.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -27,11 +29,11 @@ pub enum Tensor {
 }
 
 impl Tensor {
-    /// All, in the order in which each is computed from those before.
+    /// All tensors in order of their computation.
     pub const ALL: [Self; 7] =
         [Self::GAo, Self::Scores, Self::Best, Self::GAb, Self::ActionScores, Self::BestAction, Self::PointBackup];
 
-    /// As it is written.
+    /// Symbol in the source.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -45,7 +47,7 @@ impl Tensor {
         }
     }
 
-    /// The kernel that computes it, and a name that every keyboard has.
+    /// Kernel that computes the tensor; also its ASCII name.
     #[must_use]
     pub fn kernel(self) -> &'static str {
         match self {
@@ -71,7 +73,7 @@ impl Tensor {
         }
     }
 
-    /// The tensor of this symbol, with ^ for the hat or with its kernel's name, whatever the case.
+    /// Finds a tensor by symbol (with `^` for the hat) or kernel name, ignoring case.
     fn named(name: &str) -> Option<Self> {
         let plain = name.replace("Ĝ", "^G");
         let known = |tensor: &Self| {
@@ -82,7 +84,7 @@ impl Tensor {
     }
 }
 
-/// A dimension of a tensor: its index, how many there are, and how that is written.
+/// A dimension of a tensor: its index, its extent, and the symbol of the extent.
 #[derive(Clone, Copy)]
 struct Axis {
     index: &'static str,
@@ -90,26 +92,26 @@ struct Axis {
     symbol: &'static str,
 }
 
-/// What is traced.
+/// Operands and results of a traced backup.
 pub struct Trace {
-    /// What the tensors are computed from.
+    /// Operands of the backup.
     pub operands: Operands,
     /// The tensors.
     pub tensors: Tensors,
-    /// The number of a belief, and one step of lookahead from it.
+    /// Index of a belief, and the one-step lookahead from it.
     pub lookahead: Option<(usize, Lookahead)>,
 }
 
-/// An element that somebody asked for.
+/// An element of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
     tensor: Tensor,
     linear: usize,
 }
 
-/// What is asked for is no element.
+/// The text does not name an element.
 #[derive(Debug, thiserror::Error)]
-#[error("{text:?} is no element: {why}")]
+#[error("{text:?} does not name an element: {why}")]
 pub struct NoElement {
     text: String,
     why: String,
@@ -146,10 +148,10 @@ impl Trace {
         }
     }
 
-    /// The element that `text` names: `G_AO[1][1][0][1]`, or by its place in memory, `G_AO[13]`.
+    /// The element that `text` names: `G_AO[1][1][0][1]`, or `G_AO[13]` by linear index.
     ///
     /// # Errors
-    /// No such tensor, or an index that it does not have.
+    /// If there is no such tensor, or an index is out of range.
     pub fn element(&self, text: &str) -> Result<Element, NoElement> {
         let refuse = |why: String| NoElement { text: text.to_owned(), why };
         let (name, rest) = text.split_once('[').unwrap_or((text, ""));
@@ -180,7 +182,7 @@ impl Trace {
         Ok(Element { tensor, linear })
     }
 
-    /// How the thread of an element finds its place, what it reads and what it writes, a step a line.
+    /// The derivation of an element, line by line: its indices, the operands that its thread reads, and its value.
     #[must_use]
     pub fn derivation(&self, Element { tensor, linear: l }: Element) -> Vec<String> {
         let axes = self.axes(tensor);
@@ -211,7 +213,7 @@ impl Trace {
         lines
     }
 
-    /// What the thread reads, and from where in memory.
+    /// The operands that the thread reads, with their linear indices.
     fn reads(&self, tensor: Tensor, at: &[usize]) -> Vec<String> {
         let Operands { states, actions, observation_count, gamma, .. } = self.operands;
         let (states, actions, observed) = (states as usize, actions as usize, observation_count as usize);
@@ -288,10 +290,10 @@ impl Trace {
         }
     }
 
-    /// All of it as text.
+    /// Writes all tensors and the lookahead as text.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         for tensor in Tensor::ALL {
             let axes = self.axes(tensor);
@@ -308,7 +310,8 @@ impl Trace {
         Ok(())
     }
 
-    /// Matrices of the last two dimensions: side by side along the second of four, one below the other along the first.
+    /// Writes matrices of the last two dimensions: side by side along the second of four dimensions, stacked along the
+    /// first.
     fn write_tensor(&self, out: &mut impl Write, axes: &[Axis], values: &[f64]) -> io::Result<()> {
         let cells: Vec<String> = values.iter().map(|&x| number(x)).collect();
         let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0) + 2;
@@ -346,7 +349,7 @@ impl Trace {
         Ok(())
     }
 
-    /// All of it as one JSON object.
+    /// All tensors and the lookahead as a JSON object.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let tensors = Tensor::ALL.map(|tensor| {
@@ -371,7 +374,7 @@ impl Trace {
     }
 }
 
-/// Elements as arrays of arrays.
+/// Nested arrays of the given shape.
 fn nested(shape: &[usize], mut values: Vec<Value>) -> Value {
     for &extent in shape[1..].iter().rev() {
         values = values.chunks(extent).map(|chunk| Value::Array(chunk.to_vec())).collect();
@@ -379,7 +382,7 @@ fn nested(shape: &[usize], mut values: Vec<Value>) -> Value {
     Value::Array(values)
 }
 
-/// Six digits, without those that are not needed.
+/// Formats a number with at most six significant digits.
 fn number(x: f64) -> String {
     format!("{x:.5e}").parse::<f64>().map_or_else(|_| x.to_string(), |rounded| rounded.to_string())
 }
@@ -415,7 +418,7 @@ mod tests {
     use super::*;
     use crate::pomdp::reference::full_backup_cpu;
 
-    /// The example of G. Losapio, "Understanding kernel computations" (2022).
+    /// The example of G. Losapio, *Understanding kernel computations* (2022).
     fn example() -> Trace {
         let operands = Operands {
             states: 2,
@@ -436,7 +439,7 @@ mod tests {
         trace.derivation(trace.element(text).unwrap())
     }
 
-    /// "Kernel computation example" of section 2. The source writes Γ[i|S| + s] there, which is the same as s = s' = 1.
+    /// The example of section 2 of the source. The source writes Γ[i|S| + s] there, which is the same for s = s' = 1.
     #[test]
     fn g_ao_is_derived_as_in_the_source() {
         let expected = [
@@ -456,11 +459,11 @@ mod tests {
         ];
         assert_eq!(derivation("G_AO[1][1][0][1]"), expected);
         assert_eq!(derivation("g_ao[13]"), expected);
-        // Where s' is not s: T(0, 1) = 1.
+        // A case with s' ≠ s: T(0, 1) = 1.
         assert!(derivation("g_ao[1][0][1][0]").contains(&"    Γ[i|S| + s'] = Γ[3] = 3".to_owned()));
     }
 
-    /// Those of sections 3 to 7: the numbers that are read, and the last line.
+    /// The examples of sections 3 to 7: the operands read, and the last line.
     #[test]
     fn later_tensors_are_derived_as_in_the_source() {
         for (element, reads, last) in [
@@ -497,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_element_is_refused() {
+    fn unknown_elements_are_rejected() {
         let message = |text: &str| example().element(text).unwrap_err().to_string();
         assert!(message("H[0]").contains("expected the name of a tensor, g_ao, scores"));
         assert!(message("g_ao[16]").contains("expected an index below 16"));

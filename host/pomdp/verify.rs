@@ -1,24 +1,25 @@
-//! Whether alpha vectors are what they claim to be: lower bounds on V\*.
+//! Certificates for alpha vectors: a proof that they are lower bounds on V\*.
 //!
-//! *Claimed.* V(b) = max over α ∈ Γ of b·α. Let H be the Bellman operator of the model. If V ≤ HV + δ in every belief, then
-//! V ≤ V\* + δ/(1 − γ): for W = V − δ/(1 − γ) we have HW = HV − γδ/(1 − γ) ≥ V − δ − γδ/(1 − γ) = W, so that W, HW, HHW, … rise,
-//! and they rise to V\*. For one vector α with action a it is enough that some choice g of a vector for each observation, or
-//! a mixture of such choices, has for all s
+//! *Claimed value.* V(b) = max over α ∈ Γ of b·α. Let H be the Bellman operator of the model. If V ≤ HV + δ in every
+//! belief, then V ≤ V\* + δ/(1 − γ). Proof: let W = V − δ/(1 − γ). Then HW = HV − γδ/(1 − γ) ≥ V − δ − γδ/(1 − γ) = W,
+//! so the sequence W, HW, HHW, … increases, and it converges to V\*. For one vector α with action a, it suffices to
+//! find a continuation g(o) for each observation, or a mixture of such g, with
 //!
-//! > α(s) ≤ r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{g(o)}(s') + δ,
+//! > α(s) ≤ r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{g(o)}(s') + δ for all s,
 //!
-//! as the right side is at most HV + δ in every belief. Whoever looks for g plays a game against one who picks the belief in
-//! which α is too high, and the best g against a belief w is the backup of w. The first g is that of the
-//! [policy graph](PolicyGraph), and then those that are best against the belief that is the worst for all mixtures of the g so far
-//! ([`game`](super::game)). The least δ of a mixture counts. Where no g is better than the mixture it is what is missing; before,
-//! it is an upper bound on that.
+//! because the right-hand side is at most HV + δ in every belief. The search for g is a [matrix game](super::game)
+//! against an opponent who picks the belief in which α is too high. The best g against a belief w is the backup of w.
+//! The first g comes from the [policy graph](PolicyGraph); each further g is the best reply to the worst belief for all
+//! mixtures so far. δ of α is the least δ of a mixture. It is exact when no reply improves the mixture, and an upper
+//! bound before.
 //!
-//! *Attained.* The policy graph is a finite controller. Its values are the solution of
+//! *Attained value.* The policy graph is a finite-state controller. Its values are the solution of
 //!
 //! > α'ᵢ(s) = r(s, aᵢ) + γ Σ_{s'} T(s, aᵢ, s') Σₒ O(aᵢ, s', o) α'_{gᵢ(o)}(s')
 //!
-//! whatever Γ claims, and V\*(b₀) is at least what its first node has at b₀. If u is at most its own step L u, so are L u, LL u, …,
-//! which rise to α'; that holds of u = α − δ/(1 − γ) where α is at most L α + δ, so that the iteration comes from below.
+//! independently of Γ's claims, and V\*(b₀) is at least the value of its first node at b₀. Let L be the operator on the
+//! right-hand side. If u ≤ L u, the sequence u, L u, LL u, … increases to α'. The iteration starts from such a u: if α
+//! ≤ L α + δ, then u = α − δ/(1 − γ) satisfies u ≤ L u.
 
 use rayon::prelude::*;
 
@@ -30,44 +31,44 @@ use super::io::PolicyGraph;
 use super::model::Pomdp;
 use super::projection::Projection;
 
-/// How much less than α' the iteration may end with, of the largest value.
-const REST: f64 = 1e-9;
+/// Stopping tolerance of the iteration for α', relative to the largest value.
+const TOLERANCE: f64 = 1e-9;
 
-/// The part of δ to which it is found where it is above the tolerance.
-const DIGITS: f64 = 1e-3;
+/// Relative accuracy of δ where δ exceeds the tolerance.
+const RESIDUAL_ACCURACY: f64 = 1e-3;
 
-/// What is known of a set of vectors.
+/// Certificate of a set of alpha vectors.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Certificate {
-    /// V(b₀) as Γ has it.
+    /// V(b₀) as Γ claims it.
     pub value: f64,
     /// |Γ|.
     pub vectors: usize,
     /// Vectors with δ ≤ the tolerance.
     pub supported: usize,
-    /// δ: the largest of any vector, 0 or more.
+    /// The largest δ of all vectors, at least 0.
     pub residual: f64,
-    /// The vector that has it.
+    /// Index of the vector with the largest δ.
     pub worst: usize,
     /// V(b₀) − δ/(1 − γ).
     pub certified: f64,
-    /// What the controller attains at b₀, or less by 10⁻⁹ of the largest value.
+    /// Lower bound on the value that the controller attains at b₀; up to 10⁻⁹ of the largest value below it.
     pub attained: f64,
-    /// Its nodes: vectors that are met from b₀ on.
+    /// Number of nodes of the controller that b₀ reaches.
     pub nodes: usize,
 }
 
 impl Certificate {
-    /// A lower bound on V\*(b₀) that holds, up to rounding.
+    /// A certified lower bound on V\*(b₀), up to rounding.
     #[must_use]
     pub fn lower(&self) -> f64 {
         self.certified.max(self.attained)
     }
 }
 
-/// Looks for what supports each vector, in `rounds` rounds at most, and evaluates the controller; `None` where there are no
-/// vectors. The model is one to be maximised, with γ < 1; `policy` fits it. Once `stop` says yes, what was found so far is
-/// returned: it holds, but there may be better.
+/// Computes δ of each vector in at most `rounds` rounds, and evaluates the controller; `None` if there are no vectors.
+/// The model is a maximisation problem with γ < 1, and `policy` must fit it. Once `stop` returns true, the result is
+/// what has been proved so far: valid, but possibly not the best.
 #[must_use]
 pub fn verify(
     model: &Pomdp,
@@ -109,7 +110,8 @@ struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// The graph's g of a vector; what its witness cannot observe is followed as the first that it can.
+    /// The graph's g of a vector. Observations that the witness belief excludes continue like its first possible
+    /// observation.
     fn followers(&self, vector: usize) -> Vec<u32> {
         let count = self.model.observation_count() as usize;
         let next = &self.graph.next[vector * count..(vector + 1) * count];
@@ -117,13 +119,14 @@ impl Claims<'_> {
         next.iter().map(|next| next.unwrap_or(other)).collect()
     }
 
-    /// δ of a vector. What is always seen of the state may decide how it goes on.
+    /// δ of a vector. The continuation may depend on the fully observed component, so each of its values is a separate
+    /// game.
     fn residual(&self, projection: &mut Projection, vector: usize, tolerance: f64, rounds: u32) -> f64 {
         let of_part = |part: &Vec<u32>| self.residual_in(part, projection, vector, tolerance, rounds);
         self.parts.iter().map(of_part).fold(0.0, f64::max)
     }
 
-    /// δ of a vector in these states.
+    /// δ of a vector restricted to the states `part`.
     fn residual_in(
         &self,
         part: &[u32],
@@ -133,16 +136,16 @@ impl Claims<'_> {
         rounds: u32,
     ) -> f64 {
         let (alpha, action) = (self.policy.vector(vector), self.policy.actions()[vector]);
-        // What a g lacks in each state.
-        let missing = |next: &[u32]| -> Vec<f64> {
+        // α − L α in each state, for continuation `next`.
+        let excess = |next: &[u32]| -> Vec<f64> {
             let backup = self.assembler.vector(self.policy, action, next);
             part.iter().map(|&state| alpha[state as usize] - backup[state as usize]).collect()
         };
-        let first = missing(&self.followers(vector));
-        let least = least_loss(first, tolerance, DIGITS, rounds, self.stop, |belief| {
+        let first = excess(&self.followers(vector));
+        let least = least_loss(first, tolerance, RESIDUAL_ACCURACY, rounds, self.stop, |belief| {
             let states = belief.iter().map(|(place, _)| part[*place]).collect();
             let probs = belief.iter().map(|(_, prob)| *prob).collect();
-            missing(&self.response(projection, action, &Belief::built(states, probs)))
+            excess(&self.response(projection, action, &Belief::built(states, probs)))
         });
         least.max(0.0)
     }
@@ -157,7 +160,7 @@ impl Claims<'_> {
         next.iter().map(|next| next.unwrap_or(other)).collect()
     }
 
-    /// b₀·α' of the first node, in the mean over what may be known at the start, by iteration over the nodes that are met from b₀ on.
+    /// b₀·α' of the first node, averaged over the initial beliefs, by iteration over the nodes that b₀ reaches.
     fn attained(&self) -> f64 {
         let nodes: Vec<usize> = (0..self.policy.len()).filter(|&node| self.graph.reached[node]).collect();
         let mut number = vec![0_u32; self.policy.len()];
@@ -190,7 +193,7 @@ impl Claims<'_> {
             // ‖α' − L u‖ ≤ γ/(1 − γ) · ‖L u − u‖.
             let rest = over(&next, &values) * gamma / (1.0 - gamma);
             values = next;
-            if rest.is_nan() || rest <= REST * scale || (self.stop)() {
+            if rest.is_nan() || rest <= TOLERANCE * scale || (self.stop)() {
                 let starts = self.model.starts().into_iter().zip(&self.graph.starts);
                 let value = |((prob, start), &node): ((f64, Belief), &u32)| {
                     prob * start.dot(values.vector(number[node as usize] as usize))

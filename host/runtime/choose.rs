@@ -1,7 +1,7 @@
-//! Where a run happens: the places that can be asked for, and the one that `auto` chooses.
+//! The choice of the device, and the rule of `auto`.
 //!
-//! There is one rule for all model classes. They estimate what a run [costs](Cost) on all cores and on a GPU; `auto` takes the cheaper
-//! place, the CPU where there is no GPU or none that can be used, and says why.
+//! All model classes share one rule. A model class estimates the [cost](Cost) of a run on all cores and on a GPU.
+//! `auto` takes the cheaper device and returns a note with both estimates. If no GPU is usable, `auto` takes the CPU.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,17 +13,17 @@ use super::gpu;
 use super::{Error, cores, emulator};
 use crate::runtime::gpu::Gpu;
 
-/// Where to solve.
+/// The value of `--device`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The first GPU that the model fits on; else the CPU.
+    /// The CPU or GPU 0, by the estimated time.
     #[default]
     Auto,
-    /// The CPU.
+    /// All cores of the CPU.
     Cpu,
-    /// The GPU of this ordinal.
+    /// The GPU with this ordinal.
     Cuda(u32),
-    /// The GPU's kernels, emulated on the CPU thread by thread. Slow; for tests and debugging.
+    /// The GPU kernels, emulated on the CPU thread by thread. Slow; for tests and debugging.
     Emulated,
 }
 
@@ -50,7 +50,7 @@ impl DeviceChoice {
     }
 }
 
-/// The text names no device.
+/// A text that is not a [`DeviceChoice`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected auto, cpu, cuda:N or emulated")]
 pub struct UnknownDevice;
@@ -78,28 +78,28 @@ impl Serialize for DeviceChoice {
     }
 }
 
-/// Seconds until a process can use a GPU: the driver's start and a context, about 0.2 to 0.36 on an H100 and an H200.
+/// Seconds to start the driver and create a context; measured: 0.2 to 0.36 on an H100 and an H200.
 pub const GPU_START: f64 = 1.0 / 3.0;
 
-/// What a run is estimated to take.
+/// The estimated cost of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
-    /// The work, in words: "1200 transitions in 153 sweeps".
+    /// Description of the work, for the note: "1200 transitions in 153 sweeps".
     pub work: String,
     /// Seconds on all cores.
     pub cpu: f64,
-    /// Seconds on a GPU, without [its start](GPU_START).
+    /// Seconds on a GPU, without [`GPU_START`].
     pub gpu: f64,
 }
 
 impl Cost {
-    /// Whether all cores are done before a GPU is.
+    /// Whether the CPU is estimated to finish first: cpu ≤ [`GPU_START`] + gpu.
     #[must_use]
     pub fn suits_cpu(&self) -> bool {
         self.cpu <= GPU_START + self.gpu
     }
 
-    /// Why the cheaper place is chosen.
+    /// The note of `auto`: the chosen device and both estimates.
     fn reason(&self) -> String {
         let place = if self.suits_cpu() { "CPU" } else { "GPU" };
         let (work, cpu, gpu) = (&self.work, seconds(self.cpu), seconds(GPU_START + self.gpu));
@@ -110,7 +110,7 @@ impl Cost {
     }
 }
 
-/// Two digits of a time.
+/// A time for a note: in ms below 1 s, else in seconds.
 fn seconds(time: f64) -> String {
     match time {
         time if time < 1e-3 => "a millisecond or less".to_owned(),
@@ -120,16 +120,16 @@ fn seconds(time: f64) -> String {
     }
 }
 
-/// Where to go, before anything is opened.
+/// The chosen device, before it is opened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
     /// The CPU.
     Cpu,
-    /// The GPU of this ordinal; where it cannot be used and `or_cpu`, the CPU.
+    /// A GPU.
     Gpu {
-        /// Its number.
+        /// Ordinal of the GPU.
         ordinal: u32,
-        /// Whether the CPU will do.
+        /// Whether to fall back to the CPU if the GPU is not usable.
         or_cpu: bool,
     },
     /// The emulator.
@@ -137,7 +137,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Where `device` is, and the reason, where that was chosen on the user's behalf. Without a cost, `auto` takes a GPU.
+    /// Resolves `device`; for `auto`, also returns the note with the reason. Without a cost, `auto` takes GPU 0.
     #[must_use]
     pub fn of(device: DeviceChoice, cost: Option<&Cost>) -> (Self, Option<String>) {
         match device {
@@ -151,28 +151,28 @@ impl Decision {
         }
     }
 
-    /// The note of an `auto` that went to the CPU because the GPU could not be used.
+    /// The note of an `auto` that fell back to the CPU because of `error`.
     #[must_use]
     pub fn fell_back(error: &Error) -> String {
         format!("auto chose the CPU: {error}")
     }
 }
 
-/// A place, opened.
+/// An open device.
 pub enum Place {
-    /// All cores.
+    /// All cores of the CPU.
     Cpu,
     /// A GPU.
     Gpu(Gpu),
-    /// Its kernels, without it.
+    /// The emulator of the GPU kernels.
     Emulated(Emulator),
 }
 
 impl Place {
-    /// Opens what [`Decision::of`] says; with the reason, where it was chosen on the user's behalf.
+    /// Opens the device that [`Decision::of`] chooses; for `auto`, also returns the note with the reason.
     ///
     /// # Errors
-    /// If there is no such device.
+    /// If the device does not exist or is not usable, unless `auto` falls back to the CPU.
     pub fn open(device: DeviceChoice, cost: Option<&Cost>) -> Result<(Self, Option<String>), Error> {
         let (decision, reason) = Decision::of(device, cost);
         Ok(match decision {
@@ -186,7 +186,7 @@ impl Place {
         })
     }
 
-    /// Its name, in words.
+    /// The name of the device in reports.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(place, Decision::Gpu { ordinal: 0, or_cpu: true });
         assert!(reason.unwrap().starts_with("auto chose the GPU: 3 products take about 20.0 s on "));
         assert_eq!(Decision::of(DeviceChoice::Auto, Some(&cost(2.0, 1.8))).0, Decision::Cpu);
-        // What is asked for is done, and nothing said.
+        // An explicit choice is taken without a note.
         for (device, decision) in [
             (DeviceChoice::Cpu, Decision::Cpu),
             (DeviceChoice::Cuda(3), Decision::Gpu { ordinal: 3, or_cpu: false }),

@@ -1,12 +1,12 @@
-//! The cores of the CPU, in words.
+//! The description of the CPU in reports: "16 CPU cores".
 
-/// All cores.
+/// The number of threads in rayon's pool, as "16 CPU cores".
 #[must_use]
 pub fn all() -> String {
     of(rayon::current_num_threads())
 }
 
-/// So many cores.
+/// `count`, as "1 CPU core" or "16 CPU cores".
 #[must_use]
 pub fn of(count: usize) -> String {
     format!("{count} CPU {}", if count == 1 { "core" } else { "cores" })

@@ -1,4 +1,4 @@
-//! What can go wrong where a model is solved, whatever the model.
+//! Errors of devices, common to all model classes.
 
 use std::convert::Infallible;
 
@@ -6,19 +6,19 @@ use warpkov_device::emulator::EmulatorError;
 
 use crate::runtime::gpu::CudaError;
 
-/// Why a run did not come to its end.
+/// A failed or interrupted run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No such device, not enough of its memory, or it failed.
+    /// The device does not exist, has too little memory, or failed.
     #[error(transparent)]
     Device(#[from] CudaError),
-    /// A [request to stop](crate::common::interrupt) came before there was a result.
+    /// A [stop request](crate::common::interrupt) came before the first result.
     #[error("interrupted before there was a result")]
     Interrupted,
     /// The CPU was asked for work that only kernels do.
     #[error("device cpu runs no kernels, expected auto, cuda:N or emulated")]
     NoKernels,
-    /// An emulated kernel did what it must not.
+    /// The emulator found a fault in a kernel.
     #[error(transparent)]
     Emulator(EmulatorError),
 }
@@ -38,7 +38,7 @@ impl From<Infallible> for Error {
     }
 }
 
-/// An error type with a variant for [`Error`] is made of the errors of all devices.
+/// Implements conversions from the errors of all devices for an error type that converts from [`Error`].
 macro_rules! from_devices {
     ($error:ty) => {
         impl From<$crate::runtime::gpu::CudaError> for $error {

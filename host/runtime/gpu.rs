@@ -1,14 +1,14 @@
-//! NVIDIA GPUs: [`warpkov_cuda`], and the device code of the solvers.
+//! NVIDIA GPUs: re-exports of [`warpkov_cuda`], and the compiled kernels of the solvers.
 
 pub use warpkov_cuda::*;
 
-/// The kernels of [`warpkov_kernels`], as the build script has compiled them.
+/// The kernels of [`warpkov_kernels`], compiled by the build script.
 pub static MODULES: Modules = warpkov_cuda::modules!();
 
-/// Opens a GPU to run them on.
+/// Opens the GPU with this ordinal for the kernels of [`MODULES`].
 ///
 /// # Errors
-/// If there is no such GPU, or it cannot run them.
+/// If there is no such GPU, or no compiled code fits it.
 pub fn open(ordinal: u32) -> Result<Gpu, CudaError> {
     Gpu::open(ordinal, &MODULES)
 }
@@ -47,7 +47,7 @@ mod tests {
         }
     }
 
-    /// What this build embeds: each kernel as a module of its own.
+    /// Each kernel is embedded as a module of its own.
     #[test]
     fn every_kernel_of_this_build_stands_alone() {
         let declared = |text: &str| -> BTreeSet<String> {

@@ -1,13 +1,13 @@
-//! Where a run happens.
+//! Devices: CPU, GPU and emulator.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! | --- | --- |
-//! | [`choose`] | the places that can be asked for |
-//! | [`error`] | what can go wrong there |
+//! | [`choose`] | the `--device` choice, and the rule of `auto` |
+//! | [`error`] | errors of devices |
 //! | [`precision`] | floating-point types |
-//! | [`cores`] | the CPU, in words |
-//! | [`gpu`] | GPUs, and the kernels that they run |
-//! | [`prefix_sum`], [`scratch`] | what the host side of kernels shares |
+//! | [`cores`] | the description of the CPU |
+//! | [`gpu`] | GPUs and the table of compiled kernels |
+//! | [`prefix_sum`], [`scratch`] | a device prefix sum and growable device memory, for the backends of all model classes |
 
 pub mod choose;
 pub mod cores;
@@ -23,7 +23,7 @@ use warpkov_device::emulator::Emulator;
 
 use crate::common::interrupt;
 
-/// The emulator as solvers use it: a launch that goes on for long after a [request to stop](interrupt) is given up.
+/// The emulator for solvers. It cancels a launch that is still running 200 ms after a [stop request](interrupt).
 #[must_use]
 pub fn emulator() -> Emulator {
     Emulator::default().until(interrupt::overdue())

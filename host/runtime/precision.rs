@@ -1,16 +1,16 @@
-//! Floating-point types of a run.
+//! Floating-point types of solvers.
 
 use std::borrow::Cow;
 
 use rayon::prelude::*;
 use warpkov_device::device::mma::Multiply;
 
-/// A precision that a run may have: `f32` or `f64`.
+/// A floating-point type of a solver: `f32` or `f64`.
 pub trait Precise: Multiply + Default + std::fmt::Debug {
-    /// Unit roundoff: half the distance from 1 to the next number.
+    /// Unit roundoff u: half the distance from 1 to the next larger number.
     const UNIT: f64;
 
-    /// Numbers of a model, which are f64, in this precision; rounded to nearest, and borrowed where nothing changes.
+    /// Converts the f64 numbers of a model, rounded to nearest. Borrows them if the type is f64.
     fn of(model: &[f64]) -> Cow<'_, [Self]>;
 }
 

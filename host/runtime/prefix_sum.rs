@@ -4,16 +4,17 @@ use warpkov_device::device::Offset;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::primitives::scan::{THREADS, TILE, scan_add, scan_tiles, scan_totals};
 
-/// The scratch memory that [`exclusive_scan`] needs for `n` elements, in elements.
+/// Length of the scratch buffer of [`exclusive_scan`] for `n` elements, in elements.
 #[must_use]
 pub fn scratch_len(n: usize) -> usize {
     n.div_ceil(TILE).max(1) + 1
 }
 
-/// `output`ᵢ = `input`₀ + … + `input`ᵢ₋₁ for i = 0 … n: from lengths to offsets. Sums must fit into `O`.
+/// Computes `output`ᵢ = `input`₀ + … + `input`ᵢ₋₁ for i = 0 … n, for example row pointers from row lengths. Sums must
+/// fit into `O`.
 ///
 /// # Errors
-/// Those of the device.
+/// The errors of the device.
 ///
 /// # Panics
 /// If `input` has fewer than `n` elements, `output` fewer than n + 1, or `scratch` fewer than [`scratch_len`].
@@ -27,7 +28,8 @@ pub fn exclusive_scan<O: Offset, D: Device>(
     use warpkov_device::launch::Buffer;
     assert!(input.len() >= n && output.len() > n && scratch.len() >= scratch_len(n));
     let tiles = n.div_ceil(TILE).max(1) as u32;
-    // SAFETY: the lengths are those that the kernels ask for, as just checked.
+    // SAFETY: the assertion above checks the lengths that the kernels require: n, n + 1, and one sum per tile with the
+    // total.
     unsafe {
         scan_tiles(device, Shape::new(tiles, THREADS), n as u64, input, output, scratch)?;
         scan_totals(device, Shape::new(1, THREADS), u64::from(tiles), scratch)?;

@@ -1,12 +1,23 @@
-//! One small kernel per primitive of the device library: how each is used, and what the test suite runs on every device.
+//! Lessons: one small kernel per primitive of the device library. Each shows one primitive in use, and the test suite
+//! runs all of them on every device. The first line of a kernel states its *mathematics*.
 
 use atomic::{AtomicInteger, AtomicNumber, Ordering, Scope};
 use warpkov_device::device::{Global, GlobalMut, Real, atomic, block, kernel, math, mma, shared, thread, warp};
 use warpkov_device::shared_array;
 
-/// z = x + y: one thread per element, the first kernel of every course.
+/// z = x + y: the first kernel of every course.
 ///
-/// *Safety*: all three vectors have `n` elements.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `z`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `n` | scalar | elements |
+/// | `x`, `y`, `z` | n | |
+///
+/// *Launch*: ⌈n / B⌉ blocks or more of any B threads.
 #[kernel(T = [f32, f64])]
 pub fn vector_add<T: Real>(n: u32, x: Global<T>, y: Global<T>, z: GlobalMut<T>) {
     let i = thread::index_1d() as usize;
@@ -15,9 +26,19 @@ pub fn vector_add<T: Real>(n: u32, x: Global<T>, y: Global<T>, z: GlobalMut<T>) 
     }
 }
 
-/// The same with 16-byte accesses: four elements per thread.
+/// z = x + y with 16-byte accesses.
 ///
-/// *Safety*: all three vectors have `4 · quads` elements.
+/// - *Thread mapping*: one thread per four consecutive elements.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `z`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `quads` | scalar | quads |
+/// | `x`, `y`, `z` | 4·`quads` | aligned to 16 bytes |
+///
+/// *Launch*: ⌈`quads` / B⌉ blocks or more of any B threads.
 #[kernel(T = [f32, f64])]
 pub fn vector_add4<T: Real>(quads: u32, x: Global<T>, y: Global<T>, z: GlobalMut<T>) {
     let i = thread::index_1d() as usize;
@@ -27,9 +48,19 @@ pub fn vector_add4<T: Real>(quads: u32, x: Global<T>, y: Global<T>, z: GlobalMut
     }
 }
 
-/// y = x, by streaming loads that leave the caches to others.
+/// y = x by streaming loads, which do not evict other data from the caches.
 ///
-/// *Safety*: both vectors have `n` elements.
+/// - *Thread mapping*: a grid-stride loop over elements.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `y`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `n` | scalar | elements |
+/// | `x`, `y` | n | |
+///
+/// *Launch*: any grid, any block.
 #[kernel(T = [f32, f64])]
 pub fn copy_streaming<T: Real>(n: u32, x: Global<T>, y: GlobalMut<T>) {
     let mut i = thread::index_1d() as usize;
@@ -39,9 +70,18 @@ pub fn copy_streaming<T: Real>(n: u32, x: Global<T>, y: GlobalMut<T>) {
     }
 }
 
-/// Every index and dimension of each thread, twelve numbers per thread, in the order of x, y, z.
+/// All indices and dimensions of each thread: twelve numbers per thread, each triple in the order x, y, z.
 ///
-/// *Safety*: `out` has twelve elements per thread of the grid.
+/// - *Thread mapping*: every thread writes its own twelve numbers.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `out` | 12 × threads of the grid | threads in the order block, then thread in block |
+///
+/// *Launch*: any grid, any block, up to three dimensions.
 #[kernel]
 pub fn indices(out: GlobalMut<u32>) {
     let block = thread::block_idx_x()
@@ -68,7 +108,17 @@ pub fn indices(out: GlobalMut<u32>) {
 
 /// Reverses each block's part of a vector through dynamic shared memory.
 ///
-/// *Safety*: `x` and `y` have one element per thread of the grid. *Shared memory*: one element per thread, dynamic.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: one element of `T` per thread, dynamic. *Barriers*: one. *Deterministic*: yes.
+/// - *Valid result in*: `y`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x`, `y` | threads of the grid | |
+///
+/// *Launch*: any grid of any B threads; B · size of `T` bytes of dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn reverse_blocks<T: Real>(x: Global<T>, y: GlobalMut<T>) {
     let tile = shared::dynamic_shared_mem::<T>();
@@ -78,9 +128,19 @@ pub fn reverse_blocks<T: Real>(x: Global<T>, y: GlobalMut<T>) {
     y.set(i, tile.get(tile.len() - 1 - t));
 }
 
-/// The number of threads of the block with x > 0, and whether that is so for all, and for any: three per block.
+/// Votes of a block on x > 0, three numbers per block: the count, 1 if true for all threads, 1 if true for any thread.
 ///
-/// *Safety*: `x` has one element per thread of the grid, `out` three per block.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: three. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `out` | 3 × blocks | count, all, any |
+///
+/// *Launch*: any grid, any block.
 #[kernel]
 pub fn barrier_votes(x: Global<i32>, out: GlobalMut<u32>) {
     let positive = x.get(thread::index_1d() as usize) > 0;
@@ -95,9 +155,19 @@ pub fn barrier_votes(x: Global<i32>, out: GlobalMut<u32>) {
     }
 }
 
-/// The four shuffles of x: up, down, xor and from lane 5, four per thread.
+/// The four warp shuffles of x: up by 3, down by 3, xor 9, and from lane 5; four numbers per thread.
 ///
-/// *Safety*: `x` has one element per thread of the grid, `out` four.
+/// - *Thread mapping*: one thread per element; all 32 lanes take part.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `out` | 4 × threads of the grid | |
+///
+/// *Launch*: any grid; blocks of whole warps.
 #[kernel(T = [f32, f64])]
 pub fn shuffles<T: Real>(x: Global<T>, out: GlobalMut<T>) {
     let i = thread::index_1d() as usize;
@@ -108,10 +178,22 @@ pub fn shuffles<T: Real>(x: Global<T>, out: GlobalMut<T>) {
     out.set(4 * i + 3, warp::shuffle(warp::FULL, value, 5));
 }
 
-/// Votes and integer reductions, by the even lanes among themselves and the odd ones among themselves.
+/// Votes and integer reductions among the even lanes, and separately among the odd lanes.
 ///
-/// Eight per thread: ballot of x > 0, all, any, lanes with the same x, Σx, max x, min x, and the sum again after a
-/// [`sync_warp`](warp::sync_warp). *Safety*: `x` has one element per thread of the grid, `out` eight.
+/// Eight numbers per thread: the ballot of x > 0, all, any, the lanes with equal x, Σx, max x, min x, and Σx again
+/// after a [`sync_warp`](warp::sync_warp).
+///
+/// - *Thread mapping*: one thread per element; 16 lanes of a warp take part in each operation.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | the sum over a warp fits 32 bits |
+/// | `out` | 8 × threads of the grid | |
+///
+/// *Launch*: any grid; blocks of whole warps.
 #[kernel]
 pub fn partial_warps(x: Global<u32>, out: GlobalMut<u32>) {
     const EVEN: u32 = 0x5555_5555;
@@ -125,6 +207,9 @@ pub fn partial_warps(x: Global<u32>, out: GlobalMut<u32>) {
     }
 }
 
+/// The eight numbers of [`partial_warps`] for a lane of `mask`.
+///
+/// *Takes part*: all lanes of `mask`.
 #[inline(always)]
 fn among(mask: u32, value: u32, positive: bool) -> [u32; 8] {
     let ballot = warp::ballot(mask, positive);
@@ -135,9 +220,20 @@ fn among(mask: u32, value: u32, positive: bool) -> [u32; 8] {
     [ballot, u32::from(all), u32::from(any), same, sum, max, min, warp::sum_u32(mask, value)]
 }
 
-/// Warp scan, block scan and block sum of x: three per thread (the sum in the first warp only, 0 elsewhere).
+/// Warp scan, block scan and block sum of x: three numbers per thread. Threads outside the first warp get 0 for the
+/// block sum.
 ///
-/// *Safety*: `x` has one element per thread of the grid, `out` three; blocks have whole warps.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: 64 words, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `out` | 3 × threads of the grid | |
+///
+/// *Launch*: any grid; blocks of whole warps.
 #[kernel(T = [f32, f64])]
 pub fn scans<T: Real>(x: Global<T>, out: GlobalMut<T>) {
     let i = thread::index_1d() as usize;
@@ -150,9 +246,21 @@ pub fn scans<T: Real>(x: Global<T>, out: GlobalMut<T>) {
     out.set(3 * i + 2, if warp::warp_id() == 0 { sum } else { T::ZERO });
 }
 
-/// A histogram of x mod 64: counted in shared memory by each block, then added up in global memory.
+/// Histogram of x mod 64: each block counts in shared memory, then adds its counts to global memory.
 ///
-/// *Safety*: `x` has `n` elements, `bins` 64; blocks have 64 threads at least.
+/// - *Thread mapping*: one thread per element; thread t < 64 adds bin t.
+/// - *Shared memory*: 64 words, static. *Barriers*: two. *Deterministic*: yes: integer sums.
+/// - *Valid result in*: `bins`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `n` | scalar | elements |
+/// | `x` | n | |
+/// | `bins` | 64 | 0 before the launch |
+///
+/// *Launch*: ⌈n / B⌉ blocks or more of B ≥ 64 threads.
 #[kernel]
 pub fn histogram(n: u32, x: Global<u32>, bins: GlobalMut<u32>) {
     let local = shared_array!(histogram_bins: u32; 64);
@@ -172,9 +280,22 @@ pub fn histogram(n: u32, x: Global<u32>, bins: GlobalMut<u32>) {
 }
 
 /// The other atomics, all threads on the same cells: sum, max, min, and, or of x; a count by compare-and-exchange; and
-/// how many threads an exchange lets through.
+/// the number of threads that win an exchange.
 ///
-/// *Safety*: `x` has one element per thread of the grid, `cells` seven.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes: all results are independent of the order.
+/// - *Valid result in*: `cells`, `flags` and `sums`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `cells` | 5 or more | sum, max, min, and, or |
+/// | `flags` | 3 or more | count, exchange, winners; 0 before the launch |
+/// | `sums` | 1 or more | Σx |
+///
+/// *Launch*: any grid, any block.
 #[kernel]
 pub fn atomics(x: Global<i32>, cells: GlobalMut<i32>, flags: GlobalMut<u32>, sums: GlobalMut<f64>) {
     let value = x.get(thread::index_1d() as usize);
@@ -183,7 +304,7 @@ pub fn atomics(x: Global<i32>, cells: GlobalMut<i32>, flags: GlobalMut<u32>, sum
     i32::fetch_min((cells, 2), value, Ordering::Acquire, Scope::System);
     i32::fetch_and((cells, 3), value, Ordering::Relaxed, Scope::Device);
     i32::fetch_or((cells, 4), value, Ordering::Relaxed, Scope::Device);
-    // What a machine with only compare-and-exchange would do to count.
+    // Counts by compare-and-exchange alone.
     let mut seen = 0;
     loop {
         let found = atomic::compare_exchange((flags, 0), seen, seen + 1, Ordering::AcqRel, Scope::Device);
@@ -196,13 +317,23 @@ pub fn atomics(x: Global<i32>, cells: GlobalMut<i32>, flags: GlobalMut<u32>, sum
         atomic::add((flags, 2), 1);
     }
     thread::fence();
-    // A sum of small integers is exact in f64, whatever the order.
+    // A sum of small integers is exact in f64 and thus independent of the order.
     atomic::add((sums, 0), f64::from(value));
 }
 
-/// D = A·B + C on the tensor core, A of 16 × 8, B of 8 × 8, C and D of 16 × 8, all row by row.
+/// D = A·B + C on the tensor core in TF32: A is 16 × 8, B is 8 × 8, C and D are 16 × 8, all row-major.
 ///
-/// *Safety*: the launch has one warp; `a`, `c` and `d` have 128 elements, `b` 64.
+/// - *Thread mapping*: lane 4g + t holds the elements of A, B, C and D that [`mma`] assigns to it.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `d`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `a`, `c`, `d` | 128 | |
+/// | `b` | 64 | |
+///
+/// *Launch*: one block of 32 threads.
 #[kernel]
 pub fn tensor_product(a: Global<f32>, b: Global<f32>, c: Global<f32>, d: GlobalMut<f32>) {
     let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
@@ -215,10 +346,21 @@ pub fn tensor_product(a: Global<f32>, b: Global<f32>, c: Global<f32>, d: GlobalM
     }
 }
 
-/// D = A·B + C on the tensor core in f16, two factors in a word: A of 16 × 8 words by rows, B of 8 × 8 words by columns, C and
-/// D of 16 × 8 by rows.
+/// D = A·B + C on the tensor core in f16, two factors per 32-bit word: A is 16 × 8 words row-major, B is 8 × 8 words
+/// column-major, C and D are 16 × 8 row-major in f32.
 ///
-/// *Safety*: the launch has one warp; `a`, `c` and `d` have 128 elements, `b` 64.
+/// - *Thread mapping*: lane 4g + t holds the elements of A, B, C and D that [`mma`] assigns to it.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `d`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `a` | 128 words | f16 pairs |
+/// | `b` | 64 words | f16 pairs |
+/// | `c`, `d` | 128 | |
+///
+/// *Launch*: one block of 32 threads.
 #[kernel]
 pub fn half_tensor_product(a: Global<u32>, b: Global<u32>, c: Global<f32>, d: GlobalMut<f32>) {
     let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
@@ -231,9 +373,19 @@ pub fn half_tensor_product(a: Global<u32>, b: Global<u32>, c: Global<f32>, d: Gl
     }
 }
 
-/// The same in f64.
+/// [`tensor_product`] in f64.
 ///
-/// *Safety*: as that of [`tensor_product`].
+/// - *Thread mapping*: lane 4g + t holds the elements of A, B, C and D that [`mma`] assigns to it.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `d`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `a`, `c`, `d` | 128 | |
+/// | `b` | 64 | |
+///
+/// *Launch*: one block of 32 threads.
 #[kernel]
 pub fn wide_tensor_product(a: Global<f64>, b: Global<f64>, c: Global<f64>, d: GlobalMut<f64>) {
     let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
@@ -246,9 +398,20 @@ pub fn wide_tensor_product(a: Global<f64>, b: Global<f64>, c: Global<f64>, d: Gl
     }
 }
 
-/// fma and the approximate functions of x: six per element.
+/// Fused multiply-add and the approximate functions of x, six numbers per element: x² − 1, 2ˣ, log₂ x, 1/x, 1/√x, √x.
 ///
-/// *Safety*: `x` has `n` elements, `out` six each.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `n` | scalar | elements |
+/// | `x` | n | |
+/// | `out` | 6n | |
+///
+/// *Launch*: ⌈n / B⌉ blocks or more of any B threads.
 #[kernel]
 pub fn special_functions(n: u32, x: Global<f32>, out: GlobalMut<f32>) {
     let i = thread::index_1d() as usize;

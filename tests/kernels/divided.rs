@@ -283,8 +283,8 @@ fn crowded<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     for (model, parameters, expected) in cases {
         let (crowded, blocks, room) = expected;
         let expected = format!(
-            "{crowded} of {blocks} blocks need more than the {room} values of others that fit in shared memory; they read the \
-             rest from device memory"
+            "{crowded} of {blocks} blocks read more outside values than the {room} that fit in shared memory; they \
+             load the rest from device memory"
         );
         let mut results = Vec::new();
         for buffering in [false, true] {

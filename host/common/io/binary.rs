@@ -1,4 +1,4 @@
-//! What the binary formats share: numbers of many types from a stream, and what to say of wrong ones.
+//! Numbers of binary formats: conversion from every width, byte order and type, and errors.
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
@@ -8,12 +8,12 @@ use super::Error;
 /// Bytes converted at a time.
 const BLOCK: usize = 1 << 16;
 
-/// Content that is not as its format has it.
+/// An error of content that violates its format.
 pub fn invalid(message: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message.into())
 }
 
-/// Says of which part of a file an error is.
+/// Prefixes an error with the part of the file.
 pub fn within(part: impl Display) -> impl FnOnce(io::Error) -> io::Error {
     move |error| match error.kind() {
         io::ErrorKind::InvalidData => invalid(format!("{part}: {error}")),
@@ -22,7 +22,7 @@ pub fn within(part: impl Display) -> impl FnOnce(io::Error) -> io::Error {
     }
 }
 
-/// Says of which file an error is.
+/// Adds the file's name to an error.
 pub fn of_file(file: String) -> impl FnOnce(io::Error) -> Error {
     move |error| match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
@@ -32,15 +32,16 @@ pub fn of_file(file: String) -> impl FnOnce(io::Error) -> Error {
     }
 }
 
-/// How a number lies in a file.
+/// The encoding of a number in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Encoding {
     pub kind: Kind,
-    /// Bytes: 1, 2, 4 or 8; 4 or 8 of a [`Kind::Float`].
+    /// Bytes: 1, 2, 4 or 8; for [`Kind::Float`], 4 or 8.
     pub size: usize,
     pub big_endian: bool,
 }
 
+/// The type of a number in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Float,
@@ -55,9 +56,9 @@ impl Encoding {
     }
 }
 
-/// What numbers are read into.
+/// The type of a number in memory. Each conversion returns `None` if the type cannot represent the number.
 pub trait Element: Copy {
-    /// What they should be.
+    /// Description of the valid numbers, for errors.
     const EXPECTED: &'static str;
 
     fn from_signed(number: i64) -> Option<Self>;
@@ -116,12 +117,12 @@ pub fn elements<T: Element>(reader: &mut (impl Read + ?Sized), encoding: Encodin
         reader.read_exact(bytes)?;
         decode(bytes, encoding, &mut elements)?;
     }
-    // Else the arrays of a large model would take up to twice their size for good.
+    // Without this, the arrays of a large model could keep up to twice their size.
     elements.shrink_to_fit();
     Ok(elements)
 }
 
-/// Appends the numbers in `bytes`.
+/// Appends the numbers in `bytes` to `elements`.
 pub fn decode<T: Element>(bytes: &[u8], encoding: Encoding, elements: &mut Vec<T>) -> io::Result<()> {
     let Encoding { kind, size, big_endian } = encoding;
     match (kind, size) {
@@ -139,6 +140,7 @@ pub fn decode<T: Element>(bytes: &[u8], encoding: Encoding, elements: &mut Vec<T
     }
 }
 
+/// Appends numbers of N bytes: `raw` decodes little-endian bytes, `convert` converts to the element type.
 fn each<const N: usize, R: Display + Copy, T: Element>(
     bytes: &[u8],
     big_endian: bool,

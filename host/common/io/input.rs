@@ -1,7 +1,10 @@
-//! What is read: files, pipes and the standard input, as they are or compressed by gzip, xz or zstd.
+//! Input text from files, pipes and the standard input, plain or compressed by gzip, xz or zstd.
 //!
-//! Compression is told by the first bytes, never by the name, and is undone while the text is read, in bounded memory. A
-//! byte-order mark of UTF-8 is left out.
+//! The first bytes determine the compression; the file name does not. Decompression is streamed and uses bounded
+//! memory. A UTF-8 byte-order mark is removed.
+//!
+//! The file is one piece because all decompressors share the reading of the first bytes and the error messages; half of
+//! it is tests.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read, Seek};
@@ -14,23 +17,22 @@ use lzma_rust2::XzReader;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// Bytes read at a time.
+/// Size of a block, in bytes.
 const BUFFER: usize = 1 << 17;
 
-/// Blocks of that many bytes that are unpacked before they are read.
+/// Blocks that the decompression thread may be ahead of the reader.
 const BLOCKS: usize = 8;
 
-/// Bytes at most of a text that is needed whole, where no file says how long it is: a few bytes of a compressed file can
-/// stand for any number.
+/// Largest text of unknown length that is read into memory, in bytes. A small compressed file can expand to any length.
 const LARGEST: u64 = 1 << 32;
 
-/// Memory that a compressed file may ask for to be unpacked, in KiB. `xz -9` and `zstd --ultra -22` need less.
+/// Memory limit of xz decompression, in KiB. `xz -9` needs less.
 const XZ_MEMORY: u32 = 1 << 18;
 
 /// The byte-order mark of UTF-8.
 pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// How a file is compressed.
+/// A compression format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// One or several members of gzip (RFC 1952).
@@ -42,12 +44,13 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The extensions of such files' names; the first of each is the usual one.
+    /// File extensions; the usual one of each format comes first.
     pub const EXTENSIONS: [&str; 5] = ["gz", "xz", "zst", "gzip", "zstd"];
 
-    /// Bytes that tell.
+    /// Length of the longest magic number, in bytes.
     const MAGIC: usize = 6;
 
+    /// The compression format with the magic number at `start`. Zstandard includes its skippable frames.
     fn of(start: &[u8]) -> Option<Self> {
         match start {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
@@ -57,7 +60,7 @@ impl Compression {
         }
     }
 
-    /// Undoes it.
+    /// Returns a reader of the decompressed data.
     fn unpack<'r>(self, packed: impl Read + 'r) -> Box<dyn Read + 'r> {
         let packed = BufReader::with_capacity(BUFFER, packed);
         match self {
@@ -76,7 +79,7 @@ impl Compression {
     }
 }
 
-/// The name that a file would have if it were not compressed: `model.drn` of `model.drn.gz`, whose extension tells its format.
+/// The file name without an extension of a compression format: `model.drn` for `model.drn.gz`.
 #[must_use]
 pub fn plain_name(path: &Path) -> PathBuf {
     let known = |extension: &str| Compression::EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known));
@@ -86,7 +89,7 @@ pub fn plain_name(path: &Path) -> PathBuf {
     }
 }
 
-/// The file at `path`, or else one of that name that is compressed, if there is either.
+/// The file at `path`, or else the compressed file with the same name, or `None`.
 #[must_use]
 pub fn find(path: &Path) -> Option<PathBuf> {
     let compressed = Compression::EXTENSIONS.iter().map(|extension| {
@@ -97,22 +100,24 @@ pub fn find(path: &Path) -> Option<PathBuf> {
     std::iter::once(path.to_owned()).chain(compressed).find(|path| path.exists())
 }
 
-/// A text, unpacked while it is read.
+/// A reader of a text, decompressed on the fly.
 pub struct Input<'r> {
     reader: Box<dyn Read + 'r>,
-    /// What was looked at ahead, and how much of it has been read.
+    /// Bytes taken from `reader` by [`Input::start`].
     ahead: Vec<u8>,
+    /// Number of bytes of `ahead` that the caller has read.
     read: usize,
     compression: Option<Compression>,
-    /// The file, where it is a regular one.
+    /// The file, if it is a regular file.
     file: Option<File>,
 }
 
 impl Input<'static> {
-    /// A file, a pipe or a device. What is compressed is unpacked on a thread of its own, a few blocks ahead of the reader.
+    /// Opens a file, a pipe or a device. Compressed data is decompressed on a separate thread, a few blocks ahead of
+    /// the reader.
     ///
     /// # Errors
-    /// If it cannot be opened or read, or is not compressed as it begins.
+    /// If the file cannot be opened or read, is in UTF-16, or has damaged compressed data at its start.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         let whole = file.metadata()?.is_file().then(|| file.try_clone()).transpose()?;
@@ -125,11 +130,11 @@ impl Input<'static> {
     }
 }
 
-/// A stream that was looked at, from its beginning.
-type Begun<R> = Chain<Cursor<Vec<u8>>, R>;
+/// A stream with its first bytes put back.
+type Rewound<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// A stream from its beginning, and the compression that its first bytes tell.
-fn begin<R: Read>(mut reader: R) -> io::Result<(Begun<R>, Option<Compression>)> {
+/// Reads the magic number of a stream. Returns the stream from its first byte, and its compression.
+fn begin<R: Read>(mut reader: R) -> io::Result<(Rewound<R>, Option<Compression>)> {
     let mut start = Vec::new();
     reader.by_ref().take(Compression::MAGIC as u64).read_to_end(&mut start)?;
     let compression = Compression::of(&start);
@@ -137,10 +142,10 @@ fn begin<R: Read>(mut reader: R) -> io::Result<(Begun<R>, Option<Compression>)> 
 }
 
 impl<'r> Input<'r> {
-    /// A stream.
+    /// Wraps a stream.
     ///
     /// # Errors
-    /// If it cannot be read, or is not compressed as it begins.
+    /// If the stream cannot be read, is in UTF-16, or has damaged compressed data at its start.
     pub fn new(reader: impl Read + 'r) -> io::Result<Self> {
         let (packed, compression) = begin(reader)?;
         let reader: Box<dyn Read + 'r> = match compression {
@@ -150,28 +155,28 @@ impl<'r> Input<'r> {
         Self::of(reader, compression)
     }
 
-    /// A text, without the mark of UTF-8.
+    /// Wraps a decompressed stream and removes the UTF-8 byte-order mark.
     fn of(reader: Box<dyn Read + 'r>, compression: Option<Compression>) -> io::Result<Self> {
         let mut input = Self { reader, ahead: Vec::new(), read: 0, compression, file: None };
         match input.start(MARK.len())? {
             MARK => input.ahead.clear(),
-            // Its mark in either order; no binary format begins so.
+            // The byte-order mark of UTF-16, in both byte orders. No supported binary format starts with these bytes.
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => return Err(invalid("is in UTF-16, expected UTF-8".to_owned())),
             _ => {}
         }
         Ok(input)
     }
 
-    /// How it is compressed.
+    /// The compression of the data; `None` for plain data.
     #[must_use]
     pub fn compression(&self) -> Option<Compression> {
         self.compression
     }
 
-    /// The length of the file, where it is a regular one that is not compressed.
+    /// The length in bytes of a regular, uncompressed file; `None` for other sources.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub fn length(&self) -> io::Result<Option<u64>> {
         match (&self.file, self.compression) {
             (Some(file), None) => Ok(Some(file.metadata()?.len())),
@@ -179,20 +184,20 @@ impl<'r> Input<'r> {
         }
     }
 
-    /// The first `count` bytes, or all; they are still to be read.
+    /// The first `count` bytes, or all bytes of a shorter text, without consuming them. Call before the first read.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If the source cannot be read.
     pub fn start(&mut self, count: usize) -> io::Result<&[u8]> {
         let missing = count.saturating_sub(self.ahead.len());
         self.reader.by_ref().take(missing as u64).read_to_end(&mut self.ahead)?;
         Ok(&self.ahead[..count.min(self.ahead.len())])
     }
 
-    /// The file itself, from its first byte, where it is a regular one that is not compressed; else this text again.
+    /// The file, rewound to its first byte, if it is regular and uncompressed; otherwise this input unchanged.
     ///
     /// # Errors
-    /// If the file has no beginning to go back to.
+    /// If the file cannot be rewound.
     pub fn into_file(self) -> io::Result<Result<File, Self>> {
         match self {
             Self { file: Some(mut file), compression: None, .. } => {
@@ -203,10 +208,10 @@ impl<'r> Input<'r> {
         }
     }
 
-    /// Reads all of it.
+    /// Reads the whole text.
     ///
     /// # Errors
-    /// If it cannot be read, or has more than 4 GiB and is not a regular file as it is.
+    /// If the source cannot be read, or is a stream or compressed file of more than 4 GiB.
     pub fn read_all(mut self) -> io::Result<Vec<u8>> {
         let length = self.length()?;
         let mut text = Vec::with_capacity(length.map_or(0, |length| usize::try_from(length).unwrap_or(0) + 1));
@@ -215,18 +220,18 @@ impl<'r> Input<'r> {
             None => self.by_ref().take(LARGEST + 1).read_to_end(&mut text)?,
         };
         if length.is_none() && text.len() as u64 > LARGEST {
-            let unpacked = if self.compression.is_some() { " when it is unpacked" } else { "" };
+            let unpacked = if self.compression.is_some() { " when decompressed" } else { "" };
             return Err(invalid(format!(
-                "has more than {LARGEST} bytes{unpacked}, expected a file of them as they are"
+                "has more than {LARGEST} bytes{unpacked}, expected an uncompressed regular file"
             )));
         }
         Ok(text)
     }
 
-    /// Reads all of it as text.
+    /// Reads the whole text as UTF-8.
     ///
     /// # Errors
-    /// Those of [`read_all`](Self::read_all), and if it is not UTF-8.
+    /// The errors of [`read_all`](Self::read_all), and the line of the first byte that is not UTF-8.
     pub fn read_text(self) -> io::Result<String> {
         String::from_utf8(self.read_all()?).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -251,7 +256,7 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, message)
 }
 
-/// Names the compression where its data are wrong.
+/// A decompressor that adds the name of its format to errors.
 struct Unpacked<R> {
     reader: R,
     of: Compression,
@@ -261,11 +266,11 @@ impl<R: Read> Read for Unpacked<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer).map_err(|error| match error.kind() {
             ErrorKind::Interrupted => error,
-            // What the system says is of the file, not of what is in it.
+            // An error of the system concerns the file, not its content.
             _ if error.raw_os_error().is_some() => error,
-            // Of memory that the file asks for.
+            // The file's dictionary exceeds `XZ_MEMORY`.
             ErrorKind::OutOfMemory => {
-                invalid(format!("the {} data need more than {} MiB to be unpacked", self.of.name(), XZ_MEMORY >> 10))
+                invalid(format!("decompressing the {} data needs more than {} MiB", self.of.name(), XZ_MEMORY >> 10))
             }
             ErrorKind::UnexpectedEof => invalid(format!("the {} data end too early", self.of.name())),
             _ => invalid(format!("the {} data are damaged: {error}", self.of.name())),
@@ -275,14 +280,14 @@ impl<R: Read> Read for Unpacked<R> {
 
 /// A stream that a thread reads ahead.
 struct Ahead {
-    /// The last one is empty, or an error.
+    /// Blocks in order. The last one is empty or an error.
     blocks: Receiver<io::Result<Vec<u8>>>,
     block: Cursor<Vec<u8>>,
     ended: bool,
 }
 
 impl Ahead {
-    /// Reads what `open` makes on the thread that reads it, until it ends or this is dropped.
+    /// Starts a thread that calls `open` and reads the stream until it ends or `self` is dropped.
     fn start<R: Read>(open: impl FnOnce() -> R + Send + 'static) -> io::Result<Self> {
         let (sender, blocks) = sync_channel(BLOCKS);
         let read = move || {
@@ -291,7 +296,7 @@ impl Ahead {
                 let mut block = Vec::with_capacity(BUFFER);
                 let done = reader.by_ref().take(BUFFER as u64).read_to_end(&mut block);
                 let ended = block.is_empty();
-                // What comes before an error is read before it.
+                // The bytes before an error are delivered first.
                 if (!ended || done.is_ok()) && sender.send(Ok(block)).is_err() {
                     return;
                 }
@@ -312,7 +317,7 @@ impl Ahead {
 impl Read for Ahead {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while !self.ended && self.block.position() == self.block.get_ref().len() as u64 {
-            let block = self.blocks.recv().map_err(|_| io::Error::other("the thread that unpacks it has ended"))?;
+            let block = self.blocks.recv().map_err(|_| io::Error::other("the decompression thread has stopped"))?;
             self.block = Cursor::new(block?);
             self.ended = self.block.get_ref().is_empty();
         }
@@ -320,11 +325,11 @@ impl Read for Ahead {
     }
 }
 
-/// The frames of zstd, one after the other.
+/// A decoder of consecutive zstd frames.
 struct Frames<R> {
     source: R,
     decoder: FrameDecoder,
-    /// A frame is begun.
+    /// Whether the decoder is inside a frame.
     open: bool,
 }
 
@@ -333,7 +338,7 @@ impl<R: BufRead> Frames<R> {
         Self { source, decoder: FrameDecoder::new(), open: false }
     }
 
-    /// Begins the next frame; false if there is none.
+    /// Starts the next frame; false at the end of the source. Skips skippable frames.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.source) {
@@ -405,7 +410,7 @@ mod tests {
 
     const PACKERS: [Packer; 3] = [gzip, xz, zstd];
 
-    /// Gives one byte at a time, as a slow pipe does.
+    /// A reader that returns one byte at a time, like a slow pipe.
     struct Slow<'a>(&'a [u8]);
 
     impl Read for Slow<'_> {
@@ -420,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_read_however_they_are_compressed() {
+    fn every_compression_is_read() {
         let long: Vec<u8> = (0..70_000u64).flat_map(|i| format!("{} ", i * i % 9973).into_bytes()).collect();
         for text in [&b""[..], b"a", b"ab\n", &long] {
             let marked = [MARK, text].concat();
@@ -438,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at_is_still_read() {
+    fn start_consumes_nothing() {
         let mut input = Input::new(&b"abcdefgh"[..]).unwrap();
         assert_eq!(input.start(5).unwrap(), b"abcde");
         assert_eq!(input.start(2).unwrap(), b"ab");
@@ -446,7 +451,7 @@ mod tests {
         assert_eq!(input.read_all().unwrap(), b"abcdefgh");
     }
 
-    /// The text of a file, which a thread unpacks.
+    /// The text of a file, decompressed by a thread.
     fn of_file(bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut file = tempfile::NamedTempFile::new()?;
         file.write_all(bytes)?;
@@ -470,15 +475,15 @@ mod tests {
     }
 
     #[test]
-    fn files_are_unpacked_ahead() {
-        // Less and more than what a thread has ahead, and whole blocks.
+    fn files_are_decompressed_ahead() {
+        // Fewer and more bytes than the thread may be ahead, and whole blocks.
         for length in [0, 1, BUFFER - 1, BUFFER, 3 * BUFFER, (BLOCKS + 3) * BUFFER + 17] {
             let text: Vec<u8> = (0..length as u64).map(|i| (i * i % 251) as u8).collect();
             for pack in PACKERS {
                 assert!(of_file(&pack(&text)).unwrap() == text, "{length}");
             }
         }
-        // A thread that nobody reads ends.
+        // The thread ends when its reader is dropped.
         let packed = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(packed.path(), gzip(&vec![0; 64 * BUFFER])).unwrap();
         let mut input = Input::open(packed.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Lines of text and the numbers in them: read as bytes, piece by piece, with messages that say where; and written.
+//! Line-oriented text: a buffered reader of lines, words and numbers with errors that name the line, and a writer.
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
@@ -10,27 +10,27 @@ use super::Error;
 
 pub use crate::common::terminal::quoted;
 
-/// Bytes that a line may have. Those of the formats are short, and no file may ask for all of the memory.
+/// Longest valid line, in bytes. The limit bounds the memory of the reader.
 pub const LONGEST: usize = 1 << 24;
 
-/// The lines of a text, without blank ones.
+/// A reader of the lines of a text that skips blank lines.
 pub struct Lines<R> {
     reader: R,
     file: String,
     buffer: Vec<u8>,
-    /// What of the buffer is read from the file, but not yet given out.
+    /// Bytes of `buffer` that are read from the file and not yet returned.
     unread: Range<usize>,
-    /// The number of the last line given out, from 1.
+    /// Number of the last returned line, from 1.
     number: u64,
 }
 
 impl<R: Read> Lines<R> {
-    /// Of a reader; `file` is what messages call it.
+    /// Wraps a reader; `file` is its name in errors.
     pub fn new(reader: R, file: String) -> Self {
         Self { reader, file, buffer: vec![0; BUFFER], unread: 0..0, number: 0 }
     }
 
-    /// The next line that holds more than white space, without the white space around it.
+    /// The next non-blank line, trimmed; `None` at the end of the text.
     pub fn next(&mut self) -> Result<Option<Line<'_>>, Error> {
         while let Some(line) = self.advance()? {
             if !self.buffer[line.clone()].trim_ascii().is_empty() {
@@ -41,7 +41,7 @@ impl<R: Read> Lines<R> {
         Ok(None)
     }
 
-    /// What is wrong with the file after its last line.
+    /// The error of a file that ends too early.
     pub fn ended(&self, expected: impl Display) -> Error {
         Error::Content { file: self.file.clone(), message: format!("the file ends, expected {expected}") }
     }
@@ -51,6 +51,7 @@ impl<R: Read> Lines<R> {
         &self.file
     }
 
+    /// The next line as a range of `buffer`, blank or not, without its line feed.
     fn advance(&mut self) -> Result<Option<Range<usize>>, Error> {
         let mut searched = self.unread.start;
         loop {
@@ -70,7 +71,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Reads more behind what is unread, which moves to the front; the number of bytes.
+    /// Moves the unread bytes to the front of the buffer and reads more bytes behind them. Returns the number of new
+    /// bytes.
     fn fill(&mut self) -> Result<usize, Error> {
         self.buffer.copy_within(self.unread.clone(), 0);
         self.unread = 0..self.unread.len();
@@ -94,7 +96,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// A line, or what is left of it.
+/// A line, or the rest of a partly parsed line.
 #[derive(Clone, Copy)]
 pub struct Line<'a> {
     text: &'a [u8],
@@ -103,22 +105,22 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// What is left.
+    /// The text that is not yet parsed.
     pub fn rest(&self) -> &'a [u8] {
         self.text
     }
 
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Leaves out what is left up to `length`, and the white space behind it.
+    /// Skips `length` bytes and the white space after them.
     pub fn skip(&mut self, length: usize) {
         self.text = self.text[length..].trim_ascii_start();
     }
 
-    /// Takes the text up to white space, and leaves that out. Empty at the end of the line.
+    /// Takes the next word and skips the white space after it. Empty at the end of the line.
     #[inline]
     pub fn word(&mut self) -> &'a [u8] {
         let length = self.text.iter().position(u8::is_ascii_whitespace).unwrap_or(self.text.len());
@@ -127,7 +129,8 @@ impl<'a> Line<'a> {
         word
     }
 
-    /// Takes the text up to `delimiter`, and leaves that out. All of the line where there is none.
+    /// Takes the text up to `delimiter`, trimmed, and skips the delimiter. Without a delimiter, takes the rest of the
+    /// line.
     #[inline]
     pub fn field(&mut self, delimiter: u8) -> &'a [u8] {
         let length = self.text.iter().position(|&byte| byte == delimiter).unwrap_or(self.text.len());
@@ -136,37 +139,37 @@ impl<'a> Line<'a> {
         field.trim_ascii()
     }
 
-    /// The integer that `text`, a part of this line, is.
+    /// Parses `text`, a part of this line, as an integer.
     #[inline]
     pub fn integer<T: TryFrom<u64>>(&self, text: &[u8], expected: impl Display) -> Result<T, Error> {
         integer(text).and_then(|number| number.try_into().ok()).ok_or_else(|| self.unexpected(text, expected))
     }
 
-    /// The state, one of `states`, that `text` is.
+    /// Parses `text` as a state below `states`.
     #[inline]
     pub fn state(&self, text: &[u8], states: u32) -> Result<u32, Error> {
         let state = integer(text).and_then(|number| u32::try_from(number).ok()).filter(|&state| state < states);
         state.ok_or_else(|| self.unexpected(text, format_args!("a state below {states}")))
     }
 
-    /// The finite number, a decimal one or a fraction, that `text` is.
+    /// Parses `text` as a finite decimal number or fraction.
     #[inline]
     pub fn real(&self, text: &[u8], expected: impl Display) -> Result<f64, Error> {
         real(text).ok_or_else(|| self.unexpected(text, expected))
     }
 
-    /// The text that `bytes` are.
+    /// Checks that `bytes` are UTF-8.
     pub fn utf8(&self, bytes: &'a [u8]) -> Result<&'a str, Error> {
         str::from_utf8(bytes).map_err(|_| self.unexpected(bytes, "UTF-8"))
     }
 
-    /// Nothing is left.
+    /// Checks that the line ends here.
     #[inline]
     pub fn finish(&self) -> Result<(), Error> {
         if self.text.is_empty() { Ok(()) } else { Err(self.unexpected(self.text, "the end of the line")) }
     }
 
-    /// What is wrong with `text`, a part of this line.
+    /// The error of an unexpected `text`, a part of this line.
     #[cold]
     pub fn unexpected(&self, text: &[u8], expected: impl Display) -> Error {
         self.error(match text {
@@ -175,17 +178,17 @@ impl<'a> Line<'a> {
         })
     }
 
-    /// What is wrong with this line.
+    /// An error of this line.
     #[cold]
     pub fn error(&self, message: String) -> Error {
         Error::Line { file: self.file.to_owned(), line: self.number, message }
     }
 }
 
-/// The natural number that `text` is.
+/// Parses `text` as a natural number of at most 19 digits, without a sign.
 #[inline]
 pub fn integer(text: &[u8]) -> Option<u64> {
-    // Nineteen digits do not overflow.
+    // 19 digits fit into a u64.
     if text.is_empty() || text.len() > 19 {
         return None;
     }
@@ -195,7 +198,7 @@ pub fn integer(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// The finite number that `text` is: decimal, or a fraction of two such.
+/// Parses `text` as a finite number: decimal, or a fraction of two decimal numbers.
 #[inline]
 pub fn real(text: &[u8]) -> Option<f64> {
     let number = match decimal(text) {
@@ -213,13 +216,12 @@ fn decimal(text: &[u8]) -> Option<f64> {
     short(text).or_else(|| str::from_utf8(text).ok()?.parse().ok())
 }
 
-/// The number that `text` is, where it is digits with at most one point, and its digits fit into 53 bits, as most do. It is
-/// then the quotient of two numbers that are exact, correctly rounded (Clinger, *How to Read Floating Point Numbers
-/// Accurately*, 1990).
+/// Fast path of [`decimal`]: at most 15 digits and at most one point. Both the digits and the power of ten are exact in
+/// f64, so their quotient is correctly rounded (Clinger, *How to Read Floating Point Numbers Accurately*, 1990).
 #[inline]
 fn short(text: &[u8]) -> Option<f64> {
     const POWERS: [f64; 16] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
-    // Fifteen digits and a point.
+    // 15 digits and a point.
     if text.len() > 16 {
         return None;
     }
@@ -237,19 +239,19 @@ fn short(text: &[u8]) -> Option<f64> {
     }
 }
 
-/// Writes text and numbers.
+/// Extends [`Write`] with text and numbers.
 pub trait Put: Write {
-    /// A text.
+    /// Writes a text.
     fn text(&mut self, text: &str) -> io::Result<()> {
         self.write_all(text.as_bytes())
     }
 
-    /// An integer.
+    /// Writes an integer.
     fn integer(&mut self, number: u64) -> io::Result<()> {
         self.write_all(itoa::Buffer::new().format(number).as_bytes())
     }
 
-    /// A finite number, as short as it can be and still be read back as the same bits.
+    /// Writes a finite number in the shortest form that reads back to the same bits.
     fn real(&mut self, number: f64) -> io::Result<()> {
         let mut buffer = zmij::Buffer::new();
         let text = buffer.format_finite(number);
@@ -259,18 +261,18 @@ pub trait Put: Write {
 
 impl<W: Write + ?Sized> Put for W {}
 
-/// That there are no rewards of this name, but these.
+/// The error of a `--reward` name that the file does not have; `names` are the names in the file.
 pub fn no_reward(file: &str, names: &[String], wanted: &str) -> Error {
     let known: Vec<_> = names.iter().map(|name| quoted(name.as_bytes())).collect();
     let found = match &known[..] {
-        [] => "no rewards that have a name".to_owned(),
+        [] => "no named rewards".to_owned(),
         known => format!("the rewards \"{}\"", known.join("\", \"")),
     };
     let message = format!("found {found}, expected \"{}\"", quoted(wanted.as_bytes()));
     Error::Content { file: file.to_owned(), message }
 }
 
-/// That a format has no place for what a model holds.
+/// The error of a model that a format cannot represent.
 pub fn no_place(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
@@ -279,7 +281,7 @@ pub fn no_place(message: String) -> io::Error {
 mod tests {
     use super::*;
 
-    /// Gives one byte at a time.
+    /// A reader that returns one byte at a time.
     struct Slow<'a>(&'a [u8]);
 
     impl Read for Slow<'_> {
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_what_they_say() {
+    fn numbers_are_parsed() {
         assert_eq!(integer(b"4294967295"), Some(u64::from(u32::MAX)));
         assert!([&b""[..], b"-1", b"+1", b"1.0", b"99999999999999999999", b"1x"].iter().all(|x| integer(x).is_none()));
         assert_eq!([&b".5"[..], b"-1e-3", b"23/10", b"1 / 3"].map(real), [0.5, -1e-3, 2.3, 1.0 / 3.0].map(Some));
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn short_numbers_are_read_as_all_others() {
+    fn short_numbers_equal_the_standard_library() {
         for text in ["0", "1", "0.1", ".5", "5.", "0.30000000000000", "999999999999999", "0.00000000000001", "123.456"]
         {
             let expected: f64 = text.parse().unwrap();

@@ -1,4 +1,4 @@
-//! Files: texts, compressed or not, arrays, JSON as a stream, outputs that are whole or not there; and what to say where one is wrong.
+//! Files: compressed and plain text, arrays, streamed JSON, atomic outputs, and the error of all file formats.
 
 use std::io;
 use std::path::Path;
@@ -13,10 +13,10 @@ pub(crate) mod npy;
 pub(crate) mod npz;
 pub mod output;
 
-/// Bytes read or written at a time.
+/// Size of read and write buffers, in bytes.
 pub(crate) const BUFFER: usize = 1 << 17;
 
-/// Why a file is not read or written.
+/// A failure to read or write a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be opened or read.
@@ -24,7 +24,7 @@ pub enum Error {
     Read {
         /// The file's name.
         file: String,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// The file cannot be written.
@@ -32,10 +32,10 @@ pub enum Error {
     Write {
         /// The file's name.
         file: String,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A place in the file is not as its format has it.
+    /// A syntax error at a line and column.
     #[error("{file}:{line}:{column}: {message}{excerpt}")]
     Place {
         /// The file's name.
@@ -46,10 +46,11 @@ pub enum Error {
         column: u64,
         /// What was found, and what was expected.
         message: String,
-        /// The line with a caret under the place, where its text is at hand: two lines, each after a line feed.
+        /// The line and a caret under the column: two lines, each after a line feed. Empty if the text is not
+        /// available.
         excerpt: String,
     },
-    /// A line is not as its format has it.
+    /// A syntax error in a line.
     #[error("{file}:{line}: {message}")]
     Line {
         /// The file's name.
@@ -59,7 +60,7 @@ pub enum Error {
         /// What was found, and what was expected.
         message: String,
     },
-    /// A file as a whole is not as its format has it, or does not fit the others of the model.
+    /// A file violates its format as a whole, or contradicts the other files of the model.
     #[error("{file}: {message}")]
     Content {
         /// The file's name.
@@ -67,12 +68,12 @@ pub enum Error {
         /// What was found, and what was expected.
         message: String,
     },
-    /// What the file holds is not valid.
+    /// The file is well-formed, and its model is not valid.
     #[error("{file}: {source}")]
     Invalid {
         /// The file's name.
         file: String,
-        /// The violation, of the type that the model's validation has.
+        /// The error of the model's validation.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
@@ -88,13 +89,13 @@ impl Error {
         move |source| Self::Write { file: file.as_ref().display().to_string(), source }
     }
 
-    /// An error at a place, without an excerpt.
+    /// An error at a line and column, without an excerpt.
     pub(crate) fn at(file: String, line: usize, column: usize, message: String) -> Self {
         Self::Place { file, line: line as u64, column: column as u64, message, excerpt: String::new() }
     }
 }
 
-/// What makes an error of a violation that was found in `file`.
+/// Returns a function that wraps a validation error of the model in `file`.
 pub(crate) fn invalid<E: std::error::Error + Send + Sync + 'static>(
     file: impl Into<String>,
 ) -> impl FnOnce(E) -> Error {
@@ -102,7 +103,7 @@ pub(crate) fn invalid<E: std::error::Error + Send + Sync + 'static>(
     move |source| Error::Invalid { file, source: Box::new(source) }
 }
 
-/// The first of the formats that have the extension of `path`, in upper or lower case.
+/// The first format with the extension of `path`; case does not matter.
 #[must_use]
 pub fn of_extension<F: Choice>(path: &Path, extensions: fn(F) -> &'static [&'static str]) -> Option<F> {
     let found = path.extension()?.to_str()?;

@@ -1,7 +1,7 @@
-//! NumPy's `.npy`: one array, with its type and shape.
+//! NumPy's `.npy`: one array with its type and shape.
 //!
-//! Source: NumPy Enhancement Proposal 1, *A Simple File Format for NumPy Arrays*. Versions 1 to 3 are read, 1.0 is
-//! written.
+//! The module reads versions 1 to 3 and writes version 1.0. Source: NumPy Enhancement Proposal 1, *A Simple File Format
+//! for NumPy Arrays*.
 
 use std::io::{self, Read, Write};
 
@@ -9,25 +9,25 @@ use super::binary::{self, Element, Encoding, Kind, invalid};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
-/// The header and what is before it take a multiple of this.
+/// Alignment of the first element in the file, in bytes.
 const ALIGNMENT: usize = 64;
 
-/// More than any array of numbers needs.
+/// Longest valid header, in bytes; far more than any array of numbers needs.
 const LONGEST_HEADER: usize = 1 << 20;
 
-/// Whether a file begins like an array.
+/// Whether a file starts like an array.
 pub fn sniff(start: &[u8]) -> bool {
     start.starts_with(MAGIC)
 }
 
-/// An array, in C's order: the last index runs fastest.
+/// An array in C order: the last index varies fastest.
 #[derive(Debug, PartialEq)]
 pub struct Tensor<T> {
     pub shape: Vec<usize>,
     pub elements: Vec<T>,
 }
 
-/// Reads an array of numbers or truth values.
+/// Reads an array of numbers or Booleans.
 pub fn read<T: Element>(reader: &mut (impl Read + ?Sized)) -> io::Result<Tensor<T>> {
     let Header { descr, fortran, shape, count } = Header::read(reader)?;
     let Some(encoding) = encoding(&descr) else {
@@ -37,25 +37,27 @@ pub fn read<T: Element>(reader: &mut (impl Read + ?Sized)) -> io::Result<Tensor<
     };
     let mut reader = Counted { reader, bytes: 0 };
     let elements = binary::elements(&mut reader, encoding, count).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => cut(format!("it has {} of {count} numbers", reader.bytes / encoding.size)),
+        io::ErrorKind::UnexpectedEof => {
+            truncated(format!("it has {} of {count} numbers", reader.bytes / encoding.size))
+        }
         _ => error,
     })?;
     let elements = if fortran && shape.len() > 1 { transposed(&shape, &elements) } else { elements };
     Ok(Tensor { shape, elements })
 }
 
-/// Whether the array that begins so is of floating-point numbers.
+/// Whether `start` is the start of an array of floating-point numbers.
 pub fn is_float(mut start: &[u8]) -> bool {
     let header = Header::read(&mut start).ok();
     header.and_then(|header| encoding(&header.descr)).is_some_and(|encoding| encoding.kind == Kind::Float)
 }
 
-/// A file that ends too early.
-fn cut(message: String) -> io::Error {
-    io::Error::new(io::ErrorKind::UnexpectedEof, format!("is cut: {message}"))
+/// The error of a file that ends too early.
+fn truncated(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, format!("is truncated: {message}"))
 }
 
-/// Counts what is read.
+/// A reader that counts its bytes.
 struct Counted<'r, R: ?Sized> {
     reader: &'r mut R,
     bytes: usize,
@@ -69,7 +71,7 @@ impl<R: Read + ?Sized> Read for Counted<'_, R> {
     }
 }
 
-/// Reads an array of texts.
+/// Reads an array of strings.
 pub fn read_texts(reader: &mut (impl Read + ?Sized)) -> io::Result<Vec<String>> {
     let Header { descr, count, .. } = Header::read(reader)?;
     let Some(length) =
@@ -83,10 +85,10 @@ pub fn read_texts(reader: &mut (impl Read + ?Sized)) -> io::Result<Vec<String>> 
         let used = codes.iter().rposition(|&code| code != 0).map_or(0, |last| last + 1);
         codes[..used].iter().map(|&code| char::from_u32(code)).collect::<Option<String>>()
     };
-    codes.chunks(length).map(text).collect::<Option<_>>().ok_or_else(|| invalid("holds codes of no characters"))
+    codes.chunks(length).map(text).collect::<Option<_>>().ok_or_else(|| invalid("contains invalid character codes"))
 }
 
-/// The same array in C's order, of one whose first index runs fastest.
+/// Converts an array from Fortran order (the first index varies fastest) to C order.
 fn transposed<T: Copy>(shape: &[usize], elements: &[T]) -> Vec<T> {
     let position = |index: usize| {
         let (mut rest, mut position, mut stride) = (index, 0, elements.len());
@@ -120,7 +122,7 @@ struct Header {
     descr: String,
     fortran: bool,
     shape: Vec<usize>,
-    /// Elements.
+    /// Number of elements.
     count: usize,
 }
 
@@ -128,12 +130,12 @@ impl Header {
     fn read(reader: &mut (impl Read + ?Sized)) -> io::Result<Self> {
         let mut start = [0; 8];
         let begun = |error: io::Error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => cut("it ends before its numbers begin".to_owned()),
+            io::ErrorKind::UnexpectedEof => truncated("it ends before its first number".to_owned()),
             _ => error,
         };
         reader.read_exact(&mut start).map_err(begun)?;
         if !start.starts_with(MAGIC) {
-            return Err(invalid("is no array of NumPy: it does not begin with \\x93NUMPY"));
+            return Err(invalid("is not a NumPy array: it does not start with \\x93NUMPY"));
         }
         let mut length = [0; 4];
         match start[6] {
@@ -152,7 +154,7 @@ impl Header {
             .ok_or_else(|| invalid(format!("has the header {:?}, expected descr, fortran_order, shape", text.trim())))
     }
 
-    /// From a dictionary in Python's syntax.
+    /// Parses the header, a dictionary in Python syntax.
     fn parse(text: &str) -> Option<Self> {
         let value = |key: &str| {
             let rest = text[text.find(&format!("'{key}'"))? + key.len() + 2..].trim_start();
@@ -168,7 +170,7 @@ impl Header {
     }
 }
 
-/// Writes the header of an array whose elements come next.
+/// Writes the header of an array. The caller writes the elements after it.
 pub fn write_header(out: &mut dyn Write, descr: &str, shape: &[usize]) -> io::Result<()> {
     let lengths: String = shape.iter().map(|length| format!("{length}, ")).collect();
     let lengths = if shape.len() == 1 { lengths.trim_end() } else { lengths.trim_end_matches(", ") };
@@ -195,7 +197,7 @@ pub fn write_rows<T: Store>(out: &mut dyn Write, elements: &[T], columns: usize)
     out.write_all(bytemuck::cast_slice(elements))
 }
 
-/// What is written as it lies in memory.
+/// An element type whose bytes in memory are its bytes in the file.
 pub trait Store: bytemuck::Pod {
     const DESCR: &'static str;
 }
@@ -220,7 +222,7 @@ impl Store for i32 {
     const DESCR: &'static str = "<i4";
 }
 
-/// Writes an array of texts.
+/// Writes an array of strings.
 pub fn write_texts(out: &mut dyn Write, texts: &[&str]) -> io::Result<()> {
     let length = texts.iter().map(|text| text.chars().count()).max().unwrap_or_default().max(1);
     write_header(out, &format!("<U{length}"), &[texts.len()])?;
@@ -235,7 +237,7 @@ pub fn write_texts(out: &mut dyn Write, texts: &[&str]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What NumPy 2.4 writes for `numpy.arange(6.).reshape(2, 3)` and other arrays.
+    /// The bytes that NumPy 2.4 writes for an array, for example `numpy.arange(6.).reshape(2, 3)`.
     fn numpy(descr: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
         let mut header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}");
         header.extend(std::iter::repeat_n(' ', (128 - 10 - 1) - header.len()));
@@ -274,8 +276,8 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
-        assert!(message::<f64>(b"PK\x03\x04....").contains("no array of NumPy"));
+    fn errors_name_the_fault() {
+        assert!(message::<f64>(b"PK\x03\x04....").contains("not a NumPy array"));
         assert!(message::<f64>(b"\x93NUMPY\x09\x00..").contains("version 9"));
         assert!(message::<f64>(&numpy("|O", "False", "(2,)", &[])).contains("Python objects"));
         assert!(message::<f64>(&numpy("<c16", "False", "(2,)", &[])).contains("'<c16'"));
@@ -286,11 +288,11 @@ mod tests {
         assert!(message::<f64>(&huge).contains("has the header"));
         let long = read::<f64>(&mut &numpy("<f8", "False", "(9000000000000000,)", &[0; 16])[..]).unwrap_err();
         assert_eq!(long.kind(), io::ErrorKind::UnexpectedEof);
-        assert_eq!(long.to_string(), "is cut: it has 2 of 9000000000000000 numbers");
+        assert_eq!(long.to_string(), "is truncated: it has 2 of 9000000000000000 numbers");
         let whole = numpy("<f8", "False", "(2,)", &[0; 16]);
-        assert_eq!(message::<f64>(&whole[..140]), "is cut: it has 1 of 2 numbers");
+        assert_eq!(message::<f64>(&whole[..140]), "is truncated: it has 1 of 2 numbers");
         for length in [0, 5, 9, 100] {
-            assert_eq!(message::<f64>(&whole[..length]), "is cut: it ends before its numbers begin");
+            assert_eq!(message::<f64>(&whole[..length]), "is truncated: it ends before its first number");
         }
         assert!(is_float(&whole) && !is_float(&numpy("<i8", "False", "(2,)", &[])) && !is_float(b""));
     }

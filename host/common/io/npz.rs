@@ -1,4 +1,4 @@
-//! NumPy's `.npz`: arrays by name, as `numpy.savez` and `numpy.savez_compressed` write them.
+//! NumPy's `.npz`: an archive of named arrays, as `numpy.savez` and `numpy.savez_compressed` write it.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write};
@@ -10,21 +10,21 @@ use super::BUFFER;
 use super::binary::{Element, invalid, within};
 use super::npy::{self, Tensor};
 
-/// The arrays of a file, by name.
+/// A reader of an archive.
 pub struct Archive(pub(crate) ZipArchive<BufReader<File>>);
 
 impl Archive {
-    /// Opens a file.
+    /// Opens an archive.
     pub fn open(file: File) -> io::Result<Self> {
         Ok(Self(ZipArchive::new(BufReader::with_capacity(BUFFER, file)).map_err(archive_error)?))
     }
 
-    /// Whether there is such an array.
+    /// Whether the archive has an array `name`.
     pub fn has(&self, name: &str) -> bool {
         self.0.index_for_name(&format!("{name}.npy")).is_some()
     }
 
-    /// Reads an array by `read`.
+    /// Reads the array `name` with `read`.
     pub fn with<T>(&mut self, name: &str, read: impl FnOnce(&mut dyn io::Read) -> io::Result<T>) -> io::Result<T> {
         let mut member = self.0.by_name(&format!("{name}.npy")).map_err(|error| match error {
             zip::result::ZipError::FileNotFound => invalid(format!("array {name} is missing")),
@@ -33,44 +33,44 @@ impl Archive {
         read(&mut member).map_err(within(name))
     }
 
-    /// An array.
+    /// Reads the array `name`.
     pub fn array<T: Element>(&mut self, name: &str) -> io::Result<Tensor<T>> {
         self.with(name, |reader| npy::read(reader))
     }
 
-    /// An array, if it is there.
+    /// Reads the array `name`; `None` if the archive has no such array.
     pub fn optional<T: Element>(&mut self, name: &str) -> io::Result<Option<Tensor<T>>> {
         self.has(name).then(|| self.array(name)).transpose()
     }
 
-    /// The elements of an array, or none.
+    /// Reads the elements of the array `name`; empty if the archive has no such array.
     pub fn elements<T: Element>(&mut self, name: &str) -> io::Result<Vec<T>> {
         Ok(self.optional(name)?.map_or_else(Vec::new, |tensor| tensor.elements))
     }
 }
 
-/// Arrays that are written by name, one after the other.
+/// A writer of an archive.
 pub struct Members<W: Write>(ZipWriter<zip::write::StreamWriter<W>>);
 
 impl<W: Write> Members<W> {
-    /// To a stream.
+    /// Writes to a stream.
     pub fn new(out: W) -> Self {
         Self(ZipWriter::new_stream(out))
     }
 
-    /// Writes the table of contents.
+    /// Writes the central directory of the archive.
     pub fn finish(self) -> io::Result<()> {
         self.0.finish().map(|_| ()).map_err(archive_error)
     }
 
-    /// Writes an array by `write`.
+    /// Writes the array `name` with `write`.
     pub fn add(&mut self, name: &str, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
         let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
         self.0.start_file(format!("{name}.npy"), options).map_err(archive_error)?;
         write(&mut self.0)
     }
 
-    /// Writes an array of one dimension.
+    /// Writes the one-dimensional array `name`.
     pub fn array<T: npy::Store>(&mut self, name: &str, elements: &[T]) -> io::Result<()> {
         self.add(name, |out| npy::write(out, elements))
     }
@@ -79,6 +79,6 @@ impl<W: Write> Members<W> {
 fn archive_error(error: zip::result::ZipError) -> io::Error {
     match error {
         zip::result::ZipError::Io(error) => error,
-        error => invalid(format!("no archive of arrays: {error}")),
+        error => invalid(format!("not an archive of arrays: {error}")),
     }
 }

@@ -1,30 +1,34 @@
-//! Files that are whole or not there, and what else can be written to.
+//! Atomic output files, and outputs to pipes, sockets, devices and descriptors.
+//!
+//! The file is one piece because the check of a path and the write to it must resolve the path in the same way; half of
+//! it is tests.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// Links that lead to one another before it is taken for a loop, as on Linux.
+/// Longest chain of symbolic links, as on Linux. A longer chain counts as a loop.
 const LINKS: usize = 40;
 
 /// Writes to `path`.
 ///
-/// A regular file is replaced in one piece: whoever opens it finds the old file or all of the new one, and a process killed at
-/// any time leaves nothing else behind. Symbolic links are followed, also one whose target is not there yet. The new file has
-/// the owner, the permissions and the extended attributes of the one it replaces. Where the system denies that (another's
-/// file, or one that is a mount point), the old file is overwritten once the new content is whole.
+/// - *Regular files* are replaced atomically: a reader sees the complete old file or the complete new file. The
+///   function follows symbolic links, also a link whose target does not exist yet. The new file gets the owner, the
+///   permissions and the extended attributes of the old file. If the system denies this (a file of another user, a
+///   mount point), the function overwrites the old file after the new content is complete.
+/// - *Devices, pipes, sockets and open descriptors* (`/dev/stdout`, `/dev/fd/3`) are opened and written.
 ///
-/// Devices, pipes, sockets and open descriptors (`/dev/stdout`, `/dev/fd/3`) are written through.
+/// The function does not fill the disk. If the content exceeds half of the free space, the function calls `write` a
+/// second time to measure the length, and a third time to write, if everything fits. `write` must produce the same
+/// bytes each time.
 ///
-/// The disk is not filled: once half of its free space is taken, `write` is called again for the length alone, and a third time
-/// if all of it fits. It must write the same each time.
-///
-/// On Linux a new file has no name until it is whole, where the file system can do that and /proc is there; elsewhere a temporary
-/// name in the same folder, which a killed process may leave.
+/// On Linux the new file has no name until it is complete, if the file system supports `O_TMPFILE` and /proc is
+/// mounted. On other systems it has a temporary name in the same folder, and a killed process may leave that file
+/// behind.
 ///
 /// # Errors
-/// Those of `write`, and those of the file system: no such folder, not permitted; [`ErrorKind::StorageFull`] where there is no
-/// room for all of it.
+/// The errors of `write` and of the file system, for example a missing folder or a missing permission;
+/// [`ErrorKind::StorageFull`] if the content does not fit.
 pub fn atomic_write(path: &Path, mut write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     match resolve(path)? {
         Target::File { path, old } => {
@@ -39,29 +43,31 @@ pub fn atomic_write(path: &Path, mut write: impl FnMut(&mut dyn Write) -> io::Re
     }
 }
 
-/// Finds out whether [`atomic_write`] can write to `path`, without a trace.
+/// Checks whether [`atomic_write`] can write to `path`, without changing anything.
 ///
 /// # Errors
-/// If `path` is a folder, lies in none or in one that files cannot be made in, leads in a circle, or cannot be written.
+/// If `path` is a folder, is not writable, is a loop of symbolic links, or is in a folder that does not exist or is not
+/// writable.
 pub fn check(path: &Path) -> io::Result<()> {
     match resolve(path)? {
         Target::File { path, old } => {
             if old.is_some() {
-                // Neither read nor cut.
+                // Does not truncate the file.
                 OpenOptions::new().write(true).open(&path)?;
             }
             New::create(folder(&path)).map(drop)
         }
-        // Opening a pipe would wait for its reader.
+        // Opening a pipe would block until it has a reader.
         Target::Pipe(path) | Target::Socket(path) => writable(&path),
         other => other.open().map(drop),
     }
 }
 
-/// Whether there is room for `bytes` or more at `path`, where that is a regular file or none yet. Where it cannot be told, there is.
+/// Checks whether a new regular file at `path` can have at least `bytes` bytes. Succeeds for other targets, and if the
+/// free space is unknown.
 ///
 /// # Errors
-/// [`ErrorKind::StorageFull`] if the file system has less free, and those of [`check`].
+/// [`ErrorKind::StorageFull`] if the file system has fewer bytes free, and the errors of [`check`].
 pub fn room(path: &Path, bytes: u64) -> io::Result<()> {
     match resolve(path)? {
         Target::File { path, .. } => fits(bytes, free(folder(&path))),
@@ -69,37 +75,38 @@ pub fn room(path: &Path, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Whether writing to `path` makes or replaces a regular file, beside which others can be written.
+/// Whether [`atomic_write`] to `path` creates or replaces a regular file. Further files can then be written next to it.
 ///
 /// # Errors
-/// As of [`check`], where it cannot be told.
+/// The errors of [`check`], if `path` cannot be resolved.
 pub fn is_file(path: &Path) -> io::Result<bool> {
     Ok(matches!(resolve(path)?, Target::File { .. }))
 }
 
-/// The standard output, also where another thread holds its lock.
+/// A duplicate of the standard output, which needs no lock.
 ///
 /// # Errors
-/// If it is closed.
+/// If the standard output is closed.
 pub fn stdout() -> io::Result<File> {
     descriptor::duplicate(1)
 }
 
-/// What tells whether two names lead to one file.
+/// The identity of a file: equal for two paths to the same file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The file, or else the folder.
+    /// Device and inode number of the file, or of its folder if the file does not exist yet.
     #[cfg(unix)]
     place: (u64, u64),
-    /// The name of a file in the folder; none of a file that is there.
+    /// On Unix, the file's name in the folder if the file does not exist yet. On other systems, the canonical path.
     name: Option<PathBuf>,
 }
 
 impl Identity {
-    /// Of what is read at `path`, or written to it; `None` of what can be shared, as devices and open descriptors can.
+    /// The identity of the file or pipe at `path`; `None` for devices, sockets and open descriptors, which can be
+    /// shared.
     ///
     /// # Errors
-    /// If it cannot be told where `path` leads.
+    /// If `path` cannot be resolved.
     pub fn of(path: &Path) -> io::Result<Option<Self>> {
         match resolve(path)? {
             Target::File { old: Some(metadata), path } => Ok(Some(Self::of_file(&metadata, &path)?)),
@@ -113,10 +120,10 @@ impl Identity {
         }
     }
 
-    /// Of an open file, such as the standard input, if it is a regular one.
+    /// The identity of an open file, such as the standard input; `None` if it is not a regular file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     #[cfg(unix)]
     pub fn of_open(file: impl std::os::fd::AsFd) -> io::Result<Option<Self>> {
         let file = File::from(file.as_fd().try_clone_to_owned()?);
@@ -136,17 +143,17 @@ impl Identity {
     }
 }
 
-/// Where a path leads.
+/// The target of a resolved path. No `path` is a symbolic link.
 enum Target {
-    /// To a regular file, or to none yet: its name, which is that of no link.
+    /// A regular file; `old` is `None` if it does not exist yet.
     File { path: PathBuf, old: Option<Metadata> },
-    /// To a descriptor that this process was given, or that another has, under this name.
+    /// An open descriptor: `own` is its number in this process, `None` for a descriptor of another process.
     Descriptor { path: PathBuf, own: Option<i32> },
-    /// To a named pipe.
+    /// A named pipe.
     Pipe(PathBuf),
-    /// To a socket that somebody listens at.
+    /// A listening Unix socket.
     Socket(PathBuf),
-    /// To a device.
+    /// A device.
     Device(PathBuf),
 }
 
@@ -166,7 +173,7 @@ impl Target {
     }
 }
 
-/// Follows links.
+/// Resolves a path: follows symbolic links and classifies the target.
 fn resolve(path: &Path) -> io::Result<Target> {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -191,16 +198,18 @@ fn resolve(path: &Path) -> io::Result<Target> {
             Kind::Device => Ok(Target::Device(path)),
         };
     }
-    Err(io::Error::other("its symbolic links lead in a circle"))
+    Err(io::Error::other("its symbolic links form a loop"))
 }
 
-/// A file that is not there yet.
+/// The target of a path that does not exist yet.
 fn absent(path: PathBuf) -> io::Result<Target> {
     let folder = folder(&path);
     match fs::metadata(folder) {
         Ok(metadata) if !metadata.is_dir() => Err(ErrorKind::NotADirectory.into()),
         Ok(_) if path.as_os_str().as_encoded_bytes().ends_with(b"/") => Err(ErrorKind::IsADirectory.into()),
-        Ok(_) if path.file_name().is_none() => Err(io::Error::new(ErrorKind::InvalidInput, "it has no name")),
+        Ok(_) if path.file_name().is_none() => {
+            Err(io::Error::new(ErrorKind::InvalidInput, "the path has no file name"))
+        }
         Ok(_) => Ok(Target::File { path, old: None }),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(io::Error::new(ErrorKind::NotFound, format!("there is no folder {}", folder.display())))
@@ -209,7 +218,7 @@ fn absent(path: PathBuf) -> io::Result<Target> {
     }
 }
 
-/// The folder that a file is in.
+/// The folder of a file.
 fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -239,7 +248,7 @@ fn kind(metadata: &Metadata) -> Kind {
     if metadata.is_dir() { Kind::Folder } else { Kind::File }
 }
 
-/// That this process may write to what cannot be opened to find out.
+/// Checks the write permission of a target that must not be opened for the check.
 fn writable(path: &Path) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -253,7 +262,7 @@ fn writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A file that becomes the one at its path when it is whole.
+/// A new file that gets its path when it is complete.
 enum New {
     #[cfg(target_os = "linux")]
     Nameless(File),
@@ -271,14 +280,14 @@ impl New {
         Self::named(folder)
     }
 
-    /// By a temporary name.
+    /// Creates a file with a temporary name.
     fn named(folder: &Path) -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".warpkov-");
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // The process's umask takes from these what it takes from all new files.
+            // The process's umask applies to these permissions, as for all new files.
             builder.permissions(fs::Permissions::from_mode(0o666));
         }
         builder.tempfile_in(folder).map(Self::Named)
@@ -292,7 +301,7 @@ impl New {
         }
     }
 
-    /// Gives it its name. Where that cannot be, it is given back.
+    /// Renames the file to `path`. A failure returns the file with the error.
     fn publish(self, path: &Path) -> Result<(), (Self, io::Error)> {
         match self {
             #[cfg(target_os = "linux")]
@@ -306,7 +315,7 @@ impl New {
         }
     }
 
-    /// Copies it over the old file, which stays as it is where there is no room for both.
+    /// Copies the content over the old file. If there is no room for both, the old file stays unchanged.
     fn overwrite(mut self, path: &Path) -> io::Result<()> {
         let length = self.file().stream_position()?;
         self.file().rewind()?;
@@ -316,7 +325,7 @@ impl New {
             use rustix::fs::{FallocateFlags, fallocate};
             use rustix::io::Errno;
             match fallocate(&old, FallocateFlags::KEEP_SIZE, 0, length) {
-                // An empty file needs no room, and not all file systems can keep it.
+                // INVAL: the length is 0. The others: the file system cannot reserve space.
                 Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) | Ok(()) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -326,12 +335,12 @@ impl New {
     }
 }
 
-/// Bytes that are free in the file system of `folder`, if it says.
+/// Free bytes in the file system of `folder`; `None` if unknown.
 fn free(folder: &Path) -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
         let system = rustix::fs::statvfs(folder).ok()?;
-        // Those that are made up have no size.
+        // Pseudo file systems report no blocks.
         (system.f_blocks > 0).then(|| system.f_bavail.saturating_mul(system.f_frsize))
     }
     #[cfg(not(target_os = "linux"))]
@@ -341,19 +350,19 @@ fn free(folder: &Path) -> Option<u64> {
     }
 }
 
-/// Refuses what is more than is free.
+/// An error if `bytes` exceeds the free space.
 fn fits(bytes: u64, free: Option<u64>) -> io::Result<()> {
     match free {
         Some(free) if bytes > free => {
             let message =
-                format!("at least {} are needed, and its file system has {} free", readable(bytes), readable(free));
+                format!("needs at least {}, and its file system has {} free", readable(bytes), readable(free));
             Err(io::Error::new(ErrorKind::StorageFull, message))
         }
         _ => Ok(()),
     }
 }
 
-/// A number of bytes for people.
+/// A number of bytes in bytes, MB or GB.
 fn readable(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{bytes} bytes"),
@@ -362,7 +371,7 @@ fn readable(bytes: u64) -> String {
     }
 }
 
-/// Writes to an empty file, of which there is at most half of what is `free` until it is known that all of it fits.
+/// Writes to an empty file. The file takes at most half of the `free` bytes before its length is known to fit.
 fn fill(file: &mut File, free: Option<u64>, mut write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut half = Limited { out: &mut *file, left: free.map_or(u64::MAX, |free| free / 2), exceeded: false };
     let written = write(&mut half);
@@ -377,11 +386,11 @@ fn fill(file: &mut File, free: Option<u64>, mut write: impl FnMut(&mut dyn Write
     write(file)
 }
 
-/// Takes so many bytes and no more.
+/// A writer of at most `left` bytes.
 struct Limited<W> {
     out: W,
     left: u64,
-    /// More were given.
+    /// Whether the caller wrote more than `left` bytes.
     exceeded: bool,
 }
 
@@ -401,6 +410,7 @@ impl<W: Write> Write for Limited<W> {
     }
 }
 
+/// Fills `new` by `write`, copies the metadata of the `old` file, and puts `new` at `path`.
 fn replace(
     mut new: New,
     path: &Path,
@@ -408,13 +418,13 @@ fn replace(
     free: Option<u64>,
     write: impl FnMut(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let kept = old.map_or(Ok(()), |old| keep(new.file(), path, old));
+    let copied = old.map_or(Ok(()), |old| copy_metadata(new.file(), path, old));
     fill(new.file(), free, write)?;
-    if kept.is_err() {
+    if copied.is_err() {
         return new.overwrite(path);
     }
     match new.publish(path) {
-        // A mount point is busy, and in a folder such as /tmp only its owner replaces a file.
+        // A mount point is busy. In a sticky folder such as /tmp only the owner of a file can replace it.
         Err((new, error))
             if old.is_some() && matches!(error.kind(), ErrorKind::ResourceBusy | ErrorKind::PermissionDenied) =>
         {
@@ -425,8 +435,8 @@ fn replace(
     }
 }
 
-/// Gives a new file what the old one has beside its content.
-fn keep(new: &File, path: &Path, old: &Metadata) -> io::Result<()> {
+/// Copies owner, permissions and extended attributes of the old file to the new one.
+fn copy_metadata(new: &File, path: &Path, old: &Metadata) -> io::Result<()> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::{MetadataExt, fchown};
@@ -443,7 +453,7 @@ fn keep(new: &File, path: &Path, old: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Extended attributes, access control lists among them.
+/// Extended attributes, including access control lists.
 #[cfg(target_os = "linux")]
 mod attributes {
     use std::ffi::CStr;
@@ -453,16 +463,16 @@ mod attributes {
 
     use rustix::fs::{XattrFlags, fremovexattr, fsetxattr, getxattr, listxattr};
 
-    /// Who may do what.
+    /// The access control list.
     const ACCESS: &CStr = c"system.posix_acl_access";
 
-    /// Bytes that Linux allows for the names, and for a value.
+    /// Linux's limit for the list of names and for a value, in bytes.
     const LARGEST: usize = 1 << 16;
 
-    /// Copies those that this process may read and set; the access control list must be one of them.
+    /// Copies the attributes that this process may read and set. Failure to copy the access control list is an error.
     pub fn copy(path: &Path, new: &File) -> io::Result<()> {
         let (mut names, mut value) = (vec![0; LARGEST], vec![0; LARGEST]);
-        // Not all file systems have any.
+        // Some file systems have no extended attributes.
         let length = listxattr(path, &mut names[..]).unwrap_or(0);
         let mut listed = false;
         for name in names[..length].split_inclusive(|&byte| byte == 0) {
@@ -475,14 +485,14 @@ mod attributes {
             }
         }
         if !listed {
-            // That which the folder gives to new files, if it does.
+            // The new file may have inherited the default list of its folder.
             let _ = fremovexattr(new, ACCESS);
         }
         Ok(())
     }
 }
 
-/// Open descriptors by name.
+/// Open descriptors and their paths.
 mod descriptor {
     use std::fs::{self, File};
     use std::io;
@@ -490,7 +500,8 @@ mod descriptor {
 
     use super::folder;
 
-    /// Whether `path` names a descriptor, and which, if it is one of this process.
+    /// `None` if `path` is not a descriptor; `Some(None)` for a descriptor of another process; else its number in this
+    /// process.
     pub fn named(path: &Path) -> Option<Option<i32>> {
         let number: i32 = path.file_name()?.to_str()?.parse().ok()?;
         let folder = fs::canonicalize(folder(path)).ok()?;
@@ -501,7 +512,7 @@ mod descriptor {
         (folder.starts_with("/proc") && folder.ends_with("fd")).then_some(None)
     }
 
-    /// Another handle of what a descriptor is open for: with its position, and of a socket too.
+    /// Duplicates a descriptor; the duplicate shares its file position. Works for sockets too.
     #[cfg(unix)]
     pub fn duplicate(number: i32) -> io::Result<File> {
         use std::os::fd::{AsFd, BorrowedFd};
@@ -509,14 +520,15 @@ mod descriptor {
             1 => io::stdout().as_fd().try_clone_to_owned()?,
             2 => io::stderr().as_fd().try_clone_to_owned()?,
             _ => {
-                // SAFETY: `resolve` has found it open, under its name, and nothing here closes what this process was started with.
+                // SAFETY: `borrow_raw` needs an open descriptor. `resolve` has found its entry in /dev/fd or
+                // /proc/self/fd, and this program never closes descriptors that it inherited.
                 let open = unsafe { BorrowedFd::borrow_raw(number) };
                 open.try_clone_to_owned()?
             }
         };
         #[cfg(target_os = "linux")]
         if rustix::fs::fcntl_getfl(&owned)? & rustix::fs::OFlags::ACCMODE == rustix::fs::OFlags::RDONLY {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is open for reading only"));
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the descriptor is open for reading only"));
         }
         Ok(owned.into())
     }
@@ -537,19 +549,19 @@ mod nameless {
     use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
     use rustix::io::Errno;
 
-    /// A file without a name; `None` where the file system has none.
+    /// Creates a file without a name; `None` if the file system does not support it.
     pub fn create(folder: &Path) -> io::Result<Option<File>> {
         let (flags, mode) = (OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(0o666));
         match open(folder, flags, mode) {
             Ok(file) => Ok(Some(file.into())),
-            // An old kernel takes this for opening the folder itself.
+            // Kernels without O_TMPFILE try to open the folder itself.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS | Errno::INVAL) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Gives the file its name. A link cannot replace another file, so there it is renamed from a name that exists for
-    /// that instant only.
+    /// Links the file to `path`. A link cannot replace another file, so an existing `path` is replaced by renaming from
+    /// a temporary link.
     pub fn publish(file: &File, folder: &Path, path: &Path) -> io::Result<()> {
         let link = |name: &Path| {
             let source = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -579,7 +591,7 @@ mod tests {
         }
     }
 
-    /// The two ways to write.
+    /// Both implementations: unnamed and temporarily named files.
     const WRITERS: [Writer; 2] = [
         |path, bytes, failure| atomic_write(path, content(bytes, failure)),
         |path, bytes, failure| {
@@ -619,7 +631,7 @@ mod tests {
             let new = New::create(folder.path()).unwrap();
             let done = replace(new, &path, fs::metadata(&path).ok().as_ref(), Some(free), |out| {
                 calls += 1;
-                // Buffered, and in pieces, as writers do.
+                // Buffered and in small parts, like the real writers.
                 let mut out = io::BufWriter::with_capacity(7, out);
                 for position in 0..length {
                     out.write_all(&[position as u8])?;
@@ -639,7 +651,7 @@ mod tests {
             let error = done.unwrap_err();
             assert_eq!((error.kind(), calls), (io::ErrorKind::StorageFull, 2));
             if free > 1_000_000 {
-                assert_eq!(error.to_string(), "at least 3.0 MB are needed, and its file system has 1.5 MB free");
+                assert_eq!(error.to_string(), "needs at least 3.0 MB, and its file system has 1.5 MB free");
             }
             assert_eq!((fs::read(&path).unwrap(), names(folder.path()).len()), (b"old".to_vec(), 1));
         }
@@ -711,7 +723,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "old").unwrap();
-        // Not all file systems have any.
+        // Some file systems have no extended attributes.
         if setxattr(&path, c"user.note", b"mine", XattrFlags::empty()).is_err() {
             return;
         }
@@ -722,7 +734,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_replaced_is_overwritten_when_the_new_one_is_whole() {
+    fn a_file_that_cannot_be_replaced_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         fs::write(&path, "something old").unwrap();
@@ -742,7 +754,7 @@ mod tests {
         fs::create_dir(at("folder")).unwrap();
         symlink("folder/target", at("a")).unwrap();
         symlink(at("a"), at("b")).unwrap();
-        // At first there is no target.
+        // In the first round the target does not exist.
         for content_of in ["first", "second"] {
             check(&at("b")).unwrap();
             atomic_write(&at("b"), content(content_of.as_bytes(), None)).unwrap();
@@ -758,7 +770,7 @@ mod tests {
         symlink("y", at("x")).unwrap();
         symlink("x", at("y")).unwrap();
         symlink("absent/z", at("z")).unwrap();
-        for (name, word) in [("x", "circle"), ("z", "absent"), ("folder", "directory"), ("new/", ""), ("c/d", "")] {
+        for (name, word) in [("x", "loop"), ("z", "absent"), ("folder", "directory"), ("new/", ""), ("c/d", "")] {
             let error = check(&at(name)).unwrap_err().to_string();
             assert!(error.contains(word), "{name}: {error}");
             assert!(atomic_write(&at(name), content(b"", None)).is_err(), "{name}");
@@ -782,7 +794,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        // Does not wait for a reader.
+        // The check does not block.
         check(&pipe).unwrap();
         let reader = std::thread::spawn({
             let pipe = pipe.clone();
@@ -800,7 +812,7 @@ mod tests {
         std::io::Read::read_to_string(&mut listener.accept().unwrap().0, &mut text).unwrap();
         assert_eq!(text, "text");
 
-        // A descriptor, with its position.
+        // A descriptor keeps its file position.
         use std::os::fd::AsRawFd;
         let path = folder.path().join("file");
         let mut file = File::create(&path).unwrap();
@@ -817,7 +829,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn has_no_name_before_it_is_whole() {
+    fn a_new_file_has_no_name_before_it_is_complete() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         let seen = |out: &mut dyn Write| {

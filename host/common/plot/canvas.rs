@@ -1,4 +1,4 @@
-//! A drawing area in units that do not depend on the resolution.
+//! A drawing area in resolution-independent units.
 
 use std::sync::OnceLock;
 
@@ -10,17 +10,17 @@ use plotters::style::{Color, FontStyle, FontTransform, IntoFont, RGBColor, TextS
 
 use super::PlotError;
 
-/// Text and frames.
+/// Colour of text and frames.
 pub const INK: RGBColor = RGBColor(34, 34, 34);
-/// What should stand back.
+/// Colour of axes and tick labels.
 pub const GREY: RGBColor = RGBColor(105, 105, 110);
-/// Grid lines.
+/// Colour of grid lines.
 pub const PALE: RGBColor = RGBColor(226, 226, 230);
 
-/// The family that text is set in; in an SVG, the reader's own.
+/// Font family of the text. A viewer of an SVG substitutes its own font.
 const FAMILY: &str = "sans-serif";
 
-/// Makes the embedded font known to plotters, once.
+/// Registers the embedded font with plotters, once per process.
 pub fn load_font() -> Result<(), PlotError> {
     static LOADED: OnceLock<bool> = OnceLock::new();
     let loaded = *LOADED.get_or_init(|| register_font(FAMILY, FontStyle::Normal, notosans::REGULAR_TTF).is_ok());
@@ -55,41 +55,41 @@ impl Rect {
     }
 }
 
-/// Where a text stands relative to its point; vertically it is always centred.
+/// Horizontal alignment of a text at its point. Vertically, texts are centred.
 #[derive(Clone, Copy, Debug)]
 pub enum Anchor {
-    /// The text begins there.
+    /// The text starts at the point.
     Start,
-    /// Its middle is there.
+    /// The middle of the text is at the point.
     Middle,
-    /// It ends there.
+    /// The text ends at the point.
     End,
 }
 
-/// A drawing area whose units are `scale` pixels.
+/// A drawing area. A unit is `scale` pixels.
 pub struct Canvas<B: DrawingBackend> {
     area: DrawingArea<B, Shift>,
     scale: i32,
 }
 
 impl<B: DrawingBackend> Canvas<B> {
-    /// A white canvas.
+    /// Creates a white canvas.
     pub fn new(area: DrawingArea<B, Shift>, scale: u32) -> Result<Self, PlotError> {
         area.fill(&RGBColor(255, 255, 255)).map_err(failed)?;
         Ok(Self { area, scale: scale as i32 })
     }
 
-    /// Pixels of one unit.
+    /// Pixels per unit.
     pub fn scale(&self) -> i32 {
         self.scale
     }
 
-    /// Writes a text of `size` units.
+    /// Writes a text with a font size of `size` units.
     pub fn text(&self, at: Point, size: i32, color: RGBColor, anchor: Anchor, text: &str) -> Result<(), PlotError> {
         self.area.draw_text(text, &self.style(size, color, anchor), self.pixel(at)).map_err(failed)
     }
 
-    /// Writes a text of `size` units that is read upwards.
+    /// Writes a text with a font size of `size` units from bottom to top.
     pub fn upright(&self, at: Point, size: i32, color: RGBColor, anchor: Anchor, text: &str) -> Result<(), PlotError> {
         let style = self.style(size, color, anchor).transform(FontTransform::Rotate270);
         self.area.draw_text(text, &style, self.pixel(at)).map_err(failed)
@@ -104,9 +104,9 @@ impl<B: DrawingBackend> Canvas<B> {
         (FAMILY, size * self.scale).into_font().color(&color).pos(Pos::new(horizontal, VPos::Center))
     }
 
-    /// Writes a label of `size` units, in which `^` raises what follows: `10^-5`.
+    /// Writes a label with a font size of `size` units. The text after `^` becomes a superscript: `10^-5`.
     ///
-    /// Few fonts have all the superscript characters.
+    /// Few fonts have all superscript characters, so the superscript is drawn as small raised text.
     pub fn label(
         &self,
         (x, y): Point,
@@ -125,12 +125,12 @@ impl<B: DrawingBackend> Canvas<B> {
             Anchor::Middle => x - (first + second) / 2,
             Anchor::End => x - first - second,
         };
-        // Both are anchored where they meet: the reader of an SVG may have a wider font.
+        // Base and exponent are anchored at their common edge, because the viewer of an SVG may have a wider font.
         self.text((start + first, y), size, color, Anchor::End, base)?;
         self.text((start + first + 1, y - size * 2 / 5), small, color, Anchor::Start, exponent)
     }
 
-    /// The width of a text of `size` units.
+    /// The width of a text with a font size of `size` units, in units.
     pub fn width(&self, size: i32, text: &str) -> Result<i32, PlotError> {
         let style = (FAMILY, size * self.scale).into_font().into();
         let (width, _) = self.area.estimate_text_size(text, &style).map_err(failed)?;
@@ -143,7 +143,7 @@ impl<B: DrawingBackend> Canvas<B> {
         self.area.draw(&Rectangle::new(corners, color.filled())).map_err(failed)
     }
 
-    /// Draws the outline of a rectangle; as a line, because rectangles have no line width in plotters' SVG.
+    /// Draws the outline of a rectangle as a line, because plotters' SVG rectangles have no line width.
     pub fn outline(&self, place: Rect, color: impl Color, width: i32) -> Result<(), PlotError> {
         let Rect { x, y, .. } = place;
         let (right, bottom) = (place.right(), place.bottom());
@@ -156,12 +156,12 @@ impl<B: DrawingBackend> Canvas<B> {
         self.area.draw(&PathElement::new(points, color.stroke_width(self.thick(width)))).map_err(failed)
     }
 
-    /// Fills a polygon whose corners are given in pixels, to place small shapes exactly.
+    /// Fills a polygon. The corners are in pixels, for exact placement of small shapes.
     pub fn polygon(&self, corners: Vec<Point>, color: impl Color) -> Result<(), PlotError> {
         self.area.draw(&Polygon::new(corners, color.filled())).map_err(failed)
     }
 
-    /// Draws an image of `size` pixels, RGB.
+    /// Draws an RGB image of `size` pixels.
     pub fn image(&self, at: Point, size: (u32, u32), rgb: Vec<u8>) -> Result<(), PlotError> {
         let image: Option<BitMapElement<_>> = BitMapElement::with_owned_buffer(self.pixel(at), size, rgb);
         match image {
@@ -170,7 +170,7 @@ impl<B: DrawingBackend> Canvas<B> {
         }
     }
 
-    /// Ends the drawing.
+    /// Completes the drawing.
     pub fn finish(&self) -> Result<(), PlotError> {
         self.area.present().map_err(failed)
     }

@@ -1,4 +1,4 @@
-//! A line chart with a linear or a logarithmic ordinate.
+//! A line chart with a linear or logarithmic y-axis.
 
 use plotters::prelude::DrawingBackend;
 use plotters::style::RGBColor;
@@ -9,36 +9,36 @@ use super::canvas::{Anchor, Canvas, GREY, INK, PALE, Point, Rect};
 const CURVE: RGBColor = RGBColor(38, 96, 164);
 const LEVEL: RGBColor = RGBColor(200, 80, 40);
 
-/// Up to this many points are marked one by one.
+/// Curves of at most this many points have a marker at each point.
 const MARKED: usize = 40;
 
-/// How the ordinate is divided.
+/// The scale of the y-axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scale {
-    /// Evenly, from the least to the largest.
+    /// Linear, from the smallest to the largest value.
     Linear,
-    /// Evenly, from 0, in whole numbers.
+    /// Linear, from 0, with integer ticks.
     Count,
-    /// By decades; a zero stands on the lower edge.
+    /// Logarithmic; the value 0 is drawn on the lower edge.
     Log,
 }
 
-/// A curve and its axes.
+/// A chart of one curve.
 pub struct Chart<'a> {
-    /// What the ordinate is.
+    /// Label of the y-axis, drawn above the chart.
     pub title: &'a str,
-    /// What the abscissa is; `None` where the chart below says it.
+    /// Label of the x-axis; `None` if the chart below shows it.
     pub abscissa: Option<&'a str>,
-    /// The curve, by ascending abscissa.
+    /// Points (x, y), by ascending x.
     pub points: Vec<(f64, f64)>,
-    /// How the ordinate is divided.
+    /// Scale of the y-axis.
     pub scale: Scale,
-    /// A level to compare with, and its name.
+    /// A horizontal reference line and its label.
     pub level: Option<(f64, &'a str)>,
 }
 
 impl Chart<'_> {
-    /// Draws the chart; its labels at the left stand outside of `place`.
+    /// Draws the chart. The tick labels of the y-axis are left of `place`.
     pub fn draw<B: DrawingBackend>(&self, canvas: &Canvas<B>, place: Rect) -> Result<(), PlotError> {
         canvas.text((place.x, place.y + 8), 19, INK, Anchor::Start, self.title)?;
         let below = if self.abscissa.is_some() { 52 } else { 26 };
@@ -63,9 +63,9 @@ impl Chart<'_> {
             canvas.text((frame.right() + 8, y(value)), 17, LEVEL, Anchor::Start, name)?;
         }
         let curve: Vec<Point> = self.points.iter().map(|point| (x(point.0), y(point.1))).collect();
-        // Piece by piece: where plotters joins two of them at a sharp angle, it draws a spike far beyond the frame.
-        for piece in curve.windows(2) {
-            canvas.line(piece, CURVE, 2)?;
+        // Segment by segment: plotters' joins at sharp angles have spikes far beyond the frame.
+        for segment in curve.windows(2) {
+            canvas.line(segment, CURVE, 2)?;
         }
         if curve.len() <= MARKED {
             for (x, y) in curve {
@@ -104,17 +104,17 @@ impl Chart<'_> {
     }
 }
 
-/// An axis from its lower to its upper end, with its ticks and their labels.
+/// An axis with ticks and tick labels.
 pub struct Axis {
     log: bool,
     low: f64,
     high: f64,
-    /// Values and labels, ascending.
+    /// Values and labels of the ticks, ascending.
     pub ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// An evenly divided axis that holds `least..=most` and has about `count` ticks, at `whole` numbers only or not.
+    /// A linear axis over `least..=most` with about `count` ticks, at integers only if `whole`.
     pub fn linear(least: f64, most: f64, count: u32, whole: bool) -> Self {
         let rough = (most - least) / f64::from(count);
         let power = 10f64.powf(rough.log10().floor());
@@ -131,7 +131,7 @@ impl Axis {
         Self { log: false, low: least, high: most, ticks: ticks.collect() }
     }
 
-    /// An axis by decades that holds `least..=most`, and below them 0 if `zero`.
+    /// A logarithmic axis over the decades of `least..=most`. If `zero`, the value 0 is below the lowest decade.
     pub fn log(least: f64, most: f64, zero: bool) -> Self {
         let first = least.log10().floor() as i32;
         let last = (most.log10().ceil() as i32).max(first + 1);
@@ -142,7 +142,7 @@ impl Axis {
         Self { log: true, low, high: f64::from(last), ticks: zero.into_iter().chain(decades).collect() }
     }
 
-    /// Where `value` stands between the ends, from 0 to 1.
+    /// The position of `value` on the axis, from 0 to 1; values outside the axis are clamped.
     pub fn part(&self, value: f64) -> f64 {
         let value = if self.log { value.log10() } else { value };
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
@@ -158,7 +158,7 @@ pub fn power_of_ten(k: i32) -> String {
     }
 }
 
-/// A number with a minus sign in place of the hyphen.
+/// Replaces the hyphen of a number by a minus sign.
 fn minus(number: &str) -> String {
     number.replace('-', "−")
 }

@@ -1,4 +1,4 @@
-//! Lines in a frame, with a legend.
+//! A line plot with a legend.
 
 use plotters::prelude::DrawingBackend;
 use plotters::style::RGBColor;
@@ -7,7 +7,7 @@ use super::canvas::{Anchor, Canvas, GREY, INK, PALE, Point, Rect};
 use super::chart::Axis;
 use super::{Picture, PlotError};
 
-/// One after the other, then again.
+/// Colours of lines, in order of use; they repeat.
 pub const COLOURS: [RGBColor; 6] = [
     RGBColor(38, 96, 164),
     RGBColor(206, 110, 20),
@@ -21,23 +21,23 @@ const FRAME: Rect = Rect { x: 120, y: 130, width: 1160, height: 740 };
 
 /// A line of a plot.
 pub struct Line {
-    /// By ascending abscissa; what is not finite leaves a gap.
+    /// Points (x, y), by ascending x. A value that is not finite leaves a gap.
     pub points: Vec<(f64, f64)>,
-    /// Its colour.
+    /// Colour of the line.
     pub colour: RGBColor,
-    /// Its width, in units.
+    /// Width of the line, in units.
     pub width: i32,
 }
 
-/// Lines in a frame, with axes and a legend at the right.
+/// A plot of several lines, with axes and a legend at the right.
 pub struct Lines<'a> {
-    /// Above the frame.
+    /// Title above the frame.
     pub title: String,
-    /// What the abscissa is.
+    /// Label of the x-axis.
     pub abscissa: &'a str,
-    /// The lines, those above others last.
+    /// The lines; later lines cover earlier ones.
     pub lines: Vec<Line>,
-    /// Names and colours.
+    /// Names and colours of the legend.
     pub legend: Vec<(String, RGBColor)>,
 }
 
@@ -52,7 +52,7 @@ impl Picture for Lines<'_> {
         let ((left, right), (low, high)) = (range(|point| point.0), range(|point| point.1));
         let margin = 0.03 * (high - low);
         let mut abscissas = self.lines.iter().flat_map(|line| &line.points).map(|point| point.0);
-        // Iterations and the like.
+        // Counts, such as iterations, get integer ticks.
         let whole = right - left >= 2.0 && abscissas.all(|x| x.fract() == 0.0);
         let (x_axis, y_axis) =
             (Axis::linear(left, right, 8, whole), Axis::linear(low - margin, high + margin, 8, false));

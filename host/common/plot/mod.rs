@@ -1,4 +1,4 @@
-//! Pictures: what can be drawn, and how it is encoded.
+//! Plots and their encoding as SVG or PNG.
 
 use std::io::Cursor;
 
@@ -13,42 +13,42 @@ pub(crate) mod canvas;
 pub(crate) mod chart;
 pub(crate) mod lines;
 
-/// Size of the picture in pixels.
+/// Size of a plot, in units. A unit is one pixel of the final PNG.
 const SIZE: (u32, u32) = (1600, 960);
 
-/// A PNG is drawn this many times larger and then reduced, which smooths its edges.
+/// A PNG is drawn this many times larger and then reduced, for antialiasing.
 const SUPERSAMPLING: u32 = 2;
 
-/// How a picture is encoded.
+/// The encoding of a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Vector graphics; the heat map is one embedded image.
+    /// Vector graphics; heat maps are embedded images.
     Svg,
     /// 1600 × 960 pixels.
     Png,
 }
 
-/// Why a picture could not be drawn.
+/// An error of drawing or encoding a plot.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
-    /// The embedded font is not usable.
+    /// The embedded font cannot be loaded.
     #[error("cannot load the font of the plot")]
     Font,
     /// Drawing failed.
     #[error("cannot draw the plot: {0}")]
     Draw(String),
-    /// The picture could not be encoded.
+    /// Encoding failed.
     #[error("cannot encode the plot")]
     Encode(#[from] image::ImageError),
 }
 
-/// What can be drawn.
+/// A plot.
 pub(crate) trait Picture {
-    /// Draws all of it on a canvas of [`SIZE`] units.
+    /// Draws the plot on a canvas of [`SIZE`] units.
     fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError>;
 }
 
-/// Draws a picture.
+/// Draws and encodes a plot.
 pub(crate) fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, PlotError> {
     fn drawn<B: DrawingBackend>(backend: B, scale: u32, picture: &impl Picture) -> Result<(), PlotError> {
         let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
@@ -60,7 +60,7 @@ pub(crate) fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, 
         Format::Svg => {
             let mut text = String::new();
             drawn(SVGBackend::with_string(&mut text, SIZE), 1, picture)?;
-            // The backend leaves out half of the media type, and strict readers then show nothing.
+            // The backend writes an incomplete media type, and strict viewers then show no image.
             Ok(text.replace("\"data:png;base64,", "\"data:image/png;base64,").into_bytes())
         }
         Format::Png => {

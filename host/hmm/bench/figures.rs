@@ -1,6 +1,6 @@
-//! Figures 11 to 13 of Brändle and Haubenstock, *Bayesian Network Inference with Cuda* (2016): milliseconds of the forward,
-//! Viterbi and Baum-Welch algorithms for N states and M = N sequences, beside those of Liu, *A CUDA Implementation of Hidden
-//! Markov Models* (2009), as they quote them.
+//! Figures 11 to 13 of Brändle and Haubenstock, *Bayesian Network Inference with Cuda* (2016): times in milliseconds of
+//! the forward, Viterbi and Baum-Welch algorithms for N states and M = N sequences. The figures quote times of Liu, *A
+//! CUDA Implementation of Hidden Markov Models* (2009), for comparison.
 
 use serde::Serialize;
 
@@ -9,10 +9,10 @@ use super::{Case, Operation, case};
 /// T of all figures (section 3.1).
 pub const STEPS: u32 = 16;
 
-/// What they measured on (Figure 10). They do not say what Liu did.
+/// The paper's hardware (Figure 10). It does not name Liu's.
 pub const HARDWARE: &str = "GeForce GTX 860M and i7-4710HQ; Liu's columns are those of 2009, as quoted";
 
-/// The sizes of the figures and what [is missing there](LINES), on to 4096, and the largest of them with longer sequences.
+/// The sizes of the figures, the size that [they omit](LINES), sizes up to 4096, and size 512 with longer sequences.
 pub const CASES: [Case; 12] = [
     case(64, 64, STEPS),
     case(128, 128, STEPS),
@@ -28,20 +28,20 @@ pub const CASES: [Case; 12] = [
     case(4096, 4096, STEPS),
 ];
 
-/// A line of a figure, in milliseconds; `None` where nothing is printed. All are of double precision.
+/// A line of a figure, in milliseconds, in double precision; `None` where the figure has no number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// 11, 12 or 13.
+    /// Number of the figure: 11, 12 or 13.
     pub figure: u32,
-    /// N and M.
+    /// N = M.
     pub size: u32,
-    /// Liu's, on a CPU.
+    /// Liu's time on a CPU.
     pub liu_cpu_ms: Option<f64>,
-    /// Liu's, on a GPU.
+    /// Liu's time on a GPU.
     pub liu_gpu_ms: Option<f64>,
-    /// Theirs, on the CPU.
+    /// The paper's time on the CPU.
     pub cpu_ms: Option<f64>,
-    /// Theirs, on the GPU; in Figure 13, whose counts they found wrong, on both.
+    /// The paper's time on the GPU; in Figure 13, whose counts the authors found wrong, on both.
     pub gpu_ms: Option<f64>,
 }
 
@@ -53,8 +53,8 @@ const fn baum_welch(size: u32, liu_cpu_ms: Option<f64>, liu_gpu: f64, gpu_ms: Op
     Line { figure: 13, size, liu_cpu_ms, liu_gpu_ms: Some(liu_gpu), cpu_ms: None, gpu_ms }
 }
 
-/// All lines, as printed. Figure 13 has `7891.1.9` for Liu's CPU at 128 × 128, which is no number; and by his times for each
-/// product, what is printed for Liu at 448 was measured at 384.
+/// All lines, as printed. The source has two defects. Figure 13 prints `7891.1.9` for Liu's CPU at 128 × 128,
+/// which is not a number. Liu's times per multiplication show that his times printed for 448 were measured at 384.
 pub const LINES: [Line; 15] = [
     forward(64, 687.7, 10.2, Some(13.6)),
     forward(128, 5621.9, 19.74, Some(18.15)),
@@ -73,7 +73,7 @@ pub const LINES: [Line; 15] = [
     baum_welch(512, Some(1_094_036.4), 6054.8, None),
 ];
 
-/// What they print of a case.
+/// The published line of a case and an operation.
 #[must_use]
 pub fn published(case: Case, operation: Operation) -> Option<Line> {
     let figure = match operation {
@@ -104,14 +104,14 @@ mod tests {
     fn lines_are_those_of_their_case() {
         let line = published(case(448, 448, 16), Operation::BaumWelch);
         assert_eq!(line.and_then(|line| line.liu_gpu_ms), Some(2479.6));
-        // "-" in the figure.
+        // The figure prints "-".
         assert_eq!(published(case(512, 512, 16), Operation::Forward).map(|line| line.gpu_ms), Some(None));
         for other in [case(512, 512, 512), case(512, 64, 16), case(384, 384, 16), case(1024, 1024, 16)] {
             assert_eq!(published(other, Operation::Forward), None);
         }
     }
 
-    /// N²M products for each observation take the same time at all sizes, if 448 is 384.
+    /// Liu's time per multiplication is the same at all sizes, provided that 448 stands for 384.
     #[test]
     fn liu_needs_the_same_time_for_each_product() {
         for (line, time) in LINES.iter().filter_map(|line| Some((line, line.liu_cpu_ms?))) {

@@ -1,4 +1,4 @@
-//! A model as the recursions read it.
+//! A model in the layout of the CPU recursions.
 
 use std::sync::OnceLock;
 
@@ -10,31 +10,32 @@ use crate::hmm::cpu::wide::Exact;
 use crate::hmm::model::Hmm;
 use crate::runtime::Precise;
 
-/// Probabilities. Rows have `stride` numbers, of which those behind the first `n` are 0.
+/// A model's probabilities in precision `T`. Rows have `stride` numbers; those after the first `n` are 0.
 pub struct Chain<T> {
     pub n: usize,
     pub stride: usize,
     pub start: Vec<T>,
     /// A.
     pub forward: Panels<T>,
-    /// Aᵀ, made when it is first needed.
+    /// Aᵀ, computed on first use.
     backward: OnceLock<Panels<T>>,
-    /// β_T: ends, or 1.
+    /// β_T: end probabilities, or 1.
     pub ending: Vec<T>,
-    /// Whether there are ends.
+    /// Whether the model has end probabilities.
     pub ends: bool,
     pub reach: Reach,
-    /// Whether π and A are so far above 0 that every predicted probability is certain.
+    /// Whether all entries of π and A are large enough that no predicted probability needs a check;
+    /// see [`limits`](crate::hmm::cpu::limits).
     pub firm: bool,
-    /// Whether it is firm, and any sequence is possible.
+    /// Whether the model is firm and every sequence is possible.
     pub open: bool,
     pub emitter: Emitter<T>,
-    /// Made when they are first needed.
+    /// Logarithms, computed on first use.
     logs: OnceLock<LogChain<T>>,
     pub model: Hmm,
 }
 
-/// Their logarithms; those behind the first n are −∞.
+/// Logarithms of a model's probabilities. Rows have `stride` numbers; those after the first n are −∞.
 pub struct LogChain<T> {
     pub start: Vec<T>,
     /// ln A.
@@ -49,7 +50,7 @@ impl<T: Precise> Chain<T> {
     pub fn new(model: &Hmm) -> Self {
         let n = model.start().len();
         let (ones, reach) = (vec![1.0; n], Reach::new(model));
-        // Rows of α sum to 1 at least, and are rounded.
+        // u Σ α is at least 1, so p(j) is at least the least Aᵢⱼ. The factor 2 covers rounding.
         let firm = model.start().iter().chain(model.transitions()).all(|prob| *prob >= 2.0 * Limits::of::<T>().least);
         Self {
             n,
@@ -68,7 +69,7 @@ impl<T: Precise> Chain<T> {
         }
     }
 
-    /// The recursions in numbers without limits.
+    /// The exact recursions for this model.
     pub fn exact(&self) -> Exact<'_> {
         Exact::new(&self.model)
     }

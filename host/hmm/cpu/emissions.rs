@@ -1,4 +1,4 @@
-//! bⱼ(o) of all states, for one observation after another.
+//! Emission probabilities and densities bⱼ(o) of all states, one row per observation.
 
 use crate::hmm::cpu::exp::exp;
 use crate::hmm::cpu::limits::Limits;
@@ -11,33 +11,33 @@ use crate::runtime::Precise;
 /// ln √(2π).
 const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_8;
 
-/// Probabilities or densities, scaled so that the largest of an observation is not far from 2ᵏ, k that of the [limits](crate::hmm::cpu::limits).
+/// Emission rows b̃, scaled so that the largest entry is about 2ᵏ, where k is [`Limits::bias`].
 pub enum Emitter<T> {
-    /// A row for each symbol, scaled by a power of two, and the exponent of its scale.
+    /// One row per symbol, scaled by a power of two, and the exponents of the scales.
     Table { probs: Vec<T>, scales: Vec<i32> },
-    /// Normal densities, scaled by the largest.
+    /// Normal densities, computed per observation.
     Densities(Densities),
 }
 
-/// Where a row of numbers is put that is not in a table.
+/// Scratch memory for a row that is computed, not read from a table.
 pub struct Row<T> {
     exact: Vec<f64>,
     scaled: Vec<f64>,
     row: Vec<T>,
 }
 
-/// What a row was scaled by, beside 2ᵏ: 2ᵉ of a table, eˣ of densities.
+/// Scale of a row in addition to 2ᵏ: its entries are b · 2ᵏ / (2^`exponent` · e^`log`).
 #[derive(Clone, Copy)]
 pub struct Scaled {
     pub exponent: i32,
     pub log: f64,
 }
 
-/// What densities are to be scaled by.
+/// Choice of the scale of densities.
 pub enum Scale<'a, T> {
-    /// The largest of those states for which this is not 0.
+    /// The largest density over the states whose entry here is positive.
     Largest(&'a [T]),
-    /// The logarithm.
+    /// A known scale, as its logarithm.
     Known(f64),
 }
 
@@ -58,7 +58,7 @@ impl<T: Precise> Emitter<T> {
                     let prob = |state: usize| probs[state * symbols + symbol];
                     let exponent = exponent((0..n).map(prob).fold(0.0, f64::max));
                     scales[symbol] = exponent;
-                    // In two steps, as 2^1074 is no number.
+                    // Two factors, because 2^1074 overflows.
                     let half = exponent / 2;
                     let (first, second) = (power(-half), power(half - exponent));
                     for state in 0..n {
@@ -74,7 +74,7 @@ impl<T: Precise> Emitter<T> {
         }
     }
 
-    /// The row of the observation at a place, of `stride` numbers, and what it is scaled by.
+    /// The row b̃ of observation `at`, `stride` numbers, and its scale.
     #[inline(always)]
     pub fn row<'r, S: Registers>(
         &'r self,
@@ -106,7 +106,7 @@ impl<T: Precise> Emitter<T> {
                     let mut all = [T::ZERO; LANES];
                     for lane in 0..LANES {
                         let exact = exact[lane] - log;
-                        // Those of states that are not reached may be any, but numbers.
+                        // Unreachable states may have larger densities. Any finite value will do: their p is 0.
                         let exact = if exact < 0.0 { exact } else { 0.0 };
                         all[lane] = T::from_f64(exp::<S>(exact, Limits::of::<T>().bias));
                     }
@@ -114,12 +114,12 @@ impl<T: Precise> Emitter<T> {
                 }
                 (&scratch.row[..stride], Scaled { exponent: 0, log })
             }
-            // Models are checked against what was observed.
+            // Unreachable: `set_models` asserts that the sequences fit the model.
             _ => (&scratch.row[..stride], Scaled { exponent: 0, log: 0.0 }),
         }
     }
 
-    /// Multiplies by bⱼ(o) of the observation at a place, unscaled and of the model's own numbers.
+    /// Multiplies `product` by bⱼ(o) of observation `at` and state j, unscaled and in `f64`.
     pub fn emit(&self, model: &Hmm, seen: &Observations, at: usize, state: usize, product: &mut LogProduct) {
         match (self, seen, model.emissions()) {
             (Self::Densities(densities), Observations::Vectors { dimensions, values }, _) => {
@@ -133,7 +133,7 @@ impl<T: Precise> Emitter<T> {
         }
     }
 
-    /// The row of logarithms of the observation at a place, from [`log_table`] where it is of symbols.
+    /// The row ln bⱼ(o) of observation `at`; `table` is [`log_table`].
     #[inline(always)]
     pub fn log_row<'r>(&self, table: &'r [T], seen: &Observations, at: usize, scratch: &'r mut Row<T>) -> &'r [T] {
         let stride = scratch.row.len();
@@ -152,7 +152,7 @@ impl<T: Precise> Emitter<T> {
     }
 }
 
-/// The largest of those for which `needed` is not 0.
+/// The largest of `logs` over the entries with positive `needed`.
 #[inline(always)]
 fn largest<T: Precise>(logs: &[f64], needed: &[T]) -> f64 {
     let mut most = [f64::NEG_INFINITY; LANES];
@@ -165,7 +165,7 @@ fn largest<T: Precise>(logs: &[f64], needed: &[T]) -> f64 {
     fold(most, f64::max)
 }
 
-/// ln bⱼ(o), a row for each symbol; empty where vectors are emitted.
+/// ln bⱼ(o), one row per symbol; empty for Gaussian emissions.
 pub fn log_table<T: Precise>(model: &Hmm) -> Vec<T> {
     let Emissions::Categorical { symbols, probs } = model.emissions() else { return Vec::new() };
     let (n, stride, symbols) = (model.start().len(), stride(model.start().len()), *symbols as usize);
@@ -180,11 +180,11 @@ pub fn log_table<T: Precise>(model: &Hmm) -> Vec<T> {
 
 /// Normal densities of all states: ln bⱼ(x) = cⱼ − ½ ‖Lⱼ⁻¹ (x − μⱼ)‖² with Lⱼ Lⱼᵀ = Σⱼ.
 pub struct Densities {
-    /// cⱼ = −D ln √(2π) − Σ ln Lⱼ(d, d), `stride` of them; −∞ behind the last.
+    /// cⱼ = −D ln √(2π) − Σ ln Lⱼ(d, d), `stride` entries; −∞ in the padding.
     constants: Vec<f64>,
     /// μⱼ(d) at d · stride + j.
     pub means: Vec<f64>,
-    /// By rows d, the entries Lⱼ⁻¹(d, e) that are not always 0: e, and `stride` numbers.
+    /// For each row d, the columns e of Lⱼ⁻¹ that may be nonzero, with `stride` entries Lⱼ⁻¹(d, e) each.
     factors: Vec<Vec<(usize, Vec<f64>)>>,
 }
 
@@ -205,7 +205,7 @@ impl Densities {
                 Covariances::Diagonal(variances) => {
                     variances[state * d..][..d].iter().map(|variance| 1.0 / variance.sqrt()).collect()
                 }
-                // The matrices of a valid model have factors.
+                // `Hmm` guarantees positive definite matrices, so `cholesky` succeeds.
                 Covariances::Full(matrices) => {
                     cholesky(&matrices[state * d * d..][..d * d], d).map_or_else(Vec::new, |lower| inverse(&lower, d))
                 }
@@ -240,11 +240,11 @@ impl Densities {
             }
             by_lanes(logs, scaled, |log, y| log - 0.5 * y * y);
         }
-        // ∞ − ∞ is of a density below all numbers.
+        // ∞ − ∞: the density underflows.
         logs.iter_mut().for_each(|log| *log = if log.is_nan() { f64::NEG_INFINITY } else { *log });
     }
 
-    /// ln bⱼ(x) of a state j alone, the same bits.
+    /// ln bⱼ(x) of state j alone, with the same bits as in [`logs`](Self::logs).
     pub fn log(&self, x: &[f64], state: usize) -> f64 {
         let stride = self.constants.len();
         let term = |row: &Vec<(usize, Vec<f64>)>| {
@@ -258,7 +258,7 @@ impl Densities {
     }
 }
 
-/// L⁻¹ of a lower triangular matrix of `d` rows: its rows up to the diagonal, one after the other.
+/// L⁻¹ of a lower triangular `d` × `d` matrix, as packed rows up to the diagonal.
 fn inverse(lower: &[f64], d: usize) -> Vec<f64> {
     let mut inverse = vec![0.0; d * (d + 1) / 2];
     let at = |row: usize, column: usize| row * (row + 1) / 2 + column;
@@ -273,12 +273,12 @@ fn inverse(lower: &[f64], d: usize) -> Vec<f64> {
     inverse
 }
 
-/// e with 2ᵉ ≤ x < 2ᵉ⁺¹; 0 of 0.
+/// e with 2ᵉ ≤ x < 2ᵉ⁺¹; 0 for x = 0.
 fn exponent(x: f64) -> i32 {
     if x <= 0.0 { 0 } else { libm::frexp(x).1 - 1 }
 }
 
-/// 2ᵉ, |e| < 1000.
+/// 2ᵉ for |e| < 1000.
 fn power(exponent: i32) -> f64 {
     libm::scalbn(1.0, exponent)
 }

@@ -1,8 +1,8 @@
-//! eˣ of many numbers side by side.
+//! Vectorised eˣ.
 
 use crate::hmm::cpu::product::{Registers, SumProduct, sum};
 
-/// 1 / k!: with |r| ≤ ½ ln 2 what is left out is below 2⁻⁵⁷ of the sum.
+/// Taylor coefficients 1 / k!. For |r| ≤ ½ ln 2 the remainder is below 2⁻⁵⁷ of the sum.
 const TERMS: [f64; 14] = [
     1.0,
     1.0,
@@ -20,11 +20,11 @@ const TERMS: [f64; 14] = [
     1.0 / 6_227_020_800.0,
 ];
 
-/// ln 2 in two parts, the first of 33 bits.
+/// ln 2 = `HIGH` + `LOW`. `HIGH` has 33 significant bits, so that n · `HIGH` is exact.
 const HIGH: f64 = 0.693_147_180_369_123_8;
 const LOW: f64 = 1.908_214_929_270_587_7e-10;
 
-/// Its sum with a number below 2⁵¹ is the nearest whole number, in the lowest bits.
+/// Adding this to |x| < 2⁵¹ rounds x to the nearest integer, which the lowest bits of the sum hold.
 const WHOLE: f64 = 1.5 / f64::EPSILON;
 
 /// Below this, eˣ · 2⁵⁰⁰ is 0.
@@ -36,10 +36,11 @@ fn fma<S: Registers>(x: f64, y: f64, z: f64) -> f64 {
     sum::<S, SumProduct, f64>(z, x, y)
 }
 
-/// 2ᵏ eˣ, off by less than two units in the last place where it is a normal number: x ≤ 0 or none, −∞ included, and 0 ≤ k ≤ 500.
+/// 2ᵏ eˣ for x ≤ 0, −∞ or NaN (0 for the last two), and 0 ≤ k ≤ 500. The error of a normal result is below two units in
+/// the last place.
 ///
-/// eˣ = 2ⁿ eʳ with n the whole number next to x / ln 2, and eʳ by its series. There are no branches, hence as many side by side as
-/// registers hold.
+/// eˣ = 2ⁿ eʳ with n the integer nearest to x / ln 2, and eʳ by its Taylor series. The code has no branches, so that
+/// the compiler vectorises it.
 #[inline(always)]
 pub fn exp<S: Registers>(x: f64, k: i32) -> f64 {
     let x = if x > LEAST { x } else { LEAST };
@@ -77,7 +78,7 @@ mod tests {
     fn powers_are_off_by_less_than_two_units() {
         let x: Vec<f64> = (0..200_000).map(|i| -f64::from(i) * 0.003_5).chain([-0.0, -1e-300, -708.3]).collect();
         for (x, found) in x.iter().zip(widest(All(&x, 0))) {
-            // The library's is off by less than one.
+            // The library's result is within one unit.
             assert!(x.exp().to_bits().abs_diff(found.to_bits()) <= 1, "{x}: {found}, expected {}", x.exp());
         }
     }

@@ -1,49 +1,54 @@
-//! What makes scaled recursions certain.
+//! Underflow analysis of the scaled recursions: thresholds, and the proof that results within them are accurate.
 //!
-//! Emissions of each step are scaled to at most 2ᵏ, k the `bias`, by the largest of the states that are predicted: pₜ = uₜ₋₁ αₜ₋₁ A (and
-//! p₁ = π), αₜ = pₜ ∘ b̃, σₜ = Σⱼ αₜ(j), and uₜ is the power of two for which uₜ σₜ is between 1 and 2. So is the sum of uₜ αₜ, of which all that
-//! follows speaks: it is what α̂ is to others, but for a factor below 2. Which states *can* be predicted follows from the zeros of the model
-//! ([`Reach`](crate::hmm::cpu::reach::Reach)), not from the numbers.
+//! **Scaling.** pₜ = uₜ₋₁ αₜ₋₁ A is the prediction of step t (p₁ = π), αₜ = pₜ ∘ b̃ and σₜ = Σⱼ αₜ(j). The emissions b̃
+//! of a step are scaled so that the largest over the states that can be predicted is about 2ᵏ, where k is `bias`. uₜ is
+//! the power of two with 1 ≤ uₜ σₜ < 2. The row uₜ αₜ therefore equals α̂ₜ up to a factor below 2; all bounds below
+//! refer to it. Which states *can* be predicted follows from the zeros of the model
+//! ([`Reach`](crate::hmm::cpu::reach::Reach)), not from rounded numbers.
 //!
-//! **Forward.** What vanishes in an entry of pₜ ∘ b̃ is below the least number ν of the type, and below ν / `least_sum` = δ / 16 once multiplied by uₜ,
-//! where σₜ is at least `least_sum`; in an entry of αₜ A it is N times that. So each uₜ αₜ(j) is right but for an absolute error δ (and rounding), if pₜ was
-//! right relatively, in each entry, and pₜ₊₁(j) is right but for N δ; where it is at least `least` in every state that can be
-//! predicted, its relative error is below N δ / `least`: N · 2⁻⁷⁰ in `f64`, N · 2⁻³⁵ in `f32`. By induction every pₜ is right in each
-//! entry but for T times that, and so are the σₜ, which P(O) is the product of. A model whose π and transitions are all at least 2 `least` is *firm*: every
-//! entry of every p is at least `least`, and need not be looked at.
+//! **Forward.** Underflow in an entry of pₜ ∘ b̃ loses less than ν, the least positive number of the type. If σₜ is at
+//! least `least_sum`, this is less than ν / `least_sum` = δ / 16 after multiplication by uₜ. An entry of αₜ A loses at
+//! most N times as much. So if every entry of pₜ has a small relative error, every uₜ αₜ(j) has an absolute error of at
+//! most δ beside rounding, and every pₜ₊₁(j) one of at most N δ. If pₜ₊₁(j) is at least `least` in every state that can
+//! be predicted, its relative error is below N δ / `least`, which is N · 2⁻⁷⁰ in `f64` and N · 2⁻³⁵ in `f32`. By
+//! induction every entry of every pₜ has a relative error of at most T times this bound. The same holds for every σₜ,
+//! and P(O) is their product. A model is *firm* if π and all transitions are at least 2 `least`: then every entry of
+//! every p is at least `least` and needs no check.
 //!
-//! **Doubts.** Where some pₜ(j) is smaller, as in the first states of a model from left to right, which die out, absolute errors are followed: a row dₜ
-//! of bounds of those of uₜ αₜ; δ where none are followed yet. Of pₜ₊₁ they are e = dₜ A + N δ. A state with e(j) ≤ `negligible` · p(j) is right relatively, and
-//! dₜ₊₁(j) = δ; for the others dₜ₊₁(j) = uₜ₊₁ e(j) b̃ⱼ + δ. As long as Σ e(j) b̃ⱼ over these is at most `negligible` · σ, no σₜ depends on them. A sequence
-//! of which it is more, or of which σₜ is below `least_sum`, is *uncertain*.
+//! **Doubts.** Some pₜ(j) may be below `least`, as in the first states of a left-right model, whose probability dies
+//! out. The recursion then tracks a row dₜ of bounds of the absolute errors of uₜ αₜ, which starts at δ. The bounds of
+//! pₜ₊₁ are e = dₜ A + N δ. A state with e(j) ≤ `negligible` · p(j) has a small relative error: dₜ₊₁(j) = δ. For every
+//! other state dₜ₊₁(j) = uₜ₊₁ e(j) b̃ⱼ + δ. While the sum of e(j) b̃ⱼ over these states is at most `negligible` · σ,
+//! they do not affect σₜ. A sequence that exceeds this bound, or whose σₜ is below `least_sum`, is *uncertain*.
 //!
-//! **Backward.** Numbers only vanish, so that computed sums Sₜ = Σᵢ αₜ(i) βₜ(i), unscaled, are lower bounds of P(O), of which the
-//! forward recursion is certain. What γₜ and ξₜ miss, in total variation, is 1 − Sₜ / P(O). The quotient follows from step to step:
-//! Sₜ / Sₜ₊₁ = Σᵢ uₜ αₜ(i) (A (b̃ ∘ βₜ₊₁))(i) / Σⱼ αₜ₊₁(j) βₜ₊₁(j). A sequence of which it is off 1 by more than the `tolerance` is uncertain.
-//! That posteriors sum to 1, and to the same P(O) at every step, is so checked at every step of every sequence.
+//! **Backward.** Underflow only decreases numbers, so the computed unscaled sums Sₜ = Σᵢ αₜ(i) βₜ(i) are lower bounds
+//! of P(O), which the forward recursion knows accurately. The error of γₜ and ξₜ in total variation is 1 − Sₜ / P(O).
+//! This quotient follows from step to step: Sₜ / Sₜ₊₁ = Σᵢ uₜ αₜ(i) (A (b̃ ∘ βₜ₊₁))(i) / Σⱼ αₜ₊₁(j) βₜ₊₁(j). A sequence
+//! for which it differs from 1 by more than `tolerance` is uncertain. This checks at every step of every sequence that
+//! posteriors sum to 1.
 //!
-//! Uncertain sequences are taken [again](crate::hmm::cpu::wide), in numbers without limits.
+//! Uncertain sequences are recomputed with the [exact recursions](crate::hmm::cpu::wide), which cannot underflow.
 
 use crate::runtime::Precise;
 
-/// Those of a type.
+/// Thresholds of a floating-point type; the module documentation defines the symbols.
 pub struct Limits {
-    /// k.
+    /// k, the exponent that emissions are scaled to.
     pub bias: i32,
-    /// Of the predicted probability of a state.
+    /// Least predicted probability of a state that needs no error bound.
     pub least: f64,
-    /// δ.
+    /// δ, the absolute error that underflow causes in an entry of uₜ αₜ.
     pub lost: f64,
-    /// What part an error may be of a number that is right.
+    /// Relative error that does not affect a result.
     pub negligible: f64,
-    /// Of σₜ, and of Σ uₜ αₜ A (b̃ ∘ βₜ₊₁), whose right factor is divided by it.
+    /// Least σₜ, and least Σ uₜ αₜ A (b̃ ∘ βₜ₊₁), by which the right factor of ξ is divided.
     pub least_sum: f64,
-    /// What Sₜ / P(O) may be off 1 by, and by which more for each √step.
+    /// Largest |Sₜ / P(O) − 1|: a constant, and a factor of √T.
     pub tolerance: (f64, f64),
 }
 
 impl Limits {
-    /// Those of a precision.
+    /// The thresholds of `T`.
     pub const fn of<T: Precise>() -> Self {
         if T::WIDE {
             Self {
@@ -66,13 +71,13 @@ impl Limits {
         }
     }
 
-    /// Of a sequence of so many steps.
+    /// Largest |Sₜ / P(O) − 1| for a sequence of `steps` steps.
     pub fn tolerance(&self, steps: usize) -> f64 {
         self.tolerance.0 + self.tolerance.1 * (steps as f64).sqrt()
     }
 }
 
-/// 2ᵉ of a normal number.
+/// 2ᵉ for −1022 ≤ e ≤ 1023.
 pub const fn power(exponent: i64) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }

@@ -1,7 +1,8 @@
-//! The recursions of hidden Markov models on all cores: groups of 16 sequences at a time, as rows of a small matrix.
+//! The CPU backend: all recursions on all cores, for groups of up to 16 sequences whose states are rows of a small
+//! matrix.
 //!
-//! What is said of a sequence has the same bits in any group, and sums over sequences are made in an order that does not depend
-//! on how many cores there are.
+//! The results of a sequence have the same bits in any group. Sums over sequences are added in an order that does not
+//! depend on the number of cores.
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
@@ -31,41 +32,41 @@ mod wide;
 
 pub use wide::Exact;
 
-/// Sequences of a group at most.
+/// Maximum number of sequences in a group.
 const GROUP: usize = 16;
 
-/// What the forward variables of a group may take, in bytes; where all would take more, they are computed twice, and
-/// 2 · 16 · √T rows are kept.
+/// Memory for the forward variables of a group, in bytes. Where all steps need more, checkpoints of 2 · 16 · √T rows
+/// replace them, and the forward recursion runs twice.
 pub const TRELLIS: usize = 32 << 20;
 
-/// Sums over sequences that are made apart from each other, at most.
+/// Maximum number of partial sums over sequences, which are independent tasks.
 const PARTS: usize = 64;
 
-/// What these may take together, in bytes, unless one takes more.
+/// Memory for all partial sums, in bytes. A single partial sum may exceed it.
 const SUMS: usize = 1 << 30;
 
-/// Products that take less time than waking other threads.
+/// Multiplications below which waking other threads costs more than the work.
 const FEW: usize = 1 << 23;
 
-/// M sequences, in groups, and the models that they are looked at by; in precision `T`.
+/// The CPU backend in precision `T`: M sequences in groups, and the models.
 ///
-/// Sequences that leave the range of `T`, in such a way that it may matter, are taken again [exactly](Exact).
+/// Sequences for which underflow in `T` may change a result are recomputed with the [exact recursions](Exact).
 pub struct Batch<'s, T> {
     sequences: &'s Sequences,
     groups: Vec<Group>,
     trellis: usize,
     models: Vec<Chain<T>>,
-    /// Of the last E step.
+    /// Expected counts of the last E step, one per model; empty after the M step.
     expected: Vec<Expected>,
-    /// Of the observations, once it is asked for.
+    /// Spread of the observations, computed at the first M step.
     spread: OnceLock<Spread>,
 }
 
-/// Sequences side by side, the longest first.
+/// Sequences that are processed together, in order of descending length. A *slot* is an index into the group.
 struct Group {
-    /// Their numbers.
+    /// Index of each sequence.
     members: Vec<usize>,
-    /// Where their observations begin.
+    /// Index of each sequence's first observation.
     places: Vec<usize>,
     lengths: Vec<usize>,
 }
@@ -84,30 +85,30 @@ impl Group {
         self.members.len()
     }
 
-    /// Those of the longest.
+    /// Length of the longest sequence.
     fn steps(&self) -> usize {
         self.lengths[0]
     }
 
-    /// Sequences that have step t, from 0: the first so many.
+    /// Number of sequences of more than t steps; they occupy the first slots.
     fn active(&self, t: usize) -> usize {
         self.lengths.iter().take_while(|&&length| length > t).count()
     }
 
-    /// Observations before step t.
+    /// Number of observations before step t, over all sequences of the group.
     fn before(&self, t: usize) -> usize {
         self.lengths.iter().map(|&length| length.min(t)).sum()
     }
 }
 
 impl<'s, T: Precise> Batch<'s, T> {
-    /// Of these sequences, which are valid.
+    /// A backend for `sequences`.
     #[must_use]
     pub fn new(sequences: &'s Sequences) -> Self {
         Self::with_trellis(sequences, TRELLIS)
     }
 
-    /// With so many bytes for all forward variables of a group instead of [`TRELLIS`].
+    /// A backend with `bytes` for the forward variables of a group instead of [`TRELLIS`].
     #[must_use]
     pub fn with_trellis(sequences: &'s Sequences, bytes: usize) -> Self {
         let mut members: Vec<usize> = (0..sequences.len()).collect();
@@ -116,20 +117,20 @@ impl<'s, T: Precise> Batch<'s, T> {
         Self { sequences, groups, trellis: bytes, models: Vec::new(), expected: Vec::new(), spread: OnceLock::new() }
     }
 
-    /// What `of` says of each group, by models.
+    /// `of` for each model and each group.
     fn by_group<R: Send>(&self, of: impl Fn(&Chain<T>, &Group) -> R + Sync) -> Vec<Vec<R>> {
         let (few, of) = (self.few(), &of);
         let of_model = |chain: &Chain<T>| each(few, self.groups.iter().collect(), |group| of(chain, group));
         each(few, self.models.iter().collect(), of_model)
     }
 
-    /// Whether this is less work than waking other threads.
+    /// Whether one thread is faster than waking others.
     fn few(&self) -> bool {
         let states = self.models.first().map_or(0, |chain| chain.n);
         self.models.len() * self.sequences.steps() * states * states < FEW
     }
 
-    /// Numbers of sequences of groups, by sequences.
+    /// Reorders one number per slot, group by group, into sequence order.
     fn in_order(&self, groups: impl IntoIterator<Item = Vec<f64>>) -> Vec<f64> {
         let mut all = vec![f64::NEG_INFINITY; self.sequences.len()];
         for (group, numbers) in self.groups.iter().zip(groups) {
@@ -138,7 +139,7 @@ impl<'s, T: Precise> Batch<'s, T> {
         all
     }
 
-    /// The parts of `whole`, `width` numbers for each observation, that are those of the sequences of each group.
+    /// Splits `whole`, with `width` numbers per observation, into one slice per sequence, arranged by group and slot.
     fn split<'w, X>(&self, whole: &'w mut [X], width: usize) -> Vec<Vec<&'w mut [X]>> {
         let mut rest = whole;
         let mut parts: Vec<Option<&mut [X]>> = Vec::with_capacity(self.sequences.len());
@@ -151,7 +152,7 @@ impl<'s, T: Precise> Batch<'s, T> {
         self.groups.iter().map(of_group).collect()
     }
 
-    /// ln P(O, q) of the path of a sequence.
+    /// ln P(O, q) of a sequence's path q, from the model's own probabilities.
     fn score(&self, chain: &Chain<T>, sequence: usize, path: &[u32]) -> f64 {
         if path[0] == NO_STATE {
             return f64::NEG_INFINITY;
@@ -245,7 +246,8 @@ impl<T: Precise> Recursions for Batch<'_, T> {
                     let pairs = groups.iter().zip(&excluded);
                     let logs: Vec<Vec<f64>> =
                         pairs.map(|(group, excluded)| sums.count(chain, seen, group, excluded, bytes)).collect();
-                    // A sequence that has become uncertain on the way back has left counts.
+                    // A sequence that becomes uncertain during the backward pass has already added counts: exclude it
+                    // and count again.
                     let mut left = false;
                     for (excluded, logs) in excluded.iter_mut().zip(&logs) {
                         for (excluded, log) in excluded.iter_mut().zip(logs) {
@@ -259,7 +261,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
                 }
             };
             let parts = each(few, self.groups.chunks(self.groups.len().div_ceil(parts)).collect(), of_part);
-            // In the order of parts.
+            // A fixed order of addition, for reproducible bits.
             let (logs, sums): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
             let mut sums = sums.into_iter();
             let mut total = sums.next().unwrap_or_else(|| Sums::new(chain));
@@ -297,7 +299,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
     }
 }
 
-/// Keeps γ, `n` numbers for each step of a slot.
+/// Stores γ, `n` numbers for each step of each slot.
 struct Keeping<'a, 'w> {
     n: usize,
     targets: &'a mut [&'w mut [f64]],
@@ -311,17 +313,17 @@ impl<T: Precise> Show<T> for Keeping<'_, '_> {
     }
 }
 
-/// The sequences whose ln P(O) is NaN: those that are taken again.
+/// Indices of the sequences whose ln P(O) is NaN, which marks them for the exact recursions.
 fn uncertain(logs: &[f64]) -> Vec<u32> {
     (0..).zip(logs).filter(|(_, log)| log.is_nan()).map(|(sequence, _)| sequence).collect()
 }
 
-/// Puts numbers to the places `which`.
+/// Scatters `numbers` to the indices `which`.
 fn put(all: &mut [f64], which: &[u32], numbers: &[f64]) {
     which.iter().zip(numbers).for_each(|(&at, &number)| all[at as usize] = number);
 }
 
-/// What `of` says of each item, in their order: on this thread alone where there is too little work for others.
+/// Maps `of` over the items, in their order. Where `few` is set, uses this thread alone.
 fn each<I: Send, R: Send>(few: bool, items: Vec<I>, of: impl Fn(I) -> R + Sync + Send) -> Vec<R> {
     if few { items.into_iter().map(of).collect() } else { items.into_par_iter().map(of).collect() }
 }

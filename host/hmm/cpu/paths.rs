@@ -1,5 +1,7 @@
-//! Viterbi's algorithm: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ), less the largest of these: numbers near 0 have more digits behind the
-//! point, and sums of a few logarithms of powers of two are equal where they should be.
+//! The Viterbi algorithm: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ).
+//!
+//! Each row is shifted so that its maximum is 0. Numbers near 0 have a finer resolution, and sums of a few logarithms
+//! of powers of two compare equal where they should.
 
 use crate::common::interrupt;
 use crate::hmm::backend::NO_STATE;
@@ -11,7 +13,7 @@ use crate::hmm::cpu::sweeps::{Rows, Step, Trellis};
 use crate::hmm::sequences::Observations;
 use crate::runtime::Precise;
 
-/// The most probable path of each sequence of the group, to its place in `paths`.
+/// Writes the most probable path of each sequence of the group to `paths`, one slice per slot.
 pub fn viterbi<T: Precise>(
     chain: &Chain<T>,
     logs: &LogChain<T>,
@@ -49,7 +51,7 @@ impl<T: Precise> Work for Viterbi<'_, '_, T> {
 }
 
 impl<T: Precise> Viterbi<'_, '_, T> {
-    /// Keeps δ, and finds on the way back which state each maximum came from.
+    /// Stores δ; the traceback recomputes the argmax for the one state on the path.
     #[inline(always)]
     fn by_rows<S: Registers>(self) {
         let Self { chain, logs, seen, group, bytes, paths } = self;
@@ -76,7 +78,7 @@ impl<T: Precise> Viterbi<'_, '_, T> {
         }
     }
 
-    /// Of at most [`LANES`] states: keeps where maxima came from, a byte for each state, in place of δ.
+    /// For at most [`LANES`] states: stores back-pointers, one byte per state, in place of δ.
     #[inline(always)]
     fn by_pointers<S: Registers>(&mut self, slot: usize) {
         let Self { chain, logs, seen, group, bytes, .. } = *self;
@@ -86,7 +88,7 @@ impl<T: Precise> Viterbi<'_, '_, T> {
         let stretches = steps.div_ceil(length);
         let transitions = logs.forward.panel::<LANES>(0);
         let (mut scratch, mut pointers) = (Row::new(LANES), vec![0_u64; length]);
-        // δ before each stretch.
+        // Checkpoints: δ before each stretch.
         let mut kept = vec![std::array::from_fn(|lane| logs.start[lane])];
         for stretch in (0..stretches).chain((0..stretches - 1).rev()) {
             let range = stretch * length..steps.min((stretch + 1) * length);
@@ -118,11 +120,11 @@ impl<T: Precise> Viterbi<'_, '_, T> {
     }
 }
 
-/// maxᵢ (xᵢ + Aᵢⱼ), and the first i where it is, in byte j.
+/// maxᵢ (xᵢ + Aᵢⱼ) for each j, and the lowest maximising i in byte j of the second result.
 #[inline(always)]
 fn ascend<S: Registers, T: Precise>(x: &[T; LANES], transitions: &[[T; LANES]]) -> ([T; LANES], u64) {
     let most = few::<S, MaxPlus, T>(x, transitions);
-    // Off the chain of steps, each of which waits for the one before.
+    // Separate from the maximum: the next step does not depend on the back-pointers, so their latency is hidden.
     let mut from = [0_u64; LANES];
     for (i, (x, row)) in x.iter().zip(transitions).enumerate().rev() {
         for lane in 0..LANES {
@@ -132,7 +134,7 @@ fn ascend<S: Registers, T: Precise>(x: &[T; LANES], transitions: &[[T; LANES]]) 
     (most, from.iter().enumerate().fold(0, |all, (lane, from)| all | from << (8 * lane)))
 }
 
-/// δₜ from δₜ₋₁.
+/// The step from δₜ₋₁ to δₜ.
 struct Ascent<'a, T> {
     chain: &'a Chain<T>,
     logs: &'a LogChain<T>,
@@ -175,7 +177,7 @@ fn lower<T: Precise>(x: &mut [T], y: &[T]) {
     x.as_chunks_mut::<LANES>().0.iter_mut().for_each(|x| *x = x.map(|x| x - most));
 }
 
-/// The first i at which xᵢ + yᵢ is largest; [`NO_STATE`] where it is −∞.
+/// The lowest i that maximises xᵢ + yᵢ; [`NO_STATE`] where the maximum is −∞.
 #[inline(always)]
 fn best<T: Precise>(x: &[T], y: &[T]) -> u32 {
     let mut most = [T::NEG_INFINITY; LANES];

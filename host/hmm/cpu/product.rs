@@ -1,7 +1,9 @@
-//! Products of a few rows with a matrix, over (+, ·) and over (max, +), compiled for the widest registers there are.
+//! Products of a few rows with a matrix over (+, ·) and (max, +), compiled for the widest vector registers of the
+//! processor.
 //!
-//! Every entry of a product is summed in one order, that of the inner index but for [few] states, whatever rows are multiplied beside it: a row's
-//! product has the same bits alone and among others. Rows of a panel of which all entries are the semiring's zero are left out, which changes no bit.
+//! The order of summation of an entry is that of the inner index, or the one of [`few`] for at most [`LANES`] states.
+//! It does not depend on the other rows, so a row's product has the same bits alone and in a group. Panel rows that
+//! hold only the semiring's zero are skipped, which changes no bit.
 
 use std::hint::black_box;
 use std::marker::PhantomData;
@@ -9,16 +11,17 @@ use std::ops::Range;
 
 use crate::runtime::Precise;
 
-/// Numbers that are worked on side by side: rows have a multiple of so many, and those of few states no more.
+/// Vector length of all loops. The stride of rows is a multiple of it.
 pub const LANES: usize = 8;
 
-/// Columns of a panel where there are more than [`LANES`].
+/// Columns per panel for more than [`LANES`] states.
 const WIDTH: usize = 16;
 
-/// Panels from which rows have an odd number of, so that equal columns of many rows do not share a cache set.
+/// Number of panels from which the stride is an odd number of panels, so that equal columns of many rows do not share a
+/// cache set.
 const CROWDED: usize = 16;
 
-/// Length of the rows of `n` numbers, with padding.
+/// Padded length of a row of `n` numbers.
 pub fn stride(n: usize) -> usize {
     let panels = n.div_ceil(WIDTH);
     match n {
@@ -27,11 +30,11 @@ pub fn stride(n: usize) -> usize {
     }
 }
 
-/// What a processor has.
+/// An instruction set.
 pub trait Registers {
-    /// Whether a product and a sum are one instruction.
+    /// Whether it has a fused multiply-add.
     const FUSED: bool;
-    /// Bytes of the registers that sums are kept in.
+    /// Bytes of the vector registers that hold the sums of a tile.
     const BYTES: usize;
 }
 
@@ -60,16 +63,17 @@ impl Registers for Avx512 {
     const BYTES: usize = 512;
 }
 
-/// Work that is compiled for each kind of [`Registers`]: `run` and all that it calls must be `#[inline(always)]`.
+/// Work compiled once per instruction set. `run` and all functions that it calls are `#[inline(always)]`, so that they
+/// inherit the target features.
 pub trait Work {
-    /// Whether registers of 512 bits are of use.
+    /// Whether 512-bit registers make it faster.
     const WIDE: bool;
     type Output;
 
     fn run<S: Registers>(self) -> Self::Output;
 }
 
-/// Does the work with the widest registers that there are.
+/// Runs the work with the widest registers of this processor.
 pub fn widest<W: Work>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     {
@@ -86,29 +90,29 @@ pub fn widest<W: Work>(work: W) -> W::Output {
             && std::arch::is_x86_feature_detected!("avx512vl")
             && std::arch::is_x86_feature_detected!("avx512dq");
         if has512 {
-            // SAFETY: the processor has just been found to have what the function is compiled for.
+            // SAFETY: `has512` holds, so this processor has every target feature of `avx512`.
             return unsafe { avx512(work) };
         }
         if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-            // SAFETY: likewise.
+            // SAFETY: the condition holds, so this processor has both target features of `avx2`.
             return unsafe { avx2(work) };
         }
     }
     work.run::<Narrow>()
 }
 
-/// How terms are made and summed.
+/// A semiring; + and · in these comments are its operations.
 pub trait Semiring<T> {
-    /// Whether sums become vectors of 512 bits.
+    /// Whether 512-bit registers make it faster.
     const WIDE: bool;
 
-    /// The sum of nothing.
+    /// The neutral element of +.
     const ZERO: T;
 
     /// sum + x · a, rounded once where `FUSED`.
     fn add<const FUSED: bool>(sum: T, x: T, a: T) -> T;
 
-    /// The sum of two.
+    /// a + b.
     fn join(a: T, b: T) -> T;
 }
 
@@ -140,7 +144,7 @@ impl<T: Precise> Semiring<T> for SumProduct {
 pub struct MaxPlus;
 
 impl<T: Precise> Semiring<T> for MaxPlus {
-    // Of comparisons in such, LLVM 22 makes scalars with masks.
+    // LLVM 22 turns 512-bit comparisons into scalar code with masks.
     const WIDE: bool = false;
     const ZERO: T = T::NEG_INFINITY;
 
@@ -156,12 +160,13 @@ impl<T: Precise> Semiring<T> for MaxPlus {
     }
 }
 
-/// A square matrix, panel by panel: [`WIDTH`] or [`LANES`] columns side by side.
+/// A square matrix in panels of [`WIDTH`] or [`LANES`] columns.
 pub struct Panels<T> {
     n: usize,
-    /// Panel p of W columns holds row i from (p · n + i) · W on.
+    /// Row i of panel p of W columns begins at (p · n + i) · W.
     entries: Vec<T>,
-    /// The rows of each panel between which all are the semiring's zero: those of a model from left to right are few.
+    /// For each panel the range of rows outside which all entries are the semiring's zero; narrow for left-right
+    /// models.
     bands: Vec<Range<usize>>,
 }
 
@@ -196,12 +201,12 @@ impl<T: Precise> Panels<T> {
     }
 }
 
-/// y = x · A of `rows` rows, each at a multiple of `stride`.
+/// y = x · A for `rows` rows of `stride` numbers.
 pub fn multiply<Q: Semiring<T>, T: Precise>(rows: usize, stride: usize, x: &[T], matrix: &Panels<T>, y: &mut [T]) {
     widest(Multiply { rows, stride, x, matrix, y, semiring: PhantomData::<Q> });
 }
 
-/// The same within other [`Work`], without a call where there are few states.
+/// [`multiply`] for use within other [`Work`]: inlined for at most [`LANES`] states.
 #[inline(always)]
 pub fn product<S: Registers, Q: Semiring<T>, T: Precise>(
     rows: usize,
@@ -220,7 +225,7 @@ pub fn product<S: Registers, Q: Semiring<T>, T: Precise>(
     }
 }
 
-/// x · A of at most [`LANES`] states. Terms of even and of odd index have a sum each: who waits for it waits half as long.
+/// x · A for at most [`LANES`] states. Terms of even and of odd index have separate sums, which halves the latency.
 #[inline(always)]
 pub fn few<S: Registers, Q: Semiring<T>, T: Precise>(x: &[T], rows: &[[T; LANES]]) -> [T; LANES] {
     let (pairs, last) = rows.as_chunks::<2>();
@@ -259,7 +264,7 @@ impl<Q: Semiring<T>, T: Precise> Work for Multiply<'_, Q, T> {
             return product::<S, Q, T>(rows, stride, x, matrix, y);
         }
         let panels = matrix.bands.len();
-        // Rows at a time: their sums fill the registers.
+        // Rows per tile, such that their sums fill the registers.
         let most = (S::BYTES / (WIDTH * size_of::<T>())).max(1);
         let whole = rows - rows % most;
         for panel in 0..panels {
@@ -272,7 +277,7 @@ impl<Q: Semiring<T>, T: Precise> Work for Multiply<'_, Q, T> {
                 }
             }
         }
-        // Fewer rows, and more panels instead, unless their bands differ.
+        // The remaining rows take tiles of fewer rows and more panels, unless the bands of the panels differ.
         let banded = 2 * matrix.bands.iter().map(Range::len).sum::<usize>() < panels * matrix.n;
         let mut row = whole;
         for height in [4, 2, 1] {
@@ -300,7 +305,7 @@ impl<Q: Semiring<T>, T: Precise> Work for Multiply<'_, Q, T> {
     }
 }
 
-/// R rows of y, P panels of W columns wide.
+/// Computes a tile of y: R rows by P panels of W columns.
 #[inline(always)]
 fn tile<S: Registers, Q: Semiring<T>, T: Precise, const R: usize, const P: usize, const W: usize>(
     row: usize,
@@ -333,7 +338,7 @@ fn tile<S: Registers, Q: Semiring<T>, T: Precise, const R: usize, const P: usize
     }
 }
 
-/// sums += xᵀ · y over the rows of x and y: N rows of `stride`, in double precision.
+/// sums += xᵀ · y. x and y have rows of `stride` numbers; `sums` has `n` rows, in double precision.
 pub fn accumulate<T: Precise>(n: usize, stride: usize, x: &[T], y: &[T], sums: &mut [f64]) {
     widest(Accumulate { n, stride, x, y, sums });
 }
@@ -370,7 +375,7 @@ impl<T: Precise> Work for Accumulate<'_, T> {
     }
 }
 
-/// R rows of xᵀ · y from i on, W columns from j on.
+/// Adds a tile of xᵀ · y: R rows from i, W columns from j.
 #[inline(always)]
 fn outer<S: Registers, T: Precise, const R: usize, const W: usize>(
     n: usize,
@@ -397,7 +402,7 @@ fn outer<S: Registers, T: Precise, const R: usize, const W: usize>(
     }
 }
 
-/// The sum of a row, always in the same order.
+/// The sum of a row, in a fixed order.
 #[inline(always)]
 pub fn total<T: Precise>(terms: &[T]) -> T {
     let mut sums = [T::ZERO; LANES];
@@ -409,13 +414,15 @@ pub fn total<T: Precise>(terms: &[T]) -> T {
     fold(sums, |a, b| a + b)
 }
 
-/// Keeps LLVM from making vectors of what consecutive rounds of a loop do, which are gathered and scattered, where one round is a vector.
+/// Keeps LLVM from vectorising across iterations, with gathers and scatters, where each iteration is one vector
+/// operation.
 #[inline(always)]
 pub fn one_by_one() {
     black_box(());
 }
 
-/// xᵢ ← f(xᵢ, yᵢ). Of rows that LLVM cannot tell apart it makes vectors only where all is read before it is written.
+/// xᵢ ← f(xᵢ, yᵢ). Each iteration reads all lanes before it writes, because LLVM vectorises possibly aliasing rows only
+/// then.
 #[inline(always)]
 pub fn by_lanes<T: Copy, U: Copy>(x: &mut [T], y: &[U], f: impl Fn(T, U) -> T) {
     for (x, y) in x.as_chunks_mut::<LANES>().0.iter_mut().zip(y.as_chunks::<LANES>().0) {
@@ -428,10 +435,11 @@ pub fn by_lanes<T: Copy, U: Copy>(x: &mut [T], y: &[U], f: impl Fn(T, U) -> T) {
     }
 }
 
-/// All numbers taken together by two, in halves.
+/// Reduces all lanes by halving.
 #[inline(always)]
 pub fn fold<T: Precise>(all: [T; LANES], of: impl Fn(T, T) -> T) -> T {
-    // In memory: LLVM 22 would have all that leads here in vectors of two, as the last of these are.
+    // `black_box` keeps the array in memory. LLVM 22 would otherwise split the preceding loop into vectors of two
+    // lanes.
     let mut all = black_box(all);
     let mut half = LANES / 2;
     while half > 0 {
@@ -447,7 +455,7 @@ pub fn fold<T: Precise>(all: [T; LANES], of: impl Fn(T, T) -> T) -> T {
 mod tests {
     use super::*;
 
-    /// Small whole numbers: sums of their products are exact.
+    /// Small integers, so that sums of products are exact.
     fn whole(i: usize, j: usize) -> f64 {
         ((7 * i + 3 * j) % 11) as f64 - 5.0
     }

@@ -1,4 +1,4 @@
-//! Which states have a positive probability, by the zeros of π, A and B alone: what no rounding changes.
+//! The states with positive probability, from the zeros of π, A and B alone, which rounding cannot change.
 
 use crate::hmm::cpu::product::stride;
 use crate::hmm::model::{Emissions, Hmm};
@@ -6,16 +6,16 @@ use crate::runtime::Precise;
 
 const BITS: usize = u64::BITS as usize;
 
-/// Where a model's zeros are, as sets of states.
+/// The zero pattern of a model, as bit sets of states of `words` words each.
 pub struct Reach {
     words: usize,
     start: Vec<u64>,
-    /// A set for each state: those that it goes to.
+    /// Successors of each state; empty where `everywhere` holds.
     next: Vec<u64>,
-    /// A set for each symbol: the states that emit it; `None` where all emit all.
+    /// For each symbol the states that emit it; `None` where all states emit all symbols.
     emitting: Option<Vec<u64>>,
     ending: Vec<u64>,
-    /// Whether nothing of all that but an end is 0.
+    /// Whether π, A and B have no zeros.
     everywhere: bool,
 }
 
@@ -40,14 +40,14 @@ impl Reach {
             words,
             everywhere,
             start: set(&|state| model.start()[state] > 0.0),
-            // Not asked for where all are reached from everywhere.
+            // Not read where `everywhere` holds.
             next: (0..if everywhere { 0 } else { n }).flat_map(|i| set(&|j| model.row(i)[j] > 0.0)).collect(),
             emitting,
             ending: set(&|state| model.end().is_none_or(|end| end[state] > 0.0)),
         }
     }
 
-    /// Whether any sequence is possible: nothing is 0, but for ends of some states.
+    /// Whether every sequence is possible: π, A and B have no zeros, and at least one state may end a sequence.
     pub fn is_open(&self) -> bool {
         self.everywhere && self.ending.iter().any(|&word| word > 0)
     }
@@ -57,16 +57,17 @@ impl Reach {
     }
 }
 
-/// The states that a sequence may be in, step by step.
+/// The states that a sequence can be in at the present step.
 #[derive(Clone)]
 pub struct Frontier<T> {
-    /// After the last observation.
+    /// States possible after the last observation.
     alive: Vec<u64>,
-    /// Before the next.
+    /// States possible before the next observation.
     predicted: Vec<u64>,
-    /// Where the next is made.
+    /// Scratch for the next `predicted`.
     spare: Vec<u64>,
-    /// What each state's predicted probability has to be to be [certain](crate::hmm::cpu::sweeps): some number where it is predicted, else 0.
+    /// Least predicted probability of each state that needs no error bound ([limits](crate::hmm::cpu::limits)): `least`
+    /// for states in `predicted`, else 0.
     pub needed: Vec<T>,
 }
 
@@ -90,7 +91,8 @@ impl<T: Precise> Frontier<T> {
         }
     }
 
-    /// Goes on behind an observation, which is this symbol, or a vector. Whether it is possible.
+    /// Advances past an observation: `symbol`, or a vector where it is `None`. Returns whether the sequence is still
+    /// possible.
     #[inline(always)]
     pub fn see(&mut self, reach: &Reach, symbol: Option<u32>, least: T) -> bool {
         if reach.everywhere {
@@ -104,14 +106,14 @@ impl<T: Precise> Frontier<T> {
             }
             _ => self.alive.iter().zip(&self.predicted).all(|(alive, predicted)| alive == predicted),
         };
-        // What follows from the same states is the same.
+        // Equal `alive` sets have equal successors.
         if !same {
-            self.go(reach, symbol, least);
+            self.advance(reach, symbol, least);
         }
         self.alive.iter().any(|&word| word > 0)
     }
 
-    fn go(&mut self, reach: &Reach, symbol: Option<u32>, least: T) {
+    fn advance(&mut self, reach: &Reach, symbol: Option<u32>, least: T) {
         self.alive.copy_from_slice(&self.predicted);
         if let (Some(emitting), Some(symbol)) = (&reach.emitting, symbol) {
             let emitting = reach.set(emitting, symbol as usize);
@@ -132,7 +134,7 @@ impl<T: Precise> Frontier<T> {
         }
     }
 
-    /// Whether the sequence may end here.
+    /// Whether the sequence may end after the last observation.
     pub fn ends(&self, reach: &Reach) -> bool {
         self.alive.iter().zip(&reach.ending).any(|(alive, ending)| alive & ending > 0)
     }

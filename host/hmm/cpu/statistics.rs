@@ -1,4 +1,4 @@
-//! Expected counts of a part of the sequences.
+//! Expected counts, summed over a part of the sequences.
 
 use rayon::prelude::*;
 
@@ -12,23 +12,24 @@ use crate::hmm::model::{Covariances, Emissions, Hmm};
 use crate::hmm::sequences::Observations;
 use crate::runtime::Precise;
 
-/// Numbers that one task adds.
+/// Numbers added per parallel task.
 const CHUNK: usize = 1 << 14;
 
-/// Sums, in rows of `stride` numbers for the states.
+/// Partial sums of expected counts, in rows of `stride` numbers, one per state.
 pub struct Sums {
-    /// ξ without A, N rows.
+    /// Σ ξ without the factor A, N rows.
     pub pairs: Vec<f64>,
     pub start: Vec<f64>,
     pub end: Vec<f64>,
     pub counts: Counts,
 }
 
-/// What states emitted.
+/// Sufficient statistics of the emissions, transposed: states are contiguous.
 pub enum Counts {
-    /// A row for each symbol.
+    /// One row per symbol.
     Symbols(Vec<f64>),
-    /// A row of weights, D rows of Σ γ (x − μ), and those of Σ γ (x − μ)(x − μ)ᵀ: D, or D (D + 1) / 2.
+    /// One row of Σ γ, D rows of Σ γ (x − μ), and the rows of Σ γ (x − μ)(x − μ)ᵀ: D diagonal entries, or the
+    /// D (D + 1) / 2 entries of the lower triangle where `full` is set.
     Moments { weights: Vec<f64>, sums: Vec<f64>, squares: Vec<f64>, full: bool },
 }
 
@@ -52,7 +53,7 @@ impl Counts {
         }
     }
 
-    /// Adds γ of the observation at a place.
+    /// Adds γ of observation `at`.
     #[inline(always)]
     pub fn add<T: Precise>(&mut self, chain: &Chain<T>, seen: &Observations, at: usize, gamma: &[T]) {
         let stride = gamma.len();
@@ -83,7 +84,7 @@ impl Counts {
                     }
                 }
             }
-            // Models are checked against what was observed.
+            // Unreachable: `set_models` asserts that the sequences fit the model.
             _ => {}
         }
     }
@@ -102,7 +103,7 @@ impl Counts {
         }
     }
 
-    /// By states.
+    /// Transposes the sums to state-major order.
     fn statistics(&self, n: usize, stride: usize) -> Statistics {
         let transposed = |rows: &[f64]| -> Vec<f64> {
             (0..n).flat_map(|state| rows.iter().skip(state).step_by(stride)).copied().collect()
@@ -128,7 +129,7 @@ impl Counts {
     }
 }
 
-/// Adds γ to sums.
+/// Adds γ to the sums.
 struct Counting<'a, T> {
     chain: &'a Chain<T>,
     seen: &'a Observations,
@@ -162,7 +163,8 @@ impl Sums {
         }
     }
 
-    /// Adds those of a group, of which some sequences are excluded; ln P(O) of each, NaN where it is uncertain.
+    /// Adds the counts of a group without its `excluded` slots. Returns ln P(O) of each slot; NaN for uncertain and
+    /// excluded ones.
     pub fn count<T: Precise>(
         &mut self,
         chain: &Chain<T>,
@@ -176,7 +178,7 @@ impl Sums {
         ForwardBackward { chain, seen, group, excluded, bytes, pairs: Some(pairs), show }.logs()
     }
 
-    /// What they take, about.
+    /// Approximate memory of a `Sums`, in bytes.
     pub fn bytes<T: Precise>(chain: &Chain<T>) -> usize {
         let kinds = match chain.model.emissions() {
             Emissions::Categorical { symbols, .. } => *symbols as usize,
@@ -186,7 +188,7 @@ impl Sums {
     }
 
     pub fn add(&mut self, other: &Self) {
-        // By far the most.
+        // ξ is by far the largest part.
         if self.pairs.len() <= CHUNK {
             add(&mut self.pairs, &other.pairs);
         } else {
@@ -198,7 +200,7 @@ impl Sums {
         self.counts.rows_mut().into_iter().zip(other.counts.rows()).for_each(|(sums, terms)| add(sums, terms));
     }
 
-    /// Without padding, and ξ with A.
+    /// The counts without padding, with ξ multiplied by A.
     pub fn expected<T: Precise>(&self, chain: &Chain<T>, log_likelihoods: Vec<f64>) -> Expected {
         let (n, stride) = (chain.n, chain.stride);
         let rows = self.pairs.chunks_exact(stride).flat_map(|row| &row[..n]);

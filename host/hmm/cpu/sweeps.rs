@@ -1,11 +1,15 @@
-//! The recursions over a group of sequences, of several lengths, the longest first.
+//! The forward and forward-backward recursions over a group of sequences, in order of descending length.
 //!
-//! All sequences of a group that are at step t are rows of one small matrix. α̂ is kept for all steps, or, where that is much,
-//! for one stretch of about √T steps at a time, and for the last step before each: stretches are computed again on the way back.
+//! The sequences of a group that have a step t are the first rows of one small matrix. The trellis stores α of all
+//! steps where they fit in memory. Otherwise it stores one stretch of about √T steps at a time, and as checkpoints the
+//! last step of each stretch. The backward pass then recomputes each stretch from its checkpoint.
 //!
-//! α and β are scaled by powers of two, each step by that of the step before: αₜ = (uₜ₋₁ αₜ₋₁ A) ∘ b̃ₜ with uₜ = 2⁻ᵉ, 2ᵉ ≤ Σ αₜ < 2ᵉ⁺¹. So no step
-//! waits for a sum of its own, nothing is rounded, and ln P(O) takes one logarithm: P(O) = uₜ Σ αₜ · 2ᴱ, E the sum of all e but for the
-//! exponents of b̃. γ and ξ are scaled by their own sums: γₜ = uₜ αₜ ∘ βₜ / sₜ, sₜ = uₜ αₜ · βₜ.
+//! α and β are scaled by powers of two: αₜ = (uₜ₋₁ αₜ₋₁ A) ∘ b̃ₜ with uₜ = 2⁻ᵉ and 2ᵉ ≤ Σ αₜ < 2ᵉ⁺¹. A step uses the
+//! factor of the step before, so it does not wait for its own sum. Powers of two cause no rounding. ln P(O) takes one
+//! logarithm: P(O) = uₜ Σ αₜ · 2ᴱ, where E is the sum of all e, corrected by the scales of b̃. γ and ξ are normalised
+//! by their own sums: γₜ = uₜ αₜ ∘ βₜ / sₜ with sₜ = uₜ αₜ · βₜ.
+//!
+//! The file is one piece because the backward pass replays the forward pass and shares its trellis and scales.
 
 use std::f64::consts::LN_2;
 use std::ops::Range;
@@ -22,10 +26,10 @@ use crate::hmm::cpu::reach::Frontier;
 use crate::hmm::sequences::Observations;
 use crate::runtime::Precise;
 
-/// Rows of ξ that are multiplied at a time.
+/// Rows that are accumulated into ξ in one matrix product.
 const BLOCK: usize = 128;
 
-/// ln of a product of many numbers, with few logarithms.
+/// The logarithm of a product of many factors, with few calls of `ln`.
 #[derive(Clone, Copy)]
 pub struct LogProduct {
     log: f64,
@@ -58,13 +62,14 @@ impl LogProduct {
     }
 }
 
-/// A recursion.
+/// One step of a recursion.
 pub trait Step<T, M> {
-    /// Must be `#[inline(always)]`, as all of [`Work`].
+    /// Computes the rows of step t. Implementations are `#[inline(always)]`, like all of [`Work`].
     fn step<S: Registers>(&mut self, rows: Rows<'_, T, M>);
 }
 
-/// What a step makes: rows from those of the step before, of which step 0 has none.
+/// Operands of a step: `now` are the rows to compute, `before` those of the previous step (empty at step 0), `marks`
+/// one mark per row.
 pub struct Rows<'r, T, M> {
     pub t: usize,
     pub stride: usize,
@@ -73,23 +78,23 @@ pub struct Rows<'r, T, M> {
     pub marks: &'r mut [M],
 }
 
-/// Rows for the steps of a group, those of one stretch of steps at a time, and what they were scaled by.
+/// The rows of a group for one stretch of steps, with one mark per row, and the checkpoints.
 pub struct Trellis<'g, T, M> {
     group: &'g Group,
     stride: usize,
-    /// Steps of a stretch.
+    /// Steps per stretch.
     length: usize,
-    /// Rows of the last stretch that was filled.
+    /// Rows of the present stretch.
     rows: Vec<T>,
     marks: Vec<M>,
-    /// The first of its steps.
+    /// First step of the present stretch.
     first: usize,
-    /// The last step of each stretch that has been filled.
+    /// Checkpoints: the rows of the last step of each stretch filled so far.
     pub kept: Vec<Vec<T>>,
 }
 
 impl<'g, T: Precise, M: Copy + Default> Trellis<'g, T, M> {
-    /// Of all steps at once where their rows take no more than `bytes`, else of √T.
+    /// A trellis of all steps if their rows fit in `bytes`, else of stretches of about √T steps.
     pub fn new(group: &'g Group, stride: usize, bytes: usize) -> Self {
         let steps = group.steps();
         let whole = group.before(steps).saturating_mul(stride * size_of::<T>()) <= bytes;
@@ -107,13 +112,13 @@ impl<'g, T: Precise, M: Copy + Default> Trellis<'g, T, M> {
         stretch * self.length..((stretch + 1) * self.length).min(self.group.steps())
     }
 
-    /// The rows of some steps of the stretch.
+    /// The rows of `steps`, which are steps of the present stretch.
     pub fn rows(&self, steps: Range<usize>) -> &[T] {
         let range = self.range(steps);
         &self.rows[range.start * self.stride..range.end * self.stride]
     }
 
-    /// What they were scaled by.
+    /// The marks of `steps`, which are steps of the present stretch.
     fn marks(&self, steps: Range<usize>) -> &[M] {
         &self.marks[self.range(steps)]
     }
@@ -123,14 +128,14 @@ impl<'g, T: Precise, M: Copy + Default> Trellis<'g, T, M> {
         self.group.before(steps.start) - origin..self.group.before(steps.end) - origin
     }
 
-    /// Fills a stretch; those before it have been.
+    /// Computes a stretch. All earlier stretches have been computed before.
     #[inline(always)]
     pub fn fill<S: Registers>(&mut self, stride: usize, stretch: usize, by: &mut impl Step<T, M>) {
         let steps = self.steps(stretch);
         self.first = steps.start;
         let (mut before, mut at) = (0, 0);
         for t in steps.clone() {
-            // What is left is not used then, and whatever it was is as good.
+            // The remaining rows stay stale; callers discard the results of an interrupted pass.
             if interrupt::requested() {
                 break;
             }
@@ -148,7 +153,7 @@ impl<'g, T: Precise, M: Copy + Default> Trellis<'g, T, M> {
     }
 }
 
-/// What a row was scaled by: that of its emissions, and its u.
+/// Scale of a row: the logarithmic scale of its emissions, and its u.
 #[derive(Clone, Copy)]
 struct Mark {
     shift: f64,
@@ -161,26 +166,28 @@ impl Default for Mark {
     }
 }
 
-/// How far a sequence has come.
+/// State of the forward recursion of one sequence.
 #[derive(Clone)]
 struct Course<T> {
     frontier: Frontier<T>,
-    /// u of the last row, and u Σ α, between 1 and 2.
+    /// u of the last row.
     unit: f64,
+    /// u Σ α of the last row, in [1, 2).
     sum: f64,
     /// ln P(O) = ln `sum` + `exponent` ln 2 + `log`.
     exponent: i64,
     log: f64,
-    /// Whether errors are followed.
+    /// Whether error bounds are tracked.
     doubtful: bool,
-    /// ln P(O) of a sequence that is taken no further: −∞, or NaN where it is uncertain. Its rows are 0 from there on.
+    /// ln P(O) of a sequence that has dropped out: −∞ if impossible, NaN if uncertain or excluded. Its rows are 0 from
+    /// then on.
     out: Option<f64>,
 }
 
 impl<T: Precise> Course<T> {
-    /// α from p / u, which is in the row, and the row's mark.
+    /// Turns `row`, which holds p / u, into α. Returns its mark.
     #[inline(always)]
-    fn go_on<S: Registers, const OPEN: bool>(
+    fn advance<S: Registers, const OPEN: bool>(
         &mut self,
         given: &Given<'_, T>,
         at: usize,
@@ -225,7 +232,8 @@ impl<T: Precise> Course<T> {
         Mark { shift: scaled.log, unit: self.unit }
     }
 
-    /// Follows the errors of a row p / u: those of the states that are not right relatively go on to `now`, times b̃. The sum of that.
+    /// Propagates the error bounds of a row p / u. Writes e ∘ b̃ to `now` for the states whose relative error may
+    /// matter, 0 for the others, and returns the sum.
     #[inline(always)]
     fn doubt(&self, n: usize, row: &[T], emitted: &[T], now: &mut [T], predicted: &mut [T]) -> f64 {
         let limits = Limits::of::<T>();
@@ -242,7 +250,7 @@ impl<T: Precise> Course<T> {
             for lane in 0..LANES {
                 let error = errors[lane] + more;
                 let right = error <= negligible * (row[lane] * unit);
-                // 0 is exact.
+                // States that cannot be reached are exactly 0.
                 wrong[lane] = if right | (needed[lane] == T::ZERO) { T::ZERO } else { error * emitted[lane] };
                 sums[lane] += wrong[lane];
             }
@@ -251,7 +259,7 @@ impl<T: Precise> Course<T> {
         fold(sums, |a, b| a + b).to_f64()
     }
 
-    /// Takes the factor of the end.
+    /// Multiplies P(O) by the factor Σ α̂_T(i) endᵢ.
     fn end(&mut self, chain: &Chain<T>, row: &[T], errors: &[T]) {
         let limits = Limits::of::<T>();
         self.sum = dot(row, &chain.ending).to_f64() * self.unit;
@@ -265,15 +273,15 @@ impl<T: Precise> Course<T> {
     }
 }
 
-/// Bounds of the absolute errors of a sequence that is in doubt.
+/// Bounds of the absolute errors of a doubtful sequence.
 struct Errors<'r, T> {
-    /// d, of u α.
+    /// d, the bounds for u α.
     now: &'r mut [T],
-    /// d A, of p.
+    /// d A, the bounds for p.
     predicted: &'r mut [T],
 }
 
-/// What the forward recursion is over.
+/// Inputs of the forward recursion.
 #[derive(Clone, Copy)]
 struct Given<'a, T> {
     chain: &'a Chain<T>,
@@ -281,18 +289,18 @@ struct Given<'a, T> {
     group: &'a Group,
 }
 
-/// The forward recursion of all sequences of a group; where `OPEN`, compiled for chains that are [open](Chain::open).
+/// The forward recursion of a group. `OPEN` selects code for [open](Chain::open) chains, without reachability checks.
 struct Forward<'a, T, const OPEN: bool> {
     given: Given<'a, T>,
     courses: Vec<Course<T>>,
-    /// d and d A, a row for each sequence.
+    /// d, one row per sequence; `errors` holds d A.
     doubts: Vec<T>,
     errors: Vec<T>,
     scratch: Row<T>,
 }
 
 impl<'a, T: Precise, const OPEN: bool> Forward<'a, T, OPEN> {
-    /// Before the first step.
+    /// The state before the first step.
     fn new(given: Given<'a, T>, excluded: &[bool]) -> Self {
         let chain = given.chain;
         let course = Course {
@@ -313,7 +321,7 @@ impl<'a, T: Precise, const OPEN: bool> Forward<'a, T, OPEN> {
         self.courses.iter().map(Course::ln).collect()
     }
 
-    /// Whether none of the first `active` sequences goes on.
+    /// Whether the first `active` sequences have all dropped out.
     fn all_out(&self, active: usize) -> bool {
         self.courses[..active].iter().all(|course| course.out.is_some())
     }
@@ -342,30 +350,30 @@ impl<T: Precise, const OPEN: bool> Step<T, Mark> for Forward<'_, T, OPEN> {
                 let last = group.lengths[slot] == t + 1;
                 let now = &mut doubts[slot * stride..][..stride];
                 let errors = Errors { now, predicted: &mut errors[slot * stride..][..stride] };
-                marks[slot] = course.go_on::<S, OPEN>(given, group.places[slot] + t, last, row, scratch, errors);
+                marks[slot] = course.advance::<S, OPEN>(given, group.places[slot] + t, last, row, scratch, errors);
             }
         }
     }
 }
 
-/// 2⁻ᵉ of a normal number x, 2ᵉ ≤ x < 2ᵉ⁺¹, and e.
+/// (2⁻ᵉ, e) for a normal number x with 2ᵉ ≤ x < 2ᵉ⁺¹.
 #[inline(always)]
 fn unit_of(x: f64) -> (f64, i64) {
     let exponent = x.to_bits() >> 52;
     (f64::from_bits((2 * 1023 - exponent) << 52), exponent as i64 - 1023)
 }
 
-/// Whether x is a number from `least` > 0 on: by its bits, which takes less time than to compare and to compare again.
+/// Whether `least` ≤ x < ∞, for `least` > 0. One comparison of bit patterns replaces two of numbers.
 #[inline(always)]
 fn within(x: f64, least: f64) -> bool {
     let least = least.to_bits();
     x.to_bits().wrapping_sub(least) < f64::INFINITY.to_bits() - least
 }
 
-/// Whether all u x are at least what is needed.
+/// Whether u x ≥ `needed` in every entry.
 #[inline(always)]
 fn enough<T: Precise>(x: &[T], unit: T, needed: &[T]) -> bool {
-    // All are looked at: that is faster than to stop.
+    // No early exit: the vectorised loop over all entries is faster.
     let mut least = [T::ZERO; LANES];
     for (x, needed) in x.as_chunks::<LANES>().0.iter().zip(needed.as_chunks::<LANES>().0) {
         for lane in 0..LANES {
@@ -376,7 +384,7 @@ fn enough<T: Precise>(x: &[T], unit: T, needed: &[T]) -> bool {
     fold(least, |a, b| if b < a { b } else { a }) >= T::ZERO
 }
 
-/// x ← u x ∘ y; the sum of that.
+/// x ← u x ∘ y. Returns its sum.
 #[inline(always)]
 fn weigh<T: Precise>(x: &mut [T], unit: T, y: &[T]) -> T {
     let mut sums = [T::ZERO; LANES];
@@ -403,7 +411,7 @@ fn dot<T: Precise>(x: &[T], y: &[T]) -> T {
     fold(sums, |a, b| a + b)
 }
 
-/// ln P(O) of each sequence; NaN of the [uncertain](crate::hmm::cpu::limits).
+/// ln P(O) of each sequence; NaN for [uncertain](crate::hmm::cpu::limits) ones.
 pub fn forward<T: Precise>(chain: &Chain<T>, seen: &Observations, group: &Group) -> Vec<f64> {
     widest(Score(Given { chain, seen, group }))
 }
@@ -416,7 +424,7 @@ impl<T: Precise> Work for Score<'_, T> {
 
     #[inline(always)]
     fn run<S: Registers>(self) -> Vec<f64> {
-        // Once more with a length that is known when it is compiled.
+        // A separate instance for the constant stride `LANES`, which the compiler unrolls.
         match (self.0.chain.stride, self.0.chain.open) {
             (LANES, true) => self.by::<S, true>(LANES),
             (LANES, false) => self.by::<S, false>(LANES),
@@ -445,44 +453,46 @@ impl<T: Precise> Score<'_, T> {
     }
 }
 
-/// What γ is shown to.
+/// A consumer of posteriors.
 pub trait Show<T> {
-    /// γₜ of the sequence at a slot. Must be `#[inline(always)]`, as all of [`Work`].
+    /// Takes γₜ of the sequence in `slot`. Implementations are `#[inline(always)]`, like all of [`Work`].
     fn show(&mut self, slot: usize, t: usize, gamma: &[T]);
 }
 
-/// The forward and the backward recursion.
+/// The forward-backward recursion of a group.
 pub struct ForwardBackward<'a, T, W> {
     pub chain: &'a Chain<T>,
     pub seen: &'a Observations,
     pub group: &'a Group,
-    /// Sequences that are left out.
+    /// Slots to skip.
     pub excluded: &'a [bool],
-    /// What α may take of memory.
+    /// Memory for α, in bytes.
     pub bytes: usize,
-    /// ξ without A, where it is wanted: Σ uₜ αₜ(i) b̃ⱼ(oₜ₊₁) βₜ₊₁(j) / sₜ is added.
+    /// If present, receives Σ ξ without the factor A: adds Σ uₜ αₜ(i) b̃ⱼ(oₜ₊₁) βₜ₊₁(j) / sₜ.
     pub pairs: Option<&'a mut [f64]>,
-    /// Is shown γₜ from the last step to the first.
+    /// Receives γₜ from the last step to the first.
     pub show: W,
 }
 
-/// What the backward recursion knows of the step behind.
+/// Quantities of step t + 1 that the backward recursion needs at step t.
 #[derive(Clone, Copy)]
 struct Behind {
+    /// Logarithmic scale of the emissions.
     shift: f64,
-    /// Power of two that brings the sum of β to between 1 and 2.
+    /// Power of two that scales Σ β into [1, 2).
     unit: f64,
     /// 1 / Σ α β.
     inverse: f64,
     /// Sₜ / P(O).
     ratio: f64,
-    /// What it may be off 1 by.
+    /// Largest |`ratio` − 1|.
     tolerance: f64,
 }
 
 impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
-    /// ln P(O) of each sequence, NaN of the [uncertain](crate::hmm::cpu::limits) and of those that are excluded. Sequences that turn out to be
-    /// uncertain have been shown, and have been counted, up to there.
+    /// Runs the recursion. Returns ln P(O) of each slot; NaN for [uncertain](crate::hmm::cpu::limits) and excluded
+    /// ones. `show` and `pairs` have already received the steps of an uncertain sequence after the one that revealed
+    /// the uncertainty.
     pub fn logs(self) -> Vec<f64> {
         widest(self)
     }
@@ -494,7 +504,7 @@ impl<T: Precise, W: Show<T>> Work for ForwardBackward<'_, T, W> {
 
     #[inline(always)]
     fn run<S: Registers>(self) -> Vec<f64> {
-        // Once more with a length that is known when it is compiled.
+        // A separate instance for the constant stride `LANES`, which the compiler unrolls.
         match self.chain.stride {
             LANES => self.by::<S>(LANES),
             stride => self.by::<S>(stride),
@@ -503,6 +513,8 @@ impl<T: Precise, W: Show<T>> Work for ForwardBackward<'_, T, W> {
 }
 
 impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
+    /// The recursion for rows of `stride` numbers. One function, because every step of the backward pass updates β, γ
+    /// and ξ of all slots from shared buffers.
     #[inline(always)]
     fn by<S: Registers>(self, stride: usize) -> Vec<f64> {
         let Self { chain, seen, group, excluded, bytes, mut pairs, mut show } = self;
@@ -511,7 +523,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
         let given = Given { chain, seen, group };
         let mut forward = Forward::<T, false>::new(given, excluded);
         let stretches = trellis.stretches();
-        // As it is before each stretch but the last.
+        // The forward state at the start of each stretch but the last.
         let mut starts = Vec::with_capacity(stretches);
         for stretch in 0..stretches {
             if stretch + 1 < stretches {
@@ -532,14 +544,14 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
         };
         let mut behind: Vec<Behind> = group.lengths.iter().map(last).collect();
         let backward = chain.backward();
-        // βₜ, and b̃(oₜ₊₁) ∘ βₜ₊₁, which becomes ξ's right factor.
+        // βₜ, and b̃(oₜ₊₁) ∘ βₜ₊₁, the right factor of ξ.
         let (mut beta, mut weighted) = (vec![T::ZERO; size * stride], vec![T::ZERO; size * stride]);
         let mut gamma = vec![T::ZERO; stride];
         let mut block = Block { rows: vec![T::ZERO; (BLOCK + size) * stride], start: BLOCK + size, end: 0 };
         for stretch in (0..stretches).rev() {
             if stretch + 1 < stretches {
                 (forward.courses, forward.doubts) = starts.pop().unwrap_or_default();
-                // Those that are out by now are out from the start.
+                // Sequences that have dropped out by now are skipped from the start.
                 let out = forward.courses.iter_mut().zip(&logs).filter(|(_, log)| !log.is_finite());
                 out.for_each(|(course, log)| course.out = Some(*log));
                 trellis.fill::<S>(stride, stretch, &mut forward);
@@ -622,17 +634,17 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
     }
 }
 
-/// Right factors of ξ, the last first.
+/// Right factors of ξ, filled from the back.
 struct Block<T> {
     rows: Vec<T>,
-    /// The first row that is filled.
+    /// Index of the first filled row.
     start: usize,
-    /// The step behind the last that is here.
+    /// One past the last step in the block.
     end: usize,
 }
 
 impl<T> Block<T> {
-    /// Makes place for so many rows before the others.
+    /// Reserves `active` rows in front of the filled ones.
     fn push(&mut self, stride: usize, active: usize) -> &mut [T] {
         self.start -= active;
         &mut self.rows[self.start * stride..][..active * stride]

@@ -1,17 +1,19 @@
-//! The recursions in numbers without limits of range: exact to rounding, for the sequences whose α or β leave the range of `f64`.
+//! Exact recursions: numbers with an extended exponent, for sequences whose α or β leave the range of `f64`. Results
+//! are exact up to rounding.
 //!
-//! Every number is m · 2ᵉ with 1 ≤ m < 2 and an exponent of its own: a whole number, kept as an `f64`, which neither overflows nor
-//! vanishes for densities of e^−10³⁰⁰. Nothing is scaled, hence
+//! Every number is m · 2ᵉ with 1 ≤ m < 2. The exponent e is an integer stored as an `f64`, so that densities as small
+//! as e^−10³⁰⁰ do not underflow. The recursions need no scaling:
 //!
 //! > αₜ(j) = bⱼ(oₜ) Σᵢ αₜ₋₁(i) Aᵢⱼ,  βₜ(i) = Σⱼ Aᵢⱼ bⱼ(oₜ₊₁) βₜ₊₁(j),  P(O) = Σᵢ αₜ(i) βₜ(i) at any t
 //!
-//! A sum takes the largest exponent of its terms, so that what it drops is below 2⁻²⁰⁰ of itself. Most sums need no such care: with
-//! x = α / 2ᴱ, E the largest exponent of α, the ordinary sum Σᵢ xᵢ Aᵢⱼ is right wherever it is at least [`HEALTHY`], as the terms that
-//! it loses are below N · 2⁻¹⁰⁰⁰. Only the others are summed again, term by term. A row takes O(N²) operations, or as many as A has
-//! entries that are not 0.
+//! A sum is taken relative to the largest exponent of its terms, which loses less than 2⁻²⁰⁰ of the sum. Most sums take
+//! a faster way. Let x = α / 2ᴱ, where E is the largest exponent of α. The plain `f64` sum Σᵢ xᵢ Aᵢⱼ has an absolute
+//! error below N · 2⁻¹⁰⁰⁰ from underflow, so it is accurate wherever it is at least [`HEALTHY`]. Only the other entries
+//! are summed term by term. A row takes O(N²) operations, or O(nonzeros of A) for a sparse A.
 //!
-//! [`Exact`] is independent of precision and device: any of them hands it the sequences that its own recursions are not
-//! [certain](crate::hmm::cpu::sweeps) of.
+//! Every backend, in any precision, hands [`Exact`] the sequences that are [uncertain](crate::hmm::cpu::limits).
+//!
+//! The file is one piece: the number format, its products and the recursions rely on the same bounds.
 
 use std::f64::consts::{LN_2, LOG2_E};
 use std::ops::Range;
@@ -25,32 +27,33 @@ use crate::hmm::cpu::{FEW, each};
 use crate::hmm::model::{Covariances, Emissions, Hmm};
 use crate::hmm::sequences::{Observations, Sequences};
 
-/// What an ordinary sum has to be to be right, where the largest of its left factors is between 1 and 2.
+/// Least accurate plain `f64` sum, where the largest left factor is in [1, 2).
 const HEALTHY: f64 = power(-800);
 
-/// Left factors below this power of 2 are left out of an ordinary sum.
+/// Exponent below which a plain sum omits a left factor.
 const LOWEST: f64 = -1000.0;
 
-/// Probabilities are held times 2⁵⁰⁰: subnormal ones have all their bits in a product, too.
+/// Stored probabilities are multiplied by 2⁵⁰⁰, so that products with subnormal ones keep all bits.
 const LIFT: f64 = 500.0;
 
-/// Bytes of forward variables up to which all of a sequence are kept, instead of those of √T steps.
+/// Memory for the forward variables of a sequence, in bytes. A longer sequence stores checkpoints and √T steps at a
+/// time.
 const TRELLIS: usize = 4 << 20;
 
-/// Sums over sequences that are made apart from each other, at most, and what these may take together, in bytes.
+/// Maximum number of partial sums over sequences, and their memory in bytes.
 const PARTS: usize = 64;
 const SUMS: usize = 1 << 30;
 
-/// Exponents from which on mantissas mean nothing.
+/// Exponent from which rounding of the logarithm leaves no correct digit in the mantissa.
 const DIGITS: f64 = power(40);
 
-/// 2ᵏ of a whole k below 1024; 0 of one below −1022.
+/// 2ᵏ for an integer k < 1024; 0 for k < −1022.
 #[inline(always)]
 fn pow2(k: f64) -> f64 {
     if k < -1022.0 { 0.0 } else { power(k as i64) }
 }
 
-/// (m, e) with x = m · 2ᵉ and 1 ≤ m < 2; (0, −∞) of 0.
+/// (m, e) with x = m · 2ᵉ and 1 ≤ m < 2; (0, −∞) for x = 0.
 #[inline(always)]
 fn split(x: f64) -> (f64, f64) {
     const FRACTION: u64 = (1 << 52) - 1;
@@ -78,23 +81,23 @@ struct Number {
 impl Number {
     const ZERO: Self = Self { m: 0.0, e: f64::NEG_INFINITY };
 
-    /// m · 2ᵉ of any m ≥ 0.
+    /// m · 2ᵉ for any m ≥ 0, normalised.
     #[inline(always)]
     fn new(m: f64, e: f64) -> Self {
         let (m, more) = split(m);
         Self { m, e: if m > 0.0 { e + more } else { f64::NEG_INFINITY } }
     }
 
-    /// eˣ; 0 of what is no number.
+    /// eˣ; 0 for an infinite x or NaN.
     #[inline(always)]
     fn exp(x: f64) -> Self {
-        // ln 2 in two parts, the first of 33 bits.
+        // ln 2 = `HIGH` + `LOW`. `HIGH` has 33 significant bits, so that e · `HIGH` is exact.
         const HIGH: f64 = 0.693_147_180_369_123_8;
         const LOW: f64 = 1.908_214_929_270_587_7e-10;
         let e = (x * LOG2_E).round();
         match e.is_finite() {
             true if e.abs() < power(20) => Self::new(((x - e * HIGH) - e * LOW).exp(), e),
-            // No digit is left behind the point.
+            // |x| is so large that its fraction is mostly rounding error.
             true => Self::new((x - e * LN_2).clamp(-1.0, 1.0).exp(), e),
             false => Self::ZERO,
         }
@@ -104,18 +107,18 @@ impl Number {
         if self.m == 0.0 { f64::NEG_INFINITY } else { self.m.ln() + self.e * LN_2 }
     }
 
-    /// Whether it differs from the other by rounding of what a sequence takes, at most; of numbers with digits left.
+    /// Whether the ratio to `other` is 1 within 10⁻³. Numbers whose mantissas have no correct digits always agree.
     fn agrees(self, other: Self) -> bool {
         self.e.abs() >= DIGITS || (self.over(other) - 1.0).abs() < 1e-3
     }
 
-    /// self / other, rounded to `f64`; 0 where it would be subnormal.
+    /// `self` / `other` as an `f64`; 0 where the power of two is subnormal.
     fn over(self, other: Self) -> f64 {
         self.m / other.m * pow2((self.e - other.e).min(1000.0))
     }
 }
 
-/// Numbers side by side.
+/// A row of numbers, mantissas and exponents apart.
 #[derive(Clone, Debug)]
 struct Row {
     m: Vec<f64>,
@@ -151,7 +154,7 @@ impl Row {
     /// x ∘ y.
     fn product(&mut self, x: &Self, y: &Self) {
         for j in 0..self.m.len() {
-            // Both are below 2.
+            // Both mantissas are below 2, the product below 4.
             let m = x.m[j] * y.m[j];
             let over = f64::from(u8::from(m >= 2.0));
             self.m[j] = if over > 0.0 { m * 0.5 } else { m };
@@ -172,14 +175,14 @@ impl Row {
     }
 }
 
-/// Probabilities by the rows that a product sums over: a row of the product is x · A.
+/// A matrix of probabilities for products x · A: compressed sparse columns, and a dense copy where that is faster.
 struct Matrix {
     n: usize,
-    /// All entries, where most are not 0.
+    /// Dense copy, for plain sums over a matrix with many nonzeros.
     panels: Option<Panels<f64>>,
-    /// Where columns begin in `entries`, n + 1.
+    /// Column pointers into the nonzeros, n + 1.
     starts: Vec<usize>,
-    /// The entries that are not 0, column by column: their rows, themselves, and themselves times 2⁵⁰⁰.
+    /// The nonzeros, column by column: row indices, values, and values times 2⁵⁰⁰.
     rows: Vec<u32>,
     values: Vec<f64>,
     lifted: Vec<f64>,
@@ -195,7 +198,7 @@ impl Matrix {
             }
             starts.push(rows.len());
         }
-        // One entry by itself takes about four times as long as one of many side by side.
+        // A sparse entry takes about four times as long as a vectorised dense one.
         let panels = (4 * values.len() > n * n && n > 4).then(|| Panels::new::<SumProduct>(n, entry));
         let lifted = values.iter().map(|value| value * power(LIFT as i64)).collect();
         Self { n, panels, starts, rows, values, lifted }
@@ -233,7 +236,7 @@ impl Matrix {
         }
     }
 
-    /// One entry of x · A, term by term.
+    /// Entry j of x · A, term by term.
     fn sum(&self, x: &Row, j: usize) -> Number {
         let terms = || {
             let column = self.column(j);
@@ -250,7 +253,7 @@ impl Matrix {
     }
 }
 
-/// Where ordinary sums are made.
+/// Operands of plain `f64` products.
 struct OrdinarySums {
     x: Vec<f64>,
     y: Vec<f64>,
@@ -262,14 +265,16 @@ impl OrdinarySums {
     }
 }
 
-/// bⱼ(o).
+/// Emissions bⱼ(o).
 enum Emitter {
-    /// A row for each symbol.
+    /// One row per symbol.
     Table(Vec<Row>),
     Densities(Box<Densities>),
 }
 
-/// The recursions by one model, exact to rounding. Results do not depend on how many cores there are.
+/// The recursions under one model, exact up to rounding. Results do not depend on the number of cores.
+///
+/// Every method takes the indices `which` of the sequences to process.
 ///
 /// ```
 /// use warpkov::hmm::cpu::Exact;
@@ -278,7 +283,7 @@ enum Emitter {
 ///
 /// let model = IceCream.generate()?;
 /// let days = Sequences::of_symbols(&[vec![1, 2, 2], vec![0; 1000]])?;
-/// // Of the second sequence alone.
+/// // Only the second sequence.
 /// let logs = Exact::new(&model).log_likelihoods(&days, &[1]);
 /// assert!(logs.len() == 1 && logs[0] < -300.0);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -289,14 +294,14 @@ pub struct Exact<'m> {
     start: Row,
     /// A.
     forward: Matrix,
-    /// Aᵀ, made when it is first needed.
+    /// Aᵀ, computed on first use.
     backward: OnceLock<Matrix>,
-    /// β_T: ends, or 1.
+    /// β_T: end probabilities, or 1.
     ending: Row,
     emitter: Emitter,
 }
 
-/// What a pass over a sequence works in.
+/// Scratch memory of a pass over one sequence.
 struct Scratch {
     plain: OrdinarySums,
     predicted: Row,
@@ -306,7 +311,7 @@ struct Scratch {
 }
 
 impl<'m> Exact<'m> {
-    /// By this model, which is valid.
+    /// The exact recursions for `model`.
     #[must_use]
     pub fn new(model: &'m Hmm) -> Self {
         let n = model.start().len();
@@ -331,10 +336,10 @@ impl<'m> Exact<'m> {
         }
     }
 
-    /// Whether this is less work than waking other threads.
+    /// Whether one thread is faster than waking others.
     fn few(&self, sequences: &Sequences, which: &[u32]) -> bool {
         let steps: usize = which.iter().map(|&sequence| sequences.range(sequence as usize).len()).sum();
-        // A product takes longer here.
+        // A multiplication takes about eight times as long as in the scaled recursions.
         8 * steps * self.forward.values.len() < FEW
     }
 
@@ -354,19 +359,19 @@ impl<'m> Exact<'m> {
         }
     }
 
-    /// ln P(O) of the sequences of these numbers, in their order: −∞ only where P(O) is 0, or where all densities of an observation are
-    /// below e^−10³⁰⁸.
+    /// ln P(O) of the sequences `which`, in that order. It is −∞ only where P(O) is 0, or where all densities of an
+    /// observation are below e^−10³⁰⁸.
     #[must_use]
     pub fn log_likelihoods(&self, sequences: &Sequences, which: &[u32]) -> Vec<f64> {
         let of = |&sequence: &u32| self.log_likelihood(sequences, sequence as usize).ln();
         each(self.few(sequences, which), which.iter().collect(), of)
     }
 
-    /// γₜ(i) of the sequences of these numbers, which ascend: to their places in `all`, ΣT × N numbers for all sequences. Gives their
-    /// ln P(O).
+    /// Writes γₜ(i) of the sequences `which` to their rows in `all`, ΣT × N numbers for all sequences. Returns their ln
+    /// P(O).
     ///
     /// # Panics
-    /// If the numbers do not ascend, or `all` has another length.
+    /// If `which` is not strictly ascending, or `all` has the wrong length.
     pub fn posteriors(&self, sequences: &Sequences, which: &[u32], all: &mut [f64]) -> Vec<f64> {
         assert_eq!(all.len(), sequences.steps() * self.n);
         assert!(which.is_sorted_by(|a, b| a < b), "sequences in ascending order");
@@ -385,7 +390,7 @@ impl<'m> Exact<'m> {
         })
     }
 
-    /// Expected counts of the sequences of these numbers, whose ln P(O) are in their order.
+    /// Expected counts of the sequences `which`, with their ln P(O) in that order.
     #[must_use]
     pub fn expect(&self, sequences: &Sequences, which: &[u32]) -> Expected {
         let bytes = Expected::zero(self.model).numbers() * size_of::<f64>();
@@ -412,7 +417,7 @@ impl<'m> Exact<'m> {
             expected
         };
         let chunks = which.chunks(which.len().div_ceil(parts).max(1)).collect();
-        // In the order of parts.
+        // A fixed order of addition, for reproducible bits.
         let mut parts = each(self.few(sequences, which), chunks, of_part).into_iter();
         let mut total = parts.next().unwrap_or_else(|| Expected::zero(self.model));
         for mut part in parts {
@@ -422,7 +427,7 @@ impl<'m> Exact<'m> {
         total
     }
 
-    /// bⱼ(o) of the observation at a place, of the states that are `wanted`: not 0 there.
+    /// Writes bⱼ(o) of observation `at` to `scratch`. Densities are computed only for states j with positive `wanted`.
     fn emit(&self, seen: &Observations, at: usize, wanted: &Row, scratch: &mut Row, logs: &mut [f64], y: &mut [f64]) {
         match (&self.emitter, seen) {
             (Emitter::Table(rows), Observations::Symbols(symbols)) => scratch.copy_from(&rows[symbols[at] as usize]),
@@ -433,12 +438,12 @@ impl<'m> Exact<'m> {
                     scratch.set(j, if wanted.m[j] > 0.0 { Number::exp(log) } else { Number::ZERO });
                 }
             }
-            // Models are checked against what was observed.
+            // Unreachable: the sequences fit the model.
             _ => {}
         }
     }
 
-    /// αₜ from αₜ₋₁, of which the first step has none.
+    /// αₜ from αₜ₋₁, or from π at the first step.
     fn step(&self, seen: &Observations, at: usize, before: Option<&Row>, now: &mut Row, scratch: &mut Scratch) {
         let Scratch { plain, predicted, emitted, logs, scaled } = scratch;
         match before {
@@ -463,8 +468,9 @@ impl<'m> Exact<'m> {
         now.sum()
     }
 
-    /// P(O); shows γₜ to `show`, from the last step to the first, and adds ξ to `pairs`. Nothing where P(O) is 0. NaN where Σ αₜ(i) βₜ(i)
-    /// is not the same at all t, which is an error of this program: no result passes with it.
+    /// Passes γₜ to `show` from the last step to the first, adds ξ to `pairs`, and returns P(O). If P(O) is 0, `show`
+    /// and `pairs` receive nothing. Returns NaN if Σ αₜ(i) βₜ(i) is not constant in t, which would be a defect of this
+    /// program. The [invariants](crate::hmm::invariants) reject an ln P(O) of NaN.
     fn forward_backward(
         &self,
         sequences: &Sequences,
@@ -478,7 +484,7 @@ impl<'m> Exact<'m> {
         let length = if steps.saturating_mul(16 * n) <= TRELLIS { steps } else { steps.isqrt() + 1 };
         let stretches = steps.div_ceil(length);
         let mut rows = vec![Row::new(n); length];
-        // α of the last step of each stretch but the last one.
+        // Checkpoints: α of the last step of each stretch but the last.
         let mut kept: Vec<Row> = Vec::with_capacity(stretches);
         let fill = |stretch: usize, rows: &mut [Row], kept: &[Row], scratch: &mut Scratch| {
             let steps = stretch * length..((stretch + 1) * length).min(steps);
@@ -540,7 +546,7 @@ impl<'m> Exact<'m> {
             let row = &mut pairs[i * n..][..n];
             for at in matrix.column(i) {
                 let j = matrix.rows[at] as usize;
-                // At most 2⁵⁰⁰ · 8; with the exponent at most 1, within rounding.
+                // x < 8 · 2⁵⁰⁰. With its exponent, ξ is at most 1 up to rounding.
                 let x = m * weighted.m[j] * matrix.lifted[at];
                 let k = (e + weighted.e[j]).clamp(-2000.0, 2000.0);
                 let half = (0.5 * k).floor();
@@ -550,7 +556,7 @@ impl<'m> Exact<'m> {
     }
 }
 
-/// Adds what γ of the observation at a place counts for.
+/// Adds γ of observation `at` to the emission statistics.
 fn count(emissions: &mut Statistics, model: &Hmm, n: usize, seen: &Observations, at: usize, gamma: &[f64]) {
     match (emissions, seen, model.emissions()) {
         (Statistics::Categorical(counts), Observations::Symbols(seen), Emissions::Categorical { symbols, .. }) => {
@@ -582,7 +588,7 @@ fn count(emissions: &mut Statistics, model: &Hmm, n: usize, seen: &Observations,
                 }
             }
         }
-        // Models are checked against what was observed.
+        // Unreachable: the sequences fit the model.
         _ => {}
     }
 }

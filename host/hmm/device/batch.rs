@@ -1,4 +1,7 @@
-//! The recursions over a batch.
+//! The device implementation of [`Recursions`] over a batch of sequences.
+//!
+//! The file is one piece: [`Batch`] owns all device memory, and the order of its launches is the subject of every
+//! function.
 
 use std::sync::Arc;
 
@@ -20,7 +23,7 @@ use crate::hmm::device::gaussian::{Gaussians, vectors};
 use crate::hmm::device::launch::{Launch, OnDevice, PARTS, Wanted, Work};
 use crate::hmm::device::model::{KernelVariant, Models, symbols};
 use crate::hmm::device::packing::{Lists, Packing, Window};
-use crate::hmm::device::wide::{self, Again, Asked, Doubtful};
+use crate::hmm::device::wide::{self, Asked, Doubtful, Recomputation};
 use crate::hmm::maximise::{Spread, maximise};
 use crate::hmm::model::Hmm;
 use crate::hmm::options::Pseudocounts;
@@ -28,16 +31,16 @@ use crate::hmm::sequences::Sequences;
 use crate::runtime::Precise;
 use crate::runtime::scratch::Scratch;
 
-/// Parts of moments at most.
+/// Maximum number of partial sums of moments.
 const MOMENT_PARTS: u32 = 64;
 
-/// Blocks of a product over all rows, about.
+/// Approximate number of blocks of the product Σ α̂ᵀ û over all rows.
 const PRODUCT_BLOCKS: u32 = 256;
 
-/// Shared memory of a block up to which counts of symbols are kept there, in bytes.
+/// Shared memory per block for symbol counts, in bytes. If they need more, counts are summed by lists of rows.
 const CELLS: usize = 64 * 1024;
 
-/// How far Σᵢ γₜ(i) may be from 1 by rounding alone.
+/// Largest |Σᵢ γₜ(i) − 1| that rounding explains.
 fn tolerance(wide: bool, plain_tf32: bool) -> f64 {
     if wide {
         1e-6
@@ -48,101 +51,106 @@ fn tolerance(wide: bool, plain_tf32: bool) -> f64 {
     }
 }
 
-/// What a batch may take.
+/// Memory and algorithm choices of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes for the forward and backward variables; what does not fit is computed again, window by window.
+    /// Memory for the forward and backward variables, in bytes. Larger batches run window by window and recompute α̂
+    /// from checkpoints.
     pub trellis: usize,
-    /// Steps of the chunks that sequences are cut into for a [scan](crate::hmm::device::Scan::steps) by models of at most 64 states; `None`: they are not
-    /// cut. Operators take 8·N²/`chunks` bytes more for each step.
+    /// Steps per chunk of the [scan](crate::hmm::device::Scan::steps), for models of at most 64 states; `None`: no
+    /// scan. The operators of the scan take 8·N²/`chunks` bytes per step.
     pub chunks: Option<u32>,
-    /// In f32: products of more than 128 states are of TF32 numbers, which have 11 bits, and not of sums of two such.
+    /// For f32 and more than 128 states: multiply plain TF32 numbers (11 significant bits) on the tensor cores, instead
+    /// of splitting each f32 into two TF32 numbers.
     pub plain_tf32: bool,
 }
 
 impl Default for Limits {
-    /// 16 GiB, no chunks, and all bits.
+    /// 16 GiB, no scan, full f32 precision.
     fn default() -> Self {
         Self { trellis: 16 << 30, chunks: None, plain_tf32: false }
     }
 }
 
-/// M sequences on a device, and the models that they are looked at by; in precision `T`. Both stay there.
+/// The device backend in precision `T`: M sequences and the models, resident on the device.
 ///
-/// Sequences that the device's range of numbers is [in doubt](warpkov_kernels::hmm) of are taken again there in
-/// [numbers without limits](warpkov_kernels::hmm::wide), in `f64`; those of models with more than 1024 states [on the host](Exact).
+/// [Doubtful](warpkov_kernels::hmm) sequences, for which underflow may change a result, are recomputed on the device
+/// with the [exact recursions](warpkov_kernels::hmm::wide); for models of more than 1024 states on the [host](Exact).
 ///
-/// What is said of a sequence has the same bits in any batch and within any memory. Where sequences are cut into chunks, sums are in
-/// another order: last bits are others then, for each number of steps of a chunk.
+/// The results of a sequence have the same bits in any batch and for any [`Limits::trellis`]. [`Limits::chunks`]
+/// changes the order of sums and thereby the last bits.
 pub struct Batch<'d, T: Precise, D: Device> {
     device: &'d D,
     sequences: &'d Sequences,
     limits: Limits,
     packing: Packing,
-    /// Where sequences are cut. Then their chunks are what is packed.
+    /// The chunks of the scan. If present, `packing` packs chunks instead of sequences.
     chunks: Option<Chunks<D>>,
-    /// The symbol of each row, on the host and there.
+    /// The symbol of each row, on the host; `symbols` is the device copy.
     symbol: Vec<u32>,
     lengths: D::Buffer<u32>,
     base: D::Buffer<u32>,
     symbols: D::Buffer<u32>,
-    /// Vectors by row, where such were observed.
+    /// Observed vectors by row; empty for symbols.
     vectors: D::Buffer<f64>,
     spread: Spread,
     set: Option<Set<T, D>>,
     work: Work<T, D>,
     lists: Vec<OnDevice<D>>,
-    /// How many windows, and lists of symbols, `lists` are for.
+    /// Number of windows and of symbols that `lists` were built for.
     listed: Option<(usize, u32)>,
 }
 
-/// The models that are set.
+/// The current models and what depends on them.
 struct Set<T: Precise, D: Device> {
     hosts: Vec<Hmm>,
-    /// Whether tables have gone on from those of `hosts`, by M steps.
-    ahead: bool,
-    /// Whether there are expected counts by these models.
+    /// Whether device parameters are newer than the host copies `hosts`.
+    host_stale: bool,
+    /// Whether `work` holds expected counts under these models.
     has_counts: bool,
-    /// What is missing in them: the counts of sequences in doubt, and the models that they are by.
+    /// Expected counts that the device lacks, those of doubtful sequences: indices of models, and their counts.
     missing: Vec<(usize, Expected)>,
-    way: KernelVariant,
+    variant: KernelVariant,
     states: u32,
     stride: usize,
-    /// Rows of the emission table of a model.
+    /// Rows of the emission table of a model: V, or ΣT for densities.
     symbols: u32,
     models: Models<T, D>,
-    /// Their logarithms, once they are asked for.
+    /// Logarithms of the models, uploaded for the first [`Batch::decode`].
     logs: Option<Models<T, D>>,
-    /// Where vectors are emitted; and the table of ln densities, until `logs` has it.
+    /// Gaussian emissions.
     gaussians: Option<Gaussians<D>>,
+    /// ln densities, until `logs` takes them.
     log_table: Option<D::Buffer<T>>,
 }
 
 impl<T: Precise, D: Device> Set<T, D> {
-    /// Symbols that are counted.
+    /// Number of symbols with expected counts; 0 for Gaussian emissions.
     fn counted(&self) -> u32 {
         if self.gaussians.is_some() { 0 } else { self.symbols }
     }
 }
 
-/// Where expected counts lie, in elements: from those of a model to those of the next, and from there.
+/// Layout of the expected counts on the device. Pitches and offsets are in elements.
 struct Places {
-    /// Whether γ was summed in lists, and is not beside the sums of pairs.
+    /// Whether γ is summed by lists of rows, into a buffer of its own. Otherwise γ counts follow the sums of pairs.
     in_lists: bool,
-    /// From the Σ α̂ᵀ û of a model, N rows of a stride, to that of the next.
+    /// Pitch between models of Σ α̂ᵀ û, N rows of a stride.
     pairs_pitch: usize,
-    /// The same of the other counts, which are rows of a stride.
+    /// Pitch between models of the other counts, rows of a stride.
     counts_pitch: usize,
+    /// Offset of Σ γ₁.
     start: usize,
+    /// Offset of Σ γ_T.
     end: usize,
-    /// The first symbol's; those of others follow.
+    /// Offset of the counts of the first symbol; the other symbols follow.
     symbols: usize,
 }
 
 impl Places {
     fn new<T: Precise, D: Device>(set: &Set<T, D>, wanted: Wanted) -> Self {
         let (stride, counted) = (set.stride, set.counted() as usize);
-        let pairs_pitch = match set.way {
+        let pairs_pitch = match set.variant {
             KernelVariant::Warp { .. } => counts_len(stride, wanted.slots as usize),
             _ => stride * stride,
         };
@@ -168,13 +176,13 @@ impl Places {
 }
 
 impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
-    /// Uploads valid sequences.
+    /// Uploads the sequences.
     ///
     /// # Errors
     /// Those of the device.
     ///
     /// # Panics
-    /// Where there are 2³² observations or more.
+    /// If there are 2³² observations or more.
     pub fn new(device: &'d D, sequences: &'d Sequences, limits: Limits) -> Result<Self, D::Error> {
         let (chunks, packing, lengths) = match limits.chunks {
             Some(steps) => {
@@ -188,7 +196,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             }
         };
         let mut symbol = packing.symbols(sequences);
-        // Chunks that are told to be longer than they are look one step ahead.
+        // A chunk with a successor runs one step longer and reads one symbol more.
         symbol.resize(symbol.len() + chunks.as_ref().map_or(0, |_| packing.lengths.len()), 0);
         Ok(Self {
             device,
@@ -209,14 +217,14 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         })
     }
 
-    /// What launches are told, and the memory that they work in; `None` before models are set.
-    #[expect(clippy::type_complexity, reason = "parts of one thing, which have no other name")]
+    /// Arguments and memory of launches; `None` before [`set_models`](Recursions::set_models).
+    #[expect(clippy::type_complexity, reason = "disjoint borrows of one struct")]
     fn parts(&mut self) -> Option<(Launch<'_, T, D>, &mut Work<T, D>, &Set<T, D>, &[OnDevice<D>])> {
         let Self { device, limits, packing, chunks, lengths, base, symbols, set, work, lists, .. } = self;
         let set = set.as_ref()?;
         let launch = Launch {
             device: *device,
-            way: set.way,
+            variant: set.variant,
             count: set.hosts.len() as u32,
             states: set.states,
             stride: set.stride,
@@ -234,7 +242,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         Some((launch, work, set, lists))
     }
 
-    /// Launches the forward recursion: likelihoods stay on the device. Nothing where no models are set.
+    /// Launches the forward recursion; the likelihoods stay on the device. Does nothing before
+    /// [`set_models`](Recursions::set_models).
     ///
     /// # Errors
     /// Those of the device.
@@ -249,7 +258,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let carry = forward_carry.of(device, cells * launch.stride)?;
         let likelihoods = likelihoods.of(device, 2 * cells)?;
         let rows = launch.count as usize * launch.rows as usize;
-        if launch.way == KernelVariant::Step {
+        if launch.variant == KernelVariant::Step {
             exponents.of(device, rows)?;
             doubts.of(device, cells)?;
             alpha.of(device, 3 * cells * launch.stride)?;
@@ -258,7 +267,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         launch.forward(&steps, window, false, None, carry, alpha.get_mut(), exponents, doubts, likelihoods)
     }
 
-    /// Launches Viterbi's recursion: paths and scores stay on the device. Nothing where no models are set.
+    /// Launches the Viterbi recursion; paths and scores stay on the device. Does nothing before
+    /// [`set_models`](Recursions::set_models).
     ///
     /// # Errors
     /// Those of the device.
@@ -279,7 +289,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
         let rows = launch.count as usize * launch.rows as usize;
         let Work { alpha, pointers, path, scores, .. } = work;
-        if let KernelVariant::Warp { .. } = launch.way {
+        if let KernelVariant::Warp { .. } = launch.variant {
             pointers.of(device, rows * launch.stride)?;
         } else {
             alpha.of(device, rows * launch.stride)?;
@@ -288,11 +298,11 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         launch.decode(logs, alpha.get_mut(), pointers.get_mut(), path, scores)
     }
 
-    /// What the backward recursion has to be asked for expected counts.
+    /// The outputs of the backward recursion that expected counts need.
     fn counting(&self) -> Wanted {
         let Some(set) = &self.set else { return Wanted { want: want::COUNTS, slots: 0 } };
         let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize, want::COUNTS) <= CELLS;
-        match set.way {
+        match set.variant {
             KernelVariant::Warp { tiles } if set.gaussians.is_none() && self.chunks.is_none() && fits(tiles) => {
                 Wanted { want: want::COUNTS, slots: set.symbols }
             }
@@ -300,10 +310,11 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
     }
 
-    /// Windows for which forward and backward variables fit within the limits, and rows to have room for.
+    /// Windows whose forward and backward variables fit in [`Limits::trellis`], and the capacity in rows that they
+    /// need.
     fn windows(&self, wanted: Wanted) -> (Vec<Window>, u32) {
         let Some(set) = &self.set else { return (Vec::new(), 0) };
-        let arrays = match (set.way, wanted.want) {
+        let arrays = match (set.variant, wanted.want) {
             (KernelVariant::Warp { .. }, want::COUNTS) => 1,
             (KernelVariant::Warp { .. }, _) | (KernelVariant::Block { .. }, want::POSTERIORS) => 2,
             _ => 3,
@@ -312,11 +323,15 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let windows = self.packing.windows(u32::try_from(self.limits.trellis / row).unwrap_or(u32::MAX));
         let rows = windows.iter().map(|window| window.rows.len() as u32).max().unwrap_or(0);
         let sequences = self.packing.sequences();
-        let capacity = if set.way == KernelVariant::Step { rows.max(2 * sequences) + sequences } else { rows };
+        let capacity = if set.variant == KernelVariant::Step { rows.max(2 * sequences) + sequences } else { rows };
         (windows, capacity)
     }
 
-    /// The forward and the backward recursion, window by window from the last one on; `done` is told of each.
+    /// Runs the forward recursion over all windows and stores α̂ of the last one. Then runs the backward recursion from
+    /// the last window to the first, and before each of the others repeats its forward recursion from a checkpoint.
+    /// Calls `done` after each backward window.
+    ///
+    /// The function is one piece because it documents the order of launches on shared buffers.
     fn sweep(
         &mut self,
         wanted: Wanted,
@@ -337,15 +352,15 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             launch.chunk_ends(chunks, work)?;
         }
         {
-            let Work { forward_carry, checkpoints, alpha, exponents, doubts, likelihoods, again, starts, .. } = work;
+            let Work { forward_carry, checkpoints, alpha, exponents, doubts, likelihoods, replayed, starts, .. } = work;
             let starts = launch.chunks.map(|_| starts.get());
             let rows = launch.count as usize * launch.rows as usize;
             let carry = forward_carry.of(device, cells * stride)?;
             let alpha = alpha.of(device, elements)?;
-            // With one step more, which chunks look ahead to.
+            // One row more per sequence for the extra step of chunks.
             let exponents = exponents.of(device, rows + launch.sequences as usize)?;
             let (likelihoods, doubts) = (likelihoods.of(device, 2 * cells)?, doubts.of(device, cells)?);
-            again.of(device, 2 * cells)?;
+            replayed.of(device, 2 * cells)?;
             for (w, window) in windows.iter().enumerate() {
                 if w > 0 {
                     copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
@@ -371,7 +386,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             let (transitions, behind, ends) = (&launch.models.transitions, work.behind.get(), work.forward_carry.get());
             let likelihoods = work.likelihoods.get();
             let (shape, stride) = (launch.shape(open, 32), stride as u32);
-            // SAFETY: the forward recursion has left α̂ of the last step of each chunk that another one follows.
+            // SAFETY: `forward` has written to `ends` the last α̂ of the chunks below `open`, and `Work` sized all
+            // buffers for `cells` rows of `stride` elements.
             unsafe {
                 join_chunks(device, shape, launch.sequences, stride, transitions, likelihoods, behind, ends, carry)?;
             }
@@ -379,8 +395,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         if wanted.want != want::COUNTS {
             work.gamma.of(device, elements)?;
         }
-        if launch.way == KernelVariant::Step
-            || wanted.want == want::BOTH && matches!(launch.way, KernelVariant::Block { .. })
+        if launch.variant == KernelVariant::Step
+            || wanted.want == want::BOTH && matches!(launch.variant, KernelVariant::Block { .. })
         {
             work.pairs.of(device, elements)?;
         }
@@ -392,9 +408,10 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                     copy_all(device, cells * stride, checkpoints[w - 1].get(), carry)?;
                 }
                 let alpha = alpha.get_mut();
-                let (exponents, doubts, again) = (exponents.get_mut(), work.doubts.get_mut(), work.again.get_mut());
+                let (exponents, doubts, replayed) =
+                    (exponents.get_mut(), work.doubts.get_mut(), work.replayed.get_mut());
                 let starts = launch.chunks.map(|_| work.starts.get());
-                launch.forward(&window.steps, capacity, true, starts, carry, alpha, exponents, doubts, again)?;
+                launch.forward(&window.steps, capacity, true, starts, carry, alpha, exponents, doubts, replayed)?;
             }
             launch.backward(
                 window,
@@ -414,7 +431,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         Ok(())
     }
 
-    /// Lists of the rows of each window, made once.
+    /// Uploads the lists of rows of each window, unless they are those of the last call.
     fn prepare_lists(&mut self, windows: &[Window], symbols: u32) -> Result<(), D::Error> {
         let key = (windows.len(), symbols);
         if self.listed != Some(key) {
@@ -434,7 +451,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         Ok(())
     }
 
-    /// Launches forward and backward recursion and the sums: expected counts stay on the device. Nothing where no models are set.
+    /// Launches the forward and backward recursions and the sums; expected counts stay on the device. Does nothing
+    /// before [`set_models`](Recursions::set_models).
     ///
     /// # Errors
     /// Those of the device.
@@ -442,7 +460,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let (device, wanted) = (self.device, self.counting());
         let (windows, capacity) = self.windows(wanted);
         let Some(set) = &self.set else { return Ok(()) };
-        let (count, stride, in_warps) = (set.hosts.len(), set.stride, matches!(set.way, KernelVariant::Warp { .. }));
+        let (count, stride, in_warps) =
+            (set.hosts.len(), set.stride, matches!(set.variant, KernelVariant::Warp { .. }));
         let symbols = set.counted();
         let tiles = (stride / TILE).pow(2).max(1) as u32;
         let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
@@ -501,7 +520,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
             Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, sum_threads(parts))
         };
         let Work { parts, sums, moment_parts, moments, .. } = &mut self.work;
-        // SAFETY: there are as many parts as blocks have written.
+        // SAFETY: the sweep has written `chunks` parts of `len` and `moment_splits` parts of `moments_len` elements for
+        // each of the `count` models, and `Work` sized the sums for them.
         unsafe {
             if moments_len > 0 {
                 let shape = shape(moments_len, moment_splits);
@@ -511,8 +531,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         }
     }
 
-    /// Launches the M step by what [`count`](Self::count) has left there, which the tables of symbols go on to. Nothing where nothing was
-    /// counted, or where vectors are emitted.
+    /// Launches the M step of categorical models on the counts of the last [`count`](Self::count); the parameters on
+    /// the device change in place. Does nothing without such counts, or for Gaussian emissions.
     ///
     /// # Errors
     /// Those of the device.
@@ -538,7 +558,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         };
         let shape = |x: u32, threads: u32| Shape::new(Dim3 { x, y: set.hosts.len() as u32, z: 1 }, threads);
         let threads = stride.next_multiple_of(32).min(256);
-        // SAFETY: tables have the stride that counts have, and these lie in the places that are named.
+        // SAFETY: `Hmm` guarantees the shapes of all tables, which `Models` stores with `stride` for each of the
+        // `hosts.len()` models. `Places` describes the layout in which `count` wrote the counts, with the same stride.
         unsafe {
             maximise_transitions(
                 device,
@@ -560,23 +581,23 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 table,
             )?;
         }
-        (set.ahead, set.has_counts, set.logs) = (true, false, None);
+        (set.host_stale, set.has_counts, set.logs) = (true, false, None);
         Ok(())
     }
 
-    /// Sees to it that `hosts` are the models of the tables.
+    /// Downloads the models where the host copies are stale.
     fn refresh(&mut self) -> Result<(), D::Error> {
         match &mut self.set {
-            Some(set) if set.ahead => {
+            Some(set) if set.host_stale => {
                 set.models.read(self.device, set.stride, &mut set.hosts)?;
-                set.ahead = false;
+                set.host_stale = false;
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// Takes sequences in doubt again, whose logarithm is NaN.
+    /// Recomputes doubtful sequences, whose entry in `logs` is NaN.
     fn settle(&mut self, logs: &mut [Vec<f64>], mut asked: Asked<'_>) -> Result<(), D::Error> {
         let of_model = |(model, logs): (usize, &Vec<f64>)| {
             let which: Vec<u32> = (0..logs.len() as u32).filter(|&at| logs[at as usize].is_nan()).collect();
@@ -589,7 +610,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         self.refresh()?;
         let Some(set) = &self.set else { return Ok(()) };
         let found = if set.states <= wide::STATES {
-            let again = Again {
+            let recomputation = Recomputation {
                 device: self.device,
                 sequences: self.sequences,
                 packing: &self.packing,
@@ -602,7 +623,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 stride: set.stride,
                 trellis: self.limits.trellis.min(wide::TRELLIS),
             };
-            again.take(&mut self.work.wide, &doubtful, &mut asked)?
+            recomputation.run(&mut self.work.wide, &doubtful, &mut asked)?
         } else {
             doubtful.iter().map(|of| on_host(&set.hosts[of.model], self.sequences, of, &mut asked)).collect()
         };
@@ -612,7 +633,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         Ok(())
     }
 
-    /// ln P(O) by the recursion that has counted, and what it has left out.
+    /// ln P(O) after [`count`](Self::count). Recomputes doubtful sequences and keeps their counts as missing.
     fn settle_counts(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
         let (mut logs, mut missing) = (self.read_likelihoods()?, Vec::new());
         self.settle(&mut logs, Asked::Counts(&mut missing))?;
@@ -622,7 +643,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         Ok(logs)
     }
 
-    /// Expected counts that are on the device, and those that are missing there, by models that `hosts` are.
+    /// The expected counts on the device plus the missing ones. The host copies of the models are current.
     fn read_counts(&self, log_likelihoods: Vec<Vec<f64>>) -> Result<Vec<Expected>, D::Error> {
         let Some(set) = &self.set else { return Ok(Vec::new()) };
         let (n, stride, slots) = (set.states as usize, set.stride, set.counted() as usize);
@@ -658,7 +679,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         Ok(expected.collect())
     }
 
-    /// ln P(O) by the likelihoods that are on the device; NaN of sequences in doubt.
+    /// ln P(O) from the likelihoods on the device; NaN for doubtful sequences.
     fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, D::Error> {
         let packed = self.packing.lengths.len();
         let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
@@ -688,7 +709,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     }
 }
 
-/// ln P(O) of sequences in doubt, and what is asked, by the host.
+/// ln P(O) of doubtful sequences, and the results in `asked`, computed on the host.
 fn on_host(model: &Hmm, sequences: &Sequences, doubtful: &Doubtful, asked: &mut Asked<'_>) -> Vec<f64> {
     let exact = Exact::new(model);
     match asked {
@@ -703,7 +724,7 @@ fn on_host(model: &Hmm, sequences: &Sequences, doubtful: &Doubtful, asked: &mut 
     }
 }
 
-/// Adds the counts of sequences in doubt to those on the device.
+/// Adds the counts of doubtful sequences to those on the device.
 fn add_missing<T: Precise, D: Device>(
     device: &D,
     set: &Set<T, D>,
@@ -720,7 +741,7 @@ fn add_missing<T: Precise, D: Device>(
         let pairs = &mut sums[k * places.pairs_pitch..];
         for (at, (xi, &prob)) in missing.transitions.iter().zip(set.hosts[*k].transitions()).enumerate() {
             if *xi > 0.0 {
-                // ξ without A, as the table has it.
+                // The device sums ξ without the factor A; divide by the entry of its table.
                 pairs[at / n * stride + at % n] += xi / T::from_f64(prob.max(power(entry(T::WIDE)))).to_f64();
             }
         }
@@ -746,7 +767,7 @@ fn copy_all<T: Precise, D: Device>(
     from: &D::Buffer<T>,
     to: &mut D::Buffer<T>,
 ) -> Result<(), D::Error> {
-    // SAFETY: both have `len` elements at least.
+    // SAFETY: callers take both buffers from `Scratch::of` with `len` elements.
     unsafe { copy(device, Shape::grid_stride(len as u64 / 4, 256), len as u32 / 4, from, to) }
 }
 
@@ -757,16 +778,16 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         assert!(fit(models, self.sequences), "models of one shape that emit what was observed");
         let states = models.first().map_or(0, Hmm::states);
         assert!(self.chunks.is_none() || states <= scan::STATES, "sequences are cut for models of at most 64 states");
-        let way = KernelVariant::of(states);
-        let stride = way.stride(states);
-        // The old models go before the new ones need memory.
+        let variant = KernelVariant::of(states);
+        let stride = variant.stride(states);
+        // Free the old models before allocating new ones.
         self.set = None;
         let mut set = Set {
             hosts: models.to_vec(),
-            ahead: false,
+            host_stale: false,
             has_counts: false,
             missing: Vec::new(),
-            way,
+            variant,
             states,
             stride,
             symbols: models.first().map_or(0, symbols) as u32,
@@ -860,7 +881,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         let (sequences, tolerance) = (self.sequences, tolerance(T::WIDE, self.limits.plain_tf32));
         let models = self.set.as_ref().map_or(&[][..], |set| &set.hosts);
         for (expected, model) in all.iter_mut().zip(models) {
-            // Every sequence that is possible begins in some state.
+            // Each possible sequence contributes Σᵢ γ₁(i) = 1.
             let possible = expected.log_likelihoods.iter().filter(|log| log.is_finite()).count() as f64;
             let off = (expected.start.iter().sum::<f64>() - possible).abs();
             if off.is_nan() || off > tolerance * possible {
@@ -882,7 +903,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
             Some(set) if set.has_counts => {}
             _ => return Ok(()),
         }
-        // Moments of states are few: their eigenvalues are found on the host.
+        // Gaussian moments are few, so the host computes the M step with its eigenvalues.
         let expected = self.read_counts(Vec::new())?;
         let mut models = self.models()?;
         let floors = self.spread.floors(floor);

@@ -1,4 +1,4 @@
-//! Few and long sequences, cut into chunks that a device [scans](warpkov_kernels::hmm::scan).
+//! Few long sequences, cut into chunks for a parallel [scan](warpkov_kernels::hmm::scan) over time.
 
 use warpkov_device::launch::Device;
 use warpkov_kernels::hmm::model::{ChainsArgs, ModelArgs, NewOperatorsArgs, OperatorsArgs, SequencesArgs};
@@ -18,39 +18,40 @@ use crate::hmm::device::packing::Packing;
 use crate::hmm::sequences::Sequences;
 use crate::runtime::Precise;
 
-/// Steps of a chunk. It does not depend on the sequence: so what is said of a sequence does not depend on others that are cut with it.
+/// Steps per chunk: a constant, so that the bits of a sequence do not depend on the other sequences of the batch.
 pub const STEPS: u32 = 512;
 
 choice! {
-    /// Whether sequences are cut into chunks, all of which are looked at together: a scan over time.
+    /// Use of the parallel scan over time, which processes chunks of a sequence in parallel.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Scan {
-        /// Where it takes less time.
+        /// Scan if an estimate finds it faster.
         #[default]
         Auto = "auto",
-        /// No sequence.
+        /// Never scan.
         Never = "never",
-        /// All of them, for models of up to 64 states.
+        /// Scan for all models of at most 64 states.
         Always = "always",
     }
 }
 
 impl Scan {
-    /// States at most.
+    /// Maximum number of states.
     pub const STATES: u32 = scan::STATES;
 
-    /// Eighths of sequences, or of operators, that a device works on at one time, about: the tensor cores of 132 multiprocessors.
+    /// Approximate number of groups of 8 rows that a device processes at once: the tensor cores of 132 multiprocessors.
     const AT_ONCE: f64 = 1024.0;
 
-    /// How much less time the scan should take.
+    /// Least estimated speedup for [`Scan::Auto`].
     const GAIN: f64 = 4.0;
 
-    /// Steps of the chunks that sequences are to be cut into; `None` where they are not.
+    /// Steps per chunk, or `None` without a scan.
     ///
-    /// Counted are steps that wait for each other. The recursion has T of them, for the longest sequence. Operators are ⌈N/8⌉ times 8
-    /// recursions of ΣT steps in all, 1024 of them at one time; then come T/L products by operators and, forward and
-    /// backward, L steps in each chunk. `Auto` cuts where T is four times their sum: of one sequence from about T = 7 000 on, and of many
-    /// sequences never, which fill the device without.
+    /// The estimate counts dependent steps. The plain recursion has T of them, where T is the length of the longest
+    /// sequence. With chunks of L steps the scan has three parts. The operators take ⌈N/8⌉ groups of 8 recursions over
+    /// ΣT steps in total, of which 1024 run at once. Products of operators with vectors take T/L steps. The forward and
+    /// backward passes within chunks take about 3 L steps. `Auto` scans if T is at least four times their sum: for one
+    /// sequence from about T = 7 000, and never for many sequences, which fill the device without a scan.
     #[must_use]
     pub fn steps(self, states: u32, models: usize, sequences: &Sequences) -> Option<u32> {
         let longest = (0..sequences.len()).map(|m| sequences.range(m).len()).max().unwrap_or(0) as f64;
@@ -66,21 +67,21 @@ impl Scan {
     }
 }
 
-/// The chunks of sequences, which a packing has in place of them.
+/// The chunks of all sequences. Their packing has chunks in place of sequences.
 pub struct Chunks<D: Device> {
-    /// Steps of each, but for the last of a sequence.
+    /// Steps per chunk, except for the last chunk of a sequence.
     pub steps: u32,
-    /// How many are followed by others: these come first.
+    /// Number of chunks with a successor. They have the lowest packed indices.
     pub open: u32,
-    /// The chunks of one sequence after the other.
+    /// Packed indices of the chunks, sequence by sequence, in order of time.
     chain: Vec<u32>,
-    /// Where those of each sequence begin in `chain`, and the end of the last.
+    /// Pointers into `chain`, one per sequence and the end.
     link: Vec<u32>,
-    /// Both there, and how many steps each chunk has.
+    /// Device copies.
     pub on_device: OnDevice<D>,
 }
 
-/// What a device has of [`Chunks`].
+/// Device copies of [`Chunks`], and the length of each chunk.
 pub struct OnDevice<D: Device> {
     pub chain: D::Buffer<u32>,
     pub link: D::Buffer<u32>,
@@ -88,7 +89,8 @@ pub struct OnDevice<D: Device> {
 }
 
 impl<D: Device> Chunks<D> {
-    /// Chunks of `steps` steps, their packing, and the lengths that kernels are told: one more for each chunk that another one follows.
+    /// Cuts the sequences into chunks of `steps` steps. Returns the chunks, their packing, and the lengths for kernels,
+    /// which are one larger for chunks with a successor.
     ///
     /// # Errors
     /// Those of the device.
@@ -112,23 +114,23 @@ impl<D: Device> Chunks<D> {
         Ok((Self { steps, open, chain, link, on_device }, packing, told))
     }
 
-    /// Chains of chunks as kernels want them.
+    /// Kernel arguments.
     fn chains(&self) -> ChainsArgs<'_, D> {
         let OnDevice { chain, link, .. } = &self.on_device;
         ChainsArgs { chunks: self.chain.len() as u32, order: chain, link }
     }
 
-    /// M, of sequences.
+    /// Number of original sequences.
     pub fn sequences(&self) -> usize {
         self.link.len() - 1
     }
 
-    /// The chunks of a sequence, in the order of time.
+    /// Packed indices of the chunks of a sequence, in order of time.
     pub fn of(&self, sequence: usize) -> &[u32] {
         &self.chain[self.link[sequence] as usize..self.link[sequence + 1] as usize]
     }
 
-    /// Sums of what was found of chunks, over those of each sequence, in the order of time.
+    /// Sums a number per chunk over each sequence, in order of time.
     pub fn sums(&self, of_chunks: &[f64]) -> Vec<f64> {
         let sum = |sequence| self.of(sequence).iter().map(|&m| of_chunks[m as usize]).sum();
         (0..self.sequences()).map(sum).collect()
@@ -136,7 +138,8 @@ impl<D: Device> Chunks<D> {
 }
 
 impl<T: Precise, D: Device> Launch<'_, T, D> {
-    /// Operators of all chunks, and what each begins with; and likelihoods of sequences.
+    /// Computes the operators of all chunks, the prediction at the start of each chunk, and the likelihoods of
+    /// sequences.
     pub(super) fn chunk_starts(&self, chunks: &Chunks<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
         let Self { device, count, states, stride, sequences, symbols, models, .. } = *self;
         let (all, model) = (self.sequences(), models.args(symbols));
@@ -150,7 +153,9 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let tiles = stride / 8;
         let blocks = (sequences * states.div_ceil(8)).div_ceil(GROUPS);
         let shape = self.shape(blocks, THREADS).with_shared(operators_shared(tiles));
-        // SAFETY: the packing is of valid chunks, tables have the kernels' stride, and there is room for all chunks.
+        // SAFETY: as in `Launch::forward`, with chunks in place of sequences: `Sequences`, `Packing`, `fit` and `Hmm`
+        // guarantee rows, symbols and shapes in bounds. The buffers have `cells` operators, rows or elements; `cut`
+        // lists each chunk once in `chain` and `link`.
         unsafe {
             instance!(tiles;
                 1 => chunk_operators::<1>, 2 => chunk_operators::<2>, 4 => chunk_operators::<4>, 8 => chunk_operators::<8>;
@@ -164,15 +169,16 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         }
     }
 
-    /// A sequence is in doubt as a whole, once the forward recursion has looked at its chunks.
+    /// Marks all chunks of a sequence as doubtful if one of them is. Runs after the forward recursion.
     pub(super) fn share_doubts(&self, chunks: &Chunks<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
         let (likelihoods, totals) = (work.likelihoods.get_mut(), work.totals.get_mut());
         let shape = self.shape(chunks.sequences() as u32, 32);
-        // SAFETY: there are likelihoods of all chunks, and totals of all sequences.
+        // SAFETY: `likelihoods` has a pair per chunk and model, `totals` a pair per sequence and model, and `chain` and
+        // `link` list each chunk once.
         unsafe { share_doubts(self.device, shape, chunks.chains(), likelihoods, totals) }
     }
 
-    /// What is behind each chunk, once [`chunk_starts`](Self::chunk_starts) has made the operators.
+    /// Computes the vector that follows each chunk, from the operators of [`chunk_starts`](Self::chunk_starts).
     pub(super) fn chunk_ends(&self, chunks: &Chunks<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
         let Self { device, states, stride, symbols, models, .. } = *self;
         let Work { operators, scales, starts, behind, .. } = work;
@@ -180,7 +186,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let (operators, starts) = (OperatorsArgs { values: operators.get(), scales: scales.get() }, starts.get());
         let (chains, model) = (chunks.chains(), models.args(symbols));
         let shape = self.shape(chunks.sequences() as u32, 4 * stride as u32);
-        // SAFETY: as in `chunk_starts`.
+        // SAFETY: as in `chunk_starts`, which has filled the operators and `starts`.
         unsafe {
             instance!(stride;
                 8 => chunk_ends::<8>, 16 => chunk_ends::<16>, 32 => chunk_ends::<32>, 64 => chunk_ends::<64>;
@@ -188,7 +194,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         }
     }
 
-    /// Paths and scores of all chunks.
+    /// Computes the paths and scores of all chunks.
     pub(super) fn decode_chunks(
         &self,
         chunks: &Chunks<D>,
@@ -206,7 +212,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let (delta, path) = (alpha.of(device, all * stride)?, path.of(device, all)?);
         let (chains, own_lengths) = (chunks.chains(), &chunks.on_device.lengths);
         let (of_sequences, until, width) = (chunks.sequences() as u32, chunks.steps, stride as u32);
-        // SAFETY: as in `chunk_starts`; δ and paths have room for all rows.
+        // SAFETY: as in `chunk_starts`; `delta` and `path` have `rows` rows per model.
         unsafe {
             if chunks.open > 0 {
                 let shape = self.shape(chunks.open, 4 * width).with_shared(maxima_shared(stride, size_of::<T>()));
@@ -236,7 +242,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     }
 }
 
-/// Offsets of chunks of at most `steps` steps, and the number of the first chunk of each sequence, with the end of the last.
+/// Offsets of chunks of at most `steps` steps, and pointers to the first chunk of each sequence, with the end.
 fn cut(offsets: &[u64], steps: u32) -> (Vec<u64>, Vec<u32>) {
     let (mut chunks, mut link) = (Vec::new(), Vec::new());
     for pair in offsets.windows(2) {

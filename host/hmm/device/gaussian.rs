@@ -1,4 +1,4 @@
-//! Normal emissions on a device: tables of densities, and moments.
+//! Gaussian emissions on a device: tables of densities, and moments.
 
 use std::f64::consts::TAU;
 
@@ -12,7 +12,7 @@ use crate::hmm::model::{Covariances, Emissions, Hmm, cholesky};
 use crate::hmm::sequences::{Observations, Sequences};
 use crate::runtime::Precise;
 
-/// Vectors by row, in the order of a packing.
+/// Observed vectors in the row order of a packing; empty for symbols.
 pub fn vectors(packing: &Packing, sequences: &Sequences) -> Vec<f64> {
     match sequences.observations() {
         Observations::Symbols(_) => Vec::new(),
@@ -23,27 +23,28 @@ pub fn vectors(packing: &Packing, sequences: &Sequences) -> Vec<f64> {
     }
 }
 
-/// The emissions of models on a device, states side by side.
+/// Gaussian emissions of all models on a device; states are contiguous.
 pub struct Gaussians<D: Device> {
     pub dimensions: usize,
     pub full: bool,
     mean: D::Buffer<f64>,
     inverse: D::Buffer<f64>,
     constant: D::Buffer<f64>,
-    /// What densities of each row were divided by, as logarithms; and their sums over sequences.
+    /// Logarithm of the scale that divides the densities of each row.
     shift: D::Buffer<f64>,
+    /// Sum of `shift` over each sequence.
     pub shifts: D::Buffer<f64>,
 }
 
-/// Tables of densities and of their logarithms, a row for each observation.
+/// Tables of densities and of their logarithms, one row per observation.
 pub struct Tables<T: Precise, D: Device> {
     pub table: D::Buffer<T>,
     pub log_table: D::Buffer<T>,
 }
 
-/// L⁻¹ of the lower triangle L, D × D, and ln |L|.
+/// L⁻¹ (D × D, lower triangular) and ln |L| of the Cholesky factor L of a covariance matrix.
 fn inverted(matrix: &[f64], d: usize) -> (Vec<f64>, f64) {
-    // A valid model has a factor.
+    // `Hmm` guarantees positive definite matrices, so `cholesky` succeeds.
     let factor = cholesky(matrix, d).unwrap_or_else(|| vec![f64::NAN; d * d]);
     let mut inverse = vec![0.0; d * d];
     for column in 0..d {
@@ -56,7 +57,7 @@ fn inverted(matrix: &[f64], d: usize) -> (Vec<f64>, f64) {
 }
 
 impl<D: Device> Gaussians<D> {
-    /// Uploads what `models` emit, and makes their tables; `None` where they emit symbols.
+    /// Uploads the emissions of `models` and computes their tables; `None` for categorical emissions.
     #[expect(clippy::type_complexity, reason = "both or neither")]
     pub fn new<T: Precise>(
         device: &D,
@@ -112,7 +113,9 @@ impl<D: Device> Gaussians<D> {
         let mut tables =
             Tables { table: device.zeros(count * rows * stride)?, log_table: device.zeros(count * rows * stride)? };
         let shape = |x: usize, threads| Shape::new(Dim3 { x: x as u32, y: count as u32, z: 1 }, threads);
-        // SAFETY: there is a vector for each row, and tables have room for all rows.
+        // SAFETY: `x` holds one vector per row of the `Packing`; `Sequences::fit` has compared its dimension with that
+        // of the models, and `Hmm` guarantees N × D means and N × D or N × D × D covariances. The tables and `shift`
+        // have `rows` rows per model, `shifts` one element per model and sequence.
         unsafe {
             densities(
                 device,
@@ -136,7 +139,7 @@ impl<D: Device> Gaussians<D> {
         Ok(Some((this, tables)))
     }
 
-    /// Emissions as kernels want them.
+    /// Kernel arguments.
     pub fn args(&self, stride: usize) -> GaussiansArgs<'_, D> {
         GaussiansArgs {
             stride: stride as u32,
@@ -148,12 +151,12 @@ impl<D: Device> Gaussians<D> {
         }
     }
 
-    /// Moments of a state.
+    /// Number of moments per state.
     pub fn moments_len(&self) -> usize {
         moments_len(self.dimensions, self.full)
     }
 
-    /// Launches the sums of the moments of a window, in `splits` parts.
+    /// Launches the sums of the moments of a window, in `splits` parts. `more`: add to the parts of later windows.
     #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
     pub fn count<T: Precise>(
         &self,
@@ -172,11 +175,12 @@ impl<D: Device> Gaussians<D> {
         let shape = Shape::new(Dim3 { x: blocks, y: models, z: splits }, 256);
         let (rows, split) = (window.rows.len() as u32, capacity.div_ceil(splits));
         let split = Split { rows, window: capacity, split, more: u32::from(more) };
-        // SAFETY: the window's rows are among those of `x`, and there is a part for each split.
+        // SAFETY: `Packing::windows` yields windows within the rows of `x`, `gamma` has `capacity` rows per model, and
+        // the caller has sized `parts` for `splits` parts of each model.
         unsafe { moments(device, shape, self.args(stride), window.rows.start, split, x, gamma, parts) }
     }
 
-    /// The moments of a model's n states, which lie `stride` apart.
+    /// The statistics of a model of `n` states from its moments, in rows of `stride` elements.
     pub fn statistics(&self, sums: &[f64], n: usize, stride: usize) -> Statistics {
         let d = self.dimensions;
         let of =

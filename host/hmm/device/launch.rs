@@ -1,4 +1,4 @@
-//! The launches of the recursions, by the kernels that the number of states has; and the memory that they work in.
+//! Launches of the recursions for each kernel variant, and their scratch memory.
 
 use std::ops::Range;
 
@@ -20,13 +20,13 @@ use crate::hmm::device::wide;
 use crate::runtime::Precise;
 use crate::runtime::scratch::Scratch;
 
-/// Threads of a block that goes through the states of one sequence.
+/// Threads of a block that loops over the states of one sequence.
 const STATE_THREADS: u32 = 128;
 
-/// Blocks of the backward recursion at most, each with a part of the sums.
+/// Maximum number of blocks of the backward recursion. Each has a partial sum of its own.
 pub(super) const PARTS: u32 = 2048;
 
-/// [`Lists`](crate::hmm::device::packing::Lists) on a device.
+/// Device copy of [`Lists`](crate::hmm::device::packing::Lists).
 pub(super) struct OnDevice<D: Device> {
     pub order: D::Buffer<u32>,
     pub chunk: D::Buffer<u32>,
@@ -35,7 +35,7 @@ pub(super) struct OnDevice<D: Device> {
     pub count: u32,
 }
 
-/// Memory that is used again.
+/// Scratch memory, reused between launches.
 pub(super) struct Work<T: Precise, D: Device> {
     pub forward_carry: Scratch<T, D>,
     pub backward_carry: Scratch<T, D>,
@@ -46,7 +46,7 @@ pub(super) struct Work<T: Precise, D: Device> {
     pub exponents: Scratch<i32, D>,
     pub doubts: Scratch<u32, D>,
     pub likelihoods: Scratch<f64, D>,
-    pub again: Scratch<f64, D>,
+    pub replayed: Scratch<f64, D>,
     pub parts: Scratch<f64, D>,
     pub moment_parts: Scratch<f64, D>,
     pub moments: Scratch<f64, D>,
@@ -56,17 +56,23 @@ pub(super) struct Work<T: Precise, D: Device> {
     pub pointers: Scratch<u32, D>,
     pub path: Scratch<u32, D>,
     pub scores: Scratch<f64, D>,
-    /// Of chunks: operators, what their rows are scaled by, what they begin with and what is behind them; of sequences, likelihoods.
+    /// Operators of chunks.
     pub operators: Scratch<f64, D>,
+    /// Scales of the operators' rows.
     pub scales: Scratch<f64, D>,
+    /// Prediction at the start of each chunk.
     pub starts: Scratch<T, D>,
+    /// Vector that follows each chunk.
     pub behind: Scratch<T, D>,
+    /// Likelihoods of original sequences, where chunks are packed.
     pub totals: Scratch<f64, D>,
-    /// Of chunks: maps of states, and states between them.
+    /// Viterbi over chunks: for each successor state the last state of the chunk.
     pub lasts: Scratch<u32, D>,
+    /// Viterbi over chunks: for each successor state the first state of the chunk.
     pub firsts: Scratch<u32, D>,
+    /// Viterbi over chunks: the last state of the previous chunk, and the last state of the chunk.
     pub bounds: Scratch<u32, D>,
-    /// Of sequences in doubt.
+    /// Scratch memory for doubtful sequences.
     pub wide: wide::Work<D>,
 }
 
@@ -82,7 +88,7 @@ impl<T: Precise, D: Device> Work<T, D> {
             exponents: Scratch::new(device)?,
             doubts: Scratch::new(device)?,
             likelihoods: Scratch::new(device)?,
-            again: Scratch::new(device)?,
+            replayed: Scratch::new(device)?,
             parts: Scratch::new(device)?,
             moment_parts: Scratch::new(device)?,
             moments: Scratch::new(device)?,
@@ -105,7 +111,7 @@ impl<T: Precise, D: Device> Work<T, D> {
     }
 }
 
-/// Calls a kernel with the constants that a value stands for.
+/// Launches the kernel instance whose constants match a value.
 macro_rules! instance {
     ($value:expr; $($pattern:pat => $kernel:ident::<$($constant:tt),*>),*; $arguments:tt) => {
         match $value {
@@ -119,10 +125,10 @@ macro_rules! instance {
 }
 pub(super) use instance;
 
-/// What all launches are told.
+/// Arguments common to all launches.
 pub(super) struct Launch<'a, T: Precise, D: Device> {
     pub device: &'a D,
-    pub way: KernelVariant,
+    pub variant: KernelVariant,
     pub count: u32,
     pub states: u32,
     pub stride: usize,
@@ -138,27 +144,27 @@ pub(super) struct Launch<'a, T: Precise, D: Device> {
     pub chunks: Option<&'a Chunks<D>>,
 }
 
-/// What a backward kernel is asked for.
+/// Outputs of a backward kernel.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
-    /// As in [`want`].
+    /// A constant of [`want`].
     pub want: u32,
-    /// Symbols that it counts.
+    /// Number of symbols that it counts in shared memory.
     pub slots: u32,
 }
 
 impl<T: Precise, D: Device> Launch<'_, T, D> {
-    /// A grid of `x` blocks for each model.
+    /// A grid of `x` blocks per model.
     pub(super) fn shape(&self, x: u32, threads: u32) -> Shape {
         Shape::new(Dim3 { x, y: self.count, z: 1 }, threads)
     }
 
-    /// Sequences of all models.
+    /// Number of pairs of a model and a sequence.
     pub(super) fn cells(&self) -> usize {
         self.count as usize * self.sequences as usize
     }
 
-    /// Sequences as kernels want them.
+    /// Kernel arguments of the sequences.
     pub(super) fn sequences(&self) -> SequencesArgs<'_, D> {
         let Self { sequences, rows, lengths, base, symbol, .. } = *self;
         SequencesArgs { count: sequences, rows, lengths, base, symbol }
@@ -168,7 +174,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         self.sequences.div_ceil(8)
     }
 
-    /// α̂ of a window; stored, where `store`; with a π of its own for each sequence, where there are `starts`.
+    /// Launches the forward recursion over the steps of a window. `store` keeps α̂ in `alpha`. `starts` holds a π per
+    /// sequence.
     #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
     pub(super) fn forward(
         &self,
@@ -185,7 +192,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let Self { device, sequences, symbols, models, .. } = self;
         let own = u32::from(starts.is_some());
         let start = starts.unwrap_or(&models.start);
-        let (way, shape) = match self.way {
+        let (constant, shape) = match self.variant {
             KernelVariant::Warp { tiles } => (tiles, self.shape(self.groups(), 32)),
             KernelVariant::Block { per } => (per, self.shape(*sequences, 16 * per as u32)),
             KernelVariant::Step => {
@@ -194,9 +201,12 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         };
         let (all, model) = (self.sequences(), ModelArgs { start, ..models.args(*symbols) });
         let window = WindowArgs { from: steps.start, until: steps.end, capacity: window };
-        // SAFETY: the packing is of valid sequences, tables have the kernel's stride, and the window's rows have room.
+        // SAFETY: `Sequences` guarantees ascending offsets, from which `Packing` derives rows in bounds. `fit`,
+        // asserted in `set_models`, guarantees a row of the emission table for every symbol. `Hmm` guarantees the
+        // shapes of π, A and B, which `Models` pads to the stride of the kernel instance. `alpha` has `window` rows per
+        // model; the other buffers have `cells` or `rows` elements or rows per model.
         unsafe {
-            instance!((way, store);
+            instance!((constant, store);
                 (1, false) => forward_warp::<1, false>, (1, true) => forward_warp::<1, true>,
                 (2, false) => forward_warp::<2, false>, (2, true) => forward_warp::<2, true>,
                 (4, false) => forward_warp::<4, false>, (4, true) => forward_warp::<4, true>,
@@ -206,20 +216,20 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         }
     }
 
-    /// The grid of a step of `live` sequences.
+    /// The grid of one step over `live` sequences.
     fn tiles(&self, live: u32) -> Shape {
         let tiles = live.div_ceil(step::ROWS) * (self.stride as u32 / step::COLUMNS);
         self.shape(tiles, step::THREADS).with_shared(step::step_shared(T::WIDE))
     }
 
-    /// Sequences that have step `t`.
+    /// Number of sequences that have step `t`.
     fn live(&self, t: u32) -> u32 {
         let base = &self.packing.base;
         if t as usize + 1 < base.len() { base[t as usize + 1] - base[t as usize] } else { 0 }
     }
 
-    /// [`forward`](Self::forward), a launch for each step. The last M rows of `alpha` hold what was carried here; where nothing is stored,
-    /// steps take turns in the first 2·M.
+    /// [`forward`](Self::forward) with one launch per step. The last M rows of `alpha` hold α̂ of the step before the
+    /// window. Without `store`, steps alternate between the first two groups of M rows.
     #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
     fn forward_steps(
         &self,
@@ -238,7 +248,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let origin = self.packing.base[steps.start as usize];
         let place = |t: u32| if store { self.packing.base[t as usize] - origin } else { t % 2 * sequences };
         let carried = window - sequences;
-        // SAFETY: the packing is of valid sequences, tables have the kernels' stride, and the window's rows have room.
+        // SAFETY: as in `forward`; `Batch::windows` gives `alpha` M rows more than the window has, and at least 3·M.
         unsafe {
             if steps.start > 0 {
                 let shape = self.shape(self.live(steps.start - 1), THREADS);
@@ -272,7 +282,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         Ok(())
     }
 
-    /// [`backward`](Self::backward), a launch for each step. The last M rows of `pairs` hold what is carried on.
+    /// [`backward`](Self::backward) with one launch per step. The last M rows of `pairs` hold the row for the step
+    /// before the window.
     #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
     fn backward_steps(
         &self,
@@ -291,7 +302,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let (from, until) = (window.steps.start, window.steps.end);
         let place = |t: u32| self.packing.base[t as usize] - window.rows.start;
         let last = self.packing.steps().end - 1;
-        // SAFETY: as in `forward_steps`.
+        // SAFETY: as in `forward_steps`; `gamma` and `pairs` have `capacity` rows per model, as `alpha` has.
         unsafe {
             if until <= last {
                 let shape = self.shape(self.live(until), THREADS);
@@ -321,7 +332,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         Ok(())
     }
 
-    /// ûₜ and γₜ of a window, or parts of the counts.
+    /// Launches the backward recursion over a window: writes ûₜ and γₜ, or partial sums of the counts. `more`: add to
+    /// the partial sums of later windows.
     #[expect(clippy::too_many_arguments, reason = "all that a sweep works on")]
     pub(super) fn backward(
         &self,
@@ -341,9 +353,10 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let (all, model) = (self.sequences(), models.args(*symbols));
         let steps = WindowArgs { from: window.steps.start, until: window.steps.end, capacity };
         let forward = ForwardArgs { alpha, exponents, likelihoods };
-        // SAFETY: as in `forward`, which has stored the same window; and parts have room for the blocks of the grid.
+        // SAFETY: as in `forward`, which has stored α̂ of this window. `gamma` and `pairs` have `capacity` rows per
+        // model where `wanted` needs them, and `parts` a partial sum per block of the grid.
         unsafe {
-            match self.way {
+            match self.variant {
                 KernelVariant::Warp { tiles } => {
                     let slots = wanted.slots;
                     let shared = warp_shared(tiles, size_of::<T>(), slots as usize, wanted.want) as u32;
@@ -371,7 +384,8 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         }
     }
 
-    /// Σ over the rows of a window: ξ in parts from `pairs`, where they are not counted yet, and γ in lists.
+    /// Launches the sums over the rows of a window: partial sums of α̂ᵀ û, unless the backward kernel has counted them
+    /// (`pairs` is `None`), and sums of γ by lists. `more`: add to the sums of later windows.
     #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
     pub(super) fn count(
         &self,
@@ -390,14 +404,15 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         let (device, stride, more) = (self.device, self.stride as u32, u32::from(more));
         let threads = stride.next_multiple_of(32).min(512);
         let list_count = lists.count;
-        // SAFETY: lists name rows of this window, and sums have room for all lists and parts.
+        // SAFETY: `Lists` names rows of this window, which has at most `capacity` rows. `chunks` and `listed` have a
+        // row per chunk and per list of each model, `parts` has `splits` parts of each model.
         unsafe {
             if let Some(pairs) = pairs {
                 let (rows, tiles) = (window.rows.len() as u32, stride / TILE as u32);
                 let split = capacity.div_ceil(splits).next_multiple_of(16);
                 let grid = Dim3 { x: tiles * tiles, y: self.count, z: splits };
                 let shape = Shape::new(grid, PRODUCT_THREADS).with_shared(product_shared(T::WIDE));
-                let scale = if self.way == KernelVariant::Step { 1.0 / step::LIFT } else { 1.0 };
+                let scale = if self.variant == KernelVariant::Step { 1.0 / step::LIFT } else { 1.0 };
                 let split = Split { rows, window: capacity, split, more };
                 pair_product(device, shape, stride, split, scale, alpha, pairs, parts)?;
             }
@@ -409,7 +424,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         }
     }
 
-    /// Paths and scores.
+    /// Launches the Viterbi recursion and the traceback.
     pub(super) fn decode(
         &self,
         logs: &Models<T, D>,
@@ -420,9 +435,10 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     ) -> Result<(), D::Error> {
         let Self { device, sequences, symbols, rows, .. } = self;
         let (all, logs) = (self.sequences(), logs.args(*symbols));
-        // SAFETY: as in `forward`; δ and paths have room for all rows.
+        // SAFETY: as in `forward`; `delta` or `pointers`, and `path`, have `rows` rows per model, `scores` has `cells`
+        // elements.
         unsafe {
-            match self.way {
+            match self.variant {
                 KernelVariant::Warp { .. } => {
                     let together = 32 / self.stride as u32;
                     let shared = viterbi::warp_shared(self.stride, size_of::<T>()) as u32;

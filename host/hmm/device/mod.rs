@@ -1,4 +1,12 @@
-//! The recursions of hidden Markov models on a device.
+//! The device backend: the recursions on a GPU or the emulator, over the [kernels](warpkov_kernels::hmm).
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `batch` | [`Batch`], the implementation of [`Recursions`](crate::hmm::backend::Recursions) |
+//! | `launch` | the launches of the recursions for each kernel variant |
+//! | `model`, `gaussian`, `packing` | models, densities and sequences in their device layouts |
+//! | `chunks` | the parallel scan over time for few long sequences |
+//! | `wide` | the exact recursions for doubtful sequences |
 
 mod batch;
 mod chunks;

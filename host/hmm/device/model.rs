@@ -1,4 +1,4 @@
-//! Models as [kernels](warpkov_kernels::hmm) want them: rows padded to a stride, one model behind the other.
+//! Models in the layout of the [kernels](warpkov_kernels::hmm): rows padded to a stride, models contiguous.
 
 use warpkov_device::launch::{Buffer, Device};
 use warpkov_kernels::hmm::model::ModelArgs;
@@ -7,25 +7,25 @@ use warpkov_kernels::hmm::{self, TILE, step};
 use crate::hmm::model::{Emissions, Hmm};
 use crate::runtime::Precise;
 
-/// Which kernels a number of states has.
+/// Kernel variant for a number of states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelVariant {
-    /// A warp for 8 sequences: N ≤ 32.
+    /// One warp per 8 sequences: N ≤ 32.
     Warp {
-        /// Eighths of the stride: 1, 2 or 4.
+        /// Stride / 8: 1, 2 or 4.
         tiles: usize,
     },
-    /// A block for a sequence: N ≤ 128.
+    /// One block per sequence: N ≤ 128.
     Block {
-        /// Quarters of the stride: 16 or 32.
+        /// Stride / 4: 16 or 32.
         per: usize,
     },
-    /// A launch for a step: any N.
+    /// One launch per step: any N.
     Step,
 }
 
 impl KernelVariant {
-    /// The one for N states.
+    /// The variant for N states.
     pub fn of(states: u32) -> Self {
         match states {
             0..=8 => Self::Warp { tiles: 1 },
@@ -37,7 +37,7 @@ impl KernelVariant {
         }
     }
 
-    /// Elements of a row.
+    /// Elements per row.
     pub fn stride(self, states: u32) -> usize {
         match self {
             Self::Warp { tiles } => TILE * tiles,
@@ -47,22 +47,24 @@ impl KernelVariant {
     }
 }
 
-/// Models of one shape on a device, as probabilities or as their logarithms.
+/// Models of equal shape on a device, as probabilities or logarithms.
 pub struct Models<T: Precise, D: Device> {
-    /// π, and end or 1.
+    /// π.
     pub start: D::Buffer<T>,
+    /// End probabilities, or 1.
     pub end: D::Buffer<T>,
-    /// Whether a model has ends: 1 or 0.
+    /// Whether a model has end probabilities: 1 or 0.
     pub ends: D::Buffer<u32>,
-    /// A, and Aᵀ.
+    /// A.
     pub transitions: D::Buffer<T>,
+    /// Aᵀ.
     pub transposed: D::Buffer<T>,
-    /// bⱼ(v) at v·stride + j, where symbols are emitted.
+    /// bⱼ(v) at v·stride + j; for Gaussian emissions a row per observation.
     pub table: D::Buffer<T>,
 }
 
 impl<T: Precise, D: Device> Models<T, D> {
-    /// Models as kernels want them, of which an emission table has so many rows.
+    /// Kernel arguments; `symbols` is the number of rows of a model's emission table.
     pub fn args(&self, symbols: u32) -> ModelArgs<'_, T, D> {
         ModelArgs {
             symbols,
@@ -74,18 +76,19 @@ impl<T: Precise, D: Device> Models<T, D> {
         }
     }
 
-    /// Probabilities. What is positive is large enough to [stay so](warpkov_kernels::hmm).
+    /// Uploads probabilities. Positive ones are raised to the least value that the kernels [keep
+    /// positive](warpkov_kernels::hmm).
     pub fn probabilities(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
         Self::upload(device, models, stride, 0.0, |least, x| if x > 0.0 { x.max(hmm::power(least)) } else { 0.0 })
     }
 
-    /// Their logarithms.
+    /// Uploads logarithms of the probabilities.
     pub fn logarithms(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
         Self::upload(device, models, stride, f64::NEG_INFINITY, |_, x| x.ln())
     }
 
-    /// `of` is applied to each number, and to the exponent of the least one that its table may have; `outside` stands where there is no
-    /// state.
+    /// Uploads all tables. `of` maps the exponent of a table's least positive number and a probability to an entry;
+    /// `outside` fills the padding.
     fn upload(
         device: &D,
         models: &[Hmm],
@@ -121,7 +124,8 @@ impl<T: Precise, D: Device> Models<T, D> {
 }
 
 impl<T: Precise, D: Device> Models<T, D> {
-    /// The probabilities of models of symbols, in place of those that `hosts` have. In f32 rows are scaled to sum to 1 in f64.
+    /// Downloads the probabilities of categorical models into `hosts`. Rows from an f32 device are rescaled to sum to 1
+    /// in f64.
     pub fn read(&self, device: &D, stride: usize, hosts: &mut [Hmm]) -> Result<(), D::Error> {
         let all = |buffer: &D::Buffer<T>| {
             let mut found = vec![T::ZERO; buffer.len()];
@@ -162,7 +166,7 @@ impl<T: Precise, D: Device> Models<T, D> {
     }
 }
 
-/// V, or 0 where vectors are emitted.
+/// V, or 0 for Gaussian emissions.
 pub fn symbols(model: &Hmm) -> usize {
     match model.emissions() {
         Emissions::Categorical { symbols, .. } => *symbols as usize,

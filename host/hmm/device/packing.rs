@@ -1,4 +1,4 @@
-//! Sequences as [kernels](warpkov_kernels::hmm) want them: the longest first, and by time.
+//! Sequences in the layout of the [kernels](warpkov_kernels::hmm): sorted by descending length, then time-major.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,41 +7,47 @@ use warpkov_kernels::hmm::counts::CHUNK;
 
 use crate::hmm::sequences::{Observations, Sequences};
 
-/// Sequences by time: the row of step t of sequence m is `base[t] + m`, where sequences are numbered by falling length.
+/// Time-major packing of sequences sorted by descending length. Row `base[t] + m` is step t of sequence m.
+///
+/// Invariants, which make kernel accesses sound: `lengths` descends; sequence m has step t exactly if
+/// m < `base[t + 1]` − `base[t]`; all rows are below [`rows`](Self::rows), which fits in 32 bits.
 pub struct Packing {
-    /// The number that a sequence had before.
+    /// Original index of each sequence.
     pub order: Vec<u32>,
-    /// Lengths, falling.
+    /// Lengths, descending.
     pub lengths: Vec<u32>,
-    /// First row of each step, and the end of the last: one more than the longest sequence has steps.
+    /// First row of each step, and the number of rows: longest length + 1 entries.
     pub base: Vec<u32>,
-    /// For each row, which observation it is.
+    /// Index of the observation in each row.
     pub observation: Arc<[u32]>,
-    /// Which begin a sequence, and which end one: all of them, but where they are chunks of sequences.
+    /// The packed sequences that begin an original sequence: all of them, or the first chunks.
     pub begins: Vec<u32>,
+    /// The packed sequences that end an original sequence: all of them, or the last chunks.
     pub ends: Vec<u32>,
 }
 
-/// Steps that are done at one time.
+/// A range of steps processed together.
 #[derive(Clone, Debug)]
 pub struct Window {
-    /// Steps.
+    /// The steps.
     pub steps: Range<u32>,
-    /// Rows.
+    /// Their rows.
     pub rows: Range<u32>,
 }
 
 impl Packing {
+    /// Packs whole sequences.
+    ///
     /// # Panics
-    /// Where there are 2³² observations or more.
+    /// If there are 2³² observations or more.
     pub fn new(sequences: &Sequences) -> Self {
         Self::of(sequences.offsets(), |_| false)
     }
 
-    /// Of sequences that begin at these offsets; of equally long ones those come first that `early` names.
+    /// Packs sequences with the given offsets. Among equally long ones, those with `early` come first.
     ///
     /// # Panics
-    /// Where there are 2³² observations or more.
+    /// If there are 2³² observations or more.
     pub fn of(offsets: &[u64], early: impl Fn(u32) -> bool) -> Self {
         let steps = offsets.last().copied().unwrap_or(0);
         assert!(u32::try_from(steps).is_ok(), "rows are counted in 32 bits");
@@ -60,22 +66,22 @@ impl Packing {
         Self { order, lengths, base, observation: observation.into(), begins: all.clone(), ends: all }
     }
 
-    /// M.
+    /// M, the number of packed sequences.
     pub fn sequences(&self) -> u32 {
         self.lengths.len() as u32
     }
 
-    /// ΣT.
+    /// ΣT, the number of rows.
     pub fn rows(&self) -> u32 {
         self.observation.len() as u32
     }
 
-    /// The steps of the longest sequence.
+    /// All steps, those of the longest sequence.
     pub fn steps(&self) -> Range<u32> {
         0..self.base.len() as u32 - 1
     }
 
-    /// Symbols by row; where vectors were observed each row is a symbol of its own.
+    /// The row of the emission table for each row: its symbol, or for vectors the row itself.
     pub fn symbols(&self, sequences: &Sequences) -> Vec<u32> {
         match sequences.observations() {
             Observations::Symbols(symbols) => self.observation.iter().map(|&at| symbols[at as usize]).collect(),
@@ -83,7 +89,7 @@ impl Packing {
         }
     }
 
-    /// Windows of at most `rows` rows, or of one step.
+    /// Splits the steps into windows of at most `rows` rows each, or of one step.
     pub fn windows(&self, rows: u32) -> Vec<Window> {
         let (mut from, last) = (0, self.base.len() - 1);
         let mut windows = Vec::new();
@@ -97,18 +103,19 @@ impl Packing {
     }
 }
 
-/// Rows of a window in lists, cut into chunks: one for each symbol, then the first rows of sequences, then their last ones.
+/// Lists of the rows of a window, for the sums of γ: one list per symbol, one of the first and one of the last rows of
+/// sequences. Lists are cut into chunks of at most [`CHUNK`] rows.
 pub struct Lists {
-    /// Rows, counted from the window's first.
+    /// Rows of all lists, relative to the first row of the window.
     pub order: Vec<u32>,
-    /// First place in `order` of each chunk, and the end of the last.
+    /// Pointers into `order`, one per chunk and the end.
     pub chunk: Vec<u32>,
-    /// First chunk of each list, and the end of the last.
+    /// Pointers into `chunk`, one per list and the end.
     pub list: Vec<u32>,
 }
 
 impl Lists {
-    /// `symbols` lists of the rows with each of them, where it is not 0, and the two others.
+    /// Lists for `symbols` symbols (none for 0), and the lists of first and last rows.
     pub fn new(packing: &Packing, window: &Window, symbol: &[u32], symbols: u32) -> Self {
         let origin = window.rows.start;
         let mut lists = vec![Vec::new(); symbols as usize + 2];

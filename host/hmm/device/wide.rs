@@ -1,4 +1,5 @@
-//! Sequences that the device's range of numbers is in doubt of, taken again there in [numbers without limits](warpkov_kernels::hmm::wide).
+//! Recomputation of doubtful sequences on the device, by the [exact recursions](warpkov_kernels::hmm::wide) in `f64`
+//! with an exponent per number.
 
 use std::cmp::Reverse;
 use std::f64::consts::LN_2;
@@ -20,34 +21,34 @@ use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::Sequences;
 use crate::runtime::scratch::Scratch;
 
-/// States at most.
+/// Maximum number of states.
 pub const STATES: u32 = wide::STATES;
 
-/// Blocks that have counts of their own at most, and what these may take, in bytes.
+/// Maximum number of blocks with partial sums of their own, and the memory of these sums in bytes.
 const PARTS: usize = 4096;
 const SUMS: usize = 256 << 20;
 
-/// Bytes for α and γ at most, beside those of the batch: for thousands of sequences at one time.
+/// Maximum memory for α and γ in bytes, beside that of the batch: enough for thousands of sequences per launch.
 pub const TRELLIS: usize = 2 << 30;
 
-/// Which sequences are in doubt by a model, in ascending order.
+/// The doubtful sequences under one model.
 pub struct Doubtful {
-    /// Its place among the models.
+    /// Index of the model.
     pub model: usize,
-    /// Their numbers.
+    /// Indices of the sequences, ascending.
     pub which: Vec<u32>,
 }
 
-/// What is asked of sequences in doubt beside ln P(O).
+/// Results to compute beside ln P(O).
 pub enum Asked<'a> {
     Nothing,
-    /// γ, to the places of the sequences in that of all, ΣT × N numbers for each model.
+    /// γ, written to the sequences' rows in the ΣT × N numbers of each model.
     Posteriors(&'a mut [Vec<f64>]),
-    /// Expected counts of those sequences, model by model.
+    /// Expected counts of the doubtful sequences, appended per model.
     Counts(&'a mut Vec<(usize, Expected)>),
 }
 
-/// Memory that is used again.
+/// Scratch memory, reused between launches.
 pub struct Work<D: Device> {
     alpha: Scratch<f64, D>,
     gamma: Scratch<f64, D>,
@@ -68,8 +69,8 @@ impl<D: Device> Work<D> {
     }
 }
 
-/// What a batch has on a device, and the models that are set.
-pub struct Again<'a, D: Device> {
+/// Inputs of a recomputation: the device data of a batch, and its models.
+pub struct Recomputation<'a, D: Device> {
     pub device: &'a D,
     pub sequences: &'a Sequences,
     pub packing: &'a Packing,
@@ -84,17 +85,17 @@ pub struct Again<'a, D: Device> {
     pub trellis: usize,
 }
 
-/// The entries of matrices that are not 0, by the rows or the columns that sums are made of.
+/// The nonzeros of the matrices of all models, in ELLPACK layout: `width` terms for each of N sums, padded with zeros.
 struct Sparse<D: Device> {
     width: usize,
-    /// Of a model: the k-th indices of all N, for each k.
+    /// Index of term k of sum j of a model at (model · `width` + k) · N + j.
     indices: Vec<u32>,
     index: D::Buffer<u32>,
     values: D::Buffer<f64>,
 }
 
 impl<D: Device> Sparse<D> {
-    /// Of `count` matrices with `entry(model, j, i)` in sum j.
+    /// `count` matrices; `entry(model, j, i)` is term i of sum j.
     fn new(
         device: &D,
         count: usize,
@@ -118,24 +119,25 @@ impl<D: Device> Sparse<D> {
 }
 
 impl<D: Device> Sparse<D> {
-    /// The entries as kernels want them.
+    /// Kernel arguments.
     fn args(&self) -> TermsArgs<'_, D> {
         TermsArgs { width: self.width as u32, index: &self.index, values: &self.values }
     }
 }
 
-/// A sequence to be taken again.
+/// A sequence to recompute.
 struct Item {
-    /// Of the models that have such.
+    /// Index into the list of [`Doubtful`].
     slot: usize,
     sequence: u32,
     steps: usize,
-    /// Steps whose α is there at one time, and the rows that it has then.
+    /// Steps whose α is stored at one time.
     stretch: usize,
+    /// Rows of α: those of a stretch, and the checkpoints.
     rows: usize,
 }
 
-/// Where a launch begins and ends in a list of items.
+/// The items of one launch, and the rows of α and of γ that they need.
 struct Round {
     items: Range<usize>,
     rows: usize,
@@ -146,9 +148,12 @@ fn pairs(x: impl Iterator<Item = f64>) -> Vec<f64> {
     x.flat_map(pair).collect()
 }
 
-impl<D: Device> Again<'_, D> {
-    /// ln P(O) of the sequences, in their order, and what is asked; NaN where the recursions of a sequence contradict each other.
-    pub fn take(
+impl<D: Device> Recomputation<'_, D> {
+    /// Recomputes the sequences. Returns their ln P(O) in order, and fills `asked`. ln P(O) is NaN where the forward
+    /// and backward recursions of a sequence disagree.
+    ///
+    /// The function is one piece because the uploads in it must outlive all launches.
+    pub fn run(
         &self,
         work: &mut Work<D>,
         doubtful: &[Doubtful],
@@ -185,7 +190,7 @@ impl<D: Device> Again<'_, D> {
         let own: Vec<u32> = doubtful.iter().map(|doubtful| doubtful.model as u32).collect();
         let own = device.upload(&own)?;
         let (dimensions, full) = self.gaussians.map_or((0, false), |gaussians| (gaussians.dimensions, gaussians.full));
-        // No kernel looks at what stands for Gaussians where there are none.
+        // Placeholders for categorical emissions: the kernel does not read them when `dimensions` is 0.
         let nothing =
             GaussiansArgs { stride: 0, dimensions: 0, full: 0, mean: &start, inverse: &start, constant: &start };
         let normal = self.gaussians.map_or(nothing, |gaussians| gaussians.args(self.stride));
@@ -243,7 +248,10 @@ impl<D: Device> Again<'_, D> {
                     )?
                 };
             }
-            // SAFETY: the packing is of valid sequences, of which `places` and `chain` tell, and there is room for all that they name.
+            // SAFETY: `Packing` derives rows in bounds from the offsets that `Sequences` guarantees, and `places` and
+            // `chain` name such rows only. `fit` guarantees a row of the emission table for every symbol, `Hmm` the
+            // shapes of all tables. `rounds` has summed the rows that α and γ need, and `parts` has `len` elements per
+            // block.
             unsafe {
                 match wants {
                     wanted::NOTHING => launch!(0),
@@ -254,7 +262,7 @@ impl<D: Device> Again<'_, D> {
             let mut found = vec![0.0; 2 * items.len()];
             device.download(likelihoods, &mut found)?;
             for (item, prob) in items.iter().zip(found.chunks_exact(2)) {
-                // Ascending.
+                // `which` ascends.
                 let place = doubtful[item.slot].which.partition_point(|&sequence| sequence < item.sequence);
                 let log = if prob[0] == 0.0 { f64::NEG_INFINITY } else { prob[0].ln() + prob[1] * LN_2 };
                 logs[item.slot][place] = log;
@@ -279,7 +287,8 @@ impl<D: Device> Again<'_, D> {
             let sums = work.sums.of(device, count * len)?;
             let shape = Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 };
             let shape = Shape::new(shape, sum_threads(blocks as u32));
-            // SAFETY: there are as many parts as blocks have written.
+            // SAFETY: `parts` has `blocks` parts of `len` elements per model, cleared before the first launch; `sums`
+            // has one per model.
             unsafe { sum_parts(device, shape, len as u32, blocks as u32, work.parts.get(), sums)? };
             let mut found = vec![0.0; count * len];
             device.download(sums, &mut found)?;
@@ -292,7 +301,7 @@ impl<D: Device> Again<'_, D> {
         Ok(logs)
     }
 
-    /// Copies γ of ascending sequences to their places in that of all.
+    /// Copies γ of the sequences, in ascending order, to their rows in `all`.
     fn show(&self, shown: &[(&Item, &[f64])], all: &mut [f64], n: usize) {
         let (mut rest, mut before, mut targets) = (all, 0, Vec::with_capacity(shown.len()));
         for (item, gamma) in shown {
@@ -304,7 +313,7 @@ impl<D: Device> Again<'_, D> {
         targets.into_par_iter().for_each(|(target, gamma)| target.copy_from_slice(gamma));
     }
 
-    /// Sequences by model, the longest first.
+    /// The sequences to recompute, by model and descending length.
     fn items(&self, doubtful: &[Doubtful], n: usize, wants: u32) -> Vec<Item> {
         let row = n * if wants == wanted::POSTERIORS { 24 } else { 16 };
         let mut items: Vec<Item> = Vec::new();
@@ -322,7 +331,7 @@ impl<D: Device> Again<'_, D> {
         items
     }
 
-    /// As many at one time as there is memory for, one at least.
+    /// Splits the items into launches that fit in memory, at least one item each.
     fn rounds(&self, items: &[Item], n: usize, wants: u32) -> Vec<Round> {
         let mut rounds: Vec<Round> = Vec::new();
         for (at, item) in items.iter().enumerate() {
@@ -339,12 +348,13 @@ impl<D: Device> Again<'_, D> {
         rounds
     }
 
-    /// The first item of each model, with the end of the last; the places of items; and the chunks of one after the other.
+    /// Kernel indices: pointers to the first item of each model and the end; the place of each item; the packed indices
+    /// of the items' chunks.
     fn places(&self, items: &[Item], count: usize) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
         let first = (0..=count).map(|slot| items.partition_point(|item| item.slot < slot) as u32).collect();
         let (mut places, mut chain) = (Vec::with_capacity(PLACES * items.len()), Vec::new());
         let (mut row, mut shown) = (0, 0);
-        // Where each sequence is in the packing, which knows nothing of them where it is of chunks.
+        // Packed index of each sequence; unused where the packing holds chunks.
         let mut of_sequence = vec![0; if self.chunks.is_none() { self.sequences.len() } else { 0 }];
         if self.chunks.is_none() {
             self.packing.order.iter().zip(0..).for_each(|(&sequence, m)| of_sequence[sequence as usize] = m);
@@ -361,7 +371,7 @@ impl<D: Device> Again<'_, D> {
         (first, places, chain)
     }
 
-    /// The counts of a model, in the order of the kernel; `indices` say which transitions come first.
+    /// Expected counts from the sums of the kernel. `indices` are the column indices of the nonzeros of A.
     fn expected(&self, model: &Hmm, sums: &[f64], indices: &[u32], log_likelihoods: Vec<f64>) -> Expected {
         let n = model.start().len();
         let (xi, rest) = sums.split_at(indices.len());

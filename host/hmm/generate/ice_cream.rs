@@ -1,15 +1,15 @@
-//! Eisner's ice cream.
+//! Eisner's ice cream diary.
 
 use super::Error;
 use crate::hmm::model::{Emissions, Hmm, HmmParts, Names};
 
-/// How many ice creams were eaten each day, one to three, tells whether it was cold or hot (Eisner, *An Interactive
-/// Spreadsheet for Teaching the Forward-Backward Algorithm*, 2002).
+/// A diary of ice creams eaten per day, one to three; the hidden state is the weather, cold or hot (Eisner, *An
+/// Interactive Spreadsheet for Teaching the Forward-Backward Algorithm*, 2002).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IceCream;
 
 impl IceCream {
-    /// The model.
+    /// Generates the model.
     ///
     /// # Errors
     /// None.

@@ -1,31 +1,31 @@
-//! Left-right models, as Bakis has them: no state is come back to once it is left.
+//! Left-right (Bakis) models: the chain never returns to a state that it has left.
 
 use super::{Error, Kind, distribution};
 use crate::common::parameters::count;
 use crate::common::random::random;
 use crate::hmm::model::{Hmm, HmmParts, Names};
 
-/// A model that starts in the first state and goes on by at most `jump` states at a time; from the last it goes nowhere, or
-/// ends.
+/// A random left-right model. It starts in the first state and moves forward by at most `jump` states per step. The
+/// last state is absorbing, or may end the sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftRight {
-    /// N.
+    /// N, the number of states.
     pub states: u32,
-    /// States that a step may go on by, at least 1.
+    /// Maximum number of states per forward move, at least 1.
     pub jump: u32,
-    /// What states emit.
+    /// The emissions.
     pub kind: Kind,
-    /// Whether the last state ends.
+    /// Whether the last state has an end probability.
     pub ends: bool,
-    /// Of all that is random.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl LeftRight {
-    /// The model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If there are no states, no symbols or no dimensions, or too many, or no jump.
+    /// If the number of states, symbols or dimensions, or the jump, is out of range.
     pub fn generate(&self) -> Result<Hmm, Error> {
         count("states", self.states, 1, 1 << 15)?;
         count("jump", self.jump, 1, 1 << 15)?;

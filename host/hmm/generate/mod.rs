@@ -1,6 +1,6 @@
-//! Models of known families, and random ones to start training from.
+//! Generators of models: known families, and random starting points for training.
 //!
-//! Equal parameters give equal models, bit for bit, on every machine.
+//! Equal parameters give equal bits on every machine.
 
 use rand_chacha::rand_core::Rng;
 
@@ -18,27 +18,27 @@ pub use ice_cream::IceCream;
 pub use left_right::LeftRight;
 pub use uniform::Uniform;
 
-/// Why there is no such model.
+/// Why generation fails.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A parameter out of its range.
+    /// A parameter is out of range.
     #[error(transparent)]
     Parameter(#[from] parameters::Error),
-    /// The model is not valid.
+    /// The generated model violates an invariant.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
 
-/// What states of a random model emit.
+/// Emissions of a random model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// So many symbols; each distribution is as likely as another.
+    /// This number of symbols, with uniformly drawn distributions.
     Symbols(u32),
-    /// Vectors of so many dimensions, with means from a normal distribution of variance 9 and variances from ½ to 2.
+    /// Vectors. Means are drawn from 𝒩(0, 9), variances uniformly from [½, 2).
     Vectors {
-        /// D.
+        /// D, the dimension.
         dimensions: u32,
-        /// Whether dimensions are correlated.
+        /// Whether covariance matrices are full.
         full: bool,
     },
 }
@@ -59,7 +59,7 @@ impl Kind {
                 let variances: Vec<f64> = (0..states as usize * d).map(|_| 0.5 + 1.5 * unit(random)).collect();
                 let covariances = match full {
                     false => Covariances::Diagonal(variances),
-                    // D + v vᵀ/D has the eigenvalues of D at least.
+                    // diag(variances) + v vᵀ / D is positive definite.
                     true => Covariances::Full(
                         variances.chunks_exact(d).flat_map(|variances| correlated(variances, random)).collect(),
                     ),
@@ -77,7 +77,7 @@ fn correlated(variances: &[f64], random: &mut impl Rng) -> Vec<f64> {
     (0..d * d).map(entry).collect()
 }
 
-/// A distribution over n, each as likely as another: Dirichlet's with all parameters 1.
+/// A uniformly drawn distribution over n outcomes: Dirichlet with all parameters 1.
 fn distribution(random: &mut impl Rng, n: usize) -> Vec<f64> {
     let mut probs: Vec<f64> = (0..n).map(|_| -libm::log(1.0 - unit(random))).collect();
     let sum: f64 = probs.iter().sum();
@@ -88,8 +88,8 @@ fn distribution(random: &mut impl Rng, n: usize) -> Vec<f64> {
     probs
 }
 
-/// A random model of the shape of `model`, to start training from: what is 0 there is 0 here. Means are observations, and
-/// covariances those of all observations.
+/// A random starting point for training, with the shape and the zeros of `model`. Means are randomly chosen
+/// observations; covariances are diagonal, with the variances of all observations.
 #[must_use]
 pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hmm {
     let random = &mut random(seed, stream);
@@ -122,21 +122,21 @@ pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hm
                 }
             }
         }
-        // Sequences are checked against the model.
+        // Unreachable: the sequences fit the model.
         _ => {}
     }
     Hmm::built(fresh)
 }
 
-/// Draws what is not 0 anew.
+/// Redraws the positive entries.
 fn redraw(probs: &mut [f64], end: Option<&mut f64>, random: &mut impl Rng) {
     let positive: Vec<&mut f64> = probs.iter_mut().chain(end).filter(|p| **p > 0.0).collect();
     let drawn = distribution(random, positive.len());
-    // Nothing may become 0 by chance: it would stay so.
+    // An entry drawn as 0 would stay 0 in training.
     positive.into_iter().zip(drawn).for_each(|(target, p)| *target = p.max(f64::MIN_POSITIVE));
 }
 
-/// The variance of each dimension, above 0.
+/// The variance of each dimension; 1 where it is 0.
 fn spread(values: &[f64], d: usize) -> Vec<f64> {
     let count = (values.len() / d) as f64;
     let of = |k: usize| {

@@ -1,28 +1,28 @@
-//! Random models: every distribution is as likely as another.
+//! Random models with uniformly drawn distributions.
 
 use super::{Error, Kind, distribution};
 use crate::common::parameters::count;
 use crate::common::random::random;
 use crate::hmm::model::{Hmm, HmmParts, Names};
 
-/// A model whose distributions are drawn, all entries positive.
+/// A random model. Every distribution is drawn uniformly from its simplex; all entries are positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Uniform {
-    /// N.
+    /// N, the number of states.
     pub states: u32,
-    /// What they emit.
+    /// The emissions.
     pub kind: Kind,
-    /// Whether states end: as likely as each other state is to come next.
+    /// Whether states have end probabilities, drawn together with the rows of A.
     pub ends: bool,
-    /// Of all that is random.
+    /// Random seed.
     pub seed: u64,
 }
 
 impl Uniform {
-    /// The model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If there are no states, no symbols or no dimensions, or too many.
+    /// If the number of states, symbols or dimensions is out of range.
     pub fn generate(&self) -> Result<Hmm, Error> {
         count("states", self.states, 1, 1 << 15)?;
         let random = &mut random(self.seed, 0);

@@ -1,10 +1,17 @@
-//! The arrays of hmmlearn's models: `startprob_`, N; `transmat_`, N × N; `emissionprob_`, N × V, or `means_`, N × D, with
-//! `covars_`, N × D or N × D × D. In an archive, `.npz`, or one by one in a folder.
+//! The arrays of hmmlearn models, in an archive (`.npz`) or as separate files in a folder.
 //!
-//! The shape tells diagonal covariances, N × D, from full ones, N × D × D, whatever numbers are in them. hmmlearn's property `covars_`
-//! is N × D × D for every type: where the text `covariance_type` is there, it decides. Of `diag` and `spherical`, whose array may also
-//! be N, only the diagonals are taken; one matrix, D × D, of `tied` ones is that of each state. Ours may also have `end_`, N, and the
-//! texts `states_` and `symbols_`.
+//! | array | shape |
+//! | --- | --- |
+//! | `startprob_` | N |
+//! | `transmat_` | N × N |
+//! | `emissionprob_` | N × V |
+//! | `means_`, `covars_` | N × D; N × D or N × D × D |
+//! | `covariance_type` | text, optional |
+//! | `end_`, `states_`, `symbols_` | N; texts. Optional extensions of warpkov |
+//!
+//! The shape of `covars_` distinguishes diagonal from full covariances. hmmlearn's property `covars_` is N × D × D for
+//! every type, so `covariance_type` takes precedence. For `diag` and `spherical` only the diagonals are read; a
+//! `spherical` array may also have shape N. For `tied`, one D × D matrix applies to every state.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -17,7 +24,7 @@ use crate::common::io::npy::{self, Tensor};
 use crate::common::io::npz::{Archive, Members};
 use crate::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 
-/// Where arrays are, by name.
+/// A source of named arrays.
 trait Arrays {
     fn has(&self, name: &str) -> bool;
     fn with<T>(&mut self, name: &str, read: impl FnOnce(&mut dyn Read) -> io::Result<T>) -> io::Result<T>;
@@ -47,12 +54,12 @@ impl Arrays for &Path {
     }
 }
 
-/// Reads a model from an archive, not yet validated.
+/// Reads a model from an archive, without validation.
 pub fn read(file: File, name: String) -> Result<HmmParts, Error> {
     Archive::open(file).and_then(model).map_err(of_file(name))
 }
 
-/// Reads a model from a folder, not yet validated.
+/// Reads a model from a folder, without validation.
 pub fn read_folder(path: &Path) -> Result<HmmParts, Error> {
     model(path).map_err(of_file(path.display().to_string()))
 }
@@ -86,7 +93,7 @@ fn model(mut arrays: impl Arrays) -> io::Result<HmmParts> {
         let covariances = covariances(kind.as_deref(), &shape, numbers, n, d)?;
         Emissions::Gaussian { dimensions: number(d)?, means, covariances }
     } else {
-        return Err(invalid("array emissionprob_ is missing, and so is means_"));
+        return Err(invalid("arrays emissionprob_ and means_ are both missing"));
     };
     let end = arrays.has("end_").then(|| array(&mut arrays, "end_").map(|(_, end)| end)).transpose()?;
     let mut texts = |name: &str| match arrays.has(name) {
@@ -103,14 +110,14 @@ fn array(arrays: &mut impl Arrays, name: &str) -> io::Result<(Vec<usize>, Vec<f6
 }
 
 fn number(count: usize) -> io::Result<u32> {
-    u32::try_from(count).map_err(|_| invalid("is too large"))
+    u32::try_from(count).map_err(|_| invalid("an array has more than 2³² − 1 columns"))
 }
 
 fn wrong(name: &str, shape: &[usize], expected: &str) -> io::Error {
     invalid(format!("{name} is of shape {shape:?}, expected {expected}"))
 }
 
-/// Covariances of N states, by their type, else by their shape.
+/// Covariances of `n` states, interpreted by their type, or else by their shape.
 fn covariances(kind: Option<&str>, shape: &[usize], numbers: Vec<f64>, n: usize, d: usize) -> io::Result<Covariances> {
     let (diagonal, matrices) = (shape == [n, d], shape == [n, d, d]);
     Ok(match kind {

@@ -1,6 +1,14 @@
-//! JSON: an object of `pi`, N probabilities, and `A`, N rows of N; then `B`, N rows of V, or `means`, N rows of D, with
-//! `covariances`, N rows of D variances or N matrices of D rows. Optional are `end`, N probabilities, and the names of
-//! `states` and `symbols`.
+//! JSON: one object with these keys.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `pi` | N probabilities |
+//! | `A` | N rows of N probabilities |
+//! | `B` | N rows of V probabilities; or instead: |
+//! | `means` | N rows of D numbers |
+//! | `covariances` | N rows of D variances, or N matrices of D rows |
+//! | `end` | N probabilities; optional |
+//! | `states`, `symbols` | lists of names; optional |
 
 use std::io::{self, Write};
 
@@ -32,7 +40,7 @@ enum Matrices {
     Full(Vec<Vec<Vec<f64>>>),
 }
 
-/// Reads a model, not yet validated.
+/// Reads a model, without validation.
 pub fn read(text: &[u8], file: &str) -> Result<HmmParts, Error> {
     let model: Model = serde_json::from_slice(text).map_err(|error| {
         let message = error.to_string();
@@ -48,7 +56,7 @@ impl Model {
         let n = self.pi.len();
         let rows = |name: &str, found: usize| match found == n {
             true => Ok(()),
-            false => Err(format!("{name} has {found} rows, expected {n} as pi has numbers")),
+            false => Err(format!("{name} has {found} rows, expected {n}, the length of pi")),
         };
         let transitions = flat("A", &self.A, n)?;
         rows("A", self.A.len())?;
@@ -84,7 +92,7 @@ impl Model {
     }
 }
 
-/// Writes a model, a row a line.
+/// Writes a model, one line per row.
 pub fn write(out: &mut impl Write, model: &Hmm) -> io::Result<()> {
     let n = model.start().len();
     write!(out, "{{\n\"pi\": ")?;

@@ -1,4 +1,4 @@
-//! Models in files, JSON for people and scripts, hmmlearn's arrays, and UMDHMM's text; and [`sequences`].
+//! File formats of models (JSON, hmmlearn's arrays, UMDHMM's text) and of [`sequences`].
 
 mod arrays;
 mod json;
@@ -23,15 +23,15 @@ choice! {
     pub enum Format {
         /// JSON, for people and scripts.
         Json = "json",
-        /// The arrays of hmmlearn's models as .npz.
+        /// The arrays of an hmmlearn model, as .npz.
         Npz = "npz",
-        /// UMDHMM's text.
+        /// The text format of UMDHMM.
         Umdhmm = "umdhmm",
     }
 }
 
 impl Format {
-    /// Extensions of the names of such files; the first is the usual one.
+    /// File name extensions of the format; the first is the default.
     #[must_use]
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
@@ -41,7 +41,7 @@ impl Format {
         }
     }
 
-    /// The format that the extension of `path` tells.
+    /// The format of a file name's extension.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
         of_extension(path, Self::extensions)
@@ -52,11 +52,11 @@ impl Format {
     }
 }
 
-/// Reads the model in `path`, in `format`, or else in the one that the extension of the name tells, or else the content. A
-/// folder holds hmmlearn's arrays one by one, `startprob_.npy` and so on.
+/// Reads the model in `path`. Without a `format`, the extension of the name determines it, or else the content. A
+/// folder holds the arrays of an hmmlearn model as separate files, `startprob_.npy` and so on.
 ///
 /// # Errors
-/// If the file cannot be read, or holds no valid model.
+/// If the file cannot be read or does not hold a valid model.
 pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
     let file = path.display().to_string();
     if path.is_dir() {
@@ -68,10 +68,10 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
     }
 }
 
-/// Reads a model from a stream; `name` is what messages call it.
+/// Reads a model from a stream. Messages refer to the stream as `name`.
 ///
 /// # Errors
-/// Those of [`read()`], and if the format is one of archives.
+/// Those of [`read()`], and if the format is an archive.
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Hmm, Error> {
     let text = Input::new(reader).and_then(Input::read_all).map_err(Error::read(name))?;
     parse(&text, name.to_owned(), format)
@@ -92,10 +92,10 @@ fn validated(model: HmmParts, file: String) -> Result<Hmm, Error> {
     model.validated().map_err(invalid(file))
 }
 
-/// Whether a format has a place for what a model has.
+/// Checks that a format can represent a model.
 ///
 /// # Errors
-/// If it has none, with what that is.
+/// If it cannot, with the missing feature.
 pub fn holds(format: Format, model: &Hmm) -> Result<(), &'static str> {
     match (format, model.emissions(), model.end()) {
         (Format::Umdhmm, Emissions::Gaussian { .. }, _) | (Format::Umdhmm, _, Some(_)) => Err(umdhmm::NO_PLACE),
@@ -103,10 +103,10 @@ pub fn holds(format: Format, model: &Hmm) -> Result<(), &'static str> {
     }
 }
 
-/// Writes a model to `path`, whole or not at all.
+/// Writes a model to `path` atomically.
 ///
 /// # Errors
-/// Those of the file system, and if the format has no place for what the model holds.
+/// Those of the file system, and if the format cannot represent the model.
 pub fn write(path: &Path, format: Format, model: &Hmm) -> Result<(), Error> {
     let write = |out: &mut dyn Write| write_to(out, format, model);
     atomic_write(path, write).map_err(Error::write(path))
@@ -115,7 +115,7 @@ pub fn write(path: &Path, format: Format, model: &Hmm) -> Result<(), Error> {
 /// Writes a model to a stream.
 ///
 /// # Errors
-/// Those of `writer`, and if the format has no place for what the model holds.
+/// Those of `writer`, and if the format cannot represent the model.
 pub fn write_to(writer: impl Write, format: Format, model: &Hmm) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     match format {
@@ -126,7 +126,7 @@ pub fn write_to(writer: impl Write, format: Format, model: &Hmm) -> io::Result<(
     out.flush()
 }
 
-/// Rows of a matrix as one array, if they are `columns` long each.
+/// The rows of a matrix as one array. Every row must have `columns` numbers.
 fn flat(name: &str, rows: &[Vec<f64>], columns: usize) -> Result<Vec<f64>, String> {
     match rows.iter().position(|row| row.len() != columns) {
         Some(at) => Err(format!("{name}[{at}] has {} numbers, expected {columns}", rows[at].len())),

@@ -1,4 +1,5 @@
-//! UMDHMM's text (Kanungo, University of Maryland): `M= V`, `N= N`, then `A:`, `B:` and `pi:` with their numbers.
+//! The text format of UMDHMM (Kanungo, University of Maryland): `M= V`, `N= N`, then `A:`, `B:` and `pi:`, each
+//! followed by its numbers.
 
 use std::io::{self, Write};
 
@@ -6,10 +7,10 @@ use super::Error;
 use crate::common::io::lines::{Put, integer, no_place, quoted, real};
 use crate::hmm::model::{Emissions, Hmm, HmmParts, Names};
 
-/// What cannot be written.
-pub const NO_PLACE: &str = "UMDHMM's format has no place for ends and for vectors";
+/// Message for models that the format cannot represent.
+pub const NO_PLACE: &str = "UMDHMM's format has no place for end probabilities or vectors";
 
-/// Words, and the lines that they are in.
+/// The words of a text, with line numbers.
 pub struct Words<'t> {
     text: &'t [u8],
     file: &'t str,
@@ -17,7 +18,7 @@ pub struct Words<'t> {
 }
 
 impl<'t> Words<'t> {
-    /// Those of a file.
+    /// The words of a file.
     pub fn new(text: &'t [u8], file: &'t str) -> Self {
         Self { text, file, line: 1 }
     }
@@ -32,7 +33,7 @@ impl<'t> Words<'t> {
         Some(&rest[..length])
     }
 
-    /// What is wrong with a word.
+    /// The error for an unexpected word, or for the end of the file.
     pub fn unexpected(&self, word: Option<&[u8]>, expected: &str) -> Error {
         let message = match word {
             Some(word) => format!("found \"{}\", expected {expected}", quoted(word)),
@@ -48,7 +49,7 @@ impl<'t> Words<'t> {
         }
     }
 
-    /// The number behind a key, which may stand right at it: `M= 2` or `M=2`.
+    /// A key and its number: `M= 2` or `M=2`.
     pub fn count(&mut self, key: &str) -> Result<u32, Error> {
         let word = self.next();
         let number = match word.and_then(|word| word.strip_prefix(key.as_bytes())) {
@@ -71,7 +72,7 @@ impl<'t> Words<'t> {
     }
 }
 
-/// Reads a model, not yet validated.
+/// Reads a model, without validation.
 pub fn read(text: &[u8], file: &str) -> Result<HmmParts, Error> {
     let mut words = Words::new(text, file);
     let symbols = words.count("M=")?;

@@ -1,12 +1,12 @@
-//! What a model's structure says before any value is computed.
+//! Structural analysis of a model, before any value is computed.
 //!
-//! | module | what is in it |
+//! | Module | Content |
 //! | --- | --- |
-//! | [`graph`] | reachability, strongly connected and end components |
-//! | [`quotient`] | smaller models: end components merged, settled states left out |
-//! | [`reorder`] | states in an order that keeps successors near |
-//! | [`patterns`] | states that look alike |
-//! | [`tiles`] | which parts of a model depend on which |
+//! | [`graph`] | reachability, strongly connected components and end components |
+//! | [`quotient`] | smaller models: end components merged, settled states removed |
+//! | [`reorder`] | state orders that keep successors near their states |
+//! | [`patterns`] | states with equal rows, relative to their own number |
+//! | [`tiles`] | dependencies between blocks of neighbouring states |
 
 pub mod graph;
 pub(crate) mod palette;

@@ -1,19 +1,19 @@
-//! Numbers of which few are distinct, by their indices into a table.
+//! Palettes: arrays with few distinct numbers, stored as indices into a table of these.
 
 use std::collections::{HashMap, HashSet};
 
 use rayon::prelude::*;
 
-/// Numbers looked at before all of them are: where more than half of these are distinct, so are most.
+/// Sample size of [`seem_distinct`]. If more than half of the sample is distinct, so are most numbers.
 const SAMPLE: usize = 4096;
 
-/// Indices of a palette.
+/// Index type of a palette.
 pub(crate) trait Index: Copy + Default + Send + Sync + 'static {
-    /// How many there are.
+    /// Number of index values.
     const COUNT: usize;
-    /// The index of this position, below [`COUNT`](Self::COUNT).
+    /// The index of `position`, which must be below [`COUNT`](Self::COUNT).
     fn of(position: usize) -> Self;
-    /// The position.
+    /// The position in the palette.
     fn position(self) -> usize;
 }
 
@@ -39,15 +39,14 @@ impl Index for u16 {
     }
 }
 
-/// Whether a sample of `numbers` says that more than `most` of them are distinct, or most of them are.
+/// Whether a sample shows that `numbers` has more than `most` distinct numbers, or that most of them are distinct.
 pub(crate) fn seem_distinct(numbers: &[f64], most: usize) -> bool {
     let sample: HashSet<u64> =
         numbers.iter().step_by((numbers.len() / SAMPLE).max(1)).map(|number| number.to_bits()).collect();
     sample.len() > most.min(SAMPLE / 2)
 }
 
-/// The distinct numbers among `numbers`, told apart by their bits and in the order of these; `None` where there are more
-/// than `most`.
+/// The distinct bit patterns in `numbers`, in ascending order of their bits, or `None` if there are more than `most`.
 pub(crate) fn distinct(numbers: &[f64], most: usize) -> Option<Vec<f64>> {
     let chunk = numbers.len().div_ceil(4 * rayon::current_num_threads()).max(SAMPLE);
     let of_chunk = |numbers: &[f64]| {
@@ -73,10 +72,10 @@ pub(crate) fn distinct(numbers: &[f64], most: usize) -> Option<Vec<f64>> {
     Some(all.into_iter().map(f64::from_bits).collect())
 }
 
-/// Each number's index into `palette`, in which all of them are.
+/// The index of each number in `palette`, which must contain all of them.
 pub(crate) fn indices<I: Index>(numbers: &[f64], palette: &[f64]) -> Vec<I> {
     let positions: HashMap<u64, I> = palette.iter().enumerate().map(|(i, x)| (x.to_bits(), I::of(i))).collect();
-    // A number is often the one before the last: each thread remembers a few.
+    // Numbers repeat at short distances: a small cache per chunk saves most lookups in the hash map.
     let of_chunk = |numbers: &[f64]| {
         let mut recent = [(f64::NAN.to_bits(), I::default()); 64];
         let mut found = Vec::with_capacity(numbers.len());

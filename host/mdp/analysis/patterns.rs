@@ -1,8 +1,8 @@
-//! States that look alike.
+//! Patterns: states with equal rows relative to their own number.
 //!
-//! A pattern is what a state may do, seen from where it stands: for each action its expected reward, and the distance and
-//! the probability of each successor. In a grid world there are few, however large it is, so that a model can be kept as
-//! the number of a pattern for each state. Nothing is rounded.
+//! A pattern holds, for each action, the expected reward, and for each successor s' of a state s the distance s' − s
+//! and the probability. A grid world has few patterns whatever its size, so a model can be stored as one pattern number
+//! per state. The representation is exact.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,42 +11,43 @@ use rayon::prelude::*;
 
 use crate::mdp::model::{CsrView, Mdp};
 
-/// States per pattern that make it worth while, at least.
+/// Minimum mean number of states per pattern.
 const REPEATS: usize = 8;
 
-/// Entries of all patterns together, at most: they are to stay in a cache.
+/// Maximum number of entries of all patterns together, so that they fit in a cache.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// Entries of a row, at most: longer ones hardly repeat.
+/// Maximum length of a row: longer rows hardly repeat.
 const MAX_ROW: usize = 15;
 
-/// Neighbouring states whose patterns are looked for together.
+/// Neighbouring states that one task searches for patterns.
 const CHUNK: usize = 1 << 14;
 
-/// The patterns of a model: pattern p has rows `rows[p]..rows[p + 1]`, and row r entries `ends[r]..ends[r + 1]`.
+/// The patterns of a model. Pattern p has rows `rows[p]..rows[p + 1]`, and row r has entries `ends[r]..ends[r + 1]`.
 #[derive(Clone, Default)]
 pub struct Patterns {
-    /// First row of each pattern, and their number.
+    /// First row of each pattern, and the number of rows.
     pub rows: Vec<u32>,
-    /// First entry of each row, and their number.
+    /// First entry of each row, and the number of entries.
     pub ends: Vec<u32>,
-    /// Of an entry, the successor less the state.
+    /// Distance s' − s of each entry.
     pub distance: Vec<isize>,
-    /// Of an entry, P.
+    /// Probability of each entry.
     pub prob: Vec<f64>,
-    /// r of each row.
+    /// Expected reward r of each row.
     pub reward: Vec<f64>,
     /// The pattern of each state.
     pub of_state: Vec<u32>,
 }
 
 impl Patterns {
-    /// The patterns of a model with expected rewards `reward`, on all cores; `None` where they do not pay: where states do
-    /// not repeat enough, or rows are long. Equal models have equal patterns, in the order of their first states.
+    /// Finds the patterns of a model with expected rewards `reward`, on all cores. `None` if patterns do not pay:
+    /// states repeat too rarely, or rows are long. Patterns are in the order of their first states, so equal models
+    /// have equal patterns.
     #[must_use]
     pub fn find(mdp: &Mdp, reward: &[f64]) -> Option<Self> {
         let states = mdp.states() as usize;
-        // Patterns of each chunk of states by itself. A model that has none is found out in the first few states.
+        // First the patterns of each chunk of states. A model without repetition stops the search after a few states.
         let of_chunk = |chunk: usize| {
             let mut finder = Finder::new(mdp, reward);
             let mut of_state: Vec<u32> = Vec::with_capacity(CHUNK);
@@ -64,7 +65,7 @@ impl Patterns {
             Some((finder.example, of_state))
         };
         let chunks: Option<Vec<_>> = (0..states.div_ceil(CHUNK)).into_par_iter().map(of_chunk).collect();
-        // Then those of all chunks together.
+        // Then the patterns of all chunks merged.
         let mut finder = Finder::new(mdp, reward);
         let mut numbered = Vec::new();
         for (examples, local) in chunks? {
@@ -104,7 +105,7 @@ impl Patterns {
     }
 }
 
-/// Patterns found so far, by their hashes.
+/// Patterns found so far, indexed by hash.
 struct Finder<'m> {
     mdp: &'m Mdp,
     transitions: CsrView<'m>,
@@ -128,7 +129,7 @@ impl<'m> Finder<'m> {
         }
     }
 
-    /// The pattern of a state, known or new.
+    /// The pattern of a state; adds it if it is new.
     fn pattern(&mut self, state: usize) -> u32 {
         let hash = self.hash(state);
         if let Some(known) = self.by_hash.get(&hash)
@@ -143,14 +144,14 @@ impl<'m> Finder<'m> {
         pattern
     }
 
-    /// Whether a row of a state is too long.
+    /// Whether a row of the state exceeds [`MAX_ROW`].
     fn is_long(&self, state: usize) -> bool {
         self.mdp.choices().rows(state).any(|row| self.transitions.row(row).0.len() > MAX_ROW)
     }
 
     /// A hash of the pattern of a state.
     fn hash(&self, state: usize) -> u64 {
-        // Firefox' hash: a rotation, an exclusive or, a multiplication. Who makes it collide only makes it slow.
+        // Firefox's hash function. Collisions cost time only: `is` compares the patterns themselves.
         let mut hash = 0u64;
         let mut mix = |word: u64| hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
         for row in self.mdp.choices().rows(state) {
@@ -163,7 +164,7 @@ impl<'m> Finder<'m> {
         hash
     }
 
-    /// Whether `pattern` is that of a state.
+    /// Whether `state` has pattern `pattern`.
     fn is(&self, pattern: usize, state: usize) -> bool {
         let found = &self.patterns;
         let (own, rows) = (found.rows_of(pattern), self.mdp.choices().rows(state));
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn states_that_differ_have_none() {
+    fn distinct_states_have_no_patterns() {
         let mdp = SlipGrid::default().generate().unwrap();
         let rewards: Vec<f64> = (0..mdp.rows()).map(|row| row as f64).collect();
         let mdp = MdpParts { action_rewards: rewards.into(), ..mdp.into_parts() }.validated().unwrap();

@@ -1,67 +1,68 @@
-//! Smaller models made of a model: end components merged into one state each, settled states left out.
+//! Quotients: smaller models with each end component merged into one state and settled states removed.
 //!
-//! In a state that stands for an end component a process chooses among the rows that leave the component, whichever of
-//! its states they belong to: within the component it gets to any of them almost surely, at no cost. What is left has no
-//! end component, so that every policy of it ends almost surely: it is *proper*, and its Bellman operator has one fixed
-//! point, where that of the whole model may have many (Haddad & Monmege, *Interval Iteration Algorithm for MDPs and
-//! IMDPs*, 2018; Brázdil et al., *Verification of Markov Decision Processes Using Learning Algorithms*, 2014).
+//! In the state of a merged end component, a process chooses among all rows that leave the component. This loses
+//! nothing: within the component, it reaches the state of any such row almost surely and at no cost. The quotient has
+//! no end component, so every policy ends almost surely. Such a model is *proper*: its Bellman operator has exactly one
+//! fixed point, where the operator of the whole model may have many (Haddad & Monmege, *Interval Iteration Algorithm
+//! for MDPs and IMDPs*, 2018; Brázdil et al., *Verification of Markov Decision Processes Using Learning Algorithms*,
+//! 2014).
 
 use super::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
 use crate::mdp::model::validate::Invalid;
 use crate::mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 
-/// The state of the quotient that a settled state has.
+/// Marks a settled state, which has no state in the quotient.
 const SETTLED: u32 = u32::MAX;
 
-/// A row of the quotient that is none of the model: to stay in the component for ever.
+/// Marks a row of the quotient without a row of the model: staying in the component for ever.
 pub const STAY: usize = usize::MAX;
 
-/// A quotient, and the way back.
+/// A quotient model and its map to the original model.
 pub struct Quotient {
-    /// The model: γ = 1, maximising, rewards per row; `None` where every state is settled.
+    /// The quotient: γ = 1, maximising, with action rewards only. `None` if every state is settled.
     pub mdp: Option<Mdp>,
-    /// The row of the model that each row of the quotient stands for, or [`STAY`].
+    /// The original row of each row of the quotient, or [`STAY`].
     pub origin: Vec<usize>,
-    /// How far the numbers are from those that they stand for.
+    /// Bound of the rounding errors in `mdp`.
     pub rounding: Rounding,
-    /// The state of the quotient of each state, or [`SETTLED`].
+    /// The quotient state of each original state, or [`SETTLED`].
     of_state: Vec<u32>,
 }
 
-/// What rounding did to a model: relative to themselves, entries are off by at most `operations` units of roundoff. Rewards
-/// are off by at most twice that and one, relative to `reward_size` or, where that is less, to themselves.
+/// Rounding errors in the numbers of a quotient, with u the unit roundoff. An entry has a relative error of at most
+/// `operations`·u. A reward r has an error of at most (2·`operations` + 1)·u·max(`reward_size`, |r|).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rounding {
-    /// Operations in the longest chain that made an entry.
+    /// Maximum length of the chain of operations behind an entry.
     pub operations: usize,
-    /// The largest sum of magnitudes that made a reward.
+    /// Maximum sum of the magnitudes of the terms of a reward.
     pub reward_size: f64,
 }
 
-/// What a quotient is made of.
+/// Input of [`quotient`](Self::quotient).
 pub struct QuotientParts<'a, R: Fn(usize) -> f64> {
-    /// The model.
+    /// The graph of the original model.
     pub graph: &'a Graph<'a>,
-    /// Per state, whether it is to be solved; the others are settled, and end the process.
+    /// Per state, whether it is open. The other states are settled: a transition to one ends the process.
     pub open: &'a [bool],
     /// Per row, whether the quotient may take it.
     pub allowed: &'a [bool],
-    /// Components of open states, to be merged. Rows inside them are left out.
+    /// Components of open states to merge. The quotient omits the rows inside them.
     pub components: &'a EndComponents,
-    /// What staying in a component earns, once; `None` where that is not a choice.
+    /// One-time reward for staying in each component for ever, or `None` if staying is not an option.
     pub stay: Option<&'a [f64]>,
-    /// What a row earns, to be maximised.
+    /// Reward of a row, to be maximised.
     pub reward: R,
-    /// The largest sum of magnitudes behind a reward.
+    /// Maximum sum of the magnitudes of the terms of a reward.
     pub reward_size: f64,
 }
 
 impl<R: Fn(usize) -> f64> QuotientParts<'_, R> {
-    /// Makes the quotient. Rows are divided by their sums, so that they are distributions as nearly as numbers can be. Rows
-    /// that surely lead back to their own state are left out too: there is nothing to gain by them.
+    /// Builds the quotient. Each row is divided by its sum, which makes it a distribution up to rounding. The quotient
+    /// omits rows that lead back to their own state with probability 1, which never help.
     ///
     /// # Errors
-    /// Rewards that are not finite.
+    /// A reward is not finite.
     pub fn quotient(&self) -> Result<Quotient, Invalid> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
         let states = mdp.states() as usize;
@@ -118,7 +119,8 @@ impl<R: Fn(usize) -> f64> QuotientParts<'_, R> {
             }
             builder.end_state();
         }
-        // The sum of a row, which may be off even if it seems to be 1; the quotient, and the sum of entries that were merged.
+        // Summing a row takes `longest` operations; they count even if the rounded sum is 1. A row that changed has one
+        // division more, and up to `longest` additions in merged entries.
         let operations = longest + if altered { longest + 1 } else { 0 };
         let rounding = Rounding { operations, reward_size: self.reward_size };
         let mdp = if origin.is_empty() { None } else { Some(builder.finish()?) };
@@ -127,13 +129,14 @@ impl<R: Fn(usize) -> f64> QuotientParts<'_, R> {
 }
 
 impl Quotient {
-    /// The state of the quotient that a state belongs to; `None` where it is settled.
+    /// The quotient state of an original state, or `None` if it is settled.
     #[must_use]
     pub fn target(&self, state: u32) -> Option<u32> {
         Some(self.of_state[state as usize]).filter(|&target| target != SETTLED)
     }
 
-    /// Values of the model's states: that of their quotient state, or what they are settled at.
+    /// Values of the original states: `quotient` holds one value per quotient state, `settled` returns the value of a
+    /// settled state.
     pub fn values(&self, quotient: &[f64], settled: impl Fn(usize) -> f64) -> Vec<f64> {
         let value = |(state, &target): (usize, &u32)| match target {
             SETTLED => settled(state),
@@ -142,9 +145,9 @@ impl Quotient {
         self.of_state.iter().enumerate().map(value).collect()
     }
 
-    /// The policy of the model that does as a policy of the quotient: `rows` holds the quotient's row for each of its
-    /// states. A component is left by the row that the quotient takes, and its other states move there; or it is stayed in,
-    /// by the rows of `stay`. Settled states take those of `settled`.
+    /// Lifts a policy of the quotient to the original model. `rows` holds the chosen row of each quotient state. In a
+    /// merged component, the owner of the chosen row takes it and the other states move towards the owner; if the
+    /// choice is [`STAY`], the states take the rows of `stay`. Settled states take the rows of `settled`.
     pub fn policy(
         &self,
         graph: &Graph,
@@ -174,7 +177,7 @@ impl Quotient {
     }
 }
 
-/// Actions of rows; the first of states that have some and no row.
+/// Converts one row per vertex to actions: [`NO_ACTION`] for a state without rows, action 0 for [`NO_ROW`].
 pub fn actions(graph: &Graph, rows: impl Iterator<Item = usize>) -> Vec<u32> {
     let action = |(state, row): (usize, usize)| match (row, graph.rows(state)) {
         (_, rows) if rows.is_empty() => NO_ACTION,
@@ -184,7 +187,7 @@ pub fn actions(graph: &Graph, rows: impl Iterator<Item = usize>) -> Vec<u32> {
     rows.enumerate().map(action).collect()
 }
 
-/// A model under construction, row by row.
+/// Builds a model row by row.
 pub(in crate::mdp) struct Builder {
     choices: Vec<u64>,
     row_ptr: Vec<u64>,
@@ -202,8 +205,8 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Adds a row to the present state. Entries of the same column are added up; what they lack of 1 ends the process.
-    /// Leaves `entries` empty, and returns how many the row has.
+    /// Adds a row to the current state. Entries of equal columns are added; the process ends with the rest of the
+    /// probability. Drains `entries` and returns the number of entries of the row.
     pub fn row(&mut self, entries: &mut Vec<(u32, f64)>, reward: f64) -> usize {
         entries.sort_by_key(|entry| entry.0);
         let start = self.col.len();
@@ -218,7 +221,7 @@ impl Builder {
                 }
             }
         }
-        // Sums of a few units of roundoff above 1.
+        // Rounding may push a sum a few units of roundoff above 1.
         self.val[start..].iter_mut().for_each(|p| *p = p.min(1.0));
         self.ends.push((1.0 - sum).max(0.0));
         self.row_ptr.push(self.col.len() as u64);
@@ -226,12 +229,12 @@ impl Builder {
         self.col.len() - start
     }
 
-    /// The rows that follow are those of the next state.
+    /// Ends the current state: the next row belongs to the next state.
     pub fn end_state(&mut self) {
         self.choices.push(self.rewards.len() as u64);
     }
 
-    /// The model: γ = 1, maximising.
+    /// Returns the model: γ = 1, maximising.
     pub fn finish(self) -> Result<Mdp, Invalid> {
         MdpParts {
             states: self.choices.len() as u32 - 1,

@@ -1,37 +1,38 @@
-//! Which parts of a model depend on which: what a sweep can pass over.
+//! Dependencies between tiles, blocks of neighbouring states. A sweep skips a tile if no tile that it depends on has
+//! changed.
 
 use rayon::prelude::*;
 
 use crate::mdp::model::Mdp;
 
-/// Tiles that one depends on, on average, above which looking at all of them costs more than it can save.
-const MOST: usize = 48;
+/// Mean number of dependencies per tile above which checking them costs more than skipping saves.
+const MAX_MEAN_NEEDS: usize = 48;
 
-/// For each tile of neighbouring states the tiles that hold their successors: tile t needs
-/// `needs[ptr[t]..ptr[t + 1]]`, ascending, itself always among them.
+/// The tiles that contain the successors of each tile: tile t needs `needs[ptr[t]..ptr[t + 1]]`, ascending, always
+/// including t.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tiles {
-    /// States of a tile; fewer in the last one.
+    /// States per tile; fewer in the last one.
     pub size: usize,
-    /// Where each tile's needs begin, and their number.
+    /// Offsets into `needs`, one per tile, and its length.
     pub ptr: Vec<u32>,
-    /// Tiles.
+    /// Tile numbers.
     pub needs: Vec<u32>,
 }
 
-/// Numbers of tiles, each once, in the order in which they were taken up.
+/// A set of tile numbers of limited size, in insertion order.
 pub(crate) struct Needed {
     tiles: Vec<u32>,
     most: usize,
 }
 
 impl Needed {
-    /// None yet, and no more than `most`: so few that a list of them is searched fast.
+    /// An empty set of at most `most` tiles; `most` must be small, as lookup is a linear search.
     pub fn up_to(most: usize) -> Self {
         Self { tiles: Vec::new(), most }
     }
 
-    /// Takes up a tile; false once there are too many.
+    /// Inserts a tile. Returns false once the set exceeds its limit.
     pub fn take(&mut self, tile: u32) -> bool {
         if !self.tiles.contains(&tile) {
             self.tiles.push(tile);
@@ -39,20 +40,20 @@ impl Needed {
         self.tiles.len() <= self.most
     }
 
-    /// All of them; `None` where there are too many.
+    /// All tiles, or `None` if the set exceeds its limit.
     pub fn all(self) -> Option<Vec<u32>> {
         (self.tiles.len() <= self.most).then_some(self.tiles)
     }
 }
 
 impl Tiles {
-    /// Tiles of `size` states, on all cores; `None` where they depend on too many others.
+    /// Finds the dependencies of tiles of `size` states on all cores. `None` if tiles depend on too many others.
     #[must_use]
     pub fn find(mdp: &Mdp, size: usize) -> Option<Self> {
         let states = mdp.states() as usize;
         let count = states.div_ceil(size);
         let of_tile = |tile: usize| {
-            let mut found = Needed::up_to(8 * MOST);
+            let mut found = Needed::up_to(8 * MAX_MEAN_NEEDS);
             found.take(tile as u32);
             let mut last = tile;
             for row in mdp.choices().first(tile * size)..mdp.choices().first(states.min((tile + 1) * size)) {
@@ -71,13 +72,13 @@ impl Tiles {
         let lists: Option<Vec<_>> = (0..count).into_par_iter().map(of_tile).collect();
         let lists = lists?;
         let total: usize = lists.iter().map(Vec::len).sum();
-        if total > MOST * count {
+        if total > MAX_MEAN_NEEDS * count {
             return None;
         }
         Some(Self::of_lists(size, lists))
     }
 
-    /// Tiles of `size` cells of a grid with rows of `width` cells, which leads from each to the four around it.
+    /// Tiles of `size` cells of a grid of `width` columns, in which a cell leads to itself and its four neighbours.
     #[must_use]
     pub fn of_grid(width: u32, states: u32, size: usize) -> Self {
         let (width, last, count) = (width as usize, states as usize - 1, (states as usize).div_ceil(size));
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_of_a_grid_are_told_without_it() {
+    fn tiles_of_a_grid_need_no_model() {
         for (width, height, size) in [(10, 4, 10), (7, 9, 4), (100, 3, 8), (1, 40, 8), (40, 1, 8), (3, 3, 16)] {
             let mdp = SlipGrid { width, height, ..SlipGrid::default() }.generate().unwrap();
             let (found, told) = (Tiles::find(&mdp, size).unwrap(), Tiles::of_grid(width, mdp.states(), size));
@@ -133,15 +134,15 @@ mod tests {
                 let needs = &told.needs[all[0] as usize..all[1] as usize];
                 assert!(needs.is_sorted_by(|a, b| a < b) && needs.contains(&(tile as u32)), "{needs:?}");
                 let own = &found.needs[own[0] as usize..own[1] as usize];
-                // One more at each side where a tile begins or ends with a row, and what edges would lead to.
+                // At most one more on each side, where a tile begins or ends at the edge of the grid.
                 assert!(own.iter().all(|tile| needs.contains(tile)) && needs.len() <= own.len() + 2, "{needs:?}");
             }
         }
     }
 
     #[test]
-    fn what_depends_on_everything_has_no_tiles() {
-        // Every state may go to 60 others all over the place.
+    fn models_without_locality_have_no_tiles() {
+        // Every state leads to `entries` states spread over the model.
         let states = 1000u64;
         let csr = |entries: u64| {
             let row_ptr: Vec<_> = (0..=states).map(|row| entries * row).collect();

@@ -1,4 +1,5 @@
-//! A slip grid that no host has to hold: the device makes it, solves it, and finds what certifies the result.
+//! A slip grid larger than host memory permits: the device generates it, solves it and measures the residual for the
+//! certificate.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -15,26 +16,26 @@ use crate::mdp::generate::GridPatterns;
 use crate::mdp::options::{Limits, Precision, Storage, Target};
 use crate::mdp::solution::{Run, Status};
 use crate::mdp::solve::value_iteration;
-use crate::mdp::solve::{CLOSEST, span};
+use crate::mdp::solve::{MIN_EPSILON_FRACTION, span_stop};
 use crate::runtime::choose::KernelDevice;
 
-/// How to solve the grid.
+/// Options of the benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct HugeOptions {
-    /// Whether to begin in f32. It ends in f64 anyway: what certifies the result is found in f64.
+    /// Whether to start in f32. The run ends in f64, because the certificate needs a residual in f64.
     pub mixed: bool,
-    /// ε: the largest error that V may have.
+    /// ε: maximum error of V.
     pub epsilon: f64,
-    /// Whether to pass over states that cannot have changed.
+    /// Whether to skip states whose value cannot have changed.
     pub skip: bool,
 }
 
-/// What came of it.
+/// Result of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// Cells in a row.
+    /// Columns of the grid.
     pub width: u32,
-    /// Cells in a column.
+    /// Rows of the grid.
     pub height: u32,
     /// S.
     pub states: u32,
@@ -44,23 +45,23 @@ pub struct Measured {
     pub epsilon: f64,
     /// The precision.
     pub precision: Precision,
-    /// The device, in words.
+    /// Description of the device.
     pub device: String,
     /// How the run ended.
     pub status: Status,
-    /// Time until the model is on the device, what the host does for it included; milliseconds.
+    /// Time until the model is on the device, including host work; milliseconds.
     pub generation_ms: f64,
-    /// Time from V = 0 until V is certified, in milliseconds.
+    /// Time from V = 0 to the certificate; milliseconds.
     pub solve_ms: f64,
-    /// Sweeps, without those that certify.
+    /// Sweeps, excluding those of the certificate.
     pub sweeps: u64,
-    /// Mean time of a sweep in microseconds, where most pass over most states.
+    /// Mean time per sweep, including sweeps that skip most states; microseconds.
     pub sweep_us: f64,
     /// Bytes of device memory.
     pub device_bytes: u64,
-    /// What is guaranteed about V, moved by `shift`.
+    /// Certificate of V + `shift`.
     pub certificate: Certificate,
-    /// What is to be added to all values.
+    /// Constant to add to all values.
     pub shift: f64,
 }
 
@@ -88,14 +89,14 @@ where
     SolveError: From<D::Error>,
 {
     let start = Instant::now();
-    let plan = SweepLayout::generated(grid).ok_or(SolveError::Storage(Storage::Patterns))?;
-    let plan = if options.skip { plan } else { plan.without_skipping() };
-    let exact = plan.bytes::<f64, u32>();
-    let device_bytes = exact + if options.mixed { plan.bytes::<f32, u32>() } else { 0 };
+    let layout = SweepLayout::generated(grid).ok_or(SolveError::Storage(Storage::Patterns))?;
+    let layout = if options.skip { layout } else { layout.without_skipping() };
+    let exact = layout.bytes::<f64, u32>();
+    let device_bytes = exact + if options.mixed { layout.bytes::<f32, u32>() } else { 0 };
     reserve(device_bytes)?;
     let solved = match options.mixed {
-        true => solve(device, start, Mixed::<u32, D>::new(device, &plan)?, grid, options),
-        false => solve(device, start, ValueIteration::<f64, u32, D>::new(device, &plan)?, grid, options),
+        true => solve(device, start, Mixed::<u32, D>::new(device, &layout)?, grid, options),
+        false => solve(device, start, ValueIteration::<f64, u32, D>::new(device, &layout)?, grid, options),
     };
     let Solved { generation_ms, solve_ms, run, certificate, shift } = solved?;
     Ok(Measured {
@@ -125,7 +126,7 @@ struct Solved {
     shift: f64,
 }
 
-/// Solves what `backend` holds, whose making began at `start`.
+/// Solves and certifies the model of `backend`, whose construction began at `start`.
 fn solve<D: Device, B: Certify<Error = D::Error>>(
     device: &D,
     start: Instant,
@@ -138,16 +139,16 @@ fn solve<D: Device, B: Certify<Error = D::Error>>(
     let start = Instant::now();
     let (gamma, epsilon) = (grid.grid.gamma, options.epsilon);
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
-    let (mut closer, mut all) = (1.0, Run::default());
+    let (mut epsilon_fraction, mut all) = (1.0, Run::default());
     loop {
-        let stop = Stop::Span(closer * span(gamma, epsilon).bound());
+        let stop = Stop::Span(epsilon_fraction * span_stop(gamma, epsilon).bound());
         let run = value_iteration(&mut backend, stop, &limits, |_| ControlFlow::Continue(()))?;
         let ended = run.status != Status::Solved;
         all.append(run);
         let Residual { range, largest } = backend.residual()?;
         let (certificate, shift) = grid.extremes(range, largest).centred(gamma);
-        closer /= 4.0;
-        if ended || closer <= CLOSEST || certificate.bound.is_none_or(|bound| bound <= epsilon) {
+        epsilon_fraction /= 4.0;
+        if ended || epsilon_fraction <= MIN_EPSILON_FRACTION || certificate.bound.is_none_or(|bound| bound <= epsilon) {
             let solve_ms = milliseconds(start.elapsed());
             return Ok(Solved { generation_ms, solve_ms, run: all, certificate, shift });
         }

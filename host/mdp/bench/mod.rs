@@ -1,4 +1,4 @@
-//! The benchmarks of the sources: their models, per method, beside what they measured.
+//! Benchmarks of the sources: their models, measured per method, next to the published results.
 
 pub mod huge_grid;
 pub mod scaling;
@@ -16,27 +16,27 @@ use super::solution::Run;
 use super::solve::run;
 use crate::runtime::choose::DeviceChoice;
 
-/// How to measure.
+/// Options of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct BenchOptions {
-    /// Where.
+    /// Device.
     pub device: DeviceChoice,
-    /// In which precision.
+    /// Floating-point type.
     pub precision: Precision,
-    /// θ of the methods of the sources; ε of our value iteration beside policy iteration.
+    /// θ for the methods of the sources; ε for value iteration in the policy iteration benchmark.
     pub theta: f64,
-    /// How value iteration stores the model on a GPU.
+    /// Layout of value iteration on a GPU; `None` chooses the smallest.
     pub storage: Option<Storage>,
-    /// Whether it passes over states that cannot have changed.
+    /// Whether value iteration skips states whose value cannot have changed.
     pub skip: bool,
-    /// Bytes of a GPU's memory to use at most.
+    /// Maximum GPU memory in bytes.
     pub device_memory: Option<u64>,
-    /// Runs per model and method.
+    /// Number of timed runs per model and method.
     pub runs: usize,
 }
 
 impl BenchOptions {
-    /// What a solver is asked for.
+    /// The options of a solve by `method`.
     fn solve(&self, method: Method, blocks: BlockDivided) -> SolveOptions {
         let target = Target::Theta(self.theta);
         let limits = Limits { target, max_sweeps: 10_000, max_policies: 10_000, tie: self.precision.default_tie() };
@@ -54,38 +54,38 @@ impl BenchOptions {
     }
 }
 
-/// Runs a method several times from its start, then times sweeps like the last.
+/// Runs a method several times from its start, then times evaluation or greedy sweeps.
 struct Repeat {
     limits: Limits,
     theta: f64,
-    /// Where value iteration stops.
+    /// Stopping rule of value iteration.
     stop: Stop,
     runs: usize,
     warm_up: bool,
-    /// Sweeps that are timed together, besides the runs; none if 0.
+    /// Sweeps per sweep timing; 0 disables it.
     timed_sweeps: u32,
 }
 
-/// What came of it.
+/// Result of [`Repeat::measure`].
 struct Repeated {
     /// The last run.
     run: Run,
     values: Vec<f64>,
     times: Vec<Duration>,
-    /// Times of as many sweeps as are timed together, if any.
+    /// Times of `timed_sweeps` sweeps; empty if disabled.
     sweep_times: Vec<Duration>,
     sweep_bytes: u64,
 }
 
 impl Repeat {
-    /// Runs only, to θ.
+    /// Runs to θ, without sweep timing.
     fn new(solve: &SolveOptions, options: &BenchOptions) -> Self {
         let warm_up = solve.device != DeviceChoice::Cpu && solve.method.is_some_and(|method| method.places().gpu);
         let (theta, runs) = (options.theta, options.runs.max(1));
         Self { limits: solve.limits, theta, stop: Stop::Change(theta), runs, warm_up, timed_sweeps: 0 }
     }
 
-    /// Sweeps, none of which is skipped: no residual is below 0.
+    /// Runs `sweeps` sweeps; the bound 0 is never met, so none returns early.
     fn sweep(backend: &mut Dynamic, sweeps: u32) -> Result<(), SolveError> {
         match backend {
             Dynamic::Values(backend) => {
@@ -97,7 +97,7 @@ impl Repeat {
         }
     }
 
-    /// Measures a backend.
+    /// Measures a backend: a warm-up on GPUs, the runs, and the sweep timing.
     fn measure(&self, mut backend: Dynamic) -> Result<Repeated, SolveError> {
         let mut once = || {
             backend.state().reset(None)?;
@@ -113,7 +113,7 @@ impl Repeat {
             times.push(run.elapsed);
         }
         let values = backend.state().values()?;
-        // Two lengths, so that what an evaluation does besides sweeping drops out of the difference.
+        // The difference of two lengths cancels the fixed costs of an evaluation.
         let mut timed = |sweeps| {
             let start = Instant::now();
             Self::sweep(&mut backend, sweeps).map(|()| start.elapsed())

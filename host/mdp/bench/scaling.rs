@@ -1,5 +1,5 @@
-//! The time of a greedy sweep against the size of the model, beside what the device allows: the time that a launch takes
-//! at least, and the time in which it copies as many bytes as the sweep has to move.
+//! Time per greedy sweep against model size, next to the limits of the device: launch latency and the time to copy the
+//! bytes of a sweep.
 
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,15 @@ use crate::runtime::Precise;
 use crate::runtime::choose::KernelDevice;
 use crate::runtime::gpu::CudaError;
 
-/// A family of models of all sizes. γ is 0.99, so that values change for longer than sweeps are timed.
+/// A family of models of any size. γ = 0.99, so that values keep changing during the timed sweeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
     /// Square slip grids.
     Grid,
-    /// Random models: 4 actions of 5 successors each, anywhere.
+    /// Random models with 4 actions and 5 uniform successors each.
     Garnet,
-    /// Random models: 4 actions of 1 to 1000 successors each, k or more of them with probability 1/k.
+    /// Random models with 4 actions of 1 to 1000 successors; P(at least k successors) = 1/k.
     PowerLaw,
 }
 
@@ -36,7 +36,7 @@ pub const FAMILIES: [Family; 3] = [Family::Grid, Family::Garnet, Family::PowerLa
 const GAMMA: f64 = 0.99;
 
 impl Family {
-    /// Its name on the command line and in plots.
+    /// Name on the command line and in plots.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Family {
         }
     }
 
-    /// How its models are stored, each of them measured; `None` is the smallest way that there is.
+    /// The layouts to measure; `None` chooses the smallest.
     #[must_use]
     pub fn storages(self) -> &'static [Option<Storage>] {
         match self {
@@ -55,18 +55,18 @@ impl Family {
         }
     }
 
-    /// A model with about `nnz` entries.
+    /// A model with about `nnz` nonzeros.
     ///
     /// # Errors
-    /// If it does not fit in memory.
+    /// If the model does not fit in memory.
     pub fn model(self, nnz: f64) -> Result<Mdp, generate::Error> {
-        /// The longest rows of the power law.
+        /// Longest rows of the power law.
         const LONGEST: u32 = 1000;
         let garnet =
             |per_state: f64| Garnet { states: (nnz / per_state).max(8.0) as u32, gamma: GAMMA, ..Garnet::default() };
         match self {
             Self::Grid => {
-                // Three entries for each of four actions.
+                // Three nonzeros for each of four actions.
                 let side = (nnz / 12.0).sqrt().round().max(2.0) as u32;
                 SlipGrid { width: side, height: side, gamma: GAMMA, ..SlipGrid::default() }.generate()
             }
@@ -80,19 +80,19 @@ impl Family {
     }
 }
 
-/// What to measure.
+/// Options of the scaling benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct ScalingOptions {
-    /// Whether in f64, or else in f32.
+    /// Whether V is in f64 instead of f32.
     pub wide: bool,
-    /// Entries of the largest models.
+    /// Nonzeros of the largest models.
     pub largest: f64,
-    /// Times that are taken of each model, of which the median counts.
+    /// Timings per model; the result is their median.
     pub runs: usize,
 }
 
 impl ScalingOptions {
-    /// Sizes of models, ascending: half-decades down from the largest, to 10⁵.
+    /// Model sizes in nonzeros, ascending: half-decades from about 10⁵ to the largest.
     #[must_use]
     pub fn sizes(&self) -> Vec<f64> {
         let mut sizes = vec![self.largest];
@@ -104,60 +104,60 @@ impl ScalingOptions {
     }
 }
 
-/// One model in one layout.
+/// Measurement of one model in one layout.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// The family.
+    /// Family of the model.
     pub family: Family,
-    /// How it is stored.
+    /// Layout.
     pub storage: Storage,
-    /// Whether that was asked for; else it is the smallest way that the model has.
+    /// Whether the benchmark requested the layout; otherwise it is the smallest that fits.
     pub chosen: bool,
     /// S.
     pub states: u32,
-    /// Entries of P.
+    /// Nonzeros of P.
     pub nnz: usize,
-    /// Median time of a sweep over all states, of many that are launched together; microseconds.
+    /// Median time of a sweep over all states, in batches without host synchronisation; microseconds.
     pub sweep_us: f64,
-    /// Bytes that a sweep must move: the model read once, V read and written once.
+    /// Minimum memory traffic of a sweep in bytes: the model read once, V read and written once.
     pub sweep_bytes: u64,
-    /// Those bytes in that time; 10⁹ bytes per second.
+    /// `sweep_bytes` per sweep time; 10⁹ bytes per second.
     pub gbps: f64,
 }
 
-/// All that was measured.
+/// Results of the scaling benchmark.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Scaling {
-    /// The device, in words.
+    /// Description of the device.
     pub device: String,
-    /// The precision.
+    /// Precision of V.
     pub precision: String,
-    /// What the device copies, bytes read and bytes written; 10⁹ bytes per second.
+    /// Copy bandwidth of the device, bytes read plus bytes written; 10⁹ bytes per second.
     pub copy_gbps: f64,
-    /// Bytes of the vector that was copied.
+    /// Bytes of the copied vector.
     pub copy_bytes: u64,
-    /// Time of a sweep over a model of 16 states: what a launch takes; microseconds.
+    /// Time of a sweep over 16 states, the launch latency; microseconds.
     pub launch_us: f64,
-    /// All models, those of a family and a layout by ascending size.
+    /// The measurements, grouped by family and layout, by ascending size.
     pub points: Vec<Point>,
-    /// What was left out, and why.
+    /// Skipped models, with reasons.
     pub notes: Vec<String>,
 }
 
-/// What happens as it is measured.
+/// Progress of the benchmark.
 pub enum Event<'a> {
-    /// The device has been measured.
+    /// The device limits have been measured.
     Device(&'a Scaling),
-    /// A model is being made.
+    /// The model of a family with this many nonzeros is being generated.
     Making(Family, f64),
     /// A model has been measured.
     Point(&'a Point),
 }
 
-/// Why there is nothing.
+/// Why the benchmark failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ScalingError {
-    /// A model cannot be made.
+    /// A model cannot be generated.
     #[error(transparent)]
     Generate(#[from] generate::Error),
     /// The device cannot be used.
@@ -165,10 +165,10 @@ pub enum ScalingError {
     Solve(#[from] SolveError),
 }
 
-/// Measures models of these families, and tells `observe` as it goes. Sizes that do not fit on the device are left out.
+/// Measures models of `families` and reports progress to `observe`. Skips models that do not fit on the device.
 ///
 /// # Errors
-/// Those of the device, and of models that do not fit in the memory of the host.
+/// Errors of the device, and models that do not fit in host memory.
 pub fn measure(
     device: &KernelDevice,
     families: &[Family],
@@ -192,7 +192,7 @@ pub fn measure(
         }
         KernelDevice::Gpu(device) => {
             let reserve = |bytes| device.reserve(bytes, "the model");
-            // 2³⁰ bytes: far more than caches hold.
+            // 2³⁰ bytes, far beyond the caches.
             let on = On { device, name: &name, copied: 1 << 30, reserve: &reserve, observe };
             typed(on, families, options)
         }
@@ -203,9 +203,9 @@ pub fn measure(
 struct On<'a, D: Device> {
     device: &'a D,
     name: &'a str,
-    /// Bytes of the vector to copy.
+    /// Bytes of the vector for the copy bandwidth.
     copied: usize,
-    /// Whether so many bytes of device memory are free.
+    /// Checks that this many bytes of device memory are free.
     reserve: &'a dyn Fn(u64) -> Result<(), CudaError>,
     observe: &'a mut dyn FnMut(Event),
 }
@@ -225,8 +225,8 @@ where
             ..Scaling::default()
         };
         let tiny = Family::Grid.model(12.0 * 16.0)?;
-        let plan = laid_out(&tiny, Some(Storage::Slices))?;
-        scaling.launch_us = self.point::<T>(Family::Grid, &tiny, &plan, false, runs)?.sweep_us;
+        let layout = sweep_layout(&tiny, Some(Storage::Slices))?;
+        scaling.launch_us = self.point::<T>(Family::Grid, &tiny, &layout, false, runs)?.sweep_us;
         (self.observe)(Event::Device(&scaling));
         for &family in families {
             for nnz in options.sizes() {
@@ -234,17 +234,17 @@ where
                 let mdp = family.model(nnz)?;
                 let before = scaling.points.len();
                 for &storage in family.storages() {
-                    let plan = laid_out(&mdp, storage)?;
-                    let bytes = if plan.is_wide() { plan.bytes::<T, u64>() } else { plan.bytes::<T, u32>() };
+                    let layout = sweep_layout(&mdp, storage)?;
+                    let bytes = if layout.is_wide() { layout.bytes::<T, u64>() } else { layout.bytes::<T, u32>() };
                     if let Err(error) = (self.reserve)(bytes) {
                         scaling.notes.push(format!(
-                            "{} with {} entries: {error}",
+                            "{} with {} nonzeros: {error}",
                             family.name(),
                             mdp.transitions().nnz()
                         ));
                         continue;
                     }
-                    let point = self.point::<T>(family, &mdp, &plan, storage.is_some(), runs)?;
+                    let point = self.point::<T>(family, &mdp, &layout, storage.is_some(), runs)?;
                     (self.observe)(Event::Point(&point));
                     scaling.points.push(point);
                 }
@@ -253,14 +253,14 @@ where
                 }
             }
         }
-        // One line after the other: by layout first, then by size.
+        // Group by family and layout; the sort is stable and keeps ascending sizes.
         scaling.points.sort_by_key(|point| (families.iter().position(|f| *f == point.family), !point.chosen));
         Ok(scaling)
     }
 
-    /// 10⁹ bytes per second that the device copies.
+    /// Measures the copy bandwidth in 10⁹ bytes per second.
     fn copy(&self, runs: usize) -> Result<f64, SolveError> {
-        /// Copies that are timed together.
+        /// Copies per timing.
         const COPIES: usize = 16;
         let elements = self.copied / size_of::<f32>();
         let (source, mut target) = (self.device.zeros::<f32>(elements)?, self.device.zeros::<f32>(elements)?);
@@ -269,7 +269,7 @@ where
         let mut timed = || {
             let start = Instant::now();
             for _ in 0..COPIES {
-                // SAFETY: both vectors have four elements per quad.
+                // SAFETY: `source` and `target` have four elements per quad.
                 unsafe { copy(self.device, shape, quads, &source, &mut target)? };
             }
             self.device.synchronize().map(|()| start.elapsed())
@@ -283,36 +283,36 @@ where
         &self,
         family: Family,
         mdp: &Mdp,
-        plan: &SweepLayout,
+        layout: &SweepLayout,
         chosen: bool,
         runs: usize,
     ) -> Result<Point, SolveError> {
         let nnz = mdp.transitions().nnz();
-        // Small models take a few µs, large ones some ms.
+        // Sweeps take a few µs for small models and some ms for large ones.
         let sweeps = (1_000_000_000 / nnz.max(1)).clamp(8, 128) as u32;
-        let (time, sweep_bytes) = if plan.is_wide() {
-            sweep_time(ValueIteration::<T, u64, D>::new(self.device, plan)?, sweeps, runs)?
+        let (time, sweep_bytes) = if layout.is_wide() {
+            sweep_time(ValueIteration::<T, u64, D>::new(self.device, layout)?, sweeps, runs)?
         } else {
-            sweep_time(ValueIteration::<T, u32, D>::new(self.device, plan)?, sweeps, runs)?
+            sweep_time(ValueIteration::<T, u32, D>::new(self.device, layout)?, sweeps, runs)?
         };
         let sweep_us = 1e3 * milliseconds(time) / f64::from(sweeps);
         let gbps = sweep_bytes as f64 / sweep_us / 1e3;
-        Ok(Point { family, storage: plan.storage(), chosen, states: mdp.states(), nnz, sweep_us, sweep_bytes, gbps })
+        Ok(Point { family, storage: layout.storage(), chosen, states: mdp.states(), nnz, sweep_us, sweep_bytes, gbps })
     }
 }
 
-/// The model in the layout asked for; every sweep is to read all of it.
-fn laid_out(mdp: &Mdp, storage: Option<Storage>) -> Result<SweepLayout<'_>, SolveError> {
-    let plan = SweepLayout::new(mdp, storage).ok_or(SolveError::Storage(storage.unwrap_or(Storage::Rows)))?;
-    Ok(plan.without_skipping())
+/// The model in the requested layout, without skipping, so that every sweep reads all of it.
+fn sweep_layout(mdp: &Mdp, storage: Option<Storage>) -> Result<SweepLayout<'_>, SolveError> {
+    let layout = SweepLayout::new(mdp, storage).ok_or(SolveError::Storage(storage.unwrap_or(Storage::Rows)))?;
+    Ok(layout.without_skipping())
 }
 
-/// Median time of `sweeps` sweeps from V = 0, without what a batch of sweeps takes besides; and the bytes of a sweep.
+/// Median time of `sweeps` sweeps from V = 0 without the fixed costs of a batch, and the bytes of a sweep.
 fn sweep_time<B: GreedySweeps + State>(mut backend: B, sweeps: u32, runs: usize) -> Result<(Duration, u64), B::Error> {
     let mut timed = |sweeps| {
         backend.reset(None)?;
         let start = Instant::now();
-        // No change is below 0: all of these sweeps are done.
+        // The bound 0 is never met, so all sweeps are done.
         backend.backup(Stop::Change(0.0), sweeps).map(|_| start.elapsed())
     };
     timed(sweeps)?;

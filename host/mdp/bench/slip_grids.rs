@@ -16,12 +16,12 @@ use crate::mdp::place::Placement;
 use crate::mdp::solution::Status;
 use crate::mdp::solve::stop;
 
-/// A grid of Table 5.4, with the times that the source gives for it.
+/// A grid of Table 5.4 with the published times.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Case {
-    /// G1 to G6.
+    /// Name, G1 to G6.
     pub name: &'static str,
-    /// Cells in a row and in a column.
+    /// Columns and rows of the grid.
     pub side: u32,
     /// Fraction of walls.
     pub walls: f64,
@@ -29,11 +29,11 @@ pub struct Case {
     pub obstacles: f64,
     /// γ.
     pub gamma: f64,
-    /// Milliseconds of its serial version on an AMD EPYC 9634.
+    /// Published milliseconds of the serial version on an AMD EPYC 9634.
     pub source_serial_ms: f64,
-    /// Milliseconds of its plain CUDA version on an NVIDIA L4.
+    /// Published milliseconds of the plain CUDA version on an NVIDIA L4.
     pub source_plain_ms: f64,
-    /// Milliseconds of its projected version on an NVIDIA H100.
+    /// Published milliseconds of the projected version on an NVIDIA H100.
     pub source_projected_ms: f64,
 }
 
@@ -53,7 +53,7 @@ const fn case(name: &'static str, side: u32, walls: f64, obstacles: f64, gamma: 
 }
 
 impl Case {
-    /// Its model.
+    /// The model of the grid.
     ///
     /// # Errors
     /// None for the cases of the table.
@@ -69,7 +69,7 @@ impl Case {
         .generate()
     }
 
-    /// What the source gives for a method: milliseconds, and on what.
+    /// The published time of a method in milliseconds, and its hardware.
     #[must_use]
     pub fn source_ms(&self, method: Method) -> Option<(f64, &'static str)> {
         match method {
@@ -81,7 +81,7 @@ impl Case {
     }
 }
 
-/// One line of the table.
+/// A row of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     /// The grid.
@@ -90,29 +90,29 @@ pub struct Measured {
     pub method: Method,
     /// The precision.
     pub precision: Precision,
-    /// The device, in words.
+    /// Description of the device.
     pub device: String,
     /// How the last run ended.
     pub status: Status,
-    /// Policies evaluated.
+    /// Number of evaluated policies.
     pub policies: usize,
-    /// Sweeps in all.
+    /// Total number of sweeps.
     pub sweeps: u64,
-    /// Median time of a run, from V = 0 with the model on the device, to the stable policy; milliseconds.
+    /// Median time per run from V = 0 with the model on the device to the stable policy; milliseconds.
     pub milliseconds: f64,
-    /// Fastest and slowest run.
+    /// Fastest and slowest run; milliseconds.
     pub range_ms: (f64, f64),
-    /// Time to convert the model and to bring it to the device, in the first run; milliseconds.
+    /// Time to convert the model and transfer it to the device in the first run; milliseconds.
     pub setup_ms: f64,
-    /// Median time of a sweep with the last policy; microseconds.
+    /// Median time per sweep with the last policy; microseconds.
     pub sweep_us: f64,
-    /// Bytes that a sweep cannot do without: each input read once and each output written once.
+    /// Minimum memory traffic of a sweep in bytes: each input read once, each output written once.
     pub sweep_bytes: u64,
-    /// What is guaranteed about V of the last run.
+    /// Certificate of V of the last run.
     pub certificate: Certificate,
 }
 
-/// Sweeps that are timed together: far from where values no longer change.
+/// Sweeps per timing; few enough that values still change.
 const TIMED_SWEEPS: u32 = 48;
 
 /// Measures one method on one model.
@@ -121,7 +121,7 @@ const TIMED_SWEEPS: u32 = 48;
 /// As [`solve_with`](crate::mdp::solve_with).
 pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -> Result<Measured, SolveError> {
     let solve = options.solve(method, Default::default());
-    // The methods of the source stop by its rule, ours where the error is certain.
+    // The methods of the source use its stopping rule; value iteration stops at a certified error.
     let target = if method == Method::Values { Target::Epsilon(options.theta) } else { solve.limits.target };
     let repeat = Repeat { timed_sweeps: TIMED_SWEEPS, stop: stop(mdp, target, 1.0), ..Repeat::new(&solve, options) };
     let place = Placement::choose(mdp, &solve)?;

@@ -1,5 +1,5 @@
-//! Value iteration on the twelve grid worlds of Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), Table 6.1,
-//! per method, beside the speed-ups of its Table 6.2; and its section 6.3, with less and less locality.
+//! Value iteration on the twelve grid worlds of Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), Table
+//! 6.1, per method, next to the speed-ups of Table 6.2; and the sweep counts of section 6.3 for decreasing locality.
 
 use serde::Serialize;
 
@@ -13,23 +13,23 @@ use crate::mdp::place::Placement;
 use crate::mdp::solution::Status;
 use crate::runtime::choose::DeviceChoice;
 
-/// A method, with what it is called here.
+/// A method under its name in the benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Contender {
-    /// What it is called.
+    /// Name in the benchmark.
     pub name: &'static str,
     /// The method.
     pub method: Method,
     /// Whether it runs on the CPU.
     pub on_cpu: bool,
-    /// How it divides states, if it does.
+    /// Parameters of Block Divided Iteration.
     #[serde(skip)]
     pub blocks: BlockDivided,
 }
 
 const PLAIN: BlockDivided = BlockDivided::PLAIN;
 
-/// What is compared with what: the first is the baseline, and the last two are not of the source.
+/// The compared methods. The first is the baseline; the last two are not in the source.
 pub const CONTENDERS: [Contender; 9] = [
     contender("sequential", Method::Sequential, true, PLAIN),
     contender("all cores", Method::Values, true, PLAIN),
@@ -46,19 +46,19 @@ const fn contender(name: &'static str, method: Method, on_cpu: bool, blocks: Blo
     Contender { name, method, on_cpu, blocks }
 }
 
-/// How many times faster than the sequential method.
+/// Speed-up relative to the sequential method.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SpeedUp {
-    /// To convergence.
+    /// Of the time to convergence.
     pub convergence: f64,
-    /// Per sweep.
+    /// Of the time per sweep.
     pub sweep: f64,
 }
 
-/// A line of Table 6.2: a GeForce 8800 GTX against one core of a Core 2 Duo, both of 2007.
+/// A row of Table 6.2: a GeForce 8800 GTX against one core of a Core 2 Duo, both of 2007.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// The domain.
+    /// Name of the domain.
     pub name: &'static str,
     /// Block Divided Iteration, without enhancements.
     pub block_divided: SpeedUp,
@@ -91,7 +91,7 @@ const fn published(name: &'static str, [convergence, sweep, result_convergence, 
 }
 
 impl Contender {
-    /// What the source gives for a domain.
+    /// The published speed-up for a domain.
     #[must_use]
     pub fn published(&self, domain: &str) -> Option<SpeedUp> {
         let line = TABLE_6_2.iter().find(|line| line.name == domain)?;
@@ -102,45 +102,46 @@ impl Contender {
         }
     }
 
-    /// How it is measured.
+    /// The benchmark options for this method.
     fn options(&self, options: &BenchOptions) -> BenchOptions {
         BenchOptions { device: if self.on_cpu { DeviceChoice::Cpu } else { options.device }, ..*options }
     }
 }
 
-/// One line of the table.
+/// A row of the benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// The domain: GW-64x64x1.
+    /// Name of the domain, for example GW-64x64x1.
     pub domain: String,
     /// The method.
     #[serde(flatten)]
     pub contender: Contender,
     /// The precision.
     pub precision: Precision,
-    /// The device, in words.
+    /// Description of the device.
     pub device: String,
     /// How the last run ended.
     pub status: Status,
-    /// Sweeps of a run.
+    /// Sweeps per run.
     pub sweeps: u64,
-    /// Mean time of a run, without the best and the worst, from V = 0 with the model on the device; milliseconds.
+    /// Mean time per run from V = 0 with the model on the device, without the fastest and the slowest run;
+    /// milliseconds.
     pub milliseconds: f64,
-    /// Fastest and slowest run.
+    /// Fastest and slowest run; milliseconds.
     pub range_ms: (f64, f64),
-    /// That mean divided by the number of sweeps; microseconds.
+    /// Mean time divided by the number of sweeps; microseconds.
     pub sweep_us: f64,
-    /// Time to convert the model and to bring it to the device; milliseconds.
+    /// Time to convert the model and transfer it to the device; milliseconds.
     pub setup_ms: f64,
-    /// Beside the sequential method, if that was measured.
+    /// Speed-up over the sequential method, if measured.
     pub speed_up: Option<SpeedUp>,
-    /// What the source gives.
+    /// Published speed-up.
     pub published: Option<SpeedUp>,
-    /// What is guaranteed about V of the last run.
+    /// Certificate of V of the last run.
     pub certificate: Certificate,
 }
 
-/// Measures one method on one domain. `baseline` is what the sequential method took.
+/// Measures one method on one domain. `baseline` is the result of the sequential method.
 ///
 /// # Errors
 /// As [`solve_with`](crate::mdp::solve_with).
@@ -180,10 +181,10 @@ pub fn measure(
     })
 }
 
-/// Parts of the successors that lead elsewhere, in the source's section 6.3.
+/// Fractions of redirected successors in section 6.3 of the source.
 pub const REDIRECTED: [f64; 5] = [0.05, 0.1, 0.15, 0.3, 0.5];
 
-/// The domain of section 6.3 in which so many of the successors are states drawn at random.
+/// The domain of section 6.3 in which the fraction `redirected` of the successors are random states.
 ///
 /// # Errors
 /// If `redirected` is not in [0, 1].
@@ -191,7 +192,7 @@ pub fn less_local(redirected: f64) -> Result<Mdp, Error> {
     WetFloor { redirected, ..WetFloor::new(256, 256, 1) }.generate()
 }
 
-/// What a method needs with less locality.
+/// Sweep count of a method for a given locality.
 #[derive(Clone, Debug, Serialize)]
 pub struct Locality {
     /// The method.
@@ -201,9 +202,9 @@ pub struct Locality {
     pub precision: Precision,
     /// The device, in words.
     pub device: String,
-    /// The part of the successors that lead elsewhere.
+    /// Fraction of redirected successors.
     pub redirected: f64,
-    /// Sweeps of a run.
+    /// Sweeps per run.
     pub sweeps: u64,
 }
 
@@ -231,9 +232,9 @@ mod tests {
     use super::*;
     use crate::mdp::generate::TABLE_6_1;
 
-    /// Section 6.4 of the source gives the averages of Table 6.2, whose own figures are rounded.
+    /// Section 6.4 of the source gives the means of Table 6.2, whose entries are rounded.
     #[test]
-    fn the_published_averages_are_those_of_the_text() {
+    fn published_rows_match_the_published_means() {
         let is_mean = |average: f64, of: fn(&Published) -> f64| {
             let mean = TABLE_6_2.iter().map(of).sum::<f64>() / 12.0;
             assert!((mean - average).abs() < 0.11, "{mean}, {average}");

@@ -1,4 +1,4 @@
-//! Greedy sweeps on all cores: value iteration, and modified policy iteration.
+//! Greedy and evaluation sweeps on all cores, for value iteration and modified policy iteration.
 
 use std::convert::Infallible;
 
@@ -10,37 +10,39 @@ use crate::mdp::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, 
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 
-/// Blocks that one task of a parallel loop sweeps, at least.
+/// Minimum blocks per task of a parallel loop.
 const BLOCKS_PER_TASK: usize = 4;
 
-/// In which order the states of a greedy sweep are backed up.
+/// Order of the backups in a greedy sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// All at once: every state sees the values before the sweep.
+    /// Every state sees the values before the sweep.
     #[default]
     Jacobi,
-    /// One after the other, forth and back in turns: the states of a block see the new values of those before them. Blocks
-    /// of this many states are swept at once, and see each other as they were: one block of all states is the classic
-    /// method, on one core.
+    /// States are backed up in place, in forward and backward order alternately. Within a block, later states see the
+    /// new values of earlier ones. All blocks run in parallel and see each other's values before the sweep. One block
+    /// of all states is the classic Gauss-Seidel method on one core.
     GaussSeidel {
-        /// States of a block, at least 1.
+        /// States per block, at least 1.
         block: usize,
     },
 }
 
 impl Order {
-    /// Gauss-Seidel on all cores. The result does not depend on how many there are.
+    /// Gauss-Seidel on all cores. The result does not depend on the number of cores.
     pub const BLOCKS: Self = Self::GaussSeidel { block: 16 * BLOCK };
 }
 
-/// How the engine works; the default is the fastest for most models.
+/// Options of the engine; the default is the fastest for most models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// How the model is stored.
+    /// Layout of the model.
     pub storage: Storage,
-    /// The order of backups in a greedy sweep.
+    /// Order of the backups in a greedy sweep.
+    ///
     pub order: Order,
-    /// Whether blocks are left out of which no successor changed, in any bit, in the sweep before: they cannot change.
+    /// Whether to skip blocks none of whose successors changed, in any bit, in the previous sweep; their values cannot
+    /// change.
     pub skip: bool,
 }
 
@@ -50,44 +52,45 @@ impl Default for EngineOptions {
     }
 }
 
-/// All cores, on a compact copy of the model.
+/// Sweeps on all cores over a compact copy of the model.
 pub struct Engine<'m, T: Precise> {
     model: &'m Mdp,
     order: Order,
     layout: Box<dyn Layout<T> + 'm>,
-    /// The model with the actions of the policy only, once asked for.
+    /// P^π and r^π of the current policy, built on demand.
     projected: Option<Box<dyn Layout<T>>>,
     values: Iterates<T>,
     policy: Vec<u32>,
-    /// Whether greedy sweeps have been done since `policy` was; it is that of the values before the last of them.
+    /// Whether `policy` is older than the last greedy sweep. The current policy is greedy with respect to the values
+    /// before that sweep.
     stale: bool,
-    /// Whether the next Gauss-Seidel sweep goes back.
+    /// Whether the next Gauss-Seidel sweep runs backward.
     backward: bool,
-    /// The span of changes at which V was last shifted.
-    shifted: f64,
+    /// The span of changes at the last shift of V.
+    last_shift_span: f64,
 }
 
-/// V before and after the last sweep, and what has changed in between.
+/// V before and after the last sweep, with the data for skipping.
 struct Iterates<T> {
     old: Vec<T>,
     new: Vec<T>,
-    /// Whether any bit of a block changed in the last sweep, for each block.
+    /// Per block, whether any bit of V changed in the last sweep.
     changed: Vec<bool>,
-    /// Whether `changed` says so of a sweep with the same operator.
-    known: bool,
-    /// Whether some state of a block has actions.
-    acts: Vec<bool>,
-    /// The blocks that each depends on; `None` where it is all, and empty where nothing is to be skipped.
+    /// Whether `changed` describes a sweep with the present operator.
+    changed_valid: bool,
+    /// Per block, whether any of its states has actions.
+    has_actions: Vec<bool>,
+    /// The blocks that each block depends on; `None` for all blocks. Empty if skipping is disabled.
     dependencies: Vec<Option<Box<[u32]>>>,
 }
 
 impl<T: Precise> Iterates<T> {
-    /// One sweep, after which the values are in `old`, and those before in `new`.
+    /// Runs one sweep. Afterwards `old` holds the new values and `new` the previous ones.
     fn sweep(&mut self, layout: &dyn Layout<T>) -> Change {
-        let Self { old, new, changed, known, acts, dependencies } = self;
+        let Self { old, new, changed, changed_valid, has_actions, dependencies } = self;
         let some_changed = changed.iter().any(|&changed| changed);
-        let idle = |block: usize| {
-            *known
+        let skippable = |block: usize| {
+            *changed_valid
                 && match dependencies.get(block) {
                     Some(Some(blocks)) => !blocks.iter().any(|&block| changed[block as usize]),
                     Some(None) => !some_changed,
@@ -95,49 +98,50 @@ impl<T: Precise> Iterates<T> {
                 }
         };
         let of_block = |(block, target): (usize, &mut [T])| {
-            if !idle(block) {
+            if !skippable(block) {
                 return layout.backup(block * BLOCK, old, target);
             }
-            // `target` is one sweep behind.
+            // `target` holds the values before the previous sweep.
             if changed[block] {
                 target.copy_from_slice(&old[block * BLOCK..][..target.len()]);
             }
-            if acts[block] { Change::ZERO } else { Change::NONE }
+            if has_actions[block] { Change::ZERO } else { Change::NONE }
         };
         let blocks = new.par_chunks_mut(BLOCK).enumerate().with_min_len(BLOCKS_PER_TASK).map(of_block);
         let changes: Vec<Change> = blocks.collect();
         *changed = changes.iter().map(|change| change.any).collect();
-        *known = true;
+        *changed_valid = true;
         std::mem::swap(old, new);
         changes.into_iter().fold(Change::NONE, Change::and)
     }
 
-    /// One sweep in which the states of each block of `size` see each other's new values.
+    /// Runs one Gauss-Seidel sweep in blocks of `size` states.
     fn sweep_in_place(&mut self, layout: &dyn Layout<T>, size: usize, backward: bool) -> Change {
-        let Self { old, new, known, .. } = self;
+        let Self { old, new, changed_valid, .. } = self;
         new.par_chunks_mut(BLOCK).zip(old.par_chunks(BLOCK)).for_each(|(new, old)| new.copy_from_slice(old));
         let blocks = new.par_chunks_mut(size).enumerate();
         let change = blocks.map(|(block, target)| layout.backup_in_place(block * size, old, target, backward));
         let change = change.reduce(|| Change::NONE, Change::and);
-        *known = false;
+        *changed_valid = false;
         std::mem::swap(old, new);
         change
     }
 }
 
 impl<'m, T: Precise> Engine<'m, T> {
-    /// Stores the model, and starts at V = 0 and the first action of every state.
+    /// Converts the model to its layout; V = 0 and the first action of every state.
     #[must_use]
     pub fn new(model: &'m Mdp, options: EngineOptions) -> Self {
         let states = model.states() as usize;
         let layout = layout::store::<T>(model, options.storage);
-        let acts = (0..states).step_by(BLOCK).map(|first| layout.acts(first..states.min(first + BLOCK))).collect();
+        let has_actions =
+            (0..states).step_by(BLOCK).map(|first| layout.has_actions(first..states.min(first + BLOCK))).collect();
         let values = Iterates {
             old: vec![T::ZERO; states],
             new: vec![T::ZERO; states],
             changed: vec![true; states.div_ceil(BLOCK)],
-            known: false,
-            acts,
+            changed_valid: false,
+            has_actions,
             dependencies: if options.skip { layout.dependencies(states) } else { Vec::new() },
         };
         Self {
@@ -149,32 +153,34 @@ impl<'m, T: Precise> Engine<'m, T> {
             policy: model.first_policy(),
             stale: false,
             backward: false,
-            shifted: f64::INFINITY,
+            last_shift_span: f64::INFINITY,
         }
     }
 
-    /// Adds what all values lack alike, where the changes of the last sweep, a Jacobi sweep, tell that it is a good part of
-    /// what they lack: Gauss-Seidel sweeps make that smaller by a factor of γ or so only. V* − V is γ/(1 − γ) times something
-    /// between these changes, and after that γ/(1 − γ) times half their span at most. It is done at spans that are each at
-    /// most half of the one before, so that sweeps converge whatever it does.
+    /// Shifts V by its estimated common error, from the changes of the last Jacobi sweep, if that error is large
+    /// compared to their span. Gauss-Seidel sweeps reduce a common error only by about γ each.
+    ///
+    /// Each component of V* − V is γ/(1 − γ) times a number within the range of the changes. After the shift it is at
+    /// most γ/(1 − γ) times half their span. Each shift requires a span of at most half the previous one, so shifts
+    /// cannot prevent convergence.
     fn shift(&mut self, least: f64, greatest: f64) {
         let (middle, span, gamma) = ((least + greatest) / 2.0, greatest - least, self.model.gamma());
         let shift = middle * gamma / (1.0 - gamma);
-        if middle.abs() > span / 8.0 && span <= self.shifted / 2.0 && shift.is_finite() {
-            self.shifted = span;
+        if middle.abs() > span / 8.0 && span <= self.last_shift_span / 2.0 && shift.is_finite() {
+            self.last_shift_span = span;
             self.values.old.par_iter_mut().for_each(|value| *value = T::from_f64(value.to_f64() + shift));
-            self.values.known = false;
+            self.values.changed_valid = false;
         }
     }
 
-    /// Improves `policy` with respect to `v`.
+    /// Improves `policy` greedily with respect to `v`; returns the number of changed actions.
     fn improve_for(layout: &dyn Layout<T>, v: &[T], policy: &mut [u32], tie: f64) -> u64 {
         let blocks = policy.par_chunks_mut(BLOCK).enumerate();
         blocks.map(|(block, policy)| layout.improve(block * BLOCK, v, policy, tie)).sum()
     }
 
-    /// Brings the policy up to date after greedy sweeps.
-    fn refresh(&mut self) {
+    /// Computes the policy of the last greedy sweep.
+    fn update_policy(&mut self) {
         if std::mem::take(&mut self.stale) {
             self.policy.fill(NO_ACTION);
             Self::improve_for(&*self.layout, &self.values.new, &mut self.policy, 0.0);
@@ -187,14 +193,14 @@ impl<'m, T: Precise> Engine<'m, T> {
         self.values.old.len()
     }
 
-    /// Which states act.
-    pub(super) fn acting(&self) -> Vec<bool> {
+    /// Whether each state has actions.
+    pub(super) fn has_actions(&self) -> Vec<bool> {
         (0..self.states()).into_par_iter().map(|state| self.model.choices().count(state) > 0).collect()
     }
 
-    /// P^π without its rewards, and r^π.
+    /// γP^π as a layout without rewards, and r^π.
     pub(super) fn system(&mut self) -> (Box<dyn Layout<T>>, Vec<T>) {
-        self.refresh();
+        self.update_policy();
         let nothing = vec![T::ZERO; self.states()];
         let mut reward = nothing.clone();
         let projected = self.layout.project(&self.policy, true);
@@ -204,16 +210,16 @@ impl<'m, T: Precise> Engine<'m, T> {
         (self.layout.project(&self.policy, false), reward)
     }
 
-    /// V.
-    pub(super) fn present(&self) -> &[T] {
+    /// The current V.
+    pub(super) fn current_values(&self) -> &[T] {
         &self.values.old
     }
 
-    /// Puts `values` in the place of V.
-    pub(super) fn replace(&mut self, values: &[T]) {
-        self.refresh();
+    /// Replaces V.
+    pub(super) fn set_values(&mut self, values: &[T]) {
+        self.update_policy();
         self.values.old.copy_from_slice(values);
-        self.values.known = false;
+        self.values.changed_valid = false;
     }
 }
 
@@ -222,8 +228,8 @@ impl<T: Precise> State for Engine<'_, T> {
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Infallible> {
         self.policy = self.model.first_policy();
-        (self.stale, self.projected, self.values.known, self.backward) = (false, None, false, false);
-        self.shifted = f64::INFINITY;
+        (self.stale, self.projected, self.values.changed_valid, self.backward) = (false, None, false, false);
+        self.last_shift_span = f64::INFINITY;
         match initial {
             Some(initial) => self.values.old.copy_from_slice(&T::of(initial)),
             None => self.values.old.fill(T::ZERO),
@@ -243,16 +249,16 @@ impl<T: Precise> State for Engine<'_, T> {
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
-        self.refresh();
+        self.update_policy();
         Ok(self.policy.clone())
     }
 
-    /// After greedy sweeps the certificate's pass finds it on the way.
+    /// After greedy sweeps, the pass of the certificate computes the policy as well.
     fn policy_is_implicit(&self) -> bool {
         self.stale
     }
 
-    /// What is stored of the model, or of the policy where it was evaluated last; and V, read and written.
+    /// The stored model, or P^π after an evaluation; and V, read and written.
     fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
         let layout = if self.stale { None } else { self.projected.as_deref() };
         let model = layout.map_or_else(|| self.layout.bytes(), |layout| layout.bytes());
@@ -261,19 +267,20 @@ impl<T: Precise> State for Engine<'_, T> {
 }
 
 impl<T: Precise> GreedySweeps for Engine<'_, T> {
-    /// Gauss-Seidel ends with a Jacobi sweep, whose changes tell how far V is from V*; those of its own do not.
+    /// Gauss-Seidel sweeps end with a Jacobi sweep: its changes bound the distance to V*, those of Gauss-Seidel sweeps
+    /// do not.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
         let mut sweeps = 0;
         if !self.stale {
-            // What was evaluated last was another operator.
-            self.values.known = false;
+            // `changed` describes an evaluation sweep.
+            self.values.changed_valid = false;
         }
         self.stale = true;
         let bound = match stop {
             Stop::Change(bound) | Stop::Span(bound) => bound,
         };
-        // How small a Gauss-Seidel sweep's ‖ΔV‖∞ must be before the sweep that counts is tried.
-        let mut worth_trying = bound;
+        // ‖ΔV‖∞ of a Gauss-Seidel sweep below which a Jacobi sweep tests the stop.
+        let mut trial_bound = bound;
         loop {
             if let Order::GaussSeidel { block } = self.order {
                 while sweeps + 1 < max_sweeps {
@@ -281,15 +288,15 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
                     let change = values.sweep_in_place(&**layout, block.max(1), self.backward);
                     self.backward = !self.backward;
                     sweeps += 1;
-                    if change.norm() < worth_trying || !change.any || interrupt::requested() {
+                    if change.norm() < trial_bound || !change.any || interrupt::requested() {
                         break;
                     }
                 }
-                worth_trying /= 4.0;
+                trial_bound /= 4.0;
             }
             let change = self.values.sweep(&*self.layout);
             sweeps += 1;
-            // Where no state has actions nothing changes.
+            // No state has actions.
             let Change { least, greatest, any } = if change.least > change.greatest { Change::ZERO } else { change };
             if sweeps >= max_sweeps || !any || stop.is_met(least, greatest) || interrupt::requested() {
                 if matches!((self.order, stop), (Order::GaussSeidel { .. }, Stop::Span(_)))
@@ -302,7 +309,7 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
         }
     }
 
-    fn uneven(&self) -> Option<f64> {
+    fn non_monotone_unit(&self) -> Option<f64> {
         (self.order != Order::Jacobi).then_some(T::UNIT)
     }
 }
@@ -315,17 +322,17 @@ impl<T: Precise> Modify for Engine<'_, T> {
 
 impl<T: Precise> Correct for Engine<'_, T> {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Infallible> {
-        self.refresh();
-        (self.projected, self.values.known) = (None, false);
+        self.update_policy();
+        (self.projected, self.values.changed_valid) = (None, false);
         Ok(self.layout.set_rewards(rewards))
     }
 }
 
 impl<T: Precise> Evaluate for Engine<'_, T> {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
-        self.refresh();
+        self.update_policy();
         let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
-        self.values.known = false;
+        self.values.changed_valid = false;
         let projected = self.projected.get_or_insert_with(|| self.layout.project(&self.policy, true));
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
             let residual = self.values.sweep(&**projected).norm();
@@ -334,12 +341,12 @@ impl<T: Precise> Evaluate for Engine<'_, T> {
                 break;
             }
         }
-        self.values.known = false;
+        self.values.changed_valid = false;
         Ok(evaluation)
     }
 
     fn improve(&mut self, tie: f64) -> Result<u64, Infallible> {
-        self.refresh();
+        self.update_policy();
         let changed = Self::improve_for(&*self.layout, &self.values.old, &mut self.policy, tie);
         if changed > 0 {
             self.projected = None;

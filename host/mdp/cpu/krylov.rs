@@ -1,4 +1,4 @@
-//! The linear system of a policy, on all cores.
+//! The linear system (I − γP^π)x = r^π on all cores.
 
 use std::convert::Infallible;
 
@@ -9,30 +9,30 @@ use super::layout::{BLOCK, Layout};
 use crate::mdp::backend::{Evaluate, Evaluation, State};
 use crate::mdp::krylov::Linear;
 
-/// Blocks that one task of a parallel loop handles, at least.
+/// Minimum blocks per task of a parallel loop.
 const BLOCKS_PER_TASK: usize = 4;
 
-/// States whose equations are preconditioned together: as many as the cores have work with, whatever their number.
+/// States per block of the DILU preconditioner. Independent of the number of cores, so the result is too.
 const PRECONDITIONED: usize = 4 * BLOCK;
 
-/// States of an aggregate.
+/// States per aggregate.
 const AGGREGATE: usize = 8;
 
-/// Equations, at most, that are solved as they are.
+/// Maximum size of the dense system on the coarsest level.
 const DENSE: usize = 256;
 
-/// Elements of a vector that are worked on at once by all cores; fewer are done sooner than they are shared out.
+/// Vector length up to which one core works alone; sharing the work would take longer.
 const SHARED: usize = 8 * BLOCK;
 
-/// The engine, with the system of the policy that was last prepared.
+/// The engine with the system of the last prepared policy.
 ///
-/// The preconditioner is a cycle over levels: the equations of the states, then those of aggregates of neighbouring states,
-/// of aggregates of these, and so on to a handful. What a level leaves of a right-hand side after its coarser ones is for
-/// DILU, in blocks of neighbours by themselves. Where γ is near 1, it is the coarse levels that carry what is earned far
-/// away; where successors are anywhere, there are none.
+/// The preconditioner is a multilevel cycle. The levels are the states, aggregates of adjacent states, aggregates of
+/// these, and so on down to a dense system. On each level, block-wise DILU smooths what the coarser levels leave of the
+/// right-hand side. For γ near 1, the coarse levels propagate distant rewards. If successors are not near their states,
+/// coarser levels do not exist.
 pub struct System<'m> {
     engine: Engine<'m, f64>,
-    /// P^π, without rewards.
+    /// γP^π without rewards.
     matrix: Option<Box<dyn Layout<f64>>>,
     reward: Vec<f64>,
     finest: Level,
@@ -40,22 +40,22 @@ pub struct System<'m> {
     dense: Option<Dense>,
 }
 
-/// One level of the preconditioner, beside its matrix γP.
+/// Data of one level of the preconditioner; its matrix γP is stored separately.
 #[derive(Default)]
 struct Level {
-    /// Of DILU.
+    /// Inverse diagonal of DILU.
     weight: Vec<f64>,
-    /// One over the number of members of each aggregate that act; 0 where none does. Empty on the last level.
+    /// 1 / (number of members with actions) of each aggregate; 0 if none has actions. Empty on the last level.
     share: Vec<f64>,
-    /// Which states or aggregates act.
-    acts: Vec<bool>,
-    /// The right-hand side and the solution of the next level.
+    /// Whether each state or aggregate has actions.
+    has_actions: Vec<bool>,
+    /// Right-hand side and solution of the next level.
     next: [Vec<f64>; 2],
-    /// What the next level leaves, and what DILU makes of it.
+    /// Residual after the next level, and its DILU correction.
     rest: [Vec<f64>; 2],
 }
 
-/// I − γP of a few aggregates, as factors L and U in one; its rows are diagonally dominant, so that no pivots are sought.
+/// LU factors of I − γP of a few aggregates, in one array. Rows are diagonally dominant, so no pivoting is necessary.
 struct Dense {
     size: usize,
     factors: Vec<f64>,
@@ -99,30 +99,33 @@ impl Dense {
 }
 
 impl Level {
-    /// The smoother for `matrix`, of so many states of which these act.
+    /// Computes the DILU weights of `matrix`, which has `states` states.
     fn prepare(&mut self, matrix: &dyn Layout<f64>, states: usize) {
         self.weight.resize(states, 0.0);
         let blocks = self.weight.par_chunks_mut(PRECONDITIONED).enumerate();
         blocks.for_each(|(block, weight)| matrix.factor(block * PRECONDITIONED, weight));
     }
 
-    /// DILU in each block of states by itself.
+    /// Applies DILU to each block of states separately.
     fn smooth(matrix: &dyn Layout<f64>, weight: &[f64], x: &[f64], y: &mut [f64]) {
         let blocks = x.par_chunks(PRECONDITIONED).zip(weight.par_chunks(PRECONDITIONED));
         let blocks = y.par_chunks_mut(PRECONDITIONED).zip(blocks).enumerate();
         blocks.for_each(|(block, (y, (x, weight)))| matrix.precondition(block * PRECONDITIONED, weight, x, y));
     }
 
-    /// Makes room for a coarser level, and says which of its aggregates act.
+    /// Allocates the vectors of the next coarser level and returns which of its aggregates have actions.
     fn coarsen(&mut self) -> Vec<bool> {
-        let members = self.acts.chunks(AGGREGATE).map(|members| members.iter().filter(|&&acts| acts).count());
+        let members = self
+            .has_actions
+            .chunks(AGGREGATE)
+            .map(|members| members.iter().filter(|&&has_actions| has_actions).count());
         self.share = members.map(|count| if count == 0 { 0.0 } else { 1.0 / count as f64 }).collect();
         self.next = [vec![0.0; self.share.len()], vec![0.0; self.share.len()]];
-        self.rest = [vec![0.0; self.acts.len()], vec![0.0; self.acts.len()]];
+        self.rest = [vec![0.0; self.has_actions.len()], vec![0.0; self.has_actions.len()]];
         self.share.iter().map(|&share| share > 0.0).collect()
     }
 
-    /// `y` ← M⁻¹`x`, where M is close to I − `matrix`: exactly on the coarser levels, as far as those go, then by DILU.
+    /// `y` ← M⁻¹`x` with M ≈ I − `matrix`: one solve on the coarser levels, if any, then DILU on the remainder.
     fn cycle(
         &mut self,
         matrix: &dyn Layout<f64>,
@@ -131,7 +134,7 @@ impl Level {
         x: &[f64],
         y: &mut [f64],
     ) {
-        let Self { weight, share, acts, next: [right, solution], rest: [rest, correction] } = self;
+        let Self { weight, share, has_actions, next: [right, solution], rest: [rest, correction] } = self;
         if share.is_empty() {
             return Self::smooth(matrix, weight, x, y);
         }
@@ -148,7 +151,7 @@ impl Level {
         }
         blocks(y, |first, y| {
             for (state, y) in (first..).zip(y) {
-                *y = if acts[state] { solution[state / AGGREGATE] } else { 0.0 };
+                *y = if has_actions[state] { solution[state / AGGREGATE] } else { 0.0 };
             }
         });
         let solved = &*y;
@@ -158,27 +161,27 @@ impl Level {
                 *rest += x - y;
             }
         });
-        // A state that does not act has none: `backup` left what was there.
+        // Terminal states keep a remainder of 0: `backup` leaves their entries unchanged, and x and y are 0 there.
         Self::smooth(matrix, weight, rest, correction);
         blocks(y, |first, y| y.iter_mut().zip(&correction[first..]).for_each(|(y, correction)| *y += correction));
     }
 }
 
 impl<'m> System<'m> {
-    /// The systems of the policies of this engine.
+    /// Builds the system on an engine.
     #[must_use]
     pub fn new(engine: Engine<'m, f64>) -> Self {
-        let finest = Level { acts: engine.acting(), ..Level::default() };
+        let finest = Level { has_actions: engine.has_actions(), ..Level::default() };
         Self { engine, matrix: None, reward: Vec::new(), finest, coarser: Vec::new(), dense: None }
     }
 
-    /// Makes the levels of the preconditioner for a policy.
+    /// Builds the levels of the preconditioner for a policy.
     fn prepare_levels(&mut self, matrix: &dyn Layout<f64>) {
         let Self { finest, coarser, dense, .. } = self;
         let known = !finest.weight.is_empty();
-        finest.prepare(matrix, finest.acts.len());
+        finest.prepare(matrix, finest.has_actions.len());
         if known && finest.share.is_empty() {
-            // There were no coarser ones before.
+            // The previous policy had no coarser levels either.
             return;
         }
         (*coarser, *dense) = (Vec::new(), None);
@@ -188,15 +191,15 @@ impl<'m> System<'m> {
                 Some((matrix, level)) => (&**matrix, level),
                 None => (matrix, &mut *finest),
             };
-            let states = level.acts.len();
+            let states = level.has_actions.len();
             let Some(next) = (states > DENSE).then(|| matrix.aggregated(states, AGGREGATE)).flatten() else { return };
-            let acts = level.coarsen();
-            let size = acts.len();
+            let has_actions = level.coarsen();
+            let size = has_actions.len();
             if size <= DENSE {
                 *dense = Some(Dense::of(&*next, size));
                 return;
             }
-            let mut level = Level { acts, ..Level::default() };
+            let mut level = Level { has_actions, ..Level::default() };
             level.prepare(&*next, size);
             coarser.push((next, level));
         }
@@ -233,7 +236,7 @@ impl Evaluate for System<'_> {
     }
 }
 
-/// Goes through blocks of `y` on all cores, each with what `f` returns for it, in their order.
+/// Applies `f` to the blocks of `y` on all cores; returns the results in block order.
 fn blocks<R: Send>(y: &mut [f64], f: impl Fn(usize, &mut [f64]) -> R + Sync) -> Vec<R> {
     let each = |(block, y): (usize, &mut [f64])| f(block * BLOCK, y);
     if y.len() <= SHARED {
@@ -242,7 +245,7 @@ fn blocks<R: Send>(y: &mut [f64], f: impl Fn(usize, &mut [f64]) -> R + Sync) -> 
     y.par_chunks_mut(BLOCK).enumerate().with_min_len(BLOCKS_PER_TASK).map(each).collect()
 }
 
-/// x·y in eight partial sums, which the compiler can keep in one register.
+/// x·y in eight partial sums, which the compiler keeps in vector registers.
 fn dot(x: &[f64], y: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     let (xs, x_rest) = x.as_chunks::<8>();
@@ -271,12 +274,12 @@ impl Linear for System<'_> {
     }
 
     fn load(&mut self, x: &mut Vec<f64>) -> Result<(), Infallible> {
-        x.copy_from_slice(self.engine.present());
+        x.copy_from_slice(self.engine.current_values());
         Ok(())
     }
 
     fn store(&mut self, x: &Vec<f64>) -> Result<(), Infallible> {
-        self.engine.replace(x);
+        self.engine.set_values(x);
         Ok(())
     }
 
@@ -294,7 +297,7 @@ impl Linear for System<'_> {
 
     fn precondition(&mut self, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<(), Infallible> {
         let Self { matrix: Some(matrix), finest, coarser, dense, .. } = self else { return Ok(()) };
-        // In the pool as a whole: to enter it takes longer than a coarse level.
+        // Enter the thread pool once for the whole cycle; entering it takes longer than a coarse level.
         rayon::scope(|_| finest.cycle(&**matrix, coarser, dense.as_ref(), x, y));
         Ok(())
     }
@@ -316,7 +319,7 @@ impl Linear for System<'_> {
     fn dots(&mut self, x: &Vec<f64>, y: &Vec<f64>, z: &Vec<f64>) -> Result<(f64, f64), Infallible> {
         let blocks = x.par_chunks(BLOCK).zip(y.par_chunks(BLOCK)).zip(z.par_chunks(BLOCK));
         let blocks = blocks.with_min_len(SHARED / BLOCK).map(|((x, y), z)| (dot(x, y), dot(x, z)));
-        // Added in the order of the blocks, however many cores there are.
+        // Add in block order, so that the result does not depend on the number of cores.
         let blocks: Vec<(f64, f64)> = blocks.collect();
         Ok(blocks.into_iter().fold((0.0, 0.0), |sums, block| (sums.0 + block.0, sums.1 + block.1)))
     }

@@ -1,4 +1,5 @@
-//! The CPU: one core as the baseline, all of them, and the engine, which is all of them on a compact copy of the model.
+//! CPU backends: the baselines on one core, policy iteration on all cores, and the engine, which runs on all cores over
+//! a compact copy of the model.
 
 mod engine;
 mod krylov;

@@ -1,4 +1,4 @@
-//! Policy and value iteration on the CPU.
+//! Baseline backends on the CPU: `Serial` on one core and `Parallel` on all cores.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -11,10 +11,10 @@ use crate::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, State, St
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 
-/// States that one task of a parallel loop handles: enough to pay for the task, few enough to balance.
+/// States per task of a parallel loop: enough work to amortise the task, few enough states to balance the load.
 const CHUNK: usize = 4096;
 
-/// The model in precision T, with V and π.
+/// The model in precision T with V and π.
 struct Working<'m, T: Precise> {
     model: &'m Mdp,
     gamma: f64,
@@ -44,34 +44,34 @@ impl<'m, T: Precise> Working<'m, T> {
         }
     }
 
-    /// Where the entries of a row are.
+    /// The entries of a row.
     fn entries(&self, row: usize) -> Range<usize> {
         self.row_ptr[row] as usize..self.row_ptr[row + 1] as usize
     }
 
-    /// The row of a state's present action; `None` where it has none.
+    /// The row of a state's current action; `None` for terminal states.
     fn row(&self, state: usize) -> Option<usize> {
         let action = self.policy[state];
         (action != NO_ACTION).then(|| self.model.choices().first(state) + action as usize)
     }
 
-    /// The entries of that row.
+    /// The entries of the row of a state's current action.
     fn selected(&self, state: usize) -> Range<usize> {
         self.row(state).map_or(0..0, |row| self.entries(row))
     }
 
-    /// r(s, π(s)) + γ Σ P(s'|s, π(s)) V(s'), or 0 where the process has ended.
+    /// r(s, π(s)) + γ Σ P(s'|s, π(s)) V(s'); 0 for terminal states.
     fn backup(&self, state: usize) -> f64 {
         self.row(state).map_or(0.0, |row| self.q_factor(row))
     }
 
-    /// The largest Q-factor of a state and its action, the lowest-numbered of equal ones.
+    /// The largest Q-factor of a state and its action, the lowest-numbered one of equals; `None` for terminal states.
     fn best(&self, state: usize) -> Option<(f64, u32)> {
         let factors = self.model.choices().rows(state).map(|row| self.q_factor(row)).zip(0..);
         factors.reduce(|best, next| if next.0 > best.0 { next } else { best })
     }
 
-    /// r(s, a) + γ Σ P(s'|s, a) V(s').
+    /// r(s, a) + γ Σ P(s'|s, a) V(s') for a row.
     fn q_factor(&self, row: usize) -> f64 {
         let entries = self.entries(row);
         let expected: f64 = self.col[entries.clone()]
@@ -82,7 +82,7 @@ impl<'m, T: Precise> Working<'m, T> {
         self.reward[row].to_f64() + self.gamma * expected
     }
 
-    /// The greedy action of a state, or its old one where no other is better by more than `tie`.
+    /// The greedy action of a state, or its current one unless another is better by more than `tie`.
     fn greedy(&self, state: usize, tie: f64) -> u32 {
         let old = self.policy[state];
         let (mut old_q, mut best_q, mut best) = (f64::NEG_INFINITY, f64::NEG_INFINITY, old);
@@ -110,7 +110,7 @@ impl<'m, T: Precise> Working<'m, T> {
         self.v_old.iter().map(|v| v.to_f64()).collect()
     }
 
-    /// The entries of the policy's rows, two offsets and a reward for each, and V read and written.
+    /// Entries of the policy's rows, two offsets and a reward per state, and V read and written.
     fn sweep_bytes(&self) -> u64 {
         let entries: usize = (0..self.policy.len()).map(|state| self.selected(state).len()).sum();
         let t = size_of::<T>() as u64;
@@ -118,7 +118,7 @@ impl<'m, T: Precise> Working<'m, T> {
     }
 }
 
-/// Sweeps until the residual is below `theta`, or `max_sweeps` are done. `sweep` does one and returns its residual.
+/// Runs `sweep`, which returns its residual, until the residual is below `theta` or `max_sweeps` sweeps are done.
 fn sweep_until(theta: f64, max_sweeps: u32, mut sweep: impl FnMut() -> f64) -> Evaluation {
     let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
     while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
@@ -130,7 +130,8 @@ fn sweep_until(theta: f64, max_sweeps: u32, mut sweep: impl FnMut() -> f64) -> E
     evaluation
 }
 
-/// Greedy sweeps until `stop` is met or `max_sweeps` are done. `sweep` does one and returns the extremes of its changes.
+/// Runs `sweep`, which returns the extremes of ΔV, until `stop` is met, nothing changes, or `max_sweeps` sweeps are
+/// done.
 fn backup_until(stop: Stop, max_sweeps: u32, mut sweep: impl FnMut() -> (f64, f64)) -> Backups {
     let mut sweeps = 0;
     loop {
@@ -138,22 +139,22 @@ fn backup_until(stop: Stop, max_sweeps: u32, mut sweep: impl FnMut() -> (f64, f6
         sweeps += 1;
         let unchanged = least >= 0.0 && greatest <= 0.0;
         if sweeps >= max_sweeps || stop.is_met(least, greatest) || unchanged || interrupt::requested() {
-            // Without a state that has an action nothing changes.
+            // No state has actions.
             let (least, greatest) = if least > greatest { (0.0, 0.0) } else { (least, greatest) };
             return Backups { sweeps, least, greatest, fixed: least == 0.0 && greatest == 0.0 };
         }
     }
 }
 
-/// The extremes of no change at all.
+/// The extremes of ΔV over no states.
 const NO_CHANGE: (f64, f64) = (f64::INFINITY, f64::NEG_INFINITY);
 
-/// The extremes of both.
+/// The extremes of ΔV over two sets of states.
 fn extremes(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// One core, straight from the algorithm: the baseline that others are compared with.
+/// Policy and value iteration on one core, written directly from the algorithm; the baseline for comparisons.
 pub struct Serial<'m, T: Precise>(Working<'m, T>);
 
 impl<'m, T: Precise> Serial<'m, T> {
@@ -230,13 +231,13 @@ impl<T: Precise> GreedySweeps for Serial<'_, T> {
     }
 }
 
-/// All cores, on the projected matrix P^π.
+/// Policy and value iteration on all cores. Evaluations sweep over the projected matrix P^π.
 pub struct Parallel<'m, T: Precise> {
     state: Working<'m, T>,
     projected: Projected<T>,
 }
 
-/// P^π and r^π: the rows of the present policy, side by side.
+/// P^π and r^π: the rows of the current policy.
 struct Projected<T> {
     row_ptr: Vec<usize>,
     col: Vec<u32>,
@@ -258,7 +259,7 @@ impl<'m, T: Precise> Parallel<'m, T> {
         Self { state: Working::new(model), projected }
     }
 
-    /// Gathers the rows of the present policy: lengths, their prefix sum, copy.
+    /// Gathers the rows of the current policy: lengths, prefix sum, copy.
     fn project(&mut self) {
         let Self { state, projected } = self;
         let entries = |s: usize| state.selected(s);

@@ -1,4 +1,4 @@
-//! Value iteration on one core, in place: the baseline of Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009),
+//! Value iteration in place on one core: the baseline of Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009),
 //! Appendix B.
 
 use std::borrow::Cow;
@@ -9,15 +9,15 @@ use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::model::Mdp;
 use crate::runtime::Precise;
 
-/// Sweeps over the states in their order, each value replaced as soon as it is known. All arithmetic is in T, as in the
-/// source, and each result is P·(R + γV).
+/// Value iteration that sweeps over the states in order and replaces each value immediately. As in the source, all
+/// arithmetic is in T, and each term is P·(R + γV).
 pub struct Sequential<'m, T: Precise> {
     model: &'m Mdp,
     gamma: T,
     prob: Cow<'m, [T]>,
-    /// R(s, a, s') of each entry.
+    /// R(s, a, s') of each entry of P.
     reward: Vec<T>,
-    /// What each row earns beside that.
+    /// Reward of each row independent of the successor.
     action_reward: Vec<T>,
     v: Vec<T>,
     policy: Vec<u32>,
@@ -38,7 +38,7 @@ impl<'m, T: Precise> Sequential<'m, T> {
         }
     }
 
-    /// Q(s, a) of a row.
+    /// The Q-factor of a row.
     fn q_factor(&self, row: usize) -> T {
         let transitions = self.model.transitions();
         let entries = transitions.row_ptr()[row] as usize..transitions.row_ptr()[row + 1] as usize;
@@ -50,7 +50,7 @@ impl<'m, T: Precise> Sequential<'m, T> {
         sum
     }
 
-    /// One sweep; the least and the greatest change, or 0 where all are above or below.
+    /// Runs one sweep; returns min(ΔV, 0) and max(ΔV, 0) over all states.
     fn sweep(&mut self) -> (f64, f64) {
         let (mut least, mut greatest) = (T::ZERO, T::ZERO);
         for state in 0..self.v.len() {
@@ -100,9 +100,9 @@ impl<T: Precise> State for Sequential<'_, T> {
 }
 
 impl<T: Precise> GreedySweeps for Sequential<'_, T> {
-    /// As the trait says, but for two things. A later state has already seen the new values of earlier ones. And the
-    /// extremes include 0: a sweep in place is monotone and contracts, but does not take V + c to TV + γc, and bounds that
-    /// are drawn from extremes on both sides of 0 do not need that.
+    /// Differs from the trait in two ways. States see the new values of earlier states. The returned extremes include
+    /// 0: an in-place sweep is monotone and contracts, but does not map V + c to TV + γc. Bounds from extremes on both
+    /// sides of 0 do not need that property.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
         let mut sweeps = 0;
         loop {
@@ -114,7 +114,7 @@ impl<T: Precise> GreedySweeps for Sequential<'_, T> {
         }
     }
 
-    fn uneven(&self) -> Option<f64> {
+    fn non_monotone_unit(&self) -> Option<f64> {
         Some(T::UNIT)
     }
 }
@@ -124,9 +124,9 @@ mod tests {
     use super::*;
     use crate::mdp::model::Csr;
 
-    /// State 0 earns 1 and stays, state 1 goes to state 0, or stays for 3/8.
+    /// State 0: reward 1 and a self-loop. State 1: moves to state 0, or a self-loop with reward 3/8.
     #[test]
-    fn later_states_see_what_earlier_ones_have_become() {
+    fn later_states_see_new_values() {
         let csr =
             |row_ptr: &[u64], col: &[u32], val: &[f64]| Csr::new(row_ptr.to_vec(), col.to_vec(), val.to_vec()).unwrap();
         let p = csr(&[0, 1, 2, 3, 4], &[0, 0, 0, 1], &[1.0; 4]);
@@ -137,7 +137,8 @@ mod tests {
         assert_eq!(first, Backups { sweeps: 1, least: 0.0, greatest: 1.0, fixed: false });
         assert_eq!(sequential.values(), Ok(vec![1.0, 0.5]));
         assert_eq!(sequential.policy(), Ok(vec![0, 0]));
-        // V* = (2, 1), to which changes shrink by half in each sweep.
+        // V* = (2, 1). Each sweep halves the changes.
+        //
         let Ok(rest) = sequential.backup(Stop::Change(1e-3), 100);
         assert_eq!((rest.sweeps, rest.greatest), (10, 0.5_f64.powi(10)));
         let Ok(()) = sequential.reset(Some(&[2.0, 1.0]));

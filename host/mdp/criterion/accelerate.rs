@@ -1,40 +1,40 @@
-//! Sweeps to a fixed point, sped up by extrapolation.
+//! Sweeps to a fixed point, accelerated by extrapolation.
 //!
-//! Sweeps take the slower to converge the longer the process goes on: the error falls like λᵏ, with λ near 1. So k sweeps
-//! at a time are seen as one step of a sequence x₀, x₁ …, and after some steps the combination Σ γᵢ xᵢ₊₁, Σ γᵢ = 1, that
-//! makes ‖Σ γᵢ (xᵢ₊₁ − xᵢ)‖₂ smallest takes their place, if a sweep changes it less than it changes the last of them: reduced
-//! rank extrapolation (Eddy 1979; Sidi, *Vector Extrapolation Methods with Applications*, 2017). k grows while that helps
-//! little. Nothing is proven here, nor need be.
+//! The longer a process lasts, the slower sweeps converge: the error falls like λᵏ with λ near 1. The code takes k
+//! sweeps as one step of a sequence x₀, x₁, …. After some steps it forms the combination Σ γᵢ xᵢ₊₁, Σ γᵢ = 1, that
+//! minimises ‖Σ γᵢ (xᵢ₊₁ − xᵢ)‖₂. The combination replaces the last xᵢ if a sweep changes it less: reduced rank
+//! extrapolation (Eddy 1979; Sidi, *Vector Extrapolation Methods with Applications*, 2017). k doubles while
+//! extrapolation helps little. Nothing is proven here; the caller proves bounds for whatever values result.
 //!
-//! Before each xᵢ the mean of V and TV is taken, for an error that changes its sign with every sweep can fall as slowly, and
-//! is not seen after an even number of them. From values that are not below the fixed point sweeps need not come to rest:
-//! rounding errors may chase each other. So when changes are of their size and fall no longer, that is all there is.
+//! Each xᵢ is the mean of V and TV. An error that alternates in sign can fall as slowly, and would be invisible after
+//! an even number of sweeps. From values above the fixed point, sweeps need not come to rest, because rounding errors
+//! may cycle. So the sweeps end once changes have the size of rounding errors and no longer fall.
 
 use rayon::prelude::*;
 
 use super::{Allowance, Ended, Error, Session};
 use crate::mdp::backend::{GreedySweeps, Stop};
 
-/// Differences that are combined.
+/// Number of differences in a combination.
 const ORDER: usize = 8;
 
-/// Changes of this many units in the last place of the largest value may be rounding errors.
+/// Size of changes that may be rounding errors, in units in the last place of the largest value.
 const NOISE: f64 = 1024.0;
 
-/// Greedy sweeps until ‖ΔV‖∞ < `theta` or the `allowance` ends.
+/// Sweeps until ‖ΔV‖∞ < `theta` or the `allowance` ends.
 pub(super) fn sweep<E: std::error::Error>(
     backend: &mut dyn GreedySweeps<Error = E>,
     theta: f64,
     allowance: &mut Allowance,
     session: &mut Session<E>,
 ) -> Result<Ended, Error<E>> {
-    /// k at first and at most.
+    /// Initial and maximum k.
     const SWEEPS: (u64, u64) = (32, 1 << 16);
     let stop = Stop::Change(theta);
     let (mut together, mut lowest) = (SWEEPS.0, f64::INFINITY);
     let mut seen = vec![backend.values().map_err(Error::Backend)?];
     loop {
-        let ended = some(backend, stop, together, allowance, session)?;
+        let ended = sweep_up_to(backend, stop, together, allowance, session)?;
         if ended != Ended::Limit {
             return Ok(ended);
         }
@@ -42,7 +42,7 @@ pub(super) fn sweep<E: std::error::Error>(
             return Ok(ended);
         }
         let mut mean = backend.values().map_err(Error::Backend)?;
-        let ended = some(backend, stop, 1, allowance, session)?;
+        let ended = sweep_up_to(backend, stop, 1, allowance, session)?;
         if ended != Ended::Limit {
             return Ok(ended);
         }
@@ -60,7 +60,7 @@ pub(super) fn sweep<E: std::error::Error>(
         let mut after = before;
         if let Some(values) = extrapolated(&seen) {
             backend.reset(Some(&values)).map_err(Error::Backend)?;
-            let ended = some(backend, stop, 1, allowance, session)?;
+            let ended = sweep_up_to(backend, stop, 1, allowance, session)?;
             if ended != Ended::Limit {
                 return Ok(ended);
             }
@@ -83,8 +83,8 @@ pub(super) fn sweep<E: std::error::Error>(
     }
 }
 
-/// `count` sweeps, or fewer where `stop` is met or the allowance ends.
-fn some<E: std::error::Error>(
+/// Runs `count` sweeps, or fewer if `stop` is met or the allowance ends.
+fn sweep_up_to<E: std::error::Error>(
     backend: &mut dyn GreedySweeps<Error = E>,
     stop: Stop,
     count: u64,
@@ -98,10 +98,11 @@ fn some<E: std::error::Error>(
     Ok(ended)
 }
 
-/// The combination of all but the first of `x` whose steps cancel best; `None` where it is not finite.
+/// The combination of x₁, x₂, … whose combined step is smallest, or `None` if it is not finite.
 fn extrapolated(x: &[Vec<f64>]) -> Option<Vec<f64>> {
     let order = x.len() - 1;
-    // Gram matrix of the steps, scaled to a trace of 1, with a little on its diagonal: steps may be as good as parallel.
+    // Gram matrix of the steps, scaled to trace 1. A small multiple of I regularises it, because steps may be nearly
+    // parallel.
     let upper: Vec<Vec<f64>> = (0..order).map(|i| (i..order).map(|j| step_product(x, i, j)).collect()).collect();
     let entry = |i: usize, j: usize| upper[i.min(j)][i.abs_diff(j)];
     let mut gram: Vec<Vec<f64>> = (0..order).map(|i| (0..order).map(|j| entry(i, j)).chain([1.0]).collect()).collect();
@@ -110,7 +111,7 @@ fn extrapolated(x: &[Vec<f64>]) -> Option<Vec<f64>> {
         row[..order].iter_mut().for_each(|entry| *entry /= trace);
         row[i] += 1e-14;
     }
-    // (G + μI) c = 1, γ = c / Σ c, by elimination: G + μI is positive definite.
+    // Solve (G + μI) c = 1 by elimination without pivoting, as G + μI is positive definite; γ = c / Σ c.
     for k in 0..order {
         let pivot = gram[k].clone();
         for (_, row) in gram.iter_mut().enumerate().filter(|(i, _)| *i != k) {
@@ -125,9 +126,9 @@ fn extrapolated(x: &[Vec<f64>]) -> Option<Vec<f64>> {
     values.par_iter().all(|value| value.is_finite()).then_some(values)
 }
 
-/// The scalar product of two steps. Parts are added up in order, so that it is the same every time.
+/// The scalar product of two steps. Adds partial sums in order, so that the result is deterministic.
 fn step_product(x: &[Vec<f64>], i: usize, j: usize) -> f64 {
-    /// States of a part.
+    /// States per partial sum.
     const PART: usize = 1 << 16;
     let states = x[0].len();
     let parts: Vec<f64> = (0..states.div_ceil(PART))

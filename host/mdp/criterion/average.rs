@@ -1,18 +1,20 @@
-//! The expected reward per step in the long run: the gain g.
+//! The gain g: the expected reward per step in the long run.
 //!
 //! # Mathematics
-//! For every h, min (Th − h) ≤ g ≤ max (Th − h) where g is the same for all states, and the left-hand side holds for the
-//! greedy policy, too. Sweeps bring the two together, if no policy is periodic: so they are done on a model that stays
-//! where it is with probability 1 − τ, whose gain is τg (Puterman, *Markov Decision Processes*, 1994, 8.5.3 and 8.5.4; the
-//! bounds are Odoni's, 1969). h is shifted from time to time so that it does not grow, and becomes the bias.
+//! If the gain is the same for all states, then min (Th − h) ≤ g ≤ max (Th − h) for every h, and the gain of the greedy
+//! policy satisfies the lower bound, too. Sweeps bring the two bounds together if no policy is periodic. They therefore
+//! run on a transformed model, which stays in its state with probability 1 − τ and has the gain τg (Puterman, *Markov
+//! Decision Processes*, 1994, 8.5.3 and 8.5.4; the bounds are Odoni's, 1969). h is shifted from time to time so that it
+//! does not grow, and converges to the bias.
 //!
-//! Within an end component the gain is the same for all states, because every one can be reached from every other. So a
-//! model of one component, and of states that every policy leaves for it, is solved as it stands. In others each component
-//! is solved for its gain, all at once, and the gain of the model is a total reward: who stays in a component is paid its
-//! gain (de Alfaro 1997; Ashok et al., *Value Iteration for Long-Run Average Reward in MDPs*, 2017).
+//! All states of an end component have the same optimal gain, because each can reach every other. A model of one
+//! component, and of states that every policy leaves for it, is therefore solved as a whole. In other models, all
+//! components are solved for their gains at once. The gain of the model is then a total reward: a process that stays in
+//! a component is paid its gain, once (de Alfaro 1997; Ashok et al., *Value Iteration for Long-Run Average Reward in
+//! MDPs*, 2017).
 //!
-//! Gains of components can cancel: a relative error is one of the values that come of them, not of the gains themselves. So
-//! the values are looked at, and gains found anew where they are not close enough.
+//! Gains of components can cancel, so a relative ε refers to the resulting values, not to the gains themselves. If the
+//! values are not close enough, the gains are computed again with a smaller ε.
 
 use rayon::prelude::*;
 
@@ -28,7 +30,7 @@ use crate::mdp::backend::Stop;
 use crate::mdp::model::{CHUNK, Mdp};
 use crate::mdp::solution::Status;
 
-/// τ: a step is one of the model with this probability. A power of two less 1 − τ, another, is exact.
+/// τ, the probability that the transformed model takes a step of the original. τ and 1 − τ = 2⁻³ are exact in `f64`.
 const TAU: f64 = 0.875;
 
 /// Unit roundoff of `f64`.
@@ -43,7 +45,7 @@ pub(super) fn solve<E: std::error::Error>(graph: &Graph, session: &mut Session<E
     let run = Average { graph, components: &components, single };
     let mut parts = Parts::new(&run)?;
 
-    // Half of ε is for the gains of components, half for the way there.
+    // Half of ε covers the gains of components, half the total reward of reaching them.
     let asked = session.options;
     if !single {
         session.options.epsilon /= 2.0;
@@ -53,16 +55,16 @@ pub(super) fn solve<E: std::error::Error>(graph: &Graph, session: &mut Session<E
     Ok(Bounded { bias, ..session.bounded(lower, upper, policy, status) })
 }
 
-/// What is solved.
+/// The input of a solve.
 struct Average<'a> {
     graph: &'a Graph<'a>,
     components: &'a EndComponents,
-    /// Whether there is one component, which every policy gets to: then all states are solved as one.
+    /// Whether the model has one end component, which every policy reaches. Then all states form one part.
     single: bool,
 }
 
 impl Average<'_> {
-    /// The component whose gain a state has part in.
+    /// The part that a state belongs to: 0 in a `single` model, else its end component.
     fn part(&self, state: usize) -> Option<u32> {
         match self.single {
             true => Some(0),
@@ -70,7 +72,7 @@ impl Average<'_> {
         }
     }
 
-    /// Whether a row stays in its component.
+    /// Whether a row stays in its part.
     fn stays(&self, row: usize) -> bool {
         self.single || self.components.inside[row]
     }
@@ -81,7 +83,7 @@ impl Average<'_> {
         asked: super::Options,
         session: &mut Session<E>,
     ) -> Result<Bounded, Error<E>> {
-        /// How often gains are found anew.
+        /// Maximum number of times that gains are computed.
         const ATTEMPTS: usize = 4;
         let mdp = self.graph.mdp();
         let entries = mdp.transitions().nnz();
@@ -94,7 +96,7 @@ impl Average<'_> {
                 let operations = allowance.operations(entries);
                 let direct = self.eliminate(&gains.rows, asked, &mut numbers, operations, session)?;
                 if let Some(direct) = direct.filter(|direct| direct.status != Status::Stalled) {
-                    session.eliminated(numbers, &direct.lower, &direct.upper);
+                    session.record_elimination(numbers, &direct.lower, &direct.upper);
                     return Ok(direct);
                 }
                 allowance.double();
@@ -102,8 +104,8 @@ impl Average<'_> {
             }
             attempt += 1;
             let found = match self.single {
-                true => self.of_one(&gains),
-                false => self.of_all(&gains, session)?,
+                true => self.with_one_gain(&gains),
+                false => self.with_component_gains(&gains, session)?,
             };
             let status = match found.unsettled(&asked).next() {
                 None if found.status == Status::Stalled => Status::Solved,
@@ -118,7 +120,7 @@ impl Average<'_> {
                 let direct = self.eliminate(&gains.rows, asked, &mut numbers, OPERATIONS, session)?;
                 let better = |direct: &Bounded| direct.status != status || direct.error() <= found.error();
                 let Some(direct) = direct.filter(better) else { return Ok(Bounded { status, ..found }) };
-                session.eliminated(numbers, &direct.lower, &direct.upper);
+                session.record_elimination(numbers, &direct.lower, &direct.upper);
                 return Ok(direct);
             };
             let closer = if asked.relative { asked.epsilon * smallest / 4.0 } else { asked.epsilon / 4.0 };
@@ -128,8 +130,8 @@ impl Average<'_> {
         }
     }
 
-    /// The solution where all states have the same gain.
-    fn of_one(&self, gains: &Gains) -> Bounded {
+    /// The solution if all states have the same gain.
+    fn with_one_gain(&self, gains: &Gains) -> Bounded {
         let mdp = self.graph.mdp();
         let states = mdp.states() as usize;
         let (lower, upper) = (vec![gains.lower[0]; states], vec![gains.upper[0]; states]);
@@ -137,11 +139,15 @@ impl Average<'_> {
         let policy = actions(self.graph, gains.rows.iter().copied());
         let sign = mdp.objective().sign();
         let bias = Some(gains.bias.iter().map(|h| sign * h).collect());
-        Bounded { bias, ..unnoted(lower, upper, policy, gains.ended.status()) }
+        Bounded { bias, ..without_history(lower, upper, policy, gains.ended.status()) }
     }
 
-    /// The solution where gains differ: the total of what is paid for staying in components.
-    fn of_all<E: std::error::Error>(&self, gains: &Gains, session: &mut Session<E>) -> Result<Bounded, Error<E>> {
+    /// The solution if gains differ: the total reward of staying in components.
+    fn with_component_gains<E: std::error::Error>(
+        &self,
+        gains: &Gains,
+        session: &mut Session<E>,
+    ) -> Result<Bounded, Error<E>> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
         let states = mdp.states() as usize;
         let bounds = || gains.lower.iter().zip(&gains.upper);
@@ -159,7 +165,7 @@ impl Average<'_> {
         let found = proper::solve(&quotient, &source, Policies::Proper, session)?;
         session.options = options;
 
-        // Who is paid, is paid once.
+        // A process is paid once, so an error of the gains enters once.
         let off = bounds().map(|(&lower, &upper)| radius(lower, upper)).fold(0.0, f64::max);
         let mut lower = quotient.values(&found.lower, |_| 0.0);
         let mut upper = quotient.values(&found.upper, |_| 0.0);
@@ -170,10 +176,10 @@ impl Average<'_> {
         let (lower, upper) = signed(mdp.objective(), lower, upper);
         let policy = quotient.policy(graph, self.components, &found.rows, |state| gains.rows[state], |_| NO_ROW);
         let status = if gains.ended == Ended::Met { found.status } else { gains.ended.status() };
-        Ok(unnoted(lower, upper, policy, status))
+        Ok(without_history(lower, upper, policy, status))
     }
 
-    /// Components merged, where it earns `pay` to stay.
+    /// The quotient with merged components. Staying in component i earns `pay[i]`.
     fn quotient<E: std::error::Error>(&self, pay: &[f64]) -> Result<Quotient, Error<E>> {
         let (graph, mdp) = (self.graph, self.graph.mdp());
         let open: Vec<bool> = (0..mdp.states() as usize).map(|state| !graph.rows(state).is_empty()).collect();
@@ -189,7 +195,7 @@ impl Average<'_> {
         Ok(plan.quotient()?)
     }
 
-    /// The component of each state of the quotient; 0 where it is none.
+    /// The component of each state of the quotient, or 0 if it has none.
     fn component_of(&self, quotient: &Quotient) -> Vec<usize> {
         let mut component = vec![0; quotient.mdp.as_ref().map_or(0, |mdp| mdp.states() as usize)];
         for (state, &part) in self.components.of_state.iter().enumerate().filter(|(_, part)| **part != NO_COMPONENT) {
@@ -200,8 +206,8 @@ impl Average<'_> {
         component
     }
 
-    /// The solution by elimination, in `operations` at most; from the policy that takes `rows` in its components. `None` where
-    /// that is too much.
+    /// Solves by elimination within a budget of `operations`, starting from the policy that takes `rows` in its
+    /// components. `None` if the model or the work exceeds the limits.
     fn eliminate<E: std::error::Error>(
         &self,
         rows: &[usize],
@@ -223,15 +229,15 @@ impl Average<'_> {
         });
         let quotient = if self.single { None } else { Some(self.quotient(&vec![0.0; count])?) };
         let mut rows = rows.to_vec();
-        let mut stop = || session.asks_to_stop();
+        let mut stop = || session.stop_requested();
         let mut work = Work::new(operations, &mut stop);
         let Deepened { found, interrupted } = direct::deepen(mdp, &asked, numbers, &mut work, |numbers, work| {
-            self.exactly(&members, quotient.as_ref(), &mut rows, numbers, work)
+            self.solve_exactly(&members, quotient.as_ref(), &mut rows, numbers, work)
         });
         let found = found.map(|(settled, (policy, bias))| {
             let status = settled.status();
             let (lower, upper) = signed(mdp.objective(), settled.lower, settled.upper);
-            Bounded { bias, ..unnoted(lower, upper, policy, status) }
+            Bounded { bias, ..without_history(lower, upper, policy, status) }
         });
         Ok(match interrupted {
             false => found,
@@ -239,15 +245,16 @@ impl Average<'_> {
                 let nothing = |bound: f64| vec![bound; mdp.states() as usize];
                 let unknown = || {
                     let policy = actions(graph, rows.iter().copied());
-                    unnoted(nothing(f64::NEG_INFINITY), nothing(f64::INFINITY), policy, Status::Interrupted)
+                    without_history(nothing(f64::NEG_INFINITY), nothing(f64::INFINITY), policy, Status::Interrupted)
                 };
                 Some(Bounded { status: Status::Interrupted, ..found.unwrap_or_else(unknown) })
             }
         })
     }
 
-    /// Bounds of all gains in numbers of so many bits, to be maximised, with a policy, and the bias where they are all the same.
-    fn exactly(
+    /// Bounds of all maximised gains in the precision of `numbers`, with a policy, and the bias if all states have the
+    /// same gain.
+    fn solve_exactly(
         &self,
         members: &[Vec<usize>],
         quotient: Option<&Quotient>,
@@ -286,7 +293,8 @@ impl Average<'_> {
         };
         let half = numbers.of(0.5);
         let pay: Vec<Big> = gains.iter().map(|gain| (&gain.lower + &gain.upper) * &half).collect();
-        // Half the width, and what the middle is off by.
+        // The full width exceeds the distance of the midpoint from the gain. The second term bounds the rounding error
+        // of the midpoint.
         let width =
             |gain: &Gain| (&gain.upper - &gain.lower) + numbers.error(4) * (size(&gain.lower) + size(&gain.upper));
         let off = gains.iter().map(width).fold(Big::ZERO, Big::max);
@@ -310,51 +318,54 @@ impl Average<'_> {
     }
 }
 
-/// A policy, and the bias if there is one for all states.
+/// A policy, and the bias if all states have the same gain.
 type Found = (Vec<u32>, Option<Vec<f64>>);
 
-/// A solution without what the session has noted.
-fn unnoted(lower: Vec<f64>, upper: Vec<f64>, policy: Vec<u32>, status: Status) -> Bounded {
+/// A solution without the history of the session.
+fn without_history(lower: Vec<f64>, upper: Vec<f64>, policy: Vec<u32>, status: Status) -> Bounded {
     let (rounds, looks) = (Vec::new(), Vec::new());
     Bounded { lower, upper, policy, bias: None, status, bits: None, rounds, looks }
 }
 
-/// The smallest magnitude of a value that is not known to be 0; `None` where one may be.
+/// The smallest magnitude among the values not proven to be 0; `None` if one of these may be 0.
 fn smallest(found: &Bounded) -> Option<f64> {
     let bounds = found.lower.iter().zip(&found.upper).filter(|(lower, upper)| **lower != 0.0 || **upper != 0.0);
     let of_value = |(&lower, &upper): (&f64, &f64)| (lower > 0.0 || upper < 0.0).then(|| lower.abs().min(upper.abs()));
     bounds.map(of_value).try_fold(f64::INFINITY, |least, size| Some(size?.min(least))).filter(|size| size.is_finite())
 }
 
-/// Disjoint parts of a model that no row leaves, each of one gain, made aperiodic.
+/// Disjoint parts of a model that no row leaves, each with one gain, transformed to be aperiodic.
 struct Parts {
     mdp: Option<Mdp>,
-    /// The row of the model of each row.
+    /// The original row of each row.
     origin: Vec<usize>,
-    /// The state of the model of each state.
+    /// The original state of each state.
     state: Vec<usize>,
-    /// The part of each state.
+    /// The part of each state of the transformed model.
     part: Vec<u32>,
+    /// Number of parts.
     count: usize,
-    /// The states of the model.
+    /// Number of original states.
     states: usize,
-    /// h of each state, once there is one.
+    /// h of each state, after the first sweeps.
     values: Option<Vec<f64>>,
-    /// What every row of a part earns, where that is the same: it is the gain.
+    /// The reward that all rows of a part share, which is then the gain; `None` if they differ.
     constant: Vec<Option<f64>>,
-    /// Operations behind a Q-factor, at most, and magnitudes behind a reward.
+    /// Maximum number of operations behind a Q-factor.
     terms: f64,
+    /// Maximum sum of the magnitudes of the terms of a reward.
     reward_size: f64,
 }
 
-/// What is known of parts.
+/// Bounds of the gains of parts, and how the sweeps ended.
 struct Gains {
-    /// Per part.
+    /// Lower bound of the gain of each part.
     lower: Vec<f64>,
+    /// Upper bound of the gain of each part.
     upper: Vec<f64>,
-    /// Per state of the model, 0 where it is in no part.
+    /// h of each original state; 0 outside all parts.
     bias: Vec<f64>,
-    /// Per state of the model.
+    /// Greedy row of each original state; [`NO_ROW`] outside all parts.
     rows: Vec<usize>,
     ended: Ended,
 }
@@ -371,7 +382,7 @@ impl Parts {
         let mut constant = vec![None; count];
         for (&state, &part) in state.iter().zip(&part) {
             for row in graph.rows(state).filter(|&row| run.stays(row)) {
-                // Sums of products would be rounded.
+                // Only action rewards are exact; sums of products are rounded.
                 let exact = mdp.rewards_of(row).all(|r| r == 0.0);
                 let reward = if exact { rewards[row] } else { f64::NAN };
                 let constant: &mut Option<f64> = &mut constant[part as usize];
@@ -402,13 +413,13 @@ impl Parts {
         Ok(Self { mdp, origin, state, part, count, states, values, constant, terms, reward_size })
     }
 
-    /// Sweeps from where the last ones ended, until gains are close enough or the allowance ends.
+    /// Continues the sweeps until the gains are close enough or the allowance ends.
     fn solve<E: std::error::Error>(
         &mut self,
         allowance: &mut Allowance,
         session: &mut Session<E>,
     ) -> Result<Gains, Error<E>> {
-        /// Sweeps between two looks at the bounds.
+        /// Number of sweeps between two evaluations of the bounds, at first and at most.
         const SWEEPS: std::ops::Range<u32> = 16..1024;
         let mut gains = Gains {
             lower: vec![f64::NEG_INFINITY; self.count],
@@ -434,23 +445,23 @@ impl Parts {
             at_most = (2 * at_most).min(SWEEPS.end);
             let mut values = backend.values().map_err(Error::Backend)?;
 
-            let seen = self.look(mdp, &values);
-            (gains.lower, gains.upper) = (seen.lower, seen.upper);
+            let found = self.bounds(mdp, &values);
+            (gains.lower, gains.upper) = (found.lower, found.upper);
             self.shift(&mut values);
             for (own, &state) in self.state.iter().enumerate() {
                 gains.bias[state] = values[own];
-                gains.rows[state] = self.origin[seen.rows[own]];
+                gains.rows[state] = self.origin[found.rows[own]];
             }
-            let interrupted = session.push(done.sweeps, done.residual()).is_break();
-            session.look(&gains.lower, &gains.upper);
+            let interrupted = session.record_round(done.sweeps, done.residual()).is_break();
+            session.record_bounds(&gains.lower, &gains.upper);
             let bounds = || gains.lower.iter().zip(&gains.upper);
             let widest = bounds().map(|(lower, upper)| upper - lower).fold(0.0, f64::max);
             let ended = if bounds().all(|(&lower, &upper)| options.is_met(lower, upper)) {
                 Some(Ended::Met)
             } else if interrupted {
                 Some(Ended::Interrupted)
-            } else if widest <= 4.0 * seen.error {
-                // Half of the width, or more, are rounding errors.
+            } else if widest <= 4.0 * found.error {
+                // Rounding errors make up half of the width or more.
                 Some(Ended::Stalled)
             } else {
                 allowance.ended()
@@ -466,11 +477,11 @@ impl Parts {
         Ok(gains)
     }
 
-    /// Bounds of the gains, and the rows of the best Q-factors.
-    fn look(&self, mdp: &Mdp, values: &[f64]) -> Seen {
+    /// Bounds of the gains, and rows that attain the lower bounds.
+    fn bounds(&self, mdp: &Mdp, values: &[f64]) -> GainBounds {
         let of_state = |state: usize| {
             let (v, mut best) =
-                (values[state], Best { low: f64::NEG_INFINITY, high: f64::NEG_INFINITY, row: 0, error: 0.0 });
+                (values[state], StateBounds { low: f64::NEG_INFINITY, high: f64::NEG_INFINITY, row: 0, error: 0.0 });
             for row in mdp.choices().rows(state) {
                 let (cols, probs) = mdp.transitions().row(row);
                 let reward = mdp.action_reward(row);
@@ -492,29 +503,29 @@ impl Parts {
             best
         };
         let states = (0..values.len()).into_par_iter().with_min_len(CHUNK / 4);
-        let best: Vec<Best> = states.map(of_state).collect();
-        let mut seen = Seen {
+        let best: Vec<StateBounds> = states.map(of_state).collect();
+        let mut found = GainBounds {
             lower: vec![f64::INFINITY; self.count],
             upper: vec![f64::NEG_INFINITY; self.count],
             rows: best.iter().map(|best| best.row).collect(),
             error: best.iter().map(|best| best.error).fold(0.0, f64::max) / TAU,
         };
         for (best, &part) in best.iter().zip(&self.part) {
-            let (lower, upper) = (&mut seen.lower[part as usize], &mut seen.upper[part as usize]);
+            let (lower, upper) = (&mut found.lower[part as usize], &mut found.upper[part as usize]);
             *lower = if best.low.is_nan() { f64::NEG_INFINITY } else { lower.min(best.low) };
             *upper = upper.max(best.high);
         }
-        seen.lower.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_down());
-        seen.upper.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_up());
+        found.lower.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_down());
+        found.upper.iter_mut().for_each(|bound| *bound = (*bound / TAU).next_up());
         for (part, &reward) in self.constant.iter().enumerate() {
             if let Some(reward) = reward {
-                (seen.lower[part], seen.upper[part]) = (reward, reward);
+                (found.lower[part], found.upper[part]) = (reward, reward);
             }
         }
-        seen
+        found
     }
 
-    /// Makes h 0 in the first state of each part.
+    /// Shifts h so that it is 0 in the first state of each part.
     fn shift(&self, values: &mut [f64]) {
         let mut first = vec![None; self.count];
         for (value, &part) in values.iter_mut().zip(&self.part) {
@@ -523,19 +534,19 @@ impl Parts {
     }
 }
 
-/// Th − h of a state, between bounds, and the row that attains the lower one.
-struct Best {
+/// Bounds of Th − h in a state, and the row that attains the lower bound.
+struct StateBounds {
     low: f64,
     high: f64,
     row: usize,
     error: f64,
 }
 
-/// Bounds of the gains of parts.
-struct Seen {
+/// Bounds of the gains of all parts.
+struct GainBounds {
     lower: Vec<f64>,
     upper: Vec<f64>,
-    /// A row per state of the parts.
+    /// The row of each state of the transformed model.
     rows: Vec<usize>,
     /// The largest rounding error.
     error: f64,

@@ -1,8 +1,9 @@
-//! The places where models are swept: CPU, GPU, emulator.
+//! Backends for the criteria: CPU, GPU and emulator.
 
 use warpkov_device::launch::Device;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
+use crate::mdp::auto::{Sweeps, criterion_cost};
 use crate::mdp::cpu::{Engine, EngineOptions};
 use crate::mdp::device::{SweepLayout, ValueIteration};
 use crate::mdp::dynamic::Unified;
@@ -12,7 +13,7 @@ use crate::mdp::options::Storage;
 use crate::runtime;
 use crate::runtime::choose::{DeviceChoice, Place};
 
-/// All CPU cores.
+/// Backends on all CPU cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu;
 
@@ -24,7 +25,7 @@ impl Make for Cpu {
     }
 }
 
-/// A GPU, or the emulator.
+/// Backends on a GPU or the emulator.
 pub struct OnDevice<D>(pub D);
 
 impl<D: Device> Make for OnDevice<D>
@@ -34,29 +35,29 @@ where
     type Error = SolveError;
 
     fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
-        let plan = SweepLayout::new(mdp, None).ok_or(SolveError::Storage(Storage::Rows))?;
-        Ok(match plan.is_wide() {
-            false => Box::new(Unified(ValueIteration::<f64, u32, D>::new(&self.0, &plan)?)),
-            true => Box::new(Unified(ValueIteration::<f64, u64, D>::new(&self.0, &plan)?)),
+        let layout = SweepLayout::new(mdp, None).ok_or(SolveError::Storage(Storage::Rows))?;
+        Ok(match layout.is_wide() {
+            false => Box::new(Unified(ValueIteration::<f64, u32, D>::new(&self.0, &layout)?)),
+            true => Box::new(Unified(ValueIteration::<f64, u64, D>::new(&self.0, &layout)?)),
         })
     }
 }
 
-/// A solution, and where it was found.
+/// A solution and the device that computed it.
 #[derive(Clone, Debug)]
 pub struct Solved {
     /// The solution.
     pub bounded: Bounded,
-    /// The device, in words.
+    /// The name of the device.
     pub device: String,
-    /// What was chosen on the user's behalf, and why.
+    /// Automatic choices and their reasons.
     pub notes: Vec<String>,
 }
 
-/// [`solve`](super::solve) on a device.
+/// Runs [`solve`](super::solve) on a device.
 ///
 /// # Errors
-/// As there, and that there is no such device.
+/// The errors of [`solve`](super::solve), and an unavailable device.
 pub fn solve_on(
     device: DeviceChoice,
     mdp: &Mdp,
@@ -64,15 +65,16 @@ pub fn solve_on(
     options: &Options,
     observe: &mut Observe,
 ) -> Result<Solved, Error<SolveError>> {
-    let Opened { make, device, notes } = Opened::new(device).map_err(|error| Error::Backend(error.into()))?;
+    let Opened { make, device, notes } =
+        Opened::new(device, mdp, Sweeps::Unknown).map_err(|error| Error::Backend(error.into()))?;
     let bounded = solve(mdp, criterion, options, &*make, &mut |round| observe(round))?;
     Ok(Solved { bounded, device, notes })
 }
 
-/// [`backward`](super::backward) on a device: the solution without the stages that it is made of, and these.
+/// Runs [`backward`](super::backward) on a device. Returns the solution and, if `keep`, all steps.
 ///
 /// # Errors
-/// As there, and that there is no such device.
+/// The errors of [`backward`](super::backward), and an unavailable device.
 pub fn backward_on(
     device: DeviceChoice,
     mdp: &Mdp,
@@ -81,23 +83,23 @@ pub fn backward_on(
     keep: bool,
     observe: &mut Observe,
 ) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
-    let Opened { make, device, notes } = Opened::new(device).map_err(|error| Error::Backend(error.into()))?;
+    let Opened { make, device, notes } =
+        Opened::new(device, mdp, Sweeps::Steps(steps)).map_err(|error| Error::Backend(error.into()))?;
     let Stages { bounded, steps } = backward(mdp, steps, terminal, keep, &*make, &mut |round| observe(round))?;
     Ok((Solved { bounded, device, notes }, steps))
 }
 
-/// A place, opened.
+/// An open device.
 struct Opened {
     make: Box<dyn Make<Error = SolveError>>,
-    /// In words.
+    /// The name of the device.
     device: String,
     notes: Vec<String>,
 }
 
 impl Opened {
-    fn new(device: DeviceChoice) -> Result<Self, runtime::Error> {
-        // How many sweeps it takes nobody knows beforehand.
-        let (place, note) = Place::open(device, None)?;
+    fn new(device: DeviceChoice, mdp: &Mdp, sweeps: Sweeps) -> Result<Self, runtime::Error> {
+        let (place, note) = Place::open(device, Some(&criterion_cost(mdp, sweeps)))?;
         let device = place.name();
         let make: Box<dyn Make<Error = SolveError>> = match place {
             Place::Cpu => Box::new(Cpu),

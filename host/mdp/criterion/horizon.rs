@@ -1,10 +1,10 @@
-//! The expected sum of the first T rewards, discounted or not: backward induction.
+//! The expected sum of the first T rewards, discounted or not, by backward induction.
 //!
-//! V_T is given, and V_t = T V_{t+1} for t = T−1 … 0: T sweeps, exact but for rounding. A sweep of values no larger than B
-//! is off by e = 2k·(u·(R + 2B) + m), in the terms of the [certificate](crate::mdp::certificate), and errors are
-//! passed on with the factor γ.
+//! V_T is given. V_t = L V_{t+1} with the Bellman operator L, for t = T−1 … 0: T sweeps, exact up to rounding. A sweep
+//! of values of magnitude at most B has an error of at most e = 2k·(u·(R + 2B) + m), in the notation of the
+//! [certificate](crate::mdp::certificate). Each further sweep multiplies the error by at most γ.
 
-use super::{Bounded, Ended, Error, Make, Observe, Options, Session, own, signed};
+use super::{Bounded, Ended, Error, Make, Observe, Options, Session, signed, signed_value};
 use crate::mdp::backend::Stop;
 use crate::mdp::certificate::greedy;
 use crate::mdp::model::Mdp;
@@ -13,30 +13,30 @@ use crate::mdp::solution::Status;
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
 
-/// The solution of a finite horizon.
+/// The solution for a finite horizon.
 #[derive(Clone, Debug)]
 pub struct Stages {
     /// V_0, one value per state, and its bounds.
     pub bounded: Bounded,
-    /// All steps; `None` unless asked for.
+    /// All steps, if requested.
     pub steps: Option<Steps>,
 }
 
-/// What there is of each step, one after the other, t = 0 … T−1.
+/// Values and policies of all steps, concatenated for t = 0 … T−1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Steps {
-    /// V_0 … V_{T−1}, each a value per state.
+    /// V_0 … V_{T−1}, one value per state each.
     pub values: Vec<f64>,
-    /// π_0 … π_{T−1}, each an action per state.
+    /// π_0 … π_{T−1}, one action per state each.
     pub policies: Vec<u32>,
 }
 
-/// V_0 and, if `keep` says so, all T·S values and actions. V_T is `terminal`, one value per state, or 0; states without actions are
-/// worth 0 at all times.
+/// Computes V_0 and, if `keep`, all T·S values and actions. V_T is `terminal`, one value per state, or 0. States
+/// without actions have value 0 at all times.
 ///
 /// # Errors
-/// [`Error::Backend`]; that the observer stops the run is none but its [`Status`], and the values are then those of a
-/// shorter horizon.
+/// [`Error::Backend`]. A run that the observer stops returns its [`Status`] instead, with the values of a shorter
+/// horizon.
 pub fn backward<'a, E: std::error::Error>(
     mdp: &Mdp,
     steps: u32,
@@ -81,7 +81,8 @@ fn stages<E: std::error::Error>(
         let mut values = last.clone();
         let mut policy = Vec::new();
         while budget > 0 && status == Status::Solved {
-            // Unless all are asked for, the steps before the last one, together: no change is below 0.
+            // Unless all steps are kept, run all but the last in one call. No change is below 0, so the stopping rule
+            // is never met.
             let mut before = if keep { 0 } else { budget - 1 };
             budget -= before;
             if session.sweep(&mut *backend, Stop::Change(0.0), &mut before)? == Ended::Interrupted && before > 0 {
@@ -97,9 +98,9 @@ fn stages<E: std::error::Error>(
             policy = greedy(&model, &values);
             values = backend.values().map_err(Error::Backend)?;
             if keep {
-                stages.push((values.iter().map(|&v| own(mdp.objective(), v)).collect(), policy.clone()));
+                stages.push((values.iter().map(|&v| signed_value(mdp.objective(), v)).collect(), policy.clone()));
             }
-            if session.push(done.sweeps, done.residual()).is_break() && budget > 0 {
+            if session.record_round(done.sweeps, done.residual()).is_break() && budget > 0 {
                 status = Status::Interrupted;
             }
         }
@@ -117,7 +118,7 @@ fn stages<E: std::error::Error>(
     Ok(Stages { bounded, steps })
 }
 
-/// What V_0 can be off by after `steps` sweeps from V_T = `last`.
+/// Upper bound of the rounding error of V_0 after `steps` sweeps from V_T = `last`.
 fn error(mdp: &Mdp, steps: u64, last: &[f64]) -> f64 {
     let (mut reward, mut sum, mut longest) = (0.0_f64, 0.0_f64, 0);
     for row in 0..mdp.rows() {
@@ -134,6 +135,6 @@ fn error(mdp: &Mdp, steps: u64, last: &[f64]) -> f64 {
         error = gamma * error + 2.0 * terms * (UNIT * (reward + 2.0 * size) + f64::MIN_POSITIVE);
         size = (reward + gamma * size) * (1.0 + 4.0 * f64::EPSILON);
     }
-    // Sums of these, and the bounds themselves.
+    // Covers the rounding of these sums and of the bounds.
     error * (1.0 + 1e-3) + 4.0 * UNIT * size
 }

@@ -1,18 +1,19 @@
-//! Criteria other than the discounted sum, each with bounds from both sides.
+//! Criteria other than the discounted sum of rewards. Each yields lower and upper bounds of the optimal values.
 //!
-//! | criterion | what is optimised | how |
+//! | Criterion | Optimised quantity | Method |
 //! | --- | --- | --- |
 //! | [`Reach`](Criterion::Reach) | the probability of reaching a set | `reach`, on a proper quotient |
-//! | [`TotalReward`](Criterion::TotalReward) | the expected sum of rewards, until a set is reached or for ever | `total`, likewise |
+//! | [`TotalReward`](Criterion::TotalReward) | the expected sum of rewards, until a set is reached or for ever | `total`, on a proper quotient |
 //! | [`Average`](Criterion::Average) | the expected reward per step in the long run | `average`, relative value iteration |
 //! | [`Horizon`](Criterion::Horizon) | the expected sum of the first T rewards | `horizon`, T backward sweeps |
 //!
-//! Undiscounted sweeps do not contract, and a small change between two of them says nothing of the distance to the
-//! fixed point. Here they only propose values; bounds are proven from the model, in `f64` with all rounding errors
-//! accounted for, whichever backend proposed them.
+//! Undiscounted sweeps do not contract, and a small change between two sweeps does not bound the distance to the fixed
+//! point. So sweeps only propose values. The bounds are then proven from the model in `f64`, with all rounding errors
+//! accounted for, whichever backend proposed the values.
 //!
-//! Where sweeps take too long, or `f64` is too short, policies are improved by Howard's method and evaluated by elimination,
-//! in as many bits as it takes (`direct`). V* is always that of the model whose rows are divided by their sums.
+//! If sweeps take too long or `f64` is not precise enough, `direct` takes over: it improves policies by Howard's method
+//! and evaluates them by elimination, in as many bits as necessary. V* always refers to the model whose rows are
+//! divided by their sums.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -37,29 +38,28 @@ pub use backends::{Cpu, OnDevice, Solved, backward_on, solve_on};
 pub use horizon::{Stages, Steps, backward};
 pub use report::Report;
 
-/// What is optimised, by the model's [`Objective`].
+/// The quantity to maximise or minimise, according to the model's [`Objective`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Criterion {
-    /// The probability of reaching a state of `goal`, in any number of steps. Rewards and γ play no part.
+    /// The probability of reaching a state of `goal` in any number of steps. Ignores rewards and γ.
     Reach {
-        /// States.
+        /// The states to reach.
         goal: Vec<u32>,
     },
-    /// The expected sum of rewards, undiscounted. γ plays no part.
+    /// The expected undiscounted sum of rewards. Ignores γ.
     TotalReward {
-        /// States until which rewards count. Who misses them earns ∞ where rewards are to be maximised or costs to be
-        /// minimised, and −∞ where costs are to be maximised or rewards to be minimised (written with the other sign), as
-        /// PRISM and Storm have it. `None`: rewards count for ever.
+        /// States until which rewards count. A process that may miss them has value +∞ if all rewards are ≥ 0, and −∞
+        /// if all are ≤ 0 and some are negative, as in PRISM and Storm. `None`: rewards count for ever.
         goal: Option<Vec<u32>>,
     },
-    /// The expected reward per step in the long run, the gain. Where the process ends it is 0. γ plays no part.
+    /// The gain: the expected reward per step in the long run, which is 0 once the process ends. Ignores γ.
     Average,
     /// The expected sum of the first T rewards, discounted by γ ∈ [0, 1].
     Horizon(u32),
 }
 
 impl Criterion {
-    /// Its name: one word.
+    /// The name of the criterion, in one word.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -71,20 +71,21 @@ impl Criterion {
     }
 }
 
-/// How well to solve.
+/// Accuracy and limits of a solve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// ε: how far a value may be from the optimal one.
+    /// ε, the maximum distance of a value from the optimal value.
     pub epsilon: f64,
     /// Whether ε is relative to each value.
     pub relative: bool,
-    /// Sweeps at most, over values and, again, over what bounds them.
+    /// Maximum number of sweeps over values. The sweeps over weights, which bound the values, have a budget of the same
+    /// size.
     pub max_sweeps: u64,
 }
 
 impl Options {
-    /// Whether the number in the middle of these bounds is as close to whatever is between them as it is to be. What may be
-    /// 0 and something else has no relative error.
+    /// Whether the midpoint of these bounds is within ε of all numbers between them. Bounds that enclose 0 and other
+    /// numbers never meet a relative ε.
     #[must_use]
     pub fn is_met(&self, lower: f64, upper: f64) -> bool {
         let least = if lower <= 0.0 && upper >= 0.0 { 0.0 } else { lower.abs().min(upper.abs()) };
@@ -100,124 +101,126 @@ impl Default for Options {
     }
 }
 
-/// Optimal values between bounds that are certain.
+/// Optimal values between proven bounds.
 #[derive(Clone, Debug)]
 pub struct Bounded {
-    /// A number per state that the optimal value is not below.
+    /// Lower bound of the optimal value of each state.
     pub lower: Vec<f64>,
-    /// A number per state that the optimal value does not exceed.
+    /// Upper bound of the optimal value of each state.
     pub upper: Vec<f64>,
-    /// A policy, an action per state. Its own values are not worse than the bounds say.
+    /// A policy, one action per state. Its value is at least `lower` when maximising, and at most `upper` when
+    /// minimising.
     pub policy: Vec<u32>,
-    /// h, up to a constant, where the gain is the same for all states: h + g = max r + P h.
+    /// The bias h, up to a constant, if the gain g is the same for all states: h + g = max (r + P h).
     pub bias: Option<Vec<f64>>,
-    /// [`Solved`](Status::Solved) where the bounds are as close as they were asked to be.
+    /// How the run ended; [`Solved`](Status::Solved) if the bounds meet the options.
     pub status: Status,
-    /// Bits of the numbers in which policies were evaluated by elimination; `None` where sweeps were enough.
+    /// Precision, in bits, of policy evaluation by elimination; `None` if sweeps sufficed.
     pub bits: Option<u32>,
-    /// What was swept.
+    /// The rounds of sweeps.
     pub rounds: Vec<Round>,
-    /// What was known after some of the sweeps. Where parts of a model are solved one after the other, of the part at hand.
+    /// Error bounds during the run. If parts of a model are solved one after the other, each entry describes the
+    /// current part.
     pub looks: Vec<Look>,
 }
 
-/// What was known at some time in a run.
+/// The error bound at one time in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// Sweeps until then.
+    /// Number of sweeps so far.
     pub sweeps: u64,
-    /// A number that no value in the middle of its bounds was further from the optimal one than; infinite where some value
-    /// had none.
+    /// Upper bound of the distance between the midpoint of the bounds and the optimal value, over all states; infinite
+    /// if some value had no finite bounds.
     pub error: f64,
 }
 
 impl Bounded {
-    /// The values in the middle of the bounds.
+    /// The midpoints of the bounds.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
         self.lower.iter().zip(&self.upper).map(|(&lower, &upper)| middle(lower, upper)).collect()
     }
 
-    /// A number that no value in the middle is further from the optimal one than.
+    /// Upper bound of the distance between a midpoint and the optimal value, over all states.
     #[must_use]
     pub fn error(&self) -> f64 {
         widest(&self.lower, &self.upper)
     }
 
-    /// Sweeps in all rounds.
+    /// Number of sweeps in all rounds.
     #[must_use]
     pub fn sweeps(&self) -> u64 {
         sweeps(&self.rounds)
     }
 
-    /// The states whose bounds are too far apart for what was asked, in order.
+    /// The states whose bounds do not meet `options`, in ascending order.
     pub fn unsettled(&self, options: &Options) -> impl Iterator<Item = usize> {
         let bounds = self.lower.iter().zip(&self.upper).enumerate();
         bounds.filter(|(_, (lower, upper))| !options.is_met(**lower, **upper)).map(|(state, _)| state)
     }
 }
 
-/// Why there is no solution.
+/// Why a solve fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<E: std::error::Error> {
     /// The backend failed.
     #[error(transparent)]
     Backend(E),
-    /// No such state.
+    /// A goal state is out of range.
     #[error("goal[{position}] is {found}, expected a state below {states}")]
     Goal {
         /// Position in the list of states.
         position: usize,
-        /// What is there.
+        /// The state found there.
         found: u32,
-        /// S.
+        /// S, the number of states.
         states: u32,
     },
-    /// The total reward is not defined.
+    /// The total reward is undefined: a policy may miss the goal, and rewards have both signs.
     #[error(
-        "total reward: rewards of both signs, and from state {state} the goal may be missed; \
+        "the total reward is undefined: rewards have both signs, and some policy misses the goal from state {state}; \
          expected rewards of one sign, or a goal that every policy reaches"
     )]
     Missed {
-        /// The first such state.
+        /// The first state from which some policy misses the goal.
         state: usize,
     },
-    /// The total reward is not defined.
+    /// The total reward is undefined: a process can earn rewards for ever, and rewards have both signs.
     #[error(
-        "total reward: rewards of both signs, and state {state} can be visited for ever at rewards other than 0; \
-         expected rewards of one sign, a goal, or the average reward as criterion"
+        "the total reward is undefined: rewards have both signs, and from state {state} a process can earn nonzero \
+         rewards for ever; expected rewards of one sign, a goal, or the criterion average"
     )]
     Recurrent {
-        /// The first such state.
+        /// The first state from which a process can do so.
         state: usize,
     },
-    /// A model made of the model is none: rewards overflow.
+    /// A model derived from this one is invalid because rewards overflow.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
 
-/// A place where models are swept.
+/// A factory of backends on one device.
 pub trait Make {
-    /// What can go wrong there.
+    /// Error of the device.
     type Error: std::error::Error;
 
-    /// A backend for a model that is to be maximised. Its V must be `f64`, or ε is not reached.
+    /// Makes a backend for a model, which it must maximise. V must be `f64`: lower precision does not reach ε.
     ///
     /// # Errors
-    /// Those of the place.
+    /// Errors of the device.
     fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, Self::Error>, Self::Error>;
 }
 
-/// A backend, whichever it is.
+/// A boxed backend.
 pub type Boxed<'m, E> = Box<dyn GreedySweeps<Error = E> + 'm>;
 
 /// Called after each round; breaks to stop the run.
 pub type Observe<'a> = dyn FnMut(&Round) -> ControlFlow<()> + 'a;
 
-/// Solves `mdp` by `criterion`, on backends that `make` makes. Most are given models of their own, smaller than this one.
+/// Solves `mdp` for `criterion` on backends from `make`. Most backends sweep smaller models derived from `mdp`.
 ///
 /// # Errors
-/// [`Error`]; that a run meets a limit is none but its [`Status`].
+/// [`Error`]. A run that meets a limit returns its [`Status`] instead.
 pub fn solve<'a, E: std::error::Error>(
     mdp: &Mdp,
     criterion: &Criterion,
@@ -239,14 +242,14 @@ pub fn solve<'a, E: std::error::Error>(
         Criterion::Average => average::solve(&Graph::new(mdp), &mut session),
         Criterion::Horizon(steps) => horizon::solve(mdp, *steps, &mut session),
     }?;
-    // Whatever was proven on the way: what is promised is looked up in what is returned.
+    // Check the returned bounds themselves, whatever the solver concluded.
     if found.status == Status::Solved && found.unsettled(options).next().is_some() {
         found.status = Status::Stalled;
     }
     Ok(found)
 }
 
-/// States as a set of vertices.
+/// Converts a list of states to a set of vertices.
 fn members<E: std::error::Error>(mdp: &Mdp, list: &[u32]) -> Result<Vec<bool>, Error<E>> {
     let states = mdp.states();
     let mut set = vec![false; states as usize + 1];
@@ -259,7 +262,7 @@ fn members<E: std::error::Error>(mdp: &Mdp, list: &[u32]) -> Result<Vec<bool>, E
     Ok(set)
 }
 
-/// A run: what it was asked for and what it has done.
+/// A run: its inputs and its history.
 struct Session<'a, E> {
     make: &'a dyn Make<Error = E>,
     observe: &'a mut Observe<'a>,
@@ -268,46 +271,46 @@ struct Session<'a, E> {
     rounds: Vec<Round>,
     looks: Vec<Look>,
     bits: Option<u32>,
-    /// Sweeps between two looks at the observer.
+    /// Number of sweeps between two calls of the observer.
     chunk: u32,
 }
 
-/// How some sweeps ended.
+/// Why a sequence of sweeps ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// As they were to.
+    /// The stopping rule was met.
     Met,
-    /// None are left.
+    /// The sweep limit was reached.
     Limit,
-    /// With nothing but rounding errors.
+    /// Rounding errors prevent further progress.
     Stalled,
-    /// The observer asked to stop.
+    /// The observer stopped the run.
     Interrupted,
-    /// It is time to try something else.
+    /// It is time to try elimination.
     Slow,
 }
 
-/// How many sweeps may be done.
+/// Budget of sweeps.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
-    /// In all.
+    /// Sweeps left in the run.
     left: u64,
-    /// Before policies are evaluated by elimination instead.
+    /// Sweeps left before the next attempt at elimination.
     patience: u64,
-    /// How many these were at first.
+    /// Sweeps between the last attempt at elimination and the next.
     period: u64,
-    /// Until now.
+    /// Sweeps done.
     done: u64,
 }
 
 impl Allowance {
     fn new(sweeps: u64) -> Self {
-        /// Sweeps of small models take less than a millisecond.
+        /// Sweeps before the first attempt. On small models they take less than a millisecond.
         const FIRST: u64 = 1024;
         Self { left: sweeps, patience: FIRST, period: FIRST, done: 0 }
     }
 
-    /// How many of `count` may be done now.
+    /// The part of `count` sweeps that the budget allows now.
     fn now(&self, count: u64) -> u64 {
         count.min(self.left).min(self.patience)
     }
@@ -318,7 +321,7 @@ impl Allowance {
         self.done += sweeps;
     }
 
-    /// Why no more sweeps may be done now.
+    /// Why the budget allows no more sweeps now, or `None` if it does.
     fn ended(&self) -> Option<Ended> {
         match self {
             Self { left: 0, .. } => Some(Ended::Limit),
@@ -327,20 +330,20 @@ impl Allowance {
         }
     }
 
-    /// Twice as many sweeps as before.
+    /// Doubles the period before the next attempt at elimination.
     fn double(&mut self) {
         self.period = self.period.saturating_mul(2);
         self.patience = self.period;
     }
 
-    /// Operations that elimination may take of a model with these entries: about as long as the sweeps that are done.
+    /// Budget of operations for elimination on a model with this many entries: about as much time as the sweeps so far.
     fn operations(&self, entries: usize) -> f64 {
         const LEAST: f64 = 262_144.0;
         LEAST.max(self.done as f64 * entries as f64 / 64.0)
     }
 }
 
-/// Operations that elimination may take where `f64` is too short: a few seconds.
+/// Budget of operations for elimination if `f64` is not precise enough: a few seconds.
 const OPERATIONS: f64 = 33_554_432.0;
 
 impl Ended {
@@ -375,21 +378,21 @@ impl<'a, E: std::error::Error> Session<'a, E> {
         self.make.make(mdp).map_err(Error::Backend)
     }
 
-    /// Greedy sweeps until `stop` is met or none of `budget` are left. The observer sees them every now and then.
+    /// Sweeps until `stop` is met or `budget` is spent. Calls the observer after every `chunk` sweeps.
     fn sweep(
         &mut self,
         backend: &mut dyn GreedySweeps<Error = E>,
         stop: Stop,
         budget: &mut u64,
     ) -> Result<Ended, Error<E>> {
-        /// Seconds between two looks at the observer, as nearly as powers of two can be.
+        /// Target seconds between two calls of the observer; `chunk` doubles while a call takes less than half of this.
         const PATIENCE: f64 = 0.1;
         while *budget > 0 {
             let begun = Instant::now();
             let at_most = self.chunk.min(u32::try_from(*budget).unwrap_or(u32::MAX));
             let done = backend.backup(stop, at_most).map_err(Error::Backend)?;
             *budget -= u64::from(done.sweeps).min(*budget);
-            if self.push(done.sweeps, done.residual()).is_break() {
+            if self.record_round(done.sweeps, done.residual()).is_break() {
                 return Ok(Ended::Interrupted);
             }
             if stop.is_met(done.least, done.greatest) {
@@ -402,32 +405,32 @@ impl<'a, E: std::error::Error> Session<'a, E> {
         Ok(Ended::Limit)
     }
 
-    /// Notes bounds, one per state.
-    fn look(&mut self, lower: &[f64], upper: &[f64]) {
+    /// Records the error of these bounds.
+    fn record_bounds(&mut self, lower: &[f64], upper: &[f64]) {
         self.looks.push(Look { sweeps: sweeps(&self.rounds), error: widest(lower, upper) });
     }
 
-    /// The solution, with what the session has noted.
+    /// Returns the solution and moves the history of the session into it.
     fn bounded(&mut self, lower: Vec<f64>, upper: Vec<f64>, policy: Vec<u32>, status: Status) -> Bounded {
         let (rounds, looks) = (std::mem::take(&mut self.rounds), std::mem::take(&mut self.looks));
         Bounded { lower, upper, policy, bias: None, status, bits: self.bits, rounds, looks }
     }
 
-    /// Notes bounds that were found by elimination.
-    fn eliminated(&mut self, numbers: direct::Numbers, lower: &[f64], upper: &[f64]) {
+    /// Records bounds found by elimination.
+    fn record_elimination(&mut self, numbers: direct::Numbers, lower: &[f64], upper: &[f64]) {
         self.bits = Some(numbers.bits as u32);
-        self.look(lower, upper);
+        self.record_bounds(lower, upper);
     }
 
-    /// Whether the observer asks to stop, while nothing is swept.
-    fn asks_to_stop(&mut self) -> bool {
+    /// Calls the observer between sweeps. Returns whether it asks to stop.
+    fn stop_requested(&mut self) -> bool {
         let none = Round { round: 0, sweeps: 0, residual: f64::INFINITY, changed: None, seconds: 0.0 };
         let last = self.rounds.last().copied().unwrap_or(none);
         (self.observe)(&Round { sweeps: 0, seconds: self.start.elapsed().as_secs_f64(), ..last }).is_break()
     }
 
-    /// Notes some sweeps, and asks whether to go on.
-    fn push(&mut self, sweeps: u32, residual: f64) -> ControlFlow<()> {
+    /// Records a round of sweeps and calls the observer.
+    fn record_round(&mut self, sweeps: u32, residual: f64) -> ControlFlow<()> {
         let round = self.rounds.len() as u32 + 1;
         let round = Round { round, sweeps, residual, changed: None, seconds: self.start.elapsed().as_secs_f64() };
         self.rounds.push(round);
@@ -435,13 +438,13 @@ impl<'a, E: std::error::Error> Session<'a, E> {
     }
 }
 
-/// The number in the middle; that of equal bounds, which may be infinite, is theirs.
+/// The midpoint. Equal bounds, possibly infinite, are their own midpoint.
 fn middle(lower: f64, upper: f64) -> f64 {
     if lower == upper { lower } else { lower + (upper - lower) / 2.0 }
 }
 
-/// How far the middle may be from what is between the bounds, rounded up. Bounds that are no numbers, or far on both sides, bound
-/// nothing.
+/// Maximum distance of the midpoint from a number between the bounds, rounded up. Infinite if the bounds are NaN or are
+/// infinite with opposite signs.
 fn radius(lower: f64, upper: f64) -> f64 {
     let middle = middle(lower, upper);
     match lower == upper {
@@ -451,30 +454,30 @@ fn radius(lower: f64, upper: f64) -> f64 {
     }
 }
 
-/// The largest [`radius`].
+/// The largest [`radius`] over all states.
 fn widest(lower: &[f64], upper: &[f64]) -> f64 {
     lower.iter().zip(upper).map(|(&lower, &upper)| radius(lower, upper)).fold(0.0, f64::max)
 }
 
-/// Sweeps in all rounds.
+/// Number of sweeps in all rounds.
 fn sweeps(rounds: &[Round]) -> u64 {
     rounds.iter().map(|round| u64::from(round.sweeps)).sum()
 }
 
-/// Bounds in the model's own sign.
+/// Bounds with the sign of the model's rewards, from bounds of the maximised quantity.
 fn signed(objective: Objective, lower: Vec<f64>, upper: Vec<f64>) -> (Vec<f64>, Vec<f64>) {
-    let negated = |values: Vec<f64>| values.into_iter().map(|x| own(objective, x)).collect();
+    let negated = |values: Vec<f64>| values.into_iter().map(|x| signed_value(objective, x)).collect();
     match objective {
         Objective::Maximize => (lower, upper),
         Objective::Minimize => (negated(upper), negated(lower)),
     }
 }
 
-/// A value in the model's own sign.
-fn own(objective: Objective, x: f64) -> f64 {
+/// A value with the sign of the model's rewards.
+fn signed_value(objective: Objective, x: f64) -> f64 {
     match objective {
         Objective::Maximize => x,
-        // 0 − x, so that no 0 becomes −0.
+        // 0 − x instead of −x, so that 0 does not become −0.
         Objective::Minimize => 0.0 - x,
     }
 }

@@ -1,29 +1,29 @@
-//! Models all of whose policies end, or lose without bound: values V* between bounds that are proven.
+//! Proven bounds of V* in models in which every policy ends almost surely or loses without bound.
 //!
 //! # Mathematics
-//! Let w be weights, one per state, and (TV)(s) = maxₐ Q(s, a), Q(s, a) = r(s, a) + Σ P(s'|s, a) V(s').
+//! Let w be weights, one per state, (TV)(s) = maxₐ Q(s, a) and Q(s, a) = r(s, a) + Σ P(s'|s, a) V(s').
 //!
-//! - U = V + κw is an upper bound if TU ≤ U: for every row Q(s, a) − V(s) ≤ κ·(w(s) − Σ P w). A row on which the weights
-//!   fall demands that κ be large, one on which they rise, which must be a bad one, that it be small.
-//! - L = V − κw is a lower bound if in every state one row has Q(s, a) − V(s) ≥ −κ·(w(s) − Σ P w) and falling weights.
-//!   These rows are a policy that ends almost surely and is worth L at least.
+//! - U = V + κw is an upper bound if TU ≤ U, that is, if every row satisfies Q(s, a) − V(s) ≤ κ·(w(s) − Σ P w). A row
+//!   along which the weights fall demands a large κ. A row along which they rise must lose, and demands a small κ.
+//! - L = V − κw is a lower bound if every state has a row along which the weights fall and Q(s, a) − V(s) ≥ −κ·(w(s) −
+//!   Σ P w). These rows form a policy that ends almost surely and has a value of at least L.
 //!
-//! Such weights are the expected number of steps, w = 1 + maxₐ Σ P w, over the rows whose Q-factor is within η of the
-//! best: then κ is about ‖TV − V‖∞ and the bounds are within ε of V as soon as ‖TV − V‖∞ · ‖w‖∞ ≤ ε ≤ η. Sweeps from 0
-//! give them: after each, w − max Σ P w = 1 − Δw, and when Δw has fallen below ½ the weights are good enough.
+//! Expected numbers of steps are such weights: w = 1 + maxₐ Σ P w over the rows whose Q-factor is within η of the best.
+//! Then κ is about ‖TV − V‖∞, and the bounds are within ε of V as soon as ‖TV − V‖∞ · ‖w‖∞ ≤ ε ≤ η. Sweeps from 0
+//! compute them: after each sweep w − max Σ P w = 1 − Δw, and the weights suffice once Δw < ½.
 //!
-//! This is optimistic value iteration (Hartmanns & Kaminski, *Optimistic Value Iteration*, 2020): guess, then prove. The
-//! guess is shaped by the weighted norm in which T contracts (Bertsekas & Tsitsiklis, *An Analysis of Stochastic Shortest
-//! Path Problems*, 1991), so that the proof needs no sweeps of its own.
+//! This is optimistic value iteration (Hartmanns & Kaminski, *Optimistic Value Iteration*, 2020): guess, then prove.
+//! The guess has the shape of the weights in whose norm T contracts (Bertsekas & Tsitsiklis, *An Analysis of Stochastic
+//! Shortest Path Problems*, 1991), so the proof needs no sweeps of its own.
 //!
-//! Where the process goes on for long the weights are large, and a proof in `f64` proves little; and sweeps take as long. Then
-//! policies are evaluated by elimination, and the same is proven in more bits (`direct`).
+//! A process that lasts long has large weights and takes many sweeps, and then a proof in `f64` proves little. `direct`
+//! then evaluates policies by elimination and proves the same conditions with more bits.
 //!
 //! # Rounding
-//! A Q-factor of a row of n entries, less V(s), is off by at most ku/(1 − ku) of its terms' magnitudes, with u = 2⁻⁵³ and
-//! k = n + 3 and as many operations more as have made the model's entries what they are; a reward has gone through twice
-//! as many, and counts twice. 1.01·k·u covers the denominator, and that magnitudes are rounded, too. V* is that of the model
-//! whose rows are divided by their sums.
+//! Let u = 2⁻⁵³. For a row of n entries, the computed Q(s, a) − V(s) has an error of at most ku/(1 − ku) times the sum
+//! of the magnitudes of its terms. Here k = n + 3 + o, with o the number of operations behind an entry of the model. A
+//! reward has about 2o operations behind it, so its magnitude counts twice. The factor 1.01·k·u covers the denominator
+//! and the rounding of the magnitudes. V* refers to the model whose rows are divided by their sums.
 
 use rayon::prelude::*;
 
@@ -38,30 +38,30 @@ use crate::mdp::solution::Status;
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
 
-/// What is known of a quotient's values.
+/// Bounds of a quotient's values.
 pub(super) struct Proper {
     pub lower: Vec<f64>,
     pub upper: Vec<f64>,
-    /// A row per state: a policy whose values are not below `lower`; any rows where that is not known.
+    /// One row per state: a policy whose values are at least `lower`. Arbitrary where `lower` is −∞.
     pub rows: Vec<usize>,
     pub status: Status,
 }
 
-/// Whether every policy of a model ends almost surely.
+/// Which policies of a model are proper, that is, end almost surely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policies {
-    /// Every one.
+    /// Every policy.
     Proper,
-    /// Some; the others lose without bound.
+    /// Some policies; all others lose without bound.
     SomeProper,
 }
 
-/// What a quotient was made of.
+/// The exact data behind a quotient.
 pub(super) struct Source<'a> {
     pub graph: &'a Graph<'a>,
-    /// What rows earn.
+    /// Reward of a row.
     pub reward: &'a Reward<'a>,
-    /// What it earns to stay in the component of a state of the quotient.
+    /// Reward for staying in the component of a quotient state for ever.
     pub stay: &'a dyn Fn(usize, Numbers) -> Big,
 }
 
@@ -83,27 +83,27 @@ pub(super) fn solve<E: std::error::Error>(
     loop {
         let mut ended = accelerate::sweep(&mut *backend, theta, &mut allowance, session)?;
         let values = backend.values().map_err(Error::Backend)?;
-        // Relative to the smallest value, what is asked for is absolute.
+        // A relative ε becomes absolute by the smallest nonzero value.
         let sizes = || values.par_iter().map(|v| v.abs());
         let scale =
             if options.relative { sizes().filter(|&v| v > 0.0).reduce(|| f64::INFINITY, f64::min) } else { 1.0 };
         let epsilon = options.epsilon * if scale.is_finite() { scale } else { 1.0 };
 
-        // The weights of the round before often do.
+        // The weights of the previous round often suffice.
         let mut found = weights.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights));
         if !found.as_ref().is_some_and(|found| found.bounds.is_within(session)) {
-            let (steps, last) = steps(mdp, &values, epsilon, policies, &mut allowance, session)?;
+            let (fresh, last) = find_weights(mdp, &values, epsilon, policies, &mut allowance, session)?;
             ended = if ended == Ended::Met { last } else { ended };
-            found = steps.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights)).or(found);
-            weights = steps.or(weights);
+            found = fresh.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights)).or(found);
+            weights = fresh.or(weights);
         }
         let unknown = || Proof { bounds: Proper::unknown(mdp), slack: f64::MIN_POSITIVE };
         let Proof { bounds: mut found, slack } = found.unwrap_or_else(unknown);
-        session.look(&found.lower, &found.upper);
+        session.record_bounds(&found.lower, &found.upper);
         if found.is_within(session) {
             return Ok(found);
         }
-        // Changes smaller than what is allowed for rounding would prove no more.
+        // Changes below the rounding slack prove nothing more.
         let floor = slack;
         if ended == Ended::Met && (theta <= floor || !floor.is_finite()) {
             ended = Ended::Stalled;
@@ -115,10 +115,10 @@ pub(super) fn solve<E: std::error::Error>(
                 attempt.rows = greedy(mdp, &values);
             }
             let direct = eliminate(quotient, source, &mut attempt, operations, session);
-            // As long as sweeps may come closer they go on.
+            // If sweeps may still come closer, they continue.
             let better = |direct: &Proper| ended == Ended::Stalled && direct.error() <= found.error();
             if let Some(direct) = direct.filter(|direct| direct.status != Status::Stalled || better(direct)) {
-                session.eliminated(attempt.numbers, &direct.lower, &direct.upper);
+                session.record_elimination(attempt.numbers, &direct.lower, &direct.upper);
                 return Ok(direct);
             }
         }
@@ -136,14 +136,14 @@ pub(super) fn solve<E: std::error::Error>(
     }
 }
 
-/// Where elimination ended last.
+/// Where the last elimination stopped.
 struct Attempt {
     numbers: Numbers,
-    /// A row per state.
+    /// One row per state.
     rows: Vec<usize>,
 }
 
-/// The rows of the largest Q-factors.
+/// The greedy rows: the largest Q-factor of each state.
 fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<usize> {
     let factors = factors(mdp, values);
     let best = |state: usize| {
@@ -153,7 +153,7 @@ fn greedy(mdp: &Mdp, values: &[f64]) -> Vec<usize> {
     (0..mdp.states() as usize).map(best).collect()
 }
 
-/// Solves a quotient by elimination, in `operations` at most.
+/// Solves a quotient by elimination within a budget of `operations`.
 fn eliminate<E: std::error::Error>(
     quotient: &Quotient,
     source: &Source,
@@ -164,7 +164,7 @@ fn eliminate<E: std::error::Error>(
     let mdp = quotient.mdp.as_ref().filter(|mdp| mdp.transitions().nnz() <= direct::ENTRIES)?;
     let Attempt { numbers, rows } = attempt;
     let options = session.options;
-    let mut stop = || session.asks_to_stop();
+    let mut stop = || session.stop_requested();
     let mut work = Work::new(operations, &mut stop);
     let Deepened { found, interrupted } =
         direct::deepen(source.graph.mdp(), &options, numbers, &mut work, |numbers, work| {
@@ -185,7 +185,7 @@ fn eliminate<E: std::error::Error>(
 }
 
 impl Proper {
-    /// Nothing is known.
+    /// Infinite bounds.
     fn unknown(mdp: &Mdp) -> Self {
         let states = mdp.states() as usize;
         Self {
@@ -206,9 +206,9 @@ impl Proper {
     }
 }
 
-/// Expected numbers of steps to the end, at most, by rows within `eta` of the best: w with w − max Σ P w > ½ on these. `None`
-/// where they need not end, or do not within the allowance; and how the sweeps ended.
-fn steps<E: std::error::Error>(
+/// Weights: the maximum expected number of steps to the end over rows within `eta` of the best, with w − max Σ P w > ½
+/// on these rows. `None` if such rows need not end. Also returns how the sweeps ended.
+fn find_weights<E: std::error::Error>(
     mdp: &Mdp,
     values: &[f64],
     mut eta: f64,
@@ -216,7 +216,7 @@ fn steps<E: std::error::Error>(
     allowance: &mut Allowance,
     session: &mut Session<E>,
 ) -> Result<(Option<Vec<f64>>, Ended), Error<E>> {
-    /// How often to halve η twice before giving up.
+    /// Maximum number of values of η; each is a quarter of the one before.
     const ATTEMPTS: usize = 16;
     for _ in 0..ATTEMPTS {
         let near = near_optimal(mdp, values, eta)?;
@@ -225,7 +225,7 @@ fn steps<E: std::error::Error>(
             continue;
         }
         let mut backend = session.make(&near)?;
-        // As many sweeps again as over values.
+        // The weights have their own sweep budget, as large as the budget of the values.
         let left = session.options.max_sweeps;
         let mut own = Allowance { left, patience: allowance.period, done: 0, ..*allowance };
         let ended = accelerate::sweep(&mut *backend, 0.5, &mut own, session)?;
@@ -245,7 +245,7 @@ fn factors(mdp: &Mdp, values: &[f64]) -> Vec<f64> {
     (0..mdp.rows()).into_par_iter().with_min_len(CHUNK).map(factor).collect()
 }
 
-/// The rows whose Q-factors are within `eta` of the best of their state; each earns 1.
+/// The model of the rows whose Q-factors are within `eta` of the best of their state, with reward 1 for each row.
 fn near_optimal<E: std::error::Error>(mdp: &Mdp, values: &[f64], eta: f64) -> Result<Mdp, Error<E>> {
     let factors = factors(mdp, values);
     let (mut builder, mut entries) = (Builder::default(), Vec::new());
@@ -262,13 +262,13 @@ fn near_optimal<E: std::error::Error>(mdp: &Mdp, values: &[f64], eta: f64) -> Re
     Ok(builder.finish()?)
 }
 
-/// Bounds, and what they allow for rounding.
+/// Proven bounds, and the rounding slack in them.
 struct Proof {
     bounds: Proper,
     slack: f64,
 }
 
-/// What rows demand of κ.
+/// Conditions of a state's rows on κ.
 #[derive(Clone, Copy)]
 struct Demand {
     /// U is an upper bound if κ is at least this …
@@ -277,11 +277,11 @@ struct Demand {
     cap: f64,
     /// L is a lower bound if κ is at least this.
     down: f64,
-    /// What is allowed for rounding.
+    /// The largest rounding slack of a row.
     slack: f64,
 }
 
-/// Bounds V ± κw with the smallest κ that can be proven; infinite ones where none can.
+/// Bounds V ± κw with the smallest provable κ; infinite if no κ is.
 fn prove(mdp: &Mdp, rounding: Rounding, values: &[f64], weights: &[f64]) -> Proof {
     let lengths = mdp.transitions().row_ptr().par_windows(2).map(|ends| ends[1] - ends[0]);
     let terms = (lengths.max().unwrap_or_default() as usize + rounding.operations + 3) as f64;
@@ -289,14 +289,14 @@ fn prove(mdp: &Mdp, rounding: Rounding, values: &[f64], weights: &[f64]) -> Proo
     let states = (0..mdp.states() as usize).into_par_iter().with_min_len(CHUNK / 4);
     let found: Vec<(Demand, usize)> = states.map(|state| prover.demand(state)).collect();
 
-    // Quotients of rounded numbers, and one comparison.
+    // Covers the rounding of the quotients and of one comparison.
     let margin = 1.0 + 8.0 * f64::EPSILON;
     let most = |of: fn(&Demand) -> f64| found.iter().map(|(demand, _)| of(demand)).fold(0.0, f64::max);
     let up = most(|demand| demand.up) * margin;
     let down = most(|demand| demand.down) * margin;
     let cap = found.iter().map(|(demand, _)| demand.cap).fold(f64::INFINITY, f64::min);
     let up = if up * margin <= cap { up } else { f64::INFINITY };
-    // ∞·0 is not a number.
+    // ∞·0 would be NaN.
     let width = |kappa: f64, w: f64| if kappa.is_finite() { (kappa * w).next_up() } else { f64::INFINITY };
     let lower = values.iter().zip(weights).map(|(v, &w)| (v - width(down, w)).next_down()).map(lower_or_none).collect();
     let upper = values.iter().zip(weights).map(|(v, &w)| (v + width(up, w)).next_up()).map(upper_or_none).collect();
@@ -304,11 +304,12 @@ fn prove(mdp: &Mdp, rounding: Rounding, values: &[f64], weights: &[f64]) -> Proo
     Proof { bounds: Proper { lower, upper, rows, status: Status::Solved }, slack: most(|demand| demand.slack) }
 }
 
-/// What is not a number bounds nothing.
+/// Replaces NaN by −∞.
 fn lower_or_none(bound: f64) -> f64 {
     if bound.is_nan() { f64::NEG_INFINITY } else { bound }
 }
 
+/// Replaces NaN by ∞.
 fn upper_or_none(bound: f64) -> f64 {
     if bound.is_nan() { f64::INFINITY } else { bound }
 }
@@ -317,22 +318,22 @@ struct Prover<'a> {
     mdp: &'a Mdp,
     values: &'a [f64],
     weights: &'a [f64],
-    /// Operations behind a Q-factor, at most.
+    /// Maximum number of operations behind a Q-factor.
     terms: f64,
     reward_size: f64,
 }
 
 impl Prover<'_> {
-    /// More than a sum can be off whose terms have magnitudes that add up to `size`.
+    /// Upper bound of the rounding error of a sum whose terms have magnitudes that sum to `size`.
     fn slack(&self, size: f64) -> f64 {
         1.01 * self.terms * (UNIT * size + f64::MIN_POSITIVE)
     }
 
-    /// What the rows of a state demand, and the row that demands least of the lower bound.
+    /// The conditions of a state's rows, and the row with the weakest condition on the lower bound.
     fn demand(&self, state: usize) -> (Demand, usize) {
         let (v, w) = (self.values[state], self.weights[state]);
         let rows = self.mdp.choices().rows(state);
-        // A state without rows is worth 0; the quotient has none.
+        // A state without rows has value 0. A quotient has no such state.
         let mut best = rows.start;
         let none = if rows.is_empty() { 0.0 } else { f64::INFINITY };
         let mut demand = Demand { up: 0.0, cap: f64::INFINITY, down: none, slack: 0.0 };

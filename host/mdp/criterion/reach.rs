@@ -1,8 +1,10 @@
-//! The largest or the smallest probability of reaching a set of states.
+//! The maximum or minimum probability of reaching a set of states.
 //!
-//! The graph alone tells where it is 0 and where it is 1. What is left is a total reward: a row earns the probability of
-//! going where it is 1, and ends where it is 0. To maximise, end components are merged, for a process could stay in one
-//! for ever and be promised every value; to minimise there are none left, for staying in one is to avoid the set.
+//! The graph alone determines the states of probability 0 and of probability 1. On the other states, the probability is
+//! a total reward: a row earns its probability of entering states of probability 1, and entering a state of probability
+//! 0 ends the process. When maximising, end components are merged: in a component that a process need not leave, every
+//! sufficiently large value would be a fixed point. When minimising, no end component is left, because staying in one
+//! avoids the set.
 
 use super::direct::{Big, Numbers, size};
 use super::proper::{self, Policies, Source};
@@ -19,7 +21,7 @@ pub(super) fn solve<E: std::error::Error>(
     let mdp = graph.mdp();
     let states = mdp.states() as usize;
     let sign = mdp.objective().sign();
-    // Where the probability is 0 and 1, and the rows that see to that.
+    // The states of probability 0 and 1, and rows that achieve these probabilities.
     let (zero, one, rows) = match mdp.objective() {
         Objective::Maximize => {
             let zero = graph.can_reach(goal, |_| true).contains.iter().map(|reached| !reached).collect();

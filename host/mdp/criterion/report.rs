@@ -1,4 +1,4 @@
-//! What a solve by a criterion did, for people and for programs.
+//! Reports of a solve for a criterion, as text and as JSON.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -11,18 +11,18 @@ use crate::mdp::model::{Mdp, Objective};
 use crate::mdp::report::{Actions, Number, Numbers, Summary, starts, write_init, write_rounds};
 use crate::mdp::solution::{Round, Status};
 
-/// A solve, complete: the model, what was asked, what came out.
+/// A finished solve: the model, the request and the result.
 pub struct Report<'a> {
     pub(in crate::mdp) mdp: &'a Mdp,
     pub(in crate::mdp) criterion: &'a Criterion,
     pub(in crate::mdp) options: &'a Options,
     pub(in crate::mdp) solved: &'a Solved,
     pub(in crate::mdp) elapsed: Duration,
-    /// In the middle of the bounds.
+    /// Midpoints of the bounds.
     pub(in crate::mdp) values: Vec<f64>,
 }
 
-/// The report as one object.
+/// The report as a JSON object.
 #[derive(Serialize)]
 struct Record<'a> {
     status: Status,
@@ -45,9 +45,9 @@ struct Record<'a> {
     max_sweeps: u64,
     sweeps: u64,
     compute_seconds: f64,
-    /// What no value is further from the optimal one than.
+    /// Upper bound of the distance of a value from the optimal value.
     error: Number,
-    /// Bits of the numbers in which policies were evaluated by elimination, if they were.
+    /// Precision, in bits, of policy evaluation by elimination, if it was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     bits: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -65,7 +65,7 @@ struct Record<'a> {
     bias: Option<Numbers<'a>>,
 }
 
-/// The value of a state where the process begins.
+/// The value of an initial state.
 #[derive(Serialize)]
 struct Start {
     state: u32,
@@ -87,8 +87,8 @@ impl<'a> Report<'a> {
         Self { mdp, criterion, options, solved, elapsed, values: solved.bounded.values() }
     }
 
-    /// Whether the bounds are as close as they were asked to be. Those of a finite horizon are as close as rounding errors
-    /// let them be.
+    /// Whether the bounds meet the options. For a finite horizon, rounding errors alone determine the distance of the
+    /// bounds.
     #[must_use]
     pub fn converged(&self) -> bool {
         self.status() == Status::Solved
@@ -114,7 +114,7 @@ impl<'a> Report<'a> {
         };
         match self.status() {
             Status::Interrupted => format!("Interrupted after {after}."),
-            Status::Solved => format!("ValueIteration converged after {after}."),
+            Status::Solved => format!("Values converged after {after}."),
             Status::SweepLimit | Status::PolicyLimit => {
                 format!("Not converged: the bounds were still too far apart after {after}.")
             }
@@ -122,7 +122,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// One sentence on what is missing.
+    /// One sentence on why the run did not converge.
     fn unsolved(&self) -> String {
         let Options { epsilon, relative, .. } = *self.options;
         let bounded = &self.solved.bounded;
@@ -134,19 +134,19 @@ impl<'a> Report<'a> {
                 let ((lower, upper), others) = (bounds(state), around.count());
                 let others = match others {
                     0 => String::new(),
-                    1 => ", and that of 1 more state likewise".to_owned(),
-                    others => format!(", and those of {others} more states likewise"),
+                    1 => " (and 1 more such state)".to_owned(),
+                    others => format!(" (and {others} more such states)"),
                 };
                 format!(
                     "Not solved to ε = {epsilon:e} |V*|: the value of state {state} is between {lower:e} and {upper:e}{others}; \
-                     what may be 0 has no relative error."
+                     a value that may be 0 has no relative error."
                 )
             }
             None => format!("Not solved to ε = {epsilon:e}: rounding errors of f64 are larger."),
         }
     }
 
-    /// One sentence on what is known of the values.
+    /// One sentence on the guarantee for the values.
     fn guarantee(&self) -> String {
         let error = self.solved.bounded.error();
         let of_each = match self.options.relative && self.converged() {
@@ -243,7 +243,7 @@ impl Summary for Report<'_> {
         writeln!(out, "Computation time: {:.2} ms", 1e3 * self.elapsed.as_secs_f64())?;
         writeln!(out, "{}", self.guarantee())?;
         if bounded.bias.is_some() {
-            writeln!(out, "Gain: {:?}, from every state (the bias is in the JSON)", values[0])?;
+            writeln!(out, "Gain: {:?} for every state (the JSON report holds the bias)", values[0])?;
         }
         write_init(out, mdp, |state| {
             format!("{:?}, between {:?} and {:?}", values[state], bounded.lower[state], bounded.upper[state])

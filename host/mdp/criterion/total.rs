@@ -1,13 +1,15 @@
-//! The expected sum of rewards, undiscounted, until a set is reached or for ever.
+//! The expected undiscounted sum of rewards, until a set is reached or for ever.
 //!
-//! Written as a maximum, with rewards f = ±r, there are three cases.
+//! Written as a maximum with rewards f = ±r, there are three cases:
 //!
-//! - *Gains*, f ≥ 0. With a goal, a state from which a policy may miss it is worth ∞. Without, one from which a component
-//!   with a gain can be reached is; the components that are left earn nothing, and are merged.
-//! - *Costs*, f ≤ 0. A state from which no policy surely reaches the goal (or without one, the end, or a component where
-//!   staying is free) is worth −∞. Components that are free to move in are merged: sweeps would stay there, and believe
-//!   to be at the goal. Every policy that does not end now pays without bound.
-//! - *Both*. The sum is defined if every policy reaches the goal; or without one, if no component has rewards.
+//! - *Gains*, f ≥ 0. With a goal, a state from which some policy may miss it has value ∞. Without a goal, a state from
+//!   which an end component with a positive reward is reachable has value ∞. The remaining components earn nothing and
+//!   are merged.
+//! - *Costs*, f ≤ 0. A state from which no policy surely reaches the goal has value −∞. Without a goal, the end and the
+//!   components where staying is free take the place of the goal. Components with free rows are merged: sweeps would
+//!   stay in one, and take it for the goal. Afterwards, every policy that does not end pays without bound.
+//! - *Both signs*. The sum is defined if every policy reaches the goal, or, without a goal, if no end component has
+//!   nonzero rewards.
 
 use super::direct::model::expected;
 use super::direct::{Big, Numbers};
@@ -17,16 +19,18 @@ use crate::mdp::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
 use crate::mdp::analysis::quotient::QuotientParts;
 use crate::mdp::model::Objective;
 
-/// Which states are infinite, and what is merged in the others.
+/// Which states have infinite values, and which components are merged in the other states.
 struct Case {
-    /// f where it is not finite.
+    /// The value of the states that are not `finite`.
     infinity: f64,
+    /// Per vertex, whether its value is finite.
     finite: Vec<bool>,
-    /// Rows that lead to finite values.
+    /// Per row, whether it leads to finite values only.
     allowed: Vec<bool>,
+    /// Components to merge.
     components: EndComponents,
     policies: Policies,
-    /// Rows for the states that are not finite.
+    /// One row per state, for the states that are not finite.
     rows: Vec<usize>,
 }
 
@@ -58,7 +62,7 @@ pub(super) fn solve<E: std::error::Error>(
             }
             case
         }
-        // Where nothing is ever earned, it is a gain to be maximised and a cost to be minimised.
+        // Rewards that are all 0 count as gains when maximising and as costs when minimising.
         (true, false, _, Some(goal)) | (false, false, Objective::Maximize, Some(goal)) => all_proper(graph, goal),
         (true, false, _, None) | (false, false, Objective::Maximize, None) => {
             gains_for_ever(graph, &rewards, |f| f > 0.0)
@@ -92,7 +96,7 @@ pub(super) fn solve<E: std::error::Error>(
     Ok(session.bounded(lower, upper, policy, found.status))
 }
 
-/// The largest sum of magnitudes that makes an expected reward.
+/// Maximum sum of the magnitudes of the terms of an expected reward.
 pub(super) fn reward_size(graph: &Graph) -> f64 {
     let mdp = graph.mdp();
     let size = |row: usize| {
@@ -102,7 +106,7 @@ pub(super) fn reward_size(graph: &Graph) -> f64 {
     (0..mdp.rows()).map(size).fold(0.0, f64::max)
 }
 
-/// With a goal that a state is worth ∞ if it may miss.
+/// With a goal: a state has value ∞ if some policy may miss the goal.
 fn all_proper(graph: &Graph, goal: &[bool]) -> Case {
     let finite = graph.must_reach(goal);
     let avoid = graph.can_avoid(goal);
@@ -119,14 +123,14 @@ fn all_proper(graph: &Graph, goal: &[bool]) -> Case {
     }
 }
 
-/// Without a goal: a state is worth ∞ if it can reach a component with rewards that `count`.
+/// Without a goal: a state has value ∞ if it can reach an end component with a reward that `count` accepts.
 fn gains_for_ever(graph: &Graph, rewards: &[f64], count: fn(f64) -> bool) -> Case {
     let components = graph.end_components(|_| true);
     let mut earning = vec![NO_ROW; components.count as usize];
     for row in (0..rewards.len()).filter(|&row| components.inside[row] && count(rewards[row])) {
         earning[components.of_state[graph.owner(row)] as usize] = row;
     }
-    // Within a component to its earning row, from elsewhere to such a component.
+    // Inside such a component, move to the state of its earning row; elsewhere, move to such a component.
     let mut sources = vec![false; graph.end() + 1];
     earning.iter().filter(|&&row| row != NO_ROW).for_each(|&row| sources[graph.owner(row)] = true);
     let within = graph.can_reach(&sources, |row| components.inside[row]);
@@ -146,7 +150,7 @@ fn gains_for_ever(graph: &Graph, rewards: &[f64], count: fn(f64) -> bool) -> Cas
     }
 }
 
-/// Costs: a state is worth −∞ if no policy surely reaches the goal, or where it may stop for nothing.
+/// Costs: a state has value −∞ if no policy surely reaches the goal or, without a goal, the end or a free component.
 fn some_proper(graph: &Graph, goal: Option<&[bool]>, rewards: &[f64]) -> Case {
     let is_goal = |state: usize| goal.is_some_and(|goal| goal[state]);
     let target = match goal {

@@ -1,4 +1,4 @@
-//! The linear system of a policy, on a device.
+//! The linear system (I − γP^π)x = r^π on a device.
 
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
@@ -9,21 +9,21 @@ use crate::mdp::backend::{Evaluate, Evaluation, State};
 use crate::mdp::krylov::Linear;
 use crate::mdp::model::Mdp;
 
-/// The projected method, with the vectors that BiCGSTAB needs beside its own.
+/// The projected method with the buffers for BiCGSTAB.
 pub struct System<'d, O: Offset, D: Device> {
     projected: Projected<'d, f64, O, D>,
     states: usize,
-    /// No rewards.
+    /// Zero reward vector.
     nothing: D::Buffer<f64>,
     parts: D::Buffer<f64>,
     sums: D::Buffer<f64>,
 }
 
 impl<'d, O: Offset, D: Device> System<'d, O, D> {
-    /// Uploads the model and starts at V = 0 and the first action of every state.
+    /// Uploads the model; V = 0 and the first action of every state.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn new(device: &'d D, model: &Mdp, layout: PolicyLayout) -> Result<Self, D::Error> {
         let states = model.states() as usize;
         Ok(Self {
@@ -35,7 +35,7 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
         })
     }
 
-    /// Bytes of device memory that this takes, with the nine vectors of [`Krylov`](crate::mdp::krylov::Krylov).
+    /// Bytes of device memory, including the nine vectors of [`Krylov`](crate::mdp::krylov::Krylov).
     #[must_use]
     pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
         let states = model.states() as usize;
@@ -44,14 +44,14 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
 }
 
 impl<O: Offset, D: Device> System<'_, O, D> {
-    /// Vectors may come from elsewhere than [`Linear::vector`].
+    /// Checks the vector lengths, because safe callers may pass any buffer.
     fn assert_whole(&self, vectors: &[&D::Buffer<f64>]) {
         let whole = |vector: &&D::Buffer<f64>| vector.len() == self.states;
         assert!(vectors.iter().all(whole), "vectors of one element per state");
     }
 }
 
-/// Blocks that take part in an inner product: as the device has no say in it, neither does it in the result.
+/// Blocks of an inner product. Independent of the device, so the result is too.
 fn blocks(n: usize) -> u32 {
     n.div_ceil(4 * THREADS as usize).clamp(1, MAX_BLOCKS as usize) as u32
 }
@@ -95,7 +95,7 @@ fn combined<D: Device>(
     (c, z): (f64, &D::Buffer<f64>),
 ) -> Result<(), D::Error> {
     assert!([y.len(), x.len(), z.len()] == [n; 3], "vectors of one element per state");
-    // SAFETY: all vectors have `n` elements, as just checked.
+    // SAFETY: the assertion above guarantees `n` elements for each vector.
     unsafe { combine(device, Shape::grid_stride(n as u64, THREADS), n as u64, a, y, b, x, c, z) }
 }
 
@@ -131,7 +131,7 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
         self.projected.product(x, None, y)?;
         let norm = self.projected.change()?;
         combined(self.projected.device(), self.states, (1.0, y), (-1.0, x), (0.0, x))?;
-        // The norm passes over what is not a number; a sum does not.
+        // The maximum ignores NaN; the sum does not.
         let (square, _) = self.dots(y, y, y)?;
         Ok(if square.is_finite() { norm } else { f64::INFINITY })
     }
@@ -139,7 +139,7 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
     fn dots(&mut self, x: &Self::Vector, y: &Self::Vector, z: &Self::Vector) -> Result<(f64, f64), D::Error> {
         let (device, blocks) = (self.projected.device(), blocks(self.states));
         self.assert_whole(&[x, y, z]);
-        // SAFETY: all vectors have one element per state, as just checked, and `parts` has two per block.
+        // SAFETY: `assert_whole` guarantees |S| elements for each vector, and `parts` has two elements per block.
         unsafe {
             dots(device, Shape::new(blocks, THREADS), self.states as u64, x, y, z, &mut self.parts)?;
             dots_total(device, Shape::new(1, THREADS), blocks, &self.parts, &mut self.sums)?;

@@ -1,4 +1,4 @@
-//! The host side of the kernels, generic over the device they run on: a GPU, or the emulator.
+//! Host side of the kernels, generic over the device: a GPU or the emulator.
 
 pub mod divided;
 mod krylov;

@@ -1,4 +1,4 @@
-//! Patterns as the kernel reads them.
+//! The pattern table as the kernel reads it.
 
 use std::collections::HashMap;
 
@@ -6,42 +6,43 @@ use warpkov_kernels::mdp::backup::patterns;
 
 use crate::mdp::analysis::patterns::Patterns;
 
-/// Different successors that a pattern may have: those that there are kernels for.
+/// Maximum distinct successors per pattern for which kernel instances exist.
 const DISTINCT: [usize; 4] = [3, 5, 7, 15];
 
-/// The patterns of a model, each in two halves: its moves, that is offsets and discounted probabilities, and its rewards.
+/// The patterns of a model, split in two halves: *moves* (successor offsets and discounted probabilities) and
+/// *rewards*.
 ///
-/// Many patterns have one half or the other in common. The fewer halves there are, the more often neighbouring states read the
-/// same numbers, or such as are in different banks of shared memory.
+/// Many patterns share one of their halves, so equal halves are stored once. With fewer halves, neighbouring states
+/// more often read the same numbers, or numbers in different banks of shared memory.
 pub(super) struct Table {
     pub actions: u32,
     pub distinct: usize,
     pub moves: Half,
     pub rewards: Half,
-    /// The bit of a pattern's number at which the number of its moves begins.
+    /// Position of the moves index within a pattern number, in bits.
     pub shift: u32,
-    /// The bits of a pattern's number that are the number of its rewards.
+    /// Bit mask of the rewards index within a pattern number.
     pub mask: u32,
-    /// The number of each pattern.
+    /// The pattern number of each pattern.
     pub number: Vec<u16>,
-    /// Offsets of different successors, moves after moves.
+    /// Offsets of distinct successors, one row per moves half.
     pub offset: Vec<i32>,
 }
 
-/// Rows of numbers, each there once.
+/// A table of distinct rows of numbers.
 #[derive(Default)]
 pub(super) struct Half {
-    /// Row after row.
+    /// Row-major elements.
     pub numbers: Vec<f64>,
-    /// How many rows there are.
+    /// Number of rows.
     pub count: u32,
 }
 
-/// The numbers of the rows of a [`Half`].
+/// Row indices of a [`Half`] by key and bits.
 type Index = HashMap<Vec<u64>, u32>;
 
 impl Half {
-    /// Which row this is, and whether it is new. Rows with different `key`s are different.
+    /// The index of a row, added if absent, and whether it was added. Rows with different `key`s are distinct.
     fn add(&mut self, index: &mut Index, key: impl Iterator<Item = u64>, row: &[f64]) -> (u32, bool) {
         let key = key.chain(row.iter().map(|x| x.to_bits())).collect();
         let next = self.count;
@@ -55,12 +56,14 @@ impl Half {
 }
 
 impl Table {
-    /// The patterns with their discount; `None` where one has too many successors, or there are too many patterns.
+    /// Builds the table with discounted probabilities; `None` if a pattern has too many successors or the table has too
+    /// many halves.
     pub fn of(patterns: &Patterns, gamma: f64) -> Option<Self> {
         Self::filled(patterns, gamma, true).or_else(|| Self::filled(patterns, gamma, false))
     }
 
-    /// With equal halves there once, if `shared`; else each pattern has halves of its own, and their number.
+    /// Builds the table, with equal halves stored once if `shared`; otherwise each pattern has its own halves under its
+    /// own index.
     fn filled(patterns: &Patterns, gamma: f64, shared: bool) -> Option<Self> {
         let distances: Vec<Vec<isize>> = (0..patterns.count()).map(|p| distances(patterns, p)).collect();
         let most = distances.iter().map(Vec::len).max().unwrap_or(0);
@@ -72,7 +75,7 @@ impl Table {
         for (p, distances) in distances.iter().enumerate() {
             let mut offset = vec![0; row_stride(distinct)];
             let mut prob = vec![0.0; row_stride(actions * distinct)];
-            // −∞ for an action that the pattern does not have.
+            // −∞ marks an action that the pattern lacks.
             let mut reward = vec![f64::NEG_INFINITY; row_stride(actions)];
             for (target, &distance) in offset.iter_mut().zip(distances) {
                 *target = i32::try_from(distance).ok()?;
@@ -92,10 +95,11 @@ impl Table {
             }
             halves.push((of_moves, rewards.add(&mut rewards_index, [own].into_iter(), &reward).0));
         }
-        // A pattern's number is that of its moves before that of its rewards; or both in one, where each has its own.
+        // A pattern number holds the moves index above the rewards index. If patterns do not share halves, one index
+        // serves both.
         let shift = if shared { rewards.count.next_power_of_two().trailing_zeros() } else { 0 };
         let mask = if shared { (1 << shift) - 1 } else { u32::from(u16::MAX) };
-        // In 64 bits, as what does not fit 16 may not fit 32 either.
+        // In 64 bits: a number beyond 16 bits may exceed 32 bits too.
         let number = |(of_moves, of_rewards): (u32, u32)| {
             u16::try_from(u64::from(of_moves) << shift | u64::from(of_rewards)).ok()
         };
@@ -103,18 +107,18 @@ impl Table {
         Some(Self { actions: actions as u32, distinct, moves, rewards, shift, mask, number, offset: all_offsets })
     }
 
-    /// Bytes that it takes, with probabilities and rewards in T.
+    /// Bytes of the table with probabilities and rewards in T.
     pub fn bytes<T>(&self) -> usize {
         size_of::<T>() * (self.moves.numbers.len() + self.rewards.numbers.len()) + 4 * self.offset.len()
     }
 }
 
-/// Elements of a row of `length` numbers, and those up to the next.
+/// Stride between rows of `length` elements.
 fn row_stride(length: usize) -> usize {
     patterns::row_stride(length as u32) as usize
 }
 
-/// The different distances of the successors of a pattern, ascending.
+/// Distinct successor offsets of a pattern, ascending.
 fn distances(patterns: &Patterns, pattern: usize) -> Vec<isize> {
     let rows = patterns.rows_of(pattern);
     let entries = patterns.ends[rows.start] as usize..patterns.ends[rows.end] as usize;
@@ -136,12 +140,12 @@ mod tests {
         let mdp = grid.generate().unwrap();
         let patterns = Patterns::find(&mdp, &mdp.expected_rewards()).unwrap();
         let table = Table::of(&patterns, 0.9).unwrap();
-        // Which of four sides are open. Walls and the goal are as what is walled in.
+        // 2⁴ sets of open sides. Walls and the goal have the moves of an enclosed cell.
         assert_eq!(table.moves.count, 16);
         assert!(table.rewards.count < 40 && patterns.count() > 100);
         let own = Table::filled(&patterns, 0.9, false).unwrap();
         assert_eq!((own.moves.count as usize, own.rewards.count as usize), (patterns.count(), patterns.count()));
-        // Both say the same of every pattern.
+        // Both tables describe the same patterns.
         let row = |half: &Half, number: u32| {
             let length = half.numbers.len() / half.count as usize;
             half.numbers[number as usize * length..][..length].to_vec()

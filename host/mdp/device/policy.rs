@@ -1,11 +1,15 @@
-//! Policy iteration on a device, plain and modified: which kernels run, on what memory, and in what shape.
+//! Policy iteration and modified policy iteration on a device: buffers, launch shapes and kernel choice.
+//!
+//! One file because the plain and the projected method share the model buffers, the batched evaluation loop and the
+//! improvement in `Resident`.
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
+use warpkov_kernels::mdp::backup::slices::SLICE;
 use warpkov_kernels::mdp::change::{extremes_between, of_sweep};
 use warpkov_kernels::mdp::choices::ChoicesArgs;
-use warpkov_kernels::mdp::evaluate::{SLICE, evaluate_block_per_state, evaluate_rows, evaluate_slices};
+use warpkov_kernels::mdp::evaluate::{evaluate_block_per_state, evaluate_rows, evaluate_slices};
 use warpkov_kernels::mdp::improve::improve;
 use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
 use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count_rows, count_slices};
@@ -18,20 +22,24 @@ use crate::mdp::model::{Choices, Mdp, NO_ACTION};
 use crate::runtime::Precise;
 use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
 
-/// Threads of a block, where a kernel leaves the choice.
+/// Threads per block for kernels without a fixed block size.
 pub(super) const THREADS: u32 = 256;
 
-/// Sweeps that are launched without a word from the device in between, at most.
+/// Maximum sweeps per batch without host synchronisation.
 const MAX_BATCH: usize = 256;
 
-/// Row pointers as `O`, into which they must fit.
+/// Converts row pointers to `O`; panics if they do not fit.
 pub(super) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
-    let fits = |last: &u64| size_of::<O>() == size_of::<u64>() || u32::try_from(*last).is_ok();
-    assert!(row_ptr.last().is_none_or(fits), "offsets of 32 bits are too small for the model");
-    row_ptr.par_iter().map(|&offset| O::from_usize(offset as usize)).collect()
+    row_ptr.par_iter().map(|&offset| checked_offset(offset)).collect()
 }
 
-/// A, or 0 where states differ; and the rows of each where they do.
+/// An offset as `O`, into which it must fit.
+pub(super) fn checked_offset<O: Offset>(offset: u64) -> O {
+    assert!(O::WIDE || u32::try_from(offset).is_ok(), "offsets of 32 bits are too small for the model");
+    O::from_usize(offset as usize)
+}
+
+/// Uploads the choices: A and no offsets if all states have A actions, otherwise 0 and the row offsets of the states.
 pub(super) fn upload_choices<O: Offset, D: Device>(
     device: &D,
     choices: &Choices,
@@ -42,11 +50,11 @@ pub(super) fn upload_choices<O: Offset, D: Device>(
     }
 }
 
-/// A model in a device's memory.
+/// A model in device memory.
 struct Model<T: Precise, O: Offset, D: Device> {
-    /// A, or 0 where states differ.
+    /// A, or 0 if the number of actions varies.
     actions: u32,
-    /// Rows per state where they differ.
+    /// Row offsets of the states if the number of actions varies.
     choices: D::Buffer<O>,
     gamma: f64,
     row_ptr: D::Buffer<O>,
@@ -70,7 +78,7 @@ impl<T: Precise, O: Offset, D: Device> Model<T, O, D> {
         })
     }
 
-    /// The model as kernels want it.
+    /// The model as kernel arguments.
     fn args(&self) -> ModelArgs<'_, T, O, D> {
         ModelArgs {
             choices: ChoicesArgs { actions: self.actions, offsets: &self.choices },
@@ -81,7 +89,7 @@ impl<T: Precise, O: Offset, D: Device> Model<T, O, D> {
     }
 }
 
-/// The model, V and π in a device's memory.
+/// The model, V and π in device memory.
 struct Resident<T: Precise, O: Offset, D: Device> {
     states: u32,
     model: Model<T, O, D>,
@@ -91,7 +99,7 @@ struct Resident<T: Precise, O: Offset, D: Device> {
     v_new: D::Buffer<T>,
     residuals: D::Buffer<u64>,
     changed: D::Buffer<u64>,
-    /// Sweeps of the last policy: a good guess for the next.
+    /// Sweeps of the last evaluation, plus one: the length of the next first batch.
     expected_sweeps: usize,
 }
 
@@ -112,7 +120,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         })
     }
 
-    /// Bytes of device memory that [`upload`](Self::upload) takes.
+    /// Bytes of device memory allocated by [`upload`](Self::upload).
     fn bytes(model: &Mdp) -> u64 {
         let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
         let (states, rows, nnz) = (u64::from(model.states()), model.rows() as u64, model.transitions().nnz() as u64);
@@ -120,8 +128,8 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         (choices + rows + 1) * o + nnz * (4 + t) + rows * t + states * (4 + 2 * t) + 8 * (MAX_BATCH as u64 + 1)
     }
 
-    /// Launches sweeps in batches until one has met `theta`. A batch is launched ahead; sweeps that are not needed return
-    /// at once. `sweep` launches number `k` of a batch.
+    /// Launches batches of sweeps until one meets `theta`. The launches do not wait for residuals; sweeps after one
+    /// that met `theta` return at once. `sweep` launches sweep number `k` of a batch.
     fn sweep_until(
         &mut self,
         device: &D,
@@ -130,7 +138,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         mut sweep: impl FnMut(&mut Self, u32) -> Result<(), D::Error>,
     ) -> Result<Evaluation, D::Error> {
         let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
-        // Where no sweep is good enough, all are wanted.
+        // θ = 0 is never met, so all sweeps are necessary.
         let [first, next] = if theta > 0.0 { [self.expected_sweeps, 8] } else { [MAX_BATCH; 2] };
         let mut batch = first;
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
@@ -148,7 +156,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
             device.download(&self.residuals, &mut residuals[..batch])?;
             let met = residuals[..batch].iter().position(|&bits| f64::from_bits(bits) < theta);
             let done = met.map_or(batch, |k| k + 1);
-            // Sweeps that returned at once wrote nothing: where their number is odd, V is in the other buffer.
+            // Skipped sweeps wrote nothing. If their number is odd, the buffers have swapped once too often.
             if (batch - done) % 2 == 1 {
                 std::mem::swap(&mut self.v_old, &mut self.v_new);
             }
@@ -165,7 +173,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         Ok(evaluation)
     }
 
-    /// Improves the policy with `lanes` lanes per row and `states_per_block` states per block.
+    /// Improves the policy with `lanes` threads per row and `states_per_block` states per block.
     fn improve(
         &mut self,
         device: &D,
@@ -180,7 +188,8 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         let model = self.model.args();
         macro_rules! launch {
             ($lanes:literal) => {
-                // SAFETY: an `Mdp` has only columns below |S| and rows that ascend, and the buffers have its sizes.
+                // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `Resident::upload`
+                // allocated the buffers with the sizes of this model.
                 unsafe {
                     improve::<T, O, $lanes, D>(
                         device,
@@ -226,23 +235,23 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
     }
 }
 
-/// The plain method of the source: one block per state.
+/// The plain method of the source: one block per state, rows read from the full model.
 pub struct BlockPerState<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     resident: Resident<T, O, D>,
     /// R(s, a, s') for each entry of P.
     transition_reward: D::Buffer<T>,
-    /// What each row earns beside that.
+    /// Reward of each row independent of the successor.
     action_reward: D::Buffer<T>,
     evaluate_threads: u32,
     improve_threads: u32,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> BlockPerState<'d, T, O, D> {
-    /// Uploads the model and starts at V = 0, π = 0.
+    /// Uploads the model; V = 0, π = 0.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
         let longest = model.transitions().row_ptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(1);
         let action_reward: Vec<f64> = (0..model.rows()).into_par_iter().map(|row| model.action_reward(row)).collect();
@@ -257,7 +266,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockPerState<'d, T, O, D> {
         })
     }
 
-    /// Bytes of device memory that this method takes.
+    /// Bytes of device memory for this method.
     #[must_use]
     pub fn bytes(model: &Mdp) -> u64 {
         Resident::<T, O, D>::bytes(model) + ((model.transitions().nnz() + model.rows()) * size_of::<T>()) as u64
@@ -279,8 +288,8 @@ impl<T: Precise, O: Offset, D: Device> State for BlockPerState<'_, T, O, D> {
         self.device.to_vec(&self.resident.policy)
     }
 
-    /// The entries of the policy's rows with their rewards, two offsets, an action and its reward for each, V read and written, and
-    /// both read again for the residual.
+    /// Entries of the policy's rows with their rewards; two offsets, an action and its reward per state; V read and
+    /// written, and both read again for the residual.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         let policy = self.policy()?;
         let row_ptr = self.device.to_vec(&self.resident.model.row_ptr)?;
@@ -303,7 +312,8 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for BlockPerState<'_, T, O, D> {
         let shape = Shape::new(resident.states, *evaluate_threads).with_shared(*evaluate_threads * 8);
         let reduction = Shape::grid_stride(u64::from(resident.states), THREADS);
         resident.sweep_until(device, theta, max_sweeps, |resident, k| {
-            // SAFETY: an `Mdp` has only columns below |S| and rows that ascend, and the buffers have its sizes.
+            // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `upload` and `new` allocated
+            // the buffers with the sizes of this model.
             unsafe {
                 let Resident { states, model, policy, v_old, v_new, residuals, .. } = resident;
                 let model = ModelArgs { reward: action_reward, ..model.args() };
@@ -335,21 +345,21 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for BlockPerState<'_, T, O, D> {
     }
 }
 
-/// How P^π is stored.
+/// Layout of P^π.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyLayout {
-    /// Slices of 32 rows, one thread per row.
+    /// Sliced ELLPACK (SELL), 32 rows per slice, one thread per row.
     Slices,
-    /// Compressed rows, this many lanes per row: 2, 4, 8, 16 or 32.
+    /// Compressed sparse rows with 2, 4, 8, 16 or 32 threads per row.
     Rows {
-        /// Lanes per row.
+        /// Threads per row.
         lanes: u32,
     },
 }
 
 impl PolicyLayout {
-    /// The layout for a model, by its mean row length: slices where rows are short and slices not mostly padding, else as
-    /// many lanes as a row has entries.
+    /// Chooses the layout by the mean row length: slices if rows are short and padding at most doubles the size,
+    /// otherwise rows with one thread per one to two entries.
     #[must_use]
     pub fn choose(model: &Mdp) -> Self {
         let mean = model.transitions().nnz() as f64 / model.rows() as f64;
@@ -362,7 +372,7 @@ impl PolicyLayout {
 }
 
 impl PolicyLayout {
-    /// Groups of rows that have an offset of their own: rows, or slices.
+    /// Number of row groups with an offset: slices or single rows.
     fn groups(self, model: &Mdp) -> usize {
         match self {
             Self::Slices => (model.states() as usize).div_ceil(SLICE),
@@ -370,7 +380,7 @@ impl PolicyLayout {
         }
     }
 
-    /// Lanes that share a row.
+    /// Threads per row.
     fn lanes(self) -> u64 {
         match self {
             Self::Slices => 1,
@@ -378,7 +388,7 @@ impl PolicyLayout {
         }
     }
 
-    /// Elements that P^π of any policy may take.
+    /// Maximum number of stored entries of P^π over all policies.
     #[must_use]
     pub fn capacity(self, model: &Mdp) -> usize {
         match self {
@@ -388,22 +398,22 @@ impl PolicyLayout {
     }
 }
 
-/// Lanes that share a row of `mean` entries: each then has about two to four.
+/// Threads per row of `mean` entries: 1 to 32, with one to two entries per thread if that suffices.
 pub(super) fn lanes_for(mean: f64) -> u32 {
     ((mean / 2.0).ceil() as u32).next_power_of_two().clamp(1, 32)
 }
 
-/// Elements that the slices of any policy may take: 32 times the longest row among all actions of 32 states, summed.
+/// Maximum number of entries of the slices over all policies: Σ over slices of 32 · (longest row of any action).
 fn slice_capacity(model: &Mdp) -> usize {
     SLICE * sum_of_longest(model, SLICE)
 }
 
-/// Elements that the compressed rows of any policy may take: the longest row among the actions of a state, summed.
+/// Maximum number of entries of the compressed rows over all policies: Σ over states of the longest row of any action.
 fn row_capacity(model: &Mdp) -> usize {
     sum_of_longest(model, 1)
 }
 
-/// The length of the longest row of each group of `states` neighbouring ones, summed.
+/// Sum over groups of `states` adjacent states of the length of the longest row.
 fn sum_of_longest(model: &Mdp, states: usize) -> usize {
     let (row_ptr, all) = (&model.transitions().row_ptr()[..], model.states() as usize);
     let longest = |group: usize| {
@@ -413,13 +423,13 @@ fn sum_of_longest(model: &Mdp, states: usize) -> usize {
     (0..all.div_ceil(states)).into_par_iter().map(longest).sum()
 }
 
-/// The projected method: P^π and r^π are gathered on the device for each policy, and sweeps run on them.
+/// The projected method: gathers P^π and r^π on the device for each policy and sweeps over them.
 pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     resident: Resident<T, O, D>,
     layout: PolicyLayout,
     improve_lanes: u32,
-    /// States of a block.
+    /// States per block of the improvement kernel.
     improve_states: u32,
     counts: D::Buffer<O>,
     offsets: D::Buffer<O>,
@@ -427,13 +437,13 @@ pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
     col: D::Buffer<u32>,
     prob: D::Buffer<T>,
     reward: D::Buffer<T>,
-    /// Whether these are of the present policy.
+    /// Whether P^π and r^π belong to the current policy.
     current: bool,
-    /// Greatest change and greatest fall of a greedy sweep.
+    /// Keys of the greatest change and of the greatest decrease of a greedy sweep.
     extremes: D::Buffer<u64>,
 }
 
-/// Launches a sweep of the projected matrix in its layout, with the arguments of the kernel.
+/// Launches an evaluation sweep over P^π with the kernel for its layout.
 macro_rules! evaluate_projected {
     ($layout:expr, $($argument:expr),*) => {
         match $layout {
@@ -448,13 +458,13 @@ macro_rules! evaluate_projected {
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
-    /// Uploads the model and starts at V = 0, π = 0.
+    /// Uploads the model; V = 0, π = 0.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     ///
     /// # Panics
-    /// If `layout` has another number of lanes than it may, or if P^π may have more entries than `O` can count.
+    /// If `layout` has an invalid number of threads per row, or if P^π may have more entries than `O` can index.
     pub fn new(device: &'d D, model: &Mdp, layout: PolicyLayout) -> Result<Self, D::Error> {
         if let PolicyLayout::Rows { lanes } = layout {
             assert!([2, 4, 8, 16, 32].contains(&lanes), "2, 4, 8, 16 or 32 lanes per row, not {lanes}");
@@ -484,7 +494,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         })
     }
 
-    /// Bytes of device memory that this method takes.
+    /// Bytes of device memory for this method.
     #[must_use]
     pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
         let (t, o) = (size_of::<T>(), size_of::<O>());
@@ -499,12 +509,12 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         self.device
     }
 
-    /// The device, and V.
+    /// The device and V.
     pub(super) fn values_mut(&mut self) -> (&'d D, &mut D::Buffer<T>) {
         (self.device, &mut self.resident.v_old)
     }
 
-    /// `y` ← `reward` + γ P^π `x`, with r^π where no reward is given. P^π is that of the last [`project`](Self::project).
+    /// `y` ← `reward` + γ P^π `x` with P^π from the last [`project`](Self::project). `None` means `reward` = r^π.
     pub(super) fn product(
         &mut self,
         x: &D::Buffer<T>,
@@ -515,7 +525,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         let device = *device;
         let shape = Shape::grid_stride(u64::from(resident.states) * layout.lanes(), THREADS);
         device.clear(&mut resident.residuals)?;
-        // SAFETY: `project` has filled these buffers from an `Mdp`, which has only columns below |S|, and the vectors have one element per state.
+        // SAFETY: `project` filled the buffers from an `Mdp`, whose columns are below |S|, and callers pass vectors of
+        // |S| elements.
         unsafe {
             evaluate_projected!(
                 *layout,
@@ -531,14 +542,14 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         }
     }
 
-    /// ‖y − x‖∞ of the last [`product`](Self::product); it passes over what is not a number.
+    /// ‖y − x‖∞ of the last [`product`](Self::product); ignores NaN.
     pub(super) fn change(&self) -> Result<f64, D::Error> {
         let mut norm = [0];
         self.device.download(&self.resident.residuals, &mut norm)?;
         Ok(f64::from_bits(norm[0]))
     }
 
-    /// Gathers P^π and r^π, where that has not been done: count, scan, copy.
+    /// Gathers P^π and r^π of the current policy unless they are up to date: count, scan, copy.
     pub(super) fn project(&mut self) -> Result<(), D::Error> {
         if std::mem::replace(&mut self.current, true) {
             return Ok(());
@@ -551,7 +562,9 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         let groups = counts.len();
         macro_rules! launch {
             ($count:ident, $copy:ident, $shape:expr) => {{
-                // SAFETY: an `Mdp` has only columns below |S|, the buffers have its sizes, and P^π has room for any policy.
+                // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `col` and `prob` have
+                // `capacity` elements, enough for any policy; `counts` and `offsets` have one element per group, plus
+                // one for `offsets`.
                 unsafe {
                     $count(device, per_state, *states, model.choices, model.rows.ptr, policy, counts)?;
                     exclusive_scan(device, groups, counts, offsets, scratch)?;
@@ -582,7 +595,7 @@ impl<T: Precise, O: Offset, D: Device> State for Projected<'_, T, O, D> {
         self.device.to_vec(&self.resident.policy)
     }
 
-    /// The stored entries of P^π, padding included; its offsets; r^π; and V read and written.
+    /// Stored entries of P^π including padding, offsets, r^π, and V read and written.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         let offsets = self.device.to_vec(&self.offsets)?;
         let entries = offsets.last().map_or(0, |last| last.to_usize());
@@ -599,7 +612,7 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
         let threads = u64::from(resident.states) * layout.lanes();
         let shape = Shape::grid_stride(threads, THREADS);
         resident.sweep_until(device, theta, max_sweeps, |resident, k| {
-            // SAFETY: `project` has filled these buffers from an `Mdp`, which has only columns below |S|.
+            // SAFETY: `project` filled the buffers from an `Mdp`, whose columns are below |S|; V has |S| elements.
             unsafe {
                 evaluate_projected!(
                     *layout,
@@ -624,7 +637,7 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
 }
 
 impl<T: Precise, O: Offset, D: Device> GreedySweeps for Projected<'_, T, O, D> {
-    /// Each sweep is one of the policy that is greedy with respect to V.
+    /// Each sweep improves the policy greedily and then evaluates it for one sweep.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         let mut sweeps = 0;
         loop {
@@ -633,7 +646,7 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for Projected<'_, T, O, D> {
             let Self { device, resident: model, extremes, .. } = self;
             device.clear(extremes)?;
             let shape = Shape::grid_stride(u64::from(model.states), THREADS);
-            // SAFETY: both vectors have one element per state; the last sweep went from `v_new` to `v_old`.
+            // SAFETY: both vectors have |S| elements. After the swap, the last sweep read `v_new` and wrote `v_old`.
             unsafe { extremes_between(*device, shape, model.states, &model.v_new, &model.v_old, extremes)? };
             let mut keys = [0; 2];
             device.download(extremes, &mut keys)?;

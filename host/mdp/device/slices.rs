@@ -1,4 +1,4 @@
-//! Models as slices of 32 states, as the kernels of [`warpkov_kernels::mdp::backup`] read them.
+//! Models in sliced ELLPACK (SELL) layout, 32 states per slice, for the kernels of [`warpkov_kernels::mdp::backup`].
 
 use std::ops::Range;
 
@@ -7,31 +7,32 @@ use warpkov_device::device::{DeviceCopy, Offset};
 use warpkov_device::launch::Device;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
+use super::policy::checked_offset;
 use crate::mdp::analysis::palette::{distinct, indices};
 use crate::mdp::model::Mdp;
 use crate::runtime::Precise;
 
-/// Slices that one task of a parallel loop lays out.
+/// Slices per task of a parallel loop.
 const TASK: usize = 64;
 
-/// Bytes that are laid out while those before them are copied.
+/// Bytes per upload piece; the host fills one piece while the previous one is copied.
 const PIECE: usize = 16 << 20;
 
-/// Where the elements of slices are.
+/// Positions of the elements of a model in SELL layout.
 #[derive(Clone)]
 pub(super) struct Slices {
     states: usize,
-    /// First entry of each slice, and their number.
+    /// First entry of each slice, then the number of entries.
     pub ptr: Vec<u64>,
-    /// First reward of each slice, and their number.
+    /// First reward of each slice, then the number of rewards.
     pub reward_ptr: Vec<u64>,
-    /// Most actions · 2¹⁶ + longest row of each slice.
+    /// Per slice: maximum number of actions · 2¹⁶ + length of the longest row.
     pub extent: Vec<u32>,
 }
 
 impl Slices {
-    /// The slices of a model; `None` where they would be mostly padding, or where a state has 2¹⁶ actions or a row so many
-    /// entries.
+    /// The slices of a model. `None` if padding more than doubles the size, or if a state has 2¹⁶ actions or a row has
+    /// 2¹⁶ entries.
     pub fn of(mdp: &Mdp) -> Option<Self> {
         let states = mdp.states() as usize;
         let extent = |slice: usize| {
@@ -57,41 +58,42 @@ impl Slices {
         (entries + rewards <= 2 * least + 4096).then_some(Self { states, ptr, reward_ptr, extent })
     }
 
-    /// Where each slice is, as the kernels read it. Its first entry and its first reward are those that `first` makes of them.
+    /// The slice descriptors that the kernels read: first entry, first reward, actions, row length. `first` maps the
+    /// first two to their positions on the device.
     pub fn place<O: Offset>(&self, first: impl Fn(usize, [u64; 2]) -> [u64; 2] + Sync) -> Vec<O> {
         let of_slice = |slice: usize| {
             let [entry, reward] = first(slice, [self.ptr[slice], self.reward_ptr[slice]]);
             let extent = u64::from(self.extent[slice]);
-            [entry, reward, extent >> 16, extent & 0xFFFF].map(|number| O::from_usize(number as usize))
+            [entry, reward, extent >> 16, extent & 0xFFFF].map(checked_offset)
         };
         (0..self.extent.len()).into_par_iter().flat_map_iter(of_slice).collect()
     }
 
-    /// Entries, padding included.
+    /// Number of entries including padding.
     pub fn entries(&self) -> usize {
         self.ptr[self.extent.len()] as usize
     }
 
-    /// Rewards, padding included.
+    /// Number of rewards including padding.
     pub fn rewards(&self) -> usize {
         self.reward_ptr[self.extent.len()] as usize
     }
 
-    /// The entries of all slices, as `fill` makes them of some.
+    /// An array with one element per entry of all slices, filled by `fill`.
     pub fn entries_of<E: DeviceCopy>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
         let mut elements = vec![E::zeroed(); self.entries()];
         fill(0..self.extent.len(), &mut elements);
         elements
     }
 
-    /// The rewards of all slices, as `fill` makes them of some.
+    /// An array with one element per reward of all slices, filled by `fill`.
     pub fn rewards_of<E: DeviceCopy>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
         let mut elements = vec![E::zeroed(); self.rewards()];
         fill(0..self.extent.len(), &mut elements);
         elements
     }
 
-    /// The entries of all slices on a device: it copies those of some while `fill` makes the next.
+    /// Uploads an array with one element per entry; copies one piece while `fill` computes the next.
     pub fn upload_entries<E: DeviceCopy, D: Device>(
         &self,
         device: &D,
@@ -100,7 +102,7 @@ impl Slices {
         upload(device, &self.ptr, PIECE, fill)
     }
 
-    /// Likewise the rewards.
+    /// Uploads an array with one element per reward in the same way.
     pub fn upload_rewards<E: DeviceCopy, D: Device>(
         &self,
         device: &D,
@@ -109,8 +111,8 @@ impl Slices {
         upload(device, &self.reward_ptr, PIECE, fill)
     }
 
-    /// What `of` gives for each entry of some slices: it is given the state, and the number of the entry in the model.
-    /// Padding is what `padding` gives for the state.
+    /// Fills the entries of `slices` with `of(state, entry)`, where `entry` is the index in the model, and the padding
+    /// with `padding(state)`.
     fn fill_entries<E: Send>(
         &self,
         mdp: &Mdp,
@@ -147,26 +149,26 @@ impl Slices {
         });
     }
 
-    /// Successors.
+    /// Fills with successors; padding refers to the state itself.
     pub fn successors<'a>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [u32]) + 'a {
         let of = move |_: usize, entry: usize| mdp.transitions().col()[entry];
         move |slices, elements| self.fill_entries(mdp, slices, elements, of, |state| state as u32)
     }
 
-    /// Probabilities, discounted.
+    /// Fills with discounted probabilities; padding is 0.
     pub fn probabilities<'a, T: Precise>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [T]) + 'a {
         let of = move |_: usize, entry: usize| T::from_f64(mdp.gamma() * mdp.transitions().val()[entry]);
         move |slices, elements| self.fill_entries(mdp, slices, elements, of, |_| T::ZERO)
     }
 
-    /// Expected rewards; −∞ where a state has no such action.
+    /// Fills with expected rewards; −∞ for actions that a state lacks.
     pub fn earnings<'a, T: Precise>(&'a self, mdp: &'a Mdp, reward: &'a [f64]) -> impl Fn(Range<usize>, &mut [T]) + 'a {
         move |slices, elements| {
             self.fill_rewards(mdp, slices, elements, |row| T::from_f64(reward[row]), T::NEG_INFINITY);
         }
     }
 
-    /// How far successors are from their state, in a type that has room for it.
+    /// Fills with successor offsets relative to the state, converted by `narrow`.
     pub fn distances<'a, I: DeviceCopy>(
         &'a self,
         mdp: &'a Mdp,
@@ -176,13 +178,13 @@ impl Slices {
         move |slices, elements| self.fill_entries(mdp, slices, elements, &of, |_| I::zeroed())
     }
 
-    /// Probabilities as numbers of a palette, whose first is 0.
+    /// Fills with indices of probabilities in `palette`, whose element 0 is 0.
     pub fn probability_indices<'a>(&'a self, mdp: &'a Mdp, palette: &[f64]) -> impl Fn(Range<usize>, &mut [u8]) + 'a {
         let index: Vec<u8> = indices(mdp.transitions().val(), palette);
         move |slices, elements| self.fill_entries(mdp, slices, elements, |_, entry| index[entry], |_| 0)
     }
 
-    /// Expected rewards as numbers of a palette, whose first is −∞.
+    /// Fills with indices of expected rewards in `palette`, whose element 0 is −∞.
     pub fn reward_indices<'a>(
         &'a self,
         mdp: &'a Mdp,
@@ -193,7 +195,7 @@ impl Slices {
         move |slices, elements| self.fill_rewards(mdp, slices, elements, |row| index[row], 0)
     }
 
-    /// What `of` gives for each row of some slices; `none` where a state has no such action.
+    /// Fills the rewards of `slices` with `of(row)`, and with `none` for actions that a state lacks.
     fn fill_rewards<E: Copy + Send + Sync>(
         &self,
         mdp: &Mdp,
@@ -219,7 +221,7 @@ impl Slices {
     }
 }
 
-/// The elements of some slices, which begin at `ptr`, in parts of a few slices each.
+/// Splits the elements of `slices`, which start at `ptr`, into tasks of a few slices.
 fn tasks<'e, E>(ptr: &[u64], slices: Range<usize>, mut elements: &'e mut [E]) -> Vec<(Range<usize>, &'e mut [E])> {
     let end = slices.end;
     let part = |first: usize| {
@@ -230,14 +232,14 @@ fn tasks<'e, E>(ptr: &[u64], slices: Range<usize>, mut elements: &'e mut [E]) ->
     slices.step_by(TASK).map(part).collect()
 }
 
-/// The elements of all slices, which begin at `ptr`, on a device, in pieces of so many bytes or of a slice.
+/// Uploads the elements of all slices in pieces of at most `bytes` bytes or one slice.
 fn upload<E: DeviceCopy, D: Device>(
     device: &D,
     ptr: &[u64],
     bytes: usize,
     fill: impl Fn(Range<usize>, &mut [E]),
 ) -> Result<D::Buffer<E>, D::Error> {
-    // Slices that a piece ends with.
+    // The slice after each piece.
     let (mut last, mut start) = (Vec::new(), 0);
     for slice in 0..ptr.len() - 1 {
         if (ptr[slice + 1] - start) as usize * size_of::<E>() > bytes && start < ptr[slice] {
@@ -253,7 +255,7 @@ fn upload<E: DeviceCopy, D: Device>(
     })
 }
 
-/// The different numbers of an array, told apart by their bits, with `first` as number 0; `None` if they are more than
+/// The distinct numbers of an array, compared by their bits, with `first` at index 0; `None` if there are more than
 /// `most`.
 pub(super) fn palette(first: f64, numbers: &[f64], most: usize) -> Option<Vec<f64>> {
     let mut found = distinct(numbers, most)?;
@@ -270,7 +272,7 @@ mod tests {
     use crate::mdp::generate::Garnet;
 
     #[test]
-    fn pieces_make_the_whole() {
+    fn uploads_in_pieces_equal_one_upload() {
         let garnet = Garnet { states: 5001, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
         let mdp = garnet.generate().unwrap();
         let slices = Slices::of(&mdp).unwrap();
@@ -285,5 +287,14 @@ mod tests {
         let whole = slices.rewards_of(slices.earnings::<f32>(&mdp, &reward));
         let uploaded = upload(&device, &slices.reward_ptr, 500, slices.earnings::<f32>(&mdp, &reward)).unwrap();
         assert!(device.to_vec(&uploaded).unwrap() == whole);
+    }
+
+    #[test]
+    #[should_panic(expected = "too small")]
+    fn offsets_do_not_wrap() {
+        let slices = Slices::of(&Garnet::default().generate().unwrap()).unwrap();
+        let wide: Vec<u64> = slices.place(|_, [entry, reward]| [entry + (1 << 32), reward]);
+        assert_eq!(wide[0], 1 << 32);
+        let _: Vec<u32> = slices.place(|_, [entry, reward]| [entry + (1 << 32), reward]);
     }
 }

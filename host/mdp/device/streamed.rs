@@ -269,8 +269,11 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> Elements<C, P, R, D
         let last = self.windows.len() - 1;
         let window = &mut self.windows[last];
         if found.is_none() {
+            // A copy that fails half-way leaves a window without a part.
+            window.part = None;
             let Window { swept, successor, probability, reward, .. } = window;
-            // SAFETY: only sweeps use a window, and `swept` comes after the last of them.
+            // SAFETY: only sweeps read a window, and the event `swept` follows the last sweep that did. The page-locked
+            // elements live as long as `self`.
             unsafe {
                 device.stage(&self.successor, part.entries.clone(), successor, swept)?;
                 device.stage(&self.probability, part.entries.clone(), probability, swept)?;
@@ -317,7 +320,11 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
     ///
     /// # Errors
     /// Those of the device.
+    ///
+    /// # Panics
+    /// If offsets are of 32 bits and the model [needs](Streaming::is_wide) 64.
     pub fn new(device: &'d D, streaming: &Streaming<'d>) -> Result<Self, D::Error> {
+        assert!(O::WIDE || !streaming.is_wide(), "offsets of 32 bits are too small for the model");
         let Streaming { mdp, reward, slices, small, tiles, .. } = streaming;
         let parts = streaming.cut::<T>();
         let windows = streaming.windows::<T>(&parts);
@@ -448,9 +455,7 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.mdp.states() as usize, "a value for each state");
-                // Memory is scarce: not both at a time.
-                self.v_old = self.device.zeros(0)?;
-                self.v_old = self.device.upload(&T::of(values))?;
+                self.device.write(&mut self.v_old, &T::of(values))?;
             }
             None => self.device.clear(&mut self.v_old)?,
         }

@@ -4,32 +4,32 @@ use super::{Error, matrix, offsets, poisson};
 use crate::common::parameters::{count, discount, finite, number};
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
-/// Two places that rent out cars; overnight, cars are moved from one to the other.
+/// Two rental locations between which cars are moved overnight.
 ///
-/// State n₁·(`max_cars` + 1) + n₂ is the number of cars at each place in the evening. An action moves cars from the first
-/// place to the second, or, where it is negative, back: as many as `max_moves` at most and as are there, from most
-/// negative to most positive. Each costs `move_cost`. On the next day as many cars are rented out as are wanted and there,
-/// at `rental_credit` each, and cars come back, which can be rented out from the day after. Cars beyond `max_cars` at a
-/// place are gone. Wanted and returned cars are Poisson, their tails cut at 60.
+/// State n₁·(`max_cars` + 1) + n₂ encodes the cars n₁ and n₂ at the two locations in the evening. An action is the net
+/// number of cars moved from the first location to the second, from −min(`max_moves`, n₂) to min(`max_moves`, n₁), in
+/// ascending order. Each moved car costs `move_cost`. On the next day, each location rents out as many cars as are
+/// requested and available, at `rental_credit` each. Returned cars are available from the following day. Cars beyond
+/// `max_cars` at a location leave the system. Requests and returns are Poisson, with tails cut at 60.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CarRental {
-    /// Cars at a place at most, 1 to 200.
+    /// Maximum cars at a location, 1 to 200.
     pub max_cars: u32,
-    /// Cars moved in a night at most, at most 200.
+    /// Maximum cars moved in a night, 0 to 200.
     pub max_moves: u32,
-    /// Cars wanted in a day at each place, on average, in [0, 20].
+    /// Mean requests per day at each location, in [0, 20].
     pub rental_rates: [f64; 2],
-    /// Cars returned in a day to each place, on average, in [0, 20].
+    /// Mean returns per day at each location, in [0, 20].
     pub return_rates: [f64; 2],
-    /// What it costs to move a car; finite.
+    /// Cost per moved car; finite.
     pub move_cost: f64,
-    /// What a rented car earns; finite.
+    /// Revenue per rented car; finite.
     pub rental_credit: f64,
     /// γ, the discount factor, in [0, 1).
     pub gamma: f64,
 }
 
-/// The source's.
+/// Defaults of the source.
 impl Default for CarRental {
     fn default() -> Self {
         Self {
@@ -44,14 +44,14 @@ impl Default for CarRental {
     }
 }
 
-/// More cars are never wanted, nor returned, in a day.
+/// Maximum requests, and maximum returns, per day and location.
 const TAIL: usize = 60;
 
 impl CarRental {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range.
+    /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
         let Self { max_cars, max_moves, rental_rates, return_rates, move_cost, rental_credit, gamma } = *self;
         count("max_cars", max_cars, 1, 200)?;
@@ -108,11 +108,11 @@ impl CarRental {
     }
 }
 
-/// A day at one place, by the number of cars in the morning.
+/// One day at a location, indexed by the number of cars in the morning.
 struct Location {
-    /// Cars rented out, on average.
+    /// Expected rentals.
     rented: Vec<f64>,
-    /// Probabilities of the number of cars in the evening.
+    /// Distribution of the number of cars in the evening.
     evening: Vec<Vec<f64>>,
 }
 
@@ -127,7 +127,7 @@ impl Location {
                     probabilities[most.min(cars - wish.min(cars) + back)] += wished * came;
                 }
             }
-            // The rounded sum of probabilities may be more than 1.
+            // Rounding may push the sum above 1.
             probabilities.into_iter().map(|sum: f64| sum.min(1.0)).collect()
         };
         Self { rented: (0..=most).map(rented).collect(), evening: (0..=most).map(evening).collect() }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn actions_are_moves() {
         let mdp = CarRental { max_cars: 6, ..CarRental::default() }.generate().unwrap();
-        // Two cars at the first place and six at the second: two can go there, five come back.
+        // Two cars at the first location, six at the second: at most two move there, at most five back.
         let rows = mdp.choices().rows(2 * 7 + 6);
         let ActionNames { names, of_row } = mdp.action_names().unwrap();
         let moves: Vec<_> = of_row[rows].iter().map(|&name| names[name as usize].as_str()).collect();

@@ -1,25 +1,28 @@
-//! The shared coin of randomised consensus: Aspnes and Herlihy, *Fast randomized consensus using shared memory* (1990); as
-//! modelled by Kwiatkowska, Norman and Segala (2001) and in the Quantitative Verification Benchmark Set (`consensus`).
+//! The shared coin of randomised consensus: Aspnes and Herlihy, *Fast randomized consensus using shared memory* (1990);
+//! as modelled by Kwiatkowska, Norman and Segala (2001) and in the Quantitative Verification Benchmark Set
+//! (`consensus`).
 
 use super::Error;
 use super::explore::explore;
 use crate::common::parameters::count;
 use crate::mdp::model::Mdp;
 
-/// N processes that agree on a coin by a random walk of a shared counter; which process moves next is the choice.
+/// N processes that agree on a coin by a random walk of a shared counter. An action selects the process that moves
+/// next.
 ///
-/// Each flips a coin of its own, moves the counter up on heads and down on tails, and then looks at it: where it is N or
-/// less from the lower end of 0 … 2(K + 1)N, it decides for tails, N or less from the upper one for heads; else it flips
-/// again. Every step earns 1 until all have decided; then they stay as they are, and nothing is earned. Undiscounted.
+/// A process flips its own coin, moves the counter up on heads or down on tails, and then reads the counter, whose
+/// range is 0 … 2(K + 1)N. Within N of the lower end, the process decides for tails; within N of the upper end, for
+/// heads; otherwise it flips again. Every step earns 1 until all processes have decided. The state is then absorbing
+/// with reward 0. Undiscounted.
 ///
-/// Labels: `init`; `finished`, where all have decided; `agree`, where all coins are equal; `all_coins_equal_0` and
-/// `all_coins_equal_1`. (As in the benchmark, coins count as tails before and after they are used, so that only those of
-/// finished states matter.)
+/// Labels: `init`; `finished`, all processes have decided; `agree`, all coins are equal; `all_coins_equal_0` and
+/// `all_coins_equal_1`. As in the benchmark, a coin counts as tails before and after its use, so `agree` and the last
+/// two labels are meaningful in finished states only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consensus {
     /// N, the number of processes, 1 to 10.
     pub processes: u32,
-    /// K, how far the walk goes, 1 to 10⁶.
+    /// K, the bound of the random walk, 1 to 10⁶.
     pub bound: u32,
 }
 
@@ -30,17 +33,18 @@ impl Default for Consensus {
     }
 }
 
-/// Where a process is.
+/// Program counter of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum At {
     Flip,
-    /// It has flipped, and knows whether it came up heads.
+    /// About to move the counter; true after heads.
     Write(bool),
     Check,
+    /// True for heads.
     Decided(bool),
 }
 
-/// The most processes that a state holds.
+/// Capacity of a state: the maximum of `processes`.
 const MOST: usize = 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,10 +54,10 @@ struct State {
 }
 
 impl Consensus {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range, or there are too many states.
+    /// A field is out of its range, or there are too many states.
     pub fn generate(&self) -> Result<Mdp, Error> {
         count("processes", self.processes, 1, MOST as u32)?;
         count("bound", self.bound, 1, 1_000_000)?;
@@ -106,7 +110,7 @@ impl Consensus {
 mod tests {
     use super::*;
 
-    /// States as in the benchmark set; transitions as on the site of PRISM.
+    /// Reference: states from the benchmark set, transitions from PRISM's website.
     #[test]
     fn counts_are_those_of_the_benchmark() {
         for (processes, bound, states, transitions) in [(2, 2, 272, 492), (2, 16, 2064, 3852), (4, 2, 22_656, 75_232)] {

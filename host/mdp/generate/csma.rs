@@ -6,18 +6,20 @@ use super::explore::{Search, explore};
 use crate::common::parameters::count;
 use crate::mdp::model::Mdp;
 
-/// Stations that each have a message to send over one bus.
+/// Stations that each have one message to send over a shared bus.
 ///
-/// A station that finds the bus free sends for a time of 30; a signal takes 1 to be heard, so that two may send at once. Then
-/// all back off for a random number of slots of 2, below 2ᶜ after the c-th collision, c at most `backoff`. Choices are who
-/// does what next, and when time passes: by a step of 1, which earns 1. Undiscounted. Labels: `init`; `all_delivered`, where
-/// nothing is earned any more; `one_delivered`; `collision_max_backoff`, a collision of a station that is at its limit; and
-/// `early`, where a station has delivered with fewer collisions than that.
+/// A station that finds the bus free sends for 30 time units. Other stations detect the signal after 1 unit, so two
+/// stations may start within that time and collide. After its c-th collision, a station backs off for a random number
+/// of slots of 2 units, uniform below 2ᶜ, with c at most `backoff`. Actions select the next event, or a time step of 1
+/// unit, which earns 1. Undiscounted.
+///
+/// Labels: `init`; `all_delivered`, where all rewards are 0; `one_delivered`; `collision_max_backoff`, a collision that
+/// involves a station with `backoff` collisions; `early`, some station delivered after fewer than `backoff` collisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Csma {
     /// N, the number of stations, 1 to 4.
     pub stations: u32,
-    /// K, the limit of the exponent of the backoff, 1 to 10.
+    /// K, the maximum backoff exponent, 1 to 10.
     pub backoff: u32,
 }
 
@@ -28,12 +30,15 @@ impl Default for Csma {
     }
 }
 
-/// The time that it takes to send a message, to hear it, and that of a slot.
+/// Time units to send a message.
 const MESSAGE: u32 = 30;
+/// Time units until all stations detect a signal.
 const HEARD: u32 = 1;
+/// Time units of a backoff slot.
 const SLOT: u32 = 2 * HEARD;
 
-/// What the bus is doing, with the time since the first signal on it, and since a second collided with that.
+/// State of the bus. `since` is the time since the first signal, `second` the time since a second signal collided with
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Bus {
     Idle,
@@ -42,6 +47,7 @@ enum Bus {
 }
 
 impl Bus {
+    /// The bus after a time step, or `None` if it must act first.
     fn tick(self) -> Option<Self> {
         let later = |time: u32| (time + 1).min(HEARD + 1);
         match self {
@@ -54,7 +60,7 @@ impl Bus {
         }
     }
 
-    /// After a station begins to send.
+    /// The bus after a station begins to send, or `None` if the bus does not allow it.
     fn send(self) -> Option<Self> {
         match self {
             Self::Idle => Some(Self::Active { since: 0 }),
@@ -64,7 +70,7 @@ impl Bus {
         }
     }
 
-    /// Whether a station hears that it is not free.
+    /// Whether stations detect a signal.
     fn busy(self) -> bool {
         matches!(self, Self::Active { since } | Self::Collision { since, .. } if since >= HEARD)
     }
@@ -86,6 +92,7 @@ enum Station {
 }
 
 impl Station {
+    /// The station after a time step, or `None` if it must act first.
     fn tick(self) -> Option<Self> {
         match self {
             Self::Sends { since } if since < MESSAGE => Some(Self::Sends { since: since + 1 }),
@@ -97,9 +104,10 @@ impl Station {
     }
 }
 
+/// Capacity of a state: the maximum of `stations`.
 const MOST: usize = 4;
 
-/// The bus, and each station with its number of collisions, K at most.
+/// The bus and, for each station, its state and its number of collisions, at most K.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
     bus: Bus,
@@ -109,10 +117,10 @@ struct State {
 const NAMES: [&str; 6] = ["time", "send", "busy", "end", "collision", "backoff"];
 
 impl Csma {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range.
+    /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
         count("stations", self.stations, 1, MOST as u32)?;
         count("backoff", self.backoff, 1, 10)?;
@@ -202,7 +210,7 @@ impl Csma {
 mod tests {
     use super::*;
 
-    /// States as in the benchmark set; transitions as on the site of PRISM.
+    /// Reference: states from the benchmark set, transitions from PRISM's website.
     #[test]
     fn counts_are_those_of_the_benchmark() {
         let mdp = Csma::default().generate().unwrap();

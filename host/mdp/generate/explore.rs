@@ -1,4 +1,4 @@
-//! Models from what can happen in a state, by breadth-first search.
+//! Builds a model by breadth-first search from a start state and a function that expands a state.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,7 +8,7 @@ use super::Error;
 use crate::common::parameters;
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
-/// The states found so far, and what their actions do.
+/// The states and rows found so far.
 pub struct Search<S> {
     numbers: HashMap<S, u32>,
     states: Vec<S>,
@@ -18,12 +18,13 @@ pub struct Search<S> {
     val: Vec<f64>,
     action_rewards: Vec<f64>,
     of_row: Vec<u32>,
+    /// Whether there are more states than numbers.
     full: bool,
 }
 
 impl<S: Clone + Eq + Hash> Search<S> {
-    /// The state has an action more. `name` counts in the names of all actions; `successors` are the states that it may lead
-    /// to, with their probabilities, and one that comes up more than once has their sum.
+    /// Adds an action to the state that is being expanded. `name` is an index into the action names. `successors` are
+    /// probabilities and states; the probabilities of equal states add up.
     pub fn action(&mut self, name: u32, reward: f64, successors: impl IntoIterator<Item = (f64, S)>) {
         let start = self.col.len();
         for (probability, state) in successors {
@@ -32,7 +33,7 @@ impl<S: Clone + Eq + Hash> Search<S> {
             }
             let number = self.number(state);
             match self.col[start..].iter().position(|&successor| successor == number) {
-                // The rounded sum of probabilities may be more than 1.
+                // Rounding may push the sum above 1.
                 Some(position) => self.val[start + position] = (self.val[start + position] + probability).min(1.0),
                 None => {
                     self.col.push(number);
@@ -48,7 +49,7 @@ impl<S: Clone + Eq + Hash> Search<S> {
     fn number(&mut self, state: S) -> u32 {
         match self.numbers.entry(state) {
             Entry::Occupied(entry) => *entry.get(),
-            // u32::MAX is not a state's, so that `full` is seen before the model is.
+            // u32::MAX is never a state number. The search stops at `full`, so the 0 never reaches a model.
             Entry::Vacant(_) if self.states.len() >= u32::MAX as usize => {
                 self.full = true;
                 0
@@ -62,16 +63,16 @@ impl<S: Clone + Eq + Hash> Search<S> {
     }
 }
 
-/// A model, and what its states are.
+/// A model and the meaning of its states.
 pub struct Explored<S> {
-    /// State s of the model.
+    /// `states[s]` is state s of the model.
     pub states: Vec<S>,
-    /// The model: undiscounted, and labelled `init` at its start.
+    /// The model: γ = 1, with the label `init` on the start state.
     pub mdp: Mdp,
 }
 
 impl<S> Explored<S> {
-    /// Labels the states of which something holds.
+    /// Adds a label to the states for which `holds` returns true.
     #[must_use]
     pub fn label(mut self, name: &str, holds: impl Fn(&S) -> bool) -> Self {
         let members = (0..self.mdp.states())
@@ -84,12 +85,12 @@ impl<S> Explored<S> {
     }
 }
 
-/// The model of all states that can be reached from `start`, numbered in the order in which they are found.
+/// The model of all states reachable from `start`, numbered in the order of discovery.
 ///
-/// `expand` is called once for each state, and tells its [actions](Search::action). A state without any is terminal.
+/// Calls `expand` once for each state to add its [actions](Search::action). A state without actions is terminal.
 ///
 /// # Errors
-/// If there are more states than can be numbered, or what `expand` tells is no model.
+/// There are more than 2³² − 1 states, or the result is not a valid model.
 pub fn explore<S: Clone + Eq + Hash>(
     start: S,
     names: &[&str],
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn states_are_found_once() {
-        // A walk from 2 to either end of 0 … 4, where it stops.
+        // A walk from 2 that stops at either end of 0 … 4.
         let walk = explore(2_u8, &["walk", "wait"], |&x, search| {
             if x > 0 && x < 4 {
                 search.action(0, 1.0, [(0.5, x - 1), (0.25, x + 1), (0.25, x + 1)]);

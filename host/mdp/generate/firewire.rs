@@ -6,18 +6,19 @@ use super::explore::{Search, explore};
 use crate::common::parameters::{count, fraction};
 use crate::mdp::model::Mdp;
 
-/// Two nodes of a bus that each ask the other to be the root, wait, and ask again, until one has asked while the other
-/// waited.
+/// Two nodes of a bus that each ask the other to be the root. They wait at random and retry until one asks while the
+/// other waits.
 ///
-/// A node tosses a coin to wait for a fast or a slow time, within bounds, and signals travel along two wires that hold two
-/// of them at most, for `delay` at most. Choices are which signal is sent or received next, and when time passes: by a step
-/// of 1, which earns 1. Undiscounted. Labels: `init`, and `elected`, where one is the root and the other is its child;
-/// nothing is earned there, where time stops.
+/// A node tosses a coin to wait for a short (fast) or a long (slow) time within bounds. Signals travel along two wires,
+/// one per direction. A wire holds at most two signals, each for at most `delay` time units. Actions select the next
+/// signal to send or receive, or a time step of 1 unit, which earns 1. Undiscounted.
+///
+/// Labels: `init`; `elected`, one node is the root and the other its child. These states are absorbing with reward 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Firewire {
-    /// How long a signal travels at most, 1 to 360.
+    /// Maximum travel time of a signal, in time units, 1 to 360.
     pub delay: u32,
-    /// The probability of the fast time, in [0, 1].
+    /// The probability of the short waiting time, in [0, 1].
     pub fast: f64,
 }
 
@@ -46,7 +47,7 @@ struct Wire {
 impl Wire {
     const EMPTY: Self = Self { first: None, second: None, ages: [0, 0] };
 
-    /// After a signal is put in; what it holds last already it does not hold twice.
+    /// The wire after `signal` is sent, or `None` if the wire is full. A repetition of the last signal has no effect.
     fn send(self, signal: Signal) -> Option<Self> {
         match (self.first, self.second) {
             (None, _) => Some(Self { first: Some(signal), ..Self::EMPTY }),
@@ -56,7 +57,7 @@ impl Wire {
         }
     }
 
-    /// After this signal comes out at the other end.
+    /// The wire after `signal` is received, or `None` if it is not the first on the wire.
     fn receive(self, signal: Signal) -> Option<Self> {
         match (self.first, self.second) {
             (Some(first), None) if first == signal => Some(Self::EMPTY),
@@ -65,8 +66,8 @@ impl Wire {
         }
     }
 
-    /// After a step of time, if the signals need not be out by then. Of one signal the time since it was sent counts, which
-    /// is the second clock's; of two that of the first.
+    /// The wire after a time step, or `None` if a signal must arrive first. The oldest signal decides: `ages[1]` is the
+    /// age of a single signal, `ages[0]` the age of the first of two.
     fn tick(self, delay: u32) -> Option<Self> {
         let age = match (self.first, self.second) {
             (None, _) => return Some(self),
@@ -77,7 +78,7 @@ impl Wire {
     }
 }
 
-/// What a node last heard of the other.
+/// The last signal that a node received from the other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Heard {
     Request,
@@ -88,7 +89,7 @@ enum Heard {
 enum Node {
     /// About to toss a coin.
     Contends(Heard),
-    /// Waits, for the fast time or the slow one, since so long.
+    /// Has waited for `since` time units.
     Waits {
         heard: Heard,
         fast: bool,
@@ -101,7 +102,7 @@ enum Node {
 }
 
 impl Node {
-    /// After a step of time.
+    /// The node after a time step, or `None` if it must act first.
     fn tick(self) -> Option<Self> {
         match self {
             Self::Contends(_) => None,
@@ -113,7 +114,7 @@ impl Node {
         }
     }
 
-    /// After a signal comes in.
+    /// The node after it receives `signal`, or `None` if it does not accept it.
     fn receive(self, signal: Signal) -> Option<Self> {
         let heard = match signal {
             Signal::Request => Heard::Request,
@@ -128,7 +129,7 @@ impl Node {
         }
     }
 
-    /// What is sent once the wait is long enough, and what comes then.
+    /// The signal that ends a sufficient wait, and the node's next state.
     fn answer(self) -> Option<(Signal, Self)> {
         match self {
             Self::Waits { heard, fast, since } if since >= if fast { 76 } else { 159 } => Some(match heard {
@@ -140,7 +141,7 @@ impl Node {
     }
 }
 
-/// Each node, and the wire that leads from it to the other.
+/// Each node with its outgoing wire.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State([(Node, Wire); 2]);
 
@@ -153,10 +154,10 @@ impl State {
 const NAMES: [&str; 4] = ["time", "send", "receive", "done"];
 
 impl Firewire {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range.
+    /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
         count("delay", self.delay, 1, 360)?;
         fraction("fast", self.fast)?;
@@ -209,8 +210,8 @@ impl Firewire {
 mod tests {
     use super::*;
 
-    /// States as in the benchmark set; transitions as on the site of PRISM, which counts a second loop in each of the two
-    /// states in which a root is elected.
+    /// Reference: states from the benchmark set, transitions from PRISM's website. PRISM counts a second self-loop in
+    /// each of the two elected states.
     #[test]
     fn counts_are_those_of_the_benchmark() {
         let mdp = Firewire::default().generate().unwrap();

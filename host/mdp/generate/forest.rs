@@ -4,18 +4,18 @@ use super::{Error, matrix};
 use crate::common::parameters::{count, discount, finite, fraction};
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
-/// A forest that is older by a year than the year before, unless it burns or is cut.
+/// A forest that ages by a year each year, unless it burns or is cut.
 ///
-/// State s is the age of the forest, up to that of the oldest. Action 0, wait, lets it grow with probability
-/// 1 − `fire_probability`, else it burns down to age 0; in the oldest forest it earns `wait_reward`. Action 1, cut, leads
-/// to age 0; it earns `cut_reward` in the oldest forest, 1 in others, and nothing at age 0.
+/// State s is the age of the forest, at most `ages` − 1. Action 0, wait: the forest ages with probability 1 −
+/// `fire_probability`, else it burns down to age 0; in the oldest state the action earns `wait_reward`. Action 1, cut:
+/// the forest returns to age 0; the action earns `cut_reward` in the oldest state, 0 at age 0, and 1 in all others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forest {
     /// S, the number of ages, at least 2.
     pub ages: u32,
-    /// r₁, what waiting earns in the oldest forest; finite.
+    /// r₁, the reward for waiting in the oldest state; finite.
     pub wait_reward: f64,
-    /// r₂, what cutting earns in the oldest forest; finite.
+    /// r₂, the reward for cutting in the oldest state; finite.
     pub cut_reward: f64,
     /// p, the probability of fire in a year, in [0, 1].
     pub fire_probability: f64,
@@ -23,7 +23,7 @@ pub struct Forest {
     pub gamma: f64,
 }
 
-/// The source's: S = 3, r₁ = 4, r₂ = 2, p = 0.1; γ = 0.9.
+/// Defaults of the source: S = 3, r₁ = 4, r₂ = 2, p = 0.1; γ = 0.9.
 impl Default for Forest {
     fn default() -> Self {
         Self { ages: 3, wait_reward: 4.0, cut_reward: 2.0, fire_probability: 0.1, gamma: 0.9 }
@@ -31,10 +31,10 @@ impl Default for Forest {
 }
 
 impl Forest {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range.
+    /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
         let Self { ages, wait_reward, cut_reward, fire_probability: fire, gamma } = *self;
         count("ages", ages, 2, u32::MAX)?;

@@ -4,11 +4,11 @@ use super::{Error, matrix, offsets};
 use crate::common::parameters::{count, fraction, number};
 use crate::mdp::model::{Choices, Mdp, MdpParts};
 
-/// A gambler who stakes part of a capital on the toss of a coin until the goal is reached or nothing is left.
+/// A gambler who stakes part of a capital on coin tosses until the capital reaches the goal or 0.
 ///
-/// State s is the capital, 0 to `goal`; action a stakes a + 1, up to min(s, goal − s). The stake is won with probability
-/// `heads`, else lost. Reaching the goal earns 1, so that V is the probability of reaching it. The capitals 0 and `goal` are
-/// terminal; label `goal` names the latter.
+/// State s is the capital, 0 to `goal`. Action a stakes a + 1, at most min(s, goal − s). The gambler wins the stake
+/// with probability `heads`, else loses it. Reaching the goal earns 1, so with γ = 1, V is the probability of reaching
+/// it. The capitals 0 and `goal` are terminal; the label `goal` marks the latter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gambler {
     /// The capital to reach, 2 to 100,000.
@@ -19,7 +19,7 @@ pub struct Gambler {
     pub gamma: f64,
 }
 
-/// The source's: a goal of 100, heads with 0.4, undiscounted.
+/// Defaults of the source: goal 100, heads with probability 0.4, undiscounted.
 impl Default for Gambler {
     fn default() -> Self {
         Self { goal: 100, heads: 0.4, gamma: 1.0 }
@@ -27,10 +27,10 @@ impl Default for Gambler {
 }
 
 impl Gambler {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range.
+    /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
         let Self { goal, heads, gamma } = *self;
         count("goal", goal, 2, 100_000)?;

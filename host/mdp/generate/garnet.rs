@@ -12,37 +12,38 @@ use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
 
 /// A random model.
 ///
-/// The successors of an action are `branching` different states, all sets of them equally likely; their probabilities are
-/// the gaps that `branching` − 1 uniform numbers leave in [0, 1]. Rewards are uniform in [0, 1). Irregular models come of
-/// `ragged`, `terminal_fraction` and `power_law`, and models with structure of `window`.
+/// An action has `branching` distinct successors, drawn uniformly from all such sets. Their probabilities are the gaps
+/// that `branching` − 1 uniform numbers leave in [0, 1]. Rewards are uniform in [0, 1). `ragged`, `terminal_fraction`
+/// and `power_law` make the model irregular; `window` makes it local.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Garnet {
     /// S, the number of states, at least 1.
     pub states: u32,
     /// A, the number of actions of a state, at least 1.
     pub actions: u32,
-    /// b, the number of successors of an action: 1 to S, or to those in the window.
+    /// b, the number of successors of an action, from 1 to S or to the size of the window, 2·`window` + 1.
     pub branching: u32,
-    /// Whether states have 1 to `actions` actions, each number equally likely, instead of all.
+    /// Whether the number of actions of a state is uniform in 1 to `actions` instead of always `actions`.
     pub ragged: bool,
-    /// The probability that a state has no action: it is terminal; in [0, 1].
+    /// The probability that a state is terminal, that is, has no actions; in [0, 1].
     pub terminal_fraction: f64,
-    /// Whether actions have 1 to `branching` successors instead of all, k or more of them with probability 1/k.
+    /// Whether the number of successors of an action is random, in 1 to `branching`, with P(k or more) = 1/k, instead
+    /// of always `branching`.
     pub power_law: bool,
-    /// How far from a state, around the ring of all, its successors may be; `None` is anywhere.
+    /// Maximum distance from a state to its successors on the ring of all states; `None` for no limit.
     pub window: Option<u32>,
-    /// What rewards belong to.
+    /// Argument of the reward function.
     pub reward_of: RewardOf,
     /// The probability that a reward is not 0, in [0, 1].
     pub reward_density: f64,
     /// γ, the discount factor, in [0, 1].
     pub gamma: f64,
-    /// Of all that is random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 choice! {
-    /// What rewards belong to.
+    /// Argument of the reward function.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum RewardOf {
         /// A state and an action.
@@ -72,7 +73,7 @@ impl Default for Garnet {
     }
 }
 
-/// What the random numbers of a state or row are for: each has a stream of its own.
+/// Purpose of the random numbers of a state or row. Each purpose has its own stream.
 #[derive(Clone, Copy)]
 enum Use {
     Actions,
@@ -81,10 +82,10 @@ enum Use {
 }
 
 impl Garnet {
-    /// Makes the model, on all cores. Neither matrix holds more than the sparsity asked for.
+    /// Generates the model on all cores. P and R store no zeros.
     ///
     /// # Errors
-    /// If a field is out of its range, the model does not fit in memory, or no state has an action.
+    /// A field is out of its range, the model does not fit in memory, or no state has an action.
     pub fn generate(&self) -> Result<Mdp, Error> {
         self.check()?;
         let Self { states, actions, gamma, reward_density, .. } = *self;
@@ -133,7 +134,7 @@ impl Garnet {
         Ok(())
     }
 
-    /// The number of states from which successors are drawn.
+    /// The number of candidate successors of a row: S, or the size of the window.
     fn pool(&self) -> u32 {
         let window = self.window.and_then(|window| window.checked_mul(2)?.checked_add(1));
         window.map_or(self.states, |window| window.min(self.states))
@@ -165,7 +166,7 @@ impl Garnet {
         length.min(self.branching.into()) as usize
     }
 
-    /// A row of P, in its places.
+    /// Writes a row of P.
     fn successors(&self, state: usize, row: usize, col: &mut [u32], val: &mut [f64]) {
         let mut random = self.random(row, Use::Successors);
         let length = self.length(&mut random);
@@ -195,10 +196,10 @@ impl Garnet {
     }
 }
 
-/// Fills `out` with different numbers in 0..n, ascending, all sets of them equally likely. There are as many.
+/// Fills `out` with distinct numbers in 0..n, ascending, drawn uniformly from all such sets. Requires `out.len()` ≤ n.
 fn distinct(random: &mut impl Rng, n: u32, out: &mut [u32]) {
     if out.len() > n as usize / 4 {
-        // Selection sampling: a number is taken with probability (still needed) / (still to come).
+        // Selection sampling: take a number with probability (still needed) / (still to come).
         let mut taken = 0;
         for number in 0..n {
             if taken < out.len() && below(random, u64::from(n - number)) < (out.len() - taken) as u64 {
@@ -208,7 +209,7 @@ fn distinct(random: &mut impl Rng, n: u32, out: &mut [u32]) {
         }
         return;
     }
-    // What is drawn twice is drawn again.
+    // Redraw duplicates until all numbers are distinct.
     let mut distinct = 0;
     while distinct < out.len() {
         out[distinct..].fill_with(|| below(random, n.into()) as u32);
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn has_the_shape_asked_for() {
+    fn has_the_requested_shape() {
         let mdp = Garnet::default().generate().unwrap();
         assert_eq!((mdp.rows(), mdp.transitions().nnz(), mdp.rewards().nnz()), (4000, 20_000, 0));
         assert!(mdp.action_rewards().iter().all(|r| (0.0..1.0).contains(r)));
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn is_as_irregular_as_asked_for() {
+    fn has_the_requested_irregularity() {
         let garnet =
             Garnet { ragged: true, terminal_fraction: 0.1, power_law: true, branching: 400, ..Garnet::default() };
         let mdp = garnet.generate().unwrap();
@@ -285,7 +286,7 @@ mod tests {
         assert_eq!(mdp.transitions().val()[..], again.transitions().val()[..]);
     }
 
-    /// What seed 42 gives must not change.
+    /// The model of seed 42 must never change.
     #[test]
     fn is_the_same_everywhere() {
         let mdp = Garnet { states: 50, actions: 1, branching: 3, ..Garnet::default() }.generate().unwrap();

@@ -13,12 +13,13 @@ pub use patterns::GridPatterns;
 
 /// A grid world of `width` × `height` cells, one state each.
 ///
-/// Actions 0 to 3 are up, down, right and left. An action moves as intended with probability 1 − `slip`, and to either
-/// side of that with `slip` / 2; it never reverses. A move off the grid or into a wall leaves the agent where it is, so
-/// that a wall, once in it, is never left. The goal is the last cell and not absorbing. Every step that ends in the goal,
-/// also by staying there, earns `goal_reward`, and every one that ends in an obstacle −`obstacle_penalty`.
+/// Actions 0 to 3 are up, down, right and left. An action moves in its direction with probability 1 − `slip` and to
+/// either side of it with probability `slip` / 2; it never reverses. A move off the grid or into a wall leaves the
+/// agent in place, and so does any move from a wall cell. The goal is the last cell; it is not absorbing. Every step
+/// that ends in the goal, including staying there, earns `goal_reward`. Every step that ends in an obstacle earns
+/// −`obstacle_penalty`.
 ///
-/// Equal fields give equal models, bit for bit, on every machine.
+/// Equal fields give bit-identical models on every machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlipGrid {
     /// Cells in a row, at least 1.
@@ -27,13 +28,13 @@ pub struct SlipGrid {
     pub height: u32,
     /// ε, the probability of slipping, in [0, 1].
     pub slip: f64,
-    /// Walls per cell, in [0, 1]: this fraction, rounded, of all cells.
+    /// Fraction of the cells that are walls, in [0, 1]; the number of walls is rounded.
     pub wall_fraction: f64,
-    /// Obstacles per cell, likewise.
+    /// Fraction of the cells that are obstacles, in [0, 1]; the number of obstacles is rounded.
     pub obstacle_fraction: f64,
     /// γ, the discount factor, in [0, 1).
     pub gamma: f64,
-    /// Where walls and obstacles are.
+    /// Seed of the positions of walls and obstacles.
     pub seed: u64,
     /// Reward of a step that ends in the goal; finite.
     pub goal_reward: f64,
@@ -59,10 +60,10 @@ impl Default for SlipGrid {
 }
 
 impl SlipGrid {
-    /// Makes the model, on all cores. R holds entries only where P does, and neither holds zeros.
+    /// Generates the model on all cores. R has entries only where P has; neither stores zeros.
     ///
     /// # Errors
-    /// If a field is out of its range, or walls and obstacles do not fit.
+    /// A field is out of its range, or walls and obstacles do not fit.
     pub fn generate(&self) -> Result<Mdp, Error> {
         let states = self.check()?;
         let (walls, obstacles) = self.place(states)?;
@@ -74,7 +75,7 @@ impl SlipGrid {
         Ok(Mdp::new(states, 4, self.gamma, transitions, rewards, Some(grid))?)
     }
 
-    /// The number of states, if every field is in its range.
+    /// Checks the range of every field and returns the number of states.
     fn check(&self) -> Result<u32, Error> {
         let states = cells(self.width, self.height)?;
         fraction("slip", self.slip)?;
@@ -86,7 +87,7 @@ impl SlipGrid {
         Ok(states)
     }
 
-    /// Walls and obstacles, ascending: the first cells of a shuffle of all but the goal.
+    /// Draws walls and obstacles without replacement from all cells but the goal; both ascend.
     fn place(&self, states: u32) -> Result<(Vec<u32>, Vec<u32>), Error> {
         let count = |fraction: f64| (fraction * f64::from(states)).round() as u32;
         let (walls, obstacles) = (count(self.wall_fraction), count(self.obstacle_fraction));
@@ -101,7 +102,7 @@ impl SlipGrid {
     }
 }
 
-/// What is in each cell.
+/// Kind of each cell: free, wall, obstacle or goal.
 fn kinds(states: u32, walls: &[u32], obstacles: &[u32]) -> Vec<u8> {
     let mut kinds = vec![FREE; states as usize];
     walls.iter().for_each(|&wall| kinds[wall as usize] = WALL);
@@ -110,7 +111,7 @@ fn kinds(states: u32, walls: &[u32], obstacles: &[u32]) -> Vec<u8> {
     kinds
 }
 
-/// The grid with everything in its place.
+/// A grid and the kinds of its cells.
 struct Cells<'g> {
     grid: &'g SlipGrid,
     kinds: Vec<u8>,
@@ -143,7 +144,7 @@ impl Cells<'_> {
         let slip = self.grid.slip;
         (0..3).filter(move |&i| i == 0 || cells[i] != cells[i - 1]).filter_map(move |i| {
             let slips = sides.iter().filter(|&&side| side == cells[i]).count();
-            // Sums of the parts, rounded once: 1 − ε/2, not (1 − ε) + ε/2.
+            // Coinciding moves: the sum of their probabilities, rounded once: 1 − ε/2, not (1 − ε) + ε/2.
             let probability = match (cells[i] == ahead, slips) {
                 (true, 0) => 1.0 - slip,
                 (true, 1) => 1.0 - slip / 2.0,
@@ -161,7 +162,7 @@ impl Cells<'_> {
             .filter_map(|(cell, _)| Some((cell, self.reward(cell))).filter(|&(_, reward)| reward != 0.0))
     }
 
-    /// What a step that ends in a cell earns.
+    /// Reward of a step that ends in `cell`.
     fn reward(&self, cell: u32) -> f64 {
         match self.kinds[cell as usize] {
             GOAL => self.grid.goal_reward,
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_probability_is_no_entry() {
+    fn zero_probabilities_are_not_stored() {
         let sure = SlipGrid { width: 3, height: 3, slip: 0.0, ..SlipGrid::default() }.generate().unwrap();
         assert_eq!(sure.transitions().nnz(), 36);
         let sideways = SlipGrid { width: 1, height: 1, slip: 1.0, ..SlipGrid::default() }.generate().unwrap();
@@ -239,6 +240,6 @@ mod tests {
         );
         assert_eq!(message(SlipGrid { gamma: 1.0, ..SlipGrid::default() }), "gamma is 1, expected a number in [0, 1)");
         let full = SlipGrid { width: 2, height: 2, wall_fraction: 0.5, obstacle_fraction: 0.5, ..SlipGrid::default() };
-        assert_eq!(message(full), "2 walls and 2 obstacles do not fit in the 3 cells beside the goal");
+        assert_eq!(message(full), "2 walls and 2 obstacles do not fit in the 3 cells other than the goal");
     }
 }

@@ -6,26 +6,26 @@ use super::{Error, matrix, offsets, poisson, zeros};
 use crate::common::parameters::{count, discount, finite, number};
 use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
 
-/// A store of one product, ordered at the start of a month and sold in the course of it.
+/// A store of one product, which orders at the start of a month and sells during the month.
 ///
-/// State s is the stock, 0 to `capacity`; action a orders a units, as many as fit and `max_order` at most. They arrive at
-/// once, and cost `fixed_cost` + a·`unit_cost` (nothing where a = 0); each of the s + a units costs `holding_cost`. As many
-/// as are wanted and there are sold, at `price` each; further demand is lost.
+/// State s is the stock, 0 to `capacity`. Action a orders a units, at most `max_order` and at most the free capacity.
+/// They arrive at once and cost `fixed_cost` + a·`unit_cost`, or 0 for a = 0. Each of the s + a units costs
+/// `holding_cost`. The store sells min(demand, s + a) units at `price` each; the excess demand is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inventory {
-    /// M, the units that fit in the store, at least 1.
+    /// M, the capacity of the store in units, at least 1.
     pub capacity: u32,
-    /// Units in an order at most, at least 1.
+    /// Maximum units per order, at least 1.
     pub max_order: u32,
-    /// Probabilities of a demand of 0, 1, … units in a month, which sum to 1 within 10⁻⁹.
+    /// Probabilities of a monthly demand of 0, 1, … units; their sum is 1 within 10⁻⁹.
     pub demand: Vec<f64>,
-    /// K, the cost of any order; finite.
+    /// K, the fixed cost of an order; finite.
     pub fixed_cost: f64,
     /// The cost of a unit ordered; finite.
     pub unit_cost: f64,
-    /// The cost of a unit in store in a month; finite.
+    /// The cost of holding a unit for a month; finite.
     pub holding_cost: f64,
-    /// What a unit is sold for; finite.
+    /// The revenue per unit sold; finite.
     pub price: f64,
     /// γ, the discount factor, in [0, 1).
     pub gamma: f64,
@@ -48,20 +48,21 @@ impl Default for Inventory {
 }
 
 impl Inventory {
-    /// Poisson probabilities of the demand, `rate` units in a month on average, cut far out in its tail.
+    /// Poisson probabilities of the demand with mean `rate`, in units per month. The cut-off tail is negligible: the
+    /// demands run to `rate` + 9·√`rate` + 20.
     ///
     /// # Errors
-    /// If the rate is not in [0, 10⁶].
+    /// `rate` is not in [0, 10⁶].
     pub fn poisson_demand(rate: f64) -> Result<Vec<f64>, Error> {
         number("the rate of demand", rate, (0.0..=1e6).contains(&rate), "a number in [0, 1000000]")?;
-        // Nine standard deviations, and what a small rate needs beside them.
+        // Nine standard deviations above the mean, and 20 more for small rates.
         Ok(poisson(rate, (rate + 9.0 * rate.sqrt()) as usize + 20))
     }
 
-    /// Makes the model, on all cores.
+    /// Generates the model on all cores.
     ///
     /// # Errors
-    /// If a field is out of its range, or the model does not fit in memory.
+    /// A field is out of its range, or the model does not fit in memory.
     pub fn generate(&self) -> Result<Mdp, Error> {
         let Self { capacity, max_order, ref demand, gamma, .. } = *self;
         count("capacity", capacity, 1, u32::MAX - 1)?;
@@ -69,7 +70,7 @@ impl Inventory {
         for &probability in demand {
             number("a probability of demand", probability, (0.0..=1.0).contains(&probability), "a number in [0, 1]")?;
         }
-        // From +0, where an empty f64 sum would be −0.
+        // `fold` starts at +0; `sum` of an empty iterator is −0, which the message would print.
         let total = demand.iter().fold(0.0, |sum, probability| sum + probability);
         number("the sum of the probabilities of demand", total, (total - 1.0).abs() <= 1e-9, "1 within 1e-9")?;
         finite("fixed_cost", self.fixed_cost)?;
@@ -82,10 +83,10 @@ impl Inventory {
         let choices = offsets(most + 1, |stock| 1 + (most - stock).min(max_order as usize))?;
         let choices = Choices::Ragged(choices.into());
         let rows = choices.total(capacity + 1);
-        // P(D ≥ u), and the units sold of u, E min(D, u) = Σ P(D ≥ k) over k = 1 … u.
+        // tail[u] = P(D ≥ u). sold[u] = E min(D, u) = Σ P(D ≥ k) over k = 1 … u, the expected sales from u units.
         let mut tail = demand.clone();
         for k in (1..tail.len()).rev() {
-            // The rounded sum of probabilities may be more than 1.
+            // Rounding may push the sum above 1.
             tail[k - 1] = (tail[k - 1] + tail[k]).min(1.0);
         }
         let at_least = |u: usize| tail.get(u).copied().unwrap_or_default();
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn demand_that_is_none_is_said() {
+    fn invalid_demand_is_an_error() {
         let message = |demand: &[f64]| {
             Inventory { demand: demand.to_vec(), ..Inventory::default() }.generate().err().unwrap().to_string()
         };

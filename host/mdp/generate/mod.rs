@@ -1,16 +1,16 @@
-//! Models of known families, from a few parameters: for tests, measurements and first steps.
+//! Generators of model families with a few parameters, for tests, benchmarks and tutorials.
 //!
-//! Equal parameters give equal models, bit for bit, on every machine and any number of cores: what is random in a row is
-//! drawn from a stream of the row's own, and no probability comes from a library's transcendental function.
+//! Equal parameters give bit-identical models on every machine and any number of cores: each row draws from its own
+//! random stream, and no probability depends on a library's transcendental functions.
 //!
-//! | family | what it is |
+//! | Family | Model |
 //! | --- | --- |
 //! | [`SlipGrid`] | a grid in which moves slip sideways, with walls, obstacles and a goal |
 //! | [`WetFloor`] | a grid with scattered reward states; moves have 1, 2 or 4 outcomes |
 //! | [`SuttonGrid`] | Sutton and Barto's 5 × 5 grid |
-//! | [`Garnet`] | random models, also with ragged actions and long rows |
+//! | [`Garnet`] | random models, optionally with ragged actions and long rows |
 //! | [`Forest`], [`Gambler`], [`CarRental`], [`Inventory`] | textbook models |
-//! | [`QueueNetwork`] | queues in tandem with controlled servers: recurrent, and slow to mix |
+//! | [`QueueNetwork`] | tandem queues with controlled servers: recurrent and slowly mixing |
 //! | [`Consensus`], [`Firewire`], [`Csma`], [`Zeroconf`] | randomised protocols, undiscounted |
 
 use rand_chacha::rand_core::Rng;
@@ -50,28 +50,28 @@ pub use sutton::SuttonGrid;
 pub use wetfloor::{TABLE_6_1, WetFloor};
 pub use zeroconf::Zeroconf;
 
-/// Why there is no such model.
+/// Why a generator returns no model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     #[error(transparent)]
     Parameter(#[from] parameters::Error),
-    /// More walls and obstacles than cells beside the goal.
-    #[error("{walls} walls and {obstacles} obstacles do not fit in the {free} cells beside the goal")]
+    /// Walls and obstacles outnumber the cells other than the goal.
+    #[error("{walls} walls and {obstacles} obstacles do not fit in the {free} cells other than the goal")]
     Full {
-        /// Walls asked for.
+        /// Requested walls.
         walls: u32,
-        /// Obstacles asked for.
+        /// Requested obstacles.
         obstacles: u32,
-        /// Cells beside the goal.
+        /// Cells other than the goal.
         free: u32,
     },
-    /// The model is not valid.
+    /// The generated model is invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
 
-/// `count` different numbers in 0..n, in the order of the first steps of a shuffle.
+/// `count` distinct numbers in 0..n: the first `count` steps of a Fisher–Yates shuffle.
 fn choose(random: &mut impl Rng, n: u32, count: usize) -> Vec<u32> {
     if count == 0 {
         return Vec::new();
@@ -85,9 +85,9 @@ fn choose(random: &mut impl Rng, n: u32, count: usize) -> Vec<u32> {
     numbers
 }
 
-/// Poisson probabilities of 0 to `most` events, given that there are no more.
+/// Poisson probabilities of 0 to `most` events, conditioned on at most `most` events.
 ///
-/// They are products of ratios away from the mode, divided by their sum, so that nothing overflows.
+/// The weights are products of ratios away from the mode, divided by their sum. Nothing overflows.
 fn poisson(rate: f64, most: usize) -> Vec<f64> {
     let mut weights = vec![1.0; most + 1];
     let mode = most.min(rate as usize);
@@ -101,16 +101,19 @@ fn poisson(rate: f64, most: usize) -> Vec<f64> {
     weights.iter().map(|weight| weight / sum).collect()
 }
 
-/// As many zeros as the memory holds.
+/// A vector of `length` zeros.
+///
+/// # Errors
+/// The allocation fails.
 fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>, Error> {
     let mut probe = Vec::<T>::new();
     probe.try_reserve_exact(length).map_err(|_| parameters::Error::Memory { elements: length as u64 })?;
-    // Else the compiler may leave the probe out.
+    // Keeps the compiler from removing the allocation.
     drop(std::hint::black_box(probe));
     Ok(vec![T::default(); length])
 }
 
-/// Where parts of these lengths start, and the last one ends.
+/// Offsets of consecutive parts: the exclusive prefix sum of their lengths, with the total at the end.
 fn offsets(parts: usize, length: impl Fn(usize) -> usize + Sync) -> Result<Vec<u64>, Error> {
     let mut offsets = zeros(parts + 1)?;
     let lengths = offsets[1..].par_iter_mut().with_min_len(CHUNK).enumerate();
@@ -123,7 +126,7 @@ fn offsets(parts: usize, length: impl Fn(usize) -> usize + Sync) -> Result<Vec<u
     Ok(offsets)
 }
 
-/// The matrix whose row r has `length(r)` entries, which `fill` writes in their places; on all cores.
+/// The matrix whose row r has `length(r)` entries, which `fill` writes into place. Runs on all cores.
 fn filled(
     rows: usize,
     length: impl Fn(usize) -> usize + Sync,
@@ -146,7 +149,7 @@ fn filled(
     Ok(Csr::built(row_ptr, col, val))
 }
 
-/// The matrix of these rows: their lengths, the prefix sum, then the entries.
+/// The matrix with these rows, in three passes: row lengths, prefix sum, entries. Each iterator runs twice.
 pub(crate) fn matrix<I: Iterator<Item = (u32, f64)>>(
     rows: usize,
     entries: impl Fn(usize) -> I + Sync,
@@ -167,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn poisson_is_that_of_the_tables() {
+    fn poisson_matches_tables() {
         // e⁻³ 3ᵏ / k!
         let three = poisson(3.0, 60);
         let expected = [0.049787068367863944, 0.14936120510359185, 0.22404180765538775, 0.22404180765538775];

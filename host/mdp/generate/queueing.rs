@@ -1,5 +1,5 @@
-//! Queues in tandem whose servers are controlled: Puterman, *Markov Decision Processes* (1994), section 11.5, for
-//! uniformisation; Weber and Stidham, *Optimal control of service rates in networks of queues* (1987), for the model.
+//! Tandem queues with controlled servers. Sources: Weber and Stidham, *Optimal control of service rates in networks of
+//! queues* (1987), for the model; Puterman, *Markov Decision Processes* (1994), section 11.5, for uniformisation.
 
 use rayon::prelude::*;
 
@@ -7,40 +7,40 @@ use super::{Error, matrix};
 use crate::common::parameters::{self, count, discount, number};
 use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
 
-/// Jobs that pass through queues one after the other.
+/// Jobs that pass through a series of queues.
 ///
-/// Jobs arrive at the first queue at `arrival_rate`, and are lost where it is full. A server works on each queue, at
-/// `slow_rate` or `fast_rate`; what it has finished goes to the next queue, or leaves from the last, and waits with the
-/// server, which then rests, while the next queue is full. State Σ nᵢ·(`capacity` + 1)ⁱ says how many jobs each queue
-/// holds; bit i of an action lets server i work fast. Costs accrue over time: `holding_cost` per job, `effort_cost` per
-/// fast server, and `loss_cost` per job lost. Rewards are the negative costs.
+/// Jobs arrive at the first queue at `arrival_rate` and are lost while it is full. Each queue has one server, which
+/// works at `slow_rate` or `fast_rate`. A finished job moves to the next queue, or leaves the system after the last.
+/// While the next queue is full, the server is blocked. State Σ nᵢ·(`capacity` + 1)ⁱ encodes the number of jobs nᵢ in
+/// each queue. Bit i of an action selects the fast rate for server i. Costs accrue over time: `holding_cost` per job,
+/// `effort_cost` per fast server, and `loss_cost` per lost job. Rewards are negative costs.
 ///
-/// Time is uniformised: a step is one event of rate Λ = arrival rate + queues · fast rate, so that γ is that of a time of
-/// 1/Λ. The process is recurrent under every policy, and near critical load, where servers are about as fast as arrivals, it
-/// forgets its state only after some `capacity`² steps: a γ close to 1 is hard.
+/// Time is uniformised: a step is one event at rate Λ = `arrival_rate` + `queues` · `fast_rate`, so γ discounts a time
+/// of 1/Λ. The process is recurrent under every policy. Near critical load, where service rates are close to the
+/// arrival rate, it mixes in about `capacity`² steps, so a γ close to 1 is hard for iterative methods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueNetwork {
-    /// Queues, 1 to 8.
+    /// Number of queues, 1 to 8.
     pub queues: u32,
-    /// Jobs in a queue at most, at least 1; (`capacity` + 1)^`queues` is at most 2³² − 1.
+    /// Maximum jobs in a queue, at least 1; (`capacity` + 1)^`queues` is at most 2³² − 1.
     pub capacity: u32,
-    /// Jobs that arrive in a unit of time, above 0.
+    /// Arrivals per unit of time, above 0.
     pub arrival_rate: f64,
-    /// Jobs that a slow server finishes in a unit of time, above 0.
+    /// Jobs per unit of time that a slow server finishes, above 0.
     pub slow_rate: f64,
-    /// Jobs that a fast server finishes in a unit of time, at least the slow rate.
+    /// Jobs per unit of time that a fast server finishes, at least `slow_rate`.
     pub fast_rate: f64,
-    /// The cost of a job in a queue for a unit of time, 0 or above.
+    /// Cost per job and unit of time, 0 or above.
     pub holding_cost: f64,
-    /// The cost of a fast server for a unit of time, 0 or above.
+    /// Cost per fast server and unit of time, 0 or above.
     pub effort_cost: f64,
-    /// The cost of a lost job, 0 or above.
+    /// Cost per lost job, 0 or above.
     pub loss_cost: f64,
     /// γ, the discount factor, in [0, 1).
     pub gamma: f64,
 }
 
-/// Two queues of up to 63 jobs, critically loaded while servers are slow; γ = 0.999.
+/// Two queues of up to 63 jobs, critically loaded at the slow rate; γ = 0.999.
 impl Default for QueueNetwork {
     fn default() -> Self {
         Self {
@@ -58,10 +58,10 @@ impl Default for QueueNetwork {
 }
 
 impl QueueNetwork {
-    /// Makes the model, on all cores.
+    /// Generates the model on all cores.
     ///
     /// # Errors
-    /// If a field is out of its range, or the model does not fit in memory.
+    /// A field is out of its range, or the model does not fit in memory.
     pub fn generate(&self) -> Result<Mdp, Error> {
         let states = self.check()?;
         let rows = (states as usize) << self.queues;
@@ -79,7 +79,7 @@ impl QueueNetwork {
         Ok(mdp.validated()?)
     }
 
-    /// The number of states, if every field is in its range.
+    /// Checks the range of every field and returns the number of states.
     fn check(&self) -> Result<u32, Error> {
         count("queues", self.queues, 1, 8)?;
         count("capacity", self.capacity, 1, u32::MAX - 1)?;
@@ -97,12 +97,12 @@ impl QueueNetwork {
         (self.capacity + 1).checked_pow(self.queues).ok_or_else(|| parameters::Error::States.into())
     }
 
-    /// Λ, the rate of all events.
-    fn events(&self) -> f64 {
+    /// Λ, the uniformisation rate.
+    fn uniform_rate(&self) -> f64 {
         self.arrival_rate + f64::from(self.queues) * self.fast_rate
     }
 
-    /// What a job more in queue `i` adds to the number of the state.
+    /// Weight of queue `i` in the state number.
     fn weight(&self, i: u32) -> u32 {
         (self.capacity + 1).pow(i)
     }
@@ -116,19 +116,20 @@ impl QueueNetwork {
         if action >> i & 1 == 1 { self.fast_rate } else { self.slow_rate }
     }
 
-    /// Whether server `i` has a job, and room for it in the next queue.
+    /// Whether server `i` has a job and is not blocked.
     fn works(&self, state: u32, i: u32) -> bool {
         self.jobs(state, i) > 0 && (i + 1 == self.queues || self.jobs(state, i + 1) < self.capacity)
     }
 
+    /// State and action of a row.
     fn row(&self, row: usize) -> (u32, usize) {
         ((row >> self.queues) as u32, row & ((1 << self.queues) - 1))
     }
 
-    /// A row of P, ascending: a job leaves, nothing happens, a job arrives, jobs move on.
+    /// A row of P, in ascending order of successors: a departure, no change, an arrival, moves to the next queue.
     fn successors(&self, row: usize) -> impl Iterator<Item = (u32, f64)> {
         let (state, action) = self.row(row);
-        let (events, last) = (self.events(), self.queues - 1);
+        let (uniform_rate, last) = (self.uniform_rate(), self.queues - 1);
         let room = self.jobs(state, 0) < self.capacity;
         let idle = |i| self.fast_rate - if self.works(state, i) { self.rate(action, i) } else { 0.0 };
         let stay = (0..self.queues).map(idle).sum::<f64>() + if room { 0.0 } else { self.arrival_rate };
@@ -138,10 +139,10 @@ impl QueueNetwork {
         let moves = moves.map(move |i| (state - self.weight(i) + self.weight(i + 1), self.rate(action, i)));
         let stay = (stay > 0.0).then_some((state, stay));
         let entries = leave.into_iter().chain(stay).chain(arrive).chain(moves);
-        entries.map(move |(successor, rate)| (successor, rate / events))
+        entries.map(move |(successor, rate)| (successor, rate / uniform_rate))
     }
 
-    /// What a step costs.
+    /// Expected cost of a step.
     fn cost(&self, row: usize) -> f64 {
         let (state, action) = self.row(row);
         let jobs: u32 = (0..self.queues).map(|i| self.jobs(state, i)).sum();
@@ -149,7 +150,7 @@ impl QueueNetwork {
         let cost = self.holding_cost * f64::from(jobs)
             + self.effort_cost * f64::from(action.count_ones())
             + self.loss_cost * lost;
-        cost / self.events()
+        cost / self.uniform_rate()
     }
 }
 
@@ -162,11 +163,11 @@ mod tests {
         let network = QueueNetwork { capacity: 2, ..QueueNetwork::default() };
         let mdp = network.generate().unwrap();
         assert_eq!((mdp.states(), mdp.rows()), (9, 36));
-        // One job in each queue, the first server fast: Λ = 1 + 2·1.5.
+        // One job in each queue, first server fast: Λ = 1 + 2·1.5.
         let (successors, probs) = mdp.transitions().row(4 * 4 + 1);
         assert_eq!((successors, probs), (&[1, 4, 5, 6][..], &[0.25, 0.125, 0.25, 0.375][..]));
         assert_eq!(mdp.action_rewards()[4 * 4 + 1], -(2.0 + 10.0) / 4.0);
-        // Both full, both slow: the first server is blocked, and arrivals are lost.
+        // Both queues full, both servers slow: the first server is blocked, and arrivals are lost.
         let (successors, probs) = mdp.transitions().row(8 * 4);
         assert_eq!((successors, probs), (&[5, 8][..], &[0.25, 0.75][..]));
         assert_eq!(mdp.action_rewards()[8 * 4], -(4.0 + 100.0) / 4.0);
@@ -176,7 +177,7 @@ mod tests {
     fn says_what_is_wrong() {
         let message = |network: QueueNetwork| network.generate().err().unwrap().to_string();
         let large = QueueNetwork { queues: 8, capacity: 100, ..QueueNetwork::default() };
-        assert_eq!(message(large), "the model has more than 4294967295 states, which is all that can be numbered");
+        assert_eq!(message(large), "the model has more than 4294967295 states, the most that warpkov can number");
         let slow = QueueNetwork { fast_rate: 0.5, ..QueueNetwork::default() };
         assert_eq!(message(slow), "fast_rate is 0.5, expected a number, the slow rate or above");
         let none = QueueNetwork { queues: 0, ..QueueNetwork::default() };

@@ -4,10 +4,11 @@ use super::{Error, matrix};
 use crate::common::parameters::discount;
 use crate::mdp::model::{Choices, Csr, Grid, Mdp, MdpParts};
 
-/// A grid of 5 × 5 cells with two from which every action leaps.
+/// A grid of 5 × 5 cells. From two of them, A and B, every action jumps to a fixed cell.
 ///
-/// Actions 0 to 3 are up, down, right and left; they do what they say. A move off the grid leaves the agent where it is
-/// and earns −1. From A, cell 1, every action leads to cell 21 and earns 10; from B, cell 3, to cell 13, and earns 5.
+/// Actions 0 to 3 move up, down, right and left, deterministically. A move off the grid leaves the agent in place and
+/// earns −1. From A, cell 1, every action leads to cell 21 and earns 10. From B, cell 3, every action leads to cell 13
+/// and earns 5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SuttonGrid {
     /// γ, the discount factor, in [0, 1).
@@ -21,20 +22,20 @@ impl Default for SuttonGrid {
     }
 }
 
-/// Cells in a row, and in a column.
+/// Width and height of the grid, in cells.
 const SIDE: u32 = 5;
-/// Two cells, where one gets from them, and what that earns.
-const LEAPS: [(u32, u32, f64); 2] = [(1, 21, 10.0), (3, 13, 5.0)];
+/// Source cell, target cell and reward of each jump.
+const JUMPS: [(u32, u32, f64); 2] = [(1, 21, 10.0), (3, 13, 5.0)];
 
 impl SuttonGrid {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If γ is out of its range.
+    /// γ is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
         discount(self.gamma)?;
         let rows = 4 * (SIDE * SIDE) as usize;
-        let grid = Grid { width: SIDE, height: SIDE, goal: LEAPS[0].0, ..Grid::default() };
+        let grid = Grid { width: SIDE, height: SIDE, goal: JUMPS[0].0, ..Grid::default() };
         let mdp = MdpParts {
             states: SIDE * SIDE,
             choices: Choices::Uniform(4),
@@ -49,10 +50,10 @@ impl SuttonGrid {
     }
 }
 
-/// Where a row leads, and what it earns.
+/// Successor and reward of a row.
 fn step(row: usize) -> (u32, f64) {
     let (cell, action) = ((row / 4) as u32, row % 4);
-    if let Some(&(_, target, reward)) = LEAPS.iter().find(|leap| leap.0 == cell) {
+    if let Some(&(_, target, reward)) = JUMPS.iter().find(|jump| jump.0 == cell) {
         return (target, reward);
     }
     let (x, y) = (cell % SIDE, cell / SIDE);

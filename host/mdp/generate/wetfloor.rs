@@ -1,5 +1,5 @@
 //! Grid worlds with scattered rewards: Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), section 6.1 and
-//! Table 6.1, and with some successors redirected, section 6.3.
+//! Table 6.1; with redirected outcomes, section 6.3.
 
 use super::{Error, choose, matrix, zeros};
 use crate::common::parameters::{cells, count, discount, fraction, number};
@@ -8,13 +8,20 @@ use crate::mdp::model::{Grid, Mdp};
 
 /// A grid world of `width` × `height` cells, one state each.
 ///
-/// Actions 0 to 3 are up, right, down and left. A move off the grid leaves the agent where it is. With one successor, an
-/// action does what it says; with two, it does so with probability .9, and with .1 moves in the next direction clockwise;
-/// with four, it does so with .7, and with .1 each moves in one of the others. (The source gives the probabilities, and not
-/// which states are the others.) Outcomes that end in the same cell are one successor.
+/// Actions 0 to 3 are up, right, down and left. A move off the grid leaves the agent in place. `successors` is the
+/// number of outcomes of an action:
 ///
-/// Some cells, chosen at random, have a reward, uniform in 2 to 20. As the source defines R, a transition earns it: every
-/// step that ends in such a cell, also by staying there. None is terminal; `grid.goal` is the cell of the largest.
+/// | `successors` | intended direction | other directions |
+/// | --- | --- | --- |
+/// | 1 | 1 | |
+/// | 2 | 0.9 | 0.1, the next clockwise |
+/// | 4 | 0.7 | 0.1 each |
+///
+/// (The source gives these probabilities, but not the other directions.) Outcomes that end in the same cell are merged.
+///
+/// Randomly chosen cells have a reward, uniform in 2 to 20. As the source defines R, a transition earns it: every step
+/// that ends in such a cell, including staying there. No cell is terminal. `grid.goal` is the cell with the largest
+/// reward.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WetFloor {
     /// Cells in a row, at least 1.
@@ -23,15 +30,16 @@ pub struct WetFloor {
     pub height: u32,
     /// Outcomes of an action: 1, 2 or 4.
     pub successors: u32,
-    /// Cells with a reward, at most all.
+    /// Number of cells with a reward, at most all.
     pub reward_states: u32,
-    /// Whether rewards are whole numbers.
+    /// Whether rewards are integers.
     pub whole_rewards: bool,
-    /// The locality modification: the probability that an outcome leads to a cell drawn from all instead, in [0, 1].
+    /// The source's locality modification: the probability that an outcome is redirected to a uniformly drawn cell, in
+    /// [0, 1].
     pub redirected: f64,
     /// γ, the discount factor, in [0, 1).
     pub gamma: f64,
-    /// Where rewards are, how large, and which outcomes lead elsewhere.
+    /// Seed of the cells and sizes of rewards and of the redirected outcomes.
     pub seed: u64,
 }
 
@@ -64,7 +72,7 @@ const fn domain(side: u32, successors: u32) -> WetFloor {
     }
 }
 
-/// Those of the table, and of other sizes the nearest to one in a thousand, but at least one.
+/// Number of reward states: Table 6.1's for its sizes, otherwise S / 1000, rounded, at least 1.
 const fn default_reward_states(states: u64) -> u32 {
     match states {
         4_096 => 5,
@@ -77,29 +85,29 @@ const fn default_reward_states(states: u64) -> u32 {
 }
 
 impl WetFloor {
-    /// A grid as those of Table 6.1: rewards are whole, as many as there; γ = .9, seed 42.
+    /// A grid in the style of Table 6.1: integer rewards in about 1 of 1000 cells, γ = 0.9, seed 42.
     #[must_use]
     pub const fn new(width: u32, height: u32, successors: u32) -> Self {
         let reward_states = default_reward_states(width as u64 * height as u64);
         Self { width, height, reward_states, ..domain(64, successors) }
     }
 
-    /// The domain of Table 6.1 that has this name, in letters of either case.
+    /// The domain of Table 6.1 with this name, case-insensitively.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         TABLE_6_1.into_iter().find(|domain| domain.name().eq_ignore_ascii_case(name))
     }
 
-    /// The name as in Table 6.1: GW-64x64x1.
+    /// The name in the style of Table 6.1, such as GW-64x64x1.
     #[must_use]
     pub fn name(&self) -> String {
         format!("GW-{}x{}x{}", self.width, self.height, self.successors)
     }
 
-    /// Makes the model, on all cores. R holds entries only where P does, and neither holds zeros.
+    /// Generates the model on all cores. R has entries only where P has; neither stores zeros.
     ///
     /// # Errors
-    /// If a field is out of its range, or the model does not fit in memory.
+    /// A field is out of its range, or the model does not fit in memory.
     pub fn generate(&self) -> Result<Mdp, Error> {
         let states = cells(self.width, self.height)?;
         let outcomes = matches!(self.successors, 1 | 2 | 4);
@@ -120,7 +128,7 @@ impl WetFloor {
         Ok(Mdp::new(states, 4, self.gamma, transitions, matrix_of_rewards, Some(grid))?)
     }
 
-    /// What it earns to end in each cell.
+    /// Reward of ending a step in each cell.
     fn rewards(&self, states: u32) -> Result<Vec<f64>, Error> {
         let mut random = random(self.seed, 0);
         let mut rewards = zeros(states as usize)?;
@@ -150,7 +158,7 @@ impl WetFloor {
         let mut entries = [(0, 0); 4];
         let outcomes = &mut entries[..self.successors as usize];
         for (turn, outcome) in (0..).zip(outcomes.iter_mut()) {
-            // In tenths, so that sums are exact: those that the other outcomes leave, and theirs.
+            // Probabilities in tenths, so that sums are exact: 1 for each other outcome, the rest for the first.
             let tenths = if turn == 0 { 11 - self.successors } else { 1 };
             *outcome = (self.moved(cell, (action + turn) % 4), tenths);
         }
@@ -209,7 +217,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(|row| cells(&one, row)), [[0], [1], [64], [0]]);
         assert_eq!([4, 5, 6, 7].map(|row| cells(&one, row)), [[1], [2], [65], [0]]);
         let two = WetFloor::new(64, 64, 2).generate().unwrap();
-        // Up from cell 65, or right.
+        // Up from cell 65, or right with probability 0.1.
         assert_eq!(two.transitions().row(4 * 65), (&[1, 66][..], &[0.9, 0.1][..]));
         let four = WetFloor::new(64, 64, 4).generate().unwrap();
         assert_eq!(four.transitions().row(4 * 65 + 1), (&[1, 64, 66, 129][..], &[0.1, 0.1, 0.7, 0.1][..]));
@@ -217,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_asked_for_lead_elsewhere() {
+    fn the_requested_fraction_is_redirected() {
         let grid = WetFloor::named("GW-256x256x1").unwrap();
         let local = grid.generate().unwrap();
         for redirected in [0.05, 0.5] {
             let moved = WetFloor { redirected, ..grid }.generate().unwrap();
             let changed =
                 local.transitions().col().iter().zip(&moved.transitions().col()[..]).filter(|(a, b)| a != b).count();
-            // Of 262,144 coins; five standard deviations.
+            // Five standard deviations of 262,144 coin tosses.
             let deviation = (262_144.0 * redirected * (1.0 - redirected)).sqrt();
             assert!((changed as f64 - 262_144.0 * redirected).abs() < 5.0 * deviation, "{changed}");
             assert_eq!(moved.transitions().val()[..], local.transitions().val()[..]);

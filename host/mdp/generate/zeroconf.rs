@@ -1,25 +1,26 @@
-//! IPv4 Zeroconf: Cheshire, Adoba and Guttman (2002); as modelled with integer clocks by Kwiatkowska, Norman, Parker and
-//! Sproston (2006) and in the Quantitative Verification Benchmark Set (`zeroconf`).
+//! IPv4 Zeroconf: Cheshire, Adoba and Guttman (2002); as modelled with integer clocks by Kwiatkowska, Norman, Parker
+//! and Sproston (2006) and in the Quantitative Verification Benchmark Set (`zeroconf`).
 
 use super::Error;
 use super::explore::{Search, explore};
 use crate::common::parameters::count;
 use crate::mdp::model::Mdp;
 
-/// A host that joins a network, and takes an address that it hopes is free.
+/// A host that joins a network and configures an address without a server.
 ///
-/// It draws one of 65,024 addresses, asks `probes` times at intervals of 2 whether someone has it, announces it twice, and
-/// uses it; if someone answers in the meantime, it draws another, or, while it announces, may also defend it. A message
-/// takes up to 1 and is lost with probability 0.1. Choices are which message is sent next, and when time passes: by a step
-/// of 1, which earns 1. Undiscounted. Labels: `init`; `configured`, where an address is in use; `collision`, where it is
-/// also someone else's.
+/// The host draws one of 65,024 addresses, probes `probes` times at intervals of 2 time units whether another host has
+/// it, announces it twice, and uses it. If another host answers before that, the host draws a new address; while it
+/// announces, it may instead defend the address. A message takes up to 1 time unit and is lost with probability 0.1.
+/// Actions select the next message, or a time step of 1 unit, which earns 1. Undiscounted.
+///
+/// Labels: `init`; `configured`, the host uses its address; `collision`, another host uses the same address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zeroconf {
-    /// N, the number of hosts that have an address, 1 to 65,023.
+    /// N, the number of hosts that already have an address, 1 to 65,023.
     pub hosts: u32,
     /// K, the number of probes, 1 to 1000.
     pub probes: u32,
-    /// Whether messages that wait to be sent are forgotten with the address that they were about.
+    /// Whether the host discards its queued messages when it gives up an address.
     pub reset: bool,
 }
 
@@ -32,27 +33,30 @@ impl Default for Zeroconf {
 
 const ADDRESSES: f64 = 65_024.0;
 const LOSS: f64 = 0.1;
-/// Collisions after which the host waits before it draws again, and for how long.
+/// Collisions after which the host waits [`LONG_WAIT`] before it draws again.
 const MOST_COLLISIONS: u32 = 10;
+/// In time units.
 const LONG_WAIT: u32 = 60;
-/// The time between announcements.
+/// Time units between probes and between announcements.
 const INTERVAL: u32 = 2;
-/// How long an address must be left alone to be defended again.
+/// Minimum time units between two defences of an address.
 const DEFEND: u32 = 10;
-/// How many messages can wait: about other addresses, about the host's, and the host's own.
+/// Queue capacity for messages to the host about other addresses.
 const MOST_OTHER: u32 = 20;
+/// Queue capacity for messages to the host about its address.
 const MOST_SAME: u32 = 8;
+/// Queue capacity for the host's own messages.
 const MOST_OWN: usize = 8;
 
-/// What a message is about, as the host sees it.
+/// Address that a message concerns, relative to the host.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 enum Address {
-    /// An address that is not, or no longer, the host's.
+    /// Not, or no longer, the host's address.
     #[default]
     Other,
-    /// The host's, and someone else's.
+    /// The host's address, which another host has, too.
     Taken,
-    /// The host's alone.
+    /// The host's address, which no other host has.
     Fresh,
 }
 
@@ -74,22 +78,27 @@ enum At {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
-    /// What the host has to send, the next first.
+    /// Queue of the host's own messages, next message first.
     own: [Address; MOST_OWN],
     own_count: usize,
-    /// Messages to the host about other addresses and about its own.
+    /// Queued messages to the host about other addresses.
     other: u32,
+    /// Queued messages to the host about its address.
     same: u32,
     medium: Medium,
-    /// What is on the medium, and since when.
+    /// Address in the message on the medium.
     message: Address,
+    /// Time that the message has been on the medium.
     sending: u32,
-    /// The host: two clocks, and what it has counted.
+    /// Clock of the host's present phase.
     clock: u32,
     since_defence: u32,
     collisions: u32,
+    /// Probes sent; in [`At::Announce`], announcements sent.
     probes: u32,
+    /// Whether the host must send a defence next.
     replies: bool,
+    /// Whether the host has defended its address.
     defends: bool,
     address: Address,
     at: At,
@@ -121,7 +130,7 @@ impl State {
         at: At::Draw,
     };
 
-    /// The host gives up its address: all messages about it are about another now.
+    /// The state after the host gives up its address: messages about it now concern another address.
     fn reconfigured(&self, reset: bool) -> Self {
         Self {
             own: [Address::Other; MOST_OWN],
@@ -134,7 +143,7 @@ impl State {
         }
     }
 
-    /// After a step of time, if nothing has to happen first.
+    /// The state after a time step, or `None` if another event must happen first.
     fn tick(&self) -> Option<Self> {
         let sending = match self.medium {
             Medium::Free if self.own_count == 0 && self.other == 0 && self.same == 0 => self.sending,
@@ -152,7 +161,7 @@ impl State {
         waits.then_some(Self { sending, clock: self.clock + 1, since_defence, ..*self })
     }
 
-    /// With the host's present message among those to be sent, if there is room.
+    /// Appends a message about the host's address to its queue, if there is room.
     fn queued(mut self) -> Self {
         if let Some(free) = self.own.get_mut(self.own_count) {
             *free = self.address;
@@ -161,7 +170,7 @@ impl State {
         self
     }
 
-    /// Without the first of the host's messages.
+    /// Removes the first message of the host's queue.
     fn unqueued(mut self) -> Self {
         self.own.rotate_left(1);
         self.own[MOST_OWN - 1] = Address::Other;
@@ -171,10 +180,10 @@ impl State {
 }
 
 impl Zeroconf {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range.
+    /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
         count("hosts", self.hosts, 1, 65_023)?;
         count("probes", self.probes, 1, 1000)?;
@@ -195,7 +204,7 @@ impl Zeroconf {
         Ok(explored.mdp)
     }
 
-    /// What the host may do.
+    /// Adds the host's actions.
     fn host(&self, state: &State, search: &mut Search<State>) {
         match state.at {
             At::Draw if state.collisions < MOST_COLLISIONS || state.clock == LONG_WAIT => {
@@ -230,7 +239,7 @@ impl Zeroconf {
     }
 }
 
-/// What may happen on the medium.
+/// Adds the events of the medium.
 fn medium(state: &State, search: &mut Search<State>) {
     let mut starts = |medium: Medium, message: Address, rest: State| {
         search.action(MEDIUM, 0.0, [(1.0 - LOSS, State { medium, message, ..rest }), (LOSS, rest)]);
@@ -248,7 +257,7 @@ fn medium(state: &State, search: &mut Search<State>) {
                 starts(Medium::ToHost, Address::Taken, State { same: state.same - 1, ..*state });
             }
         }
-        // Whoever has the address answers.
+        // A host that has the address answers.
         Medium::FromHost => {
             let answered = match state.message {
                 Address::Other => State { other: MOST_OTHER.min(state.other + 1), ..free },
@@ -261,7 +270,7 @@ fn medium(state: &State, search: &mut Search<State>) {
     }
 }
 
-/// What the host may do with a message.
+/// Adds the host's reactions to the message on the medium. `free` is the state with the medium free.
 fn receive(state: &State, free: State, search: &mut Search<State>) {
     let gives_up = State { at: At::Reconfigure, clock: 0, probes: 0, ..free };
     let mut receives = |next| search.action(RECEIVE, 0.0, [(1.0, next)]);

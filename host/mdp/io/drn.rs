@@ -1,12 +1,13 @@
-//! DRN, the explicit text format of the Storm model checker: MDPs and DTMCs in one file.
+//! DRN, the explicit text format of the Storm model checker: an MDP or a DTMC in one file.
 //!
-//! A header of sections, then `@model` and per state a line `state 0 [1] init` (rewards and labels), per action a line
-//! `action up [0.5]` (name and rewards), and per transition a line `3 : 1/3`. States are numbered from 0 and in order. The
-//! reference is <https://www.stormchecker.org/documentation/background/drn.html>.
+//! The header consists of sections. After `@model` follow, per state, a line `state 0 [1] init` (rewards and labels);
+//! per action, a line `action up [0.5]` (name and rewards); per transition, a line `3 : 1/3`. States are numbered from
+//! 0, in order. Source: <https://www.stormchecker.org/documentation/background/drn.html>.
 //!
-//! There is no discount factor: γ = 1. Rewards are those of one reward model, the first unless another is asked for. A state
-//! without actions is terminal; as Storm has none, it is written with a loop, and with the label that Storm itself gives to
-//! those that it mends so. Rewards of transitions are written as what their action earns in the mean.
+//! The format has no discount factor: γ = 1. The reader takes one reward model, the first unless the caller names
+//! another. A state without actions is terminal. Storm allows no such states: the writer gives each a self-loop and the
+//! label `deadlock`, as Storm itself does. The writer replaces transition rewards by the expected reward of their
+//! action.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
@@ -16,13 +17,13 @@ use super::rows::{Labels, Rows, name_of, without_ends};
 use crate::common::io::lines::{Line, Lines, Put, no_place, no_reward, real};
 use crate::mdp::model::{Mdp, MdpParts};
 
-/// The label of a state that had no actions before it got a loop.
+/// Storm's label of a state without actions, to which it adds a self-loop.
 const DEADLOCK: &str = "deadlock";
 
-/// The name of an action that has none.
+/// Storm's name for an action without a name.
 const UNNAMED: &str = "__NOLABEL__";
 
-/// What the header says.
+/// Content of the header.
 #[derive(Default)]
 struct Header {
     states: Option<u32>,
@@ -31,7 +32,7 @@ struct Header {
     placeholders: HashMap<Vec<u8>, f64>,
 }
 
-/// Reads a model, not yet validated.
+/// Reads a model without validation.
 pub fn read(reader: impl Read, file: String, reward: Option<&str>) -> Result<MdpParts, Error> {
     let mut lines = Lines::new(reader, file);
     let header = header(&mut lines)?;
@@ -73,7 +74,9 @@ fn header<R: Read>(lines: &mut Lines<R>) -> Result<Header, Error> {
         }
         match &section[..] {
             b"@parameters" => {
-                return Err(line.unexpected(line.rest(), "no parameters: a model with values in their place"));
+                return Err(
+                    line.unexpected(line.rest(), "no parameters: a model with values in place of all parameters")
+                );
             }
             b"@placeholders" => {
                 let name = line.field(b':').to_vec();
@@ -95,17 +98,19 @@ fn header<R: Read>(lines: &mut Lines<R>) -> Result<Header, Error> {
     Err(lines.ended("@model"))
 }
 
-/// What follows the header.
+/// Parser state for the lines after the header.
 #[derive(Default)]
 struct Body {
     header: Header,
-    /// Which reward model is read.
+    /// Index of the reward model to read.
     reward: usize,
     rows: Rows,
     labels: BTreeMap<String, Vec<u32>>,
-    /// States so far; actions of the last one so far, and its reward.
+    /// States read so far.
     states: u32,
+    /// Actions of the last state read so far.
     actions: u32,
+    /// Reward of the last state.
     state_reward: f64,
 }
 
@@ -144,7 +149,7 @@ impl Body {
         let (found, file) = (self.rows.parts() as u64, lines.file().to_owned());
         self.check_terminal().map_err(|message| Error::Content { file: file.clone(), message })?;
         if let Some(expected) = self.header.choices.filter(|&expected| expected != found) {
-            let message = format!("found {found} actions, expected the {expected} of @nr_choices");
+            let message = format!("found {found} actions, expected {expected}, as @nr_choices says");
             return Err(Error::Content { file, message });
         }
         let mdp = self.rows.into_model(states).map_err(|gap| Error::Content { file, message: gap.to_string() })?;
@@ -165,7 +170,8 @@ impl Body {
             let label = if line.rest().starts_with(b"\"") {
                 line.skip(1);
                 let length = memchr::memchr(b'"', line.rest());
-                let length = length.ok_or_else(|| line.unexpected(line.rest(), "a label and a quotation mark"))?;
+                let length =
+                    length.ok_or_else(|| line.unexpected(line.rest(), "a label and a closing quotation mark"))?;
                 let label = &line.rest()[..length];
                 line.skip(length + 1);
                 label
@@ -184,7 +190,7 @@ impl Body {
         Ok(())
     }
 
-    /// The last state has actions, or no reward: the value of a terminal state is 0.
+    /// Checks that the last state, if it has no actions, has no reward: the value of a terminal state is 0.
     fn check_terminal(&self) -> Result<(), String> {
         match self.states.checked_sub(1) {
             Some(state) if self.actions == 0 && self.state_reward != 0.0 => {
@@ -205,13 +211,15 @@ impl Body {
         Ok(())
     }
 
-    /// The reward, of the reward model that is read, in brackets that may be next in the line; 0 where there are none.
+    /// Parses the bracketed rewards that may come next in the line, and returns the reward of the selected reward
+    /// model; 0 without brackets.
     fn rewards(&self, line: &mut Line<'_>) -> Result<f64, Error> {
         if !line.rest().starts_with(b"[") {
             return Ok(0.0);
         }
         line.skip(1);
-        let length = memchr::memchr(b']', line.rest()).ok_or_else(|| line.unexpected(line.rest(), "a reward and ]"))?;
+        let length = memchr::memchr(b']', line.rest())
+            .ok_or_else(|| line.unexpected(line.rest(), "a reward and a closing ]"))?;
         let mut reward = 0.0;
         for (model, text) in line.rest()[..length].split(|&byte| byte == b',').enumerate() {
             let value = self.value(line, text.trim_ascii(), "a reward")?;
@@ -249,15 +257,15 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
         if rewarded {
             out.text(" [0]")?;
         }
-        let mut mended = false;
+        let mut has_deadlock = false;
         for (_, label) in labels.next(state) {
             let quote = if label.contains(char::is_whitespace) { "\"" } else { "" };
             write!(out, " {quote}{label}{quote}")?;
-            mended |= label == DEADLOCK;
+            has_deadlock |= label == DEADLOCK;
         }
         let rows = mdp.choices().rows(state as usize);
         if rows.is_empty() {
-            let (label, reward) = (if mended { "" } else { " deadlock" }, if rewarded { " [0]" } else { "" });
+            let (label, reward) = (if has_deadlock { "" } else { " deadlock" }, if rewarded { " [0]" } else { "" });
             writeln!(out, "{label}\n\taction 0{reward}\n\t\t{state} : 1")?;
             continue;
         }

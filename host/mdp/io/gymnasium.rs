@@ -1,10 +1,12 @@
 //! The transition tables of Gymnasium's toy-text environments, `env.unwrapped.P`, in JSON.
 //!
-//! `P[s][a]` is an array of transitions `[p, s', r, done]`; states and actions are arrays, or objects whose keys are their
-//! numbers, as `json.dumps` makes of dictionaries. The document is the table, or an object with it as `"P"` and optionally
-//! `"gamma"`, else γ = 1. After a transition that is `done` nothing more is earned. One successor may come several times.
+//! `P[s][a]` is an array of transitions `[p, s', r, done]`. States and actions are arrays, or objects with numbers as
+//! keys, as `json.dumps` writes dictionaries. The document is the table itself, or an object with the table as `"P"`
+//! and an optional `"gamma"`; γ is 1 without it. The process ends after a transition with `done`. A successor may occur
+//! several times.
 //!
-//! What a row earns is in its transitions: actions' rewards are written with all of them, and costs as rewards, negated.
+//! The format has transition rewards only. The writer adds action rewards to every transition of the action, and
+//! negates costs.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,13 +19,13 @@ use crate::common::io::BUFFER;
 use crate::common::io::json::plain;
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
-/// Whether a document begins like a table.
+/// Whether a document begins like a transition table.
 pub fn sniff(start: &[u8]) -> bool {
     let text: Vec<u8> = start.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    // A model of ours is an object, and its P another, of arrays.
+    // In warpkov's own JSON format, P is an object of arrays with names.
     let nested = |text: &[u8]| match text.strip_prefix(b"[") {
         Some(mut states) => {
-            // Those without actions, of which there may be more than are seen here.
+            // Skip states without actions; they may fill all of `start`.
             while let Some(rest) = states.strip_prefix(b"[],") {
                 states = rest;
             }
@@ -36,7 +38,7 @@ pub fn sniff(start: &[u8]) -> bool {
         || text.windows(key.len()).position(|window| window == key).is_some_and(|at| nested(&text[at + key.len()..]))
 }
 
-/// Reads a model, which is not yet validated.
+/// Reads a model without validation.
 pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
     let table = RefCell::new(Table::default());
     let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(BUFFER, reader));
@@ -54,25 +56,30 @@ pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
     }
 }
 
-/// What was read so far.
+/// The table read so far.
 #[derive(Default)]
 struct Table {
     gamma: Option<f64>,
-    /// The highest number of a state, plus 1, and how many were read; some may have no actions.
+    /// 1 + the highest state number.
     states: u32,
+    /// Number of states read, including states without actions.
     seen: u32,
     /// State and action of each row.
     rows: Vec<(u32, u32)>,
-    /// Row, successor, probability, reward, and whether it is the last.
+    /// Row, successor, probability, reward and `done`.
     transitions: Vec<(usize, u32, f64, f64, bool)>,
-    /// State, action and transition that are read.
+    /// Position of the parser: state, action and transition. Error messages show it.
     place: Vec<u32>,
 }
 
 impl Table {
     fn into_model(mut self) -> Result<MdpParts, String> {
         if self.seen != self.states {
-            return Err(format!("P has {} states, the highest {}, expected all from 0", self.seen, self.states - 1));
+            return Err(format!(
+                "P has {} states, and the highest is {}; expected consecutive states from 0",
+                self.seen,
+                self.states - 1
+            ));
         }
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         order.sort_by_key(|&row| self.rows[row]);
@@ -83,7 +90,7 @@ impl Table {
         let mut rank = vec![0; order.len()];
         order.iter().enumerate().for_each(|(new, &old)| rank[old] = new);
         self.transitions.iter_mut().for_each(|transition| transition.0 = rank[transition.0]);
-        // Those of a row and a successor stand together, those that are not done before those that are.
+        // Groups the transitions by row, `done` and successor. Transitions with `done` come last in each row.
         self.transitions.sort_by_key(|&(row, successor, .., done)| (row, done, successor));
 
         let rows = order.len();
@@ -148,7 +155,7 @@ impl Table {
     }
 }
 
-/// Reads the table, or an object that has it.
+/// Deserializes the table, or an object that holds it.
 struct Document<'t>(&'t RefCell<Table>);
 
 impl<'de> DeserializeSeed<'de> for Document<'_> {
@@ -189,7 +196,8 @@ impl<'de> Visitor<'de> for Document<'_> {
     }
 }
 
-/// Reads the states, the actions of one, the transitions of one of these, or one transition.
+/// Deserializes one nesting level: 0, all states; 1, the actions of a state; 2, the transitions of an action; 3, a
+/// transition.
 #[derive(Clone, Copy)]
 struct Level<'t> {
     table: &'t RefCell<Table>,
@@ -201,7 +209,7 @@ const ACTIONS: usize = 1;
 const TRANSITION: usize = 3;
 
 impl Level<'_> {
-    /// Reads the element of this number. What fails leaves its place for the message.
+    /// Reads the element `index`. On failure `place` keeps the position for the message.
     fn child<T, E>(self, index: u32, read: impl FnOnce(Self) -> Result<T, E>) -> Result<T, E> {
         {
             let mut table = self.table.borrow_mut();
@@ -262,7 +270,7 @@ impl<'de> Visitor<'de> for Level<'_> {
         }
         for index in 0.. {
             if self.child(index, |child| elements.next_element_seed(child))?.is_none() {
-                // There was no such element.
+                // `child` counted an element that does not exist: undo that.
                 let mut table = self.table.borrow_mut();
                 match self.depth {
                     STATES => (table.states, table.seen) = (index, index),
@@ -288,7 +296,7 @@ impl<'de> Visitor<'de> for Level<'_> {
     }
 }
 
-/// Reads a number, or a truth value as 0 or 1.
+/// Deserializes a number, or a boolean as 0 or 1.
 struct Number;
 
 impl<'de> DeserializeSeed<'de> for Number {

@@ -1,10 +1,12 @@
 //! The JSON of Aydin, *Policy Iteration on the GPU* (2025), Listing A.1.
 //!
-//! An object with `S`, `A`, `gamma` and the matrices `P` and `R` (each an object of `indptr`, `indices` and `data`).
-//! Where states have different numbers of actions, `choices` stands for `A`: row s of it to row s + 1 are those of state s.
-//! Optional are `"format": "CSR"`, `"objective": "minimize"`, `ends` and `action_rewards` (one number per row), `labels`
-//! (an object of arrays of states), `action_names` (`names`, and `of_row`) and `grid`, the fields of [`Grid`]; and where
-//! there is no `R`, `action_rewards` are all there is. Keys come in any order; others are ignored.
+//! A model is an object with `S`, `A`, `gamma` and the matrices `P` and `R`. Each matrix is an object of `indptr`,
+//! `indices` and `data`. Where states have different numbers of actions, `choices` replaces `A`: state s has rows
+//! `choices[s]` to `choices[s + 1]` − 1.
+//!
+//! Optional keys are `"format": "CSR"`, `"objective": "minimize"`, `ends` and `action_rewards` (one number per row),
+//! `labels` (an object of arrays of states), `action_names` (`names` and `of_row`) and `grid`, the fields of [`Grid`].
+//! `R` may be absent: then all rewards are `action_rewards`. Keys come in any order; the reader ignores unknown keys.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -23,7 +25,7 @@ pub fn read(reader: impl Read, file: String) -> Result<Mdp, Error> {
     MdpParts::try_from(model).and_then(MdpParts::validated).map_err(invalid(file))
 }
 
-/// What an object says of a model.
+/// The fields of a model object.
 #[derive(Default)]
 pub(crate) struct Model {
     states: u32,
@@ -80,8 +82,8 @@ impl Fields for Model {
     fn complete(&self) -> Result<(), &'static str> {
         match (self.actions, &self.choices) {
             (Some(_), None) | (None, Some(_)) => Ok(()),
-            (None, None) => Err("neither key \"A\" nor key \"choices\" is there, expected one of them"),
-            (Some(_), Some(_)) => Err("both key \"A\" and key \"choices\" are there, expected one of them"),
+            (None, None) => Err("found neither key \"A\" nor key \"choices\", expected one of them"),
+            (Some(_), Some(_)) => Err("found both key \"A\" and key \"choices\", expected one of them"),
         }
     }
 }
@@ -175,7 +177,7 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     writeln!(out, "}}")
 }
 
-/// Writes the object of a model up to its end, where other keys may follow.
+/// Writes the object of a model without its closing brace, so that the caller can append keys.
 pub(crate) fn open(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     write!(out, "{{\"S\":{}", mdp.states())?;
     match mdp.choices() {
@@ -209,7 +211,7 @@ pub(crate) fn open(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a key and its matrix.
+/// Writes a comma, a key and its matrix.
 pub(crate) fn matrix(out: &mut impl Write, name: &str, matrix: &Csr) -> io::Result<()> {
     write!(out, ",\n\"{name}\":{{\"indptr\":")?;
     value(out, &matrix.row_ptr()[..])?;
@@ -225,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives a text in parts of random lengths, and fails at its end if it is to.
+    /// Reader of a text in parts of random lengths. Fails at the end if the third field is true.
     struct Parts<'t>(&'t [u8], ChaCha8Rng, bool);
 
     impl Read for Parts<'_> {
@@ -242,7 +244,8 @@ mod tests {
         Parts(text.as_bytes(), ChaCha8Rng::seed_from_u64(text.len() as u64), fails)
     }
 
-    /// A chain of `states` states with long arrays in all styles: the indices are `[…]`'s content.
+    /// A chain of `states` states with long arrays in all number styles; `indices` is the content of the array of that
+    /// name.
     fn chain(states: usize, indices: &str) -> String {
         let row_ptr: Vec<_> = (0..=states).map(|row| row.to_string()).collect();
         let ones = ["1", "1.0", "10e-1", "0.1E+1", "1000000000000000000000e-21"];
@@ -253,7 +256,7 @@ mod tests {
         )
     }
 
-    /// Numbers from 0, with white space of all kinds about the commas.
+    /// Numbers from 0, with white space of all kinds around the commas.
     fn numbers(count: usize) -> Vec<String> {
         let style = |n: usize| match n {
             n if n % 1000 == 0 => format!("\n\t {n} "),
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_long_arrays_have_their_places() {
+    fn errors_in_long_arrays_have_positions() {
         let mut random = ChaCha8Rng::seed_from_u64(7);
         for (found, what) in [
             ("\"x\"", "found string \"x\", expected a column index"),
@@ -291,12 +294,12 @@ mod tests {
                 elements[position] = found.to_owned();
                 let before = chain(STATES, &(elements[..position].join(",") + if position == 0 { "" } else { "," }));
                 let text = chain(STATES, &elements.join(","));
-                // Where serde_json alone is when it finds that.
+                // Position at which serde_json alone reports the error.
                 let read_all = serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(|e| (e.line(), e.column()));
                 let end = before.len() - "]}}".len() + found.len();
                 let line = 1 + text[..end].matches('\n').count();
                 let place = (line, end - text[..end].rfind('\n').map_or(0, |last| last + 1));
-                // A number is known when the byte after it was seen.
+                // The parser recognizes the end of a number at the byte after it.
                 let past = usize::from(found.ends_with(|c: char| c.is_ascii_digit()));
                 let (line, column) = read_all.err().unwrap_or((place.0, place.1 + past));
                 let error = read(parts(&text, false), "text".into()).err().unwrap().to_string();
@@ -308,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_so() {
+    fn read_errors_are_reported() {
         let text = chain(STATES, &numbers(STATES).join(","));
         for end in [10, text.len() / 2, text.len() - 5] {
             let error = read(parts(&text[..end], true), "text".into()).err().unwrap();

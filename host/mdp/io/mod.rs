@@ -1,8 +1,8 @@
-//! Models in files: JSON for people and scripts, safetensors for large ones, and the formats of other tools.
+//! Model files: JSON for people and scripts, safetensors for large models, and the formats of other tools.
 //!
-//! The formats of other tools have no place for all that a model can have: neither for [γ](Format::discount), nor for costs
-//! (which are written as rewards), nor for a grid. Where rows end the process they get one more state, terminal, where such
-//! rows lead.
+//! The formats of other tools cannot store every part of a model. Most have no [discount factor](Format::discount), no
+//! objective (costs are written as rewards) and no grid. Few store termination probabilities: a model that has any is
+//! written with one more state, which is terminal and takes them up.
 
 mod drn;
 mod gymnasium;
@@ -34,16 +34,16 @@ pub use self::solved::{ReadError, Solved};
 pub use crate::common::io::Error;
 
 choice! {
-    /// A format of models in files.
+    /// A model file format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Format {
         /// JSON, for people and scripts.
         Json = "json",
         /// Safetensors, for large models.
         Safetensors = "safetensors",
-        /// PRISM's explicit files: .tra, and .srew, .trew, .lab beside it.
+        /// PRISM's explicit files: .tra, with .srew, .trew and .lab beside it.
         Prism = "prism",
-        /// Storm's dialect of them: .tra, and .state.rew, .trans.rew, .lab beside it.
+        /// Storm's dialect of PRISM's explicit files: .tra, with .state.rew, .trans.rew and .lab beside it.
         Storm = "storm",
         /// Storm's DRN.
         Drn = "drn",
@@ -51,9 +51,9 @@ choice! {
         Xml = "xml",
         /// The plain text of Jóhannsson's thesis.
         Text = "text",
-        /// NumPy's .npz: SciPy's CSR arrays, mdptoolbox' list of matrices, or QuantEcon's arrays.
+        /// NumPy's .npz: SciPy's CSR arrays, mdptoolbox's list of matrices, or QuantEcon's arrays.
         Npz = "npz",
-        /// PETSc's binary matrices, as madupite takes them: NAME.P.bin, and costs in NAME.g.bin.
+        /// PETSc's binary matrices as madupite reads them: NAME.P.bin, and costs in NAME.g.bin.
         Petsc = "petsc",
         /// UMB, the binary format of probabilistic model checkers.
         Umb = "umb",
@@ -63,13 +63,13 @@ choice! {
 }
 
 impl Format {
-    /// Extensions of the names of such files; the first is the usual one.
+    /// File name extensions of the format; the first is the usual one.
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
             Self::Json => &["json"],
             Self::Safetensors => &["safetensors"],
             Self::Prism => &["tra"],
-            // By name it is PRISM's, whose reader knows the two apart.
+            // PRISM has the same extension, and its reader accepts both dialects.
             Self::Storm => &[],
             Self::Drn => &["drn"],
             Self::Xml => &["xml"],
@@ -77,17 +77,18 @@ impl Format {
             Self::Npz => &["npz"],
             Self::Petsc => &["bin"],
             Self::Umb => &["umb"],
-            // By name it is JSON, and its content tells it apart.
+            // The extension is JSON's; the content identifies the format.
             Self::Gymnasium => &[],
         }
     }
 
-    /// Whether a model is written as one text, from its beginning to its end, so that a pipe can carry it.
+    /// Whether a model is written front to back as one stream, which a pipe can carry.
     pub fn streams(self) -> bool {
         !matches!(self, Self::Safetensors | Self::Prism | Self::Storm | Self::Npz | Self::Petsc)
     }
 
-    /// All files that writing a model to `path` makes, or removes because they would be read with it.
+    /// All files that a write to `path` creates. Stale files of the same model name, which a read would pick up, count
+    /// too: the write removes them.
     pub fn files(self, path: &Path) -> Vec<PathBuf> {
         let mut files = vec![path.to_owned()];
         match self {
@@ -99,21 +100,21 @@ impl Format {
         files
     }
 
-    /// Bytes that a model takes at least.
-    fn least(self, mdp: &Mdp) -> u64 {
+    /// Lower bound of the file size, in bytes.
+    fn min_bytes(self, mdp: &Mdp) -> u64 {
         mdp.transitions().nnz() as u64
             * match self {
-                // A column of 4 bytes and a value of 8.
+                // Per nonzero, a 4-byte column and an 8-byte value.
                 Self::Safetensors | Self::Npz | Self::Petsc => 12,
-                // A state, a probability, and what stands between.
+                // Per nonzero, a state, a probability and separators.
                 Self::Json | Self::Prism | Self::Storm | Self::Drn => 4,
-                // Of dense tables, and of what is compressed, that is not told by entries.
+                // The number of nonzeros does not bound dense tables or compressed data.
                 Self::Xml | Self::Text | Self::Gymnasium | Self::Umb => 0,
             }
     }
 
-    /// γ of a model in a format that has no place for it: 1 in those of model checkers, and in those of Jóhannsson's thesis
-    /// that of its experiments.
+    /// γ of a model read from a format without a discount factor: 1 for the formats of model checkers and PETSc, 0.9
+    /// for the formats of Jóhannsson's thesis, as in its experiments. `None` where the format stores γ.
     pub fn discount(self) -> Option<f64> {
         match self {
             Self::Prism | Self::Storm | Self::Drn | Self::Petsc | Self::Umb => Some(1.0),
@@ -122,13 +123,13 @@ impl Format {
         }
     }
 
-    /// The format that the extension of `path` tells.
+    /// The format that the extension of `path` names.
     pub fn of_name(path: &Path) -> Option<Self> {
         of_extension(path, Self::extensions)
     }
 
-    /// The format of a file that begins with `start`, the first [`SNIFFED`] bytes or all, and is `length` bytes long, if
-    /// that is known. What looks like nothing else is taken for JSON.
+    /// The format of a file of `length` bytes, if known, which begins with `start`: its first [`SNIFFED`] bytes, or all
+    /// of them. The fallback is JSON.
     fn of_content(start: &[u8], length: Option<u64>) -> Self {
         match start {
             _ if safetensors::sniff(start, length) => return Self::Safetensors,
@@ -149,34 +150,34 @@ impl Format {
     }
 }
 
-/// Bytes at the beginning of a file that tell its format.
+/// Number of leading bytes from which [`Format::of_content`] identifies a format.
 const SNIFFED: usize = 512;
 
-/// How to read a model.
+/// Options of [`read_with`].
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// The format; if none, the one that the name's extension or else the content tells.
+    /// The format. Without it, the file name extension decides, then the content.
     pub format: Option<Format>,
-    /// The name of the rewards to read, of several that a file has; if none, the first. Formats in which rewards have no
-    /// names do not ask.
+    /// Name of the reward structure to read; by default the first in the file. An error in formats whose rewards have
+    /// no names.
     pub reward: Option<String>,
-    /// The file of the costs of a PETSc model; if none, the one beside the probabilities.
+    /// Cost file of a PETSc model; by default the file beside the probabilities.
     pub costs: Option<PathBuf>,
 }
 
-/// Reads the model in `path`, in the format that the extension of its name tells, or else its content. A text may be
-/// [compressed](crate::common::io::input), with or without a further extension such as `.gz`, and come through a pipe.
+/// Reads the model in `path`. The file name extension decides the format, or else the content. A text file may be
+/// [compressed](crate::common::io::input), with or without a further extension such as `.gz`, and may be a pipe.
 ///
-/// Safetensors are mapped to memory, not read: the file must not be changed in place while the model lives. (A file that
-/// is replaced, as [`write()`] does, is safe.)
+/// Safetensors files are memory-mapped: do not change the file in place while the model lives. Replacing the file, as
+/// [`write()`] does, is safe.
 ///
 /// # Errors
-/// If the file cannot be read, is of no known format, or its model is not valid.
+/// The file cannot be read, its format is unknown, or its model is invalid.
 pub fn read(path: &Path) -> Result<Mdp, Error> {
     read_with(path, &ReadOptions::default())
 }
 
-/// The files that [`read_with`] reads, as far as names tell.
+/// The files that [`read_with`] may read, derived from names alone.
 pub fn files_read(path: &Path, options: &ReadOptions) -> Vec<PathBuf> {
     let plain = plain_name(path);
     let mut files = match options.format.or(Format::of_name(&plain)) {
@@ -195,7 +196,7 @@ pub fn files_read(path: &Path, options: &ReadOptions) -> Vec<PathBuf> {
 /// Reads the model in `path` as [`read()`] does, with options.
 ///
 /// # Errors
-/// Those of [`read()`].
+/// The errors of [`read()`].
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
     let name = path.display().to_string();
     match Input::open(path) {
@@ -204,10 +205,10 @@ pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
     }
 }
 
-/// Reads a model from a stream; `name` is what messages call it.
+/// Reads a model from a stream; messages call it `name`.
 ///
 /// # Errors
-/// Those of [`read()`], and if a model of this format needs a file that can be read at any place.
+/// The errors of [`read()`], and formats that need random access to a file.
 pub fn read_from(reader: impl Read, name: &str, options: &ReadOptions) -> Result<Mdp, Error> {
     match Input::new(reader) {
         Ok(input) => read_input(input, None, name.to_owned(), None, options),
@@ -215,8 +216,8 @@ pub fn read_from(reader: impl Read, name: &str, options: &ReadOptions) -> Result
     }
 }
 
-/// Reads a model in the format asked for, or that of its name, or that of its content. A stream has no path, and no files
-/// beside it.
+/// Reads a model in the format that the options, the name or the content gives, in this order. A stream has no path and
+/// no files beside it.
 fn read_input(
     mut input: Input<'_>,
     path: Option<&Path>,
@@ -241,11 +242,12 @@ fn read_input(
     let reward = options.reward.as_deref();
     let named = matches!(format, Format::Prism | Format::Storm | Format::Drn | Format::Umb);
     if let Some(name) = reward.filter(|_| !named) {
-        let message = format!("rewards have no names in {format}, found \"{}\" to read", quoted(name.as_bytes()));
+        let message =
+            format!("rewards have no names in {format}, found the reward name \"{}\"", quoted(name.as_bytes()));
         return Err(Error::Content { file, message });
     }
     if options.costs.is_some() && format != Format::Petsc {
-        let message = format!("costs are in a file of their own in petsc only, and this is {format}");
+        let message = format!("only petsc has a separate file of costs, and this is {format}");
         return Err(Error::Content { file, message });
     }
     let mdp = match format {
@@ -259,7 +261,7 @@ fn read_input(
         Format::Petsc => petsc::read(input, path, file, options.costs.as_deref())?,
         Format::Safetensors | Format::Npz => {
             let Ok(whole) = input.into_file().map_err(cannot_read)? else {
-                let message = format!("{format} is read from a file that is neither a pipe nor compressed as a whole");
+                let message = format!("{format} needs an uncompressed file, not a pipe");
                 return Err(Error::Content { file, message });
             };
             match format {
@@ -275,30 +277,30 @@ fn no_stream(format: Format) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, format!("{format} cannot be streamed, expected the name of a file"))
 }
 
-/// Reads a model in JSON; `name` is what messages call the source. It is read in small pieces and never held as text.
+/// Reads a model in JSON; messages call the source `name`. The parser streams: the text is never held in memory.
 ///
 /// # Errors
-/// If `reader` fails, gives no JSON of a model, or the model is not valid.
+/// `reader` fails, its text is not a model in JSON, or the model is invalid.
 pub fn read_json(reader: impl Read, name: &str) -> Result<Mdp, Error> {
     json::read(reader, name.to_owned())
 }
 
-/// Writes a model to `path`, whole or not at all, in the format that the extension of the name tells, or else as JSON.
+/// Writes a model to `path` atomically, in the format that the extension names, or else as JSON.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
     write_as(path, Format::of_name(path).unwrap_or(Format::Json), mdp)
 }
 
-/// Writes a model to `path`, whole or not at all.
+/// Writes a model to `path` atomically, in the given format.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
     let failed = Error::write(path);
-    // Of all files of the model, so that there are not some of one and some of another.
-    room(path, format.least(mdp)).map_err(&failed)?;
+    // Checked before the first of several files is written, so that a full disk leaves no mixture of two models.
+    room(path, format.min_bytes(mdp)).map_err(&failed)?;
     let written = match format {
         Format::Safetensors => atomic_write(path, |out| safetensors::write(out, mdp)),
         Format::Prism => return prism::write(path, mdp, prism::Dialect::Prism),
@@ -313,7 +315,7 @@ pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
 /// Writes a model to a stream.
 ///
 /// # Errors
-/// Those of `writer`, and if a model of this format does not [stream](Format::streams).
+/// I/O errors of `writer`, and formats that do not [stream](Format::streams).
 pub fn write_to(writer: impl Write, format: Format, mdp: &Mdp) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     match format {
@@ -328,10 +330,10 @@ pub fn write_to(writer: impl Write, format: Format, mdp: &Mdp) -> io::Result<()>
     out.flush()
 }
 
-/// Writes a model as JSON. Numbers are as short as they can be and still be read back as the same bits.
+/// Writes a model as JSON. Numbers have the fewest digits that read back as the same bits.
 ///
 /// # Errors
-/// Those of `writer`.
+/// I/O errors of `writer`.
 pub fn write_json(writer: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     write_to(writer, Format::Json, mdp)
 }

@@ -1,18 +1,19 @@
-//! NumPy's `.npz`: arrays by name, as `numpy.savez` and `numpy.savez_compressed` write them.
+//! NumPy's `.npz`: named arrays, as `numpy.savez` and `numpy.savez_compressed` write them.
 //!
-//! A sparse matrix M is four arrays, those of SciPy's CSR matrices: `M_data`, `M_indices`, `M_indptr` and `M_shape`. A
-//! dense one is the array `M`. The model is told by the names:
+//! A sparse matrix M consists of the four arrays of SciPy's CSR matrices: `M_data`, `M_indices`, `M_indptr` and
+//! `M_shape`. A dense matrix is the array `M`. The array names identify the convention:
 //!
 //! | Convention | Transitions | Rewards |
 //! | --- | --- | --- |
-//! | SciPy's CSR, ours | `P_…`, (S·A)×S, row s·A + a; of ragged actions `choices`, S + 1 offsets | `R_…` like P, and `r`, one per row or S×A |
+//! | SciPy's CSR, ours | `P_…`, (S·A)×S, row s·A + a; with ragged actions `choices`, S + 1 offsets | `R_…` like P, and `r`, one per row or S×A |
 //! | mdptoolbox | `P_0_…`, `P_1_…` (or dense), one S×S matrix per action; or `P`, A×S×S | `R`: S, S×A or A×S×S; or `R_0_…`, `R_1_…` |
-//! | QuantEcon, by pairs | `Q` or `Q_…`, L×S, with `s_indices` and `a_indices` | `R`, L; −∞ where an action cannot be taken |
+//! | QuantEcon, by pairs | `Q` or `Q_…`, L×S, with `s_indices` and `a_indices` | `R`, L; −∞ where an action is unavailable |
 //! | QuantEcon, by products | `Q`, S×A×S, or `Q_…`, (S·A)×S | `R`, S×A; −∞ likewise |
 //!
-//! γ is `gamma`, `discount` or `beta`, else 1. Ours may also have `objective` (`maximize` or `minimize`), `ends` (one per
-//! row), `label_NAME` (states), `action_names` with `action_of_row`, and `grid` (width, height, goal) with `grid_walls`
-//! and `grid_obstacles`. Entries that come twice in a row are added, as SciPy does.
+//! γ is `gamma`, `discount` or `beta`, else 1. Our convention also has these optional arrays: `objective` (`maximize`
+//! or `minimize`), `ends` (one termination probability per row), `label_NAME` (states), `action_names` with
+//! `action_of_row`, and `grid` (width, height, goal) with `grid_walls` and `grid_obstacles`. Duplicate entries of a row
+//! are added, as in SciPy.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -26,12 +27,12 @@ use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objectiv
 
 const LABEL: &str = "label_";
 
-/// Whether a file begins like an archive.
+/// Whether a file begins like a zip archive.
 pub fn sniff(start: &[u8]) -> bool {
     start.starts_with(b"PK\x03\x04")
 }
 
-/// Reads a model, which is not yet validated.
+/// Reads a model without validation.
 pub fn read(file: File, name: String) -> Result<MdpParts, Error> {
     Archive::open(file).and_then(Archive::model).map_err(of_file(name))
 }
@@ -46,31 +47,32 @@ impl Archive {
         }
     }
 
-    /// Whether there is a matrix of this name, in either form.
+    /// Whether the archive has a matrix of this name, dense or sparse.
     fn has_matrix(&self, name: &str) -> bool {
         self.has(name) || self.has(&format!("{name}_data"))
     }
 
-    /// A matrix, and its number of columns.
+    /// A matrix and its number of columns.
     fn matrix(&mut self, name: &str) -> io::Result<(Csr, u32)> {
         if self.has(name) {
             let Tensor { shape, elements } = self.array::<f64>(name)?;
-            // The last index is that of columns, the others together that of rows.
+            // The last axis is the columns; the others flatten to rows.
             let [.., columns] = shape[..] else {
                 return Err(invalid(format!("{name} is a number, expected a matrix")));
             };
-            return Ok((sparse(&elements, columns), states(name, columns)?));
+            return Ok((nonzeros(&elements, columns), states(name, columns)?));
         }
         let [data, indices, indptr, shape] =
             ["data", "indices", "indptr", "shape"].map(|part| format!("{name}_{part}"));
         let (row_ptr, col, val) = (self.array(&indptr)?, self.array(&indices)?, self.array(&data)?);
-        let [rows, columns] = self.array::<u64>(&shape)?.elements[..] else {
-            return Err(invalid(format!("{shape} has another number of lengths, expected 2")));
+        let lengths = self.array::<u64>(&shape)?.elements;
+        let [rows, columns] = lengths[..] else {
+            return Err(invalid(format!("{shape} has {} elements, expected 2", lengths.len())));
         };
-        let csr = summed(name, row_ptr.elements, col.elements, val.elements)?;
+        let csr = merged(name, row_ptr.elements, col.elements, val.elements)?;
         if csr.rows() as u64 != rows {
             return Err(invalid(format!(
-                "{indptr} has {} elements, expected {rows} rows and one more",
+                "{indptr} has {} elements, expected one more than the {rows} rows",
                 csr.rows() + 1
             )));
         }
@@ -81,24 +83,25 @@ impl Archive {
         Ok((csr, columns))
     }
 
-    /// Matrices of states by states, one per action, as one: row s·A + a is row s of the a-th. None if there are none.
+    /// Stacks one S×S matrix per action into one matrix: row s·A + a is row s of matrix a. Returns it with A and S, or
+    /// `None` where the archive has no such matrices.
     fn per_action(&mut self, name: &str) -> io::Result<Option<(Csr, u32, u32)>> {
         if self.has(name) {
             let Tensor { shape, elements } = self.array::<f64>(name)?;
             let &[actions, rows, columns] = &shape[..] else {
                 return Err(invalid(format!("{name} is of shape {shape:?}, expected A×S×S")));
             };
-            square(name, rows, columns)?;
-            let stacked = sparse(&elements, columns);
+            check_square(name, rows, columns)?;
+            let stacked = nonzeros(&elements, columns);
             let (actions, columns) = (states(name, actions)?, states(name, columns)?);
             let rows = (0..columns as usize).flat_map(|s| (0..actions as usize).map(move |a| a * columns as usize + s));
-            return Ok(Some((picked(&stacked, rows), actions, columns)));
+            return Ok(Some((select_rows(&stacked, rows), actions, columns)));
         }
         let mut matrices = Vec::new();
         while self.has_matrix(&format!("{name}_{}", matrices.len())) {
             let name = format!("{name}_{}", matrices.len());
             let (matrix, columns) = self.matrix(&name)?;
-            square(&name, matrix.rows(), columns as usize)?;
+            check_square(&name, matrix.rows(), columns as usize)?;
             if let Some((_, first)) = matrices.first().filter(|(_, first)| *first != columns) {
                 return Err(invalid(format!("{name} has {columns} states, the first has {first}")));
             }
@@ -125,12 +128,12 @@ impl Archive {
         } else if self.has("P") || self.has_matrix("P_0") {
             self.toolbox()?
         } else {
-            self.ours()?
+            self.warpkov()?
         };
         Ok(MdpParts { gamma, ..mdp })
     }
 
-    fn ours(&mut self) -> io::Result<MdpParts> {
+    fn warpkov(&mut self) -> io::Result<MdpParts> {
         if !self.has("P_data") {
             return Err(invalid("found no transitions: expected arrays P_data …, P_0_data …, P, Q_data … or Q"));
         }
@@ -192,7 +195,7 @@ impl Archive {
         let s = states as usize;
         if !self.has("R") {
             let rewards = self.per_action("R")?.ok_or_else(|| invalid("found no rewards: expected R or R_0_data …"))?;
-            return same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp });
+            return check_same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp });
         }
         let Tensor { shape, elements } = self.array::<f64>("R")?;
         let a = actions as usize;
@@ -204,7 +207,7 @@ impl Archive {
             [rows, columns] if (rows, columns) == (s, a) => Ok(MdpParts { action_rewards: elements.into(), ..mdp }),
             [_, _, _] => {
                 let rewards = self.per_action("R")?.ok_or_else(|| invalid("array R is missing"))?;
-                same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp })
+                check_same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp })
             }
             _ => Err(invalid(format!("R is of shape {shape:?}, expected S, S×A or A×S×S, S = {s}, A = {a}"))),
         }
@@ -220,7 +223,10 @@ impl Archive {
             let (s, a) = (self.array::<u32>("s_indices")?.elements, self.array::<u32>("a_indices")?.elements);
             if (s.len(), a.len()) != (r.len(), r.len()) {
                 let (s, a) = (s.len(), a.len());
-                return Err(invalid(format!("s_indices has {s} elements, a_indices {a}, expected {} as R", r.len())));
+                return Err(invalid(format!(
+                    "s_indices has {s} elements, a_indices {a}, expected {}, as many as R has",
+                    r.len()
+                )));
             }
             if let Some(row) = s.iter().position(|&state| state >= states) {
                 return Err(invalid(format!("s_indices: [{row}] is {}, expected a state below {states}", s[row])));
@@ -230,7 +236,7 @@ impl Archive {
             let actions = actions(q.rows(), states)?;
             (0..states).flat_map(|state| (0..actions).map(move |action| (state, action))).collect()
         };
-        // QuantEcon's mark of what cannot be done.
+        // QuantEcon marks an unavailable action by a reward of −∞.
         let mut rows: Vec<usize> = (0..keys.len()).filter(|&row| r[row] != f64::NEG_INFINITY).collect();
         rows.sort_by_key(|&row| keys[row]);
         if let Some(same) = rows.windows(2).find(|pair| keys[pair[0]] == keys[pair[1]]) {
@@ -247,7 +253,7 @@ impl Archive {
             true => Choices::Uniform(count as u32),
             false => Choices::Ragged(offsets.clone().into()),
         };
-        // An action's number among those of its state is not its number here.
+        // Actions keep their numbers without names where every state has actions 0, 1, 2 and so on.
         let plain = rows.iter().enumerate().all(|(i, &row)| {
             let (state, action) = keys[row];
             u64::from(action) == i as u64 - offsets[state as usize]
@@ -255,16 +261,16 @@ impl Archive {
         Ok(MdpParts {
             states,
             choices,
-            transitions: picked(&q, rows.iter().copied()),
+            transitions: select_rows(&q, rows.iter().copied()),
             action_rewards: rows.iter().map(|&row| r[row]).collect::<Vec<_>>().into(),
-            action_names: (!plain).then(|| numbered(rows.iter().map(|&row| keys[row].1))),
+            action_names: (!plain).then(|| numeric_names(rows.iter().map(|&row| keys[row].1))),
             ..MdpParts::default()
         })
     }
 }
 
-/// Actions named by their numbers.
-fn numbered(actions: impl Iterator<Item = u32> + Clone) -> ActionNames {
+/// Action names that are the file's action numbers.
+fn numeric_names(actions: impl Iterator<Item = u32> + Clone) -> ActionNames {
     let mut numbers: Vec<u32> = actions.clone().collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -281,19 +287,19 @@ fn actions(rows: usize, states: u32) -> io::Result<u32> {
     actions.ok_or_else(|| invalid(format!("found {rows} rows and {states} columns, expected S·A rows and S columns")))
 }
 
-fn square(name: &str, rows: usize, columns: usize) -> io::Result<()> {
+fn check_square(name: &str, rows: usize, columns: usize) -> io::Result<()> {
     let message = || invalid(format!("{name} has {rows} rows and {columns} columns, expected S×S"));
     (rows == columns).then_some(()).ok_or_else(message)
 }
 
-fn same_shape(rewards: &(Csr, u32, u32), actions: u32, states: u32) -> io::Result<()> {
+fn check_same_shape(rewards: &(Csr, u32, u32), actions: u32, states: u32) -> io::Result<()> {
     let (_, a, s) = rewards;
-    let message = || invalid(format!("R is of {a} actions and {s} states, P of {actions} and {states}"));
+    let message = || invalid(format!("R has {a} actions and {s} states, P has {actions} and {states}"));
     ((*a, *s) == (actions, states)).then_some(()).ok_or_else(message)
 }
 
-/// The entries of a dense matrix that are not 0.
-fn sparse(values: &[f64], columns: usize) -> Csr {
+/// The nonzeros of a dense row-major matrix.
+fn nonzeros(values: &[f64], columns: usize) -> Csr {
     let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
     for row in values.chunks_exact(columns.max(1)) {
         for (column, &value) in (0..).zip(row) {
@@ -307,8 +313,8 @@ fn sparse(values: &[f64], columns: usize) -> Csr {
     Csr::built(row_ptr, col, val)
 }
 
-/// The matrix of these rows.
-fn picked(csr: &Csr, rows: impl Iterator<Item = usize> + Clone) -> Csr {
+/// The matrix of the given rows of `csr`, in the given order.
+fn select_rows(csr: &Csr, rows: impl Iterator<Item = usize> + Clone) -> Csr {
     if rows.clone().eq(0..csr.rows()) {
         return csr.clone();
     }
@@ -322,8 +328,8 @@ fn picked(csr: &Csr, rows: impl Iterator<Item = usize> + Clone) -> Csr {
     Csr::built(row_ptr, col, val)
 }
 
-/// A matrix of these arrays, with one entry where several have the same column in a row: their sum.
-fn summed(name: &str, mut row_ptr: Vec<u64>, mut col: Vec<u32>, mut val: Vec<f64>) -> io::Result<Csr> {
+/// The CSR matrix of these arrays. Duplicate columns of a row become one entry, their sum.
+fn merged(name: &str, mut row_ptr: Vec<u64>, mut col: Vec<u32>, mut val: Vec<f64>) -> io::Result<Csr> {
     if row_ptr.first() != Some(&0) || !row_ptr.is_sorted() || row_ptr.last() != Some(&(col.len() as u64)) {
         return Err(invalid(format!("{name}_indptr: expected offsets that ascend from 0 to {}", col.len())));
     }
@@ -359,7 +365,7 @@ fn summed(name: &str, mut row_ptr: Vec<u64>, mut col: Vec<u32>, mut val: Vec<f64
     Ok(Csr::built(row_ptr, col, val))
 }
 
-/// Writes a model, by our convention, not compressed.
+/// Writes a model in our convention, uncompressed.
 pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let mut archive = Members::new(out);
     archive.add("gamma", |out| {
@@ -375,7 +381,7 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let rewarded = (mdp.rewards().nnz() > 0).then_some(("R", mdp.rewards()));
     for (name, csr) in [("P", mdp.transitions())].into_iter().chain(rewarded) {
         archive.array::<f64>(&format!("{name}_data"), csr.val())?;
-        // SciPy's indices are signed, and states below 2³¹ lie the same.
+        // SciPy's indices are signed. States below 2³¹ have the same bytes in both types.
         match i32::try_from(mdp.states()) {
             Ok(_) => archive.array::<i32>(&format!("{name}_indices"), bytemuck::cast_slice(csr.col()))?,
             Err(_) => archive.array::<u32>(&format!("{name}_indices"), csr.col())?,

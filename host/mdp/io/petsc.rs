@@ -1,13 +1,13 @@
-//! PETSc's binary matrices, two of which are a model of madupite: transition probabilities P and stage costs g.
+//! PETSc's binary matrices. A model of madupite consists of two: transition probabilities P and stage costs g.
 //!
-//! P has a row s·A + a for action a of state s and S columns, g has S rows and A columns. A matrix is big-endian: the
-//! number 0x00127B50, rows, columns and entries; the entries of each row; their columns; their values. Of a dense one the
-//! number of entries is −1, and its values follow row by row. Integers have 4 bytes, or 8 where PETSc was built so.
-//! (Source: PETSc's manual page of `MatLoad`.)
+//! P has S columns; its row s·A + a belongs to action a of state s. g has S rows and A columns. A file is big-endian. A
+//! sparse matrix consists of the number 0x00127B50; the numbers of rows, columns and entries; the number of entries of
+//! each row; the columns; the values. A dense matrix has −1 as its number of entries and then its values, row by row.
+//! Integers have 4 bytes, or 8 in some builds of PETSc. Source: PETSc's manual page of `MatLoad`.
 //!
-//! Costs are minimised, and there is no discount factor: γ = 1 until it is said. Beside `NAME.P.bin` (or `P.bin`) the
-//! costs are looked for in `NAME.g.bin` (or `g.bin`). Rewards are written as costs, negated; states with fewer actions
-//! than others repeat their last; and terminal states stay where they are at no cost.
+//! Costs are minimised. The format has no discount factor: γ = 1 unless the caller sets it. The costs of `NAME.P.bin`
+//! (or `P.bin`) are in `NAME.g.bin` (or `g.bin`) beside it by default. The writer negates rewards to costs, repeats the
+//! last action of a state that has fewer actions than others, and gives terminal states self-loops at cost 0.
 
 use std::borrow::Cow;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -21,17 +21,17 @@ use crate::common::io::input::Input;
 use crate::common::io::output::atomic_write;
 use crate::mdp::model::{Array, Choices, Csr, Mdp, MdpParts, Objective};
 
-/// What a matrix begins with.
+/// Magic number of a matrix, 0x00127B50.
 const MATRIX: u32 = 1_211_216;
 
-/// Whether a file begins like a matrix, with integers of 4 or 8 bytes.
+/// Whether a file begins like a matrix with integers of 4 or 8 bytes.
 pub fn sniff(start: &[u8]) -> bool {
     let start = start.strip_prefix(&[0; 4]).unwrap_or(start);
     start.first_chunk().is_some_and(|id| u32::from_be_bytes(*id) == MATRIX)
 }
 
-/// Reads a model, which is not yet validated, from its probabilities, which messages call `name`. The costs are looked for
-/// beside `path`, unless they are elsewhere.
+/// Reads a model without validation from its probabilities, which messages call `name`. `costs` is the cost file; by
+/// default it is the path that [`beside`] returns.
 pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&Path>) -> Result<MdpParts, Error> {
     let p = Matrix::read(probs).map_err(of_file(name.clone()))?;
     let content = |message| Error::Content { file: name.clone(), message };
@@ -67,7 +67,7 @@ pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&
     })
 }
 
-/// Where the costs of the probabilities in `path` are.
+/// The default path of the costs for the probabilities in `path`, or `None` unless the name ends in `P.bin`.
 pub fn beside(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?.strip_suffix("P.bin")?;
     (name.is_empty() || name.ends_with(['.', '_', '-'])).then(|| path.with_file_name(format!("{name}g.bin")))
@@ -96,7 +96,7 @@ impl Matrix {
         }
         let id = u32::from_be_bytes(first);
         if id != MATRIX {
-            return Err(invalid(format!("begins with {id}, expected {MATRIX}, a matrix of PETSc")));
+            return Err(invalid(format!("begins with {id}, expected {MATRIX}, the header of a PETSc matrix")));
         }
         let integers = Encoding { kind: Kind::Signed, size, big_endian: true };
         let numbers = Encoding { kind: Kind::Float, size: 8, big_endian: true };
@@ -167,7 +167,7 @@ impl Matrix {
     }
 }
 
-/// Writes a model to `path` and the file of the costs beside it.
+/// Writes the probabilities to `path` and the costs to the path that [`beside`] returns.
 pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
     let unsupported =
         |message: &str| Error::write(path)(io::Error::new(io::ErrorKind::Unsupported, message.to_owned()));
@@ -176,7 +176,9 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
     let mdp = uniform(&mdp);
     let (p, actions) = (mdp.transitions(), mdp.choices().max());
     if [p.nnz(), mdp.rows()].iter().any(|&count| i32::try_from(count).is_err()) {
-        return Err(unsupported("the model has 2³¹ or more rows or entries, which PETSc's usual integers do not hold"));
+        return Err(unsupported(
+            "the model has 2³¹ or more rows or entries, too many for PETSc's default 32-bit integers",
+        ));
     }
     let costly = -mdp.objective().sign();
     let r: Vec<f64> = mdp.expected_rewards().into_iter().map(|reward| costly * reward).collect();
@@ -203,7 +205,7 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
     atomic_write(path, write_p).map_err(Error::write(path))
 }
 
-/// The same model with as many actions in every state.
+/// The same model with equally many actions in every state.
 fn uniform(mdp: &Mdp) -> Cow<'_, Mdp> {
     if let Choices::Uniform(_) = mdp.choices() {
         return Cow::Borrowed(mdp);

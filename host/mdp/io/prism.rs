@@ -1,19 +1,21 @@
-//! The explicit files of the PRISM model checker, and the dialect of them that Storm reads.
+//! The explicit files of the PRISM model checker, in PRISM's and in Storm's dialect.
 //!
-//! `model.tra` holds the transitions `s choice s' p [action]` of an MDP, or those `s s' p [action]` of a DTMC, which has one
-//! choice per state. Beside it, all optional and with the same stem: state rewards `s r`, transition rewards
-//! `s choice s' r`, labels, and the values of variables, of which only the number of states is checked.
+//! `model.tra` holds the transitions: `s choice s' p [action]` for an MDP, or `s s' p [action]` for a DTMC, which has
+//! one choice per state. Optional files with the same stem lie beside it: state rewards `s r`, transition rewards
+//! `s choice s' r`, labels, and the values of variables. Of the last, the reader checks only the number of states.
 //!
 //! | | PRISM | Storm |
 //! | --- | --- | --- |
-//! | first line of transitions | numbers of states, choices (of an MDP), transitions | `mdp` or `dtmc` |
-//! | rewards | `.srew`, `.trew`, first lines with numbers | `.state.rew`, `.trans.rew` |
+//! | first line of transitions | numbers of states, choices (MDP only) and transitions | `mdp` or `dtmc` |
+//! | rewards | `.srew`, `.trew`, each with a first line of counts | `.state.rew`, `.trans.rew` |
 //! | `.lab` | `0="init" 1="goal"`, then `3: 1` | `#DECLARATION`, names, `#END`, then `3 goal` |
 //! | `.sta` | `(x,y)`, then `3:(0,1)` | |
 //!
-//! PRISM exports several reward structures as `model1.srew`, `model2.srew` and so on, whose first line names them; the first
-//! is read unless another is asked for. There is no discount factor: γ = 1. A state without transitions is terminal. The
-//! reference is <https://www.prismmodelchecker.org/manual/Appendices/ExplicitModelFiles>.
+//! PRISM exports several reward structures as `model1.srew`, `model2.srew` and so on, each named by its first line. The
+//! reader takes the first unless the caller names another. The format has no discount factor: γ = 1. A state without
+//! transitions is terminal. Source: <https://www.prismmodelchecker.org/manual/Appendices/ExplicitModelFiles>.
+//!
+//! This file is one piece because the reader and the writer share the dialects and their file extensions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -28,7 +30,7 @@ use crate::common::io::lines::{self, Line, Lines, Put, no_place, no_reward};
 use crate::common::io::output::atomic_write;
 use crate::mdp::model::{Mdp, MdpParts};
 
-/// Whose files they are.
+/// The tool whose dialect the files have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     Prism,
@@ -36,7 +38,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Extensions of state rewards and of transition rewards.
+    /// File name extensions of state rewards and of transition rewards.
     fn rewards(self) -> [&'static str; 2] {
         match self {
             Self::Prism => ["srew", "trew"],
@@ -45,17 +47,17 @@ impl Dialect {
     }
 }
 
-/// The first line of transitions.
+/// Content of the first line of the transitions.
 struct Head {
     dialect: Dialect,
-    /// Whether states have choices: an MDP, not a DTMC.
+    /// Whether lines name choices: true for an MDP, false for a DTMC.
     choices: bool,
-    /// As many as PRISM says: states, choices, transitions.
+    /// PRISM's counts of states, choices and transitions.
     counts: Option<[u64; 3]>,
 }
 
-/// Reads a model, not yet validated, from the text of its transitions, which messages call `file`. The other files are
-/// looked for beside `path`, compressed or not.
+/// Reads a model without validation from the text of its transitions, which messages call `file`. The reader looks for
+/// the other files beside `path`, compressed or not.
 pub fn read(
     transitions_of: impl Read,
     path: Option<&Path>,
@@ -87,7 +89,7 @@ pub fn read(
     Ok(mdp)
 }
 
-/// The lines of a file, if it is there.
+/// The lines of a file, or `None` if the file does not exist.
 fn open(path: &Path) -> Result<Option<Lines<Input<'static>>>, Error> {
     let Some(path) = input::find(path) else { return Ok(None) };
     let input = Input::open(&path).map_err(Error::read(&path))?;
@@ -141,12 +143,12 @@ fn transitions<R: Read>(lines: &mut Lines<R>, head: &Head) -> Result<MdpParts, E
             return Err(content(format!("found {count} transitions, expected {transitions}, as line 1 says")));
         }
         states = limit;
-        // So that no short file can ask for all of the memory.
+        // Keeps a short file from requesting all of the memory.
         if declared > 2 * count + 1 {
-            return Err(content(format!("found {declared} states in line 1, but {count} transitions")));
+            return Err(content(format!("found {declared} states in line 1, but only {count} transitions")));
         }
     } else if u64::from(states) > 2 * count + 1 {
-        return Err(content(format!("found state {}, but {count} transitions", states - 1)));
+        return Err(content(format!("found state {}, but only {count} transitions", states - 1)));
     }
     let mdp = rows.into_model(states).map_err(|gap| content(gap.to_string()))?;
     match head.counts {
@@ -157,7 +159,7 @@ fn transitions<R: Read>(lines: &mut Lines<R>, head: &Head) -> Result<MdpParts, E
     }
 }
 
-/// State, choice and successor, the first words of a line.
+/// Parses state, choice and successor, the first words of a line.
 #[inline]
 fn key(line: &mut Line<'_>, head: &Head, states: u32) -> Result<(u32, u32, u32), Error> {
     let state = line.word();
@@ -173,7 +175,7 @@ fn key(line: &mut Line<'_>, head: &Head, states: u32) -> Result<(u32, u32, u32),
     Ok((state, choice, line.state(successor, states)?))
 }
 
-/// Reads labels of either dialect.
+/// Reads the labels in either dialect.
 fn labels<R: Read>(lines: &mut Lines<R>, states: u32) -> Result<BTreeMap<String, Vec<u32>>, Error> {
     let Some(mut line) = lines.next()? else { return Ok(BTreeMap::new()) };
     let mut names = Vec::new();
@@ -225,7 +227,7 @@ fn labels<R: Read>(lines: &mut Lines<R>, states: u32) -> Result<BTreeMap<String,
     Ok(names.into_iter().zip(members).collect())
 }
 
-/// Checks that there are the values of variables of as many states.
+/// Checks that the variables have values for exactly `states` states, in order.
 fn variables<R: Read>(lines: &mut Lines<R>, states: u32) -> Result<(), Error> {
     let mut found = 0;
     lines.next()?;
@@ -239,7 +241,8 @@ fn variables<R: Read>(lines: &mut Lines<R>, states: u32) -> Result<(), Error> {
     if found == states { Ok(()) } else { Err(lines.ended(format_args!("state {found} of {states}"))) }
 }
 
-/// The files of the reward structure that is called `reward`, or of the first. They need not be there.
+/// Paths of the state rewards and transition rewards of the reward structure named `reward`, or of the first one. The
+/// files need not exist.
 fn reward_files(path: &Path, dialect: Dialect, reward: Option<&str>) -> Result<[PathBuf; 2], Error> {
     let stem = path.file_stem().unwrap_or_default();
     let files = |number: &str| {
@@ -250,7 +253,7 @@ fn reward_files(path: &Path, dialect: Dialect, reward: Option<&str>) -> Result<[
         })
     };
     let mut candidates = vec![files("")];
-    // Unless they belong to another model.
+    // Numbered files with transitions of their own belong to another model.
     let numbered = (1..).map(|number| number.to_string()).map(|number| files(&number));
     let exists = |file: &PathBuf| input::find(file).is_some();
     let numbered = numbered.take_while(|files| files.iter().any(exists));
@@ -277,7 +280,7 @@ fn reward_files(path: &Path, dialect: Dialect, reward: Option<&str>) -> Result<[
     Err(no_reward(&path.display().to_string(), &names, reward))
 }
 
-/// Reads the lines of rewards, after the first in PRISM's dialect, which ends with their number.
+/// Reads the lines of rewards. In PRISM's dialect, a first line holds `counts` and the number of rewards.
 fn rewards<R: Read>(
     lines: &mut Lines<R>,
     head: &Head,
@@ -314,7 +317,7 @@ fn rewards<R: Read>(
     }
 }
 
-/// What rows earn by the rewards of their states.
+/// Action reward of each row: the reward of its state.
 fn state_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &MdpParts) -> Result<Vec<f64>, Error> {
     let mut earned = vec![0.0; mdp.transitions.rows()];
     rewards(lines, head, &[mdp.states.into()], |line| {
@@ -350,14 +353,14 @@ fn transition_rewards<R: Read>(lines: &mut Lines<R>, head: &Head, mdp: &MdpParts
     Ok(rows)
 }
 
-/// The files beside those of transitions that a model in this dialect is written to, or that are not left there.
+/// The files beside the transitions that [`write()`] creates or removes.
 pub fn beside(path: &Path, dialect: Dialect) -> impl Iterator<Item = PathBuf> {
     let [states, transitions] = dialect.rewards();
     [states, transitions, "lab", "sta"].into_iter().map(|extension| path.with_extension(extension))
 }
 
-/// Writes a model: transitions to `path`, and rewards and labels, if it has any, beside that. Files there that would be read
-/// with it, but are another model's, are removed.
+/// Writes a model: transitions to `path`, rewards and labels, if any, beside it. Removes stale files of the same stem,
+/// which a read would combine with this model.
 pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
     let mdp = &*without_ends(mdp);
     check(mdp, dialect).map_err(Error::write(path))?;
@@ -396,7 +399,7 @@ pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
     file(name, &|out| write_transitions(out, mdp, dialect))
 }
 
-/// Whether there is a place for all names, before a file is written.
+/// Checks, before any file is written, that the dialect can store all names.
 fn check(mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
     let wrong = |label: &&str| match dialect {
         Dialect::Prism => label.contains(['"', '\n', '\r']),
@@ -431,7 +434,7 @@ fn write_transitions(mut out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io
             }
         }
     }
-    // Storm has as many states as transitions tell.
+    // Storm infers the number of states from the transitions, so the last state must occur in one.
     let last = mdp.states() - 1;
     if dialect == Dialect::Storm && mdp.choices().count(last as usize) == 0 && !mdp.transitions().col().contains(&last)
     {
@@ -479,12 +482,13 @@ fn write_labels(out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io::Result<
     Ok(())
 }
 
-/// The rewards of states, and those of transitions: what an action earns is a state's where all of its actions earn that,
-/// and else each of its transitions earns it.
+/// The model's rewards, split into state rewards and transition rewards. A reward that all actions of a state share is
+/// a state reward. Any other action reward is added to each transition of the action.
 struct Rewards<'m> {
     mdp: &'m Mdp,
-    /// How many are not 0.
+    /// Number of nonzero state rewards.
     states: usize,
+    /// Number of nonzero transition rewards.
     transitions: usize,
 }
 
@@ -498,7 +502,7 @@ impl<'m> Rewards<'m> {
         rewards
     }
 
-    /// Choice, successor and reward of a state's transitions, where that is not 0.
+    /// Choice, successor and reward of each transition of a state whose reward is not 0.
     fn of_transitions(&self, state: usize) -> impl Iterator<Item = (usize, u32, f64)> {
         let (mdp, reward) = (self.mdp, state_reward(self.mdp, state));
         mdp.choices()

@@ -1,34 +1,34 @@
-//! From transitions in the order of a file to a model's arrays.
+//! Builds a model's arrays from transitions in file order.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::mdp::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts};
 
-/// Collects rows: state-action pairs, their names, and their entries.
+/// Collects rows: state-action pairs, their names and their entries.
 ///
-/// Files mostly give them in order, which then costs nothing. A row that comes in several parts is put together, and a
-/// successor that comes more than once in a row is merged: probabilities add up, and the reward is the mean, weighted by
-/// them.
+/// Input in ascending order, the common case, costs no sort. Parts of one row are joined. Duplicate successors of a row
+/// are merged: their probabilities add up, and their reward becomes the mean weighted by probability.
 #[derive(Default)]
 pub struct Rows {
-    /// State and action of each part of a row, and where its entries begin.
+    /// State and action of each part of a row.
     keys: Vec<(u32, u32)>,
+    /// First entry of each part.
     starts: Vec<u64>,
     col: Vec<u32>,
     val: Vec<f64>,
-    /// Of the entries.
+    /// Rewards of the entries.
     rewards: Sparse,
-    /// Of the parts.
+    /// Action rewards of the parts.
     action_rewards: Sparse,
     names: Names,
-    /// Keys do not ascend.
+    /// Whether some key is less than the one before it.
     disordered: bool,
-    /// Successors do not ascend.
+    /// Whether some row has successors that do not ascend strictly.
     unsorted: bool,
 }
 
-/// That a state has an action, but not one before it.
+/// A state has an action without all lower-numbered actions.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("state {state} has choice {found}, expected choice {missing} first")]
 pub struct Gap {
@@ -38,7 +38,7 @@ pub struct Gap {
 }
 
 impl Rows {
-    /// Begins a row, or a part of it, unless it is the last one. True if it does.
+    /// Begins a part of a row and returns true, unless the last part already has this state and action.
     #[inline]
     pub fn begin(&mut self, state: u32, action: u32) -> bool {
         match self.keys.last() {
@@ -61,7 +61,7 @@ impl Rows {
         self.val.push(value);
     }
 
-    /// Adds to what the last row earns.
+    /// Adds to the action reward of the last row.
     pub fn earns(&mut self, reward: f64) {
         self.action_rewards.add(self.keys.len().saturating_sub(1), reward);
     }
@@ -78,13 +78,13 @@ impl Rows {
         self.keys.len()
     }
 
-    /// A model of these rows with γ = 1, not yet validated.
+    /// Builds a model of these rows with γ = 1, without validation.
     pub fn into_model(mut self, states: u32) -> Result<MdpParts, Gap> {
         self.put_in_order();
         self.merge();
         let (choices, rows) = (self.choices(states)?, self.keys.len());
         self.starts.push(self.col.len() as u64);
-        // Else the arrays of a large model would take up to twice their size for good.
+        // Growth leaves up to twice the needed capacity, which a large model would hold for its whole life.
         self.starts.shrink_to_fit();
         self.col.shrink_to_fit();
         self.val.shrink_to_fit();
@@ -101,7 +101,7 @@ impl Rows {
         })
     }
 
-    /// Names the rows of a model, of which a state's are those between its offsets.
+    /// Names the rows of a model. State s has rows `offsets[s]..offsets[s + 1]`.
     pub fn named_by(&mut self, names: &Option<ActionNames>, offsets: &[u64]) {
         let Some(ActionNames { names, of_row }) = names else { return };
         for own in offsets.windows(2) {
@@ -111,8 +111,11 @@ impl Rows {
         }
     }
 
-    /// A model with γ = 1, not yet validated, of arrays that are as it has them, and the names of the rows: offsets of states'
-    /// rows and of rows' entries, which ascend in each row, and rewards of entries and of rows, or none.
+    /// Builds a model with γ = 1 from arrays already in model order and the row names collected so far, without
+    /// validation.
+    ///
+    /// `choices` are the row offsets of states, `row_ptr` the entry offsets of rows. `col` ascends in each row.
+    /// `rewards` holds one number per entry and `action_rewards` one per row; either may be empty.
     pub fn ordered(
         self,
         choices: Vec<u64>,
@@ -137,7 +140,8 @@ impl Rows {
         }
     }
 
-    /// The matrix of the values, for a model with these choices, all of which it must hold.
+    /// Builds the matrix of the values, with the rows of a model that has these choices. Every collected row must be
+    /// one of them.
     pub fn into_matrix(mut self, states: u32, choices: &Choices) -> Csr {
         self.put_in_order();
         let rows = choices.total(states);
@@ -149,7 +153,7 @@ impl Rows {
         Csr::built(row_ptr, self.col, self.val)
     }
 
-    /// Sorts the parts by their keys, and makes one of those with the same.
+    /// Sorts the parts by key and joins parts with equal keys.
     fn put_in_order(&mut self) {
         if !self.disordered {
             return;
@@ -171,7 +175,7 @@ impl Rows {
         }
     }
 
-    /// Merges entries with the same successor in a row, after sorting it.
+    /// Sorts each row by successor and merges duplicate successors.
     fn merge(&mut self) {
         if !self.unsorted {
             return;
@@ -215,7 +219,7 @@ impl Rows {
     }
 }
 
-/// Choices of states between offsets.
+/// Choices from row offsets, uniform where possible.
 fn offsets_as_choices(offsets: Vec<u64>) -> Choices {
     let first = offsets.get(1).copied().unwrap_or_default();
     let uniform = offsets.windows(2).all(|ends| ends[1] - ends[0] == first);
@@ -225,7 +229,7 @@ fn offsets_as_choices(offsets: Vec<u64>) -> Choices {
     }
 }
 
-/// Numbers most of which may be 0, or all: they are kept up to the last that is not.
+/// A vector with its trailing zeros cut off. It costs nothing while all numbers are 0.
 #[derive(Default)]
 struct Sparse(Vec<f64>);
 
@@ -244,7 +248,7 @@ impl Sparse {
         self.0.get(position).copied().unwrap_or_default()
     }
 
-    /// All `length` numbers, or none where all are 0.
+    /// All `length` numbers, or an empty vector if all are 0.
     fn into_vec(mut self, length: usize) -> Vec<f64> {
         if !self.0.is_empty() {
             self.0.resize(length, 0.0);
@@ -253,7 +257,7 @@ impl Sparse {
         self.0
     }
 
-    /// A matrix of them where `pattern` has entries, without those that are 0.
+    /// The matrix with number i at entry i of `pattern`, without zeros.
     fn into_matrix(self, pattern: &Csr) -> Csr {
         let nonzero = self.0.iter().filter(|&&number| number != 0.0).count();
         if nonzero == 0 {
@@ -278,15 +282,15 @@ impl Sparse {
     }
 }
 
-/// The names of rows.
+/// Names of rows, each stored once.
 #[derive(Default)]
 struct Names {
     list: Vec<String>,
     known: HashMap<String, u32>,
-    /// Per part of a row, the number of its name in the list, plus 1; 0 where it has none.
+    /// For each part of a row, 1 + the index of its name in the list, or 0 for none.
     of_part: Vec<u32>,
-    /// Some name is not just the number of the action.
-    telling: bool,
+    /// Whether some name differs from the number of its action.
+    informative: bool,
 }
 
 impl Names {
@@ -303,7 +307,7 @@ impl Names {
                 number
             }
         };
-        self.telling = self.telling || name.parse() != Ok(action);
+        self.informative = self.informative || name.parse() != Ok(action);
         self.of_part.resize(part + 1, 0);
         self.of_part[part] = number;
     }
@@ -313,9 +317,9 @@ impl Names {
         self.list.get(number as usize).map(String::as_str)
     }
 
-    /// The names of `rows` rows, if they tell anything. One without a name has an empty one.
+    /// Names of `rows` rows, or `None` if they are all action numbers. An unnamed row gets the empty name.
     fn into_names(mut self, rows: usize) -> Option<ActionNames> {
-        if !self.telling {
+        if !self.informative {
             return None;
         }
         self.of_part.resize(rows, 0);
@@ -328,23 +332,23 @@ impl Names {
     }
 }
 
-/// The labels of one state after another.
+/// Iterates over states in ascending order and yields the labels of each. Every label keeps its members still to come.
 pub struct Labels<'m>(Vec<(&'m str, &'m [u32])>);
 
 impl<'m> Labels<'m> {
-    /// The labels of a model, "init" before the others.
+    /// The labels of a model, with "init" first.
     pub fn of(mdp: &'m Mdp) -> Self {
         let mut labels: Vec<_> = mdp.labels().iter().map(|(label, members)| (label.as_str(), &members[..])).collect();
         labels.sort_by_key(|(label, _)| *label != "init");
         Self(labels)
     }
 
-    /// All of them.
+    /// Names of all labels.
     pub fn names(&self) -> impl Iterator<Item = &'m str> {
         self.0.iter().map(|(label, _)| *label)
     }
 
-    /// Those of a state, with their numbers. States are asked for in ascending order.
+    /// Number and name of each label of `state`. Calls must pass ascending states without gaps.
     pub fn next(&mut self, state: u32) -> impl Iterator<Item = (usize, &'m str)> {
         self.0.iter_mut().enumerate().filter_map(move |(number, (label, members))| {
             let (_, rest) = members.split_first().filter(|(first, _)| **first == state)?;
@@ -354,20 +358,20 @@ impl<'m> Labels<'m> {
     }
 }
 
-/// The name of a row, if rows have names.
+/// Name of a row, if rows have names.
 pub fn name_of(mdp: &Mdp, row: usize) -> Option<&str> {
     mdp.action_names().map(|names| names.names[names.of_row[row] as usize].as_str())
 }
 
-/// What all actions of a state earn, if that is the same.
+/// The action reward that all actions of a state share, or 0 if they differ.
 pub fn state_reward(mdp: &Mdp, state: usize) -> f64 {
     let rows = mdp.choices().rows(state);
     let reward = rows.clone().next().map_or(0.0, |row| mdp.action_reward(row));
     if rows.into_iter().all(|row| mdp.action_reward(row) == reward) { reward } else { 0.0 }
 }
 
-/// The same model for a format without rows that end the process: they lead to one more state, which is terminal. The
-/// values of the others are the same.
+/// The same model for a format without termination probabilities: an additional terminal state takes them up. The
+/// values of the other states do not change.
 pub fn without_ends(mdp: &Mdp) -> Cow<'_, Mdp> {
     let Some(states) = mdp.states().checked_add(1).filter(|_| mdp.ends().iter().any(|&end| end != 0.0)) else {
         return Cow::Borrowed(mdp);

@@ -1,13 +1,21 @@
-//! Models as safetensors: the arrays as they are in memory, so that a file is mapped, not parsed.
+//! Models as safetensors. Arrays have their in-memory layout, so the reader maps the file instead of parsing it.
 //!
-//! Tensors of one dimension: `P.indptr` and `R.indptr` (U64), `P.indices` and `R.indices` (U32), `P.data` and `R.data`
-//! (F64); where the model has them, `choices` (U64), `ends` and `action_rewards` (F64), `labels.NAME`, `action_names.of_row`,
-//! `grid.walls` and `grid.obstacles` (U32). Metadata: `format` = `warpkov-mdp`, `version` = `1`, `S`, `gamma`, `A` (unless
-//! there are `choices`), and where they apply `objective`, `action_names` (a JSON array), `grid.width`, `grid.height` and
-//! `grid.goal`.
+//! All tensors have one dimension:
+//!
+//! | Tensor | Type |
+//! | --- | --- |
+//! | `P.indptr`, `R.indptr` | U64 |
+//! | `P.indices`, `R.indices` | U32 |
+//! | `P.data`, `R.data` | F64 |
+//! | `choices` (optional) | U64 |
+//! | `ends`, `action_rewards` (optional) | F64 |
+//! | `labels.NAME`, `action_names.of_row`, `grid.walls`, `grid.obstacles` (optional) | U32 |
+//!
+//! The metadata holds `format` = `warpkov-mdp`, `version` = `1`, `S`, `gamma` and, unless the file has `choices`, `A`.
+//! Optional metadata are `objective`, `action_names` (a JSON array), `grid.width`, `grid.height` and `grid.goal`.
 
 #[cfg(target_endian = "big")]
-compile_error!("safetensors hold little-endian numbers, and are mapped as they are");
+compile_error!("safetensors hold little-endian numbers, which this module maps without conversion");
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -28,20 +36,21 @@ const FORMAT: &str = "warpkov-mdp";
 const VERSION: &str = "1";
 const LABEL: &str = "labels.";
 
-/// Bytes of the number that says how long the header is.
+/// Size of the prefix, the header length as a u64, in bytes.
 const PREFIX: usize = size_of::<u64>();
 
-/// Whether a file of this length begins like safetensors: with the length of a header that fits, and the header. No JSON
-/// does, as its first eight characters make a number larger than any file.
+/// Whether a file of this length begins like safetensors: with a header length below the file's, then `{`. JSON cannot
+/// pass this test, because its first eight characters form a number larger than any file.
 pub fn sniff(start: &[u8], length: Option<u64>) -> bool {
     let prefix = start.first_chunk().map(|prefix| u64::from_le_bytes(*prefix));
     start.get(PREFIX) == Some(&b'{') && prefix < length
 }
 
-/// Maps and validates a model.
+/// Maps a file and validates its model.
 pub fn read(file: &File, name: String) -> Result<Mdp, Error> {
-    // SAFETY: the map is only read. That nobody changes the file in place meanwhile cannot be enforced on any file
-    // system; `super::read` demands it, and what writes here replaces files.
+    // SAFETY: `Mmap::map` requires that nobody changes the file while it is mapped. No file system enforces that. The
+    // contract of `super::read` demands it from callers, and warpkov's own writers replace files instead of changing
+    // them.
     let map = match unsafe { Mmap::map(file) } {
         Ok(map) => Arc::new(map),
         Err(error) => return Err(Error::read(name)(error)),
@@ -52,10 +61,10 @@ pub fn read(file: &File, name: String) -> Result<Mdp, Error> {
     }
 }
 
-/// A file and what its header says.
+/// A mapped file and its parsed header.
 struct Parts {
     map: Arc<Mmap>,
-    /// Where the tensors begin.
+    /// Byte offset of the tensor data.
     start: usize,
     header: Metadata,
     metadata: HashMap<String, String>,
@@ -63,12 +72,13 @@ struct Parts {
 
 impl Parts {
     fn of(map: Arc<Mmap>) -> Result<Self, String> {
-        let (length, header) = SafeTensors::read_metadata(&map).map_err(|error| format!("no safetensors: {error}"))?;
+        let (length, header) =
+            SafeTensors::read_metadata(&map).map_err(|error| format!("not a safetensors file: {error}"))?;
         let metadata = header.metadata().clone().unwrap_or_default();
         Ok(Self { map, start: PREFIX + length, header, metadata })
     }
 
-    /// The model, not yet validated.
+    /// Builds the model without validation.
     fn model(&self) -> Result<MdpParts, String> {
         for (key, expected) in [("format", FORMAT), ("version", VERSION)] {
             let found = self.text(key)?;
@@ -142,12 +152,12 @@ impl Parts {
         text.parse().map_err(|_| format!("metadata {key}: found \"{text}\", expected {expected}"))
     }
 
-    /// A tensor of `T`, if it is there.
+    /// A tensor of `T`, or `None` if the file lacks it.
     fn optional<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<Option<Array<T>>, String> {
         self.header.info(name).map(|_| self.tensor(name, dtype)).transpose()
     }
 
-    /// A tensor of `T`, whose name in the header is `dtype`.
+    /// A tensor of `T`, the type that the header calls `dtype`.
     fn tensor<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<Array<T>, String> {
         let info = self.header.info(name).ok_or_else(|| format!("tensor {name} is missing"))?;
         if info.dtype != dtype || info.shape.len() != 1 {
@@ -156,7 +166,7 @@ impl Parts {
         }
         let (start, end) = (self.start + info.data_offsets.0, self.start + info.data_offsets.1);
         let mapped = Array::mapped(Arc::clone(&self.map), start, end);
-        // Files of others may be misaligned.
+        // Files from other writers may be misaligned: copy their elements.
         let copied = || {
             let bytes = self.map.get(start..end).unwrap_or_default();
             bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect::<Vec<T>>().into()
@@ -165,7 +175,7 @@ impl Parts {
     }
 }
 
-/// Writes a model; its arrays go from where they are.
+/// Writes a model. The arrays are written from memory, without copies.
 pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let mut metadata = json!({
         "format": FORMAT, "version": VERSION, "S": mdp.states().to_string(), "gamma": mdp.gamma().to_string(),
@@ -204,7 +214,7 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         tensors.push(Tensor::new("grid.walls", "U32", walls));
         tensors.push(Tensor::new("grid.obstacles", "U32", obstacles));
     }
-    // By falling alignment, so that all are aligned.
+    // In order of decreasing alignment, so that every tensor is aligned.
     tensors.sort_by_key(|tensor| tensor.dtype == "U32");
 
     let mut header = serde_json::Map::from_iter([("__metadata__".to_owned(), metadata)]);

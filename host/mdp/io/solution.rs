@@ -1,4 +1,4 @@
-//! Values and policies in files.
+//! Writers of values and policies, and the reader of values.
 
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
@@ -13,15 +13,15 @@ use crate::common::io::json::plain;
 use crate::common::io::npy::{self, Store};
 use crate::mdp::model::NO_ACTION;
 
-/// Writes one row per state: its number, its value, and its action, which terminal states have none of.
+/// Writes one CSV row per state: its number, its value and its action. The action of a terminal state is empty.
 ///
 /// # Errors
-/// Those of `out`.
+/// I/O errors of `out`.
 pub fn write_csv(out: impl Write, values: &[f64], policy: &[u32]) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, out);
     writeln!(out, "state,value,action")?;
     for (state, (value, &action)) in values.iter().zip(policy).enumerate() {
-        // As short as can be read back as the same bits.
+        // `{:?}` prints the shortest digits that read back as the same bits.
         write!(out, "{state},{value:?},")?;
         match action {
             NO_ACTION => writeln!(out)?,
@@ -34,24 +34,24 @@ pub fn write_csv(out: impl Write, values: &[f64], policy: &[u32]) -> io::Result<
 /// Writes an array as NumPy's .npy: values as `<f8`, a policy as `<u4`.
 ///
 /// # Errors
-/// Those of `out`.
+/// I/O errors of `out`.
 pub fn write_npy<T: Store>(mut out: impl Write, elements: &[T]) -> io::Result<()> {
     npy::write(&mut out, elements)
 }
 
-/// Writes an array of two dimensions, whose rows have `columns` elements each.
+/// Writes a two-dimensional row-major array with `columns` elements per row as NumPy's .npy.
 ///
 /// # Errors
-/// Those of `out`.
+/// I/O errors of `out`.
 pub fn write_npy_rows<T: Store>(mut out: impl Write, elements: &[T], columns: usize) -> io::Result<()> {
     npy::write_rows(&mut out, elements, columns)
 }
 
-/// Reads the values of states: .npy of one dimension, .csv with a column `value`, JSON, an array or an object with `values`,
-/// or text with a line `Optimal value:`.
+/// Reads the values of states. The file is one of: .npy of one dimension; .csv with a column `value`; JSON, an array or
+/// an object with `values`; text with a line `Optimal value:`.
 ///
 /// # Errors
-/// If the file cannot be read, is none of these, or a value is not finite.
+/// The file cannot be read, has none of these formats, or a value is not finite.
 pub fn read_values(path: &Path) -> Result<Vec<f64>, Error> {
     let file = path.display().to_string();
     let mut input = Input::open(path).map_err(of_file(file.clone()))?;
@@ -105,7 +105,7 @@ fn parse_csv(text: &str, file: &str) -> Result<Vec<f64>, Error> {
     let header: Vec<_> = lines.next().unwrap_or_default().1.split(',').map(str::trim).collect();
     let column = |name| header.iter().position(|known| *known == name);
     let Some(value) = column("value") else {
-        return Err(wrong(0, format!("found the columns {header:?}, expected one that is called value")));
+        return Err(wrong(0, format!("found the columns {header:?}, expected one named value")));
     };
     let mut values = Vec::new();
     for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {

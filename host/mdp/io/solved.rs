@@ -1,4 +1,4 @@
-//! Solutions as `warpkov mdp solve --out` writes them in JSON and in text.
+//! Reader of the solutions that `warpkov mdp solve --out` writes in JSON and in text.
 
 use std::io;
 use std::path::Path;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Deserializer, de};
 use crate::common::io::input::Input;
 use crate::mdp::model::NO_ACTION;
 
-/// V and π as read from a file.
+/// V and π read from a file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Solved {
-    /// π, one action per state, [`NO_ACTION`] where it has none.
+    /// π, one action per state; [`NO_ACTION`] in terminal states.
     #[serde(deserialize_with = "actions")]
     pub policy: Vec<u32>,
     /// V, one entry per state.
@@ -19,13 +19,13 @@ pub struct Solved {
     pub values: Vec<f64>,
 }
 
-/// Actions, `null` where there is none.
+/// Deserializes actions; `null` becomes [`NO_ACTION`].
 fn actions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
     let actions = Vec::<Option<u32>>::deserialize(deserializer)?;
     Ok(actions.into_iter().map(|action| action.unwrap_or(NO_ACTION)).collect())
 }
 
-/// Numbers, and texts for those that JSON has not: "inf".
+/// Deserializes numbers. Infinities are strings, since JSON has no literal for them.
 fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "expected a number or \"inf\"")]
@@ -40,69 +40,69 @@ fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Er
     Vec::<Number>::deserialize(deserializer)?.into_iter().map(number).collect()
 }
 
-/// Why a file is no solution.
+/// Why a file is not a solution.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read, or is not UTF-8.
-    #[error("{file}: cannot read it")]
+    #[error("{file}: cannot read the file")]
     Io {
-        /// The file's name.
+        /// The file name.
         file: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It begins with `{` but is no JSON object with `values` and `policy`.
+    /// The file begins with `{` but is not a JSON object with `values` and `policy`.
     #[error("{file}: not a solution in JSON")]
     Json {
-        /// The file's name.
+        /// The file name.
         file: String,
-        /// Where and why.
+        /// The cause and its position.
         source: serde_json::Error,
     },
-    /// A line that must be there is not.
-    #[error("{file}: no line starts with '{line}'; expected a solution in a file")]
+    /// A required line is missing.
+    #[error("{file}: no line starts with '{line}'; expected a solution file")]
     Missing {
-        /// The file's name.
+        /// The file name.
         file: String,
-        /// How the line starts.
+        /// Start of the line.
         line: &'static str,
     },
-    /// An entry is not a number.
+    /// An entry of a line is not an action or a number.
     #[error("{file}, line {line}, entry {entry}: '{found}' is not {expected}{hint}")]
     Entry {
-        /// The file's name.
+        /// The file name.
         file: String,
-        /// Number of the line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// Number of the entry in the line, from 1.
+        /// Number of the entry within the line, from 1.
         entry: usize,
         /// The entry.
         found: String,
-        /// What it should have been.
+        /// Expected kind of entry.
         expected: &'static str,
-        /// What to do.
+        /// Advice to the user, or an empty text.
         hint: &'static str,
     },
-    /// Policy and values have different lengths.
+    /// Policy and value function have different lengths.
     #[error("{file}: the policy has {policy} states, the value function {values}")]
     Lengths {
-        /// The file's name.
+        /// The file name.
         file: String,
         /// States of the policy.
         policy: usize,
         /// States of the value function.
         values: usize,
     },
-    /// There is no state.
+    /// The solution has no states.
     #[error("{file}: no states")]
     Empty {
-        /// The file's name.
+        /// The file name.
         file: String,
     },
 }
 
 impl ReadError {
-    /// The message without the file's name.
+    /// The message without the leading file name.
     pub(super) fn without(&self, file: &str) -> String {
         let text = self.to_string();
         text.strip_prefix(file).map_or(&*text, |rest| rest.trim_start_matches([':', ',', ' '])).to_owned()
@@ -113,7 +113,7 @@ impl Solved {
     /// Reads the solution in `path`.
     ///
     /// # Errors
-    /// If the file cannot be read or is no solution.
+    /// The file cannot be read or is not a solution.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let file = path.display().to_string();
         match Input::open(path).and_then(Input::read_text) {
@@ -122,7 +122,7 @@ impl Solved {
         }
     }
 
-    /// How the line of values starts in text.
+    /// Start of the line of values in text.
     pub(super) const VALUES: &str = "Optimal value:";
 
     pub(super) fn parse(text: &str, file: String) -> Result<Self, ReadError> {
@@ -148,7 +148,7 @@ impl Solved {
     }
 }
 
-/// The entries of the line that starts with `start`.
+/// Parses the entries of the line that starts with `start`.
 fn entries<T>(
     text: &str,
     file: &str,
@@ -166,7 +166,7 @@ fn entries<T>(
             entry: index + 1,
             found: word.to_owned(),
             expected,
-            hint: if truncated { "; the line was cut for the terminal, a file has all of it" } else { "" },
+            hint: if truncated { "; the terminal output is truncated, write the solution to a file" } else { "" },
         })
     };
     rest.split_whitespace().enumerate().map(parse).collect()
@@ -195,7 +195,7 @@ mod tests {
         let message = |text| parse(text).unwrap_err().to_string();
         assert!(message("").contains("no line starts with 'Optimal policy:'"));
         assert!(message("Optimal policy: 1 x\nOptimal value: 0 0").contains("line 1, entry 2: 'x' is not an action"));
-        assert!(message("Optimal policy: 1 … (9 states)\nOptimal value: 0 0").contains("a file has all of it"));
+        assert!(message("Optimal policy: 1 … (9 states)\nOptimal value: 0 0").contains("write the solution to a file"));
         assert!(message("Optimal policy: 1\nOptimal value: 0 0").contains("has 1 states, the value function 2"));
         assert!(message("{}").contains("not a solution in JSON"));
     }

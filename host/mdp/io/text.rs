@@ -1,9 +1,9 @@
 //! The plain-text format of Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), Appendix A.2.
 //!
-//! `S:id:value:actions` begins a state, `A:id:divergences` an action of it, and `D:successor:probability:reward` is one of
-//! the action's outcomes. States come in any order, one line each. The ids of actions mean the same in all states, which
-//! need not have all of them: where those of a state are not 0, 1, 2 and so on, they are kept as names. Initial values are
-//! read over, and written as 0. There is no discount factor: γ = 0.9, the source's.
+//! `S:id:value:actions` begins a state, `A:id:divergences` begins an action of it, and `D:successor:probability:reward`
+//! is an outcome of the action. States come in any order, each once. An action id has the same meaning in all states,
+//! and a state may lack some actions: ids other than 0, 1, 2 and so on become action names. The reader ignores initial
+//! values, and the writer writes 0. The format has no discount factor: γ = 0.9, as in the source.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -13,21 +13,22 @@ use super::rows::{Rows, without_ends};
 use crate::common::io::lines::{Line, Lines, Put};
 use crate::mdp::model::{Mdp, MdpParts};
 
-/// γ of the source, section 6.2.
+/// γ of the source's experiments, section 6.2.
 pub const GAMMA: f64 = 0.9;
 
-/// States, actions and their outcomes, one after the other.
+/// Builds a model from states, actions and outcomes in file order. The XML reader uses it, too.
 #[derive(Default)]
 pub struct Domain {
     rows: Rows,
-    /// The states, where they do not come in order: then all of them so far.
+    /// All states so far once they come out of order; empty until then.
     ids: Vec<u32>,
+    /// Number of states so far.
     states: u32,
     /// The last state.
     state: u32,
-    /// The actions of the last state.
+    /// Action ids of the last state so far.
     actions: BTreeSet<u32>,
-    /// The largest successor, and the line that it is in.
+    /// The largest successor and its line.
     largest: Option<(u32, u64)>,
 }
 
@@ -48,11 +49,11 @@ impl Domain {
     /// Begins an action of the last state.
     ///
     /// # Errors
-    /// If the state has it already.
+    /// The state already has this action.
     pub fn action(&mut self, id: u32, name: Option<&str>) -> Result<(), String> {
         let action = self.actions.len() as u32;
         if !self.actions.insert(id) {
-            return Err(format!("found action {id} of state {} again", self.state));
+            return Err(format!("found action {id} of state {} twice", self.state));
         }
         self.rows.begin(self.state, action);
         match name {
@@ -62,7 +63,7 @@ impl Domain {
         Ok(())
     }
 
-    /// An outcome of the last action, in this line of the file.
+    /// Adds an outcome, from this line of the file, to the last action.
     #[inline]
     pub fn outcome(&mut self, successor: u32, prob: f64, reward: f64, line: u64) {
         if self.largest.is_none_or(|(largest, _)| successor > largest) {
@@ -71,7 +72,7 @@ impl Domain {
         self.rows.entry(successor, prob, reward);
     }
 
-    /// The model, not yet validated.
+    /// Builds the model without validation.
     pub fn into_model(mut self, file: &str) -> Result<MdpParts, Error> {
         let (states, file) = (self.states, file.to_owned());
         self.ids.sort_unstable();
@@ -92,11 +93,11 @@ impl Domain {
     }
 }
 
-/// Reads a model, not yet validated.
+/// Reads a model without validation.
 pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
     let mut lines = Lines::new(reader, file);
     let mut domain = Domain::default();
-    // What is still to come of the state and of the action.
+    // Actions still to come for the state, and outcomes for the action.
     let (mut actions, mut outcomes) = (0u32, 0u32);
     while let Some(mut line) = lines.next()? {
         let kind = line.field(b':');
@@ -154,8 +155,8 @@ fn due_text(actions: u32, outcomes: u32) -> String {
     }
 }
 
-/// The id of a row's action: its name, where all names are ids; else the number of its name; and of its state, where there
-/// are no names.
+/// Returns a function from a row and the action's index in its state to the action id. The id is the action name if all
+/// names are numbers, else the index of the name; without names it is the index in the state.
 pub fn action_ids(mdp: &Mdp) -> impl Fn(usize, usize) -> u32 {
     let names = mdp.action_names();
     let ids = names.map(|names| {

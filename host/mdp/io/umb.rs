@@ -1,16 +1,25 @@
-//! UMB, the unified Markov binary format of probabilistic model checkers: a tar archive of arrays, mostly compressed.
+//! UMB, the unified Markov binary format of probabilistic model checkers: a tar archive of arrays, usually compressed.
 //!
-//! Little-endian: `index.json` says what there is; `state-to-choices.bin` and `choice-to-branches.bin` are offsets (u64),
-//! `branch-to-target.bin` states (u64), `branch-to-probability.bin` probabilities (f64, or rational: numerator and
-//! denominator of 64 bits each), `state-is-initial.bin` and `annotations/aps/NAME/states/values.bin` sets of states (bits,
-//! the first lowest), `annotations/rewards/NAME/{states,choices,branches}/values.bin` rewards, and
-//! `actions/choices/{values,strings,string-mapping}.bin` the names of actions. Read as PyPI's `umbi` writes it,
-//! compressed or not; written in gzip.
+//! All numbers are little-endian. `index.json` describes the model. The other files are:
 //!
-//! Rewards and sets of states are called by their aliases, where they have such.
+//! | File | Content |
+//! | --- | --- |
+//! | `state-to-choices.bin`, `choice-to-branches.bin` | offsets, u64 |
+//! | `branch-to-target.bin` | states, u64 |
+//! | `branch-to-probability.bin` | f64, or rationals: a numerator and a denominator of 64 bits each |
+//! | `state-is-initial.bin`, `annotations/aps/NAME/states/values.bin` | sets of states: one bit per state, lowest bit first |
+//! | `annotations/rewards/NAME/{states,choices,branches}/values.bin` | rewards |
+//! | `actions/choices/{values,strings,string-mapping}.bin` | action names |
 //!
-//! A state's reward is earned with each of its actions; the initial states are the label "init". There is no discount
-//! factor: γ = 1 until it is said. Costs are written as they are, like rewards: the format does not tell them apart.
+//! The reader accepts what PyPI's `umbi` writes, compressed or not. The writer compresses with gzip.
+//!
+//! Rewards and sets of states go by their aliases, where they have any.
+//!
+//! Every action of a state earns the state's reward. The initial states become the label "init". The format has no
+//! discount factor: γ = 1 unless the caller sets it. It does not distinguish costs from rewards: both are written
+//! unchanged.
+//!
+//! This file is one piece because the reader and the writer share the file names and number types of the archive.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Cursor, Read, Write};
@@ -26,40 +35,41 @@ use crate::common::io::binary::{self, Element, Encoding, Kind, invalid, of_file,
 use crate::common::io::lines::no_place;
 use crate::mdp::model::{ActionNames, Mdp, MdpParts};
 
-/// Where a tar archive says that it is one.
+/// Byte range of the magic number in a tar header.
 const TAR: std::ops::Range<usize> = 257..262;
 
 /// The label of initial states.
 const INITIAL: &str = "init";
 
-/// The name of rewards as they are written.
+/// The name of the reward structure that the writer produces.
 const REWARD: &str = "reward";
 
-/// Whether a file begins like an archive.
+/// Whether a file begins like a tar archive.
 pub fn sniff(start: &[u8]) -> bool {
     start.get(TAR) == Some(b"ustar")
 }
 
-/// Reads a model, with the rewards of this name or alias, or else the first by name. It is not yet validated.
+/// Reads a model without validation, with the reward structure of this name or alias, or the first by name.
 pub fn read(reader: impl Read, name: String, reward: Option<&str>) -> Result<MdpParts, Error> {
     Archive::read(reader, reward).and_then(|archive| archive.model(reward)).map_err(of_file(name))
 }
 
-/// The files that a model is made of. Large ones are converted as they are read.
+/// The archive's files that make up a model. Large files are converted while they are read.
 #[derive(Default)]
 struct Archive {
-    /// Whether there is any file.
-    begun: bool,
+    /// Whether the archive has any file.
+    nonempty: bool,
     index: Value,
-    /// Offsets: of choices and of branches.
+    /// Offsets of choices and of branches, by file name.
     offsets: HashMap<String, File<u64>>,
     targets: Option<File<u32>>,
-    /// Numbers whose type was known when they came.
+    /// Files decoded on arrival: the index had already given their type.
     reals: HashMap<String, File<f64>>,
+    /// Files still to be decoded.
     others: HashMap<String, Vec<u8>>,
 }
 
-/// Numbers, and how many bytes they were.
+/// Numbers and the size of their file in bytes.
 struct File<T> {
     bytes: u64,
     numbers: Vec<T>,
@@ -75,11 +85,11 @@ const INITIAL_STATES: &str = "state-is-initial.bin";
 impl Archive {
     fn read(reader: impl Read, reward: Option<&str>) -> io::Result<Self> {
         let broken = |error: io::Error| match error.kind() {
-            // A stream that fails keeps its reason; what comes of the content is the archive's fault.
+            // A failing stream keeps its error. Errors of these kinds come from the archive's content.
             io::ErrorKind::Other
             | io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidData
-            | io::ErrorKind::UnexpectedEof => io::Error::other(format!("no tar archive of UMB: {error}")),
+            | io::ErrorKind::UnexpectedEof => io::Error::other(format!("not a UMB tar archive: {error}")),
             _ => error,
         };
         let content = |error: io::Error| match error.kind() {
@@ -94,17 +104,17 @@ impl Archive {
             let size = entry.size();
             files.add(path.trim_start_matches("./"), size, Broken(entry, broken), reward).map_err(content)?;
         }
-        // What is compressed ends with its checksum, behind the archive.
+        // The checksum of compressed data follows the archive: read on to the end to verify it.
         io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(broken).map_err(content)?;
-        match files.begun {
+        match files.nonempty {
             true => Ok(files),
-            false => Err(invalid("no tar archive of UMB: it is empty")),
+            false => Err(invalid("not a UMB tar archive: it is empty")),
         }
     }
 
-    /// Reads a file, if a model needs it.
+    /// Reads a file that the model needs, and skips any other.
     fn add(&mut self, path: &str, size: u64, mut entry: impl Read, reward: Option<&str>) -> io::Result<()> {
-        self.begun = true;
+        self.nonempty = true;
         match path {
             INDEX => {
                 let mut text = Vec::new();
@@ -122,7 +132,7 @@ impl Archive {
             }
             _ => {
                 let kind = match path.strip_prefix("annotations/rewards/").and_then(|rest| rest.split_once('/')) {
-                    // Unless the index comes behind, it is known which rewards are not asked for.
+                    // An index read earlier tells which rewards to skip.
                     Some((name, _)) if !self.index.is_null() => match self.reward(reward) {
                         Ok(Some((chosen, description))) if chosen == name => Type::of(&description["type"]).ok(),
                         _ => return Ok(()),
@@ -153,7 +163,7 @@ impl Archive {
         self.others.get(file).map(Vec::as_slice).ok_or_else(|| missing(file))
     }
 
-    /// The real numbers of a file, of which there must be `count`.
+    /// The `count` real numbers of a file.
     fn reals(&mut self, file: &str, kind: &Type, count: usize) -> io::Result<Vec<f64>> {
         if let Some(read) = self.reals.remove(file) {
             return read.counted(file, kind, count);
@@ -164,7 +174,8 @@ impl Archive {
         File { bytes: size, numbers }.counted(file, kind, count)
     }
 
-    /// Offsets that ascend from 0 to `end`, one more than `count`; if there is no such file, and `end` is `count`, one for each.
+    /// `count` + 1 offsets that ascend from 0 to `end`. Where the file is missing and `end` is `count`, each range has
+    /// one element.
     fn offsets(&mut self, file: &str, count: usize, end: usize) -> io::Result<Vec<u64>> {
         match self.offsets.remove(file) {
             Some(read) => ascending(file, read.counted(file, &OFFSET, count + 1)?, end),
@@ -173,7 +184,7 @@ impl Archive {
         }
     }
 
-    /// The states whose bit is set.
+    /// The states whose bits are set.
     fn states(&self, file: &str, states: u32) -> io::Result<Vec<u32>> {
         let bytes = self.bytes(file)?;
         if bytes.len() < (states as usize).div_ceil(8) {
@@ -185,7 +196,8 @@ impl Archive {
         Ok((0..states).filter(|&state| bytes[state as usize / 8] >> (state % 8) & 1 == 1).collect())
     }
 
-    /// The name and the description of the rewards that are asked for, by name or else by alias; or of the first.
+    /// Name and description of the reward structure `wanted`, looked up by name, then by alias; by default the first by
+    /// name.
     fn reward(&self, wanted: Option<&str>) -> io::Result<Option<(&str, &Value)>> {
         let mut all = self.annotations("rewards");
         let Some(wanted) = wanted else { return Ok(all.next()) };
@@ -226,7 +238,7 @@ impl Archive {
             return Err(invalid(format!("index.json: found {} players, expected 1", count("#players")?)));
         }
         if count("#observations").is_ok_and(|observations| observations > 0) {
-            return Err(invalid("index.json: found observations, expected a model whose states are seen"));
+            return Err(invalid("index.json: found observations, expected a fully observable model"));
         }
         let [choices, branches] = [count("#choices")?, count("#branches")?];
         let states = u32::try_from(count("#states")?).map_err(|_| invalid("index.json: 2³² states or more"))?;
@@ -280,7 +292,7 @@ impl Archive {
         Ok(mdp)
     }
 
-    /// The rewards that are asked for: of states, of choices and of branches, as many as given, or none.
+    /// Rewards of states, of choices and of branches. An array is empty where the reward structure does not apply.
     fn rewards(&mut self, wanted: Option<&str>, counts: [usize; 3]) -> io::Result<[Vec<f64>; 3]> {
         let mut rewards = [Vec::new(), Vec::new(), Vec::new()];
         let Some((name, description)) = self.reward(wanted)? else { return Ok(rewards) };
@@ -294,7 +306,7 @@ impl Archive {
         Ok(rewards)
     }
 
-    /// Sets of states, by their aliases where these tell them apart.
+    /// Sets of states by alias where aliases are unique, else by name.
     fn labels(&self, states: u32) -> io::Result<BTreeMap<String, Vec<u32>>> {
         let mut labels = BTreeMap::new();
         let sets = || {
@@ -346,12 +358,13 @@ impl Archive {
     }
 }
 
-/// What an annotation is called by people. Names are of letters, digits, `_` and `-`: Storm writes `energy0x4cocal` for `energyLocal`.
+/// The alias of an annotation, its name for people. The name proper consists of letters, digits, `_` and `-`: Storm
+/// writes `energy0x4cocal` for `energyLocal`.
 fn alias(description: &Value) -> Option<&str> {
     description["alias"].as_str().filter(|alias| !alias.is_empty())
 }
 
-/// The name of an annotation that has this alias, as Storm makes it.
+/// The annotation name that Storm derives from this alias.
 fn name_of(alias: &str) -> String {
     let plain = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '-');
     alias.chars().map(|c| if plain(&c) { c.to_string() } else { format!("0x{:x}", u32::from(c)) }).collect()
@@ -361,7 +374,7 @@ fn missing(file: &str) -> io::Error {
     invalid(format!("file {file} is missing"))
 }
 
-/// Says of errors that they are the archive's.
+/// A reader that maps errors of `R` by `F`, to mark them as errors of the archive.
 struct Broken<R, F>(R, F);
 
 impl<R: Read, F: Fn(io::Error) -> io::Error> Read for Broken<R, F> {
@@ -371,7 +384,7 @@ impl<R: Read, F: Fn(io::Error) -> io::Error> Read for Broken<R, F> {
 }
 
 impl<T> File<T> {
-    /// The numbers, of which there must be `count`.
+    /// The numbers, after a check that the file held `count` of them.
     fn counted(self, file: &str, kind: &Type, count: usize) -> io::Result<Vec<T>> {
         let (found, size) = (self.bytes, kind.bytes());
         match count.checked_mul(size).is_some_and(|bytes| bytes as u64 == found) {
@@ -381,7 +394,7 @@ impl<T> File<T> {
     }
 }
 
-/// Offsets, if they ascend from 0 to `end`.
+/// Checks that offsets ascend from 0 to `end`.
 fn ascending(file: &str, offsets: Vec<u64>, end: usize) -> io::Result<Vec<u64>> {
     match offsets.first() == Some(&0) && offsets.is_sorted() && offsets.last() == Some(&(end as u64)) {
         true => Ok(offsets),
@@ -389,7 +402,7 @@ fn ascending(file: &str, offsets: Vec<u64>, end: usize) -> io::Result<Vec<u64>> 
     }
 }
 
-/// The numbers in a file of `size` bytes.
+/// Decodes the numbers of a file of `size` bytes.
 fn numbers<T: Element>(reader: &mut impl Read, kind: &Type, size: u64) -> io::Result<Vec<T>> {
     let count = usize::try_from(size).map_err(|_| invalid("is too large"))? / kind.bytes();
     let Type::Number(encoding) = *kind else {
@@ -409,7 +422,7 @@ fn numbers<T: Element>(reader: &mut impl Read, kind: &Type, size: u64) -> io::Re
     binary::elements(reader, encoding, count)
 }
 
-/// The type of the numbers of a file.
+/// Number type of a file.
 enum Type {
     Number(Encoding),
     Rational,
@@ -455,7 +468,7 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let (states, p) = (mdp.states() as usize, mdp.transitions());
     let mut files: Vec<Member> = Vec::new();
     let bits = |members: &[u32]| {
-        // As umbi pads them.
+        // umbi pads bit sets to whole 64-bit words.
         let mut bytes = vec![0u8; states.div_ceil(64) * 8];
         members.iter().for_each(|&state| bytes[state as usize / 8] |= 1 << (state % 8));
         bytes
@@ -538,16 +551,16 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     archive.into_inner()?.finish().map(|_| ())
 }
 
-/// A file of the archive, made while it is written.
+/// A file of the archive whose content is produced while it is written.
 struct Member<'m> {
     name: String,
-    /// Bytes.
+    /// In bytes.
     size: u64,
     content: Box<dyn Read + 'm>,
 }
 
 impl<'m> Member<'m> {
-    /// Bytes as they lie in memory.
+    /// A file of borrowed bytes.
     fn stored(name: &str, bytes: &'m [u8]) -> Self {
         Self { name: name.to_owned(), size: bytes.len() as u64, content: Box::new(bytes) }
     }
@@ -556,14 +569,14 @@ impl<'m> Member<'m> {
         Self { name: name.to_owned(), size: bytes.len() as u64, content: Box::new(Cursor::new(bytes)) }
     }
 
-    /// `count` numbers of 64 bits each.
+    /// A file of `count` numbers of 64 bits each.
     fn numbers(name: &str, count: usize, numbers: impl Iterator<Item = u64> + 'm) -> Self {
         let content = Numbers { numbers, block: Cursor::default() };
         Self { name: name.to_owned(), size: 8 * count as u64, content: Box::new(content) }
     }
 }
 
-/// Numbers as bytes.
+/// A reader of 64-bit numbers as little-endian bytes.
 struct Numbers<I> {
     numbers: I,
     block: Cursor<Vec<u8>>,
@@ -571,7 +584,7 @@ struct Numbers<I> {
 
 impl<I: Iterator<Item = u64>> Read for Numbers<I> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        /// Numbers at a time.
+        /// Numbers per block.
         const BLOCK: usize = 1 << 12;
         if self.block.position() == self.block.get_ref().len() as u64 {
             self.block.set_position(0);

@@ -1,10 +1,10 @@
 //! The XML of Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), Appendix A.1.
 //!
-//! `MDP` holds `Actions`, whose `Action`s have an `id` and a `description`, and `States`: each `State` has an `id` and
-//! `AvailableActions`, an `Action` there an `id` and one `ResultingState` per outcome, with the attributes `id`,
-//! `probability` and `actionReward`. States come in any order, one element each; other elements and attributes are read
-//! over. Descriptions that come before the states become the names of actions. There is no discount factor: γ = 0.9, the
-//! source's.
+//! The root `MDP` holds `Actions` and `States`. `Actions` holds `Action`s with an `id` and a `description`. `States`
+//! holds one `State` per state, in any order. A `State` has an `id` and `AvailableActions`; an `Action` in these has an
+//! `id` and one `ResultingState` per outcome, with the attributes `id`, `probability` and `actionReward`. The reader
+//! ignores other elements and attributes. Descriptions that precede the states become action names. The format has no
+//! discount factor: γ = 0.9, as in the source.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,10 +22,10 @@ use crate::common::io::BUFFER;
 use crate::common::io::lines::{self, LONGEST, Put, no_place, quoted};
 use crate::mdp::model::{Mdp, MdpParts};
 
-/// Elements within each other that a file may have.
+/// Maximum nesting depth of elements.
 const DEEPEST: usize = 64;
 
-/// What an element is, by its name and the element that it is in.
+/// Role of an element, given by its name and its parent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Element {
     Mdp,
@@ -55,7 +55,7 @@ impl Element {
     }
 }
 
-/// Reads a model, not yet validated.
+/// Reads a model without validation.
 pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
     let counted = Counted { reader: BufReader::with_capacity(BUFFER, reader), line: 1, bytes: 0 };
     let mut reader = Reader::from_reader(counted);
@@ -97,8 +97,9 @@ pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
 struct Model {
     domain: Domain,
     descriptions: HashMap<u32, String>,
-    /// The elements that are open.
+    /// Stack of open elements.
     open: Vec<Element>,
+    /// Whether the root element has been seen.
     begun: bool,
 }
 
@@ -110,7 +111,7 @@ impl Model {
             return Err(format!("found <{}>, expected {expected}", quoted(tag.name().as_ref())));
         }
         if self.open.len() == DEEPEST {
-            return Err(format!("found more than {DEEPEST} elements within each other"));
+            return Err(format!("found elements nested more than {DEEPEST} deep"));
         }
         self.begun = true;
         self.open.push(element);
@@ -144,7 +145,10 @@ impl Model {
     }
 }
 
-/// The values of these attributes of an element, which must have them.
+/// Values of the named attributes of an element.
+///
+/// # Errors
+/// An attribute is missing or malformed.
 fn attributes<'t, const N: usize>(tag: &'t BytesStart<'_>, names: [&str; N]) -> Result<[Cow<'t, [u8]>; N], String> {
     let mut values = [const { None }; N];
     for attribute in tag.attributes().with_checks(false) {
@@ -170,7 +174,7 @@ fn real(attribute: &str, text: &[u8]) -> Result<f64, String> {
     number.ok_or_else(|| format!("{attribute}: found \"{}\", expected a number", quoted(text)))
 }
 
-/// Counts the lines that are read, and the bytes since that was last set to 0.
+/// A reader that counts lines, and bytes since `bytes` was last reset.
 struct Counted<R> {
     reader: R,
     line: u64,
@@ -194,7 +198,7 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 
     fn consume(&mut self, amount: usize) {
-        // What is consumed was filled.
+        // `consume` follows `fill_buf`, so this returns the buffered bytes without I/O.
         if let Ok(filled) = self.reader.fill_buf() {
             self.line += memchr::memchr_iter(b'\n', &filled[..amount.min(filled.len())]).count() as u64;
         }

@@ -1,9 +1,12 @@
-//! The model: a finite Markov decision process over compressed sparse rows.
+//! Finite Markov decision processes in compressed sparse row (CSR) form.
 //!
-//! States s ∈ {0 … S−1}, each with some actions a or none, discount γ ∈ [0, 1]. Transition probabilities P(s'|s, a) are a
-//! CSR matrix with one row per state-action pair, the actions of a state side by side. Rewards R(s, a, s') are a CSR matrix
-//! of their own over the same rows, and may hold entries where P has none: the expected reward is
-//! r(s, a) = Σ P·R over the entries that both hold, and what the action itself earns.
+//! A model has states s ∈ {0 … S−1}, zero or more actions a per state, and a discount factor γ ∈ [0, 1]. P(s'|s, a) is
+//! a CSR matrix with one row per state-action pair. The rows of a state are adjacent. R(s, a, s') is a second CSR
+//! matrix with the same rows. R may hold entries where P has none; they have no effect. The expected reward is r(s, a)
+//! = Σ P·R over the entries present in both matrices, plus the reward of the action itself.
+//!
+//! This file keeps [`Csr`] and [`Mdp`] together because both must keep their fields private to preserve their
+//! invariants.
 
 pub mod validate;
 
@@ -19,10 +22,10 @@ use rayon::prelude::*;
 use self::validate::Invalid;
 use crate::common::choice::choice;
 
-/// Rows that one task of a parallel loop handles: enough to pay for the task, few enough to balance.
+/// Rows per task of a parallel loop: enough work to amortise the task, few enough rows to balance the load.
 pub(crate) const CHUNK: usize = 4096;
 
-/// An array in memory, or a view of a memory-mapped file. A clone shares the elements.
+/// An array in memory or a view of a memory-mapped file. Clones share the elements.
 #[derive(Clone)]
 pub struct Array<T>(Storage<T>);
 
@@ -33,14 +36,14 @@ enum Storage<T> {
 }
 
 impl<T: Pod> Array<T> {
-    /// Bytes `start..end` of a mapped file as elements of `T`; `None` where the range is out of the file, misaligned, or
-    /// not a whole number of elements.
+    /// Views the bytes `start..end` of a mapped file as elements of `T`. `None` if the range exceeds the file, is
+    /// misaligned, or does not contain a whole number of elements.
     pub fn mapped(map: Arc<Mmap>, start: usize, end: usize) -> Option<Self> {
         bytemuck::try_cast_slice::<u8, T>(map.get(start..end)?).ok()?;
         Some(Self(Storage::Mapped { map, start, end }))
     }
 
-    /// The elements; copied only where they are a file's.
+    /// The elements as a vector. Copies if the array is mapped or shared.
     pub fn into_vec(self) -> Vec<T> {
         match self.0 {
             Storage::Owned(elements) => Arc::unwrap_or_clone(elements),
@@ -73,9 +76,9 @@ impl<T: Pod> Deref for Array<T> {
 
 /// A sparse matrix in compressed sparse row form: row r holds the entries `row_ptr[r]..row_ptr[r + 1]`.
 ///
-/// The row pointers start at 0, do not fall, and end at the number of entries: [`row`](Self::row) reads within bounds for
-/// every r below [`rows`](Self::rows). Whether columns ascend, and what they are below, is up to the model that holds the
-/// matrix.
+/// Invariant: the row pointers start at 0, never decrease, and end at the number of entries. So [`row`](Self::row)
+/// stays in bounds for every r below [`rows`](Self::rows). `Csr` does not check the columns; the model that owns the
+/// matrix checks their range and order.
 ///
 /// ```compile_fail,E0451
 /// use warpkov::mdp::model::Csr;
@@ -88,9 +91,9 @@ pub struct Csr {
     val: Array<f64>,
 }
 
-/// Why arrays are no sparse matrix. They are named as in files.
+/// A violated invariant of [`Csr`]. Messages name the arrays as files do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum InvalidCsr {
     #[error("indptr[0] is {found}, expected 0")]
     Start { found: u64 },
@@ -98,12 +101,12 @@ pub enum InvalidCsr {
     Falls { row: usize, start: u64, end: u64 },
     #[error("indptr ends at {found}, expected the number of entries {entries}")]
     End { found: u64, entries: usize },
-    #[error("indices has {indices} elements, data has {data}, expected as many")]
+    #[error("indices has {indices} elements, data has {data}, expected equal lengths")]
     Lengths { indices: usize, data: usize },
 }
 
 impl Csr {
-    /// The matrix with these row pointers, columns and values. No row pointers are no rows.
+    /// Builds a matrix from row pointers, columns and values. An empty `row_ptr` gives a matrix without rows.
     ///
     /// # Errors
     /// The first violation found; see [`InvalidCsr`].
@@ -131,7 +134,7 @@ impl Csr {
         Ok(csr)
     }
 
-    /// [`new`](Self::new) of arrays that are right by construction, as where row pointers are sums of lengths.
+    /// [`new`](Self::new) without checks in release builds, for arrays that are valid by construction.
     pub(crate) fn built(
         row_ptr: impl Into<Array<u64>>,
         col: impl Into<Array<u32>>,
@@ -148,38 +151,38 @@ impl Csr {
         Self { row_ptr: vec![0; rows + 1].into(), ..Self::default() }
     }
 
-    /// The same entries with other values, one for each.
+    /// Replaces the values; `val` has one element per stored entry.
     ///
     /// # Errors
-    /// Another number of them.
+    /// [`InvalidCsr::Lengths`] if the number of values differs.
     pub fn with_values(self, val: impl Into<Array<f64>>) -> Result<Self, InvalidCsr> {
         let val = val.into();
         let (indices, data) = (self.col.len(), val.len());
         if indices == data { Ok(Self { val, ..self }) } else { Err(InvalidCsr::Lengths { indices, data }) }
     }
 
-    /// Where rows begin, and the last one ends: from 0 to the number of entries.
+    /// Row pointers: `rows + 1` offsets from 0 to the number of entries.
     #[inline]
     #[must_use]
     pub fn row_ptr(&self) -> &Array<u64> {
         &self.row_ptr
     }
 
-    /// Column of each entry.
+    /// Column of each stored entry.
     #[inline]
     #[must_use]
     pub fn col(&self) -> &Array<u32> {
         &self.col
     }
 
-    /// Value of each entry.
+    /// Value of each stored entry.
     #[inline]
     #[must_use]
     pub fn val(&self) -> &Array<f64> {
         &self.val
     }
 
-    /// Row pointers, columns and values.
+    /// Takes the matrix apart into row pointers, columns and values.
     #[must_use]
     pub fn into_arrays(self) -> (Array<u64>, Array<u32>, Array<f64>) {
         (self.row_ptr, self.col, self.val)
@@ -202,12 +205,12 @@ impl Csr {
         (&self.col[range.clone()], &self.val[range])
     }
 
-    /// The arrays as slices.
+    /// Borrows the arrays as slices.
     pub(crate) fn view(&self) -> CsrView<'_> {
         CsrView { row_ptr: &self.row_ptr, col: &self.col, val: &self.val }
     }
 
-    /// The same matrix with ascending columns in every row. The arrays are kept where they are so already.
+    /// Sorts the columns of every row in ascending order. Keeps the arrays if they are sorted already.
     pub(crate) fn sorted(self) -> Self {
         if (0..self.rows()).into_par_iter().with_min_len(CHUNK).all(|r| self.row(r).0.is_sorted()) {
             return self;
@@ -235,7 +238,7 @@ impl Csr {
     }
 }
 
-/// A [`Csr`] whose arrays have been looked up: what a loop over all rows begins with.
+/// A [`Csr`] as slices, which saves a loop over rows the dispatch between owned and mapped arrays.
 #[derive(Clone, Copy)]
 pub(crate) struct CsrView<'a> {
     row_ptr: &'a [u64],
@@ -252,7 +255,7 @@ impl<'a> CsrView<'a> {
     }
 }
 
-/// Likewise what an [`Mdp`] has of each row.
+/// The row data of an [`Mdp`] as slices, for the same reason.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub transitions: CsrView<'a>,
@@ -267,7 +270,7 @@ impl<'a> View<'a> {
         self.action_rewards.get(row).copied().unwrap_or_default()
     }
 
-    /// Whether [`rewards_of`](Self::rewards_of) a row are not all 0.
+    /// Whether row `row` of R has entries.
     #[inline]
     pub fn rewards_transitions(self, row: usize) -> bool {
         !self.rewards.val.is_empty() && !self.rewards.row(row).1.is_empty()
@@ -286,8 +289,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// Splits what holds one element per entry of a matrix into the parts of [`CHUNK`] rows each (fewer in the last), with
-/// the number of the first row.
+/// Splits `elements`, one per matrix entry, into chunks of [`CHUNK`] rows; the last chunk may be shorter. Each chunk
+/// comes with the number of its first row.
 pub(crate) fn split<'e, T>(row_ptr: &[u64], mut elements: &'e mut [T]) -> Vec<(usize, &'e mut [T])> {
     let rows = row_ptr.len() - 1;
     (0..rows)
@@ -299,15 +302,16 @@ pub(crate) fn split<'e, T>(row_ptr: &[u64], mut elements: &'e mut [T]) -> Vec<(u
         .collect()
 }
 
-/// The action of a state that has none, in a policy.
+/// The policy entry of a state without actions.
 pub const NO_ACTION: u32 = u32::MAX;
 
-/// Which rows, that is state-action pairs, belong to which state.
+/// Assignment of rows (state-action pairs) to states.
 #[derive(Clone)]
 pub enum Choices {
-    /// Every state has this many: row s·A + a.
+    /// Every state has A actions; row s·A + a belongs to (s, a).
     Uniform(u32),
-    /// State s has rows `offsets[s]..offsets[s + 1]`. One without rows is terminal: the process ends there, and V = 0.
+    /// State s has the rows `offsets[s]..offsets[s + 1]`. A state without rows is terminal: the process ends there and
+    /// V = 0.
     Ragged(Array<u64>),
 }
 
@@ -318,7 +322,7 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// The rows of a state; action a is the a-th of them.
+    /// The rows of a state, in the order of its actions.
     #[inline]
     #[must_use]
     pub fn rows(&self, state: usize) -> Range<usize> {
@@ -328,7 +332,7 @@ impl Choices {
         }
     }
 
-    /// The first row of a state; that of the state S, which is not there, is the number of all rows.
+    /// The first row of a state. For `state` = S, the total number of rows.
     #[inline]
     #[must_use]
     pub fn first(&self, state: usize) -> usize {
@@ -344,7 +348,7 @@ impl Choices {
         self.rows(state).len()
     }
 
-    /// The largest number of actions of any state.
+    /// The maximum number of actions of a state.
     #[must_use]
     pub fn max(&self) -> u32 {
         match self {
@@ -355,13 +359,13 @@ impl Choices {
         }
     }
 
-    /// The number of rows of all `states` states.
+    /// The total number of rows of `states` states.
     #[must_use]
     pub fn total(&self, states: u32) -> usize {
         self.first(states as usize)
     }
 
-    /// The state that a row belongs to.
+    /// The state that owns a row.
     #[must_use]
     pub fn state_of(&self, row: usize) -> usize {
         match self {
@@ -372,19 +376,19 @@ impl Choices {
 }
 
 choice! {
-    /// Whether rewards are wanted or costs are to be avoided.
+    /// Optimisation sense.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Objective {
-        /// V* is the largest expected sum.
+        /// V* is the maximum expected return.
         #[default]
         Maximize = "maximize",
-        /// V* is the smallest expected sum: rewards are costs.
+        /// V* is the minimum expected return; rewards are costs.
         Minimize = "minimize",
     }
 }
 
 impl Objective {
-    /// What makes a maximum of it: 1 or −1.
+    /// Factor that turns the objective into a maximisation: 1 or −1.
     #[must_use]
     pub fn sign(self) -> f64 {
         match self {
@@ -394,46 +398,47 @@ impl Objective {
     }
 }
 
-/// What actions are called.
+/// Names of actions.
 #[derive(Clone, Default, Debug, PartialEq)]
 pub struct ActionNames {
-    /// Names, each once.
+    /// Distinct names.
     pub names: Vec<String>,
-    /// The name of each row, as an index into `names`.
+    /// Name of each row, as an index into `names`.
     pub of_row: Vec<u32>,
 }
 
-/// What a Markov decision process is made of, to be [validated](Self::validated).
+/// The unchecked parts of a Markov decision process; [`validated`](Self::validated) turns them into an [`Mdp`].
 #[derive(Clone, Default)]
 pub struct MdpParts {
     /// S, the number of states.
     pub states: u32,
-    /// Which rows belong to which state.
+    /// Assignment of rows to states.
     pub choices: Choices,
-    /// γ, the discount factor, in [0, 1]. Only some methods take 1.
+    /// γ, the discount factor, in [0, 1]. Discounted methods require γ < 1.
     pub gamma: f64,
-    /// Whether to maximise or to minimise.
+    /// Optimisation sense.
     pub objective: Objective,
     /// P(s'|s, a): one row per state-action pair, S columns.
     pub transitions: Csr,
-    /// The probability that the process ends with a row, beside those of P; empty where it never does.
+    /// Probability that the process ends after each row, in addition to the entries of P; empty if the process never
+    /// ends after an action.
     pub ends: Array<f64>,
-    /// R(s, a, s'): rows and columns as P; without rows where all are 0.
+    /// R(s, a, s'), with the rows and columns of P; a matrix without rows means R = 0.
     pub rewards: Csr,
-    /// What a row earns beside R, whatever comes next; empty where that is nothing.
+    /// Reward of each row independent of the successor, added to R; empty if 0 for all rows.
     pub action_rewards: Array<f64>,
-    /// Named sets of states, ascending. Those of "init" are where the process starts.
+    /// Named sets of states in ascending order. "init" names the initial states.
     pub labels: BTreeMap<String, Vec<u32>>,
-    /// What actions are called, if they have names.
+    /// Names of actions, if any.
     pub action_names: Option<ActionNames>,
-    /// Where the states stand, if they are the cells of a grid.
+    /// Geometry, if the states are the cells of a grid.
     pub grid: Option<Grid>,
 }
 
 impl MdpParts {
-    /// The model, if it is one. Rows whose columns do not ascend are sorted; rewards that are left out are 0.
+    /// Validates the parts. Rows with unsorted columns are sorted; missing rewards are 0.
     ///
-    /// Every row of P is a distribution with what it ends with: entries in [0, 1] that sum to 1 within
+    /// Every row of P, together with its end probability, is a distribution: entries in [0, 1] that sum to 1 within
     /// [`ROW_SUM_TOLERANCE`](validate::ROW_SUM_TOLERANCE).
     ///
     /// # Errors
@@ -451,14 +456,14 @@ impl MdpParts {
     }
 }
 
-/// A finite Markov decision process, made of [`MdpParts`] that have been validated:
+/// A finite Markov decision process: [`MdpParts`] that passed validation. Invariants:
 ///
-/// - γ is in [0, 1], and each state's rows are those of [`choices`](Self::choices), fewer than 2³² − 1 of them;
-/// - P and R have a row for each state-action pair, with distinct, ascending columns below S;
-/// - every row of P sums to 1 with what it ends with; rewards are finite;
-/// - what belongs to rows has an element for each, or none; labels and the grid name states below S.
+/// - γ is in [0, 1]. [`choices`](Self::choices) assigns fewer than 2³² − 1 rows to each state.
+/// - P and R have one row per state-action pair, with distinct, ascending columns below S.
+/// - Every row of P plus its end probability sums to 1. Rewards are finite.
+/// - Per-row arrays have one element per row or are empty. Labels and the grid refer to states below S.
 ///
-/// Nothing can be changed without being checked:
+/// The fields are private, so every change is validated:
 ///
 /// ```compile_fail,E0616
 /// # use warpkov::mdp::generate::Forest;
@@ -469,7 +474,7 @@ impl MdpParts {
 pub struct Mdp(MdpParts);
 
 impl Mdp {
-    /// A model in which all states have `actions` actions and the process never ends.
+    /// A model in which every state has `actions` actions and the process never ends.
     ///
     /// `transitions` and `rewards` have S·A rows and S columns.
     ///
@@ -487,43 +492,44 @@ impl Mdp {
         MdpParts { states, choices, gamma, transitions, rewards, grid, ..MdpParts::default() }.validated()
     }
 
-    /// A model of parts that are valid by construction, as those of another model in another order.
+    /// [`MdpParts::validated`] without checks in release builds, for parts that are valid by construction, such as a
+    /// permuted model.
     pub(crate) fn built(parts: MdpParts) -> Self {
         debug_assert!(matches!(validate::check(&parts), Ok(true)));
         Self(parts)
     }
 
-    /// What the model is made of: to change some of it, and validate that.
+    /// Takes the model apart. To change a part, change it here and validate again.
     #[must_use]
     pub fn into_parts(self) -> MdpParts {
         self.0
     }
 
-    /// The same model with another discount factor.
+    /// Replaces the discount factor.
     ///
     /// # Errors
-    /// If it is not in [0, 1].
+    /// If γ is not in [0, 1].
     pub fn with_gamma(mut self, gamma: f64) -> Result<Self, Invalid> {
         validate::check_gamma(gamma)?;
         self.0.gamma = gamma;
         Ok(self)
     }
 
-    /// The same model, to be maximised or minimised.
+    /// Replaces the optimisation sense.
     #[must_use]
     pub fn with_objective(mut self, objective: Objective) -> Self {
         self.0.objective = objective;
         self
     }
 
-    /// The same model without its geometry.
+    /// Removes the grid geometry.
     #[must_use]
     pub fn without_grid(mut self) -> Self {
         self.0.grid = None;
         self
     }
 
-    /// Adds a set of states, ascending.
+    /// Adds a named set of states, in ascending order.
     pub(crate) fn insert_label(&mut self, name: &str, members: Vec<u32>) {
         debug_assert!(members.is_sorted_by(|a, b| a < b) && members.last().is_none_or(|&last| last < self.states()));
         self.0.labels.insert(name.to_owned(), members);
@@ -536,21 +542,21 @@ impl Mdp {
         self.0.states
     }
 
-    /// Which rows belong to which state.
+    /// Assignment of rows to states.
     #[inline]
     #[must_use]
     pub fn choices(&self) -> &Choices {
         &self.0.choices
     }
 
-    /// γ, the discount factor, in [0, 1]. Only some methods take 1.
+    /// γ, the discount factor, in [0, 1]. Discounted methods require γ < 1.
     #[inline]
     #[must_use]
     pub fn gamma(&self) -> f64 {
         self.0.gamma
     }
 
-    /// Whether to maximise or to minimise.
+    /// Optimisation sense.
     #[inline]
     #[must_use]
     pub fn objective(&self) -> Objective {
@@ -564,68 +570,69 @@ impl Mdp {
         &self.0.transitions
     }
 
-    /// The probability that the process ends with a row, beside those of P; empty where it never does.
+    /// Probability that the process ends after each row, in addition to the entries of P; empty if the process never
+    /// ends after an action.
     #[inline]
     #[must_use]
     pub fn ends(&self) -> &Array<f64> {
         &self.0.ends
     }
 
-    /// R(s, a, s'): rows and columns as P.
+    /// R(s, a, s'), with the rows and columns of P.
     #[inline]
     #[must_use]
     pub fn rewards(&self) -> &Csr {
         &self.0.rewards
     }
 
-    /// What a row earns beside R, whatever comes next; empty where that is nothing.
+    /// Reward of each row independent of the successor, added to R; empty if 0 for all rows.
     #[inline]
     #[must_use]
     pub fn action_rewards(&self) -> &Array<f64> {
         &self.0.action_rewards
     }
 
-    /// Named sets of states, ascending. Those of "init" are where the process starts.
+    /// Named sets of states in ascending order. "init" names the initial states.
     #[must_use]
     pub fn labels(&self) -> &BTreeMap<String, Vec<u32>> {
         &self.0.labels
     }
 
-    /// What actions are called, if they have names.
+    /// Names of actions, if any.
     #[must_use]
     pub fn action_names(&self) -> Option<&ActionNames> {
         self.0.action_names.as_ref()
     }
 
-    /// Where the states stand, if they are the cells of a grid.
+    /// Geometry, if the states are the cells of a grid.
     #[must_use]
     pub fn grid(&self) -> Option<&Grid> {
         self.0.grid.as_ref()
     }
 
-    /// The number of state-action pairs.
+    /// The number of rows, that is, of state-action pairs.
     pub fn rows(&self) -> usize {
         self.0.transitions.rows()
     }
 
-    /// What the process ends with after a row.
+    /// Probability that the process ends after row `row`.
     pub fn end(&self, row: usize) -> f64 {
         self.0.ends.get(row).copied().unwrap_or_default()
     }
 
-    /// What a row earns beside R.
+    /// Reward of row `row` independent of the successor.
     pub fn action_reward(&self, row: usize) -> f64 {
         self.0.action_rewards.get(row).copied().unwrap_or_default()
     }
 
-    /// Whether the process never ends: every state has an action, and no row ends.
+    /// Whether the process never ends: every state has an action and no row has an end probability.
     pub fn never_terminates(&self) -> bool {
         let ragged =
             matches!(&self.0.choices, Choices::Ragged(offsets) if offsets.windows(2).any(|ends| ends[0] == ends[1]));
         self.0.ends.is_empty() && !ragged
     }
 
-    /// A policy that takes the first action of every state.
+    /// The policy that takes action 0 in every state, [`NO_ACTION`] in terminal states.
     pub fn first_policy(&self) -> Vec<u32> {
         let first = |state| if self.0.choices.count(state) == 0 { NO_ACTION } else { 0 };
         match self.0.choices {
@@ -634,8 +641,7 @@ impl Mdp {
         }
     }
 
-    /// The same model as one to be maximised: rewards are negated where they are costs. Its V is that of this model,
-    /// negated likewise.
+    /// The equivalent maximisation model. A minimisation model has its rewards negated; its V is then negated as well.
     pub fn to_maximize(&self) -> Cow<'_, Self> {
         if self.0.objective == Objective::Maximize {
             return Cow::Borrowed(self);
@@ -650,15 +656,16 @@ impl Mdp {
         }))
     }
 
-    /// r(s, a): Σ P(s'|s, a)·R(s, a, s') over the s' that both matrices hold, and what the action earns; one entry per row.
+    /// r(s, a) for each row: Σ P(s'|s, a)·R(s, a, s') over the entries present in both matrices, plus the action
+    /// reward.
     pub fn expected_rewards(&self) -> Vec<f64> {
         if self.0.rewards.nnz() == 0 && !self.0.action_rewards.is_empty() {
-            // As the sum below, which begins with +0.
+            // Adding 0.0 turns −0 into +0, as the sum below does.
             return self.0.action_rewards.par_iter().map(|reward| 0.0 + reward).collect();
         }
         let view = self.view();
         let expected = |row: usize| {
-            // From +0, where an empty f64 sum would be −0.
+            // Start at +0: the sum of an empty f64 iterator is −0.
             let expected = if view.rewards_transitions(row) {
                 let (_, probs) = view.transitions.row(row);
                 view.rewards_of(row).zip(probs).fold(0.0, |sum, (reward, prob)| sum + prob * reward)
@@ -670,7 +677,7 @@ impl Mdp {
         (0..self.rows()).into_par_iter().with_min_len(CHUNK).map(expected).collect()
     }
 
-    /// R(s, a, s') for each entry of P, in P's order; 0 where R has none. What actions earn is not in it.
+    /// R(s, a, s') for each entry of P, in the order of P; 0 where R has no entry. Excludes action rewards.
     pub fn transition_rewards(&self) -> Vec<f64> {
         let mut rewards = vec![0.0; self.0.transitions.nnz()];
         split(self.transitions().row_ptr(), &mut rewards).into_par_iter().for_each(|(first, rewards)| {
@@ -682,12 +689,12 @@ impl Mdp {
         rewards
     }
 
-    /// R for each entry of row `row` of P: a merge of the two sorted rows.
+    /// R for each entry of row `row` of P, by merging the two sorted rows.
     pub(crate) fn rewards_of(&self, row: usize) -> impl Iterator<Item = f64> {
         self.view().rewards_of(row)
     }
 
-    /// The arrays as slices.
+    /// Borrows the arrays as slices.
     pub(crate) fn view(&self) -> View<'_> {
         let (transitions, rewards) = (self.0.transitions.view(), self.0.rewards.view());
         View { transitions, rewards, action_rewards: &self.0.action_rewards }
@@ -697,15 +704,15 @@ impl Mdp {
 /// The geometry of a grid world: state s is the cell in column s mod `width` and row s / `width`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Grid {
-    /// Cells in a row.
+    /// Number of columns.
     pub width: u32,
-    /// Cells in a column.
+    /// Number of rows.
     pub height: u32,
-    /// The goal's state.
+    /// State of the goal cell.
     pub goal: u32,
-    /// States that no one can enter, ascending.
+    /// States of cells that cannot be entered, ascending.
     pub walls: Vec<u32>,
-    /// States that cost a penalty to enter, ascending.
+    /// States of cells with a penalty for entering, ascending.
     pub obstacles: Vec<u32>,
 }
 
@@ -718,7 +725,7 @@ mod tests {
     }
 
     #[test]
-    fn rewards_meet_the_transitions_they_belong_to() {
+    fn rewards_align_with_transitions() {
         let p = csr(&[0, 2, 3], &[1, 0, 1], &[0.25, 0.75, 1.0]);
         let r = csr(&[0, 1, 2], &[1, 0], &[8.0, 5.0]);
         let mdp = Mdp::new(2, 1, 0.5, p, r, None).unwrap();
@@ -729,7 +736,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_keep_their_rows_apart() {
+    fn chunked_sort_and_rewards_match_rows() {
         let states = 3 * CHUNK as u32 - 7;
         let row_ptr: Vec<u64> = (0..=u64::from(states)).map(|row| 2 * row).collect();
         let col: Vec<u32> = (0..states).flat_map(|s| if s % 5 == 0 { [1, 0] } else { [0, 1] }).collect();

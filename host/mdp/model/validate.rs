@@ -1,4 +1,5 @@
-//! What a model must satisfy, checked on all cores. Of several violations the same one is reported every time.
+//! Validation of models, on all cores. Reports are deterministic: a model with several violations always gives the same
+//! one.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,10 +8,10 @@ use rayon::prelude::*;
 
 use super::{ActionNames, Array, CHUNK, Choices, Csr, Grid, InvalidCsr, MdpParts, NO_ACTION};
 
-/// How far the probabilities of a row may be from summing to 1.
+/// Maximum deviation of a probability row from sum 1.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-6;
 
-/// One of the matrices of a model.
+/// A matrix of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Matrix {
     /// P, the transition probabilities.
@@ -20,7 +21,7 @@ pub enum Matrix {
 }
 
 impl Matrix {
-    /// The matrix with these row pointers, columns and values.
+    /// Builds a CSR matrix and names this matrix in its error.
     ///
     /// # Errors
     /// [`Invalid::Csr`].
@@ -43,14 +44,14 @@ impl fmt::Display for Matrix {
     }
 }
 
-/// A row of a matrix, and what it stands for.
+/// A matrix row and its state-action pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its number.
+    /// Row number.
     pub row: usize,
-    /// s.
+    /// State s.
     pub state: usize,
-    /// a.
+    /// Action a.
     pub action: usize,
 }
 
@@ -61,16 +62,16 @@ impl fmt::Display for Row {
     }
 }
 
-/// Why a model is none. Arrays are named as in files: `indptr`, `indices` and `data` of P and of R; positions in them
-/// count from 0.
+/// A violated invariant of a model. Messages name the arrays as files do: `indptr`, `indices` and `data` of P and R.
+/// Positions count from 0.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum Invalid {
     #[error("S is 0, expected at least 1 state")]
     NoStates,
     #[error("A is 0, expected at least 1 action")]
     NoActions,
-    #[error("S = {states}, A = {actions}: S·A rows cannot be numbered on this machine")]
+    #[error("S = {states}, A = {actions}: S·A rows exceed the address space of this machine")]
     TooLarge { states: u32, actions: u32 },
     #[error("gamma is {gamma}, expected a number in [0, 1]")]
     Gamma { gamma: f64 },
@@ -78,13 +79,11 @@ pub enum Invalid {
     ChoicesLength { found: usize, expected: usize },
     #[error("choices[0] is {found}, expected 0")]
     ChoicesStart { found: u64 },
-    #[error(
-        "choices[{position}] is {found} after {previous}, expected offsets that do not fall by up to 2³² − 1 actions"
-    )]
+    #[error("choices[{position}] is {found} after {previous}, expected a step of 0 to 2³² − 2 actions")]
     ChoicesOrder { position: usize, found: u64, previous: u64 },
     #[error("no state has an action, expected at least one")]
     NoRows,
-    #[error("{matrix}.indptr has {found} elements, expected a row per state and action and one more, {expected}")]
+    #[error("{matrix}.indptr has {found} elements, expected one per state-action pair plus one, {expected}")]
     RowPtrLength { matrix: Matrix, found: usize, expected: usize },
     #[error("{matrix}.{source}")]
     Csr { matrix: Matrix, source: InvalidCsr },
@@ -100,7 +99,7 @@ pub enum Invalid {
     RowValue { array: &'static str, row: Row, found: f64, expected: &'static str },
     #[error("label \"{label}\"[{position}] is {found}, expected ascending states below {states}")]
     Label { label: String, position: usize, found: u32, states: u32 },
-    #[error("action_names.of_row[{position}] is {found}, expected the number of one of {names} names")]
+    #[error("action_names.of_row[{position}] is {found}, expected an index below the number of names, {names}")]
     ActionName { position: usize, found: u32, names: usize },
     #[error("P {row}: probabilities sum to {sum}, expected 1 within {ROW_SUM_TOLERANCE:e}")]
     RowSum { row: Row, sum: f64 },
@@ -116,8 +115,8 @@ pub enum Invalid {
     CellOrder { list: &'static str, position: usize, found: u32, previous: u32 },
 }
 
-/// Whether the matrices, of `rows` rows, are all that is asked of them, and sorted. That is one quick pass; where it fails
-/// others find out why.
+/// Whether P and R have `rows` rows each, all valid and sorted. One fast pass; if it fails, [`check`] finds the
+/// violation.
 fn in_order(mdp: &MdpParts, rows: usize) -> bool {
     let (p, r) = (&mdp.transitions, &mdp.rewards);
     let ends = &mdp.ends[..];
@@ -137,7 +136,7 @@ fn in_order(mdp: &MdpParts, rows: usize) -> bool {
     })
 }
 
-/// Whether these rows have ascending columns below `states` and values that are `valid`.
+/// Whether the columns of these rows ascend and are below `states`, and the values pass `valid`.
 fn rows_in_order(csr: &Csr, states: u32, mut rows: Range<usize>, valid: impl Fn(usize, &[f64]) -> bool) -> bool {
     let csr = csr.view();
     rows.all(|row| {
@@ -147,12 +146,13 @@ fn rows_in_order(csr: &Csr, states: u32, mut rows: Range<usize>, valid: impl Fn(
     })
 }
 
-/// Rows may be off by the tolerance, and so may a number that is a row by itself.
+/// A row sum may exceed 1 by the tolerance, and so may the only entry of a row.
 fn is_probability(p: f64) -> bool {
     (0.0..=1.0 + ROW_SUM_TOLERANCE).contains(&p)
 }
 
-/// Everything but [`check_distinct`]; the rows need not be sorted. The result is whether they are, and distinct.
+/// Checks everything except [`check_distinct`]; rows may be unsorted. Returns whether all rows are sorted and free of
+/// duplicates.
 pub(super) fn check(mdp: &MdpParts) -> Result<bool, Invalid> {
     let MdpParts { states, gamma, ref choices, .. } = *mdp;
     if states == 0 {
@@ -198,12 +198,12 @@ pub(super) fn check(mdp: &MdpParts) -> Result<bool, Invalid> {
     Ok(in_order)
 }
 
-/// γ is one.
+/// Checks γ ∈ [0, 1].
 pub(super) fn check_gamma(gamma: f64) -> Result<(), Invalid> {
     if (0.0..=1.0).contains(&gamma) { Ok(()) } else { Err(Invalid::Gamma { gamma }) }
 }
 
-/// The number of rows that these offsets, of which there must be `expected`, give to states.
+/// The number of rows that `offsets` assigns to states; `expected` is the required number of offsets.
 fn ragged_rows(offsets: &[u64], expected: usize) -> Result<usize, Invalid> {
     if offsets.len() != expected {
         return Err(Invalid::ChoicesLength { found: offsets.len(), expected });
@@ -221,7 +221,7 @@ fn ragged_rows(offsets: &[u64], expected: usize) -> Result<usize, Invalid> {
     }
 }
 
-/// No column appears twice in a row. The rows are sorted.
+/// Checks that no column appears twice in a row. Requires sorted rows.
 pub(super) fn check_distinct(mdp: &MdpParts) -> Result<(), Invalid> {
     let checker = Checker { states: mdp.states, choices: &mdp.choices, rows: mdp.transitions.rows() };
     for (matrix, csr) in [(Matrix::P, &mdp.transitions), (Matrix::R, &mdp.rewards)] {
@@ -246,7 +246,7 @@ impl Checker<'_> {
         Row { row, state, action: row - self.choices.first(state) }
     }
 
-    /// An array of nothing, or of one valid number per row.
+    /// Checks that an array is empty or has one valid number per row.
     fn per_row(
         &self,
         array: &'static str,
@@ -266,13 +266,13 @@ impl Checker<'_> {
         })
     }
 
-    /// The violation of the lowest-numbered row.
+    /// The violation in the lowest-numbered row.
     fn first(&self, violation: impl Fn(usize) -> Option<Invalid> + Sync) -> Result<(), Invalid> {
         let found = (0..self.rows).into_par_iter().with_min_len(CHUNK).find_map_first(&violation);
         found.map_or(Ok(()), Err)
     }
 
-    /// There are as many rows, and all columns are states.
+    /// Checks the number of rows and the range of the columns.
     fn structure(&self, matrix: Matrix, csr: &Csr) -> Result<(), Invalid> {
         let ends = &csr.row_ptr()[..];
         if csr.rows() != self.rows {

@@ -1,5 +1,5 @@
-//! A solve by a criterion other than the discounted sum: values, or the bias where the gain is the same for all states, and
-//! how the bounds closed in on them.
+//! Plot of a solve under a criterion other than the discounted one: values, or the bias if the gain is the same for all
+//! states, and the convergence of the bounds.
 
 use plotters::prelude::DrawingBackend;
 
@@ -10,7 +10,7 @@ use crate::common::plot::{Picture, PlotError};
 use crate::mdp::certificate::rounded_up;
 use crate::mdp::criterion::{Criterion, Report};
 
-/// More goals than this are not marked: the values show where they are.
+/// Maximum number of goals to mark; beyond, the values show them.
 const MOST_GOALS: usize = 64;
 
 impl Picture for Report<'_> {
@@ -66,8 +66,8 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
     canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
 }
 
-/// How far the bounds were apart. Of a finite horizon, which is solved before there are bounds, what sweeps changed: elsewhere
-/// that says nothing.
+/// The half-width of the bounds per sweep. For a finite horizon, which has bounds only at the end, the residual of the
+/// sweeps; under other criteria the residual implies no bound.
 fn convergence<'r>(report: &Report<'r>) -> Option<Chart<'r>> {
     let bounded = &report.solved.bounded;
     let chart = |title, points, level| Chart { title, abscissa: Some("sweeps"), points, scale: Scale::Log, level };
@@ -81,6 +81,6 @@ fn convergence<'r>(report: &Report<'r>) -> Option<Chart<'r>> {
     let known = bounded.looks.iter().filter(|look| look.error.is_finite());
     let points: Vec<_> = known.map(|look| (look.sweeps as f64, look.error)).collect();
     let level = (!report.options.relative).then_some((report.options.epsilon, "ε"));
-    // Where the graph tells all there is nothing to sweep.
+    // Without points, the graph analysis alone solved the model.
     (!points.is_empty()).then(|| chart("Half of the widest interval between bounds", points, level))
 }

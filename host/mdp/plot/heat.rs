@@ -1,4 +1,4 @@
-//! The value function of a grid world as a heat map, with walls, obstacles, the goal, and the policy's arrows.
+//! Heat map of the value function of a grid world with walls, obstacles, goal and policy arrows.
 
 use plotters::prelude::DrawingBackend;
 use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
@@ -14,13 +14,13 @@ const WALL: RGBColor = RGBColor(62, 62, 66);
 const OBSTACLE: RGBColor = RGBColor(255, 127, 42);
 const GOAL: RGBColor = RGBColor(235, 30, 60);
 
-/// An arrow has at least this many units of room: where cells are smaller, one arrow stands for a block of them.
+/// Minimum size of an arrow's area in canvas units. If cells are smaller, one arrow represents a block of cells.
 const ARROW_ROOM: f64 = 18.0;
 
-/// Cells smaller than this many pixels have obstacles tinted; larger ones, outlined.
+/// Cell size in pixels from which obstacles are outlined instead of tinted.
 const OUTLINED: i32 = 8;
 
-/// What a cell is.
+/// Content of a cell.
 #[derive(Clone, Copy, PartialEq)]
 enum Cell {
     Free,
@@ -28,19 +28,19 @@ enum Cell {
     Wall,
 }
 
-/// The grid as it is drawn.
+/// A grid with its position and scale on the canvas.
 struct Map<'a> {
     grid: &'a Grid,
     field: &'a Field<'a>,
     cells: Vec<Cell>,
     scale: ValueScale,
-    /// Where it stands.
+    /// Position on the canvas.
     place: Rect,
-    /// Pixels of a cell in each direction; below 1 where several cells share one.
+    /// Pixels per cell side; below 1 if several cells share a pixel.
     cell: f64,
 }
 
-/// Draws the heat map with its colour bar and legend within `place`, and returns the right edge of what it took of it.
+/// Draws the heat map with colour bar and legend within `place`. Returns the right edge of the area used.
 pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, field: &Field, grid: &Grid) -> Result<i32, PlotError> {
     let room = Rect { width: place.width - 110, height: place.height - 40, ..place };
     let map = Map::new(field, grid, room, canvas.scale());
@@ -48,7 +48,7 @@ pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, field: &Field, g
     map.draw_obstacles(canvas)?;
     map.draw_arrows(canvas)?;
     map.draw_goals(canvas)?;
-    // The colour bar is as tall as the map, but never so short that its labels collide.
+    // The colour bar is as tall as the map, but tall enough to keep its labels apart.
     let height = map.place.height.max(240).min(room.height);
     map.scale.draw(canvas, field.symbol, Rect { x: map.place.right() + 24, width: 22, height, ..map.place })?;
     map.draw_legend(canvas, (place.x, map.place.bottom() + 28))?;
@@ -70,7 +70,7 @@ impl<'a> Map<'a> {
         let value_scale = ValueScale::new(shown.collect(), field.bound);
         let (columns, rows) = (f64::from(grid.width), f64::from(grid.height));
         let fit = (f64::from(room.width * scale) / columns).min(f64::from(room.height * scale) / rows);
-        // Whole pixels per cell look even; but many small cells would waste much of the room.
+        // Whole pixels per cell give even cells, but waste space if cells are small.
         let cell = if fit >= 8.0 { fit.floor() } else { fit };
         let units = |count: f64| ((count * cell / f64::from(scale)).round() as i32).max(1);
         let (width, height) = (units(columns), units(rows));
@@ -78,12 +78,12 @@ impl<'a> Map<'a> {
         Self { grid, field, cells, scale: value_scale, place, cell }
     }
 
-    /// The side, in cells, of the blocks that have one arrow each.
+    /// Side in cells of the blocks with one arrow each.
     fn block(&self, canvas_scale: i32) -> u32 {
         (ARROW_ROOM * f64::from(canvas_scale) / self.cell).ceil() as u32
     }
 
-    /// The middle of a cell, in pixels.
+    /// Centre of a cell in pixels.
     fn centre(&self, canvas_scale: i32, column: u32, row: u32) -> (f64, f64) {
         let at = |origin: i32, index: u32| f64::from(origin * canvas_scale) + (f64::from(index) + 0.5) * self.cell;
         (at(self.place.x, column), at(self.place.y, row))
@@ -93,7 +93,7 @@ impl<'a> Map<'a> {
         if self.cells[state] == Cell::Wall { WALL } else { self.scale.color(self.field.values[state]) }
     }
 
-    /// All cells as one image. A pixel that covers several cells has their mean colour.
+    /// Draws all cells as one image. A pixel that covers several cells has their mean colour.
     fn draw_cells<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         let width = (self.place.width * canvas.scale()) as usize;
         let height = (self.place.height * canvas.scale()) as usize;
@@ -135,7 +135,7 @@ impl<'a> Map<'a> {
             let (x, y) = self.centre(canvas.scale(), state % self.grid.width, state / self.grid.width);
             let outer = self.cell / 2.0 - inset;
             let inner = outer - thickness;
-            // One polygon that runs round the outer edge and back round the inner one.
+            // One polygon: the outer edge, then the inner edge in reverse.
             let ring = |r: f64| [(-r, -r), (r, -r), (r, r), (-r, r), (-r, -r)];
             let mut corners = ring(outer).to_vec();
             corners.extend(ring(inner).iter().rev());
@@ -144,12 +144,12 @@ impl<'a> Map<'a> {
         Ok(())
     }
 
-    /// An arrow per cell, or per block of cells, to the likeliest next state; a dot where that is the cell itself.
+    /// Draws one arrow per cell or block to the most likely next state; a dot if that is the cell itself.
     fn draw_arrows<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         let Grid { width, height, .. } = *self.grid;
         let Field { mdp, policy, goals, .. } = self.field;
         let block = self.block(canvas.scale());
-        // The middle cell of a block of even size is off its middle, and its arrow must not reach over the edge.
+        // In a block of even size the middle cell is off centre; a smaller arrow stays within the block.
         let size = self.cell * if block == 1 { 1.0 } else { 0.8 * f64::from(block) };
         for row in (0..height).skip(block as usize / 2).step_by(block as usize) {
             for column in (0..width).skip(block as usize / 2).step_by(block as usize) {
@@ -159,7 +159,7 @@ impl<'a> Map<'a> {
                 }
                 let at = self.centre(canvas.scale(), column, row);
                 let color = contrasting(self.color(state as usize));
-                match towards(mdp, policy, state, width) {
+                match likeliest_direction(mdp, policy, state, width) {
                     Some(direction) => canvas.polygon(shifted(&arrow(direction, size), at), color)?,
                     None => canvas.polygon(shifted(&disc(0.09 * size), at), color)?,
                 }
@@ -169,7 +169,7 @@ impl<'a> Map<'a> {
     }
 
     fn draw_goals<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
-        // On a large grid the star is larger than its cell, or nobody would find it.
+        // On large grids the star exceeds its cell so that it remains visible.
         let radius = (0.42 * self.cell).clamp(f64::from(11 * canvas.scale()), f64::from(40 * canvas.scale()));
         self.field.goals.iter().try_for_each(|goal| {
             draw_star(canvas, self.centre(canvas.scale(), goal % self.grid.width, goal / self.grid.width), radius)
@@ -208,14 +208,14 @@ impl<'a> Map<'a> {
     }
 }
 
-/// The cells, of `cells` in a row, that pixel `pixel` of `pixels` covers: at least one.
+/// The cells that pixel `pixel` of `pixels` covers in a line of `cells`; at least one.
 fn covered(pixel: usize, pixels: usize, cells: usize) -> std::ops::Range<usize> {
     let first = pixel * cells / pixels;
     first..((pixel + 1) * cells / pixels).max(first + 1)
 }
 
-/// The direction from `state` to its likeliest successor; `None` if that is `state`.
-fn towards(mdp: &Mdp, policy: &[u32], state: u32, width: u32) -> Option<(f64, f64)> {
+/// The direction from `state` to its most likely successor; `None` if that is `state`.
+fn likeliest_direction(mdp: &Mdp, policy: &[u32], state: u32, width: u32) -> Option<(f64, f64)> {
     let action = policy.get(state as usize).copied().filter(|&action| action != NO_ACTION)?;
     let row = mdp.choices().first(state as usize) + action as usize;
     let (columns, probabilities) = mdp.transitions().row(row);
@@ -226,9 +226,9 @@ fn towards(mdp: &Mdp, policy: &[u32], state: u32, width: u32) -> Option<(f64, f6
     (length > 0.0).then(|| (x / length, y / length))
 }
 
-/// The corners of an arrow through the origin, in a cell of `size` pixels.
+/// The corners of an arrow through the origin for a cell of `size` pixels.
 fn arrow((x, y): (f64, f64), size: f64) -> Vec<(f64, f64)> {
-    // Along the direction, and across it, in parts of the cell.
+    // Positions along and across the direction, in fractions of the cell.
     let outline = [(-0.32, 0.045), (0.05, 0.045), (0.05, 0.17), (0.34, 0.0)];
     let back = outline.iter().rev().skip(1).map(|(along, across)| (*along, -across));
     let corner = |(along, across): (f64, f64)| (size * (along * x - across * y), size * (along * y + across * x));
@@ -261,24 +261,24 @@ fn mix(a: RGBColor, b: RGBColor, part: f64) -> RGBColor {
     RGBColor(mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
 }
 
-/// White on dark colours, black on light ones.
+/// White on dark colours, black on light colours.
 fn contrasting(color: RGBColor) -> impl Color {
     let luminance = 0.299 * f64::from(color.0) + 0.587 * f64::from(color.1) + 0.114 * f64::from(color.2);
     if luminance < 130.0 { RGBColor(255, 255, 255).mix(0.9) } else { RGBColor(20, 20, 30).mix(0.9) }
 }
 
-/// How values become colours.
+/// Mapping of values to colours.
 struct ValueScale {
     low: f64,
     high: f64,
-    /// Where it is not linear: values below this in magnitude are linear, those above logarithmic.
+    /// Magnitude below which a logarithmic scale is linear; `None` for a linear scale.
     threshold: Option<f64>,
 }
 
 impl ValueScale {
-    /// A scale for `values`. Discounted values fall off geometrically with the distance from rewards, so that on all but
-    /// small grids nearly all values crowd in a small part of their range: there the scale is logarithmic, down to
-    /// `bound`, below which values mean nothing.
+    /// A scale for `values`. Discounted values decay geometrically with the distance from rewards, so on large grids
+    /// most values fall in a small part of their range. The scale is then logarithmic, down to `bound`, below which
+    /// values are not significant.
     fn new(mut values: Vec<f64>, bound: Option<f64>) -> Self {
         values.retain(|value| value.is_finite());
         values.sort_unstable_by(f64::total_cmp);
@@ -302,7 +302,7 @@ impl ValueScale {
         }
     }
 
-    /// Where `value` stands between the ends, from 0 to 1.
+    /// Position of `value` on the scale, from 0 to 1.
     fn part(&self, value: f64) -> f64 {
         let (low, high) = (self.transform(self.low), self.transform(self.high));
         ((self.transform(value) - low) / (high - low)).clamp(0.0, 1.0)
@@ -312,7 +312,7 @@ impl ValueScale {
         if value.is_nan() { GREY } else { ViridisRGB.get_color(self.part(value)) }
     }
 
-    /// Values to write at the colour bar, the most important first.
+    /// Labels of the colour bar, most important first.
     fn ticks(&self) -> Vec<(f64, String)> {
         let Some(threshold) = self.threshold else {
             return Axis::linear(self.low, self.high, 8, false).ticks;
@@ -325,7 +325,7 @@ impl ValueScale {
         ticks.filter(|(value, _)| (self.low..=self.high).contains(value)).collect()
     }
 
-    /// Draws the colour bar; its labels stand to the right of `place`.
+    /// Draws the colour bar with its labels to the right of `place`.
     fn draw<B: DrawingBackend>(&self, canvas: &Canvas<B>, symbol: &str, place: Rect) -> Result<(), PlotError> {
         canvas.text((place.x + place.width / 2, place.y - 14), 19, INK, Anchor::Middle, symbol)?;
         let (width, height) = (place.width * canvas.scale(), place.height * canvas.scale());

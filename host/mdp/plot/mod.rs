@@ -1,7 +1,7 @@
-//! Pictures of a solve, by any criterion: the value function or the bias as a heat map with the policy's arrows, and how
-//! the run converged; and of how the time of sweeps grows with the model.
+//! Plots of a solve under any criterion: a heat map of V or of the bias with policy arrows, and convergence charts.
+//! Also the plot of the scaling benchmark.
 //!
-//! A model without grid geometry has its values drawn as a profile, sorted, instead of the heat map.
+//! A model without grid geometry gets a sorted profile of its values instead of the heat map.
 
 use plotters::prelude::DrawingBackend;
 
@@ -18,13 +18,13 @@ mod bounds;
 mod heat;
 mod scaling;
 
-/// Grids with more columns per row than this have their charts below the map instead of beside it.
+/// Aspect ratio (columns to rows) above which charts are below the map instead of beside it.
 const WIDE: f64 = 1.6;
 
-/// Grids with one side more than this many times the other are drawn like models without geometry.
+/// Aspect ratio above which a grid is drawn like a model without geometry.
 const SLENDER: u64 = 30;
 
-/// Draws what a solve did.
+/// Draws a discounted solve.
 ///
 /// # Errors
 /// If text cannot be laid out or the picture cannot be encoded.
@@ -32,7 +32,7 @@ pub fn draw(report: &Report, format: Format) -> Result<Vec<u8>, PlotError> {
     encode(report, format)
 }
 
-/// Draws what a solve by a criterion other than the discounted sum did.
+/// Draws a solve under a criterion other than the discounted one.
 ///
 /// # Errors
 /// As [`draw`].
@@ -40,7 +40,7 @@ pub fn draw_bounds(report: &criterion::Report, format: Format) -> Result<Vec<u8>
     encode(report, format)
 }
 
-/// Draws the time of sweeps against the size of models.
+/// Draws the scaling benchmark.
 ///
 /// # Errors
 /// As [`draw`].
@@ -59,21 +59,22 @@ impl Picture for Report<'_> {
     }
 }
 
-/// A number for each state, and what to do there.
+/// Values and policy of the states, with labels.
 struct Field<'a> {
     mdp: &'a Mdp,
-    /// What the numbers are, in a letter and in a word.
+    /// Symbol of the values, and their name.
     symbol: &'a str,
     name: &'a str,
     values: &'a [f64],
     policy: &'a [u32],
-    /// Smaller numbers mean nothing.
+    /// Error bound of the values; smaller magnitudes are not significant.
     bound: Option<f64>,
-    /// States to mark.
+    /// States to mark as goals.
     goals: Vec<u32>,
 }
 
-/// The field as a map or else a profile, and charts beside or below it; these are told whether they stand side by side.
+/// Draws the field as a heat map or a profile, with charts beside or below it. `charts` receives whether they stand
+/// side by side.
 fn lay_out<'c, B: DrawingBackend>(
     canvas: &Canvas<B>,
     field: &Field,
@@ -86,7 +87,7 @@ fn lay_out<'c, B: DrawingBackend>(
         }
         Some(grid) => {
             let edge = heat::draw(canvas, Rect { x: 40, y: 126, width: 1020, height: 794 }, field, grid)?;
-            // The charts take what the map leaves, but keep clear of the legend below a narrow one.
+            // Charts use the remaining width, but keep clear of the legend below a narrow map.
             let x = edge.max(720) + 90;
             draw_charts(canvas, Rect { x, y: 116, width: 1555 - x, height: 804 }, &charts(false), false)
         }
@@ -97,7 +98,7 @@ fn lay_out<'c, B: DrawingBackend>(
     }
 }
 
-/// Whether both sides of a map of `grid` would be long enough to be seen.
+/// Whether both sides of the map are long enough to be visible.
 fn is_visible(grid: &Grid) -> bool {
     u64::from(grid.width.max(grid.height)) <= SLENDER * u64::from(grid.width.min(grid.height))
 }
@@ -132,12 +133,12 @@ fn count(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// The values in ascending order.
+/// Draws the values in ascending order.
 fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, field: &Field) -> Result<(), PlotError> {
     let mut values: Vec<f64> = field.values.iter().copied().filter(|value| value.is_finite()).collect();
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
-    // More points than pixels would only make the file larger.
+    // More points than pixels only increase the file size.
     let points = (last + 1).min(1000);
     let index = |point: usize| if points > 1 { point * last / (points - 1) } else { 0 };
     let points = (0..points).map(|point| (index(point) as f64, values[index(point)])).collect();
@@ -151,7 +152,7 @@ fn profile<B: DrawingBackend>(canvas: &Canvas<B>, place: Rect, field: &Field) ->
     chart.draw(canvas, place)
 }
 
-/// Changed states, sweeps and residual of every policy.
+/// Charts of changed states, sweeps and residual per round.
 fn convergence<'r>(report: &Report<'r>, abreast: bool) -> Vec<Chart<'r>> {
     let rounds = &report.solution.run.rounds;
     let points = |y: fn(&super::solution::Round) -> f64| -> Vec<(f64, f64)> {
@@ -176,7 +177,7 @@ fn convergence<'r>(report: &Report<'r>, abreast: bool) -> Vec<Chart<'r>> {
             },
         },
     ];
-    // Value iteration has no policies to change.
+    // Only policy iteration changes a policy per round.
     if report.solution.method.has_policies() {
         let changed = Chart {
             title: "States whose action changed",
@@ -190,7 +191,7 @@ fn convergence<'r>(report: &Report<'r>, abreast: bool) -> Vec<Chart<'r>> {
     charts
 }
 
-/// Charts side by side or one above the other.
+/// Draws charts side by side or stacked.
 fn draw_charts<B: DrawingBackend>(
     canvas: &Canvas<B>,
     place: Rect,

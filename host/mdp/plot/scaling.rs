@@ -1,4 +1,4 @@
-//! The time of a sweep against the size of the model, both by decades.
+//! Plot of the time per sweep against model size, on logarithmic axes.
 
 use plotters::prelude::DrawingBackend;
 use plotters::style::RGBColor;
@@ -10,26 +10,26 @@ use crate::mdp::bench::scaling::{Point, Scaling};
 
 const COLOURS: [RGBColor; 4] =
     [RGBColor(38, 96, 164), RGBColor(40, 140, 90), RGBColor(206, 110, 20), RGBColor(136, 70, 150)];
-/// Where the device sets the limit.
+/// Colour of the launch limit.
 const LIMIT: RGBColor = RGBColor(200, 80, 40);
-/// Behind regions.
+/// Background of the launch-bound and bandwidth-bound regions.
 const REGION: RGBColor = RGBColor(244, 244, 247);
 
 const FRAME: Rect = Rect { x: 120, y: 150, width: 1040, height: 700 };
 
 impl Scaling {
-    /// The points of one family in one layout, line by line.
+    /// The points grouped by family and layout.
     fn lines(&self) -> impl Iterator<Item = &[Point]> {
         self.points.chunk_by(|a, b| (a.family, a.chosen) == (b.family, b.chosen))
     }
 
-    /// The time in which the device copies what a sweep moves, in microseconds.
+    /// Time to copy the bytes of a sweep, in microseconds.
     fn memory_us(&self, point: &Point) -> f64 {
         point.sweep_bytes as f64 / self.copy_gbps / 1e3
     }
 
-    /// Between which sizes neither launches nor memory set the limit of all lines: where the times of both are equal, for
-    /// the line that comes there first and for the one that comes there last. As far as the largest model of each tells.
+    /// The smallest and the largest size at which launch latency equals copy time, over all lines, extrapolated from
+    /// the largest model of each.
     fn crossings(&self) -> (f64, f64) {
         let crossing = |point: &Point| point.nnz as f64 * self.launch_us / self.memory_us(point);
         let crossings = || self.lines().filter_map(<[Point]>::last).map(crossing);
@@ -42,7 +42,7 @@ impl Picture for Scaling {
         let title = format!("Time of a greedy sweep, {}, V in {}", self.device, self.precision);
         canvas.text((40, 46), 32, INK, Anchor::Start, &title)?;
         let limits = format!(
-            "copies {:.0} GB/s   ·   a launch takes {:.2} µs   ·   thin lines: the time to copy what a sweep moves",
+            "copy {:.0} GB/s   ·   launch {:.2} µs   ·   thin lines: time to copy the bytes of a sweep",
             self.copy_gbps, self.launch_us
         );
         canvas.text((40, 84), 20, GREY, Anchor::Start, &limits)?;
@@ -62,7 +62,7 @@ impl Picture for Scaling {
                 let width = to - from;
                 if width > 0 {
                     canvas.fill(Rect { x: from, width, ..FRAME }, REGION)?;
-                    // Where there is no room for the name, there is none for the region either.
+                    // Too narrow for the name.
                     if width > 160 {
                         canvas.text(((from + to) / 2, FRAME.y - 16), 18, GREY, Anchor::Middle, name)?;
                     }
@@ -78,7 +78,7 @@ impl Picture for Scaling {
             canvas.label((x(*value), FRAME.bottom() + 22), 17, GREY, Anchor::Middle, label)?;
         }
         canvas.outline(FRAME, GREY, 1)?;
-        canvas.text((FRAME.x + FRAME.width / 2, FRAME.bottom() + 54), 18, INK, Anchor::Middle, "entries of P")?;
+        canvas.text((FRAME.x + FRAME.width / 2, FRAME.bottom() + 54), 18, INK, Anchor::Middle, "nonzeros of P")?;
         canvas.text((FRAME.x - 70, FRAME.y - 16), 18, INK, Anchor::Start, "µs per sweep")?;
 
         canvas.line(&[(FRAME.x, y(self.launch_us)), (FRAME.right(), y(self.launch_us))], LIMIT, 1)?;
@@ -99,7 +99,7 @@ impl Picture for Scaling {
             let name = format!("{}, {}", last.family.name(), last.storage);
             canvas.text((x + 46, y), 20, INK, Anchor::Start, &name)?;
             let bytes = last.sweep_bytes as f64 / last.nnz as f64;
-            let figures = format!("{bytes:.1} B per entry, {:.0} GB/s at last", last.gbps);
+            let figures = format!("{bytes:.1} B per nonzero, {:.0} GB/s at largest", last.gbps);
             canvas.text((x + 46, y + 26), 17, GREY, Anchor::Start, &figures)?;
         }
         Ok(())
@@ -114,9 +114,10 @@ mod tests {
     use crate::mdp::options::Storage;
     use crate::mdp::plot::draw_scaling;
 
-    /// 8 bytes per entry at 1000 GB/s, 2 µs for a launch: as long for both at 250,000 entries.
+    /// 8 bytes per nonzero at 1000 GB/s and 2 µs per launch: both take the same time at 250,000 nonzeros.
+    ///
     #[test]
-    fn regions_meet_where_both_limits_are_the_same() {
+    fn regions_meet_at_equal_limits() {
         let point = |nnz: usize, bytes: usize, chosen| Point {
             family: Family::Grid,
             storage: Storage::Slices,

@@ -1,4 +1,8 @@
-//! The fast path: beliefs projected forward, the best vector of each row, and the winners carried back.
+//! Point-based backups on a device: projects beliefs forward, finds the best vector of each row, and builds new vectors
+//! from the winners.
+//!
+//! A projected row belongs to a belief j, an action a and an observation o. Its *code* is o·(B·A) + j·A + a for B
+//! beliefs. The file is one piece because all steps of a backup pass intermediate results in the same scratch buffers.
 
 use std::collections::HashSet;
 
@@ -25,57 +29,58 @@ use crate::runtime::Precise;
 use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
 use crate::runtime::scratch::Scratch;
 
-/// Threads of a block, where a kernel does not say.
+/// Threads per block, unless the kernel specifies it.
 pub(super) const THREADS: u32 = 256;
 
-/// Threads of a block: no more than there are states, in whole warps.
+/// Threads per block: |S| rounded up to whole warps, at most [`THREADS`].
 pub(super) fn threads(states: u32) -> u32 {
     states.next_multiple_of(32).min(THREADS)
 }
 
-/// Of what its own backup is worth to it, the part that a belief is to have by the backups of others.
-const ENOUGH: f64 = 0.25;
+/// A belief needs no vector of its own once the others give it this fraction of its own vector's improvement.
+const ENOUGH_IMPROVEMENT: f64 = 0.25;
 
-/// Vectors that are added to Γ at a time, before it is asked whether more are needed.
-const ADDED: usize = 64;
+/// Vectors added to Γ before beliefs are evaluated again.
+const ADDED_AT_ONCE: usize = 64;
 
-/// How the best vector of each row is found.
+/// Kernel variant that finds the best vector of each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
-    /// Entry by entry, in the precision of the vectors: for rows of few entries.
+    /// Sparse rows, in the precision of the vectors; for rows with few nonzeros.
     Sparse,
-    /// On tensor cores: rows of |S| elements; factors of 11 bits, in f16, or where `exact` of about 21, in f32.
+    /// Dense rows of |S| elements on tensor cores. Factors have 11 significant bits in f16, or about 21 in f32 if
+    /// `exact`.
     Dense {
-        /// Three products of two words for one of half a word.
+        /// Three products of 32-bit factors instead of one product of 16-bit factors.
         exact: bool,
     },
 }
 
-/// What a batch may take at one time; a single belief takes what it must.
+/// Memory limits of a batch. A single belief may exceed them.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Elements of a dense array: rows, or predictions.
+    /// Elements of a dense array of rows or predictions.
     pub elements: usize,
-    /// Entries of sparse rows.
+    /// Nonzeros of sparse rows.
     pub entries: usize,
 }
 
 impl Default for Limits {
-    /// A few GiB in all.
+    /// A few GiB in total.
     fn default() -> Self {
         Self { elements: 1 << 28, entries: 1 << 27 }
     }
 }
 
-/// Work per entry of a sparse row, against that of an element of a dense one on tensor cores.
+/// Cost of a nonzero of a sparse row relative to an element of a dense row on tensor cores.
 const SPARSE_WORK: f64 = 64.0;
 
-/// Point-based backups on a device, with vectors in precision T. The model and Γ stay there.
+/// Point-based backups on a device, with vectors in precision T. The model and Γ stay in device memory.
 ///
-/// What is returned does not depend on the limits, and is the same at every run.
+/// Results are deterministic and independent of the limits.
 ///
 /// # Panics
-/// Where a backup is asked for and Γ is empty, or a belief or vector is not of the model's states.
+/// If a backup is requested while Γ is empty, or if a belief or a vector does not fit the model.
 pub struct Backups<'d, T: Precise, D: Device> {
     pub(super) device: &'d D,
     pub(super) states: u32,
@@ -84,43 +89,66 @@ pub struct Backups<'d, T: Precise, D: Device> {
     pub(super) model: Model<T, D>,
     vectors: Vectors<T, D>,
     vector_actions: Vec<u32>,
-    /// Σ over a and s' of the observations that may follow each state.
-    ways: Vec<u32>,
+    /// Number of branches (a, s', o) out of each state.
+    branches: Vec<u32>,
     product: Option<Product>,
-    /// Whether scores of 11 bits will do.
+    /// Whether low-precision scores (11 bits) suffice.
     pub(super) rough: bool,
-    /// What makes f16 of vectors, with few above 1.
+    /// Scale of the factors of Γ; scaled values of policies are at most 1 in magnitude.
     scale: f64,
     pub(super) limits: Limits,
     pub(super) work: Work<T, D>,
 }
 
-/// Memory that is used again from batch to batch.
+/// Scratch memory, reused from batch to batch.
 pub(super) struct Work<T: Precise, D: Device> {
+    /// By code: nonzeros of the row.
     counts: Scratch<u32, D>,
+    /// By code: 1 if the row exists, otherwise 0.
     pub(super) flags: Scratch<u32, D>,
+    /// By code: prefix sums of `counts`.
     offsets: Scratch<u32, D>,
+    /// By code: prefix sums of `flags`, the row numbers.
     ranks: Scratch<u32, D>,
+    /// Scratch memory of the prefix sums.
     scan: Scratch<u32, D>,
+    /// By row: its code.
     row_code: Scratch<u32, D>,
+    /// 0, 1, 2 …: the codes where beliefs themselves are the rows.
     numbers: Scratch<u32, D>,
+    /// Row pointer of sparse rows.
     row_ptr: Scratch<u32, D>,
+    /// Number of rows, one element.
     rows: Scratch<u32, D>,
+    /// States of the nonzeros of sparse rows.
     col: Scratch<u32, D>,
+    /// Values of the nonzeros of sparse rows.
     weight: Scratch<T, D>,
+    /// Dense beliefs, side by side in groups of [`SIDE`].
     dense: Scratch<T, D>,
+    /// By belief, action and successor: Σₛ T(s, a, s') b(s).
     pub(super) predicted: Scratch<T, D>,
+    /// By tile of dense rows and step of the product: whether it has nonzeros.
     used: Scratch<u8, D>,
+    /// By tile of dense rows: the steps with nonzeros.
     steps: Scratch<u32, D>,
+    /// By dense row: best score and vector, as a key.
     best: Scratch<u64, D>,
+    /// By code: the best vector.
     winners: Scratch<u32, D>,
+    /// By code for sparse rows, by belief and action for dense rows: the score.
     pub(super) scores: Scratch<f64, D>,
-    /// Of beliefs, not of what follows them.
-    nearest: Scratch<u32, D>,
-    worths: Scratch<f64, D>,
+    /// By belief: its best vector.
+    best_vector: Scratch<u32, D>,
+    /// By belief: the value of its best vector.
+    best_value: Scratch<f64, D>,
+    /// By belief and action: Q(b, a).
     pub(super) values: Scratch<f64, D>,
+    /// By belief: its best action.
     chosen: Scratch<u32, D>,
+    /// By belief, side by side, and successor: Σₒ O(a, s', o) α(s') of the winners.
     expected: Scratch<T, D>,
+    /// New vectors.
     out: Scratch<T, D>,
 }
 
@@ -144,8 +172,8 @@ impl<T: Precise, D: Device> Work<T, D> {
             steps: Scratch::new(device)?,
             best: Scratch::new(device)?,
             winners: Scratch::new(device)?,
-            nearest: Scratch::new(device)?,
-            worths: Scratch::new(device)?,
+            best_vector: Scratch::new(device)?,
+            best_value: Scratch::new(device)?,
             scores: Scratch::new(device)?,
             values: Scratch::new(device)?,
             chosen: Scratch::new(device)?,
@@ -156,13 +184,13 @@ impl<T: Precise, D: Device> Work<T, D> {
 }
 
 impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
-    /// Uploads a valid model, of which rewards are to be maximised. Without a `product`, each batch has the one with less work.
+    /// Uploads a model, which must be a maximisation problem. Without a `product`, each batch uses the cheaper one.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn new(device: &'d D, model: &Pomdp, product: Option<Product>, limits: Limits) -> Result<Self, D::Error> {
         let (states, actions) = (model.states(), model.actions());
-        let ways = |state: u32| -> u32 {
+        let branches = |state: u32| -> u32 {
             let follow = |action| model.successors(state, action).0.iter().map(move |&next| (action, next));
             (0..actions).flat_map(follow).map(|(action, next)| model.observed(action, next).0.len() as u32).sum()
         };
@@ -174,7 +202,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             model: Model::upload(device, model)?,
             vectors: Vectors::new(device, states)?,
             vector_actions: Vec::new(),
-            ways: (0..states).map(ways).collect(),
+            branches: (0..states).map(branches).collect(),
             product,
             rough: false,
             scale: scale(model),
@@ -183,71 +211,76 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         })
     }
 
-    /// Beliefs, uploaded once it is certain that kernels may read what they name.
+    /// Panics if Γ is empty: kernels take vector 0 for granted.
+    fn check_vectors(&self) {
+        assert!(!self.vector_actions.is_empty(), "Γ has at least one vector");
+    }
+
+    /// Uploads beliefs after checking that Γ is not empty and that their states fit the model.
     fn upload(&self, beliefs: &[Belief]) -> Result<Beliefs<T, D>, D::Error> {
-        assert!(!self.vector_actions.is_empty(), "there is no vector to back up");
+        self.check_vectors();
         let known = |belief: &Belief| belief.is_below(self.states);
-        assert!(beliefs.iter().all(known), "a belief in a state that the model does not have");
+        assert!(beliefs.iter().all(known), "states of beliefs are below |S|");
         Beliefs::upload(self.device, beliefs, beliefs.iter().map(|belief| self.entries(belief)).sum())
     }
 
-    /// Entries of the sparse rows of a belief.
+    /// Number of nonzeros of the sparse rows of a belief.
     fn entries(&self, belief: &Belief) -> usize {
-        belief.states().iter().map(|&state| self.ways[state as usize] as usize).sum()
+        belief.states().iter().map(|&state| self.branches[state as usize] as usize).sum()
     }
 
-    /// The product with less work: rows of few entries are sparse.
+    /// The cheaper product for a batch: sparse if rows have few nonzeros.
     fn choose(&self, beliefs: usize, entries: usize) -> Product {
         let pairs = beliefs as f64 * f64::from(self.actions);
         let rows = pairs * f64::from(self.observations).min(entries as f64 / pairs.max(1.0));
         self.cheaper(rows, entries)
     }
 
-    /// The same for so many rows.
+    /// The cheaper product for this number of rows.
     fn cheaper(&self, rows: f64, entries: usize) -> Product {
         let sparse = SPARSE_WORK * entries as f64 <= rows * f64::from(self.states);
         self.product.unwrap_or(if sparse { Product::Sparse } else { Product::Dense { exact: !self.rough } })
     }
 
-    /// How many beliefs make a batch, the first of those that have so many `ways` on.
-    fn batch(&self, ways: &[usize], product: Product) -> usize {
+    /// Length of the longest prefix of beliefs, given by their branches, that fits into one batch.
+    fn batch(&self, branches: &[usize], product: Product) -> usize {
         let fits = match product {
             Product::Dense { .. } => self.limits.elements / (self.actions as usize * self.states as usize),
             Product::Sparse => {
-                let within = ways.iter().scan(self.limits.entries, |left, ways| {
-                    *left = left.checked_sub(*ways)?;
+                let within = branches.iter().scan(self.limits.entries, |left, branches| {
+                    *left = left.checked_sub(*branches)?;
                     Some(())
                 });
                 within.count()
             }
         };
-        // Codes are counted in 32 bits, and a warp for each pair of belief and action in a launch of 2³¹ blocks at most.
+        // Codes have 32 bits, and a launch has at most 2³¹ blocks, with a warp per belief and action.
         let codes = self.limits.elements / (self.actions as usize * self.observations as usize);
         let vectors = self.limits.elements / self.states as usize;
-        fits.min(codes).min(vectors).clamp(1, ways.len())
+        fits.min(codes).min(vectors).clamp(1, branches.len())
     }
 
-    /// The same for the product that is chosen for all of them.
-    pub(super) fn fitting(&self, ways: &[usize]) -> usize {
-        self.batch(ways, self.choose(ways.len(), ways.iter().sum()))
+    /// [`batch`](Self::batch) for the cheaper product.
+    pub(super) fn fitting(&self, branches: &[usize]) -> usize {
+        self.batch(branches, self.choose(branches.len(), branches.iter().sum()))
     }
 
-    /// Σ over a and s' of the observations that may follow each state.
-    pub(super) fn ways(&self) -> &[u32] {
-        &self.ways
+    /// Number of branches (a, s', o) out of each state.
+    pub(super) fn branches(&self) -> &[u32] {
+        &self.branches
     }
 
-    /// The action of each vector.
+    /// First action of each vector.
     pub(super) fn vector_actions(&self) -> &[u32] {
         &self.vector_actions
     }
 
-    /// What Γ takes.
+    /// Bytes of Γ.
     pub(super) fn vector_bytes(&self) -> usize {
         self.vectors.bytes()
     }
 
-    /// Adds to `known`, the first vectors of Γ, those that follow, up to `count` in all.
+    /// Extends `known`, the first vectors of Γ, to the first `count` vectors.
     pub(super) fn download_into(&self, known: &mut AlphaVectors, count: usize) -> Result<(), D::Error> {
         let range = known.len()..count.max(known.len());
         let values = self.vectors.download(self.device, range.start as u32..range.end as u32)?;
@@ -255,47 +288,49 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(())
     }
 
-    /// Leaves only these vectors in Γ.
+    /// Keeps only the vectors with these indices.
     pub(super) fn pick(&mut self, picked: &[u32]) -> Result<(), D::Error> {
         self.vectors.pick(self.device, picked)?;
         self.vector_actions = picked.iter().map(|&vector| self.vector_actions[vector as usize]).collect();
         Ok(())
     }
 
-    /// Beliefs on the device, in batches that fit.
+    /// Uploads beliefs in batches within the limits.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub(crate) fn batches(&self, beliefs: &[Belief]) -> Result<Vec<Beliefs<T, D>>, D::Error> {
-        let ways: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
+        let branches: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
         let mut batches = Vec::new();
         let mut first = 0;
         while first < beliefs.len() {
-            let count = self.fitting(&ways[first..]);
+            let count = self.fitting(&branches[first..]);
             batches.push(self.upload(&beliefs[first..first + count])?);
             first += count;
         }
         Ok(batches)
     }
 
-    /// The product that is chosen for a batch.
+    /// The product that a batch uses.
     pub(crate) fn chosen_product(&self, beliefs: &Beliefs<T, D>) -> Product {
-        self.choose(beliefs.count as usize, beliefs.ways)
+        self.choose(beliefs.count as usize, beliefs.branches)
     }
 
-    /// The backup of each belief, in memory that the next use overwrites. Returns how many rows they were projected to.
+    /// Backs up every belief. The vectors stay in scratch memory until the next backup. Returns the number of projected
+    /// rows.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub(crate) fn back_up_here(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
         let rows = self.decide(beliefs, self.chosen_product(beliefs))?;
         self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
         Ok(rows)
     }
 
-    /// Backs up beliefs, and adds what is better by more than `min_improvement` at its belief, the largest rises first, until every
-    /// belief has a quarter at least of what its own backup is worth to it: Perseus, for which anything is enough. Returns by
-    /// how much a value would rise at most, and the vectors that follow each observation in those that were added.
+    /// Backs up beliefs, and adds vectors that improve their belief by more than `min_improvement`, in order of
+    /// decreasing improvement. Stops as soon as every belief has at least a quarter of the improvement by its own
+    /// vector, similar to Perseus, which accepts any improvement. Returns the largest improvement and the continuations
+    /// of the new vectors.
     pub(super) fn improve(
         &mut self,
         beliefs: &Beliefs<T, D>,
@@ -320,10 +355,10 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             let (action, first) = (actions_of[j as usize], j as usize * actions);
             (action, winners_of.iter().skip(first + action as usize).step_by(pairs).copied().collect::<Vec<_>>())
         };
-        // The same action and the same winners make the same vector.
+        // Equal actions and winners yield equal vectors.
         let (mut met, mut next) = (HashSet::new(), Vec::new());
         while !left.is_empty() {
-            let new: Vec<u32> = left.iter().copied().filter(|&j| met.insert(row(j))).take(ADDED).collect();
+            let new: Vec<u32> = left.iter().copied().filter(|&j| met.insert(row(j))).take(ADDED_AT_ONCE).collect();
             if new.is_empty() {
                 break;
             }
@@ -331,11 +366,11 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             new.iter().for_each(|&j| next.extend(row(j).1));
             self.vectors.append(device, new.len() as u32, self.work.out.get())?;
             self.vector_actions.extend(new.iter().map(|&j| actions_of[j as usize]));
-            if new.len() < ADDED {
+            if new.len() < ADDED_AT_ONCE {
                 break;
             }
             let found = self.best_of(beliefs)?;
-            left.retain(|&j| found[j as usize].1 < known[j as usize].1 + ENOUGH * rise(j));
+            left.retain(|&j| found[j as usize].1 < known[j as usize].1 + ENOUGH_IMPROVEMENT * rise(j));
         }
         Ok((risen, next))
     }
@@ -344,7 +379,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         beliefs as usize * self.actions as usize * self.observations as usize
     }
 
-    /// Row numbers by code, and what follows from them; the number of rows.
+    /// Computes row numbers and offsets by code. Returns the number of rows.
     fn compact(&mut self, codes: usize, entries: usize) -> Result<u32, D::Error> {
         let Work { counts, flags, offsets, ranks, scan, row_code, row_ptr, rows, .. } = &mut self.work;
         let device = self.device;
@@ -355,23 +390,24 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         exclusive_scan(device, codes, counts.get(), offsets, scan)?;
         let (row_code, row_ptr) = (row_code.of(device, most)?, row_ptr.of(device, most + 1)?);
         let (rows, shape) = (rows.of(device, 1)?, Shape::cover(codes as u64, THREADS));
-        // SAFETY: there are no more rows than codes and than entries.
+        // SAFETY: `row_code` and `row_ptr` have room for min(codes, entries) rows, and every row has a code and an
+        // entry of its own.
         unsafe { compact_rows(device, shape, codes as u32, ranks, offsets, row_code, row_ptr, rows)? };
         let mut found = [0];
         device.download(rows, &mut found)?;
         Ok(found[0])
     }
 
-    /// Winners by code, and scores, one for each code, through sparse rows; the number of rows.
+    /// Finds winners and scores by code with sparse rows. Returns the number of rows.
     fn sparse(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
-        let entries = beliefs.ways;
+        let entries = beliefs.branches;
         let Self { device, actions, .. } = *self;
         let codes = self.codes(beliefs.count);
         let warps = Shape::cover(u64::from(beliefs.count) * u64::from(actions) * 32, THREADS);
         let counts = self.work.counts.cleared(device, codes)?;
         let flags = self.work.flags.of(device, codes)?;
-        // SAFETY: a `Pomdp` has only columns below |S| and |Ω|, `upload` has found the beliefs to be of its states, and buffers have
-        // room for every code.
+        // SAFETY: `Pomdp` guarantees columns of T below |S| and of O below |Ω|; `upload` and `compress` yield states
+        // below |S|; buffers have an element per code.
         unsafe {
             count_entries(device, warps, self.model.args(), beliefs.count, beliefs.args(), counts)?;
             flag_rows(device, Shape::cover(codes as u64, THREADS), codes as u32, counts, flags)?;
@@ -381,7 +417,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let Work { offsets, row_code, row_ptr, col, weight, winners, scores, .. } = &mut self.work;
         let (col, weight) = (col.of(device, entries)?, weight.of(device, entries)?);
         let alpha = self.vectors.columns(device)?;
-        // SAFETY: as above; rows have `entries` entries in all, and there is a vector.
+        // SAFETY: as above; rows have `entries` nonzeros in total, and Γ is not empty.
         unsafe {
             let (model, places) = (self.model.args(), offsets.get_mut());
             fill_entries(device, warps, model, beliefs.count, beliefs.args(), places, col, weight)?;
@@ -399,16 +435,16 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(rows)
     }
 
-    /// What the first `count` beliefs become by each action, in `work.predicted`, and what may be observed then, in `work.flags`
-    /// by code.
+    /// Predicts the first `count` beliefs for each action into `work.predicted`, and flags possible observations by
+    /// code in `work.flags`.
     pub(super) fn predict(&mut self, beliefs: &Beliefs<T, D>, count: u32) -> Result<(), D::Error> {
         let Self { device, states, actions, .. } = *self;
         let (codes, groups) = (self.codes(count), count.div_ceil(SIDE));
         let Work { flags, dense, predicted, .. } = &mut self.work;
         let flags = flags.cleared(device, codes)?;
         let dense = dense.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
-        // SAFETY: a `Pomdp` has only columns below |S| and |Ω|, `upload` has found the beliefs to be of its states, and buffers have
-        // room for every code.
+        // SAFETY: `Pomdp` guarantees columns of T below |S| and of O below |Ω|; `upload` and `compress` yield states
+        // below |S|; buffers have an element per code, and `dense` holds whole groups.
         unsafe {
             let shape = Shape::new(groups * states.div_ceil(DENSIFY_STATES), SIDE_THREADS);
             densify(device, shape, states, count, beliefs.args(), dense)?;
@@ -424,7 +460,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         }
     }
 
-    /// Winners by code, and scores, one for each belief and action, through dense rows, as many at a time as there is room for;
+    /// Finds winners by code, and scores by belief and action, with dense rows in chunks that fit into memory. Returns
     /// the number of rows.
     fn dense<E: Kept>(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
         let Self { device, states, actions, .. } = *self;
@@ -442,7 +478,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             let (stride, steps) = self.clear_rows::<E>(count)?;
             let Work { ranks, predicted, used, .. } = &mut self.work;
             let x = E::kept_mut(&mut self.vectors).0.x.get_mut();
-            // SAFETY: as above; the rows are zeros.
+            // SAFETY: as in `predict`; `clear_rows` has zeroed `count` rows, and `ranks` has an element per code and
+            // one more.
             unsafe {
                 expand(
                     device,
@@ -460,7 +497,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             first += count;
         }
         let Work { predicted, winners, scores, .. } = &mut self.work;
-        // SAFETY: as above; every winner is a vector.
+        // SAFETY: as in `predict`; winners are indices of Γ, because `note_winners` writes only those, over zeros.
         unsafe {
             evaluate_actions(
                 device,
@@ -476,13 +513,13 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(rows)
     }
 
-    /// How many dense rows there is room for, in whole tiles.
+    /// Number of dense rows per chunk, in whole tiles.
     fn rows_at_a_time<E: Kept>(&self) -> u32 {
         let words = Factors::<E, D>::words(self.states) as usize;
         ((self.limits.elements / words).clamp(TILE, 1 << 24) / TILE * TILE) as u32
     }
 
-    /// Zeros for so many dense rows; elements of a row, and steps.
+    /// Zeroes this number of dense rows. Returns elements and steps per row.
     fn clear_rows<E: Kept>(&mut self, count: u32) -> Result<(u32, u32), D::Error> {
         let (stride, steps) = (Factors::<E, D>::stride(self.states), Factors::<E, D>::words(self.states) / STEP as u32);
         let tiles = count.div_ceil(TILE as u32) as usize;
@@ -491,15 +528,15 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok((stride, steps))
     }
 
-    /// Winners of the dense rows `first..first + count`, which are there: in `work.winners` by the codes of `work.row_code`, or, if
-    /// they are `of_beliefs`, in `work.nearest` by their own numbers.
+    /// Finds the winners of the dense rows `first..first + count`. Writes them to `work.winners` at the codes in
+    /// `work.row_code`, or, if `of_beliefs`, to `work.best_vector` at the row numbers.
     fn best_of_rows<E: Kept>(&mut self, first: u32, count: u32, of_beliefs: bool) -> Result<(), D::Error> {
         let Self { device, states, scale, .. } = *self;
         let (words, vectors) = (Factors::<E, D>::words(states), self.vectors.count());
         self.vectors.update::<E>(device, scale)?;
-        let Work { row_code, numbers, used, steps, best, winners, nearest, .. } = &mut self.work;
+        let Work { row_code, numbers, used, steps, best, winners, best_vector, .. } = &mut self.work;
         let (codes, winners) = if of_beliefs {
-            (numbers.numbers(device, (first + count) as usize)?, nearest)
+            (numbers.numbers(device, (first + count) as usize)?, best_vector)
         } else {
             (row_code.get(), winners)
         };
@@ -508,7 +545,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let steps = steps.of(device, tiles as usize * (each as usize + 1))?;
         let product = Shape::new(tiles * vectors.div_ceil(TILE as u32), DENSE_THREADS).with_shared(DENSE_SHARED);
         let factors = E::kept(&self.vectors);
-        // SAFETY: rows and vectors are whole tiles, padded with zeros to whole steps; codes have a place each.
+        // SAFETY: `clear_rows` and `Vectors` pad rows and vectors with zeros to whole tiles and steps; codes are below
+        // the length of `winners`.
         unsafe {
             list_steps(device, Shape::new(tiles, 32), each, used.get(), steps)?;
             best_of_dense(device, product, count, vectors, words, factors.x.get(), steps, factors.vectors(), keys)?;
@@ -517,9 +555,10 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         }
     }
 
-    /// What each belief is worth by each action, and the best of those, in `work`: `winners` by code, `values`, `chosen`.
-    /// Returns the number of rows.
+    /// Computes the value of each belief and action, and the best action, into `work.winners` (by code), `work.values`
+    /// and `work.chosen`. Returns the number of rows.
     fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<u32, D::Error> {
+        self.check_vectors();
         let Self { device, actions, observations, .. } = *self;
         self.work.winners.cleared(device, self.codes(beliefs.count))?;
         let (rows, terms) = match product {
@@ -530,7 +569,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let Work { scores, values, chosen, .. } = &mut self.work;
         let (count, pairs) = (beliefs.count as usize, beliefs.count * actions);
         let (values, chosen) = (values.of(device, pairs as usize)?, chosen.of(device, count)?);
-        // SAFETY: `upload` has found the beliefs to be of the model's states, and there are as many scores as terms.
+        // SAFETY: `upload` and `compress` yield states below |S|, and `scores` has `terms` elements per belief and
+        // action.
         unsafe {
             belief_values(
                 device,
@@ -546,7 +586,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         Ok(rows)
     }
 
-    /// The vectors of some of the beliefs, of `beliefs` in all, that were [decided](Self::decide) on last, in `work.out`.
+    /// Builds the vectors of the beliefs `picked` into `work.out`. The last call of [`decide`](Self::decide) was for a
+    /// batch of `beliefs` beliefs.
     fn build(&mut self, beliefs: u32, picked: &[u32]) -> Result<(), D::Error> {
         let Self { device, states, .. } = *self;
         let Work { winners, chosen, expected, out, .. } = &mut self.work;
@@ -554,7 +595,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         let (picked, shape) = (device.upload(picked)?, Shape::new(groups * states.div_ceil(SIDE_STATES), SIDE_THREADS));
         let expected = expected.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
         let out = out.of(device, (count as usize) * states as usize)?;
-        // SAFETY: every winner is a vector, every chosen action one of the model's.
+        // SAFETY: winners are indices of Γ, chosen actions are below |A|, and callers pass `picked` below `beliefs`.
         unsafe {
             let (model, picks) = (self.model.args(), PicksArgs { count, picked: &picked, chosen: chosen.get() });
             expect(device, shape, model, beliefs, picks, winners.get(), self.vectors.rows(), expected)?;
@@ -562,7 +603,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         }
     }
 
-    /// The new vectors of a batch.
+    /// Appends the new vectors of a batch to `out`.
     fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut Plans) -> Result<(), D::Error> {
         let beliefs = self.upload(batch)?;
         self.decide(&beliefs, product)?;
@@ -584,31 +625,35 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// The best vector of each belief, and its value.
     pub(super) fn best_of(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<(u32, f64)>, D::Error> {
-        let best = self.nearest(beliefs)?;
+        let best = self.best_vectors(beliefs)?;
         let Self { device, states, .. } = *self;
-        let Work { nearest, worths, .. } = &mut self.work;
+        let Work { best_vector, best_value, .. } = &mut self.work;
         let (shape, alpha) = (Shape::new(beliefs.count, THREADS), self.vectors.rows());
-        // SAFETY: every belief has a winner.
-        unsafe { evaluate_winners(device, shape, states, beliefs.args(), nearest.get(), alpha, worths.get_mut())? };
+        // SAFETY: `best_vectors` has written an index of Γ for each belief.
+        unsafe {
+            evaluate_winners(device, shape, states, beliefs.args(), best_vector.get(), alpha, best_value.get_mut())?
+        };
         let mut values = vec![0.0; best.len()];
-        device.download(worths.get(), &mut values)?;
+        device.download(best_value.get(), &mut values)?;
         Ok(best.into_iter().zip(values).collect())
     }
 
     /// The best vector of each belief.
-    pub(super) fn nearest(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<u32>, D::Error> {
+    pub(super) fn best_vectors(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<u32>, D::Error> {
+        self.check_vectors();
         let count = beliefs.count as usize;
         let product = self.cheaper(count as f64, beliefs.entries());
         let Self { device, .. } = *self;
-        let Work { numbers, nearest, worths, .. } = &mut self.work;
-        nearest.of(device, count)?;
-        worths.of(device, count)?;
+        let Work { numbers, best_vector, best_value, .. } = &mut self.work;
+        best_vector.of(device, count)?;
+        best_value.of(device, count)?;
         let numbers = numbers.numbers(device, count)?;
         match product {
             Product::Sparse => {
                 let alpha = self.vectors.columns(device)?;
                 let shape = Shape::new(beliefs.count.max(1), SPARSE_THREADS);
-                // SAFETY: beliefs are of the model's states; they are the rows, and their numbers the codes.
+                // SAFETY: `upload` and `compress` yield states below |S|. The beliefs are the rows, their codes are 0
+                // to `count` − 1, and the outputs have `count` elements.
                 unsafe {
                     best_of_sparse(
                         device,
@@ -617,8 +662,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
                         beliefs.args(),
                         numbers,
                         alpha,
-                        nearest.get_mut(),
-                        worths.get_mut(),
+                        best_vector.get_mut(),
+                        best_value.get_mut(),
                     )?;
                 }
             }
@@ -626,11 +671,11 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             Product::Dense { exact: false } => self.best_of_dense_beliefs::<u16>(beliefs)?,
         }
         let mut best = vec![0; count];
-        device.download(self.work.nearest.get(), &mut best)?;
+        device.download(self.work.best_vector.get(), &mut best)?;
         Ok(best)
     }
 
-    /// Their winners, through dense rows.
+    /// Finds the best vectors of beliefs with dense rows.
     fn best_of_dense_beliefs<E: Kept>(&mut self, beliefs: &Beliefs<T, D>) -> Result<(), D::Error> {
         let at_a_time = self.rows_at_a_time::<E>();
         for first in (0..beliefs.count).step_by(at_a_time as usize) {
@@ -638,7 +683,8 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
             let (stride, steps) = self.clear_rows::<E>(count)?;
             let x = E::kept_mut(&mut self.vectors).0.x.get_mut();
             let used = self.work.used.get_mut();
-            // SAFETY: beliefs are of the model's states, and there is a row of zeros for each of these.
+            // SAFETY: `upload` and `compress` yield states below |S|, and `clear_rows` has zeroed a row for each belief
+            // of the chunk.
             unsafe {
                 let shape = Shape::new(count, THREADS);
                 let dense = DenseRowsArgs { stride, rows: x, steps, used };
@@ -650,7 +696,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 }
 
-/// The power of 2 that takes the largest value of any policy to at most 1.
+/// The power of 2 that scales the largest value of any policy to at most 1.
 fn scale(model: &Pomdp) -> f64 {
     let largest = model.expected_rewards().into_iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
     let magnitude = largest / (1.0 - model.gamma());
@@ -667,7 +713,7 @@ impl<T: Precise, D: Device> PointBackup for Backups<'_, T, D> {
     }
 
     fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
-        assert!(vectors.fit(self.states, self.actions), "vectors of another model");
+        assert!(vectors.fit(self.states, self.actions), "alpha vectors fit the model");
         self.vectors.add(self.device, vectors.values())?;
         self.vector_actions.extend(vectors.actions());
         Ok(())
@@ -676,13 +722,13 @@ impl<T: Precise, D: Device> PointBackup for Backups<'_, T, D> {
     fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, D::Error> {
         let mut out = Plans { vectors: AlphaVectors::new(self.states), next: Vec::new() };
         let mut rest = beliefs;
-        let mut ways: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
-        let product = self.choose(beliefs.len(), ways.iter().sum());
+        let mut branches: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
+        let product = self.choose(beliefs.len(), branches.iter().sum());
         while !rest.is_empty() {
-            let count = self.batch(&ways, product);
+            let count = self.batch(&branches, product);
             let (batch, later) = rest.split_at(count);
             self.back_up(batch, product, &mut out)?;
-            ways.drain(..count);
+            branches.drain(..count);
             rest = later;
         }
         Ok(out)

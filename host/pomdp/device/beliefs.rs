@@ -1,4 +1,4 @@
-//! Beliefs on a device.
+//! Beliefs in device memory.
 
 use warpkov_device::launch::{Buffer, Device};
 use warpkov_kernels::primitives::rows::RowsArgs;
@@ -6,26 +6,27 @@ use warpkov_kernels::primitives::rows::RowsArgs;
 use crate::pomdp::belief::Belief;
 use crate::runtime::Precise;
 
-/// Beliefs as compressed rows.
+/// Beliefs as compressed sparse rows. Invariant: columns are below |S| of the model that they were uploaded for.
 pub struct Beliefs<T: Precise, D: Device> {
-    /// How many.
+    /// Number of beliefs.
     pub(super) count: u32,
-    /// Ways on from their states, each a successor and an observation: entries of the rows that they are projected to.
-    pub(super) ways: usize,
-    /// Where each begins, and where the last ends.
+    /// Number of branches (s, s', o) out of the states of the beliefs, over all actions: entries of their projected
+    /// rows.
+    pub(super) branches: usize,
+    /// Row pointer, `count` + 1 elements.
     pub(super) row_ptr: D::Buffer<u32>,
-    /// States, ascending in each.
+    /// States, ascending within each row.
     pub(super) state: D::Buffer<u32>,
-    /// Their probabilities.
+    /// Probabilities of `state`.
     pub(super) prob: D::Buffer<T>,
 }
 
 impl<T: Precise, D: Device> Beliefs<T, D> {
-    /// Copies beliefs that have so many `ways` on.
+    /// Uploads beliefs with `branches` branches in all. The caller has checked that their states fit the model.
     ///
     /// # Errors
-    /// Those of the device.
-    pub(super) fn upload(device: &D, beliefs: &[Belief], ways: usize) -> Result<Self, D::Error> {
+    /// Errors of the device.
+    pub(super) fn upload(device: &D, beliefs: &[Belief], branches: usize) -> Result<Self, D::Error> {
         let ends = beliefs.iter().scan(0, |end, belief| {
             *end += belief.states().len() as u32;
             Some(*end)
@@ -35,22 +36,22 @@ impl<T: Precise, D: Device> Beliefs<T, D> {
         let probs: Vec<f64> = beliefs.iter().flat_map(|belief| belief.probs()).copied().collect();
         Ok(Self {
             count: beliefs.len() as u32,
-            ways,
+            branches,
             row_ptr: device.upload(&row_ptr)?,
             state: device.upload(&states)?,
             prob: device.upload(&T::of(&probs))?,
         })
     }
 
-    /// Beliefs as kernels want them.
+    /// The rows as kernel arguments.
     pub(super) fn args(&self) -> RowsArgs<'_, T, u32, D> {
         RowsArgs { ptr: &self.row_ptr, col: &self.state, prob: &self.prob }
     }
 
-    /// Copies them back.
+    /// Copies the beliefs to the host.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn download(&self, device: &D) -> Result<Vec<Belief>, D::Error> {
         let (row_ptr, state, prob) =
             (device.to_vec(&self.row_ptr)?, device.to_vec(&self.state)?, device.to_vec(&self.prob)?);
@@ -62,13 +63,13 @@ impl<T: Precise, D: Device> Beliefs<T, D> {
         Ok(row_ptr.windows(2).map(row).collect())
     }
 
-    /// Entries of all.
+    /// Number of nonzeros.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.state.len()
     }
 
-    /// What they take.
+    /// Bytes of device memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.entries() * (4 + size_of::<T>()) + 4 * (self.count as usize + 1)

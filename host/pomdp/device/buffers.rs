@@ -1,4 +1,4 @@
-//! Memory that grows, and a model and its vectors in it.
+//! Growing device buffers for a model and its alpha vectors.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::pomdp::model::{Pomdp, by_columns};
 use crate::runtime::Precise;
 use crate::runtime::scratch::Scratch;
 
-/// A sparse matrix.
+/// A CSR matrix in device memory.
 pub struct Matrix<T: Precise, D: Device> {
     pub row_ptr: D::Buffer<u64>,
     pub col: D::Buffer<u32>,
@@ -26,26 +26,29 @@ impl<T: Precise, D: Device> Matrix<T, D> {
         Ok(Self { row_ptr, col, val: device.upload(&T::of(matrix.val()))? })
     }
 
-    /// The matrix as kernels want it.
+    /// The matrix as kernel arguments.
     fn args(&self) -> RowsArgs<'_, T, u64, D> {
         RowsArgs { ptr: &self.row_ptr, col: &self.col, prob: &self.val }
     }
 }
 
-/// A model in a device's memory.
+/// A model in device memory.
 pub struct Model<T: Precise, D: Device> {
     states: u32,
     actions: u32,
     gamma: f64,
-    /// T, rows s·A + a; by columns, rows a·S + s'; and O.
+    /// T with rows s·A + a.
     transitions: Matrix<T, D>,
+    /// T by columns, with rows a·S + s'.
     predecessors: Matrix<T, D>,
+    /// O with rows a·S + s'.
     observations: Matrix<T, D>,
+    /// r(s, a) at s·A + a.
     reward: D::Buffer<T>,
 }
 
 impl<T: Precise, D: Device> Model<T, D> {
-    /// Uploads a valid model, of which rewards are to be maximised.
+    /// Uploads a model, which must be a maximisation problem.
     pub fn upload(device: &D, model: &Pomdp) -> Result<Self, D::Error> {
         let (states, actions) = (model.states(), model.actions());
         Ok(Self {
@@ -59,7 +62,7 @@ impl<T: Precise, D: Device> Model<T, D> {
         })
     }
 
-    /// The model as kernels want it.
+    /// The model as kernel arguments.
     pub fn args(&self) -> ModelArgs<'_, T, D> {
         ModelArgs {
             states: self.states,
@@ -73,11 +76,11 @@ impl<T: Precise, D: Device> Model<T, D> {
     }
 }
 
-/// Γ as a kernel wants it: vectors `0..count` are there.
+/// Γ in one device layout. Vectors `0..count` are valid.
 pub struct Layout<T: DeviceCopy, D: Device> {
     buffer: D::Buffer<T>,
     count: u32,
-    /// Vectors that there is room for.
+    /// Number of vectors that fit.
     capacity: u32,
 }
 
@@ -86,7 +89,7 @@ impl<T: DeviceCopy, D: Device> Layout<T, D> {
         Ok(Self { buffer: device.zeros(0)?, count: 0, capacity: 0 })
     }
 
-    /// Room for `needed` vectors of `length`, in whole tiles; if there was not, none is left.
+    /// Makes room for `needed` vectors of `length` elements, in whole tiles. Growing discards all vectors.
     fn reserve(&mut self, device: &D, needed: u32, length: usize) -> Result<(), D::Error> {
         if self.capacity < needed {
             let capacity = needed.next_multiple_of(TILE as u32);
@@ -98,7 +101,8 @@ impl<T: DeviceCopy, D: Device> Layout<T, D> {
 }
 
 impl<T: Precise, D: Device> Layout<T, D> {
-    /// Copies `count` vectors of `source`, of `states` elements each, to the rows from `first` on, for which there is room.
+    /// Copies `count` vectors of `states` elements each from `source` to the vectors from index `first` on. The caller
+    /// has reserved their memory.
     fn place(
         &mut self,
         device: &D,
@@ -108,7 +112,8 @@ impl<T: Precise, D: Device> Layout<T, D> {
         source: &D::Buffer<T>,
     ) -> Result<(), D::Error> {
         let (to, shape) = (&mut self.buffer, Shape::cover(u64::from(count) * u64::from(states), 256));
-        // SAFETY: there is room for all, and the source has them.
+        // SAFETY: callers reserve `first + count` vectors and pass a `source` with at least `count`; `columns` is
+        // unused.
         unsafe {
             let (rows, none) = (StridedArgs { stride: states, values: to }, &mut device.zeros(0)?);
             let columns = StridedArgs { stride: 0, values: none };
@@ -117,33 +122,33 @@ impl<T: Precise, D: Device> Layout<T, D> {
     }
 }
 
-/// Γ on the device, in up to four layouts; those but the first are made when they are first asked for.
+/// Γ on the device in up to four layouts. All layouts except the first are built on demand.
 pub struct Vectors<T: Precise, D: Device> {
     states: u32,
     /// Γ\[i\]\[s\].
     rows: Layout<T, D>,
-    /// Γ\[s\]\[i\], the row as long as its capacity.
+    /// Γ\[s\]\[i\]; the row length is the capacity.
     columns: Layout<T, D>,
-    /// Factors Γ\[i\]\[s\] in f32, padded.
+    /// Padded f32 factors of Γ\[i\]\[s\] for the dense product.
     exact: Factors<f32, D>,
-    /// The same in f16.
+    /// Padded f16 factors of Γ\[i\]\[s\].
     rough: Factors<u16, D>,
 }
 
-/// Both factors of the dense product: Γ, and the rows that are multiplied with it.
+/// The two operands of the dense product: Γ and x, the rows to multiply it with.
 pub struct Factors<E: Factor, D: Device> {
     vectors: Layout<E, D>,
-    /// The rows in hand.
+    /// The present rows.
     pub x: Scratch<E, D>,
 }
 
 impl<E: Factor, D: Device> Factors<E, D> {
-    /// Words of a row: S factors in whole steps.
+    /// Words per row: S factors, padded to whole steps of the product.
     pub fn words(states: u32) -> u32 {
         (states as usize).div_ceil(E::PER_WORD).next_multiple_of(STEP) as u32
     }
 
-    /// Elements of a row.
+    /// Elements per row, padding included.
     pub fn stride(states: u32) -> u32 {
         Self::words(states) * E::PER_WORD as u32
     }
@@ -152,19 +157,19 @@ impl<E: Factor, D: Device> Factors<E, D> {
         Ok(Self { vectors: Layout::empty(device)?, x: Scratch::new(device)? })
     }
 
-    /// Γ, as it was last made.
+    /// Γ, as of the last [`Vectors::update`].
     pub fn vectors(&self) -> &D::Buffer<E> {
         &self.vectors.buffer
     }
 
-    /// Makes it Γ·`scale`.
+    /// Appends the factors of new vectors, multiplied by `scale`.
     fn update<T: Precise>(&mut self, device: &D, states: u32, rows: &Layout<T, D>, scale: f64) -> Result<(), D::Error> {
         let stride = Self::stride(states);
         self.vectors.reserve(device, rows.capacity, stride as usize)?;
         let (first, count) = (self.vectors.count, rows.count - self.vectors.count);
         if count > 0 {
             let shape = Shape::cover(u64::from(count) * u64::from(states), 256);
-            // SAFETY: the source has these vectors, and there is room for all.
+            // SAFETY: `rows` has `rows.count` vectors, and `reserve` made room for `rows.capacity` of them.
             unsafe {
                 place_factors(
                     device,
@@ -183,11 +188,11 @@ impl<E: Factor, D: Device> Factors<E, D> {
     }
 }
 
-/// Factors that Γ is kept as.
+/// A factor type in which [`Vectors`] stores Γ.
 pub trait Kept: Factor {
-    /// Those of Γ, as of the last [`Vectors::update`].
+    /// The factors of Γ, as of the last [`Vectors::update`].
     fn kept<T: Precise, D: Device>(vectors: &Vectors<T, D>) -> &Factors<Self, D>;
-    /// The same, to be made.
+    /// The factors of Γ, mutable, and the vectors to build them from.
     fn kept_mut<T: Precise, D: Device>(vectors: &mut Vectors<T, D>) -> (&mut Factors<Self, D>, &Layout<T, D>);
 }
 
@@ -222,22 +227,22 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         self.rows.count
     }
 
-    /// Forgets all vectors, and keeps the memory.
+    /// Removes all vectors; keeps the memory.
     pub fn clear(&mut self) {
         (self.rows.count, self.columns.count, self.exact.vectors.count, self.rough.vectors.count) = (0, 0, 0, 0);
     }
 
-    /// Adds vectors of S elements each.
+    /// Appends concatenated vectors of S elements each.
     pub fn add(&mut self, device: &D, values: &[f64]) -> Result<(), D::Error> {
         let source = device.upload(&T::of(values))?;
         self.append(device, (values.len() / self.states as usize) as u32, &source)
     }
 
-    /// Adds the first `added` vectors of `source`. Where that fails, nothing has changed.
+    /// Appends the first `added` vectors of `source`. On failure, Γ is unchanged.
     pub fn append(&mut self, device: &D, added: u32, source: &D::Buffer<T>) -> Result<(), D::Error> {
         let (states, old) = (self.states, self.rows.count);
         if old + added > self.rows.capacity {
-            // More than are needed, so that vectors move seldom.
+            // Growth by a quarter, so that vectors move seldom.
             let mut grown = Layout::empty(device)?;
             grown.reserve(device, (old + added).max(old + old / 4), states as usize)?;
             grown.place(device, states, 0, old, &self.rows.buffer)?;
@@ -249,12 +254,12 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         Ok(())
     }
 
-    /// Leaves only the vectors with these numbers, in this order.
+    /// Keeps only the vectors with these indices, in this order.
     pub fn pick(&mut self, device: &D, picked: &[u32]) -> Result<(), D::Error> {
         let count = picked.len() as u32;
         let mut kept = device.zeros(picked.len() * self.states as usize)?;
         let shape = Shape::cover(picked.len() as u64 * u64::from(self.states), 256);
-        // SAFETY: there are these vectors, and room for as many.
+        // SAFETY: callers pass indices below `self.count()`, and `kept` has room for `count` vectors.
         unsafe {
             pick_vectors(device, shape, self.states, count, &device.upload(picked)?, &self.rows.buffer, &mut kept)?
         };
@@ -268,7 +273,7 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         Ok(())
     }
 
-    /// What it takes.
+    /// Bytes of device memory.
     pub fn bytes(&self) -> usize {
         let states = self.states as usize;
         let elements = (self.rows.capacity + self.columns.capacity) as usize * states;
@@ -277,14 +282,14 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         elements * size_of::<T>() + 4 * (exact as usize + rough as usize)
     }
 
-    /// Makes the factors those of Γ·`scale`, for all time the same.
+    /// Updates the factors of type `E` to Γ·`scale`. `scale` must be the same in every call.
     pub fn update<E: Kept>(&mut self, device: &D, scale: f64) -> Result<(), D::Error> {
         let states = self.states;
         let (factors, rows) = E::kept_mut(self);
         factors.update(device, states, rows, scale)
     }
 
-    /// The vectors of a range of numbers, as they are there.
+    /// The vectors in `range`, in f64.
     pub fn download(&self, device: &D, range: Range<u32>) -> Result<Vec<f64>, D::Error> {
         let (states, count) = (self.states as usize, range.len() as u32);
         let mut values = vec![T::ZERO; count as usize * states];
@@ -292,7 +297,7 @@ impl<T: Precise, D: Device> Vectors<T, D> {
             let mut last = device.zeros(values.len())?;
             let shape = Shape::cover(values.len() as u64, 256);
             let picked = device.upload(&range.collect::<Vec<_>>())?;
-            // SAFETY: there are these vectors, and room for as many.
+            // SAFETY: callers pass a range within `0..self.count()`, and `last` has room for its vectors.
             unsafe { pick_vectors(device, shape, self.states, count, &picked, &self.rows.buffer, &mut last)? };
             device.download(&last, &mut values)?;
         }
@@ -304,7 +309,7 @@ impl<T: Precise, D: Device> Vectors<T, D> {
         &self.rows.buffer
     }
 
-    /// Γ\[s\]\[i\].
+    /// Γ\[s\]\[i\], updated.
     pub fn columns(&mut self, device: &D) -> Result<ColumnsArgs<'_, T, D>, D::Error> {
         let Self { states, rows, columns, .. } = self;
         columns.reserve(device, rows.capacity, *states as usize)?;
@@ -313,7 +318,7 @@ impl<T: Precise, D: Device> Vectors<T, D> {
             let shape = Shape::cover(u64::from(count) * u64::from(*states), 256);
             let (stride, to) = (columns.capacity, &mut columns.buffer);
             let none = &mut device.zeros(0)?;
-            // SAFETY: the source has these vectors, and there is room for all.
+            // SAFETY: `rows` has `rows.count` vectors, and `reserve` made room for `rows.capacity` of them.
             unsafe {
                 let (none, columns) = (StridedArgs { stride: 0, values: none }, StridedArgs { stride, values: to });
                 place_vectors(device, shape, *states, first, count, first, &rows.buffer, none, columns)?;

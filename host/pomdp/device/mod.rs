@@ -1,4 +1,4 @@
-//! Point-based backups on a device.
+//! Device backends: [`Backups`] for point-based backups, and [`Walkers`] for walks with backups and upper bounds.
 
 mod backup;
 mod beliefs;

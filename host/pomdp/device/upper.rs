@@ -1,4 +1,4 @@
-//! Upper bounds on a device: the fast informed bound, and the sawtooth bound over points that stay there.
+//! Upper bounds on a device: the fast informed bound and the sawtooth bound.
 
 use std::cmp::Reverse;
 
@@ -16,76 +16,86 @@ use crate::pomdp::device::beliefs::Beliefs;
 use crate::runtime::Precise;
 use crate::runtime::scratch::Scratch;
 
-/// Points at most.
-const POINTS: usize = 1 << 14;
+/// Maximum number of points.
+const MAX_POINTS: usize = 1 << 14;
 
-/// The part of the elements, and of the entries, that a batch may take elsewhere is one by this.
-const PART: usize = 4;
+/// Bounds may use 1/`LIMIT_DIVISOR` of the memory limits of a batch.
+const LIMIT_DIVISOR: usize = 4;
 
-/// Beliefs of a batch that are looked at, at most.
-pub(super) const LOOKED_AT: usize = 256;
+/// Maximum number of beliefs bounded per batch.
+pub(super) const MAX_BELIEFS: usize = 256;
 
-/// States and entries of points that may be looked at for them, about: as many as take no longer than to back the batch up.
-const WORK: u64 = 1 << 24;
+/// Work limit per batch, in states and entries of points read: about as long as the backup of the batch.
+const WORK_LIMIT: u64 = 1 << 24;
 
-/// Where fewer beliefs than this are worth their while, not every batch is worth a launch.
-const FEW: usize = 64;
+/// If fewer beliefs than this fit into the work limit, some batches are skipped.
+const FEW_BELIEFS: usize = 64;
 
-/// Points times their entries, at most: what it takes to find out which points others imply.
-const PAIRS: usize = 1 << 29;
+/// Maximum of points times entries, which bounds the work of pruning.
+const MAX_PRUNING_WORK: usize = 1 << 29;
 
-/// Rows that are bounded at one time, where there is memory for them.
-const AT_ONCE: usize = 1024;
+/// Maximum number of rows bounded in one launch.
+const MAX_ROWS: usize = 1024;
 
-/// Threads of a block that bounds a row: the more, the more points are looked at together.
-const MOST_THREADS: u32 = 512;
+/// Maximum number of threads per block; more threads read more points at once.
+const MAX_THREADS: u32 = 512;
 
-/// Elements of them.
-const ELEMENTS: usize = 1 << 25;
+/// Maximum number of scratch elements for these rows.
+const MAX_ELEMENTS: usize = 1 << 25;
 
-/// What bounds V\* from above, with points in precision T.
+/// The upper bound on V\*, with points in precision T.
 pub(super) struct Upper<T: Precise, D: Device> {
     states: u32,
     actions: u32,
-    /// Q(s, a) at s·A + a, and the largest for each s.
+    /// Fast informed bound Q(s, a) at index s·A + a.
     informed: D::Buffer<f64>,
+    /// v(s) = maxₐ Q(s, a).
     corners: D::Buffer<f64>,
     points: Points<T, D>,
-    /// Points when they were last pruned.
+    /// Number of points after the last pruning.
     pruned: usize,
-    /// Batches that were tightened.
+    /// Number of calls of [`tighten`](Self::tighten), which serves as time.
     now: u32,
-    /// Beliefs that are worth their while, by what the last ones took.
+    /// Number of beliefs within the work limit, estimated from the last batch.
     affordable: usize,
-    /// What was looked at.
+    /// Work counter of the last launch.
     work: D::Buffer<u64>,
-    /// A row of S elements for each block, zeros between uses, and its states.
+    /// A scratch row of S elements per block; zeros between launches.
     row: D::Buffer<f64>,
+    /// Indices of the nonzeros of `row`, S elements per block.
     list: D::Buffer<u32>,
     chosen: Scratch<u32, D>,
     bounds: Scratch<f64, D>,
     bases: Scratch<f64, D>,
 }
 
-/// Beliefs and how far V\* is below the corners there.
+/// Points of the sawtooth bound: beliefs c, and the drop u − c·v < 0 of the upper bound below the vertices'
+/// interpolation.
 struct Points<T: Precise, D: Device> {
     /// |S|.
     states: u32,
-    /// Where each begins, and where the last ends.
+    /// Host copy of the row pointer.
     ends: Vec<u32>,
+    /// Row pointer of the points.
     ptr: D::Buffer<u32>,
+    /// States of their nonzeros.
     state: D::Buffer<u32>,
+    /// Probabilities of their nonzeros.
     prob: D::Buffer<T>,
+    /// The most probable state of each point.
     peak_state: D::Buffer<u32>,
+    /// The probability of that state.
     peak_prob: D::Buffer<T>,
+    /// u − c·v.
     drop: D::Buffer<f64>,
+    /// Time of the last use.
     used: D::Buffer<u32>,
 }
 
-/// Rows of which some become points.
+/// Sparse rows, some of which become points.
 type Rows<'a, T, D> = RowsArgs<'a, T, u32, D>;
 
-/// A row that becomes a point: its number, its entries, its drop, and when it was last of use.
+/// A row that becomes a point: its index, its number of nonzeros, its drop, and the time of its last use.
 struct New {
     row: u32,
     entries: u32,
@@ -94,7 +104,7 @@ struct New {
 }
 
 impl<T: Precise, D: Device> Points<T, D> {
-    /// Room for points and entries.
+    /// Reserves memory for points and entries.
     fn new(device: &D, states: u32, points: usize, entries: usize) -> Result<Self, D::Error> {
         Ok(Self {
             states,
@@ -129,7 +139,7 @@ impl<T: Precise, D: Device> Points<T, D> {
         entries * (4 + size_of::<T>()) + points * (4 + 4 + size_of::<T>() + 8 + 4)
     }
 
-    /// Adds points, for which there is room.
+    /// Appends points. The caller has reserved their memory.
     fn place(&mut self, device: &D, from: Rows<'_, T, D>, new: &[New]) -> Result<(), D::Error> {
         if new.is_empty() {
             return Ok(());
@@ -144,7 +154,8 @@ impl<T: Precise, D: Device> Points<T, D> {
         let rows: Vec<u32> = new.iter().map(|point| point.row).collect();
         let drops: Vec<f64> = new.iter().map(|point| point.drop).collect();
         let uses: Vec<u32> = new.iter().map(|point| point.used).collect();
-        // SAFETY: there are such rows, none of them empty, and there is room for as many points and entries.
+        // SAFETY: `row` of each new point is the index of a nonempty row of `from`, and callers have reserved memory
+        // for the points and their entries.
         unsafe {
             place_points(
                 device,
@@ -170,7 +181,7 @@ impl<T: Precise, D: Device> Points<T, D> {
         }
     }
 
-    /// Those of the points that stay, by number and drop.
+    /// The points that `stays` selects by index and drop.
     fn some(&self, device: &D, stays: impl Fn(usize, f64) -> bool) -> Result<Vec<New>, D::Error> {
         let (mut drops, mut used) = (vec![0.0; self.count()], vec![0; self.count()]);
         device.download(&self.drop, &mut drops)?;
@@ -181,7 +192,8 @@ impl<T: Precise, D: Device> Points<T, D> {
     }
 }
 
-/// The bound as kernels want it: of an [`Upper`], the rest of which may be written meanwhile.
+/// Builds the kernel arguments of the bound from fields of an [`Upper`], so that its other fields can be borrowed
+/// mutably. (A method would borrow all of it.)
 macro_rules! known {
     ($upper:ident) => {{
         let (count, points) = ($upper.points.count() as u32, &mut $upper.points);
@@ -204,13 +216,13 @@ macro_rules! known {
 }
 
 impl<T: Precise, D: Device> Upper<T, D> {
-    /// Bounds by Q(s, a), and no point.
+    /// The fast informed bound Q(s, a), without points.
     pub fn new(device: &D, actions: u32, informed: &[f64]) -> Result<Self, D::Error> {
         let corners = informed
             .chunks(actions as usize)
             .map(|of_state| of_state.iter().copied().fold(f64::NEG_INFINITY, f64::max));
         let corners: Vec<f64> = corners.collect();
-        let elements = corners.len() * (ELEMENTS / corners.len().max(1)).clamp(1, AT_ONCE);
+        let elements = corners.len() * (MAX_ELEMENTS / corners.len().max(1)).clamp(1, MAX_ROWS);
         Ok(Self {
             states: corners.len() as u32,
             actions,
@@ -219,7 +231,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
             points: Points::new(device, corners.len() as u32, 0, 0)?,
             pruned: 0,
             now: 0,
-            affordable: LOOKED_AT,
+            affordable: MAX_BELIEFS,
             work: device.zeros(1)?,
             row: device.zeros(elements)?,
             list: device.zeros(elements)?,
@@ -229,20 +241,20 @@ impl<T: Precise, D: Device> Upper<T, D> {
         })
     }
 
-    /// What points take.
+    /// Bytes of points.
     pub fn bytes(&self) -> usize {
         self.points.bytes()
     }
 
-    /// A block for each row, as long as there is memory for them.
+    /// One block per row, as far as scratch memory permits.
     fn shape(&self, rows: usize) -> Shape {
         Shape::new(
             rows.clamp(1, self.row.len() / self.states as usize) as u32,
-            self.states.next_multiple_of(32).min(MOST_THREADS),
+            self.states.next_multiple_of(32).min(MAX_THREADS),
         )
     }
 
-    /// Leaves points of half so many bytes, those that were of use last, if they take more.
+    /// If points exceed `bytes`, keeps the most recently used ones in half of that.
     pub fn shrink(&mut self, device: &D, bytes: usize) -> Result<(), D::Error> {
         if self.bytes() <= bytes {
             return Ok(());
@@ -262,13 +274,13 @@ impl<T: Precise, D: Device> Upper<T, D> {
         Ok(())
     }
 
-    /// How many beliefs of a batch can be looked at together.
+    /// Number of beliefs of a batch that can be bounded in one launch.
     pub fn fitting(&self, backups: &Backups<'_, T, D>, beliefs: &Beliefs<T, D>) -> u32 {
         let each = self.actions as usize * (self.states as usize).max(backups.observations as usize);
-        (backups.limits.elements / PART / each).clamp(1, self.affordable).min(beliefs.count as usize) as u32
+        (backups.limits.elements / LIMIT_DIVISOR / each).clamp(1, self.affordable).min(beliefs.count as usize) as u32
     }
 
-    /// What the first `count` beliefs are worth at most by each action, in `work.values`.
+    /// Upper bounds on Q(b, a) of the first `count` beliefs, into `work.values`.
     fn look_ahead(
         &mut self,
         backups: &mut Backups<'_, T, D>,
@@ -285,8 +297,8 @@ impl<T: Precise, D: Device> Upper<T, D> {
         let shape = self.shape(codes);
         device.clear(&mut self.work)?;
         let known = known!(self);
-        // SAFETY: a `Pomdp` has only columns below |S| and |Ω|, beliefs and points are of its states, and buffers have room for every code; rows are
-        // zeros between uses.
+        // SAFETY: `Pomdp` guarantees columns of T below |S| and of O below |Ω|; states of beliefs and points are below
+        // |S|; buffers have an element per code; every kernel leaves `row` zeroed.
         unsafe {
             bound_successors(
                 device,
@@ -311,20 +323,20 @@ impl<T: Precise, D: Device> Upper<T, D> {
         }
     }
 
-    /// One batch of how many is looked at: where a belief takes long, few of them are.
+    /// Only one batch in this number is bounded; more than 1 if beliefs are expensive.
     pub fn every(&self) -> usize {
-        (FEW / self.affordable).max(1)
+        (FEW_BELIEFS / self.affordable).max(1)
     }
 
-    /// Learns from what the last `count` beliefs took, how many there may be.
+    /// Estimates from the work of the last `count` beliefs how many fit into the work limit.
     fn afford(&mut self, device: &D, count: u32) -> Result<(), D::Error> {
         let mut work = [0];
         device.download(&self.work, &mut work)?;
-        self.affordable = (u64::from(count) * WORK / work[0].max(1)).clamp(1, LOOKED_AT as u64) as usize;
+        self.affordable = (u64::from(count) * WORK_LIMIT / work[0].max(1)).clamp(1, MAX_BELIEFS as u64) as usize;
         Ok(())
     }
 
-    /// The actions that look best at the first `count` beliefs, which [fit](Self::fitting).
+    /// The best actions by the upper bound at the first `count` beliefs, at most [`fitting`](Self::fitting) of them.
     pub fn actions(
         &mut self,
         backups: &mut Backups<'_, T, D>,
@@ -334,7 +346,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         self.look_ahead(backups, beliefs, count)?;
         let (device, values) = (backups.device, backups.work.values.get());
         let (best, shape) = (self.chosen.of(device, count as usize)?, Shape::cover(u64::from(count), THREADS));
-        // SAFETY: there is a value for each belief and action.
+        // SAFETY: `look_ahead` has written a value for each belief and action.
         unsafe { best_action(device, shape, self.actions, count, values, best)? };
         let mut chosen = vec![0; count as usize];
         device.download(best, &mut chosen)?;
@@ -342,7 +354,8 @@ impl<T: Precise, D: Device> Upper<T, D> {
         Ok(chosen)
     }
 
-    /// The bounds of the first `count` of some rows, and of each x·v. If they are the points, each is bounded by the others.
+    /// Upper bounds and vertex interpolations x·v of the first `count` rows. Without `rows`, bounds each point by the
+    /// other points.
     fn bound(
         &mut self,
         device: &D,
@@ -353,7 +366,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         let (bounds, bases) = (self.bounds.of(device, count)?, self.bases.of(device, count)?);
         let known = known!(self);
         let (themselves, rows) = (u32::from(rows.is_none()), rows.unwrap_or(known.points.rows));
-        // SAFETY: rows and points are of the model's states, and the memory of blocks is zeros between uses.
+        // SAFETY: states of rows and points are below |S|, and every kernel leaves `row` zeroed.
         unsafe {
             bound_beliefs(device, shape, count as u32, rows, themselves, known, &mut self.row, bounds, bases)?;
         }
@@ -363,13 +376,13 @@ impl<T: Precise, D: Device> Upper<T, D> {
         Ok((found, without))
     }
 
-    /// The bounds of beliefs.
+    /// Upper bounds at beliefs.
     pub fn at(&mut self, device: &D, beliefs: &Beliefs<T, D>) -> Result<Vec<f64>, D::Error> {
         Ok(self.bound(device, beliefs.count as usize, Some(beliefs.args()))?.0)
     }
 
-    /// Makes points of those of the first beliefs whose bound falls by more than `min_improvement` by one step of lookahead. Returns by how
-    /// much it falls at most.
+    /// Computes one-step lookaheads at the first beliefs, and adds points where these lower the bound by more than
+    /// `min_improvement`. Returns the largest decrease.
     pub fn tighten(
         &mut self,
         backups: &mut Backups<'_, T, D>,
@@ -396,30 +409,30 @@ impl<T: Precise, D: Device> Upper<T, D> {
                 new.push(New { row, entries, drop: value - bases[j], used: self.now });
             }
         }
-        self.add(device, rows, &new, backups.limits.entries / PART)?;
+        self.add(device, rows, &new, backups.limits.entries / LIMIT_DIVISOR)?;
         Ok(fallen)
     }
 
-    /// Adds points, and takes others away where there are too many.
+    /// Adds points, and prunes if there are too many.
     fn add(&mut self, device: &D, rows: Rows<'_, T, D>, new: &[New], most: usize) -> Result<(), D::Error> {
         let added: usize = new.iter().map(|point| point.entries as usize).sum();
         let (points, entries) = (self.points.count() + new.len(), self.points.entries() + added);
         if points > self.points.drop.len() || entries > self.points.state.len() {
-            // Twice as much, so that points move seldom.
+            // Growth by a factor of 2, so that points move seldom.
             let (points, entries) = (points.max(2 * self.points.count()), entries.max(2 * self.points.entries()));
             let mut grown = Points::new(device, self.states, points, entries)?;
             grown.place(device, self.points.rows(), &self.points.some(device, |_, _| true)?)?;
             self.points = grown;
         }
         self.points.place(device, rows, new)?;
-        let many = points > POINTS || entries > most || points.saturating_mul(entries) > PAIRS;
-        if many || points > self.pruned + self.pruned / 2 + LOOKED_AT {
+        let many = points > MAX_POINTS || entries > most || points.saturating_mul(entries) > MAX_PRUNING_WORK;
+        if many || points > self.pruned + self.pruned / 2 + MAX_BELIEFS {
             self.prune(device, most)?;
         }
         Ok(())
     }
 
-    /// Takes those points away that others imply, and of too many those that were not of use for the longest time.
+    /// Removes points that other points imply. If too many remain, removes the least recently used ones.
     fn prune(&mut self, device: &D, most: usize) -> Result<(), D::Error> {
         let (bounds, bases) = self.bound(device, self.points.count(), None)?;
         let mut kept = self.points.some(device, |i, drop| bounds[i] - bases[i] > drop)?;
@@ -428,7 +441,9 @@ impl<T: Precise, D: Device> Upper<T, D> {
         kept.retain(|point| {
             points += 1;
             entries += point.entries as usize;
-            points <= POINTS - POINTS / 4 && entries <= most - most / 4 && points.saturating_mul(entries) <= PAIRS / 2
+            points <= MAX_POINTS - MAX_POINTS / 4
+                && entries <= most - most / 4
+                && points.saturating_mul(entries) <= MAX_PRUNING_WORK / 2
         });
         kept.sort_by_key(|point| point.row);
         self.pruned = kept.len();

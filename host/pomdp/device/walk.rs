@@ -1,4 +1,4 @@
-//! Walks on a device, and backups and upper bounds of what they come through.
+//! Walks on a device, with backups and upper bounds at their beliefs.
 
 use std::collections::HashMap;
 
@@ -17,60 +17,68 @@ use crate::pomdp::support::Supports;
 use crate::runtime::Precise;
 use crate::runtime::scratch::Scratch;
 
-/// Batches at most whose beliefs say which vectors are needed.
-const ASKED: usize = 16;
+/// Maximum number of batches whose best vectors decide which vectors stay.
+const SAMPLED_BATCHES: usize = 16;
 
-/// The part of the memory that points of the upper bound may take where there is not enough.
-const POINTS: f64 = 0.25;
+/// Fraction of the memory limit that sawtooth points may take when memory is short.
+const POINTS_SHARE: f64 = 0.25;
 
-/// Walks, and what they need of a model.
+/// Simultaneous walks, with their backups and upper bounds.
 pub struct Walkers<'d, T: Precise, D: Device> {
     backups: Backups<'d, T, D>,
     upper: Upper<T, D>,
-    /// 1 for states that no action leads out of.
+    /// 1 for absorbing states.
     ends: D::Buffer<u8>,
-    ways: D::Buffer<u32>,
-    /// b₀: its states, and the sums of their probabilities up to each.
+    /// Number of branches (a, s', o) out of each state.
+    branches: D::Buffer<u32>,
+    /// b₀: its states, and the cumulative probabilities.
     start: (Belief, D::Buffer<u32>, D::Buffer<f64>),
     start_row: D::Buffer<T>,
     place: WalkState<T, D>,
-    /// Beliefs of the last walks, each batch after those that lead there.
+    /// Beliefs of the last walks; each batch precedes those of later steps.
     batches: Vec<Beliefs<T, D>>,
-    /// Terms of the sums of a backup at most: of a row of T and one of O, and of a belief.
+    /// Upper limits on the number of terms in a backup: of a row of T plus a row of O, and of a belief plus |Ω|.
     terms: [f64; 2],
     gamma: f64,
-    /// How the vectors of Γ go on.
+    /// Continuations of the vectors of Γ, and retired vectors.
     supports: Supports,
-    /// Γ as it was when it was last pruned, on the host.
+    /// Host copy of the first vectors of Γ, as of the last pruning.
     mirror: AlphaVectors,
 }
 
-/// Where each walk is.
+/// State of each walk.
 struct WalkState<T: Precise, D: Device> {
+    /// Hidden states.
     state: Scratch<u32, D>,
+    /// Last actions.
     action: Scratch<u32, D>,
+    /// Last observations.
     seen: Scratch<u32, D>,
+    /// Identifiers of histories; equal histories have equal beliefs.
     history: Scratch<u64, D>,
+    /// Nonzeros and branches of each belief.
     sizes: Scratch<u32, D>,
+    /// Dense beliefs before the step.
     now: Scratch<T, D>,
+    /// Dense beliefs after the step.
     next: Scratch<T, D>,
 }
 
 impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
-    /// Walks through the model that `backups` has, where the expectation of Q(s, a), at s·A + a in `informed`, bounds V\* from
-    /// above.
+    /// Prepares walks in the model of `backups`. `informed` is the fast informed bound Q(s, a) at index s·A + a.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     ///
     /// # Panics
-    /// If `backups` or `informed` are those of a model of other sizes.
+    /// If `backups` or `informed` have other dimensions than the model.
     pub fn new(device: &'d D, model: &Pomdp, backups: Backups<'d, T, D>, informed: &[f64]) -> Result<Self, D::Error> {
         let states = model.states();
         let sizes = |of: &Backups<'_, T, D>| (of.states, of.actions, of.observations);
         let own = (states, model.actions(), model.observation_count());
-        assert_eq!(own, sizes(&backups), "backups of another model");
-        assert_eq!(informed.len(), states as usize * model.actions() as usize, "a bound for each state and action");
+        assert_eq!(own, sizes(&backups), "backups have the dimensions of the model");
+        let pairs = states as usize * model.actions() as usize;
+        assert_eq!(informed.len(), pairs, "the informed bound has |S||A| elements");
         let ends: Vec<u8> = (0..states).map(|state| u8::from(model.is_absorbing(state))).collect();
         let start = model.start().clone();
         let mut row = vec![0.0; states as usize];
@@ -87,7 +95,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         Ok(Self {
             upper: Upper::new(device, model.actions(), informed)?,
             ends: device.upload(&ends)?,
-            ways: device.upload(backups.ways())?,
+            branches: device.upload(backups.branches())?,
             start: (start, start_states, start_sums),
             start_row: device.upload(&T::of(&row))?,
             place: WalkState {
@@ -108,14 +116,15 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         })
     }
 
-    /// Of Γ and what it goes on with [what is needed](reduced), as far as there is time, each entry less by `slack`: by what rounding may
-    /// have added, so that what is left is supported. If α ≤ L α + (1 − γ) c, then L (α − c) = L α − γ c ≥ α − c.
+    /// The policy of Γ and the retired vectors after its [reduction](reduced), as far as time permits. Every entry is
+    /// lowered by `slack`, the bound c on rounding errors, so that the result is supported: if α ≤ L α + (1 − γ) c,
+    /// then L (α − c) = L α − γ c ≥ α − c.
     ///
-    /// Where an operation has failed, Γ is what it was before: the host has it as far as it is known how vectors go on, or the device has
-    /// the rest.
+    /// After a failed operation, Γ is the one before it: the host knows the continuations of these vectors, and the
+    /// device still holds the vectors that the host lacks.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn into_vectors(
         mut self,
         model: &Pomdp,
@@ -130,17 +139,17 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         Ok(vectors)
     }
 
-    /// Γ, without what is kept aside.
+    /// Γ, without retired vectors.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn vectors(&self) -> Result<AlphaVectors, D::Error> {
         let mut vectors = AlphaVectors::new(self.backups.states);
         self.backups.download_into(&mut vectors, self.count())?;
         Ok(vectors)
     }
 
-    /// How many vectors are kept aside.
+    /// Number of retired vectors.
     #[must_use]
     pub fn retired(&self) -> usize {
         self.supports.retired().len()
@@ -149,12 +158,12 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     /// The beliefs of a batch of the last walks.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn beliefs(&self, batch: usize) -> Result<Vec<Belief>, D::Error> {
         self.batches[batch].download(self.backups.device)
     }
 
-    /// One step of all walks. `best_of` are the actions of those that are not guided.
+    /// Advances all walks by one step. `best_of` are the actions of the unguided walks.
     fn step(
         &mut self,
         walks: &Walks,
@@ -169,8 +178,9 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         std::mem::swap(now, next);
         let cells = count * states as usize;
         let (action, seen) = (action.of(device, count)?, seen.of(device, count)?);
-        // SAFETY: a `Pomdp` has only columns below |S| and |Ω|; actions are the model's, as `walk` and `add_vectors` have found, and
-        // there is one per state and per walk.
+        // SAFETY: `Pomdp` guarantees columns of T below |S| and of O below |Ω|. `walk` and `add_vectors` have checked
+        // that actions are below |A|. `best_in` has |S| elements, and all other buffers have an element or a row per
+        // walk.
         unsafe {
             act(
                 device,
@@ -202,7 +212,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
                 action,
                 seen,
                 &self.start_row,
-                &self.ways,
+                &self.branches,
                 now.of(device, cells)?,
                 next.of(device, cells)?,
                 sizes.of(device, 2 * count)?,
@@ -210,7 +220,8 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         }
     }
 
-    /// Keeps the beliefs that the walks are at, each once, in batches of what fits; where each walk's is.
+    /// Stores the distinct beliefs of all walks in batches within the limits. Returns the batch and position of each
+    /// walk's belief.
     fn keep(&mut self, count: usize) -> Result<Vec<(usize, u32)>, D::Error> {
         let (device, states) = (self.backups.device, self.backups.states);
         let WalkState { history, sizes, next, .. } = &self.place;
@@ -230,8 +241,8 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         let mut places = Vec::with_capacity(picked.len());
         let mut rest = &picked[..];
         while !rest.is_empty() {
-            let ways: Vec<usize> = rest.iter().map(|&walk| found[2 * walk as usize + 1] as usize).collect();
-            let (batch, later) = rest.split_at(self.backups.fitting(&ways));
+            let branches: Vec<usize> = rest.iter().map(|&walk| found[2 * walk as usize + 1] as usize).collect();
+            let (batch, later) = rest.split_at(self.backups.fitting(&branches));
             let ends = batch.iter().scan(0, |end, &walk| {
                 *end += found[2 * walk as usize];
                 Some(*end)
@@ -240,14 +251,15 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
             let entries = row_ptr[batch.len()] as usize;
             let mut beliefs = Beliefs {
                 count: batch.len() as u32,
-                ways: ways[..batch.len()].iter().sum(),
+                branches: branches[..batch.len()].iter().sum(),
                 row_ptr: device.upload(&row_ptr)?,
                 state: device.zeros(entries)?,
                 prob: device.zeros(entries)?,
             };
             let Beliefs { row_ptr, state, prob, .. } = &mut beliefs;
             let shape = Shape::new(batch.len() as u32, WALK_THREADS);
-            // SAFETY: there is such a walk, and room for what it may be in.
+            // SAFETY: `batch` holds indices of walks, and `state` and `prob` have room for the nonzeros that `advance`
+            // counted.
             unsafe { compress(device, shape, states, &device.upload(batch)?, row_ptr, next.get(), state, prob)? };
             places.extend((0..batch.len() as u32).map(|place| (self.batches.len(), place)));
             self.batches.push(beliefs);
@@ -257,22 +269,22 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         Ok(number.into_iter().map(|number| places[number]).collect())
     }
 
-    /// The action of each walk that is not guided, at its place in the batches from `first` on: the one that looks best from above
-    /// for the `optimistic` first, that of the best vector for the others.
+    /// Actions of the unguided walks, whose beliefs are in the batches from `first` on: the best by the upper bound for
+    /// the first `optimistic` walks, as far as time permits, and the action of the best vector for the others.
     fn actions_at(&mut self, places: &[(usize, u32)], first: usize, optimistic: usize) -> Result<Vec<u32>, D::Error> {
         let mut best = Vec::new();
         for batch in &self.batches[first..] {
-            best.push(self.backups.nearest(batch)?);
+            best.push(self.backups.best_vectors(batch)?);
         }
         let actions = self.backups.vector_actions();
         let action = |&(batch, j): &(usize, u32)| actions[best[batch - first][j as usize] as usize];
         let mut actions: Vec<u32> = places.iter().map(action).collect();
-        // Beliefs are in the order of walks, and theirs the first.
-        let looked_at = places[..optimistic].iter().filter(|place| place.0 == first).map(|place| place.1 + 1).max();
-        if let Some(looked_at) = looked_at.filter(|_| first.is_multiple_of(self.upper.every())) {
+        // Beliefs are in the order of walks, so those of optimistic walks come first.
+        let bounded = places[..optimistic].iter().filter(|place| place.0 == first).map(|place| place.1 + 1).max();
+        if let Some(bounded) = bounded.filter(|_| first.is_multiple_of(self.upper.every())) {
             let batch = &self.batches[first];
-            let looked_at = looked_at.min(self.upper.fitting(&self.backups, batch));
-            let best = self.upper.actions(&mut self.backups, batch, looked_at)?;
+            let bounded = bounded.min(self.upper.fitting(&self.backups, batch));
+            let best = self.upper.actions(&mut self.backups, batch, bounded)?;
             for (action, &(batch, j)) in actions.iter_mut().zip(&places[..optimistic]) {
                 if batch == first
                     && let Some(&best) = best.get(j as usize)
@@ -292,7 +304,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
 impl<T: Precise, D: Device> PointBackup for Walkers<'_, T, D> {
     type Error = D::Error;
 
-    /// Each of these goes on with itself.
+    /// Each vector continues with itself.
     fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
         self.backups.set_vectors(vectors)?;
         self.supports = Supports::new(vectors.states(), self.backups.observations, vectors.len());
@@ -330,7 +342,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         let (device, count) = (self.backups.device, walks.count as usize);
         let known = |&action: &u32| action < self.backups.actions;
         let one_each = walks.best_in.len() == self.backups.states as usize;
-        assert!(one_each && walks.best_in.iter().all(known), "an action of the model for each state");
+        assert!(one_each && walks.best_in.iter().all(known), "best actions are below |A|, one per state");
         let best_in = device.upload(&walks.best_in)?;
         self.batches.clear();
         let state = self.place.state.of(device, count)?;
@@ -377,11 +389,11 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         let count = self.count();
         let mut uses = vec![0_usize; count];
         let last = self.batches.len().min(batch + 1);
-        // Evenly spread, b₀ among them.
-        for (number, batch) in self.batches[..last].iter().enumerate().step_by(last.div_ceil(ASKED).max(1)) {
-            // The first is b₀.
+        // An even sample of the batches, which contains b₀.
+        for (number, batch) in self.batches[..last].iter().enumerate().step_by(last.div_ceil(SAMPLED_BATCHES).max(1)) {
+            // Batch 0 holds b₀.
             let weight = if number == 0 { usize::MAX / 2 } else { 1 };
-            for vector in self.backups.nearest(batch)? {
+            for vector in self.backups.best_vectors(batch)? {
                 uses[vector as usize] = uses[vector as usize].saturating_add(weight);
             }
         }
@@ -404,8 +416,8 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
     }
 
     fn shrink(&mut self, kept: usize, bytes: u64, batch: usize) -> Result<(), D::Error> {
-        self.upper.shrink(self.backups.device, (bytes as f64 * POINTS) as usize)?;
-        // What vectors go on with need not become less by as much as they do.
+        self.upper.shrink(self.backups.device, (bytes as f64 * POINTS_SHARE) as usize)?;
+        // Halves Γ repeatedly, because retired vectors may keep memory in use.
         let mut most = self.count();
         while self.bytes() > bytes && most > kept + 1 {
             most = (most / 2).max(kept + 1);
@@ -423,10 +435,11 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         (self.backups.vector_bytes() + self.upper.bytes() + self.supports.bytes() + mirror) as u64 + self.belief_bytes()
     }
 
-    /// Every element of a vector is r + γ Σ p Σ q α, computed in f64 from numbers that were rounded to T and rounded to it
-    /// once more, the sum over o before: six roundings of T, and in f64 one for each term. What was there before is discounted.
-    /// An upper bound is computed from predictions that are rounded to T, for beliefs that are as they are; sums of beliefs and
-    /// over observations have more terms.
+    /// Backup: an element is r + γ Σ p Σ q α in f64. Its operands, the inner sum over o, and the result are rounded to
+    /// T: six roundings in T, and one in f64 per term. Earlier errors are discounted.
+    ///
+    /// Upper bound: predictions are rounded to T, beliefs are exact, and the sums over beliefs and observations add
+    /// further terms.
     fn slack(&self, largest: f64) -> [f64; 2] {
         let magnitude = largest / (1.0 - self.gamma);
         let [backup, belief] = self.terms;

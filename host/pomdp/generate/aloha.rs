@@ -1,27 +1,28 @@
-//! Slotted Aloha: Bertsekas and Gallager, *Data Networks*, 2nd edition (1992), 4.2; as a partially observable process by
-//! Cassandra, *Exact and approximate algorithms for partially observable Markov decision processes*, Brown University (1998).
+//! Slotted Aloha: Bertsekas and Gallager, *Data Networks*, 2nd edition (1992), 4.2; as a POMDP by Cassandra, *Exact and
+//! approximate algorithms for partially observable Markov decision processes*, Brown University (1998).
 
 use super::{Error, Matrices, Sizes, names};
 use crate::common::parameters::{count, discount, number};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 
-/// Stations share a channel, and only hear whether a slot was empty, had one packet, which got through, or more, which did not.
+/// Stations share a channel and observe the outcome of each slot: empty, a success (one packet), or a collision.
 ///
-/// Of n < N packets that wait, each is sent with the probability 1/(a + 1) that action a stands for, a < N − 1. Then packets
-/// arrive, Poisson with mean λ; there is room for N − 1. A slot that begins with n packets earns N − 1 − n. A state is 3 n and what the last
-/// slot was: 0, empty, 1, a success, or 2, a collision, which is seen. At the start nothing waits.
+/// Of n < N waiting packets, each is sent with probability 1/(a + 1), the meaning of action a < N − 1. Then new packets
+/// arrive, Poisson distributed with mean λ; arrivals beyond N − 1 waiting packets are lost. A slot that begins with n
+/// packets has the reward N − 1 − n. State 3 n + x has n packets after a slot with outcome x: 0 empty, 1 success, 2
+/// collision. Outcome x is observed. No packets wait at the start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aloha {
-    /// N, from 3: one more than the packets that there is room for.
+    /// N, the capacity for waiting packets plus 1; at least 3.
     pub backlogs: u32,
-    /// λ, arrivals in a slot on average, ≥ 0.
+    /// λ, mean number of arrivals per slot, ≥ 0.
     pub arrivals: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
 }
 
-/// Cassandra's `aloha.10`, whose numbers have six digits.
+/// Cassandra's `aloha.10`, whose file has six digits.
 impl Default for Aloha {
     fn default() -> Self {
         Self { backlogs: 10, arrivals: 0.9, gamma: 0.999 }
@@ -29,7 +30,7 @@ impl Default for Aloha {
 }
 
 impl Aloha {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
     /// If a field is out of its range.
@@ -39,7 +40,7 @@ impl Aloha {
         discount(gamma)?;
         count("backlogs", backlogs, 3, 1 << 10)?;
         let sizes = Sizes { states: 3 * backlogs, actions: backlogs - 1, observations: 3 };
-        // What arrives: e^−λ λᵏ/k!, where there is room for `room` more; the rest of it comes with the last.
+        // Truncated Poisson distribution of arrivals: e^−λ λᵏ/k! for k < `room`, the rest at `room`.
         let arrive = |room: u32| {
             let mut outcomes: Vec<f64> = Vec::new();
             let (mut p, mut sum) = (libm::exp(-arrivals), 0.0);

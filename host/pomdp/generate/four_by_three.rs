@@ -6,30 +6,32 @@ use crate::common::parameters::{discount, finite, fraction};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 
-/// Four columns, three rows, and a wall in the second column of the second row: 11 cells, row after row from above.
+/// Four columns and three rows with a wall in the second column of the second row: 11 cells in row-major order from the
+/// top.
 ///
-/// Actions: north, south, east, west. A move succeeds with 1 − `slip` and goes to either side with `slip` / 2; against a
-/// wall it stays. Observations are exact: left, right, neither or both, which of the two sides have a wall; good and bad,
-/// where the cells at the right end of the first and second row are. Whatever is done in those two leads anywhere else and
-/// earns `good` and `bad`; whatever is done elsewhere earns `step`. Starts anywhere but in those two.
+/// Actions: north, south, east, west. A move succeeds with probability 1 − `slip`, and slips to either side with
+/// probability `slip` / 2; a move into a wall stays. Observations are exact: left, right, neither or both, the sides
+/// with a wall; good or bad in the last cell of the first or second row. Every action in the good or bad cell yields
+/// `good` or `bad` and moves to a random other cell. Every action elsewhere yields `step`. The process starts in a
+/// random cell except these two.
 ///
-/// V\*(b₀) is between 1.9038 and 1.9048. Cassandra's file of this grid has one entry else, a move from the third cell of the
-/// lowest row to the east that slips to the west in place of staying, with which it is between 1.88988 and 1.89085.
+/// V\*(b₀) is between 1.9038 and 1.9048. Cassandra's file of this grid differs in one entry: a move east from the third
+/// cell of the last row that slips goes west instead of staying. Its V\*(b₀) is between 1.88988 and 1.89085.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FourByThree {
-    /// The probability of going to a side, in [0, 1].
+    /// Probability of a slip, in [0, 1].
     pub slip: f64,
-    /// What a step from any other cell earns; finite.
+    /// Reward of an action in any other cell; finite.
     pub step: f64,
-    /// What leaving the good cell earns; finite.
+    /// Reward of an action in the good cell; finite.
     pub good: f64,
-    /// What leaving the bad cell earns; finite.
+    /// Reward of an action in the bad cell; finite.
     pub bad: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
 }
 
-/// The source's with γ = 0.95.
+/// The source's parameters with γ = 0.95.
 impl Default for FourByThree {
     fn default() -> Self {
         Self { slip: 0.2, step: -0.04, good: 1.0, bad: -1.0, gamma: 0.95 }
@@ -39,10 +41,10 @@ impl Default for FourByThree {
 const GOOD: u32 = 3;
 const BAD: u32 = 6;
 const CELLS: u32 = 11;
-/// North, south, east, west; those to the sides of each are the other pair.
+/// North, south, east, west. The sideways directions of each pair are the other pair.
 const DIRECTIONS: [(i32, i32); 4] = [(0, -1), (0, 1), (1, 0), (-1, 0)];
 
-/// Places are numbered without the wall, which would be the sixth.
+/// The adjacent cell, if accessible. Cells are numbered without the wall, which would be number 5.
 fn beside(cell: u32, (dx, dy): (i32, i32)) -> Option<u32> {
     let place = cell as i32 + i32::from(cell >= 5);
     let (x, y) = (place % 4 + dx, place / 4 + dy);
@@ -51,7 +53,7 @@ fn beside(cell: u32, (dx, dy): (i32, i32)) -> Option<u32> {
 }
 
 impl FourByThree {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
     /// If a field is out of its range.

@@ -1,6 +1,7 @@
-//! Maintenance of a machine whose parts are not seen: Smallwood and Sondik, *The optimal control of partially observable Markov
-//! processes over a finite horizon*, Operations Research 21 (1973), for two parts; Cassandra, *Exact and approximate algorithms
-//! for partially observable Markov decision processes*, Brown University (1998), for four parts of four levels at γ = 0.999.
+//! Maintenance of a machine with hidden states of its parts: Smallwood and Sondik, *The optimal control of partially
+//! observable Markov processes over a finite horizon*, Operations Research 21 (1973), for two parts; Cassandra, *Exact
+//! and approximate algorithms for partially observable Markov decision processes*, Brown University (1998), for four
+//! parts with four levels at γ = 0.999.
 
 use super::{Error, Matrices, Sizes, names};
 use crate::common::parameters::{count, discount, finite, fraction};
@@ -9,33 +10,33 @@ use crate::pomdp::model::{Names, Pomdp};
 
 /// A machine of N parts, each at one of L levels from 0, broken, to L − 1, new.
 ///
-/// | action | levels | earns | shows |
+/// | action | levels | reward | observation |
 /// | --- | --- | --- | --- |
-/// | operate | each part that is not broken loses one with probability `wear` | Π q(l), the chance of a good product | that chance |
-/// | inspect | stay | −`inspection` | each part as fine with probability 1 − a + (2 a − 1) l/(L − 1), a the `accuracy` |
-/// | repair | each part that is not new gains one with probability `repaired` | −`repair` | nothing |
-/// | replace | all are new | −`replacement` | nothing |
+/// | operate | each unbroken part loses one with probability `wear` | Π q(l) | a good product with probability Π q(l) |
+/// | inspect | unchanged | −`inspection` | each part fine with probability 1 − a + (2a − 1) l/(L − 1) |
+/// | repair | each part that is not new gains one with probability `repaired` | −`repair` | none |
+/// | replace | all new | −`replacement` | none |
 ///
-/// with q(l) = 1 − (1 − l/(L − 1))³. States are Σ lₖ Lᵏ, observations Σ 2ᵏ over the parts that look fine: all of them for a good
-/// product, none for a bad one or for nothing. All parts are new at the start. With little discounting it is a model in which a
-/// vector is of use only with the long plans that it begins.
+/// Here q(l) = 1 − (1 − l/(L − 1))³, and a is the `accuracy`. States are Σ lₖ Lᵏ. Observations are Σ 2ᵏ over the parts
+/// that look fine: all of them for a good product, no part for a bad one or for no observation. All parts are new at the
+/// start. With little discounting, a single vector of this model helps only with the long plan that it begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Maintenance {
     /// N, from 1 to 10.
     pub parts: u32,
     /// L, from 2.
     pub levels: u32,
-    /// The probability that a part loses a level in operation, in [0, 1].
+    /// Probability that a part loses a level in operation, in [0, 1].
     pub wear: f64,
-    /// The probability that an inspection sees what a new or a broken part is, in [0, 1].
+    /// Probability that an inspection classifies a new or a broken part correctly, in [0, 1].
     pub accuracy: f64,
-    /// The probability that a repair gains a level, in [0, 1].
+    /// Probability that a repair gains a level, in [0, 1].
     pub repaired: f64,
-    /// What an inspection costs; finite.
+    /// Cost of an inspection; finite.
     pub inspection: f64,
-    /// What a repair costs; finite.
+    /// Cost of a repair; finite.
     pub repair: f64,
-    /// What a new machine costs; finite.
+    /// Cost of a new machine; finite.
     pub replacement: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
@@ -58,10 +59,10 @@ impl Default for Maintenance {
 }
 
 impl Maintenance {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range, or there are too many states.
+    /// If a field is out of its range, or if there are more than 2²⁰ states.
     pub fn generate(&self) -> Result<Pomdp, Error> {
         let Self { parts, levels, wear, accuracy, repaired, inspection, repair, replacement, gamma } = *self;
         for (name, probability) in [("wear", wear), ("accuracy", accuracy), ("repaired", repaired)] {
@@ -72,13 +73,13 @@ impl Maintenance {
         }
         discount(gamma)?;
         count("parts", parts, 1, 10)?;
-        // As many as make no more than 2²⁰ states.
+        // The largest L with at most 2²⁰ states.
         count("levels", levels, 2, (2..).take_while(|levels: &u32| levels.pow(parts) <= 1 << 20).last().unwrap_or(2))?;
         let states = levels.pow(parts);
         let sizes = Sizes { states, actions: 4, observations: 1 << parts };
         let level = |state: u32, part: u32| state / levels.pow(part) % levels;
         let full = |state: u32, part: u32| f64::from(level(state, part)) / f64::from(levels - 1);
-        // What becomes of all parts if each changes by `step` with the probability that it says.
+        // Distribution of states if each part moves up or down by one level with probability `change`(level).
         let all = |state: u32, change: &dyn Fn(u32) -> f64, up: bool| {
             let mut outcomes = vec![(state, 1.0)];
             for part in 0..parts {

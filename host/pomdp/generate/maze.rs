@@ -1,5 +1,5 @@
-//! Mazes for a robot that turns and looks for walls: Littman, Cassandra and Kaelbling, *Learning policies for partially
-//! observable environments: scaling up*, ICML (1995), and three mazes of theirs.
+//! Mazes for a robot with wall sensors: Littman, Cassandra and Kaelbling, *Learning policies for partially observable
+//! environments: scaling up*, ICML (1995), with three of their mazes.
 
 use super::{Error, Matrices, Sizes, names};
 use crate::common::parameters::{cells, discount, finite, fraction};
@@ -8,36 +8,40 @@ use crate::mdp::generate::matrix;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 
-/// A robot with an orientation that knows the maze but not where in it it is.
+/// A robot with an orientation that knows the map, but not its own position.
 ///
-/// State 4 · cell + orientation, cells numbered row after row from above, orientations north, east, south, west. Actions:
-/// stay, forward, right, around, left. A step forward is made with probability `forward`; a quarter of the rest each goes to a
-/// step to the right, to the left and back, and to none. Who steps to a side looks there, and who steps back does so in one
-/// of two cases. A turn to the right or left is made with probability `turn`, and with a third of the rest each it ends in
-/// one of the other orientations. A turn around is made with probability `around`; of the rest a quarter is no turn, and the
-/// other three are shared by right and left. Against a wall the robot stays.
+/// State 4 · cell + orientation; cells are numbered in row-major order from the top, orientations are north, east,
+/// south, west. Actions: stay, forward, right, around, left.
 ///
-/// Observations: 8f + 4r + 2b + l, where each of front, right, back and left is 1 where a wall is seen (with probability
-/// `sees_wall` where there is one, 1 − `sees_opening` where there is none); then the map's marks in the order of their
-/// digits, one of which is all that is seen by who looks south where it is; then the goal, which is all that is seen there. To
-/// come into a goal earns `goal`, and whatever is done there leads to the start; every step that ends at a tiger earns `tiger`.
+/// - Forward succeeds with probability `forward`. The rest is split evenly among a step right, a step left, a step
+///   back, and no step. A step to a side also turns the robot to that side; a step back turns it around in one of two
+///   cases. A step into a wall stays.
+/// - Right and left succeed with probability `turn`. The rest is split evenly among the other three orientations.
+/// - Around succeeds with probability `around`. Of the rest, one quarter is no turn, and right and left share the other
+///   three.
+///
+/// Observations: first 8f + 4r + 2b + l, where front, right, back and left are 1 if the robot sees a wall there: with
+/// probability `sees_wall` if there is one, and 1 − `sees_opening` if not. Then the marks of the map in the order of
+/// their digits: a robot that looks south on a mark observes exactly this mark. Last the goal, which is observed
+/// exactly there. Entering a goal yields `goal`, and every action in a goal leads back to the start. Every step that
+/// ends at a tiger yields `tiger`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Maze {
-    /// What is where.
+    /// The map.
     pub map: Map,
-    /// The probability that a step is made, in [0, 1].
+    /// Probability that a step succeeds, in [0, 1].
     pub forward: f64,
-    /// The probability that a quarter turn is made, in [0, 1].
+    /// Probability that a quarter turn succeeds, in [0, 1].
     pub turn: f64,
-    /// The probability that a half turn is made, in [0, 1].
+    /// Probability that a half turn succeeds, in [0, 1].
     pub around: f64,
-    /// The probability that a wall is seen, in [0, 1].
+    /// Probability of seeing an existing wall, in [0, 1].
     pub sees_wall: f64,
-    /// The probability that no wall is seen where there is none, in [0, 1].
+    /// Probability of seeing that there is no wall, in [0, 1].
     pub sees_opening: f64,
-    /// What coming into a goal earns; finite.
+    /// Reward of entering a goal; finite.
     pub goal: f64,
-    /// What a step that ends at a tiger earns; finite.
+    /// Reward of a step that ends at a tiger; finite.
     pub tiger: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
@@ -50,21 +54,22 @@ impl Default for Maze {
     }
 }
 
-/// The source's mazes.
+/// The mazes of the source.
 impl Maze {
-    /// A corridor with four niches, of which the last is the goal, and a mark before each: 60 states, 21 observations.
+    /// A corridor with four niches, the last of which is the goal, and a mark in front of each: 60 states, 21
+    /// observations.
     #[must_use]
     pub fn hallway() -> Self {
         Self::known(11, "..1.2.3.4..##.#.#.#G##")
     }
 
-    /// A block of corridors that look alike: 92 states, 17 observations.
+    /// A block of similar corridors: 92 states, 17 observations.
     #[must_use]
     pub fn hallway2() -> Self {
         Self::known(7, "#.....#..#.#..#.#.#.#..#.#.G#.....#")
     }
 
-    /// Two rooms that differ by where the goal is and where a tiger, and the robot starts in either: 36 states, 17
+    /// Two rooms that differ in the positions of goal and tiger. The robot starts in either: 36 states, 17
     /// observations.
     #[must_use]
     pub fn tiger_grid() -> Self {
@@ -86,21 +91,22 @@ impl Maze {
     }
 }
 
-/// A map: `#` is a wall, as is all around it, `.` is free, `G` a goal, `T` a tiger, `1` to `9` are marks for who looks south, and
-/// `^`, `>`, `v` and `<` say where the robot may start and how it looks there: anywhere that is no goal where there are none.
+/// A map of characters: `#` wall (also all around the map), `.` free cell, `G` goal, `T` tiger, `1` to `9` marks that a
+/// robot sees when it looks south. `^`, `>`, `v` and `<` are start cells with their orientation; without any, the robot
+/// starts in every cell except goals, in every orientation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
     width: usize,
     cells: Vec<char>,
 }
 
-/// Orientations as a map has them.
+/// Characters of the orientations.
 const ORIENTATIONS: [char; 4] = ['^', '>', 'v', '<'];
 
 impl std::str::FromStr for Map {
     type Err = Error;
 
-    /// Lines of a text; shorter ones end in walls, and spaces are walls.
+    /// Reads the lines of a text. Shorter lines are padded with walls, and spaces are walls.
     fn from_str(text: &str) -> Result<Self, Error> {
         let lines: Vec<&str> = text.lines().collect();
         let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
@@ -129,12 +135,11 @@ impl std::fmt::Display for Map {
 }
 
 impl Map {
-    /// A random maze without circles: `width` × `height` rooms with walls or passages between them, as a walk from the
-    /// first room leaves it that goes to a random neighbour not yet seen, and back where there is none. The goal is the
-    /// last room. Equal seeds give equal mazes.
+    /// A random maze without cycles: `width` × `height` rooms with walls or passages between them, from a randomised
+    /// depth-first search that starts in the first room. The goal is the last room. Equal seeds give equal mazes.
     ///
     /// # Errors
-    /// Where there are no rooms, or more than a million.
+    /// If there are no rooms, or more than a million.
     pub fn random(width: u32, height: u32, seed: u64) -> Result<Self, Error> {
         let rooms = cells(width, height)?;
         crate::common::parameters::count("the number of rooms", rooms, 2, 1_000_000)?;
@@ -160,7 +165,7 @@ impl Map {
         Ok(map)
     }
 
-    /// The cell beside, if the robot can go there.
+    /// The adjacent cell in this direction, unless it is a wall.
     fn beside(&self, place: usize, orientation: u32) -> Option<usize> {
         let (x, y) = (place % self.width, place / self.width);
         let beside = match orientation {
@@ -174,10 +179,10 @@ impl Map {
 }
 
 impl Maze {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range, or the map has no goal or no other cell.
+    /// If a field is out of its range, or if the map has no goal or no other cell.
     pub fn generate(&self) -> Result<Pomdp, Error> {
         let Self { ref map, forward, turn, around, sees_wall, sees_opening, goal, tiger, gamma } = *self;
         let chances = [("forward", forward), ("turn", turn), ("around", around)];
@@ -207,7 +212,7 @@ impl Maze {
         let start = Belief::uniform(given.unwrap_or_else(|| (0..states).filter(|&s| kind(s) != 'G').collect()));
 
         let turned = |s: u32, by: u32| s / 4 * 4 + (s + by) % 4;
-        // A step to a side, by who looks there; `None` where a wall is.
+        // The state after a step to a side, which also turns the robot; `None` if there is a wall.
         let step = |s: u32, by: u32| {
             let to = map.beside(places[(s / 4) as usize], (s + by) % 4)?;
             Some(4 * numbers[to] + (s + by) % 4)
@@ -253,7 +258,7 @@ impl Maze {
             };
             (0..16).map(|bits| (bits, chance(bits))).collect()
         })?;
-        // Whoever is in a goal leaves it, so that each of its entries is one that comes into it.
+        // Every action in a goal leaves it, so each transition to a goal enters it.
         let earned = |row: usize| {
             let earns = |next: u32| match kind(next) {
                 'G' => goal,

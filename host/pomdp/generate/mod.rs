@@ -1,16 +1,16 @@
-//! Models of the literature, from a few parameters.
+//! Parametric models from the literature.
 //!
-//! Equal parameters give equal models, bit for bit, on every machine: functions that are not exact are `libm`'s own.
+//! Equal parameters give equal models, bit for bit, on every machine: transcendental functions come from `libm`.
 //!
-//! | family | what it is | states, actions, observations |
+//! | family | description | states, actions, observations |
 //! | --- | --- | --- |
-//! | [`Tiger`] | two doors, and a tiger behind one of them | 2, 3, 2 |
-//! | [`FourByThree`] | a small grid in which walls are seen | 11, 4, 6 |
-//! | [`Maze`] | a robot with an orientation: hallway, hallway2, tiger-grid, and any map | 4 × cells, 5, 17 and marks |
-//! | [`Tag`] | a robot chases an opponent that it sees only where it stands | 870, 5, 30 |
-//! | [`RockSample`] | a rover that checks rocks from afar | n² · 2ᵏ + 1, 5 + k, 2 |
-//! | [`Olfactory`] | a source of odour to be found downwind | cells, 4, 3 |
-//! | [`Maintenance`] | a machine whose parts wear, and are not seen | levelsⁿ, 4, 2ⁿ |
+//! | [`Tiger`] | two doors with a tiger behind one of them | 2, 3, 2 |
+//! | [`FourByThree`] | a small grid with visible walls | 11, 4, 6 |
+//! | [`Maze`] | a robot with an orientation: hallway, hallway2, tiger-grid, or any map | 4 × cells, 5, 17 and marks |
+//! | [`Tag`] | a robot chases an opponent that it sees only in its own cell | 870, 5, 30 |
+//! | [`RockSample`] | a rover with a sensor for remote rocks | n² · 2ᵏ + 1, 5 + k, 2 |
+//! | [`Olfactory`] | search for a source of odour upwind | cells, 4, 3 |
+//! | [`Maintenance`] | a machine with hidden wear of its parts | levelsⁿ, 4, 2ⁿ |
 //! | [`Aloha`] | stations that share a channel | 3 n, n − 1, 3 |
 
 use super::belief::Belief;
@@ -37,53 +37,53 @@ pub use rock_sample::{Layout, RockSample};
 pub use tag::Tag;
 pub use tiger::Tiger;
 
-/// Why there is no such model.
+/// Why a model cannot be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     #[error(transparent)]
     Parameter(#[from] parameters::Error),
-    /// The process beneath cannot be.
+    /// The underlying MDP is invalid.
     #[error(transparent)]
     Process(#[from] mdp::Error),
-    /// A place that is not on the grid.
+    /// A position outside the grid.
     #[error("{what} ({x}, {y}) is not on the grid of {width} × {height} cells")]
     Outside {
-        /// What is there.
+        /// The object at the position.
         what: &'static str,
-        /// Its column.
+        /// Column.
         x: u32,
-        /// Its row.
+        /// Row.
         y: u32,
-        /// Cells in a row.
+        /// Number of columns.
         width: u32,
-        /// Cells in a column.
+        /// Number of rows.
         height: u32,
     },
-    /// Two rocks in one place.
+    /// Two rocks at the same position.
     #[error("two rocks are at ({x}, {y})")]
     Twice {
-        /// The column.
+        /// Column.
         x: u32,
-        /// The row.
+        /// Row.
         y: u32,
     },
-    /// A character that no map has.
+    /// An unknown character in a map.
     #[error("line {line}, column {column} of the map: found {found:?}, expected one of # . G T ^ > v < 1 to 9")]
     Cell {
-        /// From 1.
+        /// Line, from 1.
         line: usize,
-        /// From 1.
+        /// Column, from 1.
         column: usize,
-        /// What is there.
+        /// The character found.
         found: char,
     },
-    /// A map in which there is nothing to do.
+    /// A map without a goal, or without any other cell.
     #[error("the map has {goals} goals and {free} other cells, expected at least one of each")]
     Map {
-        /// Cells with a goal.
+        /// Number of goals.
         goals: usize,
-        /// Free cells and marks.
+        /// Number of all other accessible cells.
         free: usize,
     },
     /// The model is not valid.
@@ -91,7 +91,7 @@ pub enum Error {
     Invalid(#[from] Invalid),
 }
 
-/// The numbers of states, actions and observations.
+/// Dimensions of a model.
 #[derive(Clone, Copy)]
 struct Sizes {
     states: u32,
@@ -100,7 +100,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// T: what a state and an action lead to, with what probability; equal states are added up.
+    /// T from `outcomes`(s, a), pairs of successor and probability. Equal successors are merged.
     fn transitions<I>(self, outcomes: impl Fn(u32, u32) -> I + Sync) -> Result<Csr, Error>
     where
         I: IntoIterator<Item = (u32, f64)>,
@@ -108,7 +108,7 @@ impl Sizes {
         distributions(self.states, self.actions, outcomes)
     }
 
-    /// O: what an action and the state that it led to show, with what probability.
+    /// O from `shown`(a, s'), pairs of observation and probability. Equal observations are merged.
     fn observations<I>(self, shown: impl Fn(u32, u32) -> I + Sync) -> Result<Csr, Error>
     where
         I: IntoIterator<Item = (u32, f64)>,
@@ -116,12 +116,12 @@ impl Sizes {
         distributions(self.actions, self.states, shown)
     }
 
-    /// r(s, a) for each row of T.
+    /// r(s, a) in the order of the rows of T.
     fn rewards(self, reward: impl Fn(u32, u32) -> f64) -> Vec<f64> {
         (0..self.states).flat_map(|s| (0..self.actions).map(move |a| (s, a))).map(|(s, a)| reward(s, a)).collect()
     }
 
-    /// The model, if it is one. `rewards` are of entries of T or of its rows, either empty where there are none.
+    /// Validates the model. Rewards belong to entries of T, to its rows, or to both.
     fn model(self, gamma: f64, matrices: Matrices, start: Belief, names: Names) -> Result<Pomdp, Error> {
         let Matrices { transitions, observations, rewards, action_rewards } = matrices;
         let process = MdpParts {
@@ -145,7 +145,7 @@ impl Sizes {
     }
 }
 
-/// What a model consists of; rewards of transitions or of actions may be left out.
+/// Matrices of a model. Rewards of transitions or of actions may be empty.
 #[derive(Default)]
 struct Matrices {
     transitions: Csr,
@@ -154,7 +154,7 @@ struct Matrices {
     action_rewards: Vec<f64>,
 }
 
-/// The matrix of which row i · `inner` + j is the distribution `outcomes(i, j)`; equal columns are added up.
+/// The matrix with the distribution `outcomes(i, j)` in row i · `inner` + j. Equal columns are merged.
 fn distributions<I>(outer: u32, inner: u32, outcomes: impl Fn(u32, u32) -> I + Sync) -> Result<Csr, Error>
 where
     I: IntoIterator<Item = (u32, f64)>,
@@ -174,12 +174,12 @@ where
     Ok(mdp::matrix(rows, row)?)
 }
 
-/// Whether (x, y) is one of `width` × `height` cells.
+/// Checks that (x, y) is within `width` × `height` cells.
 fn inside(what: &'static str, (x, y): (u32, u32), width: u32, height: u32) -> Result<(), Error> {
     if x < width && y < height { Ok(()) } else { Err(Error::Outside { what, x, y, width, height }) }
 }
 
-/// Names given as texts.
+/// Converts texts to names.
 fn names<T: ToString>(texts: impl IntoIterator<Item = T>) -> Vec<String> {
     texts.into_iter().map(|text| text.to_string()).collect()
 }

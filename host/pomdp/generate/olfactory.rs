@@ -1,35 +1,35 @@
-//! The search for a source of odour that the wind carries away: the kind of problem of Loisy and Eloy, *Searching for a
-//! source without gradients*, Proc. R. Soc. A 478 (2022), and Rigolli, Reddy, Seminara and Vergassola, *Alternation emerges
-//! as a multi-modal strategy for turbulent odor navigation*, eLife 11 (2022), with a Gaussian plume for the odour.
+//! Olfactory search for a source of odour in wind: the kind of problem of Loisy and Eloy, *Searching for a source
+//! without gradients*, Proc. R. Soc. A 478 (2022), and Rigolli, Reddy, Seminara and Vergassola, *Alternation emerges as
+//! a multi-modal strategy for turbulent odor navigation*, eLife 11 (2022), with a Gaussian plume.
 
 use super::{Error, Matrices, Sizes, inside, names};
 use crate::common::parameters::{cells, count, discount, finite, number};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 
-/// An agent that knows where on the grid the source is, but not where it is itself.
+/// An agent that knows the position of the source, but not its own.
 ///
-/// State y · width + x. Actions: north (y + 1), east, south, west, each to the next cell for sure, or nowhere at the edge:
-/// T is an index, S × A. Observations: nothing, odour, source. The wind blows east. At dx cells downwind of the source and
-/// dy beside its line, odour is perceived with probability
+/// State y · width + x. Actions: north (y + 1), east, south, west, each deterministically to the next cell; moves off
+/// the grid stay. Observations: nothing, odour, source. The wind blows east. The agent perceives odour dx cells
+/// downwind of the source and dy cells off its line with probability
 ///
 /// > p(dx, dy) = peak · (σ₀ / σ) · e^(−dy² / 2σ²), with σ = σ₀ + spread · dx for dx ≥ 0,
 ///
-/// and upwind with peak · e^(−(dx² + dy²) / 2σ₀²); below 10⁻⁶ never. The source is found surely; to come there earns 1, and
-/// there the search ends. It starts anywhere else.
+/// and upwind with probability peak · e^(−(dx² + dy²) / 2σ₀²). Probabilities below 10⁻⁶ are 0. The agent recognises the
+/// source with certainty; reaching it yields 1 and ends the search. The search starts in a random other cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Olfactory {
-    /// Cells in a row.
+    /// Number of columns.
     pub width: u32,
-    /// Cells in a column; width · height is at most 10⁸.
+    /// Number of rows; width · height is at most 10⁸.
     pub height: u32,
-    /// Where the source is, (x, y).
+    /// Position of the source, (x, y).
     pub source: (u32, u32),
-    /// The probability of perceiving odour next to the source, in [0, 1].
+    /// Probability of perceiving odour next to the source, in [0, 1].
     pub peak: f64,
-    /// σ₀, half the width of the plume at the source in cells, above 0.
+    /// σ₀, half-width of the plume at the source in cells, above 0.
     pub width_at_source: f64,
-    /// By how much the plume widens per cell downwind, 0 or more.
+    /// Growth of σ per cell downwind, at least 0.
     pub spread: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
@@ -42,14 +42,14 @@ impl Default for Olfactory {
     }
 }
 
-/// A smaller chance of a perception is none.
+/// Smaller probabilities of a perception become 0.
 const LEAST: f64 = 1e-6;
 
 impl Olfactory {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
-    /// If a field is out of its range, or the source is not on the grid.
+    /// If a field is out of its range, or the source is outside the grid.
     pub fn generate(&self) -> Result<Pomdp, Error> {
         let Self { width, height, source, peak, width_at_source, spread, gamma } = *self;
         let states = cells(width, height)?;
@@ -89,7 +89,7 @@ impl Olfactory {
         sizes.model(gamma, matrices, start, Names { states: Vec::new(), actions, observations })
     }
 
-    /// p(dx, dy) in a cell.
+    /// p(dx, dy) at a cell.
     fn perceived(&self, cell: u32) -> f64 {
         let dx = f64::from(cell % self.width) - f64::from(self.source.0);
         let dy = f64::from(cell / self.width) - f64::from(self.source.1);

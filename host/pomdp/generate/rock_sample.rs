@@ -6,31 +6,32 @@ use crate::common::parameters::{count, discount, finite, number};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 
-/// A rover on a square of `size` × `size` cells with k rocks, each good or bad.
+/// A rover on a grid of `size` × `size` cells with k rocks, each good or bad.
 ///
-/// State ((y · size) + x) · 2ᵏ + Σ 2ⁱ·goodᵢ, and one at the end for a rover that has left. Actions: north (y + 1), south,
-/// east (x + 1), west, sample, check0 to check(k−1). A move off the grid has no effect, but east of the last column the
-/// rover leaves, which earns `exit`. To sample a good rock earns `good` and makes it bad, a bad one earns `bad`; where there
-/// is no rock nothing happens. Check i shows whether rock i is good, truly with probability (1 + η)/2 where η = 2^(−d/d₀) at
-/// the Euclidean distance d. Observations: good, bad; all other actions show bad.
+/// State ((y · size) + x) · 2ᵏ + Σ 2ⁱ·goodᵢ, plus a last state for a rover that has left. Actions: north (y + 1),
+/// south, east (x + 1), west, sample, check0 to check(k−1). A move off the grid has no effect, except that a move east
+/// from the last column leaves the grid and yields `exit`. Sampling a good rock yields `good` and makes it bad;
+/// sampling a bad rock yields `bad`; sampling without a rock has no effect. Check i reports whether rock i is good,
+/// correctly with probability (1 + η)/2, where η = 2^(−d/d₀) at Euclidean distance d. Observations: good, bad. All
+/// other actions observe bad.
 ///
-/// In ZMDP's and SARSOP's files a move off the grid elsewhere and a sample without a rock end the process and cost 100; V\*(b₀)
-/// is the same, as nobody gains by either.
+/// In the files of ZMDP and SARSOP, other moves off the grid and sampling without a rock end the process and cost 100.
+/// V\*(b₀) is the same, because neither action is ever useful.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RockSample {
-    /// n, cells in a row and in a column, 1 to 1000.
+    /// n, number of columns and of rows, 1 to 1000.
     pub size: u32,
-    /// Where the rocks are, (x, y); 0 to 24 of them.
+    /// Positions of the rocks, (x, y); 0 to 24 of them.
     pub rocks: Vec<(u32, u32)>,
-    /// Where the rover starts, (x, y).
+    /// Start of the rover, (x, y).
     pub start: (u32, u32),
-    /// d₀, the distance at which the sensor's efficiency is ½, above 0.
+    /// d₀, distance at which the efficiency η of the sensor is ½; above 0.
     pub half_efficiency_distance: f64,
-    /// What a good rock earns; finite.
+    /// Reward of sampling a good rock; finite.
     pub good: f64,
-    /// What a bad rock earns; finite.
+    /// Reward of sampling a bad rock; finite.
     pub bad: f64,
-    /// What leaving earns; finite.
+    /// Reward of leaving; finite.
     pub exit: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
@@ -44,28 +45,28 @@ impl Default for RockSample {
 }
 
 choice! {
-    /// Known places of the rocks and the start. Those up to \[10,10\] are ZMDP's, of the source's first author; SARSOP's published
-    /// bounds are of its files.
+    /// Published positions of rocks and start. Those up to \[10,10\] are from ZMDP, by the source's first author;
+    /// SARSOP's published bounds refer to its files.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Layout {
-        /// RockSample\[4,4\], 257 states.
+        /// 4 × 4 cells, 4 rocks, 257 states.
         R4x4 = "4,4",
-        /// RockSample\[5,5\], 801 states.
+        /// 5 × 5 cells, 5 rocks, 801 states.
         R5x5 = "5,5",
-        /// RockSample\[5,7\], 3201 states.
+        /// 5 × 5 cells, 7 rocks, 3,201 states.
         R5x7 = "5,7",
-        /// RockSample\[7,8\], 12,545 states.
+        /// 7 × 7 cells, 8 rocks, 12,545 states.
         R7x8 = "7,8",
-        /// RockSample\[10,10\], 102,401 states.
+        /// 10 × 10 cells, 10 rocks, 102,401 states.
         R10x10 = "10,10",
-        /// RockSample\[11,11\], 247,809 states.
+        /// 11 × 11 cells, 11 rocks, 247,809 states.
         R11x11 = "11,11",
     }
 }
 
 impl RockSample {
-    /// The source's rewards, and γ = 0.95, on a known layout, with the sensor that goes with it: η = e^(−d) for \[4,4\], that
-    /// is d₀ = ln 2; d₀ = 4 for \[5,5\]; d₀ = 20 for all others.
+    /// A published layout with the source's rewards and γ = 0.95. The sensor is that of the layout: η = e^(−d), i.e. d₀
+    /// = ln 2, for \[4,4\]; d₀ = 4 for \[5,5\]; d₀ = 20 for all others.
     #[must_use]
     pub fn new(layout: Layout) -> Self {
         let (size, start, rocks): (u32, (u32, u32), &[(u32, u32)]) = match layout {
@@ -97,10 +98,10 @@ impl RockSample {
         }
     }
 
-    /// Makes the model. The rover starts with no knowledge of the rocks: each is good with probability ½.
+    /// Generates the model. At the start each rock is good with probability ½, independently.
     ///
     /// # Errors
-    /// If a field is out of its range, or a place is not on the grid or taken twice.
+    /// If a field is out of its range, a position is outside the grid, or two rocks share one.
     pub fn generate(&self) -> Result<Pomdp, Error> {
         let Self { size, ref rocks, start, half_efficiency_distance: d0, good, bad, exit, gamma } = *self;
         count("size", size, 1, 1000)?;

@@ -1,33 +1,34 @@
-//! Tag: Pineau, Gordon and Thrun, *Point-based value iteration: an anytime algorithm for POMDPs*, IJCAI (2003), section 4.
+//! Tag: Pineau, Gordon and Thrun, *Point-based value iteration: an anytime algorithm for POMDPs*, IJCAI (2003), section
+//! 4.
 
 use super::{Error, Matrices, Sizes, names};
 use crate::common::parameters::{discount, finite, fraction};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 
-/// A robot that chases an opponent on 29 cells, two rows of ten below a block of three by three.
+/// A robot chases an opponent on 29 cells: two rows of ten below a block of three by three.
 ///
-/// State robot · 30 + opponent, of which opponent 29 is one that has been tagged: 870 states. Actions: north, south, east,
-/// west, tag. The robot moves as it wants to, or not at all where there is no cell. The opponent knows where the robot is:
-/// with `flees` / 2 it moves away from it east or west, with as much north or south, to either side with half of that where
-/// both stand in line, and else stays; so it does where there is no cell. A tag in the opponent's cell ends the chase.
-/// Observations: the robot's cell, 0 to 28, or `found`, where the opponent is in the same cell or has been tagged. Both
-/// start anywhere.
+/// State robot · 30 + opponent, where opponent 29 means tagged: 870 states. Actions: north, south, east, west, tag. The
+/// robot moves deterministically; a move off the map stays. The opponent knows the position of the robot. With
+/// probability `flees` / 2 it moves away from the robot along the east–west axis, and with the same probability along
+/// the north–south axis. On an axis where both have the same coordinate it picks either direction with half of that.
+/// Otherwise, and if there is no cell, it stays. Tagging in the opponent's cell ends the chase. Observations: the
+/// robot's cell, 0 to 28, or `found` if the opponent is in the same cell or tagged. Both start in random cells.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tag {
-    /// The probability that the opponent tries to move, in [0, 1].
+    /// Probability that the opponent tries to move, in [0, 1].
     pub flees: f64,
-    /// What a move earns; finite.
+    /// Reward of a move; finite.
     pub step: f64,
-    /// What it earns to tag the opponent; finite.
+    /// Reward of tagging the opponent; finite.
     pub tagged: f64,
-    /// What it earns to tag no one; finite.
+    /// Reward of tagging in another cell; finite.
     pub missed: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
 }
 
-/// The source's.
+/// The parameters of the source.
 impl Default for Tag {
     fn default() -> Self {
         Self { flees: 0.8, step: -1.0, tagged: 10.0, missed: -10.0, gamma: 0.95 }
@@ -40,13 +41,13 @@ const TAG: u32 = 4;
 /// North, south, east, west.
 const DIRECTIONS: [(i32, i32); 4] = [(0, 1), (0, -1), (1, 0), (-1, 0)];
 
-/// The column and the row, from below, of a cell.
+/// Column and row of a cell; rows count from the bottom.
 fn place(cell: u32) -> (i32, i32) {
     let cell = cell as i32;
     if cell < 20 { (cell % 10, cell / 10) } else { (5 + (cell - 20) % 3, 2 + (cell - 20) / 3) }
 }
 
-/// The cell at a place, if there is one.
+/// The cell at a position, if any.
 fn cell((x, y): (i32, i32)) -> Option<u32> {
     match (x, y) {
         (0..10, 0..2) => Some((10 * y + x) as u32),
@@ -55,14 +56,14 @@ fn cell((x, y): (i32, i32)) -> Option<u32> {
     }
 }
 
-/// The next cell in a direction, or the same one where there is none.
+/// The adjacent cell in a direction, or the same cell if there is none.
 fn beside(from: u32, (dx, dy): (i32, i32)) -> u32 {
     let (x, y) = place(from);
     cell((x + dx, y + dy)).unwrap_or(from)
 }
 
 impl Tag {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
     /// If a field is out of its range.
@@ -106,7 +107,7 @@ impl Tag {
         sizes.model(gamma, matrices, start, Names { states: Vec::new(), actions, observations: seen })
     }
 
-    /// Where the opponent goes.
+    /// Distribution of the opponent's next cell.
     fn flight(&self, robot: u32, opponent: u32) -> Vec<(u32, f64)> {
         let ((rx, ry), (x, y)) = (place(robot), place(opponent));
         let mut outcomes = vec![(opponent, 1.0 - self.flees)];

@@ -1,31 +1,31 @@
-//! The tiger: Kaelbling, Littman and Cassandra, *Planning and acting in partially observable stochastic domains*,
-//! Artificial Intelligence 101 (1998), section 5.1; Cassandra, Kaelbling and Littman (1994).
+//! The tiger problem: Kaelbling, Littman and Cassandra, *Planning and acting in partially observable stochastic
+//! domains*, Artificial Intelligence 101 (1998), section 5.1; Cassandra, Kaelbling and Littman (1994).
 
 use super::{Error, Matrices, Sizes, names};
 use crate::common::parameters::{discount, finite, fraction};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, Pomdp};
 
-/// Two doors; behind one of them is a tiger, behind the other a treasure.
+/// Two doors: behind one is a tiger, behind the other a treasure.
 ///
 /// States: tiger-left, tiger-right. Actions: listen, open-left, open-right. Observations: tiger-left, tiger-right, the
-/// side that the tiger is heard on. Whoever opens a door meets what is behind it, and both doors are closed again, the
-/// tiger behind either with the same probability.
+/// side of the growl. Opening a door yields its reward and resets the problem: the tiger moves behind either door with
+/// probability ½.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tiger {
-    /// The probability that listening tells the side, in [0, 1].
+    /// Probability that listening reports the correct side, in [0, 1].
     pub accuracy: f64,
-    /// What listening earns; finite.
+    /// Reward of listening; finite.
     pub listen: f64,
-    /// What the treasure earns; finite.
+    /// Reward of the treasure; finite.
     pub treasure: f64,
-    /// What the tiger earns; finite.
+    /// Reward of the tiger; finite.
     pub tiger: f64,
     /// γ, in [0, 1).
     pub gamma: f64,
 }
 
-/// The source's rewards with γ = 0.95, whose value is 19.37.
+/// The source's rewards with γ = 0.95; V\*(b₀) = 19.37.
 impl Default for Tiger {
     fn default() -> Self {
         Self { accuracy: 0.85, listen: -1.0, treasure: 10.0, tiger: -100.0, gamma: 0.95 }
@@ -33,7 +33,7 @@ impl Default for Tiger {
 }
 
 impl Tiger {
-    /// Makes the model.
+    /// Generates the model.
     ///
     /// # Errors
     /// If a field is out of its range.

@@ -1,4 +1,4 @@
-//! `.alpha`: for each vector a line with its action's number, a line with its values, and a blank line.
+//! `.alpha`: for each vector a line with the index of its action, a line with its values, and an empty line.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use super::fault::Fault;
 use crate::common::io::lines::{self, Put, quoted};
 use crate::pomdp::alpha::AlphaVectors;
 
-/// Reads vectors, all of the length of the first.
+/// Reads vectors, all as long as the first.
 pub fn read(text: &[u8], file: String) -> Result<AlphaVectors, Error> {
     vectors(text).map_err(|fault| fault.error(file, text))
 }
@@ -22,9 +22,9 @@ fn vectors(text: &[u8]) -> Result<AlphaVectors, Fault> {
         let Some(number) = action else {
             let (at, word) = words.next().unwrap_or_default();
             let number = lines::integer(word).and_then(|number| u32::try_from(number).ok());
-            action = Some(number.ok_or_else(|| unexpected(at, word, "the number of an action"))?);
+            action = Some(number.ok_or_else(|| unexpected(at, word, "the index of an action"))?);
             if let Some((at, word)) = words.next() {
-                return Err(unexpected(at, word, "the end of the line, behind the number of an action"));
+                return Err(unexpected(at, word, "the end of the line after the index of an action"));
             }
             continue;
         };
@@ -49,7 +49,7 @@ fn vectors(text: &[u8]) -> Result<AlphaVectors, Fault> {
     }
 }
 
-/// The words of a line that begins at `start`, and their places.
+/// The words of a line and their byte offsets; the line begins at offset `start`.
 fn words(line: &[u8], start: usize) -> impl Iterator<Item = (usize, &[u8])> {
     let mut at = start;
     line.split(u8::is_ascii_whitespace).filter_map(move |word| {

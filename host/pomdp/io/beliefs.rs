@@ -1,4 +1,4 @@
-//! Beliefs in text: one a line, the probability of every state, separated by blanks; from `#` on a line is a comment.
+//! Beliefs as text: one per line, the probabilities of all states separated by blanks. `#` starts a comment.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::common::io::input::Input;
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::pomdp::belief::Belief;
 
-/// Reads beliefs over `states` states. Probabilities that nearly sum to 1 are made to.
+/// Reads beliefs over `states` states. Rescales probabilities that sum to 1 within the tolerance.
 ///
 /// # Errors
-/// If the file cannot be read, a line is no belief, or there is none.
+/// If the file cannot be read, a line is not a belief, or there is none.
 pub fn read(path: &Path, states: u32) -> Result<Vec<Belief>, Error> {
     let text = Input::open(path).and_then(Input::read_text).map_err(Error::read(path))?;
     parse(&text, states).map_err(|fault| fault.error(path.display().to_string(), text.as_bytes()))
@@ -33,12 +33,12 @@ fn parse(text: &str, states: u32) -> Result<Vec<Belief>, Fault> {
         let sum: f64 = probs.iter().sum();
         if probs.len() != states as usize {
             let found = probs.len();
-            return Err(Fault::new(at(line), format!("{found} probabilities, expected one for each state, {states}")));
+            return Err(Fault::new(at(line), format!("{found} probabilities, expected {states}, one per state")));
         }
         if (sum - 1.0).abs() > SUM_TOLERANCE {
             return Err(Fault::new(at(line), format!("the probabilities sum to {sum}, expected 1")));
         }
-        // A sum that is off by rounding only is left alone, and so are its numbers.
+        // Sums within rounding error of 1 keep their probabilities bit for bit.
         if (sum - 1.0).abs() > 8.0 * f64::EPSILON {
             probs.iter_mut().for_each(|prob| *prob /= sum);
         }
@@ -62,14 +62,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_belief_is_shown() {
+    fn faults_are_located() {
         let message = |text: &str| {
             let fault = parse(text, 2).unwrap_err();
             fault.error("f".to_owned(), text.as_bytes()).to_string()
         };
         assert!(message("0.5 0.5\n1 x\n").starts_with("f:2:3: found \"x\", expected a probability"));
         assert!(message("0.5 -0.5\n").starts_with("f:1:5: found \"-0.5\", expected a probability"));
-        assert!(message("1\n").starts_with("f:1:1: 1 probabilities, expected one for each state, 2"));
+        assert!(message("1\n").starts_with("f:1:1: 1 probabilities, expected 2, one per state"));
         assert!(message("# none\n").contains("the file ends, expected a belief"));
         assert!(message("0.5 0.4\n").starts_with("f:1:1: the probabilities sum to 0.9, expected 1"));
     }

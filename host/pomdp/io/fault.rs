@@ -1,27 +1,27 @@
-//! Places in a text, for messages.
+//! Syntax errors with their position and an excerpt of the text.
 
 use super::Error;
 
-/// What of a line a message shows on either side of a place, in characters.
+/// Characters of the line shown on either side of the error.
 const SHOWN: usize = 60;
 
-/// What is wrong at a place in a text.
+/// A syntax error and its byte offset.
 #[derive(Debug)]
 pub struct Fault {
-    /// The place, in bytes from the beginning.
+    /// Offset in bytes from the beginning of the text.
     pub at: usize,
-    /// What was found, and what was expected.
+    /// What was found and what was expected.
     pub message: String,
 }
 
 impl Fault {
-    /// At a place.
+    /// An error at byte offset `at`.
     #[cold]
     pub fn new(at: usize, message: impl Into<String>) -> Self {
         Self { at, message: message.into() }
     }
 
-    /// As an error of `file`, which holds `text`.
+    /// Converts the error to one of `file` with content `text`, with line, column and excerpt.
     pub fn error(self, file: String, text: &[u8]) -> Error {
         let at = self.at.min(text.len());
         let line = 1 + memchr::memchr_iter(b'\n', &text[..at]).count() as u64;
@@ -40,7 +40,7 @@ impl Fault {
     }
 }
 
-/// The text of a line, each control character as a blank.
+/// Text with control characters replaced by spaces.
 fn plain(line: &[u8]) -> String {
     String::from_utf8_lossy(line).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,12 +1,20 @@
-//! JSON: that of a Markov decision process, and what is observed of it.
+//! JSON: an object with the keys of an MDP, and those of its observations.
 //!
-//! An object with `S`, `A`, `O`, the numbers of states, actions and observations; `gamma`; and the matrices `P` and `Z`
-//! (each an object of `indptr`, `indices` and `data`): row s·A + a of `P`, with S columns, is T(s, a, ·), and row a·S + s'
-//! of `Z`, with O columns, is O(a, s', ·). Optional are the matrix `R` and `action_rewards` (rewards R(s, a, s'), rows and
-//! columns as `P`; and one number per row), `"objective": "minimize"`, `"format": "CSR"`, `labels`, `grid`; `start`, an
-//! object of `states`, ascending, and their `probs`, the same for all states where there is none; `seen`, for each state the number
-//! of the part of it that is always seen, also at the start; and `names`, an object of
-//! `states`, `actions` and `observations`, each an array of names or empty. Keys come in any order; others are ignored.
+//! | key | value |
+//! | --- | --- |
+//! | `S`, `A`, `O` | numbers of states, actions and observations |
+//! | `gamma` | γ |
+//! | `P` | T as a matrix: row s·A + a, with S columns, is T(s, a, ·) |
+//! | `Z` | O as a matrix: row a·S + s', with O columns, is O(a, s', ·) |
+//! | `R` | optional: rewards R(s, a, s') as a matrix of the shape of `P` |
+//! | `action_rewards` | optional: one reward per row of `P` |
+//! | `objective` | optional: `"minimize"` |
+//! | `format`, `labels`, `grid` | optional: as for an MDP; `format` is `"CSR"` |
+//! | `start` | optional: an object of ascending `states` and their `probs`; uniform by default |
+//! | `seen` | optional: the fully observed component of each state, known from the start |
+//! | `names` | optional: an object of `states`, `actions` and `observations`, each an array of names or empty |
+//!
+//! A matrix is an object of `indptr`, `indices` and `data`. Keys may have any order; unknown keys are ignored.
 
 use std::io::{self, Read, Write};
 
@@ -20,7 +28,7 @@ use crate::mdp::model::MdpParts;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Invalid, Names, Pomdp, PomdpParts};
 
-/// Reads a model, not yet validated.
+/// Reads a model without validation.
 pub fn read(reader: impl Read, file: String) -> Result<PomdpParts, Error> {
     let model: Model = parse(reader, file.clone())?;
     PomdpParts::try_from(model).map_err(invalid(file))
@@ -36,7 +44,7 @@ impl TryFrom<Model> for PomdpParts {
             Some(Start { states, probs }) => {
                 Belief::new(states, probs).map_err(|error| Invalid::Start(error.to_string()))?
             }
-            // A valid model has more rows than states; what is none takes no memory.
+            // A valid T has at least as many rows as there are states. The minimum limits memory for an invalid one.
             None => Belief::uniform((0..process.states.min(process.transitions.rows() as u32)).collect()),
         };
         Ok(Self { process, observation_count, observations: observations.try_into()?, start, seen, names })
@@ -78,7 +86,7 @@ impl Fields for Model {
             "O" => self.observation_count = map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?,
             "Z" => self.observations = map.next_value_seed(Object::at(path))?,
             "start" => self.start = Some(map.next_value_seed(Object::at(path))?),
-            "seen" => self.seen = map.next_value_seed(Array::at(path, "the number of what is seen of a state"))?,
+            "seen" => self.seen = map.next_value_seed(Array::at(path, "the observed component of a state"))?,
             "names" => self.names = map.next_value_seed(Object::at(path))?,
             key => self.process.read(key, map, path)?,
         }

@@ -1,5 +1,5 @@
-//! Models in files: Cassandra's `.pomdp`, the factored POMDPX, and JSON for scripts. And policies: alpha vectors as `.alpha` and
-//! as SARSOP's XML, and the controllers that they make as `.pg` and DOT.
+//! File formats. Models: Cassandra's `.pomdp`, the factored POMDPX, and JSON for scripts. Policies: alpha vectors as
+//! `.alpha` and as SARSOP's XML, and their finite-state controllers as `.pg` and DOT.
 
 mod alpha;
 pub mod beliefs;
@@ -32,7 +32,7 @@ pub use self::policy_graph::PolicyGraph;
 pub use crate::common::io::Error;
 
 choice! {
-    /// A format of files.
+    /// A file format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Format {
         /// Cassandra's .pomdp.
@@ -52,14 +52,14 @@ choice! {
     }
 }
 
-/// What files hold.
+/// The kind of content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A model.
     Model,
     /// Alpha vectors.
     Vectors,
-    /// A controller.
+    /// A finite-state controller.
     Graph,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Kind {
 }
 
 impl Format {
-    /// Extensions of the names of such files; the first is the usual one.
+    /// File name extensions of the format; the first is the usual one.
     #[must_use]
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
@@ -88,13 +88,13 @@ impl Format {
         }
     }
 
-    /// The format that the extension of `path` tells.
+    /// The format of the extension of `path`, if known.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
         of_extension(path, Self::extensions)
     }
 
-    /// What such files hold.
+    /// The kind of content of such files.
     #[must_use]
     pub fn kind(self) -> Kind {
         match self {
@@ -104,14 +104,14 @@ impl Format {
         }
     }
 
-    /// Whether such files are written.
+    /// Whether files can be written in this format.
     #[must_use]
     pub fn is_written(self) -> bool {
         self != Self::Pomdpx
     }
 
-    /// The format of a file of this kind: the one that its first character leaves no doubt about, else the one that its name
-    /// tells, else the plain text of that kind.
+    /// The format of a file of kind `kind`: from its first character if that is conclusive, otherwise from its name,
+    /// otherwise the plain text format of its kind.
     fn of(name: Option<Self>, text: &[u8], kind: Kind) -> Self {
         let text = text.trim_ascii_start();
         match (kind, text, name) {
@@ -125,12 +125,12 @@ impl Format {
     }
 }
 
-/// Reads the model in `path`, in `format`, or else in the one that its content or the extension of the name tells.
+/// Reads the model in `path`, in `format`, or otherwise in the format of its content or extension.
 ///
-/// A file is mapped to memory while it is read, and must not be changed in place meanwhile.
+/// The file is memory-mapped while it is read, and must not be modified in place meanwhile.
 ///
 /// # Errors
-/// If the file cannot be read, or holds no valid model.
+/// If the file cannot be read, or its model is invalid.
 pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
     let text = Text::at(path)?;
     parse(
@@ -140,20 +140,20 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
     )
 }
 
-/// Reads a model from a stream; `name` is what messages call it.
+/// Reads a model from a stream. Messages refer to it as `name`.
 ///
 /// # Errors
-/// Those of [`read()`].
+/// The errors of [`read()`].
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Pomdp, Error> {
     let text = Text::from(reader, name)?;
     parse(&text, name.to_owned(), format.unwrap_or_else(|| Format::of(None, &text, Kind::Model)))
 }
 
-/// Reads the arrays of a model from `path`. In JSON, rows of O need not sum to 1: such a model cannot be solved, but what the
-/// [reference](super::reference) computes is defined for it.
+/// Reads the arrays of a model from `path` without requiring rows of O to sum to 1. Such a model cannot be solved, but
+/// the [reference](super::reference) computations are defined for it.
 ///
 /// # Errors
-/// Those of [`read()`].
+/// The errors of [`read()`].
 pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
     let file = path.display().to_string();
     let text = Text::at(path)?;
@@ -162,12 +162,12 @@ pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> 
     model.with_any_observations().map_err(invalid(file))
 }
 
-/// Reads the model that `text` holds.
+/// Parses and validates a model.
 fn parse(text: &[u8], file: String, format: Format) -> Result<Pomdp, Error> {
     unchecked(text, file.clone(), format)?.validated().map_err(invalid(file))
 }
 
-/// Reads the model that `text` holds, not yet validated.
+/// Parses a model without validation.
 fn unchecked(text: &[u8], file: String, format: Format) -> Result<PomdpParts, Error> {
     match format {
         Format::Pomdp => cassandra::read(text, file),
@@ -177,21 +177,21 @@ fn unchecked(text: &[u8], file: String, format: Format) -> Result<PomdpParts, Er
     }
 }
 
-/// Reads the alpha vectors in `path`, in `format`, or else in the one that their content or the extension of the name tells.
-/// What they are worth is in the sign of the model that they are of: costs, where it has costs.
+/// Reads the alpha vectors in `path`, in `format`, or otherwise in the format of their content or extension. Their
+/// values have the model's own sign: costs are positive.
 ///
 /// # Errors
-/// If the file cannot be read or holds no alpha vectors, or they are not those of a model like `model`.
+/// If the file cannot be read, has no valid alpha vectors, or they do not fit `model`.
 pub fn read_vectors(path: &Path, format: Option<Format>, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
     let text = Text::at(path)?;
     let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
     parse_vectors(&text, path.display().to_string(), format, model)
 }
 
-/// Reads alpha vectors from a stream; `name` is what messages call it.
+/// Reads alpha vectors from a stream. Messages refer to it as `name`.
 ///
 /// # Errors
-/// Those of [`read_vectors()`].
+/// The errors of [`read_vectors()`].
 pub fn read_vectors_from(
     reader: impl Read,
     name: &str,
@@ -227,35 +227,36 @@ fn other_kind(file: String, format: Format, expected: Kind) -> Error {
     Error::Content { file, message: format!("a file in {format} holds {}, expected {expected}", format.kind()) }
 }
 
-/// What a file holds.
+/// The content of a file.
 enum Text {
     Mapped(Mmap),
     Owned(Vec<u8>),
 }
 
 impl Text {
-    /// That of a file.
+    /// Opens a file.
     fn at(path: &Path) -> Result<Self, Error> {
         let text = Input::open(path).and_then(Self::of);
         text.map_err(Error::read(path))
     }
 
-    /// That of a stream.
+    /// Reads a stream.
     fn from(reader: impl Read, name: &str) -> Result<Self, Error> {
         let text = Input::new(reader).and_then(Input::read_all);
         text.map(Self::Owned).map_err(Error::read(name))
     }
 
-    /// Maps a file, or reads what is compressed or no regular file.
+    /// Maps a regular file; reads a compressed or special one.
     fn of(input: Input<'_>) -> io::Result<Self> {
-        // Files that the system makes up say that they are empty.
+        // Virtual files of the system report length 0.
         if input.length()?.is_none_or(|length| length == 0) {
             return input.read_all().map(Self::Owned);
         }
         match input.into_file()? {
             Ok(file) => {
-                // SAFETY: the map is only read, and dropped before `read` returns. That nobody changes the file in place
-                // meanwhile cannot be enforced on any file system; `read` demands it, and what writes here replaces files.
+                // SAFETY: the map is read-only and lives no longer than the call of `read`. The operating system cannot
+                // exclude changes of the file in place; the documentation of `read` forbids them, and all writers here
+                // replace files instead of changing them.
                 let map = unsafe { Mmap::map(&file) };
                 map.map(Self::Mapped)
             }
@@ -275,10 +276,10 @@ impl Deref for Text {
     }
 }
 
-/// Writes a model to `path`, whole or not at all.
+/// Writes a model to `path` atomically.
 ///
 /// # Errors
-/// Those of the file system, and if models are not written in `format`.
+/// Errors of the file system, and if models cannot be written in `format`.
 pub fn write(path: &Path, format: Format, model: &Pomdp) -> Result<(), Error> {
     whole(path, |out| write_to(out, format, model))
 }
@@ -286,38 +287,38 @@ pub fn write(path: &Path, format: Format, model: &Pomdp) -> Result<(), Error> {
 /// Writes a model to a stream.
 ///
 /// # Errors
-/// Those of `writer`, and if models are not written in `format`.
+/// Errors of `writer`, and if models cannot be written in `format`.
 pub fn write_to(writer: impl Write, format: Format, model: &Pomdp) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     match format {
         Format::Pomdp if model.starts().len() > 1 => {
-            let message = "what is seen at the start has no place in Cassandra's format; JSON has one".to_owned();
+            let message = "Cassandra's format cannot express a component observed at the start; JSON can".to_owned();
             return Err(no_place(message));
         }
         Format::Pomdp => cassandra::write(&mut out, model)?,
         Format::Json => json::write(&mut out, model)?,
-        _ => return Err(no_place(format!("no model is written in {format}"))),
+        _ => return Err(no_place(format!("models cannot be written in {format}"))),
     }
     out.flush()
 }
 
-/// Alpha vectors, and the model that they are of, whose sign they have.
+/// Alpha vectors in the model's own sign, with their model.
 #[derive(Clone, Copy)]
 pub struct Policy<'p> {
     /// The vectors.
     pub vectors: &'p AlphaVectors,
-    /// The model, without which there is no controller.
+    /// The model; controllers need it.
     pub model: Option<&'p Pomdp>,
-    /// What the model is called.
+    /// Name of the model.
     pub name: &'p str,
-    /// The plans of a horizon, of which `vectors` are the first; empty without one.
+    /// Policies for a finite horizon, the first of which has `vectors`; empty for an infinite one.
     pub stages: &'p [Stage],
 }
 
-/// Writes a policy to `path`, whole or not at all: its vectors, or the [controller](PolicyGraph) that they make.
+/// Writes a policy to `path` atomically: its vectors, or its [controller](PolicyGraph).
 ///
 /// # Errors
-/// Those of the file system, and if policies are not written in `format` or it needs the model.
+/// Errors of the file system, and if policies cannot be written in `format`, or it needs a model.
 pub fn write_policy(path: &Path, format: Format, policy: Policy<'_>) -> Result<(), Error> {
     whole(path, |out| write_policy_to(out, format, policy))
 }
@@ -325,7 +326,7 @@ pub fn write_policy(path: &Path, format: Format, policy: Policy<'_>) -> Result<(
 /// Writes a policy to a stream.
 ///
 /// # Errors
-/// Those of `writer`, and if policies are not written in `format` or it needs the model.
+/// Errors of `writer`, and if policies cannot be written in `format`, or it needs a model.
 pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     let Policy { vectors, model, name, stages } = policy;
@@ -337,14 +338,14 @@ pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -
                 [] => PolicyGraph::new(model, vectors),
                 stages => PolicyGraph::of_stages(model, stages),
             };
-            let graph = graph.ok_or_else(|| no_place("no vectors, no policy".to_owned()))?;
+            let graph = graph.ok_or_else(|| no_place("a policy needs at least one alpha vector".to_owned()))?;
             match format {
                 Format::Pg => graph.write_pg(&mut out)?,
                 _ => graph.write_dot(&mut out, model)?,
             }
         }
         (Format::Pg | Format::Dot, None) => return Err(no_place(format!("{format} needs the model"))),
-        _ => return Err(no_place(format!("no policy is written in {format}"))),
+        _ => return Err(no_place(format!("policies cannot be written in {format}"))),
     }
     out.flush()
 }

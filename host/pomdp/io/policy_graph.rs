@@ -1,12 +1,12 @@
-//! The finite-state controller that alpha vectors make: `.pg`, and DOT to be drawn.
+//! The finite-state controller of a set of alpha vectors, as `.pg` and DOT.
 //!
-//! Node i is vector i, and takes its action. Which vector comes after an observation depends on the belief, so that each node
-//! has a witness, at which its vector is best: the node that follows an observation is that of the vector which is best at the
-//! belief to which the action and the observation take the witness. Witnesses are the beliefs at which vectors are first found
-//! to be best, breadth first from b₀. Vectors that are not reached so have for a witness the state at which they exceed all
-//! others by most, or fall short of them by least. A graph made so is a policy in its own right, which need not be worth what
-//! the vectors say; it is where the vectors are those of a policy that is closed (Kaelbling, Littman and Cassandra, *Planning
-//! and acting in partially observable stochastic domains*, 1998, 4.4).
+//! Node i is vector i and takes its action. The vector that should follow an observation depends on the belief, so each
+//! node has a witness: a belief at which its vector is the best. The action and the observation update the witness, and
+//! the next node is the best vector at the updated belief. Witnesses are the beliefs at which a breadth-first search
+//! from b₀ first finds each vector to be the best. A vector that the search does not reach has as its witness the state
+//! in which its margin over all others is largest. The controller is a policy in its own right. Its value may differ
+//! from the claims of the vectors, but agrees with them if these are closed under continuation (Kaelbling, Littman and
+//! Cassandra, *Planning and acting in partially observable stochastic domains*, 1998, 4.4).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, Write};
@@ -19,21 +19,21 @@ use crate::pomdp::model::Pomdp;
 use crate::pomdp::projection::Projection;
 use crate::pomdp::solution::Stage;
 
-/// A controller.
+/// A finite-state controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyGraph {
-    /// The nodes of what may be known at the [start](Pomdp::starts): one, that of b₀, where no part of the state is seen.
+    /// The initial nodes, one per [initial belief](Pomdp::starts); a single one without a fully observed component.
     pub starts: Vec<u32>,
-    /// Those that can be reached from there.
+    /// Whether each node is reachable from these.
     pub reached: Vec<bool>,
-    /// What each node does.
+    /// The action of each node.
     pub actions: Vec<u32>,
-    /// The node that follows node i on observation o, at i·|Ω| + o; `None` for what its witness cannot observe.
+    /// The successor of node i after observation o, at i·|Ω| + o; `None` if o has probability 0 at its witness.
     pub next: Vec<Option<u32>>,
 }
 
 impl PolicyGraph {
-    /// That of `vectors`, which are those of `model` and in its sign: costs, where it has costs. `None` where there are none.
+    /// The controller of `vectors`, which have the sign of `model`. `None` if there are none.
     #[must_use]
     pub fn new(model: &Pomdp, vectors: &AlphaVectors) -> Option<Self> {
         let sign = model.process().objective().sign();
@@ -65,8 +65,8 @@ impl PolicyGraph {
         Some(Self { starts, reached, actions: vectors.actions().to_vec(), next })
     }
 
-    /// That of the plans for a horizon: a node for each plan with a number of steps to go that may follow from the start, in the
-    /// order in which they are first met. Nothing follows the last step.
+    /// The controller of a finite-horizon policy. Each reachable plan at each number of steps to go is a node, numbered
+    /// in breadth-first order. Nodes of the last step have no successors.
     #[must_use]
     pub fn of_stages(model: &Pomdp, stages: &[Stage]) -> Option<Self> {
         let count = model.observation_count() as usize;
@@ -94,7 +94,7 @@ impl PolicyGraph {
         Some(Self { starts, reached: vec![true; actions.len()], actions, next })
     }
 
-    /// Writes `.pg`: a line `N A Z1 … ZΩ` for each node; `-` where nothing follows.
+    /// Writes `.pg`: a line `N A Z1 … ZΩ` per node; `-` marks a missing successor.
     pub(super) fn write_pg(&self, out: &mut impl Write) -> io::Result<()> {
         let count = self.next.len() / self.actions.len().max(1);
         for (node, (action, next)) in self.actions.iter().zip(self.next.chunks(count.max(1))).enumerate() {
@@ -110,7 +110,7 @@ impl PolicyGraph {
         Ok(())
     }
 
-    /// Writes the nodes that can be reached as a graph in DOT, with the names of `model`.
+    /// Writes the reachable nodes as a DOT graph with the names of `model`.
     pub(super) fn write_dot(&self, out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
         let name = |names: &[String], i: u32| names::name(names, i).replace('\\', "\\\\").replace('"', "\\\"");
         out.text("digraph policy {\n  node [shape=box, style=rounded];\n  start [shape=point];\n")?;
@@ -136,7 +136,7 @@ impl PolicyGraph {
     }
 }
 
-/// The state at which vector `node` is furthest above all others, or the least below the best of them.
+/// The state with the largest margin of vector `node` over all others; the margin may be negative.
 fn corner(vectors: &AlphaVectors, node: usize) -> u32 {
     let own = vectors.vector(node);
     let mut margin = vec![f64::INFINITY; own.len()];

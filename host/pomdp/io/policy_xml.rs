@@ -1,9 +1,10 @@
-//! SARSOP's policies: a `Policy` with an `AlphaVector` of `Vector`s (all values) and `SparseVector`s (`Entry`s of a state and its
-//! value).
+//! SARSOP's policy files: a `Policy` with an `AlphaVector` of `Vector`s (all values) and `SparseVector`s (`Entry`s of a
+//! state and a value).
 //!
-//! A model may have a part x of its states that is always seen. Then `numObsValue` counts the values of x, `obsValue` is the one
-//! that a vector is for, and `vectorLength` counts the states with the same x. A vector here is one for all states: the k-th
-//! vectors of an action for all x make one. Where an x has fewer of them, it has numbers that are worse than all of its own, and never the best.
+//! With mixed observability, states have a fully observed component x. Then `numObsValue` is the number of values of x,
+//! `obsValue` is the value that a vector belongs to, and `vectorLength` is the number of states with the same x.
+//! [`AlphaVectors`] span all states: the k-th vectors of an action for all x form one of them. An x with fewer vectors
+//! gets entries worse than all its own vectors, which are never the best.
 
 use std::io::{self, Write};
 
@@ -17,14 +18,14 @@ use crate::common::io::lines::Put;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::model::Pomdp;
 
-/// Reads vectors of a model, if there is one, in its sign.
+/// Reads vectors, in the sign of the model if there is one.
 pub fn read(text: &[u8], file: String, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
     let (parts, sign) = model.map_or((Vec::new(), 1.0), |model| (parts(model), model.process().objective().sign()));
-    vectors(text, &parts, sign).map_err(|fault| fault.error(file, text))
+    vectors(text, &parts, model.map(Pomdp::states), sign).map_err(|fault| fault.error(file, text))
 }
 
-/// The states of each x, if all have as many and there is every number below that of the parts: those of a model whose states are all
-/// combinations. None otherwise.
+/// The states of each x, if all x have equally many states and are numbered consecutively, i.e. if states are all
+/// combinations. Otherwise empty.
 fn parts(model: &Pomdp) -> Vec<Vec<u32>> {
     let parts = model.parts();
     let all = model.seen().iter().all(|&x| (x as usize) < parts.len());
@@ -38,7 +39,10 @@ struct Plane {
     values: Vec<f64>,
 }
 
-fn vectors(text: &[u8], parts: &[Vec<u32>], sign: f64) -> Result<AlphaVectors, Fault> {
+/// Most states of vectors that are read without a model: sparse vectors of any length take few bytes in a file.
+const MAX_LENGTH: u32 = 1 << 28;
+
+fn vectors(text: &[u8], parts: &[Vec<u32>], states: Option<u32>, sign: f64) -> Result<AlphaVectors, Fault> {
     let policy = xml::parse(text)?;
     if policy.name != "Policy" {
         return Err(Fault::new(policy.at, format!("found <{}>, expected <Policy>", policy.name)));
@@ -52,10 +56,16 @@ fn vectors(text: &[u8], parts: &[Vec<u32>], sign: f64) -> Result<AlphaVectors, F
     if seen != 1 && (seen as usize != parts.len() || parts.first().map(Vec::len) != Some(length as usize)) {
         let expected = match parts {
             [first, _, ..] => format!("{} values of {} states each as in the model, or 1", parts.len(), first.len()),
-            _ => "1, as nothing of the model's states is always seen".to_owned(),
+            _ => "1, because no component of the model's states is fully observed".to_owned(),
         };
-        let message = format!("vectors of {seen} values that are seen, with {length} states each; expected {expected}");
+        let message = format!("vectors for {seen} observed values with {length} states each, expected {expected}");
         return Err(Fault::new(list.at, message));
+    }
+    if let Some(states) = states.filter(|&states| seen == 1 && states != length) {
+        return Err(Fault::new(list.at, format!("vectors of {length} states, expected {states} as in the model")));
+    }
+    if length > MAX_LENGTH {
+        return Err(Fault::new(list.at, format!("a vectorLength of {length}, expected at most {MAX_LENGTH}")));
     }
     let mut planes: Vec<Vec<Plane>> = (0..seen).map(|_| Vec::new()).collect();
     let mut found = 0;
@@ -71,7 +81,7 @@ fn vectors(text: &[u8], parts: &[Vec<u32>], sign: f64) -> Result<AlphaVectors, F
     if found == 0 {
         return Err(Fault::new(list.at, "<AlphaVector> has no vector"));
     }
-    // A file that was cut and mended, or whose vectors have other names.
+    // Detects truncated files and vectors with unknown element names.
     if list.attribute("numVectors").is_some() && list.integer("numVectors")? != found {
         let expected = list.integer("numVectors")?;
         let message = format!("<AlphaVector> has {found} vectors, expected {expected} as numVectors says");
@@ -88,7 +98,7 @@ fn vectors(text: &[u8], parts: &[Vec<u32>], sign: f64) -> Result<AlphaVectors, F
     Ok(joined(planes, parts, sign))
 }
 
-/// The numbers of a vector; `None` of an element that is none.
+/// The values of a vector; `None` for an element that is not a vector.
 fn numbers(vector: &Element, length: usize) -> Result<Option<Vec<f64>>, Fault> {
     let mut values = Vec::new();
     match &vector.name[..] {
@@ -104,11 +114,11 @@ fn numbers(vector: &Element, length: usize) -> Result<Option<Vec<f64>>, Fault> {
             }
         }
         "SparseVector" => {
-            // Only as long as the other vectors are.
+            // All vectors of a file have `length` entries; missing ones are 0.
             values.resize(length, 0.0);
             for entry in vector.all("Entry") {
                 let [state, value] = entry.words()?[..] else {
-                    return Err(Fault::new(entry.at, "an <Entry> that is not a state and its value"));
+                    return Err(Fault::new(entry.at, "expected <Entry> to hold a state and its value"));
                 };
                 let place = state.text.parse().ok().and_then(|state: usize| values.get_mut(state));
                 *place.ok_or_else(|| state.unexpected(&format!("a state below {length}")))? = value.real()?;
@@ -119,10 +129,10 @@ fn numbers(vector: &Element, length: usize) -> Result<Option<Vec<f64>>, Fault> {
     Ok(Some(values))
 }
 
-/// Vectors for all states, made of those for each x. `sign` is −1 where they are costs.
+/// Joins the vectors of each x to vectors for all states. `sign` is −1 for costs.
 fn joined(planes: Vec<Vec<Plane>>, parts: &[Vec<u32>], sign: f64) -> AlphaVectors {
     let states: usize = parts.iter().map(Vec::len).sum();
-    // Worse than all that x has in a state, so that only its own vectors are ever the best.
+    // Worse than all values that x has in a state, so that only its own vectors can be the best.
     let mut worse = vec![0.0; states];
     for (planes, own) in planes.iter().zip(parts) {
         let all = planes.iter().flat_map(|plane| &plane.values);
@@ -156,8 +166,8 @@ fn joined(planes: Vec<Vec<Plane>>, parts: &[Vec<u32>], sign: f64) -> AlphaVector
     vectors
 }
 
-/// Writes vectors of a model, if there is one, in its sign; `name` is what it is called. Where it has an x they are written for each
-/// of its values, without those that another one exceeds in all of its states.
+/// Writes vectors in the sign of their model; `name` is the model's name. With a fully observed component, writes
+/// vectors for each of its values, and omits those that another one dominates.
 pub fn write(out: &mut impl Write, vectors: &AlphaVectors, model: Option<&Pomdp>, name: &str) -> io::Result<()> {
     let own = model.filter(|model| model.states() == vectors.states());
     let (mut parts, sign) = own.map_or((Vec::new(), 1.0), |model| (parts(model), model.process().objective().sign()));
@@ -165,7 +175,7 @@ pub fn write(out: &mut impl Write, vectors: &AlphaVectors, model: Option<&Pomdp>
         parts.push((0..vectors.states()).collect());
     }
     let kept: Vec<Vec<usize>> = match &parts[..] {
-        // As they are.
+        // A single part: vectors stay as they are.
         [_] => vec![(0..vectors.len()).collect()],
         parts => parts.par_iter().map(|states| undominated(vectors, states, sign)).collect(),
     };
@@ -182,7 +192,7 @@ pub fn write(out: &mut impl Write, vectors: &AlphaVectors, model: Option<&Pomdp>
     for (part, (states, kept)) in parts.iter().zip(&kept).enumerate() {
         for &i in kept {
             write!(out, "<Vector action=\"{}\" obsValue=\"{part}\">", vectors.actions()[i])?;
-            // SARSOP's programs read a number up to the next blank: without one, the last takes the tag with it.
+            // SARSOP's reader needs a blank after the last number, before the end tag.
             for &state in states {
                 out.real(vectors.vector(i)[state as usize])?;
                 out.text(" ")?;
@@ -193,11 +203,11 @@ pub fn write(out: &mut impl Write, vectors: &AlphaVectors, model: Option<&Pomdp>
     out.text("</AlphaVector>\n</Policy>\n")
 }
 
-/// The vectors that none exceeds in all of these states: of equal ones the first.
+/// The vectors that no other one dominates on these states; the first of equal ones.
 fn undominated(vectors: &AlphaVectors, states: &[u32], sign: f64) -> Vec<usize> {
     let own = |i: usize| states.iter().map(move |&state| sign * vectors.vector(i)[state as usize]);
     let mut order: Vec<(usize, f64)> = (0..vectors.len()).map(|i| (i, own(i).sum())).collect();
-    // Who exceeds another has the larger sum.
+    // A dominating vector has at least the same sum.
     order.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut kept: Vec<usize> = Vec::new();
     for (i, _) in order {

@@ -1,9 +1,12 @@
-//! POMDPX 1.0, the factored XML of SARSOP's authors, with tables (`TBL`).
+//! POMDPX 1.0, the factored XML format of SARSOP's authors, with tables (`TBL`).
 //!
-//! States are all combinations of the values of the state variables, the last variable changing fastest, and so are actions; an
-//! observation is a combination of the values of the observation variables and then of the state variables that are fully
-//! observed; these are also seen at the start. Names are those of values, joined by `_`. Rewards are the sum of all reward functions, in expectation over
-//! observations. A state variable may depend on others of the same time, in no circle.
+//! States are all combinations of values of the state variables; the last variable varies fastest. Actions are
+//! combinations in the same manner. Observations are combinations of the observation variables, followed by the fully
+//! observed state variables, which are also known at the start. Names are joined by `_`. The reward is the sum of all
+//! reward functions, in expectation over observations. State variables may depend on each other within a time step, but
+//! not cyclically.
+//!
+//! The file is one piece because every function here reads or indexes [`Variables`] and [`Table`].
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,34 +19,34 @@ use crate::mdp::model::{Choices, Csr, MdpParts};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::{Names, PomdpParts, scaled};
 
-/// States that a model may have.
-const MOST_STATES: u64 = 1 << 24;
-/// Pairs of a state and an action, nonzeros of a matrix, entries of a table.
-const MOST: u64 = 1 << 28;
-/// Variables that a model may have.
-const MOST_VARIABLES: usize = 256;
-/// States that get names.
-const MOST_NAMES: u32 = 1 << 20;
+/// Maximum number of states.
+const MAX_STATES: u64 = 1 << 24;
+/// Maximum number of state-action pairs, of nonzeros of a matrix, and of entries of a table.
+const MAX_ENTRIES: u64 = 1 << 28;
+/// Maximum number of variables.
+const MAX_VARIABLES: usize = 256;
+/// Maximum number of combinations with names.
+const MAX_NAMES: u32 = 1 << 20;
 
-/// Reads a model, not yet validated.
+/// Reads a model without validation.
 pub fn read(text: &[u8], file: String) -> Result<PomdpParts, Error> {
     xml::parse(text).and_then(|root| model(&root)).map_err(|fault| fault.error(file, text))
 }
 
-/// A variable at a time.
+/// A variable at one point in time.
 struct Slot {
     name: String,
     values: Vec<String>,
 }
 
-/// All variables: actions, states before and after, observations.
+/// All variables: actions, states before and after the transition, observations.
 struct Variables {
     slots: Vec<Slot>,
     actions: Range<usize>,
     before: Range<usize>,
     after: Range<usize>,
     observed: Range<usize>,
-    /// States, after, that are fully observed.
+    /// Fully observed state variables, after the transition.
     seen: Vec<usize>,
     by_name: HashMap<String, usize>,
 }
@@ -87,8 +90,8 @@ impl Variables {
             first..slots.len()
         });
         let [actions, before, after, observed] = ranges;
-        if slots.len() > MOST_VARIABLES {
-            return Err(Fault::new(list.at, format!("more than {MOST_VARIABLES} variables")));
+        if slots.len() > MAX_VARIABLES {
+            return Err(Fault::new(list.at, format!("more than {MAX_VARIABLES} variables")));
         }
         let mut by_name = HashMap::new();
         for (i, slot) in slots.iter().enumerate() {
@@ -100,12 +103,12 @@ impl Variables {
         Ok(Self { slots, actions, before, after, observed, seen, by_name })
     }
 
-    /// How many values a variable has.
+    /// Number of values of a variable.
     fn size(&self, slot: usize) -> usize {
         self.slots[slot].values.len()
     }
 
-    /// The variables that `element` names, which must be some of `allowed`.
+    /// The variables that `element` names; all must be in one of the ranges `allowed`.
     fn named(&self, element: &Element, allowed: &[&Range<usize>]) -> Result<Vec<usize>, Fault> {
         let words = element.words()?;
         if let [Word { text: "null", .. }] = words[..] {
@@ -114,7 +117,7 @@ impl Variables {
         let named = |word: &Word| {
             let slot = self.by_name.get(word.text).copied();
             let slot = slot.filter(|slot| allowed.iter().any(|range| range.contains(slot)));
-            slot.ok_or_else(|| word.unexpected("a variable that may stand here"))
+            slot.ok_or_else(|| word.unexpected("a variable that is allowed here"))
         };
         words.iter().map(named).collect()
     }
@@ -125,8 +128,8 @@ fn values(variable: &Element, prefix: char) -> Result<Vec<String>, Fault> {
     if let Some(count) = variable.child("NumValues") {
         let word = count.word()?;
         let count: u32 = word.text.parse().unwrap_or(0);
-        if !(1..=MOST_STATES).contains(&count.into()) {
-            return Err(word.unexpected(&format!("a number from 1 to {MOST_STATES}")));
+        if !(1..=MAX_STATES).contains(&count.into()) {
+            return Err(word.unexpected(&format!("a number from 1 to {MAX_STATES}")));
         }
         return Ok((0..count).map(|i| format!("{prefix}{i}")).collect());
     }
@@ -138,7 +141,7 @@ fn values(variable: &Element, prefix: char) -> Result<Vec<String>, Fault> {
     Ok(values)
 }
 
-/// What depends on some variables: a number for each combination of their values, the last variable changing fastest.
+/// A function of some variables: a number per combination of their values, the last variable varying fastest.
 struct Table {
     at: usize,
     slots: Vec<usize>,
@@ -146,11 +149,11 @@ struct Table {
 }
 
 impl Table {
-    /// Reads the tables of `element`, all of `slots`; of what is there twice the last counts, and what is not there is 0.
+    /// Reads the table of `element` over `slots`. Later entries override earlier ones; missing entries are 0.
     fn read(element: &Element, slots: Vec<usize>, variables: &Variables, leaf: &str) -> Result<Self, Fault> {
         let size = slots.iter().try_fold(1, |size: u64, &slot| size.checked_mul(variables.size(slot) as u64));
-        let Some(size) = size.filter(|&size| size <= MOST) else {
-            return Err(Fault::new(element.at, format!("a table of more than {MOST} entries")));
+        let Some(size) = size.filter(|&size| size <= MAX_ENTRIES) else {
+            return Err(Fault::new(element.at, format!("a table of more than {MAX_ENTRIES} entries")));
         };
         let mut table = Self { at: element.at, numbers: vec![0.0; size as usize], slots };
         let parameter = element.required("Parameter")?;
@@ -172,7 +175,7 @@ impl Table {
         }
         let numbers = entry.required(leaf)?;
         let mut given = numbers.words()?;
-        // Each variable's values that are meant, how far they are apart here, and how far among the numbers given.
+        // Axes of the entry: number of values, stride in the table, and stride among the given numbers.
         let mut axes = Vec::new();
         let (mut stride, mut step) = (1, 1);
         let mut first = 0;
@@ -212,7 +215,7 @@ impl Table {
                 }
             }
         }
-        // All combinations, as an odometer runs through them.
+        // Iterates over all combinations, the innermost axis fastest.
         let mut counters = vec![0; axes.len()];
         let (mut target, mut source) = (first, 0);
         loop {
@@ -236,7 +239,7 @@ impl Table {
         slots.iter().fold(0, |index, &slot| index * variables.size(slot) + values[slot])
     }
 
-    /// The number that belongs to these values of all variables.
+    /// The entry for these values of all variables.
     fn number(&self, values: &[usize], variables: &Variables) -> f64 {
         self.numbers[self.index(&self.slots, values, variables)]
     }
@@ -246,7 +249,7 @@ impl Table {
         self.slots[self.slots.len() - 1]
     }
 
-    /// The distribution of the last variable.
+    /// The conditional distribution of the last variable.
     fn distribution(&self, values: &[usize], variables: &Variables) -> Result<&[f64], Fault> {
         let size = variables.size(self.target());
         let parents = &self.slots[..self.slots.len() - 1];
@@ -271,15 +274,15 @@ impl Table {
     }
 }
 
-/// The distributions of variables, each after those that it depends on.
+/// A joint distribution: tables in topological order of their dependencies.
 struct Joint {
     tables: Vec<Table>,
-    /// How far values of each variable are apart among the combinations of all.
+    /// Stride of each variable among all combinations.
     strides: HashMap<usize, usize>,
 }
 
 impl Joint {
-    /// Reads the `CondProb`s of `targets`, which may depend on `parents` too.
+    /// Reads the `CondProb`s of `targets`, which may also depend on `parents`.
     fn read(
         section: &Element,
         variables: &Variables,
@@ -291,10 +294,10 @@ impl Joint {
         for prob in section.all("CondProb") {
             let variable = prob.required("Var")?;
             let [target] = variables.named(variable, &[targets])?[..] else {
-                return Err(Fault::new(variable.at, "<Var> names several variables or none, expected one"));
+                return Err(Fault::new(variable.at, "expected <Var> to name one variable"));
             };
             if waiting.iter().any(|table| table.target() == target) {
-                return Err(Fault::new(prob.at, format!("{} is there twice", variables.slots[target].name)));
+                return Err(Fault::new(prob.at, format!("{} appears twice", variables.slots[target].name)));
             }
             let mut slots = match prob.child("Parent") {
                 Some(parent) => variables.named(parent, &[parents, &[targets]].concat())?,
@@ -314,14 +317,14 @@ impl Joint {
                 waiting.iter().any(|other| parents.contains(&other.target()))
             };
             let Some(ready) = waiting.iter().position(|table| !depends(table)) else {
-                return Err(Fault::new(first.at, "variables that depend on each other in a circle"));
+                return Err(Fault::new(first.at, "cyclic dependency between variables"));
             };
             tables.push(waiting.remove(ready));
         }
         Ok(Self { tables, strides })
     }
 
-    /// The combinations that have a probability, ascending, with `values` of what they depend on.
+    /// The combinations with positive probability, ascending, given `values` of the parents.
     fn outcomes(
         &self,
         values: &mut [usize],
@@ -356,8 +359,8 @@ impl Joint {
     }
 }
 
-/// Strides of variables in all combinations of their values, the last changing fastest; and how many those are, if no more
-/// than `most`.
+/// Strides of variables among all combinations of their values, the last varying fastest, and the number of
+/// combinations. `None` if that exceeds `most`.
 fn strides(slots: &[usize], variables: &Variables, most: u64) -> Option<(HashMap<usize, usize>, u32)> {
     let mut strides = HashMap::new();
     let mut stride: u64 = 1;
@@ -370,7 +373,7 @@ fn strides(slots: &[usize], variables: &Variables, most: u64) -> Option<(HashMap
 
 /// Names of all combinations.
 fn names(slots: &[usize], variables: &Variables, count: u32) -> Vec<String> {
-    if count > MOST_NAMES {
+    if count > MAX_NAMES {
         return Vec::new();
     }
     let joined = |index: usize| {
@@ -386,7 +389,7 @@ fn names(slots: &[usize], variables: &Variables, count: u32) -> Vec<String> {
     (0..count as usize).map(joined).collect()
 }
 
-/// Sets the values of variables to those of a combination.
+/// Sets the values of variables to those of combination `index`.
 fn assign(slots: &[usize], variables: &Variables, mut index: usize, values: &mut [usize]) {
     for &slot in slots.iter().rev() {
         values[slot] = index % variables.size(slot);
@@ -394,7 +397,7 @@ fn assign(slots: &[usize], variables: &Variables, mut index: usize, values: &mut
     }
 }
 
-/// Rows of a matrix, one after the other.
+/// Builds a CSR matrix row by row.
 struct Rows {
     row_ptr: Vec<u64>,
     col: Vec<u32>,
@@ -414,10 +417,10 @@ impl Rows {
         self.row_ptr.push(self.col.len() as u64);
     }
 
-    /// An error where there are too many entries.
+    /// Fails if the matrix has too many nonzeros.
     fn check(&self, section: &Element) -> Result<(), Fault> {
-        let most = self.col.len() as u64 <= MOST;
-        if most { Ok(()) } else { Err(Fault::new(section.at, format!("more than {MOST} outcomes"))) }
+        let most = self.col.len() as u64 <= MAX_ENTRIES;
+        if most { Ok(()) } else { Err(Fault::new(section.at, format!("more than {MAX_ENTRIES} outcomes"))) }
     }
 }
 
@@ -444,17 +447,17 @@ fn model(root: &Element) -> Result<PomdpParts, Fault> {
     };
     let list = |range: &Range<usize>| range.clone().collect::<Vec<_>>();
     let (before_slots, after_slots, action_slots) = (list(before), list(after), list(actions));
-    let (_, action_count) = most(&action_slots, MOST, "actions")?;
-    let (after_strides, states) = most(&after_slots, MOST_STATES, "states, the combinations of all state variables")?;
-    if u64::from(states) * u64::from(action_count) > MOST {
-        return Err(Fault::new(place, format!("more than {MOST} pairs of a state and an action")));
+    let (_, action_count) = most(&action_slots, MAX_ENTRIES, "actions")?;
+    let (after_strides, states) = most(&after_slots, MAX_STATES, "states, the combinations of all state variables")?;
+    if u64::from(states) * u64::from(action_count) > MAX_ENTRIES {
+        return Err(Fault::new(place, format!("more than {MAX_ENTRIES} pairs of a state and an action")));
     }
-    let (before_strides, _) = most(&before_slots, MOST_STATES, "states")?;
+    let (before_strides, _) = most(&before_slots, MAX_STATES, "states")?;
     let observed_slots = [&list(observed)[..], &seen[..]].concat();
     if observed_slots.is_empty() {
         return Err(Fault::new(place, "<Variable> has neither an <ObsVar> nor a fully observed <StateVar>"));
     }
-    let (observed_strides, observation_count) = most(&observed_slots, MOST, "observations")?;
+    let (observed_strides, observation_count) = most(&observed_slots, MAX_ENTRIES, "observations")?;
 
     let mut values = vec![0; variables.slots.len()];
     let mut outcomes = Vec::new();
@@ -522,7 +525,7 @@ fn model(root: &Element) -> Result<PomdpParts, Fault> {
     Ok(PomdpParts { process, observation_count, observations, start, seen, names })
 }
 
-/// The sum of all reward functions: R(s, a, s') of rows in which it depends on s', and one number a row for the others.
+/// The sum of all reward functions: R(s, a, s') in rows where it depends on s', and one number per row elsewhere.
 fn rewards(
     root: &Element,
     variables: &Variables,
@@ -542,7 +545,7 @@ fn rewards(
         }
     }
     let uses = |table: &Table, range: &Range<usize>| table.slots.iter().any(|slot| range.contains(slot));
-    // Those of the action and the state before, those of the state after, and those of what is observed there.
+    // Functions of observations, of the successor, and of state and action only.
     let (observing, others): (Vec<_>, Vec<_>) = tables.into_iter().partition(|table| uses(table, observed));
     let (following, taking): (Vec<_>, Vec<_>) = others.into_iter().partition(|table| uses(table, after));
     let states = (0..before_slots.len()).map(|i| variables.size(before_slots[i])).product::<usize>();

@@ -1,4 +1,4 @@
-//! XML as a tree, every part of which knows its place.
+//! XML as a tree of elements with byte offsets.
 
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
@@ -6,21 +6,21 @@ use quick_xml::{Reader, XmlVersion};
 use super::fault::Fault;
 use crate::common::io::lines::{self, quoted};
 
-/// Elements within each other that a file may have.
-const DEEPEST: usize = 64;
+/// Maximum nesting depth of elements.
+const MAX_DEPTH: usize = 64;
 
 /// An element.
 pub struct Element<'t> {
     pub name: String,
-    /// The place of its tag.
+    /// Byte offset of the start tag.
     pub at: usize,
     attributes: Vec<(String, String)>,
-    /// What stands between its tags and in no other element, and where. References such as `&amp;` are left out.
+    /// Text directly inside the element, in pieces with byte offsets. Entity references such as `&amp;` are omitted.
     text: Vec<(usize, &'t [u8])>,
     pub children: Vec<Self>,
 }
 
-/// A word of a text, and its place.
+/// A word of a text and its byte offset.
 #[derive(Clone, Copy)]
 pub struct Word<'t> {
     pub at: usize,
@@ -28,12 +28,12 @@ pub struct Word<'t> {
 }
 
 impl Word<'_> {
-    /// The finite number that it is.
+    /// Parses a finite number.
     pub fn real(&self) -> Result<f64, Fault> {
         lines::real(self.text.as_bytes()).ok_or_else(|| self.unexpected("a number"))
     }
 
-    /// What is wrong with it.
+    /// A fault at this word.
     #[cold]
     pub fn unexpected(&self, expected: &str) -> Fault {
         Fault::new(self.at, format!("found `{}`, expected {expected}", quoted(self.text.as_bytes())))
@@ -41,27 +41,27 @@ impl Word<'_> {
 }
 
 impl<'t> Element<'t> {
-    /// The children of a name.
+    /// All children with this name.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &Self> {
         self.children.iter().filter(move |child| child.name == name)
     }
 
-    /// The first child of a name.
+    /// The first child with this name.
     pub fn child(&self, name: &str) -> Option<&Self> {
         self.all(name).next()
     }
 
-    /// The first child of a name, which must be there.
+    /// The first child with this name; an error if there is none.
     pub fn required(&self, name: &str) -> Result<&Self, Fault> {
         self.child(name).ok_or_else(|| Fault::new(self.at, format!("<{}> has no <{name}>", self.name)))
     }
 
-    /// An attribute.
+    /// The value of an attribute.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| &value[..])
     }
 
-    /// An attribute, which must be there and be a whole number.
+    /// A required attribute as an integer.
     pub fn integer(&self, name: &str) -> Result<u32, Fault> {
         let value = self.attribute(name);
         let value = value.ok_or_else(|| Fault::new(self.at, format!("<{}> has no attribute {name}", self.name)))?;
@@ -70,13 +70,14 @@ impl<'t> Element<'t> {
         })
     }
 
-    /// The words of its text.
+    /// The words of the element's text.
     pub fn words(&self) -> Result<Vec<Word<'t>>, Fault> {
         let mut words = Vec::new();
         for &(start, text) in &self.text {
-            let text = str::from_utf8(text).map_err(|error| Fault::new(start + error.valid_up_to(), "no UTF-8"))?;
+            let text =
+                str::from_utf8(text).map_err(|error| Fault::new(start + error.valid_up_to(), "invalid UTF-8"))?;
             let words_of = text.split_ascii_whitespace();
-            // A word is a part of the text, and so are their addresses.
+            // Words are slices of the text, so their offset is the difference of addresses.
             words.extend(
                 words_of.map(|word| Word { at: start + word.as_ptr().addr() - text.as_ptr().addr(), text: word }),
             );
@@ -84,7 +85,7 @@ impl<'t> Element<'t> {
         Ok(words)
     }
 
-    /// The only word of its text.
+    /// The only word of the element's text.
     pub fn word(&self) -> Result<Word<'t>, Fault> {
         match self.words()?[..] {
             [word] => Ok(word),
@@ -94,7 +95,7 @@ impl<'t> Element<'t> {
     }
 }
 
-/// The only element of a text.
+/// Parses a document with one root element.
 pub fn parse(text: &[u8]) -> Result<Element<'_>, Fault> {
     let skipped = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
     let mut reader = Reader::from_reader(&text[skipped..]);
@@ -111,8 +112,8 @@ pub fn parse(text: &[u8]) -> Result<Element<'_>, Fault> {
                 if root.is_some() {
                     return Err(Fault::new(at, "found a second element, expected the end of the file"));
                 }
-                if open.len() == DEEPEST {
-                    return Err(Fault::new(at, format!("found more than {DEEPEST} elements within each other")));
+                if open.len() == MAX_DEPTH {
+                    return Err(Fault::new(at, format!("more than {MAX_DEPTH} nested elements")));
                 }
                 let attributes = attributes(&tag).map_err(|error| failed(&error))?;
                 let name = String::from_utf8_lossy(tag.name().as_ref()).into_owned();
@@ -140,7 +141,7 @@ pub fn parse(text: &[u8]) -> Result<Element<'_>, Fault> {
     }
     match (root, open.pop()) {
         (Some(root), None) => Ok(root),
-        (_, Some(element)) => Err(Fault::new(element.at, format!("<{}> does not end", element.name))),
+        (_, Some(element)) => Err(Fault::new(element.at, format!("<{}> has no end tag", element.name))),
         (None, None) => Err(Fault::new(text.len(), "the file ends, expected an element")),
     }
 }

@@ -1,4 +1,4 @@
-//! When a run ends, and who watches it.
+//! Stopping criteria and progress of a run.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -7,73 +7,74 @@ use super::search::Interval;
 use crate::pomdp::options::{Limits, MEMORY};
 use crate::pomdp::solution::{Round, Status};
 
-/// Called again and again with where the run stands; breaks to stop it.
+/// Receives the progress of a run repeatedly; stops the run by breaking.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 
-/// How much later than the last recorded round the next one is.
+/// Least ratio of the times of consecutive recorded rounds.
 const SPACING: f64 = 1.05;
 
-/// The part of the time that may be spent after its end, and as much at least.
-const AFTER: f64 = 0.03;
-const LEAST: Duration = Duration::from_millis(300);
+/// Time after the limit that final work may take: this fraction of the limit, and at least [`LEAST_OVERTIME`].
+const OVERTIME: f64 = 0.03;
+/// Least time for final work.
+const LEAST_OVERTIME: Duration = Duration::from_millis(300);
 
-/// A limit of time, and what may be spent after it.
+/// The time limit plus the time for final work.
 #[must_use]
 pub fn overtime(time: Duration) -> Duration {
-    time + time.mul_f64(AFTER).max(LEAST)
+    time + time.mul_f64(OVERTIME).max(LEAST_OVERTIME)
 }
 
-/// Where a run stands, in what is maximised.
+/// State of a run in terms of the maximisation problem.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
     /// Bounds of V\*(b₀).
     pub bounds: Interval,
-    /// Backups of beliefs.
+    /// Number of backups.
     pub backups: u64,
     /// |B|.
     pub beliefs: usize,
     /// |Γ|.
     pub vectors: usize,
-    /// Bytes of both.
+    /// Bytes of beliefs and vectors.
     pub bytes: u64,
 }
 
-/// Looks at a run as it goes.
+/// Checks the limits of a run and records its progress.
 pub struct Clock<'a> {
     start: Instant,
     limits: Limits,
     observe: Observer<'a>,
-    /// 1, or −1 where rewards are costs.
+    /// 1 for rewards, −1 for costs.
     sign: f64,
-    /// Expansions done.
+    /// Number of expansions.
     pub iterations: u64,
-    /// What was recorded.
+    /// Recorded rounds.
     pub rounds: Vec<Round>,
-    /// Why the run is over, once it is.
+    /// Why the run ended; `None` while it runs.
     pub status: Option<Status>,
-    /// Where it stood at the last look.
+    /// State at the last check.
     last: Standing,
 }
 
 impl<'a> Clock<'a> {
-    /// A run that began at `start`, of which nothing is known but these bounds of V\*(b₀).
+    /// Starts the clock of a run that began at `start`, with initial bounds on V\*(b₀).
     pub fn new(start: Instant, limits: Limits, sign: f64, observe: Observer<'a>, bounds: Interval) -> Self {
         let last = Standing { bounds, backups: 0, beliefs: 1, vectors: 1, bytes: 0 };
         Self { start, limits, observe, sign, iterations: 0, rounds: Vec::new(), status: None, last }
     }
 
-    /// Bytes that beliefs and vectors may take.
+    /// Memory limit of beliefs and vectors, in bytes.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.limits.memory.unwrap_or(MEMORY)
     }
 
-    /// Looks at the run; whether it is over.
+    /// Checks all limits. Returns whether the run is over.
     pub fn over(&mut self, standing: Standing) -> bool {
         if self.status.is_some() {
             return true;
         }
-        // Both bounds hold from above, and rounding may leave the later one a little higher.
+        // Every upper bound stays valid; rounding may make a later one slightly higher.
         let upper = standing.bounds.upper.min(self.last.bounds.upper);
         self.last = Standing { bounds: Interval { upper, ..standing.bounds }, ..standing };
         let Standing { bounds, bytes, .. } = self.last;
@@ -102,8 +103,8 @@ impl<'a> Clock<'a> {
         self.status.is_some()
     }
 
-    /// Whether the time is over or the observer breaks, in the midst of work: what is begun may be left as it is. Once it is,
-    /// the run is over.
+    /// Checks the time limit and the observer during an expansion. After `true` the run is over, and work in progress
+    /// may stay unfinished.
     pub fn late(&mut self) -> bool {
         let round = self.round();
         let late = if matches!(self.status, Some(Status::Time | Status::Interrupted)) {
@@ -122,8 +123,8 @@ impl<'a> Clock<'a> {
         true
     }
 
-    /// Whether what is done after the end takes long: longer than a part of the time, where that is limited. It is over at once where the
-    /// observer breaks.
+    /// Whether final work exceeds its time: [`overtime`] of the time limit. Also `true` once the observer has stopped
+    /// the run.
     pub fn overdue(&mut self) -> bool {
         let round = self.round();
         self.status == Some(Status::Interrupted)
@@ -131,14 +132,14 @@ impl<'a> Clock<'a> {
             || (self.observe)(&round).is_break()
     }
 
-    /// The run is over, as what it did was [given up](super::Error::is_stop).
+    /// Ends the run because a launch was [stopped](super::Error::is_stop).
     pub fn stopped(&mut self) {
         if !self.late() {
             self.status.get_or_insert(Status::Interrupted);
         }
     }
 
-    /// Where the run stood at the last look, now.
+    /// The state at the last check with the present time.
     fn round(&self) -> Round {
         let Standing { bounds, backups, beliefs, vectors, .. } = self.last;
         let (lower, upper) =
@@ -147,7 +148,7 @@ impl<'a> Clock<'a> {
         Round { seconds, iterations, backups, beliefs, vectors, lower, upper }
     }
 
-    /// Records where the run ended, after the last work on it.
+    /// Records the final state, after all work. Returns the status and the rounds.
     pub fn end(mut self, standing: Standing) -> (Option<Status>, Vec<Round>) {
         let last = self.rounds.pop();
         let status = self.status.take();
@@ -161,7 +162,7 @@ impl<'a> Clock<'a> {
         };
         self.over(standing);
         if let (Some(last), [.., end]) = (last, &mut self.rounds[..]) {
-            // What was reached was reached then.
+            // The final state keeps the time at which the limit was reached.
             end.seconds = last.seconds;
         }
         (status, self.rounds)

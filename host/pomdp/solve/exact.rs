@@ -1,18 +1,18 @@
-//! Exact value iteration by incremental pruning (Cassandra, Littman and Zhang, *UAI*, 1997), for models of a few states:
-//! what bounds are tested against.
+//! Exact finite-horizon value iteration by incremental pruning (Cassandra, Littman and Zhang, *UAI*, 1997), for models
+//! with few states: a reference to test bounds against.
 
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::game::Game;
 use crate::pomdp::model::Pomdp;
 
-/// What a vector must be better by somewhere to be kept, in parts of the largest value.
+/// Least advantage at some belief that keeps a vector, relative to the largest value.
 const MARGIN: f64 = 1e-10;
 
-/// A vector with its action.
+/// A first action with its vector.
 type Alpha = (u32, Vec<f64>);
 
-/// Γₙ of the horizon n, from Γ₀ = {0}: V\*ₙ(b) = max over α of b·α, up to 10⁻¹⁰ of the largest value in every step. The model
-/// is one to be maximised. `None` where there are more than `most` vectors on the way.
+/// Γₙ for horizon n, starting from Γ₀ = {0}: V\*ₙ(b) = max over α of b·α, up to 10⁻¹⁰ of the largest value per step.
+/// The model is a maximisation problem. `None` if more than `most` vectors arise on the way.
 #[must_use]
 pub fn incremental_pruning(model: &Pomdp, horizon: u32, most: usize) -> Option<AlphaVectors> {
     let (states, actions, gamma) = (model.states(), model.actions(), model.gamma());
@@ -58,7 +58,7 @@ pub fn incremental_pruning(model: &Pomdp, horizon: u32, most: usize) -> Option<A
     Some(alpha)
 }
 
-/// The vectors that are better than all others by more than `margin` at some belief.
+/// The vectors that exceed all others by more than `margin` at some belief.
 fn pruned(mut vectors: Vec<Alpha>, margin: f64) -> Vec<Alpha> {
     let mut kept: Vec<Alpha> = Vec::new();
     while let Some(candidate) = vectors.pop() {
@@ -67,7 +67,7 @@ fn pruned(mut vectors: Vec<Alpha>, margin: f64) -> Vec<Alpha> {
             continue;
         }
         let Some(belief) = witness(&candidate.1, &kept, margin) else { continue };
-        // The best of all there, which need not be the candidate.
+        // The best vector at the witness belief, which need not be the candidate.
         let value = |alpha: &Alpha| alpha.1.iter().zip(&belief).map(|(a, b)| a * b).sum::<f64>();
         let own = value(&candidate);
         let best = vectors
@@ -86,8 +86,8 @@ fn pruned(mut vectors: Vec<Alpha>, margin: f64) -> Vec<Alpha> {
     kept
 }
 
-/// A belief b where b·α is above b·β for all β by more than `margin`, if there is one: where the [game](Game) in which β loses
-/// α(s) − β(s) in state s has a value above it.
+/// A belief b where b·α exceeds b·β for all β by more than `margin`, if any. It is the opponent's optimal strategy in
+/// the [game](Game) in which strategy β loses α(s) − β(s) in state s, and the value of the game is the margin.
 fn witness(alpha: &[f64], others: &[Alpha], margin: f64) -> Option<Vec<f64>> {
     let states = alpha.len();
     if others.is_empty() {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_vector_below_the_envelope_is_found_out() {
-        // At b = ½ the first two give 1; the third gives 0.9 everywhere, the fourth 1.1.
+        // At b = ½ the first two vectors give 1. The third gives 0.9 in one case and 1.1 in the other.
         let all = |last: f64| vec![(0, vec![2.0, 0.0]), (1, vec![0.0, 2.0]), (2, vec![last, last])];
         let actions = |vectors: Vec<Alpha>| {
             let mut actions: Vec<u32> = vectors.into_iter().map(|(action, _)| action).collect();

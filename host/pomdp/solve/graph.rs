@@ -1,80 +1,80 @@
-//! The beliefs that were met, each once, and how actions and observations lead from one to another.
+//! The belief graph: visited beliefs, each stored once, linked by actions and observations.
 
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
 use crate::pomdp::belief::Belief;
 
-/// Beliefs whose probabilities differ by less than this are one.
+/// Beliefs whose probabilities all differ by less than this share a node.
 pub const MERGED: f64 = 1.0 / (1_u64 << 40) as f64;
 
-/// No vector, or no point.
+/// Marks a missing vector, point or node.
 pub const NONE: u32 = u32::MAX;
 
-/// A belief and what is known of its value.
+/// A belief with its bounds and its neighbours.
 pub struct Node {
     /// b.
     pub belief: Belief,
-    /// The best of the first `scanned` vectors of Γ, and its value.
+    /// Index of the best of the first `scanned` vectors of Γ.
     pub vector: u32,
-    /// b·α of it; −∞ where there is none.
+    /// b·α of `vector`; −∞ if there is none.
     pub lower: f64,
-    /// How many vectors it was the best of.
+    /// Number of vectors of Γ compared so far.
     pub scanned: u32,
-    /// V\*(b) is not above this.
+    /// Upper bound on V\*(b).
     pub upper: f64,
-    /// Which changes of the sawtooth bound that is by.
+    /// Value of [`Sawtooth::time`](super::bounds::sawtooth::Sawtooth::time) at which `upper` was current.
     pub read: u32,
-    /// Its point of the sawtooth bound, or [`NONE`].
+    /// Index of its sawtooth point, or [`NONE`].
     pub point: u32,
-    /// Whether it is of B.
+    /// Whether the belief is in B.
     pub is_point: bool,
-    /// In which expansion it last became so.
+    /// The expansion that last visited it.
     pub touched: u64,
-    /// The next node of the same hash, or [`NONE`].
-    same: u32,
-    /// Nodes that lead here.
+    /// Next node in the same hash bucket, or [`NONE`].
+    next_in_bucket: u32,
+    /// Nodes with an edge to this one.
     pub parents: Vec<u32>,
-    /// What each action leads to; empty before it is expanded.
+    /// One edge per action; empty before expansion.
     pub edges: Vec<Edge>,
 }
 
-/// An action in a belief.
+/// An action at a belief.
 pub struct Edge {
-    /// Its number.
+    /// a.
     pub action: u32,
     /// r(b, a).
     pub reward: f64,
-    /// What can be observed, ascending.
+    /// Possible observations, ascending.
     pub children: Vec<Child>,
 }
 
-/// An observation that can follow.
+/// A possible observation and its successor.
 #[derive(Clone, Copy)]
 pub struct Child {
     /// o.
     pub observation: u32,
-    /// The number of b^{a,o}.
+    /// Node of b^{a,o}.
     pub node: u32,
     /// p(o|b, a).
     pub prob: f64,
 }
 
-/// Nodes that lie side by side, so that none moves when there are more.
+/// Nodes per slab. Slabs never move when the graph grows.
 const SLAB: usize = 1 << 10;
 
-/// Nodes by number.
+/// All nodes by index.
 #[derive(Default)]
 pub struct Nodes(Vec<Vec<Node>>);
 
 impl Nodes {
-    /// How many.
+    /// Number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.last().map_or(0, |last| (self.0.len() - 1) * SLAB + last.len())
     }
 
-    /// Whether there is none.
+    /// Whether there are no nodes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -89,7 +89,7 @@ impl Nodes {
         }
     }
 
-    /// All of them.
+    /// All nodes in ascending order of index.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Node> {
         self.0.iter_mut().flatten()
     }
@@ -109,22 +109,22 @@ impl IndexMut<usize> for Nodes {
     }
 }
 
-/// What an allocation takes beside what is asked for.
+/// Assumed overhead of an allocation, in bytes.
 const OVERHEAD: usize = 16;
 
-/// The beliefs that were met.
+/// The belief graph.
 #[derive(Default)]
 pub struct Graph {
-    /// All of them.
+    /// All nodes.
     pub nodes: Nodes,
-    /// The first node of each hash.
+    /// First node of each hash bucket.
     numbers: HashMap<u64, u32>,
-    /// Bytes of what nodes point to.
+    /// Bytes that nodes own on the heap.
     owned: usize,
 }
 
 impl Graph {
-    /// The number of a belief; it becomes a node unless it is one.
+    /// The index of a belief's node; adds a node for a new belief.
     pub fn intern(&mut self, belief: Belief) -> u32 {
         let hash = hash(&belief);
         let first = self.numbers.get(&hash).copied().unwrap_or(NONE);
@@ -138,7 +138,7 @@ impl Graph {
             if equal(&node.belief) {
                 return number;
             }
-            number = node.same;
+            number = node.next_in_bucket;
         }
         self.add(Node {
             belief,
@@ -150,23 +150,23 @@ impl Graph {
             point: NONE,
             is_point: false,
             touched: 0,
-            same: first,
+            next_in_bucket: first,
             parents: Vec::new(),
             edges: Vec::new(),
         })
     }
 
-    /// Adds a node that there is not.
+    /// Adds a node; the caller has checked that it is new.
     fn add(&mut self, mut node: Node) -> u32 {
         let number = self.nodes.len() as u32;
-        node.same = self.numbers.insert(hash(&node.belief), number).unwrap_or(NONE);
+        node.next_in_bucket = self.numbers.insert(hash(&node.belief), number).unwrap_or(NONE);
         node.belief.shrink_to_fit();
         self.owned += belief_bytes(&node.belief);
         self.nodes.push(node);
         number
     }
 
-    /// Notes what follows a node.
+    /// Stores the edges of a node, and registers it as a parent of its successors.
     pub fn connect(&mut self, node: u32, edges: Vec<Edge>) {
         let children: usize = edges.iter().map(|edge| edge.children.len()).sum();
         self.owned += edges.len() * (size_of::<Edge>() + OVERHEAD) + children * size_of::<Child>() + OVERHEAD;
@@ -181,14 +181,14 @@ impl Graph {
         self.nodes[node as usize].edges = edges;
     }
 
-    /// Bytes of all this.
+    /// Bytes allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.owned + self.nodes.0.len() * SLAB * size_of::<Node>() + self.numbers.capacity() * 20
     }
 
-    /// Leaves the first `kept` nodes and of `points` those that were met last, as many as take so many bytes; what follows them is to be found
-    /// anew. Returns the points with their new numbers.
+    /// Keeps the first `kept` nodes, and the most recently visited of `points` that fit into `bytes`. Drops all edges.
+    /// Returns the remaining points with their new indices.
     #[must_use]
     pub fn shrink(&mut self, kept: usize, points: &[u32], bytes: usize) -> Vec<u32> {
         let mut order: Vec<u32> = points.to_vec();
@@ -217,19 +217,19 @@ impl Graph {
     }
 }
 
-/// Bytes of a belief.
+/// Bytes of a belief on the heap.
 fn belief_bytes(belief: &Belief) -> usize {
     belief.states().len() * 12 + 2 * OVERHEAD
 }
 
-/// The same for beliefs that are equal up to [`MERGED`], as a rule.
+/// A hash that is usually equal for beliefs within [`MERGED`] of each other.
 fn hash(belief: &Belief) -> u64 {
     let step =
         |hash, (state, prob): (u32, f64)| mixed(mixed(hash, u64::from(state)), (prob / MERGED).round() as u64 >> 10);
     belief.iter().fold(0, step)
 }
 
-/// A hash with one word more.
+/// Adds a word to a hash.
 fn mixed(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95)
 }

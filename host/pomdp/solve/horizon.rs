@@ -1,14 +1,15 @@
-//! Finite horizons: bounds on the expected sum of the first T rewards, discounted or not, that close at b₀.
+//! Finite horizons: bounds on the expected sum of the first T rewards, discounted or not, that converge at b₀.
 //!
-//! There is a value function for each number n of steps to go, V₀ = 0 and
+//! For each number n of steps to go there is a value function, with V₀ = 0 and
 //!
-//! > Vₙ(b) = maxₐ Σₛ b(s) r(s, a) + γ Σₒ p(o|b, a) Vₙ₋₁(b^{a,o}),
+//! > Vₙ(b) = maxₐ Σₛ b(s) r(s, a) + γ Σₒ p(o|b, a) Vₙ₋₁(b^{a,o}).
 //!
-//! and each has both bounds of its own: vectors from below, of which the first are those of one action repeated to the end,
-//! and from above the fast informed bound of n steps, lowered at beliefs and interpolated. A trial goes from b₀ with T steps to
-//! go by the action that is best from above and the observation behind which the weighted gap is widest, and backs up what it
-//! met on its way back (heuristic search value iteration; Smith and Simmons, *UAI*, 2004). Every vector knows the vectors that
-//! follow it after each observation: it is the value of a plan of n steps, not only a bound.
+//! Each Vₙ has its own bounds. The lower bound is a set of vectors, initially those of one action repeated to the end.
+//! The upper bound is the fast informed bound for n steps, lowered at beliefs and interpolated. A trial starts at b₀
+//! with T steps to go. At each step it takes the best action by the upper bound, and the observation with the widest
+//! weighted gap. On its way back it backs up the beliefs that it visited (heuristic search value iteration; Smith and
+//! Simmons, *UAI*, 2004). Every vector stores its continuation after each observation, so it is the value of an n-step
+//! plan, not only a bound.
 
 use std::collections::HashMap;
 
@@ -27,30 +28,30 @@ use crate::pomdp::solution::{Round, Stage, Status};
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
 
-/// What a search with a horizon returns.
+/// Result of a finite-horizon search.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The stages of plans with T, T − 1 … 1 steps to go. Vectors are of the model to be maximised.
+    /// Policies for T, T − 1 … 1 steps to go. Vectors belong to the maximisation problem.
     pub stages: Vec<Stage>,
-    /// Why it ended, and how it went.
+    /// Why the run ended, and its recorded rounds.
     pub ended: (Option<Status>, Vec<Round>),
 }
 
-/// Both bounds with n steps to go.
+/// Bounds on Vₙ for one n.
 struct Level {
-    /// Plans from below.
+    /// Lower bound: one vector per plan.
     vectors: Vectors,
-    /// What follows them.
+    /// Continuations: the plan of the next stage after observation o, at i·|Ω| + o.
     next: Vec<u32>,
-    /// The fast informed bound.
+    /// Initial upper bound: the fast informed bound.
     informed: ActionValues,
-    /// What is known better at some beliefs.
+    /// Upper bound at visited beliefs, interpolated.
     sawtooth: Sawtooth,
-    /// Numbers of these beliefs' points, by their entries.
+    /// Indices of sawtooth points, by the nonzeros of their beliefs.
     points: HashMap<Vec<u64>, u32>,
 }
 
-/// An action at a belief: r(b, a), and what may be observed: o, p(o|b, a), b^{a,o}.
+/// An action at a belief: r(b, a), and for each possible observation (o, p(o|b, a), b^{a,o}).
 struct Branch {
     reward: f64,
     outcomes: Vec<(u32, f64, Belief)>,
@@ -61,17 +62,17 @@ struct Search<'m> {
     rewards: Vec<f64>,
     assembler: Assembler<'m>,
     projection: Projection,
-    /// What may be known at the start.
+    /// Initial beliefs and their probabilities; see [`Pomdp::starts`].
     starts: Vec<(f64, Belief)>,
-    /// By steps to go, from 0.
+    /// Bounds by number of steps to go, from 0.
     levels: Vec<Level>,
     backups: u64,
-    /// What rounding may have moved a bound by.
+    /// Bound on the rounding error of both bounds.
     slack: f64,
 }
 
-/// Searches until the bounds of V_T(b₀) are within `gap` or the clock says that it is over. `model` is one to be maximised, and
-/// `clock` makes the clock from the first bounds.
+/// Searches until the bounds on V_T(b₀) are within `gap` or the clock ends the run. `model` is a maximisation problem.
+/// `clock` creates the clock from the initial bounds. More than `most` vectors end the run, too.
 pub fn search<'o>(
     model: &Pomdp,
     horizon: u32,
@@ -84,7 +85,7 @@ pub fn search<'o>(
     let steps = f64::from(horizon);
     let mut clock = clock(Interval { lower: -steps * largest, upper: steps * largest });
     let assembler = Assembler::new(model, &rewards);
-    // Each of T stages adds the rounding of a backup of values no larger than T · max |r|.
+    // Each of T stages adds the rounding error of a backup of values of magnitude at most T · max |r|.
     let slack = 4.0 * terms(model) * UNIT * largest * steps * steps;
     let mut search = Search {
         model,
@@ -97,7 +98,7 @@ pub fn search<'o>(
         slack,
     };
     search.prepare(horizon, &mut clock);
-    // Half of the gap is left to what other trials do not see.
+    // Half of the gap remains for beliefs that trials do not visit.
     let min_improvement = gap / (4.0 * steps);
     while search.levels.len() > horizon as usize && !clock.over(search.standing()) {
         let risen = search.trial(gap, min_improvement, &mut clock);
@@ -117,7 +118,7 @@ pub fn search<'o>(
 }
 
 impl Search<'_> {
-    /// First bounds of all stages, or of as many as there is time for.
+    /// Computes the initial bounds of all stages, or of as many as time permits.
     fn prepare(&mut self, horizon: u32, clock: &mut Clock) {
         let (states, actions) = (self.model.states() as usize, self.model.actions() as usize);
         let mut nothing = AlphaVectors::new(self.model.states());
@@ -139,7 +140,7 @@ impl Search<'_> {
         }
     }
 
-    /// One way down and back. Whether any bound has moved.
+    /// One trial: walks down and backs up on the way back. Returns whether a bound moved.
     fn trial(&mut self, gap: f64, min_improvement: f64, clock: &mut Clock) -> bool {
         let gamma = self.model.gamma();
         let horizon = self.levels.len() - 1;
@@ -168,7 +169,7 @@ impl Search<'_> {
         moved
     }
 
-    /// Raises the lower bound and lowers the upper one at a belief. Whether one of them moved.
+    /// Backs up one belief: raises the lower bound and lowers the upper one. Returns whether a bound moved.
     fn back_up(&mut self, n: usize, belief: &Belief, branches: &[Branch], min_improvement: f64) -> bool {
         self.backups += 1;
         let upper = |branch: &Branch| self.backed_up(branch, |after| self.upper(n - 1, after));
@@ -186,7 +187,7 @@ impl Search<'_> {
             moved = true;
         }
         if lower > self.lower(n, belief).1 + min_improvement {
-            // What cannot be observed at this belief is followed by what follows its likeliest observation.
+            // Observations of probability 0 continue like the most probable one.
             let outcomes = &branches[action].outcomes;
             let likeliest =
                 outcomes.iter().fold(
@@ -223,7 +224,7 @@ impl Search<'_> {
         branch.reward + self.model.gamma() * future
     }
 
-    /// The plan that is best at a belief, and its value.
+    /// The best plan at a belief, and its value.
     fn lower(&self, n: usize, belief: &Belief) -> (u32, f64) {
         self.levels[n].vectors.best(belief).unwrap_or((0, f64::NEG_INFINITY))
     }
@@ -275,7 +276,7 @@ impl Level {
     }
 }
 
-/// The larger of two, the first where they are equal.
+/// The larger of two, the first in case of ties.
 fn larger(best: (usize, f64), next: (usize, f64)) -> (usize, f64) {
     if next.1 > best.1 { next } else { best }
 }

@@ -1,13 +1,14 @@
-//! Point-based solvers: bounds on V\* from both sides that close at b₀.
+//! Point-based solvers: lower and upper bounds on V\* that converge at b₀.
 //!
-//! A lower bound is Γ, vectors of [backups](super::backend) at beliefs B that an [expansion](expand) picks; an upper bound is
-//! what the [fast informed bound](bounds::fib) says, lowered at the same beliefs and [interpolated](bounds::sawtooth).
+//! The lower bound is Γ, alpha vectors from [backups](super::backend) at beliefs B, which an [expansion](expand)
+//! samples. The upper bound starts as the [fast informed bound](bounds::fib). Its values at the same beliefs are
+//! lowered and [interpolated](bounds::sawtooth).
 //!
 //! > B ← {b₀}, Γ ← [blind policies](bounds::blind)
-//! > until the gap at b₀ is small, or time or memory are used up:
+//! > until the gap at b₀ is small, or a limit of time or memory is reached:
 //! >   B ← B ∪ expand(B)
-//! >   Γ ← Γ ∪ {backup(b)} for b that the [scheme] says
-//! >   Γ ← those vectors that are the best at a belief of B, and those that they [go on with](super::support)
+//! >   Γ ← Γ ∪ {backup(b)} for the beliefs b that the [scheme] selects
+//! >   Γ ← the vectors that are best at a belief of B, with their [continuations](super::support)
 
 use std::time::Instant;
 
@@ -43,31 +44,31 @@ pub mod trials;
 
 pub use clock::Observer;
 
-/// Expansions without any effect after which a run is over.
+/// Number of consecutive expansions without progress that ends a run.
 const PATIENCE: u32 = 64;
 
-/// Trials that are backed up together on a device.
-const TOGETHER: usize = 64;
+/// Default number of trials per batch of backups on a device.
+const TRIALS_PER_BATCH: usize = 64;
 
-/// Why a model is not solved.
+/// Why a model was not solved.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// γ = 1, and no horizon.
-    #[error("γ is 1, where rewards need not have a sum: expected a number of steps (option horizon)")]
+    /// γ = 1 without a horizon.
+    #[error("γ is 1, and the sum of rewards may diverge: expected a number of steps (option horizon)")]
     Endless,
-    /// What a horizon cannot be combined with.
-    #[error("a horizon is for the CPU, which searches by trials: expected no {0}")]
+    /// An option that a horizon excludes.
+    #[error("a finite horizon runs on the CPU with heuristic search: expected no option {0}")]
     Horizon(&'static str),
-    /// The process beneath cannot be solved.
+    /// The underlying MDP cannot be solved.
     #[error(transparent)]
     Process(#[from] SolveError),
-    /// Where it ran failed, or was stopped.
+    /// The backend failed or was stopped.
     #[error(transparent)]
     Runtime(#[from] runtime::Error),
 }
 
 impl Error {
-    /// Whether a launch was given up because the run is to stop. What was found before it holds.
+    /// Whether the run was stopped during a launch. Results from before the launch remain valid.
     #[must_use]
     pub fn is_stop(&self) -> bool {
         matches!(self, Self::Runtime(runtime::Error::Interrupted))
@@ -76,10 +77,11 @@ impl Error {
 
 from_devices!(Error);
 
-/// Solves a model where the options say.
+/// Solves a model on the device that `options` select.
 ///
 /// # Errors
-/// If γ = 1, there is no such device, or it fails. That a run meets a limit is no error but its [`Status`].
+/// If γ = 1 without a horizon, if the device does not exist, or if it fails. Reaching a limit is not an error: see
+/// [`Status`].
 pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> Result<Solution, Error> {
     let start = Instant::now();
     let maximized = model.to_maximize();
@@ -92,10 +94,10 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
     if model.gamma() >= 1.0 {
         return Err(Error::Endless);
     }
-    // Trials by the upper bound go one after the other.
+    // Trials guided by the upper bound are sequential.
     let one_by_one = options.expansion.is_some_and(|expansion| !expansion.walks());
     if options.device == DeviceChoice::Auto && one_by_one {
-        run.notes.push("auto chose the CPU: trials by the upper bound go one after the other".to_owned());
+        run.notes.push("auto chose the CPU: trials guided by the upper bound are sequential".to_owned());
         return run.on_cpu();
     }
     let (place, reason) = Place::open(options.device, Some(&cost(&maximized)))?;
@@ -109,24 +111,25 @@ pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> R
             run.on_device(&gpu)
         }
         Place::Emulated(emulator) => {
-            // Its launches end with the time, too.
+            // Emulated launches are slow, so the time limit can stop them too.
             let (mut asked, end) = (interrupt::overdue(), limits.time.map(overtime));
             run.on_device(&emulator.until(move || asked() || end.is_some_and(|end| start.elapsed() >= end)))
         }
     }
 }
 
-/// What it costs to get far: more cannot be said beforehand.
+/// Estimated cost of the first part of the search, the only part that can be predicted.
 fn cost(model: &Pomdp) -> Cost {
     let pairs = u64::from(model.states()) * u64::from(model.actions());
-    let work = format!("the first steps of a search through {pairs} pairs of state and action");
-    Cost { work, cpu: GPU_START * pairs as f64 / LARGE as f64, gpu: 0.0 }
+    let work = format!("the first expansions with {pairs} state-action pairs");
+    Cost { work, cpu: GPU_START * pairs as f64 / GPU_PAIRS as f64, gpu: 0.0 }
 }
 
-/// Pairs of state and action from which on a GPU pays: between Tag, which one core solves before, and RockSample\[7,8\].
-const LARGE: u64 = 20_000;
+/// Number of state-action pairs above which a GPU pays off: between Tag, which one core solves first, and
+/// RockSample\[7,8\].
+const GPU_PAIRS: u64 = 20_000;
 
-/// A solve: a model to be maximised, and what is reported is multiplied by `sign`: −1 where rewards are negated costs.
+/// A solve of the maximisation problem. Reported values are multiplied by `sign`, which is −1 for costs.
 struct Run<'a> {
     model: &'a Pomdp,
     sign: f64,
@@ -134,17 +137,17 @@ struct Run<'a> {
     limits: Limits,
     start: Instant,
     observe: Observer<'a>,
-    /// What does the backups, by name.
+    /// Name of the device that does the backups.
     device: String,
     notes: Vec<String>,
 }
 
 impl Run<'_> {
-    /// Solves for a horizon.
+    /// Solves a finite-horizon problem.
     fn finite(&mut self, horizon: u32) -> Result<Solution, Error> {
         let options = self.options;
         let given = [
-            ("other device", !matches!(options.device, DeviceChoice::Auto | DeviceChoice::Cpu)),
+            ("device", !matches!(options.device, DeviceChoice::Auto | DeviceChoice::Cpu)),
             ("expansion", options.expansion.is_some()),
             ("backups", options.scheme.is_some()),
         ];
@@ -183,10 +186,10 @@ impl Run<'_> {
     {
         let mut backups = Backups::<T, D>::new(device, self.model, None, device::Limits::default())?;
         let expansion = self.options.expansion.unwrap_or(Expansion::Walks);
-        // Walks on the device begin at one belief.
+        // Walks on the device start at a single belief.
         let several = self.model.starts().len() > 1;
         if several || !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
-            return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TOGETHER));
+            return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TRIALS_PER_BATCH));
         }
         let (model, options) = (self.model, self.options);
         let clock = self.clock();
@@ -197,25 +200,25 @@ impl Run<'_> {
         let mut clock = search.into_clock();
         let [slack, _] = walkers.slack(largest(model));
         let vectors = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
-        // By the vectors as they are returned.
+        // The returned vectors, after pruning and reduction, decide the reported bound.
         let attained = vectors.best(model.start()).map_or(f64::NEG_INFINITY, |(_, value)| value);
         let bounds = Interval { lower: standing.bounds.lower.min(attained), ..standing.bounds };
         let end = clock.end(Standing { bounds, vectors: vectors.len(), ..standing });
         Ok(self.solution(vectors, end, expansion, Scheme::Path))
     }
 
-    /// The clock of the run, and what bounds every policy.
+    /// The clock of the run, with initial bounds that hold for every policy.
     fn clock(&mut self) -> Clock<'_> {
         let rewards = self.model.expected_rewards();
         let extreme = |pick: fn(f64, f64) -> f64| rewards.iter().copied().reduce(pick).unwrap_or_default();
         let rest = 1.0 - self.model.gamma();
-        // No narrower than what is found later, rounding included.
+        // Wide enough to contain all later bounds with their rounding errors.
         let [below, above] = slack(self.model, largest(self.model) / rest);
         let bounds = Interval { lower: extreme(f64::min) / rest - below, upper: extreme(f64::max) / rest + above };
         Clock::new(self.start, self.limits, self.sign, self.observe, bounds)
     }
 
-    /// Solves with beliefs and bounds on the host; `backend` does the backups, but for those of single paths.
+    /// Solves with beliefs and bounds on the host. `backend` does the backups, except those of single paths.
     fn hosted<B: PointBackup>(
         &mut self,
         backend: &mut B,
@@ -287,12 +290,12 @@ impl Run<'_> {
     }
 }
 
-/// max |r(s, a)|.
+/// max |r(s, a)|, over all s and a.
 fn largest(model: &Pomdp) -> f64 {
     model.expected_rewards().iter().fold(0.0, |most: f64, reward| most.max(reward.abs()))
 }
 
-/// Vectors that are better by less do not help to close such a gap.
+/// Least improvement of a value that helps to close the gap.
 fn min_improvement(model: &Pomdp, gap: f64) -> f64 {
     gap * (1.0 - model.gamma()) / 10.0
 }

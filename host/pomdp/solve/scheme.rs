@@ -1,4 +1,4 @@
-//! Which beliefs are backed up after an expansion, over what a [backend](Backup) does.
+//! Backup schemes: which beliefs a [backend](PointBackup) backs up after an expansion.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -10,21 +10,22 @@ use crate::common::random::below;
 use crate::pomdp::backend::{Plans, PointBackup};
 use crate::pomdp::belief::Belief;
 
-/// Beliefs that are backed up at a time.
+/// Beliefs per batch of backups.
 const BATCH: usize = 1024;
 
-/// Nodes at which the upper bound is lowered at a time.
-const TIGHTENED: usize = 32;
+/// Nodes per batch of upper-bound updates.
+const TIGHTEN_BATCH: usize = 32;
 
-/// Backups after a walk, for each of its nodes.
-const FURTHER: usize = 3;
+/// Number of further backups per node of a walk.
+const FURTHER_BACKUPS: usize = 3;
 
-/// Full sweeps after an expansion at most.
-const SWEEPS: u32 = 50;
+/// Maximum number of sweeps per expansion.
+const MAX_SWEEPS: u32 = 50;
 
-/// Backs up the nodes of a walk, the last first, and then about as many of those that lead to where the lower bound rose,
-/// the largest rise first: as prioritised sweeping does (Shani, Brafman and Shimony, *Prioritizing point-based POMDP
-/// solvers*, IEEE Transactions on Systems, Man and Cybernetics B 38, 2008). Returns how much the bounds came closer.
+/// Backs up the nodes of a walk in reverse order. Then backs up parents of nodes whose lower bound rose, in order of
+/// decreasing rise (prioritised sweeping: Shani, Brafman and Shimony, *Prioritizing point-based POMDP solvers*, IEEE
+/// Transactions on Systems, Man and Cybernetics B 38, 2008); at most `FURTHER_BACKUPS` per node of the walk. Returns the
+/// total movement of both bounds.
 pub fn path(search: &mut Search, walk: &[u32], min_improvement: f64) -> f64 {
     let mut progress = 0.0;
     let mut risen = BinaryHeap::new();
@@ -41,7 +42,7 @@ pub fn path(search: &mut Search, walk: &[u32], min_improvement: f64) -> f64 {
             return progress;
         }
     }
-    let mut left = FURTHER * walk.len();
+    let mut left = FURTHER_BACKUPS * walk.len();
     while let Some(Risen { node, .. }) = risen.pop()
         && left > 0
     {
@@ -55,11 +56,11 @@ pub fn path(search: &mut Search, walk: &[u32], min_improvement: f64) -> f64 {
     progress
 }
 
-/// Backs up the nodes of several walks together, the last of each first, and lowers the upper bound at them. Returns how much
-/// the bounds came closer.
+/// Backs up several walks together in reverse order, one batch per depth, and lowers the upper bound at their nodes.
+/// Returns the total movement of both bounds.
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn layers<B: PointBackup>(
     search: &mut Search,
     backend: &mut B,
@@ -87,7 +88,7 @@ pub fn layers<B: PointBackup>(
     Ok(progress)
 }
 
-/// A node whose lower bound rose.
+/// A node whose lower bound rose, by how much.
 struct Risen {
     rise: f64,
     node: u32,
@@ -113,14 +114,14 @@ impl PartialEq for Risen {
 
 impl Eq for Risen {}
 
-/// Backs up every belief of B, until no value rises by more than `min_improvement` (PBVI: Pineau, Gordon and Thrun, *IJCAI*, 2003).
-/// Returns how much the values rose.
+/// Backs up all of B in sweeps, until no value rises by more than `min_improvement` (PBVI: Pineau, Gordon and Thrun,
+/// *IJCAI*, 2003). Returns the sum over sweeps of the largest rise.
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn full<B: PointBackup>(search: &mut Search, backend: &mut B, min_improvement: f64) -> Result<f64, B::Error> {
     let mut progress = 0.0;
-    for _ in 0..SWEEPS {
+    for _ in 0..MAX_SWEEPS {
         backend.set_vectors(search.alpha())?;
         let nodes = search.points.clone();
         let mut risen = 0.0_f64;
@@ -139,11 +140,12 @@ pub fn full<B: PointBackup>(search: &mut Search, backend: &mut B, min_improvemen
     Ok(progress)
 }
 
-/// Backs up random beliefs of B, a batch at a time, until new vectors alone are as good everywhere as the old ones were;
-/// and again, until that lifts no value by more than `min_improvement` (Spaan and Vlassis, *Journal of Artificial Intelligence Research* 24, 2005). Returns how much the values rose.
+/// Backs up random batches of B until the new vectors alone are at least as good as the old ones at every belief.
+/// Repeats this until no value rises by more than `min_improvement` (Perseus: Spaan and Vlassis, *Journal of Artificial
+/// Intelligence Research* 24, 2005). Returns the sum over sweeps of the largest rise.
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn randomized<B: PointBackup>(
     search: &mut Search,
     backend: &mut B,
@@ -151,12 +153,12 @@ pub fn randomized<B: PointBackup>(
     min_improvement: f64,
 ) -> Result<f64, B::Error> {
     let mut progress = 0.0;
-    for _ in 0..SWEEPS {
+    for _ in 0..MAX_SWEEPS {
         backend.set_vectors(search.alpha())?;
         let nodes = search.points.clone();
         let mut left: Vec<(u32, f64)> = nodes.into_iter().map(|node| (node, search.lower(node))).collect();
         let first = search.alpha().len();
-        // A batch tends to lift more beliefs than it has.
+        // A batch usually improves more beliefs than its own.
         let batch = (left.len() / 16).clamp(1, BATCH);
         let mut risen = 0.0_f64;
         while !left.is_empty() {
@@ -183,10 +185,10 @@ pub fn randomized<B: PointBackup>(
     Ok(progress)
 }
 
-/// Lowers the upper bound at nodes, the last first, some at a time. Returns how much.
+/// Lowers the upper bound at nodes in reverse order, batch by batch. Returns the total decrease.
 pub fn tighten(search: &mut Search, nodes: &[u32]) -> f64 {
     let mut progress = 0.0;
-    for nodes in nodes.rchunks(TIGHTENED) {
+    for nodes in nodes.rchunks(TIGHTEN_BATCH) {
         progress += search.tighten_all(nodes);
         if search.over() {
             break;
@@ -195,8 +197,8 @@ pub fn tighten(search: &mut Search, nodes: &[u32]) -> f64 {
     progress
 }
 
-/// Backs up a batch of nodes by the Γ that the backend has, and adds what is better by more than `min_improvement`. Returns by how
-/// much at most.
+/// Backs up a batch of nodes with the Γ of the backend. Adds vectors that improve their node by more than
+/// `min_improvement`. Returns the largest rise.
 fn batch_backup<B: PointBackup>(
     search: &mut Search,
     backend: &mut B,

@@ -1,4 +1,6 @@
-//! What all point-based solvers share: beliefs, Γ, and the bounds by them.
+//! State shared by all point-based solvers: the belief graph, Γ, and both bounds.
+//!
+//! The file is one piece because every operation keeps nodes, Γ and sawtooth points consistent with each other.
 
 use rayon::prelude::*;
 
@@ -20,102 +22,103 @@ use crate::pomdp::support::Supports;
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
 
-/// Of the weighted gaps of an action's successors the part that one of them may have without a look at its upper bound.
-const NEGLIGIBLE: f64 = 0.01;
+/// A successor below this fraction of the sum of its action's weighted gaps keeps its known upper bound.
+const NEGLIGIBLE_GAP: f64 = 0.01;
 
-/// And the part that those together may have that do not meet all vectors.
-const UNSEEN: f64 = 0.05;
+/// Successors may skip new vectors if together they hold at most this fraction of the sum of weighted gaps.
+const SKIPPED_GAP: f64 = 0.05;
 
-/// The part of the memory that may be taken before something is given up.
-const FULL: f64 = 0.98;
+/// Fraction of the memory limit at which [`Search::shrink`] releases memory.
+const MEMORY_FULL: f64 = 0.98;
 
-/// The part that is taken after that.
-const LEFT: f64 = 0.6;
+/// Fraction of the memory limit in use after that.
+const MEMORY_AFTER: f64 = 0.6;
 
-/// The part that points of the upper bound may take then.
-const POINTS: f64 = 0.25;
+/// Fraction of the memory limit above which sawtooth points are dropped.
+const POINTS_SHARE: f64 = 0.25;
 
-/// And vectors.
-const VECTORS: f64 = 0.4;
+/// Fraction of the memory limit above which vectors are dropped.
+const VECTORS_SHARE: f64 = 0.4;
 
-/// Points of the upper bound that are looked at for each new one.
-const CHECKED: usize = 4;
+/// Sawtooth points examined by pruning, per new point.
+const EXAMINED: usize = 4;
 
-/// Beliefs and bounds on their values, of a model that is to be maximised.
+/// Beliefs and bounds on their values, for a maximisation problem.
 pub struct Search<'m, 'o> {
     /// The model.
     pub model: &'m Pomdp,
     /// r(s, a) at s·A + a.
     pub rewards: Vec<f64>,
-    /// max |r| / (1 − γ).
+    /// max |r(s, a)| / (1 − γ).
     pub magnitude: f64,
-    /// V(s) if the state were seen, no less than it is.
+    /// Upper bound on the optimal value of the underlying MDP, per state.
     pub seen: Vec<f64>,
-    /// Q(s, a), whose expectation bounds V\* from above.
+    /// Fast informed bound Q(s, a): its expectation at b is an upper bound on Q(b, a).
     pub informed: ActionValues,
-    /// What is known of beliefs from above.
+    /// Upper bounds at beliefs, interpolated.
     pub sawtooth: Sawtooth,
     /// Γ.
     pub vectors: Vectors,
-    /// How its vectors go on.
+    /// Continuations of the vectors of Γ, and retired vectors.
     supports: Supports,
-    /// When the run ends.
+    /// Limits and progress of the run.
     pub clock: Clock<'o>,
-    /// The beliefs that were met.
+    /// The belief graph.
     pub graph: Graph,
-    /// B: nodes to which backups were or are to be applied, in the order in which they came.
+    /// B: nodes for backups, in the order of their addition.
     pub points: Vec<u32>,
-    /// What may be known at the start, and how probable that is: the first nodes. One, b₀, where no part of the state is seen.
+    /// Initial beliefs and their probabilities; they are the first nodes. Without a fully observed component, only b₀.
     pub starts: Vec<(f64, u32)>,
-    /// The one of them where expansions begin.
+    /// The initial belief at which expansions start.
     pub root: u32,
-    /// Backups done.
+    /// Number of backups.
     pub backups: u64,
     assembler: Assembler<'m>,
     projection: Projection,
-    /// |Γ| at most.
-    most: usize,
-    /// The first vectors of Γ, which are never given up.
-    kept: usize,
-    /// |Γ| after it was last pruned.
+    /// Limit of |Γ| after pruning.
+    max_vectors: usize,
+    /// The first `permanent` vectors of Γ, the blind policies, are never pruned.
+    permanent: usize,
+    /// |Γ| after the last pruning.
     pruned: usize,
-    /// Points of the upper bound when they were last pruned.
+    /// Number of sawtooth points after their last pruning.
     pruned_points: usize,
-    /// What rounding may have taken from the bounds below, and above.
+    /// Bounds on the rounding errors of the lower and the upper bound.
     slack: [f64; 2],
 }
 
-/// Of the gap that the first bounds leave, what the fast informed bound may still be off by when its iteration ends.
-const ROUGHLY: f64 = 1e-3;
+/// Tolerance of the fast informed bound, relative to the gap of the initial bounds.
+const FIB_TOLERANCE: f64 = 1e-3;
 
-/// Products that are worth all cores.
-const PARALLEL: usize = 1 << 18;
+/// Number of multiplications that justifies parallel work.
+const PARALLEL_PRODUCTS: usize = 1 << 18;
 
-/// Products between two looks at the clock.
-const UNWATCHED: usize = 1 << 26;
+/// Multiplications between two checks of the clock.
+const PRODUCTS_PER_CHECK: usize = 1 << 26;
 
-/// States of a belief whose successors are worth a look at the clock.
-const LONG: usize = 1 << 14;
+/// Number of states of a belief above which expanding one action justifies a check of the clock.
+const LARGE_SUPPORT: usize = 1 << 14;
 
-/// Points of the upper bound, looked at for one belief or another, that are worth them too.
-const MANY: usize = 1 << 16;
+/// Number of pairs of belief and sawtooth point that justifies parallel work.
+const PARALLEL_POINTS: usize = 1 << 16;
 
-/// Something of both bounds: of Q(b, a), or of V\*(b).
+/// Lower and upper bound on Q(b, a) or V\*(b).
 #[derive(Clone, Copy, Debug)]
 pub struct Interval {
-    /// From below.
+    /// Lower bound.
     pub lower: f64,
-    /// From above.
+    /// Upper bound.
     pub upper: f64,
 }
 
 impl<'m, 'o> Search<'m, 'o> {
-    /// Blind policies below, the fast informed bound above, and b₀. They are iterated to a small part of `precision`, or until the
-    /// clock says that it is over; Γ is to have no more than `most` vectors after it was pruned, and those that they go on with.
+    /// Computes the initial bounds, blind policies and the fast informed bound, and adds the initial beliefs to B. Both
+    /// bounds are iterated to a small fraction of `precision`, or until the clock ends the run. Pruning reduces Γ to at
+    /// most `max_vectors` vectors, plus retired ones.
     ///
     /// # Errors
-    /// If γ = 1, and those of [`mdp::mdp`].
-    pub fn new(model: &'m Pomdp, precision: f64, most: usize, mut clock: Clock<'o>) -> Result<Self, SolveError> {
+    /// If γ = 1, and the errors of [`mdp::mdp`].
+    pub fn new(model: &'m Pomdp, precision: f64, max_vectors: usize, mut clock: Clock<'o>) -> Result<Self, SolveError> {
         if model.gamma() >= 1.0 {
             return Err(SolveError::Undiscounted);
         }
@@ -134,7 +137,8 @@ impl<'m, 'o> Search<'m, 'o> {
                 prob * (informed_bound(&factors, model.actions() as usize, start) - lower)
             })
             .sum();
-        let informed = fib::fib(model, &rewards, factors, (ROUGHLY * gap).max(precision / 10.0), &mut || clock.late());
+        let informed =
+            fib::fib(model, &rewards, factors, (FIB_TOLERANCE * gap).max(precision / 10.0), &mut || clock.late());
         let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(model.actions() as usize).map(largest).collect();
         let vectors = Vectors::new(&blind);
@@ -161,8 +165,8 @@ impl<'m, 'o> Search<'m, 'o> {
             starts,
             backups: 0,
             projection: Projection::default(),
-            most,
-            kept: model.actions() as usize,
+            max_vectors,
+            permanent: model.actions() as usize,
             pruned: 0,
             pruned_points: 0,
             slack: slack(model, magnitude),
@@ -174,7 +178,7 @@ impl<'m, 'o> Search<'m, 'o> {
         Ok(search)
     }
 
-    /// Lets expansions begin at the start whose gap weighs most.
+    /// Makes expansions start at the initial belief with the largest weighted gap.
     pub fn choose_root(&mut self) {
         let mut widest = f64::NEG_INFINITY;
         for i in 0..self.starts.len() {
@@ -186,7 +190,7 @@ impl<'m, 'o> Search<'m, 'o> {
         }
     }
 
-    /// Puts a node into B.
+    /// Adds a node to B.
     pub fn add_point(&mut self, node: u32) {
         let own = &mut self.graph.nodes[node as usize];
         own.touched = self.clock.iterations;
@@ -195,14 +199,14 @@ impl<'m, 'o> Search<'m, 'o> {
         }
     }
 
-    /// Looks at the run in the midst of an expansion: whether it is over, or that expansion, as memory is used up.
+    /// Checks all limits during an expansion. A full memory ends only the expansion, other limits the run.
     pub fn over(&mut self) -> bool {
         let standing = self.standing();
         self.clock.over(Standing { bytes: 0, ..standing }) || self.is_full()
     }
 
-    /// Looks at the run between expansions; whether it is over. Where memory is used up something is given up, and only if that is
-    /// not enough the run is over. Nodes have other numbers then.
+    /// Checks all limits between expansions. Releases memory if it is full, and ends the run only if that is not
+    /// enough. Releasing memory renumbers nodes.
     pub fn ended(&mut self) -> bool {
         if self.clock.status.is_none() && self.is_full() {
             self.shrink();
@@ -213,29 +217,29 @@ impl<'m, 'o> Search<'m, 'o> {
         self.over()
     }
 
-    /// Whether it is [late](Clock::late), or memory is used up.
+    /// Whether the clock is [late](Clock::late) or memory is full.
     pub fn late(&mut self) -> bool {
         self.is_full() || self.clock.late()
     }
 
     fn is_full(&self) -> bool {
-        self.bytes() as f64 >= FULL * self.clock.memory() as f64
+        self.bytes() as f64 >= MEMORY_FULL * self.clock.memory() as f64
     }
 
-    /// max over α ∈ Γ of b·α.
+    /// The lower bound at a node: max over α ∈ Γ of b·α.
     pub fn lower(&mut self, node: u32) -> f64 {
-        let found = self.newly_best(node);
-        self.note_best(node, found)
+        let found = self.best_new_vector(node);
+        self.record_best(node, found)
     }
 
-    /// The best of the vectors that a node has not met.
-    fn newly_best(&self, node: u32) -> Option<(u32, f64)> {
+    /// The best of the vectors that were added since the last comparison at this node.
+    fn best_new_vector(&self, node: u32) -> Option<(u32, f64)> {
         let node = &self.graph.nodes[node as usize];
         self.vectors.best_from(&node.belief, node.scanned as usize)
     }
 
-    /// Notes that a node has met all vectors, this the best of those it had not.
-    fn note_best(&mut self, node: u32, found: Option<(u32, f64)>) -> f64 {
+    /// Records that the node has been compared with all vectors, of which `found` is the best new one.
+    fn record_best(&mut self, node: u32, found: Option<(u32, f64)>) -> f64 {
         let node = &mut self.graph.nodes[node as usize];
         node.scanned = self.vectors.alpha().len() as u32;
         if let Some((vector, value)) = found
@@ -246,9 +250,9 @@ impl<'m, 'o> Search<'m, 'o> {
         node.lower
     }
 
-    /// Lets the successors of a node meet all vectors, on all cores if that is much work: those of actions that may be the best,
-    /// but for those of little weight. None is left without a vector.
-    fn meet(&mut self, node: u32, edges: &[Edge]) {
+    /// Updates the lower bounds of a node's successors with all new vectors, in parallel if that pays. Skips actions
+    /// that cannot be optimal, and successors of little weight. Every successor has some vector afterwards.
+    fn update_successors(&mut self, node: u32, edges: &[Edge]) {
         let least = self.lower(node);
         let own = self.graph.nodes[node as usize].vector;
         for child in edges.iter().flat_map(|edge| &edge.children) {
@@ -263,30 +267,30 @@ impl<'m, 'o> Search<'m, 'o> {
             node.belief.states().len() * (count - node.scanned as usize)
         };
         let mut stale = Vec::new();
-        for edge in edges.iter().filter(|edge| self.known_upper_of(edge) > least) {
+        for edge in edges.iter().filter(|edge| self.stored_upper_of(edge) > least) {
             let off: f64 = edge.children.iter().map(|child| child.prob * self.gap(child.node)).sum();
-            let enough = UNSEEN * off / edge.children.len() as f64;
+            let enough = SKIPPED_GAP * off / edge.children.len() as f64;
             let heavy = edge.children.iter().filter(|child| child.prob * self.gap(child.node) >= enough);
             stale.extend(heavy.map(|child| child.node).filter(|&node| products(node) > 0));
         }
-        self.meet_all(&stale);
+        self.update_lower_bounds(&stale);
     }
 
-    /// Lets nodes meet all vectors, on all cores if that is much work, as far as there is time. Whether there was.
-    fn meet_all(&mut self, nodes: &[u32]) -> bool {
+    /// Compares nodes with all new vectors, in parallel if that pays. Returns `false` if time ran out.
+    fn update_lower_bounds(&mut self, nodes: &[u32]) -> bool {
         let count = self.alpha().len();
         let mut rest = nodes;
         while !rest.is_empty() {
-            // As many as take a moment.
+            // Chunks bound the time between two checks of the clock.
             let (mut products, mut taken) = (0, 0);
-            while products < UNWATCHED && taken < rest.len() {
+            while products < PRODUCTS_PER_CHECK && taken < rest.len() {
                 let node = &self.graph.nodes[rest[taken] as usize];
                 products += node.belief.states().len() * (count - node.scanned as usize);
                 taken += 1;
             }
             let (now, later) = rest.split_at(taken);
             rest = later;
-            if products < PARALLEL {
+            if products < PARALLEL_PRODUCTS {
                 now.iter().for_each(|&node| _ = self.lower(node));
             } else {
                 let (nodes, vectors) = (&self.graph.nodes, &self.vectors);
@@ -296,17 +300,17 @@ impl<'m, 'o> Search<'m, 'o> {
                 };
                 let found: Vec<_> = now.par_iter().map(best).collect();
                 for (&node, found) in now.iter().zip(found) {
-                    self.note_best(node, found);
+                    self.record_best(node, found);
                 }
             }
-            if products >= UNWATCHED && !rest.is_empty() && self.clock.late() {
+            if products >= PRODUCTS_PER_CHECK && !rest.is_empty() && self.clock.late() {
                 return false;
             }
         }
         true
     }
 
-    /// The best bound on V\*(b) from above.
+    /// The upper bound at a node, current with all sawtooth points.
     pub fn upper(&mut self, node: u32) -> f64 {
         let node = &mut self.graph.nodes[node as usize];
         if node.read == self.sawtooth.time() {
@@ -317,7 +321,7 @@ impl<'m, 'o> Search<'m, 'o> {
         node.upper
     }
 
-    /// The number of a belief, which becomes a node unless it is one.
+    /// The index of a belief's node. A new node gets the fast informed bound.
     pub fn intern(&mut self, belief: Belief) -> u32 {
         let node = self.graph.intern(belief);
         let new = &mut self.graph.nodes[node as usize];
@@ -327,7 +331,7 @@ impl<'m, 'o> Search<'m, 'o> {
         node
     }
 
-    /// Finds what follows a node.
+    /// Adds the successors of a node under every action. Stores nothing if time runs out.
     fn expand(&mut self, node: u32) {
         if !self.graph.nodes[node as usize].edges.is_empty() {
             return;
@@ -344,7 +348,7 @@ impl<'m, 'o> Search<'m, 'o> {
             });
             children.shrink_to_fit();
             edges.push(Edge { action, reward, children });
-            if belief.states().len() >= LONG && self.clock.late() {
+            if belief.states().len() >= LARGE_SUPPORT && self.clock.late() {
                 self.projection = projection;
                 return;
             }
@@ -353,8 +357,8 @@ impl<'m, 'o> Search<'m, 'o> {
         self.graph.connect(node, edges);
     }
 
-    /// The best bounds on V\*(b) from above of some nodes, on all cores if that is much work.
-    fn uppers(&mut self, mut nodes: Vec<u32>) {
+    /// Updates the upper bounds of nodes, in parallel if that pays.
+    fn update_upper_bounds(&mut self, mut nodes: Vec<u32>) {
         let time = self.sawtooth.time();
         nodes.sort_unstable();
         nodes.dedup();
@@ -362,13 +366,13 @@ impl<'m, 'o> Search<'m, 'o> {
         let mut rest = &nodes[..];
         while !rest.is_empty() {
             let (mut work, mut taken) = (0, 0);
-            while work < UNWATCHED / 8 && taken < rest.len() {
+            while work < PRODUCTS_PER_CHECK / 8 && taken < rest.len() {
                 work += points(&self.graph.nodes, &rest[taken]);
                 taken += 1;
             }
             let (now, later) = rest.split_at(taken);
             rest = later;
-            if work < MANY {
+            if work < PARALLEL_POINTS {
                 now.iter().for_each(|&node| _ = self.upper(node));
             } else {
                 let (nodes, sawtooth) = (&self.graph.nodes, &self.sawtooth);
@@ -388,22 +392,22 @@ impl<'m, 'o> Search<'m, 'o> {
         }
     }
 
-    /// Bounds on Q(b, a), for each action. That from above is as tight as can be for the largest of them, and what was known
-    /// before for the others.
+    /// Bounds on Q(b, a) for each action. The upper bound is current for the action that maximises it, and possibly
+    /// stale for the others.
     pub fn intervals(&mut self, node: u32) -> Vec<Interval> {
         self.intervals_of(&[node]).pop().unwrap_or_default()
     }
 
-    /// The same of several nodes, whose successors are bounded together.
+    /// [`intervals`](Self::intervals) of several nodes, whose successors are bounded together.
     fn intervals_of(&mut self, nodes: &[u32]) -> Vec<Vec<Interval>> {
         for &node in nodes {
             self.expand(node);
             let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
-            self.meet(node, &edges);
+            self.update_successors(node, &edges);
             self.graph.nodes[node as usize].edges = edges;
         }
-        // Bounds from above, and whether they are tight.
-        let known = |edge: &Edge| (self.known_upper_of(edge), false);
+        // Upper bounds, and whether they are current.
+        let known = |edge: &Edge| (self.stored_upper_of(edge), false);
         let edges_of = |node: &u32| &self.graph.nodes[*node as usize].edges;
         let mut uppers: Vec<Vec<(f64, bool)>> =
             nodes.iter().map(|node| edges_of(node).iter().map(known).collect()).collect();
@@ -415,8 +419,9 @@ impl<'m, 'o> Search<'m, 'o> {
                 let values: Vec<f64> = uppers[i].iter().map(|upper| upper.0).collect();
                 let Some(best) = first_largest(&values).filter(|&best| !uppers[i][best].1) else { return false };
                 let children = &self.graph.nodes[nodes[i] as usize].edges[best].children;
-                // What is of little weight need not be tight.
-                let enough = NEGLIGIBLE * children.iter().map(|child| child.prob * self.gap(child.node)).sum::<f64>();
+                // Stale bounds suffice for successors of little weight.
+                let enough =
+                    NEGLIGIBLE_GAP * children.iter().map(|child| child.prob * self.gap(child.node)).sum::<f64>();
                 let weighs = |child: &&Child| child.prob * self.gap(child.node) >= enough;
                 heavy.extend(children.iter().filter(weighs).map(|child| child.node));
                 best_of.push(best);
@@ -425,9 +430,9 @@ impl<'m, 'o> Search<'m, 'o> {
             if left.is_empty() {
                 break;
             }
-            self.uppers(heavy);
+            self.update_upper_bounds(heavy);
             for (&i, best) in left.iter().zip(best_of) {
-                uppers[i][best] = (self.known_upper_of(&self.graph.nodes[nodes[i] as usize].edges[best]), true);
+                uppers[i][best] = (self.stored_upper_of(&self.graph.nodes[nodes[i] as usize].edges[best]), true);
             }
         }
         let gamma = self.model.gamma();
@@ -442,20 +447,20 @@ impl<'m, 'o> Search<'m, 'o> {
         nodes.iter().zip(uppers).map(of_node).collect()
     }
 
-    /// How far the bounds are apart, as far as is known.
+    /// Gap from the stored bounds.
     fn gap(&self, node: u32) -> f64 {
         let node = &self.graph.nodes[node as usize];
         node.upper - node.lower
     }
 
-    /// What is known of Q(b, a) from above without another look.
-    fn known_upper_of(&self, edge: &Edge) -> f64 {
+    /// Upper bound on Q(b, a) from the stored bounds of the successors.
+    fn stored_upper_of(&self, edge: &Edge) -> f64 {
         let upper = |child: &Child| child.prob * self.graph.nodes[child.node as usize].upper;
         edge.reward + self.model.gamma() * edge.children.iter().map(upper).sum::<f64>()
     }
 
-    /// Backs a node up: adds the vector of the best action to Γ if it is better there by more than `min_improvement`, and lowers the
-    /// upper bound. Returns by how much each bound moved.
+    /// Backs up a node: adds the vector of the best action to Γ if it improves the node by more than `min_improvement`,
+    /// and lowers the upper bound. Returns the movement of each bound.
     pub fn backup(&mut self, node: u32, min_improvement: f64) -> Interval {
         self.backups += 1;
         let intervals = self.intervals(node);
@@ -477,29 +482,29 @@ impl<'m, 'o> Search<'m, 'o> {
         Interval { lower: value - known, upper }
     }
 
-    /// Adds a vector to Γ, which goes on with these after each observation.
+    /// Adds a vector with its continuations to Γ.
     pub fn push(&mut self, action: u32, vector: &[f64], next: &[u32]) {
         self.vectors.push(action, vector);
         self.supports.push(next);
     }
 
-    /// Lowers the upper bound at a node; returns by how much.
+    /// Lowers the upper bound at a node to its one-step lookahead. Returns the decrease.
     pub fn tighten(&mut self, node: u32) -> f64 {
         let intervals = self.intervals(node);
         self.reduce_upper(node, &intervals)
     }
 
-    /// The same at several nodes, none of which profits from the others; returns by how much in all.
+    /// [`tighten`](Self::tighten) for several nodes from the same bounds. Returns the total decrease.
     pub fn tighten_all(&mut self, nodes: &[u32]) -> f64 {
         let intervals = self.intervals_of(nodes);
         nodes.iter().zip(intervals).map(|(&node, intervals)| self.reduce_upper(node, &intervals)).sum()
     }
 
-    /// Notes that V\* of a node is not above the largest of these; returns by how much that is news.
+    /// Lowers the upper bound of a node to the largest upper bound of its actions. Returns the decrease.
     fn reduce_upper(&mut self, node: u32, intervals: &[Interval]) -> f64 {
         let value = intervals.iter().map(|interval| interval.upper).fold(f64::NEG_INFINITY, f64::max);
         let known = self.upper(node);
-        // There are none where there was no time for them.
+        // `intervals` is empty if time ran out.
         if intervals.is_empty() || value >= known {
             return 0.0;
         }
@@ -510,10 +515,10 @@ impl<'m, 'o> Search<'m, 'o> {
         known - value
     }
 
-    /// The vector of an edge: its action, its values, and the best vector after each observation.
+    /// The backup vector of an edge: its action, its entries, and its continuations.
     fn vector(&self, node: u32, edge: usize) -> (u32, Vec<f64>, Vec<u32>) {
         let Edge { action, ref children, .. } = self.graph.nodes[node as usize].edges[edge];
-        // What cannot be observed here is followed by what the likeliest is.
+        // Observations of probability 0 continue like the most probable one.
         let likeliest = children.iter().max_by(|a, b| a.prob.total_cmp(&b.prob));
         let vector = |child: &Child| self.graph.nodes[child.node as usize].vector;
         let mut next = vec![likeliest.map_or(0, vector); self.model.observation_count() as usize];
@@ -523,33 +528,34 @@ impl<'m, 'o> Search<'m, 'o> {
         (action, self.assembler.vector(self.vectors.alpha(), action, &next), next)
     }
 
-    /// [Prunes](Self::prune) Γ if it has grown by a good part, and the points of the upper bound as fast as there are new ones.
+    /// Prunes Γ if it has grown by a quarter, and examines sawtooth points in proportion to the new ones.
     pub fn prune_if_grown(&mut self) {
         if self.alpha().len() > self.pruned + self.pruned / 4 + 32 {
             self.prune();
         }
         let new = self.sawtooth.len().saturating_sub(std::mem::replace(&mut self.pruned_points, self.sawtooth.len()));
         let (sawtooth, clock) = (&mut self.sawtooth, &mut self.clock);
-        sawtooth.prune(CHECKED * new, &mut || clock.late());
+        sawtooth.prune(EXAMINED * new, &mut || clock.late());
     }
 
-    /// Leaves those vectors in Γ only that are the best at a belief of B, or blind policies; of too many those that are the
-    /// best most often, and those of the start. Where there is no time to find out which is the best, the best so far stays.
+    /// Reduces Γ to blind policies and the vectors that are best at a belief of B. If these exceed the limit, the best
+    /// vectors at the initial beliefs and those that are best most often stay. Beliefs that were not compared with all
+    /// vectors in time count for their best so far.
     pub fn prune(&mut self) {
-        self.prune_to(self.most);
+        self.prune_to(self.max_vectors);
     }
 
-    fn prune_to(&mut self, most: usize) {
+    fn prune_to(&mut self, max_vectors: usize) {
         let count = self.alpha().len();
         let mut uses = vec![0_usize; count];
-        uses[..self.kept.min(count)].fill(usize::MAX / 2);
+        uses[..self.permanent.min(count)].fill(usize::MAX / 2);
         for start in 0..self.starts.len() as u32 {
             self.lower(start);
             uses[self.graph.nodes[start as usize].vector as usize] = usize::MAX / 2;
         }
         if !self.clock.late() {
             let points = std::mem::take(&mut self.points);
-            self.meet_all(&points);
+            self.update_lower_bounds(&points);
             self.points = points;
         }
         for &node in &self.points {
@@ -559,13 +565,13 @@ impl<'m, 'o> Search<'m, 'o> {
             }
         }
         let mut least = 1;
-        if uses.iter().filter(|&&uses| uses > 0).count() > most {
+        if uses.iter().filter(|&&uses| uses > 0).count() > max_vectors {
             let mut sorted = uses.clone();
             sorted.sort_unstable_by(|a, b| b.cmp(a));
-            least = sorted[most] + 1;
+            least = sorted[max_vectors] + 1;
         }
         let stays: Vec<bool> = uses.iter().map(|&uses| uses >= least).collect();
-        // How many of the vectors before each stay.
+        // `before[i]` is the number of remaining vectors with an index below i.
         let mut before = vec![0; count + 1];
         for i in 0..count {
             before[i + 1] = before[i] + u32::from(stays[i]);
@@ -587,28 +593,28 @@ impl<'m, 'o> Search<'m, 'o> {
         }
     }
 
-    /// Gives up what takes memory: beliefs that were not met for long, points of the upper bound, and vectors.
+    /// Releases memory: vectors, sawtooth points, and beliefs not visited for longest.
     fn shrink(&mut self) {
         let memory = self.clock.memory() as f64;
         let limit = |part: f64| (part * memory) as usize;
         self.prune();
-        if self.sawtooth.bytes() > limit(POINTS) {
-            self.sawtooth.shrink(limit(POINTS / 2.0));
+        if self.sawtooth.bytes() > limit(POINTS_SHARE) {
+            self.sawtooth.shrink(limit(POINTS_SHARE / 2.0));
         }
-        // Half of them at a time, as what they go on with need not become less by as much.
-        while self.vectors.needed() + self.supports.bytes() > limit(VECTORS) {
+        // Halves Γ repeatedly, because retired vectors may keep memory in use.
+        while self.vectors.needed() + self.supports.bytes() > limit(VECTORS_SHARE) {
             let count = self.alpha().len();
-            self.prune_to((count / 2).max(self.kept + self.starts.len()));
+            self.prune_to((count / 2).max(self.permanent + self.starts.len()));
             if self.alpha().len() == count {
                 break;
             }
         }
         let taken = self.sawtooth.bytes() + self.vectors.needed() + self.supports.bytes();
-        self.points = self.graph.shrink(self.starts.len(), &self.points, limit(LEFT).saturating_sub(taken));
+        self.points = self.graph.shrink(self.starts.len(), &self.points, limit(MEMORY_AFTER).saturating_sub(taken));
         self.vectors.shrink_to_fit();
     }
 
-    /// Bounds on V\*(b₀) that hold whatever was rounded.
+    /// Bounds on V\*(b₀) that include rounding errors.
     pub fn bounds(&mut self) -> Interval {
         let [below, above] = self.slack;
         let (mut lower, mut upper) = (0.0, 0.0);
@@ -620,7 +626,7 @@ impl<'m, 'o> Search<'m, 'o> {
         Interval { lower: lower - below, upper: upper + above }
     }
 
-    /// Where the run stands.
+    /// The present state of the run.
     pub fn standing(&mut self) -> Standing {
         Standing {
             bounds: self.bounds(),
@@ -631,7 +637,7 @@ impl<'m, 'o> Search<'m, 'o> {
         }
     }
 
-    /// The action that would be best if the state were seen.
+    /// The optimal action of the underlying MDP in a state.
     pub fn best_seen(&self, state: u32) -> u32 {
         let actions = self.model.actions();
         let factor = |action: u32| {
@@ -642,7 +648,7 @@ impl<'m, 'o> Search<'m, 'o> {
         first_largest(&(0..actions).map(factor).collect::<Vec<_>>()).unwrap_or_default() as u32
     }
 
-    /// What follows an action in the belief of a node: o, p(o|b, a), b^{a,o}.
+    /// Successors of an action at a node: (o, p(o|b, a), b^{a,o}).
     pub fn successors(&mut self, node: u32, action: u32) -> Vec<(u32, f64, Belief)> {
         let mut successors = Vec::new();
         let belief = &self.graph.nodes[node as usize].belief;
@@ -650,24 +656,24 @@ impl<'m, 'o> Search<'m, 'o> {
         successors
     }
 
-    /// Of Γ and what it goes on with [what is needed](reduced), and when the run ended.
+    /// The policy of Γ and the retired vectors after its [reduction](reduced), and the clock.
     #[must_use]
     pub fn into_vectors(self) -> (AlphaVectors, Clock<'o>) {
         let Self { model, vectors, supports, mut clock, graph, sawtooth, .. } = self;
-        // There may not be room for all.
+        // Frees memory for the reduction.
         drop((graph, sawtooth));
         let active = vectors.alpha().len();
         let (all, next) = supports.join(vectors.into_alpha());
         (reduced(model, &all, &next, active, &mut || clock.overdue()), clock)
     }
 
-    /// When the run ended.
+    /// The clock of the run.
     #[must_use]
     pub fn into_clock(self) -> Clock<'o> {
         self.clock
     }
 
-    /// Bytes of beliefs and vectors.
+    /// Bytes of beliefs, vectors and sawtooth points.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.graph.bytes()
@@ -684,7 +690,7 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 }
 
-/// Where the largest number is, the first of those.
+/// Index of the largest number, the first in case of ties.
 pub fn first_largest(numbers: &[f64]) -> Option<usize> {
     let indexed = numbers.iter().copied().enumerate();
     indexed.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(index, _)| index)
@@ -700,16 +706,16 @@ pub(super) fn informed_bound(informed: &ActionValues, actions: usize, belief: &B
     sums.into_iter().fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// What rounding may add up to, below and above.
+/// Bounds on the accumulated rounding errors of the lower and the upper bound.
 ///
-/// A backup takes no more than N products and sums, N the most successors and observations of a row and more for a
-/// belief; their errors and that of [merged](MERGED) beliefs are discounted and add up to 1/(1 − γ) of one.
+/// A backup has at most N [terms]; its error and that of [merged](MERGED) beliefs are discounted and sum to at most
+/// 1/(1 − γ) times one of them.
 pub(super) fn slack(model: &Pomdp, magnitude: f64) -> [f64; 2] {
     let below = 4.0 * terms(model) * UNIT * magnitude / (1.0 - model.gamma());
     [below, below + 2.0 * MERGED * magnitude / (1.0 - model.gamma())]
 }
 
-/// N, the products and sums of a backup at most.
+/// N, an upper limit of the number of products and sums in a backup: the longest rows of T and O, and a belief.
 pub(super) fn terms(model: &Pomdp) -> f64 {
     let longest =
         |matrix: &Csr| matrix.row_ptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or_default() as f64;

@@ -1,15 +1,17 @@
-//! Walks by the hundred, backed up from their ends to b₀, all of it where Γ is.
+//! The solver's loop on a device: batches of walks and their backups, with all data on the device.
 //!
-//! > until the gap at b₀ is small, or time or memory are used up:
-//! >   walk from b₀, many times at once: beliefs b₀, b₁, …, each step a batch
-//! >   for the batches, the last first: Γ ← Γ ∪ {backup(b)}, where that is better at b, and lower the upper bound there
-//! >   Γ ← those vectors that are the best at a belief of these walks
+//! > until the gap at b₀ is small, or a limit of time or memory is reached:
+//! >   walk from b₀ many times in parallel: beliefs b₀, b₁, …, one batch per step
+//! >   for each batch in reverse order: Γ ← Γ ∪ {backup(b)} where it improves b; lower the upper bound
+//! >   Γ ← the vectors that are best at a belief of these walks
 //!
-//! The first walks are short, for what is near to b₀ counts most; they grow to where little is left after discounting. Scores
-//! are rough until a round of the longest walks lifts no value by more than their error.
+//! The first walks are short, because beliefs near b₀ matter most. The length then doubles up to the horizon beyond
+//! which discounting leaves little. Scores have low precision until a round of full-length walks raises no value by
+//! more than their error.
 //!
-//! Some walks act by the upper bound, a third of them where nothing else is asked for: only at what its own best actions reach
-//! does it close (Smith and Simmons, *UAI*, 2005). The others are those that Γ learns from.
+//! Optimistic walks take the best action by the upper bound, which converges only along its own greedy actions (Smith
+//! and Simmons, *UAI*, 2005). The expansion `walks`, the default, uses them for a third of the walks. The other walks
+//! improve Γ.
 
 use super::clock::Standing;
 use super::expand::{EXPLORED, steps};
@@ -19,27 +21,28 @@ use crate::pomdp::backend::{Trials, Walks};
 use crate::pomdp::options::{Expansion, SolveOptions};
 use crate::pomdp::solution::Status;
 
-/// Steps of the first walks.
-const FIRST: u32 = 16;
+/// Length of the first walks, in steps.
+const FIRST_STEPS: u32 = 16;
 
-/// The part of the memory that beliefs may take is one by this.
-const BELIEFS: u64 = 4;
+/// Beliefs may take 1/`BELIEF_SHARE` of the memory limit.
+const BELIEF_SHARE: u64 = 4;
 
-/// The part of the memory that may be taken before something is given up, and what is taken after that.
-const FULL: f64 = 0.9;
-const LEFT: f64 = 0.6;
+/// Fraction of the memory limit at which [`Trials::shrink`] releases memory.
+const MEMORY_FULL: f64 = 0.9;
+/// Fraction of the memory limit in use after that.
+const MEMORY_AFTER: f64 = 0.6;
 
-/// The longest walks, in parts of those after which little is left.
-const DEEPER: u32 = 4;
+/// Largest factor by which walks may exceed the default horizon.
+const MAX_DEEPENING: u32 = 4;
 
-/// How far rough scores are off, of the largest value.
-const ROUGH: f64 = 1.0 / 2048.0;
+/// Error of low-precision scores, relative to the largest value.
+const ROUGH_ERROR: f64 = 1.0 / 2048.0;
 
-/// Walks as `expansion` says, until the clock says that it is over. `search` has the first Γ and the first bounds. A step that was
-/// [given up](Error::is_stop) is no error but the end; Γ is then what it was before.
+/// Runs the loop until the clock ends it. `search` provides the initial Γ and bounds. A [stopped](Error::is_stop)
+/// launch ends the loop without an error; Γ is then the one before the launch.
 ///
 /// # Errors
-/// Those of the backend.
+/// Errors of the backend.
 pub fn run<B: Trials>(
     backend: &mut B,
     search: &mut Search,
@@ -55,7 +58,7 @@ where
         Err(error) if error.is_stop() => {
             search.clock.stopped();
             if backend.count() == 0 {
-                // It was the first step that was given up.
+                // The first launch was stopped.
                 backend.set_vectors(search.alpha())?;
             }
         }
@@ -64,7 +67,7 @@ where
     Ok(standing)
 }
 
-/// What [`run`] does; where it stands is in `standing`.
+/// The loop of [`run`]; keeps `standing` current.
 fn rounds<B: Trials>(
     backend: &mut B,
     search: &mut Search,
@@ -92,16 +95,16 @@ fn rounds<B: Trials>(
     let [below, above] = backend.slack(largest);
     let start = [search.model.start().clone()];
     let mut horizon = steps(search.model.gamma());
-    let (mut length, mut round, mut idle, mut rough) = (FIRST.min(horizon), 0, 0, true);
-    let error = ROUGH * largest / (1.0 - search.model.gamma());
+    let (mut length, mut round, mut idle, mut rough) = (FIRST_STEPS.min(horizon), 0, 0, true);
+    let error = ROUGH_ERROR * largest / (1.0 - search.model.gamma());
     let part = |part: f64| (part * memory as f64) as u64;
     let first = *standing;
     while !search.clock.over(*standing) {
         let seed = options.seed.wrapping_add(round);
-        // No longer than there are expansions left.
+        // Walks are no longer than the number of expansions left.
         let left = options.limits.iterations.map_or(u64::MAX, |most| most.saturating_sub(search.clock.iterations + 1));
         let most_steps = length.min(u32::try_from(left).unwrap_or(u32::MAX));
-        let walked = backend.walk(&walks, most_steps, memory / BELIEFS, seed, &mut || search.clock.late())?;
+        let walked = backend.walk(&walks, most_steps, memory / BELIEF_SHARE, seed, &mut || search.clock.late())?;
         standing.beliefs += walked.beliefs;
         let (mut progress, mut most) = (0.0, 0.0_f64);
         backend.set_rough(rough);
@@ -114,12 +117,12 @@ fn rounds<B: Trials>(
             most = most.max(improved.risen);
             standing.backups += improved.beliefs as u64;
             search.clock.iterations += 1;
-            // What is not needed on the way to b₀ may be all that is too much.
+            // Vectors added late in a walk may exceed the limit before the walk is done.
             if backend.count() > most_vectors {
                 backend.prune(kept, most_vectors - most_vectors / 4, batch)?;
             }
-            if first.bytes + backend.bytes() >= part(FULL) {
-                backend.shrink(kept, part(LEFT).saturating_sub(first.bytes), batch)?;
+            if first.bytes + backend.bytes() >= part(MEMORY_FULL) {
+                backend.shrink(kept, part(MEMORY_AFTER).saturating_sub(first.bytes), batch)?;
             }
             (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
             if batch > 0 && search.clock.over(*standing) {
@@ -133,8 +136,8 @@ fn rounds<B: Trials>(
         (standing.vectors, standing.bytes) = (backend.count(), first.bytes + backend.bytes());
         idle = if progress > 0.0 || rough || length < horizon { 0 } else { idle + 1 };
         rough &= length < horizon || most > error;
-        if idle == PATIENCE && horizon < steps(search.model.gamma()) * DEEPER {
-            // What lies beyond may be what is missing.
+        if idle == PATIENCE && horizon < steps(search.model.gamma()) * MAX_DEEPENING {
+            // Longer walks may still find improvements.
             (horizon, idle) = (2 * horizon, 0);
         } else if idle == PATIENCE {
             search.clock.status.get_or_insert(Status::Stalled);

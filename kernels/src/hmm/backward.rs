@@ -1,9 +1,15 @@
-//! The backward recursion: β̂_T = end / P̂, ûₜ = b(oₜ) ∘ β̂ₜ · 2^−eₜ where α̂ₜ is not 0, β̂ₜ₋₁ = A ûₜ, and γₜ = α̂ₜ ∘ β̂ₜ.
+//! The backward recursion.
 //!
-//! Steps `until − 1 … from` are one launch, behind the forward recursion of the same window. `carry` holds û of the window's end
-//! before the launch, and of its beginning after it.
+//! *Mathematics*: β̂_T = end / P̂; ûₜ = b(oₜ) ∘ β̂ₜ · 2^−eₜ where α̂ₜ is positive, else 0; β̂ₜ₋₁ = A ûₜ; and γₜ = α̂ₜ ∘
+//! β̂ₜ. The expected counts are Σ γₜ and Σ ξₜ with ξₜ(i, j) = α̂ₜ(i) Aᵢⱼ ûₜ₊₁(j).
 //!
-//! *Bytes*, per row: NS elements of α̂ are read, 8 for symbol and exponent, and NS elements are written for each of γ and û.
+//! A launch covers the steps `until − 1 … from`, after the forward recursion of the same window. Before the launch,
+//! `carry` holds û of step `until`; after it, û of step `from`.
+//!
+//! *Bytes* per row: reads NS elements of α̂, and 8 for symbol and exponent; writes NS elements each of γ and û.
+//!
+//! The file is one piece: it holds both variants of the recursion, one warp per 8 sequences and one block per sequence,
+//! and the sums that the first variant computes at the same time.
 
 use warpkov_device::device::{GlobalMut, Parameter, Real, copy, kernel, mma, shared, thread, warp};
 
@@ -11,99 +17,120 @@ use crate::hmm::forward::{Factor, dot, factor, multiply, sixteenth};
 use crate::hmm::model::{Forward, Model, Sequences, Window};
 use crate::hmm::{Ahead, carried, high, part, set_part, stored};
 
-/// Rows of α̂ that are on their way to shared memory, or there.
+/// Rows of α̂ in flight to shared memory, or in use.
 const STAGES: u32 = 8;
 
-/// What a backward kernel is asked for.
+/// Requested results of a backward kernel.
 pub mod want {
-    /// γ alone.
+    /// γ only.
     pub const POSTERIORS: u32 = 0;
-    /// Expected counts alone.
+    /// Expected counts only.
     pub const COUNTS: u32 = 1;
-    /// γ, and expected counts without those of symbols.
+    /// γ, and expected counts other than those of symbols.
     pub const BOTH: u32 = 2;
 }
 
-/// Warps of a block of [`backward_warp`]: one goes back through time, one sums pairs behind it, and one γ. With four tiles there are
-/// registers for two alone, and one sums both.
+/// Warps per block of [`backward_warp`]: one runs the recursion, one sums pairs, one sums γ. With four tiles, the
+/// registers suffice for two warps, and one warp computes both sums.
 const fn warps(tiles: usize) -> u32 {
     if tiles < 4 { 3 } else { 2 }
 }
 
-/// Threads of a block of [`backward_warp`].
+/// Threads per block of [`backward_warp`].
 #[must_use]
 pub const fn warp_threads(tiles: usize, wanted: u32) -> u32 {
     32 * if wanted == want::POSTERIORS { 1 } else { warps(tiles) }
 }
 
-/// Steps that go from warp to warp together.
+/// Steps per chunk, the unit in which the first warp hands data to the others.
 const fn chunk(tiles: usize) -> u32 {
     if tiles < 4 { 4 } else { 2 }
 }
 
-/// Rows of α̂ and of the emission table that are on their way to the shared memory of [`backward_warp`], or there.
+/// Rows of α̂ and of the emission table in flight to the shared memory of [`backward_warp`], or in use.
 const fn stages(tiles: usize) -> u32 {
     if tiles < 4 { STAGES } else { 4 }
 }
 
-/// From row to row of a tile in shared memory: lanes that read a column of it meet different banks.
+/// Row pitch of a tile in shared memory: lanes that read a column use different banks.
 const fn pitch(tiles: usize) -> u32 {
     8 * tiles as u32 + 4
 }
 
-/// Words of the tiles of a step: α̂, û of the step behind and γ, of 8 sequences; and what is observed there.
+/// Words per step: the tiles of α̂, of û of the succeeding step, and of γ, for 8 sequences; and their symbols.
 const fn step_len(tiles: usize) -> u32 {
     3 * 8 * pitch(tiles) + 8
 }
 
-/// Shared memory of a block of [`backward_warp`] in bytes, for elements of `element` bytes and `slots` symbols.
+/// Dynamic shared memory per block of [`backward_warp`], in bytes, for elements of `element` bytes and `slots` symbols.
 #[must_use]
 pub const fn warp_shared(tiles: usize, element: usize, slots: usize, wanted: u32) -> usize {
     let chunks = if wanted == want::POSTERIORS { 0 } else { 2 * chunk(tiles) * step_len(tiles) };
     8 * (chunks as usize + 32 * slots) + 2 * stages(tiles) as usize * 8 * 8 * tiles * element
 }
 
-/// No symbol: of a sequence that does not have the step.
+/// In place of a symbol: the sequence does not have the step.
 const NOTHING: u32 = u32::MAX;
 
-/// Beside the symbol of a last step.
+/// Flag beside the symbol of a sequence's last step.
 const LAST: u32 = 1 << 31;
 
-/// Elements of a block's part of the counts: Σ ξ without A, N × N; Σ γ₁ and Σ γ_T, N each; Σ γ by symbol, `slots` × N.
+/// Elements of a block's part of the counts: Σ ξ without the factor A, N × N; Σ γ₁ and Σ γ_T, N each; Σ γ by symbol,
+/// `slots` × N.
 #[must_use]
 pub const fn counts_len(states: usize, slots: usize) -> usize {
     states * (states + 2 + slots)
 }
 
-/// Expected counts in parts, one for each model and block.
+/// Expected counts, one part per model and block.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `slots` | 1 | symbols, V or more; or 0 |
-/// | `more` | 1 | 1 or 0 |
+/// | `slots` | scalar | 0, or symbols: at least V |
+/// | `more` | scalar | 1 or 0 |
 /// | `parts` | models × blocks × [`counts_len`] | expected counts |
 #[derive(Clone, Copy, Parameter)]
 pub struct Counts {
-    /// Symbols that are counted.
+    /// Number of symbols that are counted.
     pub slots: u32,
-    /// Whether counts are added to what is there.
+    /// Whether the kernel adds to the present counts.
     pub more: u32,
-    /// Where they go.
+    /// The parts.
     pub parts: GlobalMut<f64>,
 }
 
-/// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores; and what is counted of them by others.
+/// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores; further warps sum the counts.
 ///
-/// Results, as `WANT` asks: `gamma[row − base[from]]`; and the block's [part of the counts](Counts).
+/// Results, as `WANT` requests: `gamma[row − base[from]]`, and the block's [part of the counts](Counts).
 ///
-/// A step waits for the one behind it, and sums wait for nothing: the first warp hands α̂, û and γ on, some steps at a time, and goes on
-/// while the others add up those before. Sums over sequences are products too, ξ += α̂ᵀ û, whose factors have sequences across. γ is added
-/// by symbol to cells of its own for every lane, which has a state of each group of sequences.
+/// Each step of the recursion depends on the previous one, while sums depend on nothing: the first warp hands α̂, û and
+/// γ to the others chunk by chunk, and continues while the others sum the previous chunk. The sum over sequences is a
+/// product as well, ξ += α̂ᵀ û, with the sequences as inner dimension. Sums of γ by symbol go to cells of each lane's
+/// own; a lane has one state of one of the groups of sequences.
 ///
-/// *Thread mapping*: the first warp is that of [`forward_warp`](super::forward::forward_warp), the second has the same 8 sequences, the last a
-/// lane per state, in 4/`TILES` groups of sequences. *Shared memory*: [`warp_shared`], dynamic. *Barriers*: one per 4 steps, or 2 of four tiles, where
-/// counts are asked for. *Deterministic*: yes, for one grid. *Safety*: as there, but blocks have [`warp_threads`]; `gamma` has the window's rows
-/// for each model if it is asked for.
+/// The function is one piece because all warps run the same loop over chunks, each in its role, and meet at the barrier
+/// at its end; the recursion keeps A, û and two prefetch queues in registers throughout.
+///
+/// - *Thread mapping*: the first warp as in [`forward_warp`](super::forward::forward_warp); the second has the same 8
+///   sequences; the last has a lane per state, in 4/`TILES` groups of sequences.
+/// - *Shared memory*: [`warp_shared`], dynamic.
+/// - *Barriers*: one per chunk of 4 steps (2 steps with four tiles) if counts are requested.
+/// - *Deterministic*: yes, for a fixed grid. *Valid result in*: the results above.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `window` | [`Window`] | |
+/// | `model` | [`Model`], stride 8·`TILES` | as in the forward recursion |
+/// | `forward` | [`Forward`], stride 8·`TILES` | results for the same window |
+/// | `carry` | models × M × stride | û of step `until` of longer sequences |
+/// | `gamma` | models × `window.capacity` × stride if `WANT` ≠ 1; else any length | γ |
+/// | `counts` | [`Counts`] if `WANT` ≠ 0 | `slots` ≤ the `slots` of [`warp_shared`] |
+///
+/// *Launch*: any x, one y per model; blocks of [`warp_threads`] threads; [`warp_shared`] bytes of dynamic shared
+/// memory.
 #[kernel(T = [f32, f64], TILES = [1, 2, 4], WANT = [0, 1, 2])]
 pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     sequences: Sequences,
@@ -123,7 +150,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     let (g, t) = (warp::lane_id() / 4, warp::lane_id() % 4);
     let (chunk, stages) = (chunk(TILES), stages(TILES));
     let counted = WANT != want::POSTERIORS;
-    // Which warp this is.
+    // The role of this warp.
     let role = warp::warp_role();
     let (recursive, pairing, summing) = (role == 0, role == 1, role == warps(TILES) - 1);
     let memory = shared::dynamic_shared_mem::<f64>();
@@ -132,7 +159,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     let (ring, emitted) = memory.cast::<T>().split(stages * 8 * states as u32);
     let handed = Handed::<TILES>(chunks);
 
-    // What a warp keeps: the first one A, and the second one Σ ξ.
+    // Registers of a warp: A in the first, Σ ξ in the second.
     let mut kept = if recursive {
         factor::<T, TILES>(transitions, model * states * states, 1, states)
     } else {
@@ -159,7 +186,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
         let place = model * sequences as usize + m as usize;
         let likelihood = likelihoods.get(2 * place);
         let inverse = if likelihood > 0.0 { 1.0 / likelihood } else { 0.0 };
-        // û of the step behind the present one.
+        // û of the succeeding step.
         let mut u = [[0.0; 2]; TILES];
         if length > until {
             u = carried::<T, TILES>(carry, place);
@@ -171,7 +198,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
             if step < length { exponents.get(model * rows as usize + row_of(step) as usize) as u32 } else { 0 }
         };
         let slot_of = |step: u32| (step % stages * 8 + g) * states as u32 + 2 * TILES as u32 * t;
-        // Each lane copies what it reads itself.
+        // Each lane copies the elements that it reads.
         let stage = |step: u32, row: u32, v: u32| {
             if step < length {
                 let row = model * window as usize + (row - origin) as usize;
@@ -182,11 +209,11 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                 }
             }
         };
-        // A block of sequences that the window does not reach has nothing to do.
+        // If the window reaches none of the 8 sequences, there are no chunks.
         let stop = longest.min(until);
         let last = stop.saturating_sub(1);
         let chunks = if stop > from { last / chunk - from / chunk + 1 } else { 0 };
-        // The steps of a chunk, the last ones first: from this one on, and before that one.
+        // Steps of a chunk, latest chunk first: first step, and first step behind.
         let range = |done: u32| {
             let low = (last / chunk - done) * chunk;
             (from.max(low), stop.min(low + chunk))
@@ -205,7 +232,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                 k += 1;
             }
         }
-        // What a step needs that comes from memory is asked for by the step behind it, or long before.
+        // The previous iteration, or an earlier one, issues all loads of a step.
         let coming = |step: u32| step.saturating_sub(stages - 1).max(from);
         let mut row_coming = row_of(coming(last));
         let mut e = exponents_ahead.get(last);
@@ -217,7 +244,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                 let exponents_beyond = Ahead::<4>::beyond(low, false, load_exponent);
                 while step > low {
                     step -= 1;
-                    // All but the last `stages − 2` are there.
+                    // All rows but the latest `stages − 2` have arrived.
                     if TILES < 4 {
                         copy::wait::<6>();
                     } else {
@@ -280,7 +307,7 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                         set_part::<T, TILES>(gamma, row, gamma_now);
                     }
                 }
-                // Two chunks may be of one block.
+                // Chunks of two steps: two of them share a block of the queues.
                 if TILES < 4 || low % 4 == 0 {
                     symbols_ahead.turn(symbols_beyond);
                     exponents_ahead.turn(exponents_beyond);
@@ -320,13 +347,14 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     }
 }
 
-/// Which tile of a step: α̂, û of the step behind, and γ, of 8 sequences; and what is observed there.
+/// Tiles of a step of 8 sequences: α̂, û of the succeeding step, γ; and their symbols.
 const ALPHA: u32 = 0;
 const BEHIND: u32 = 1;
 const GAMMA: u32 = 2;
 const OBSERVED: u32 = 3;
 
-/// What the first warp of [`backward_warp`] hands on, in shared memory: the tiles of the steps of two chunks, one after the other.
+/// The data that the first warp of [`backward_warp`] hands to the others, in shared memory: the tiles of the steps of
+/// two chunks.
 #[derive(Clone, Copy)]
 struct Handed<const TILES: usize>(shared::Shared<f64>);
 
@@ -339,14 +367,14 @@ impl<const TILES: usize> Handed<TILES> {
         self.0.split(first).1.split(which * 8 * pitch(TILES)).1
     }
 
-    /// The symbols of a step.
+    /// Symbols of a step.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn observed(self, step: u32) -> shared::Shared<u32> {
         self.tile(step, OBSERVED).cast::<u32>()
     }
 
-    /// Adds α̂ᵀ û of a step, over its 8 sequences: Σ ξ without A.
+    /// Adds α̂ᵀ û of a step, summed over its 8 sequences: Σ ξ without the factor A.
     ///
     /// *Takes part*: a whole warp.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -368,14 +396,14 @@ impl<const TILES: usize> Handed<TILES> {
         }
     }
 
-    /// Adds γ of a step to the sums of this lane's state, and by symbol to its cells.
+    /// Adds γ of a step to the sums of this lane's state and, by symbol, to its cells.
     ///
     /// *Takes part*: a whole warp.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn add_gammas<const WANT: u32>(self, step: u32, cells: shared::Shared<f64>, sums: &mut Sums) {
         let Lane { groups, of_group, state } = Lane::of::<TILES>();
-        // All are asked for before the first is waited for.
+        // Issue all loads before the first use.
         let mut all = [[(0.0, NOTHING); 2]; TILES];
         for n in 0..TILES {
             for c in 0..2 {
@@ -397,7 +425,7 @@ impl<const TILES: usize> Handed<TILES> {
     }
 }
 
-/// What a lane of the last warp of [`backward_warp`] has: a state, of every `groups`-th sequence.
+/// The share of a lane of the last warp of [`backward_warp`]: one state, of every `groups`-th sequence.
 struct Lane {
     groups: u32,
     of_group: u32,
@@ -412,7 +440,7 @@ impl Lane {
     }
 }
 
-/// Σ γ₁ and Σ γ_T of a lane's state and sequences.
+/// Σ γ₁ and Σ γ_T over a lane's state and sequences.
 #[derive(Clone, Copy)]
 struct Sums {
     starts: f64,
@@ -428,7 +456,7 @@ struct CountsPart {
 }
 
 impl CountsPart {
-    /// Adds an element to what is there, or puts it there.
+    /// Stores an element, or adds it to the present one.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn put(self, at: usize, x: f64) {
@@ -436,7 +464,7 @@ impl CountsPart {
         self.parts.set(self.first + at, before + x);
     }
 
-    /// Puts what [`add_pairs`](Handed::add_pairs) has summed.
+    /// Stores the sums of [`add_pairs`](Handed::add_pairs).
     ///
     /// *Takes part*: a whole warp.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -452,7 +480,7 @@ impl CountsPart {
         }
     }
 
-    /// Puts what [`add_gammas`](Handed::add_gammas) has summed: starts, ends, and `slots` symbols.
+    /// Stores the sums of [`add_gammas`](Handed::add_gammas): starts, ends, and `slots` symbols.
     ///
     /// *Takes part*: a whole warp.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -460,7 +488,7 @@ impl CountsPart {
     fn put_sums<const TILES: usize>(self, sums: Sums, slots: u32, cells: shared::Shared<f64>) {
         let (states, Lane { of_group, state, .. }) = (8 * TILES, Lane::of::<TILES>());
         let put_row = |row: usize, x: f64| {
-            // The sum of a state over groups of sequences.
+            // Sum of a state over the groups of sequences.
             let mut sum = x;
             let mut mask = states as u32;
             while mask < warp::SIZE {
@@ -481,14 +509,28 @@ impl CountsPart {
     }
 }
 
-/// N ≤ 4·`PER`: all steps of one sequence in one block, with A spread over the registers of its threads.
+/// N ≤ 4·`PER`: all steps of one sequence in one block, with A distributed over the registers of its threads.
 ///
-/// Results: `gamma[row − base[from]]`, and where `PAIRS` as `pairs` in the same place the û of the step behind, or 0 behind the last one: then
-/// Σ ξ is [a product](super::counts) over all rows of α̂ and of `pairs`.
+/// Results: `gamma[row − base[from]]`; and if `PAIRS`, at the same place of `pairs`, û of the succeeding step, or 0 at
+/// the last step. Σ ξ is then [a product](super::counts) over all rows of α̂ and `pairs`.
 ///
-/// *Thread mapping*: that of [`forward_block`](super::forward::forward_block). *Shared memory*: two rows of f64, and eight rows of α̂,
-/// static. *Barriers*: one per step. *Deterministic*: yes. *Safety*: as there; `gamma` and, where asked for, `pairs` have `window`
-/// rows for each model.
+/// - *Thread mapping*: as [`forward_block`](super::forward::forward_block).
+/// - *Shared memory*: 1280 words, static: two rows of f64, and eight rows of α̂. *Barriers*: one per step, and one.
+/// - *Deterministic*: yes. *Valid result in*: `gamma`, `pairs` and `carry`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `window` | [`Window`] | |
+/// | `model` | [`Model`], stride 4·`PER` | as in the forward recursion |
+/// | `forward` | [`Forward`], stride 4·`PER` | results for the same window |
+/// | `carry` | models × M × stride | û of step `until` of longer sequences |
+/// | `gamma` | models × `window.capacity` × stride | γ |
+/// | `pairs` | models × `window.capacity` × stride if `PAIRS`; else any length | û |
+///
+/// *Launch*: M × models blocks of 16·`PER` threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], PER = [16, 32], PAIRS = [false, true])]
 pub fn backward_block<T: Real, const PER: usize, const PAIRS: bool>(
     sequences: Sequences,
@@ -526,7 +568,7 @@ pub fn backward_block<T: Real, const PER: usize, const PAIRS: bool>(
         if step < length { exponents.get(model * rows as usize + row_of(step) as usize) as u32 } else { 0 }
     };
     let emission = |v: u32| table.get((model * symbols as usize + v as usize) * states + i).to_f64();
-    // The first lane of each four copies what it reads itself.
+    // The first lane of each four copies the element that it reads.
     let stage = |step: u32| {
         if p == 0 {
             ring.copy::<1>(step % STAGES * states as u32 + i as u32, alpha, at(row_of(step)));

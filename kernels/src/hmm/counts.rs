@@ -1,40 +1,52 @@
 //! Expected counts: sums over the rows of all steps of all sequences.
 //!
-//! Every sum has a fixed order: parts of fixed numbers of rows, and then the sum of the parts. The same input gives the same bits.
+//! *Deterministic*: yes. Every sum has a fixed order: parts of a fixed number of rows, then the sum of the parts.
 
 use warpkov_device::device::{Global, GlobalMut, Real, copy, kernel, mma, shared, thread, warp};
 use warpkov_device::device::{Shared, Source};
 
 use crate::hmm::model::Split;
 
-/// Rows and columns of a tile of [`pair_product`].
+/// Rows and columns per tile of [`pair_product`].
 pub const TILE: usize = 64;
-/// Threads of a block of it: four warps, each with a quarter of the tile.
+/// Threads per block of [`pair_product`]: four warps, each with a quarter of the tile.
 pub const PRODUCT_THREADS: u32 = 128;
-/// Rows of a step.
+/// Rows per step.
 const STEP: u32 = 16;
-/// Steps that are on their way, or in use.
+/// Stages of the pipeline: steps in flight or in use.
 const STAGES: u32 = 4;
 
-/// From row to row in shared memory: the lanes of a warp read from all banks.
+/// Row pitch in shared memory: the lanes of a warp read from all banks.
 const fn pitch(wide: bool) -> u32 {
     TILE as u32 + if wide { 4 } else { 8 }
 }
 
-/// Shared memory of a block of [`pair_product`] in bytes, for elements of 8 bytes or 4.
+/// Dynamic shared memory per block of [`pair_product`], in bytes, for elements of 8 bytes (`wide`) or 4.
 #[must_use]
 pub const fn product_shared(wide: bool) -> u32 {
     STAGES * 2 * STEP * pitch(wide) * if wide { 8 } else { 4 }
 }
 
-/// Xᵀ Y in parts: `parts[s]` = `scale` · Σᵣ xᵣ yᵣᵀ over the rows r of part s, in f64.
+/// The matrix product Xᵀ Y in parts, in f64.
 ///
-/// With α̂ and the û of the step behind, this times A element by element is Σ ξ.
+/// - *Mathematics*: `parts[s]` = `scale` · Σᵣ xᵣ yᵣᵀ over the rows r of part s. With X = α̂ and Y = û of the succeeding
+///   step, the element-wise product with A is Σ ξ.
+/// - *Thread mapping*: grid x is the tile, y the model, z the part; a warp per 32 × 32 of the tile, on tensor cores.
+/// - *Shared memory*: [`product_shared`] bytes, dynamic. *Barriers*: one per 16 rows. *Deterministic*: yes.
+/// - *Valid result in*: `parts`.
 ///
-/// *Thread mapping*: the grid's x is the tile, its y the model, its z the part; a warp per 32 × 32 of the tile, on
-/// tensor cores. *Shared memory*: [`product_shared`], dynamic. *Barriers*: one per 16 rows. *Deterministic*: yes. *Safety*: blocks
-/// have [`PRODUCT_THREADS`] threads; X and Y have `split.window` rows of `stride` elements for each model; `stride` is a
-/// multiple of [`TILE`]; `parts` has a matrix for each model and part.
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `stride` | scalar | a multiple of [`TILE`] |
+/// | `split` | [`Split`] | |
+/// | `scale` | scalar | |
+/// | `x`, `y` | models × `split.window` × `stride` | aligned to 16 bytes |
+/// | `parts` | models × parts × `stride` × `stride` | |
+///
+/// *Launch*: grid (`stride`/[`TILE`])² × models × parts; [`PRODUCT_THREADS`] threads; [`product_shared`] bytes of
+/// dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn pair_product<T: Real>(stride: u32, split: Split, scale: f64, x: Global<T>, y: Global<T>, parts: GlobalMut<f64>) {
     let Split { rows, window, split, more } = split;
@@ -113,9 +125,9 @@ pub fn pair_product<T: Real>(stride: u32, split: Split, scale: f64, x: Global<T>
     }
 }
 
-/// Asks for the copies of [`STEP`] rows from `from` on, columns `left` … `left` + 63; rows from `last` on are zeros. A thread has the
-/// same columns of all its rows.
-#[allow(clippy::too_many_arguments, reason = "a tile, and where it comes from")]
+/// Issues the copies of [`STEP`] rows from `from` on, columns `left` … `left` + 63; rows from `last` on are zeros. A
+/// thread copies the same columns of all its rows.
+#[allow(clippy::too_many_arguments, reason = "a tile and its source")]
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn rows_to<T: Real>(
@@ -148,17 +160,29 @@ fn rows_to<T: Real>(
     });
 }
 
-/// Threads of a block of [`sum_parts`]: up to 32 warps, no more than there are parts.
+/// Threads per block of [`sum_parts`]: one warp per part, at most 32 warps.
 #[must_use]
 pub const fn sum_threads(parts: u32) -> u32 {
     if parts < 32 { 32 * parts } else { 1024 }
 }
 
-/// `sums[k]` = Σₚ `parts[p][k]`, over `parts_count` parts of `len` elements for each model.
+/// Sums `parts_count` parts of `len` elements, per model.
 ///
-/// *Thread mapping*: a block per 32 elements; of W warps warp w takes the parts w, w + W, …, a lane per element. *Shared
-/// memory*: 1024 words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`sum_threads`]; the grid's y is
-/// the model.
+/// - *Mathematics*: `sums[k]` = Σₚ `parts[p][k]`.
+/// - *Thread mapping*: a block per 32 elements, a lane per element; of W warps, warp w sums the parts w, w + W, ….
+///   `block_idx_y` is the model.
+/// - *Shared memory*: 1024 words, static. *Barriers*: one. *Deterministic*: yes. *Valid result in*: `sums`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `len` | scalar | elements per part |
+/// | `parts_count` | scalar | parts per model, ≥ 1 |
+/// | `parts` | models × `parts_count` × `len` | |
+/// | `sums` | models × `len` | |
+///
+/// *Launch*: ⌈`len`/32⌉ × models blocks of [`sum_threads`] threads; no dynamic shared memory.
 #[kernel]
 pub fn sum_parts(len: u32, parts_count: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
     let columns = warpkov_device::shared_array!(part_columns: f64; 1024);
@@ -185,16 +209,29 @@ pub fn sum_parts(len: u32, parts_count: u32, parts: Global<f64>, sums: GlobalMut
     }
 }
 
-/// Rows of a chunk of [`sum_rows`] at most.
+/// Maximum number of rows per chunk of [`sum_rows`].
 pub const CHUNK: u32 = 64;
 
-/// Sums of rows, chunk by chunk: `sums[c][j]` = Σ γ(`order[k]`, j) over k in `chunk[c] … chunk[c + 1] − 1`.
+/// Sums the rows of each chunk.
 ///
-/// Chunks hold rows of one symbol; or the first rows of all sequences, or the last.
+/// A chunk holds rows of one symbol, or the first rows of sequences, or the last rows.
 ///
-/// *Thread mapping*: the grid's x is the chunk, its y the model; a thread per state. *Shared memory*: [`CHUNK`] words, static.
-/// *Barriers*: one. *Deterministic*: yes. *Safety*: `gamma` has `window` rows of `stride` elements for each model, and `order`
-/// names such; `chunk` has one element more than there are chunks, none of which has more than [`CHUNK`] rows.
+/// - *Mathematics*: `sums[c][j]` = Σ γ(`order[k]`, j) over k in `chunk[c] … chunk[c + 1] − 1`.
+/// - *Thread mapping*: grid x is the chunk, y the model; a thread per state.
+/// - *Shared memory*: [`CHUNK`] words, static. *Barriers*: one. *Deterministic*: yes. *Valid result in*: `sums`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `stride` | scalar | elements per row |
+/// | `window` | scalar | rows per model |
+/// | `chunk` | chunks + 1 | elements of `order`, ascending; at most [`CHUNK`] per chunk |
+/// | `order` | rows | rows, below `window` |
+/// | `gamma` | models × `window` × `stride` | |
+/// | `sums` | models × chunks × `stride` | |
+///
+/// *Launch*: chunks × models blocks, any number of threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn sum_rows<T: Real>(
     stride: u32,
@@ -216,7 +253,7 @@ pub fn sum_rows<T: Real>(
     let mut j = thread::thread_idx_x() as usize;
     while j < stride as usize {
         let at = |k: u32| gamma.get((model * window as usize + rows.get(k) as usize) * stride as usize + j).to_f64();
-        // Loads do not wait for each other.
+        // Independent loads.
         let mut parts = [0.0; 8];
         let mut k = 0;
         while k + 8 <= count {
@@ -237,11 +274,25 @@ pub fn sum_rows<T: Real>(
     }
 }
 
-/// Sums of chunks, list by list: `sums[v][j]` = Σ `chunks[c][j]` over c in `list[v] … list[v + 1] − 1`; added to what is
-/// there, where `more` is not 0.
+/// Sums the chunks of each list.
 ///
-/// *Thread mapping*: the grid's x is the list, its y the model; a thread per state. *Deterministic*: yes. *Safety*: `list` has
-/// one element more than there are lists, the last of which is `chunk_count`.
+/// - *Mathematics*: `sums[v][j]` = Σ `chunks[c][j]` over c in `list[v] … list[v + 1] − 1`, plus the present sum if
+///   `more` is not 0.
+/// - *Thread mapping*: grid x is the list, y the model; a thread per state.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `sums`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `stride` | scalar | elements per row |
+/// | `chunk_count` | scalar | chunks per model |
+/// | `more` | scalar | 1 or 0 |
+/// | `list` | lists + 1 | chunks, ascending, at most `chunk_count` |
+/// | `chunks` | models × `chunk_count` × `stride` | from [`sum_rows`] |
+/// | `sums` | models × lists × `stride` | |
+///
+/// *Launch*: lists × models blocks, any number of threads; no dynamic shared memory.
 #[kernel]
 pub fn sum_chunks(
     stride: u32,

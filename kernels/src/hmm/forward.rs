@@ -1,10 +1,12 @@
-//! The forward recursion: α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) · 2^−eₜ, α̂₁ = π ∘ b(o₁) · 2^−e₁, and P̂ = Σⱼ α̂_T(j) endⱼ. To what is
-//! positive a little [is added](super), and P̂ is NaN where that may count.
+//! The forward recursion.
 //!
-//! Steps `from … until − 1` are one launch. A later launch goes on from what `carry` holds, so that a long sequence may be cut into
-//! windows; its bits do not depend on where.
+//! *Mathematics*: α̂₁ = π ∘ b(o₁) · 2^−e₁, α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) · 2^−eₜ, and P̂ = Σⱼ α̂_T(j) endⱼ.
+//! Positive elements get a small [floor](super); P̂ is NaN if the floor could affect it.
 //!
-//! *Bytes*, per row: 4 for the symbol, and where α̂ is stored NS elements and 4 for the exponent.
+//! A launch covers the steps `from … until − 1`. The next launch continues from `carry`, so that long sequences can be
+//! cut into windows; the bits of the result do not depend on the cuts.
+//!
+//! *Bytes* per row: 4 for the symbol and, if α̂ is stored, NS elements and 4 for the exponent.
 
 use warpkov_device::device::{Global, GlobalMut, Real, Word, block, kernel, math, mma, shared, thread, warp};
 
@@ -13,11 +15,11 @@ use crate::hmm::{
     Ahead, Doubt, Part, carried, ground_of, grounded, high, part, power, relied, scale, set_part, settled, stored, top,
 };
 
-/// A, or Aᵀ, as the factor B of a warp's products: `[n][m][c]` is what the lane has of the 4 × 8 tile whose rows are the states
-/// `[n][c]` of each part, and whose columns are tile m.
+/// A or Aᵀ as factor B of a warp's products: `[n][m][c]` is the lane's element of the 4 × 8 tile whose rows are the
+/// states `[n][c]` of each part and whose columns are tile m.
 pub(super) type Factor<const TILES: usize> = [[[f64; 2]; TILES]; TILES];
 
-/// The [factor](Factor) of the matrix at element `first`, of which row i, column j is at i·`row` + j·`column`.
+/// Loads the [factor](Factor) of the matrix at element `first`, whose element (i, j) is at i·`row` + j·`column`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn factor<T: Real, const TILES: usize>(
@@ -39,10 +41,11 @@ pub(super) fn factor<T: Real, const TILES: usize>(
     x
 }
 
-/// x times the matrix of a [factor](Factor), for the 8 rows x of a warp. What comes out lies as what goes in.
+/// x times the matrix of a [factor](Factor), for the 8 rows x of a warp. Input and output have the same layout.
 ///
-/// A tile of D has row g and columns 2t, 2t + 1 in lane 4g + t, a tile of A has row g and column t there. Which states the
-/// columns of A stand for is free, as long as the rows of B stand for the same: so the two elements of D are two tiles of A.
+/// In a tile of D, lane 4g + t holds row g and columns 2t, 2t + 1; in a tile of A, row g and column t. The columns of A
+/// may stand for any states, as long as the rows of B stand for the same states. So the two elements of D serve as two
+/// tiles of A without data movement.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: &Factor<TILES>) -> Part<TILES> {
@@ -57,7 +60,7 @@ pub(super) fn multiply<const TILES: usize>(x: Part<TILES>, factor: &Factor<TILES
     sums
 }
 
-/// The exponent half of the largest element that a lane has.
+/// [High](high) half of the lane's largest element.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn lane_top<const TILES: usize>(x: Part<TILES>) -> u32 {
     let mut top = 0;
@@ -67,7 +70,7 @@ fn lane_top<const TILES: usize>(x: Part<TILES>) -> u32 {
     top
 }
 
-/// The exponent half of the largest element of each row.
+/// [High](high) half of each row's largest element.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
@@ -78,14 +81,32 @@ fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
 
 /// N ≤ 8·`TILES`: all steps of 8 sequences in one warp, on tensor cores, with A and α̂ in registers.
 ///
-/// Results: `likelihoods[2m]` = P̂, NaN in doubt, and `likelihoods[2m + 1]` = Σ eₜ of sequence m where its last step is in the window;
-/// `carry` = α̂ of the last step before `until`, for longer ones; and where `STORE`, `alpha[row − base[from]]` and
-/// `exponents[row]`.
+/// Results: `likelihoods[2m]` = P̂, NaN in doubt, and `likelihoods[2m + 1]` = Σ eₜ of each sequence m whose last step
+/// is in the window; `carry` = α̂ of step `until` − 1 of each longer sequence; and if `STORE`, `alpha[row −
+/// base[from]]` and `exponents[row]`.
 ///
-/// *Thread mapping*: lane 4g + t has states 2·`TILES`·t … of sequence g of its 8; one warp per block; a block takes every
-/// `grid_dim_x`-th 8 sequences. *Shared memory*: none. *Deterministic*: yes, and the bits of a sequence do not depend on the
-/// others. *Safety*: blocks have 32 threads; the model has stride 8·`TILES`; `alpha` has as many rows for each model as the
-/// window's capacity, as many as lie in it at least; `carry` has a row, and `likelihoods` two elements, for each model and sequence.
+/// The function is one piece: A, α̂ and the prefetch queues stay in registers across the time loop.
+///
+/// - *Thread mapping*: lane 4g + t holds the states from 2·`TILES`·t on of sequence g of the warp's 8; one warp per
+///   block. A block takes every `grid_dim_x`-th group of 8 sequences; `block_idx_y` is the model.
+/// - *Shared memory*: none. *Barriers*: none.
+/// - *Deterministic*: yes; the bits of a sequence do not depend on the other sequences.
+/// - *Valid result in*: the results above.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `window` | [`Window`] | |
+/// | `model` | [`Model`], stride 8·`TILES` | start rows per model, or per model and sequence if `own` |
+/// | `own` | scalar | 1 or 0 |
+/// | `carry` | models × M × stride | α̂ of step `from` − 1, if `from` > 0 |
+/// | `alpha` | models × `window.capacity` × stride if `STORE`; else any length | α̂ ≥ 0 |
+/// | `exponents` | models × `sequences.rows` if `STORE`; else any length | eₜ |
+/// | `likelihoods` | models × M × 2 | from the launch of the previous window, if `from` > 0 |
+///
+/// *Launch*: any x, one y per model; blocks of 32 threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], TILES = [1, 2, 4], STORE = [false, true])]
 pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
     sequences: Sequences,
@@ -157,15 +178,16 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
                 let (factor, e) = scale::<T>(row_top(x));
                 let y = multiply(x, &a);
                 let alive = step < length;
-                // Not 0 where anything here is not: what needs it waits for all products, and they for none of each other.
+                // Nonzero if any element is. Each use of it waits for all products; the products wait for none of each
+                // other.
                 let any = math::settled(lane_top(y));
                 let mut so_far = doubt;
                 for n in 0..TILES {
                     for c in 0..2 {
-                        // In this order nothing waits for what is emitted before the product is there.
+                        // This order of evaluation does not wait for the emissions until the product has arrived.
                         let ground = ground_of::<T>(math::settled(high(y[n][c]).min(any)).min(high(b[n][c])));
                         let now = (y[n][c] * factor).fma(b[n][c], ground);
-                        // A branch takes longer than what it saves.
+                        // Select instead of branch: a branch costs more than it saves.
                         let now = settled(stored::<T>(now));
                         x[n][c] = if alive { now } else { x[n][c] };
                         so_far = so_far.with(y[n][c]);
@@ -174,7 +196,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
                 doubt = if alive { so_far } else { doubt };
                 exponent += if alive { i64::from(e) } else { 0 };
                 keep(step, row, x, e);
-                // On its way while the next step is a product; to the same registers, which need no copy then.
+                // In flight during the next product; the load reuses its registers, so no copy is needed.
                 b = emission(ahead.peek(step + 1, true));
                 step += 1;
             }
@@ -205,7 +227,7 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
     }
 }
 
-/// Four values of each of 16 lanes, combined over these: lane p gets value p / 4, as do the three lanes beside it.
+/// Reduces four values of each of 16 lanes over these lanes: lane p gets the result p / 4, as do its three neighbours.
 ///
 /// *Takes part*: all 32 lanes. *Deterministic*: yes.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
@@ -221,10 +243,12 @@ pub(super) fn scattered<T: Word>([a, b, c, d]: [T; 4], combine: impl Fn(T, T) ->
     combine(x, warp::shuffle_xor(warp::FULL, x, 1))
 }
 
-/// Σᵢ xᵢ Aᵢⱼ for the column j = thread / 4, of the [part](sixteenth) of A that each lane keeps.
+/// Σᵢ xᵢ Aᵢⱼ for column j = thread / 4, from the [part](sixteenth) of A that each lane keeps.
 ///
-/// 16 lanes share four columns: of the rows lane p has 32q + 2p and 32q + 2p + 1. An element of x is then read once for four
-/// columns.
+/// 16 lanes share four columns; lane p has the rows 32q + 2p and 32q + 2p + 1. Each element of x is thus read once for
+/// four columns.
+///
+/// *Takes part*: all 32 lanes.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn dot<const PER: usize>(a: &[f64; PER], x: shared::Shared<f64>) -> f64 {
@@ -241,7 +265,7 @@ pub(super) fn dot<const PER: usize>(a: &[f64; PER], x: shared::Shared<f64>) -> f
     scattered(sums, |x, y| x + y)
 }
 
-/// What a thread keeps of the matrix for [`dot`], of which row i, column j is at `first` + i·`row` + j·`column`.
+/// Loads a thread's part of the matrix for [`dot`]. Element (i, j) of the matrix is at `first` + i·`row` + j·`column`.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn sixteenth<T: Real, const PER: usize>(
@@ -259,14 +283,29 @@ pub(super) fn sixteenth<T: Real, const PER: usize>(
     a
 }
 
-/// N ≤ 4·`PER`: all steps of one sequence in one block, with A spread over the registers of its threads.
+/// N ≤ 4·`PER`: all steps of one sequence in one block, with A distributed over the registers of its threads.
 ///
 /// Results as those of [`forward_warp`].
 ///
-/// *Thread mapping*: 16 lanes for four states, a sixteenth of the columns each, then four lanes for each state; a block per
-/// sequence. *Shared memory*: two rows of f64, static, and two words per warp. *Barriers*: one per step. *Deterministic*: yes.
-/// *Safety*: blocks have 16·`PER` threads, the grid a block for each sequence; otherwise as [`forward_warp`], with matrices of
-/// stride 4·`PER`.
+/// - *Thread mapping*: 16 lanes per four states, a sixteenth of the columns each; then four lanes per state. One block
+///   per sequence; `block_idx_y` is the model.
+/// - *Shared memory*: 320 words, static: two rows of f64, and reductions. *Barriers*: one per step, and three.
+/// - *Deterministic*: yes. *Valid result in*: the results of [`forward_warp`].
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `window` | [`Window`] | |
+/// | `model` | [`Model`], stride 4·`PER` | start rows per model, or per model and sequence if `own` |
+/// | `own` | scalar | 1 or 0 |
+/// | `carry` | models × M × stride | α̂ of step `from` − 1, if `from` > 0 |
+/// | `alpha` | models × `window.capacity` × stride if `STORE`; else any length | α̂ ≥ 0 |
+/// | `exponents` | models × `sequences.rows` if `STORE`; else any length | eₜ |
+/// | `likelihoods` | models × M × 2 | from the launch of the previous window, if `from` > 0 |
+///
+/// *Launch*: M × models blocks of 16·`PER` threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], PER = [16, 32], STORE = [false, true])]
 pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     sequences: Sequences,
@@ -298,7 +337,7 @@ pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
 
     let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };
     let emission = |v: u32| table.get((model * symbols as usize + v as usize) * states + j).to_f64();
-    // Ends with a barrier, behind which this step's row can be read.
+    // Ends with a barrier; afterwards all threads may read this step's row.
     let publish = |half: u32, x: f64| {
         let top = warp::max_u32(warp::FULL, high(x));
         if p == 0 {

@@ -1,45 +1,46 @@
-//! Normal emissions: densities of every observation in every state, and moments of the observations that a state is thought to have
-//! emitted.
+//! Normal emissions: the density of every observation in every state, and the moments of the observations weighted by
+//! γ.
 //!
-//! With Σⱼ = Lⱼ Lⱼᵀ, ln 𝒩(x; μⱼ, Σⱼ) = cⱼ − ½ ‖Lⱼ⁻¹ (x − μⱼ)‖², cⱼ = −½ D ln 2π − ln |Lⱼ|. The host gives μ, L⁻¹ and c, states side by side. What
-//! is emitted by each row is a row of its own of the emission table, divided by its largest element: the recursions have
-//! numbers near 1, and ln P(O) = … + Σ ln of what rows were divided by.
+//! *Mathematics*: with Σⱼ = Lⱼ Lⱼᵀ, ln 𝒩(x; μⱼ, Σⱼ) = cⱼ − ½ ‖Lⱼ⁻¹ (x − μⱼ)‖² and cⱼ = −½ D ln 2π − ln |Lⱼ|. The host
+//! supplies μ, L⁻¹ and c, with consecutive states in consecutive elements. Each step has its own row of the emission
+//! table, divided by the row's largest density: the recursions then work on numbers near 1, and ln P(O) gains Σ ln of
+//! the divisors.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
 
 use crate::hmm::model::Split;
 use crate::hmm::{normal, power};
 
-/// Threads of a block of [`densities`].
+/// Threads per block of [`densities`].
 pub const THREADS: u32 = 128;
 
-/// The normal emissions of models, states side by side.
+/// The normal emissions of models, with consecutive states in consecutive elements.
 ///
-/// | field | shape, of a model | unit |
+/// | field | shape per model | range or unit |
 /// | --- | --- | --- |
-/// | `stride` | 1 | states, with gaps |
-/// | `dimensions` | 1 | D; 0 where symbols are emitted |
-/// | `full` | 1 | 1 or 0 |
-/// | `mean` | D × stride | that of observations |
-/// | `inverse` | D × D, or D, × stride | 1 / that of observations |
-/// | `constant` | stride | logarithm; −∞ where there is no state |
+/// | `stride` | scalar | elements per row, ≥ N |
+/// | `dimensions` | scalar | D; 0 for symbols |
+/// | `full` | scalar | 1 or 0 |
+/// | `mean` | D × stride | unit of the observations |
+/// | `inverse` | D × D × stride if `full`, else D × stride | 1 / unit of the observations |
+/// | `constant` | stride | logarithm; −∞ for missing states |
 #[derive(Clone, Copy, Parameter)]
 pub struct Gaussians {
-    /// Elements of a row.
+    /// Elements per row.
     pub stride: u32,
     /// D.
     pub dimensions: u32,
-    /// Whether covariances are full, else diagonal.
+    /// Whether covariances are full; else diagonal.
     pub full: u32,
     /// μ\[d\]\[j\].
     pub mean: Global<f64>,
-    /// L⁻¹\[d\]\[e\]\[j\], of which e ≤ d counts; or 1/σ\[d\]\[j\].
+    /// L⁻¹\[d\]\[e\]\[j\], read for e ≤ d; or 1/σ\[d\]\[j\].
     pub inverse: Global<f64>,
     /// c\[j\].
     pub constant: Global<f64>,
 }
 
-/// Normal densities by several models, of what was observed.
+/// Normal densities of observations by several models.
 #[derive(Clone, Copy)]
 pub(super) struct Densities {
     stride: usize,
@@ -52,14 +53,14 @@ pub(super) struct Densities {
 }
 
 impl Densities {
-    /// Of the rows of `x`.
+    /// Densities of the rows of `x`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     pub fn new(gaussians: Gaussians, x: Global<f64>) -> Self {
         let Gaussians { stride, dimensions, full, mean, inverse, constant } = gaussians;
         Self { stride: stride as usize, dimensions: dimensions as usize, full, x, mean, inverse, constant }
     }
 
-    /// Element k of x − μⱼ, x a row of what was observed.
+    /// Element k of x − μⱼ, where x is a row of the observations.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn deviation(self, model: usize, row: usize, j: usize, k: usize) -> f64 {
@@ -94,10 +95,24 @@ impl Densities {
     }
 }
 
-/// Densities of each row, divided by the largest, whose logarithm is `shift[row]`, and normal numbers; and their logarithms themselves.
+/// Densities of each row, divided by the largest and raised to normal numbers, and their logarithms before the
+/// division. `shift[row]` is the logarithm of the divisor.
 ///
-/// *Thread mapping*: a block per row, the grid's y the model; a thread per state. *Shared memory*: 33 words, static. *Barriers*: three.
-/// *Deterministic*: yes. *Safety*: `x` has `rows` rows of D numbers; tables have as many rows for each model; blocks have [`THREADS`] threads.
+/// - *Thread mapping*: a block per row, `block_idx_y` the model; a thread per state.
+/// - *Shared memory*: 33 words, static. *Barriers*: three. *Deterministic*: yes.
+/// - *Valid result in*: `table`, `log_table` and `shift`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `gaussians` | [`Gaussians`] | D ≥ 1 |
+/// | `x` | rows × D | observations |
+/// | `table` | models × rows × stride | density, at most 1 |
+/// | `log_table` | models × rows × stride | logarithm |
+/// | `shift` | models × rows | logarithm |
+///
+/// *Launch*: rows × models blocks of [`THREADS`] threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn densities<T: Real>(
     gaussians: Gaussians,
@@ -136,10 +151,24 @@ pub fn densities<T: Real>(
     }
 }
 
-/// Σₜ `shift[row]` of each sequence.
+/// Sum of the logarithms by which [`densities`] divided, per sequence.
 ///
-/// *Thread mapping*: a warp per sequence, in blocks of one, the grid's y the model. *Deterministic*: yes, and the bits of a sequence do not
-/// depend on the others. *Safety*: `shift` has `rows` elements for each model, `sums` one for each model and sequence.
+/// - *Mathematics*: Σₜ shiftₜ over the steps of a sequence.
+/// - *Thread mapping*: a warp per sequence, one warp per block, `block_idx_y` the model.
+/// - *Shared memory*: none. *Barriers*: none.
+/// - *Deterministic*: yes; the bits of a sequence do not depend on the other sequences. *Valid result in*: `sums`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `rows` | scalar | steps of all sequences |
+/// | `lengths` | M | steps |
+/// | `base` | longest + 1 | rows, ascending |
+/// | `shift` | models × `rows` | logarithm |
+/// | `sums` | models × M | logarithm |
+///
+/// *Launch*: M × models blocks of 32 threads; no dynamic shared memory.
 #[kernel]
 pub fn sum_shifts(rows: u32, lengths: Global<u32>, base: Global<u32>, shift: Global<f64>, sums: GlobalMut<f64>) {
     let (m, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
@@ -155,13 +184,13 @@ pub fn sum_shifts(rows: u32, lengths: Global<u32>, base: Global<u32>, shift: Glo
     }
 }
 
-/// How many moments a state has: Σ γ, Σ γ (x − μ), and the diagonal or all of Σ γ (x − μ)(x − μ)ᵀ.
+/// Moments per state: Σ γ, Σ γ (x − μ), and the diagonal or all elements of Σ γ (x − μ)(x − μ)ᵀ.
 #[must_use]
 pub const fn moments_len(dimensions: usize, full: bool) -> usize {
     1 + dimensions + if full { dimensions * dimensions } else { dimensions }
 }
 
-/// What γ of an observation adds to moment f of a state.
+/// Contribution of an observation with γ = `g` to moment f of a state.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub(super) fn moment(g: f64, f: usize, dimensions: usize, full: u32, from_mean: impl Fn(usize) -> f64) -> f64 {
@@ -177,13 +206,24 @@ pub(super) fn moment(g: f64, f: usize, dimensions: usize, full: u32, from_mean: 
     }
 }
 
-/// Moments in parts, [split] by rows of a window: `parts[z][f][j]`.
+/// Moments in parts, divided by rows of a window as [`Split`] says: `parts[z][f][j]`.
 ///
-/// [split]: Split
+/// - *Mathematics*: Σₜ γₜ(j), Σₜ γₜ(j) (xₜ − μⱼ), and the diagonal or all of Σₜ γₜ(j) (xₜ − μⱼ)(xₜ − μⱼ)ᵀ.
+/// - *Thread mapping*: a thread per moment and state along grid x; grid y is the model, z the part.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `parts`.
 ///
-/// *Thread mapping*: the grid's x is a chunk of the moments of all states, a thread each; its y the model, its z the part.
-/// *Deterministic*: yes. *Safety*: the window's first row is row `first` of `x`; `gamma` has the window's rows for each model; the
-/// rest as [`densities`].
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `gaussians` | [`Gaussians`] | D ≥ 1 |
+/// | `first` | scalar | row of `x` of the window's first row |
+/// | `split` | [`Split`] | |
+/// | `x` | `first` + `split.rows` rows of D | observations |
+/// | `gamma` | models × `split.window` × stride | γ |
+/// | `parts` | models × parts × [`moments_len`] × stride | |
+///
+/// *Launch*: grid ⌈[`moments_len`]·stride / B⌉ × models × parts, any B threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn moments<T: Real>(
     gaussians: Gaussians,

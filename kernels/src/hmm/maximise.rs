@@ -1,61 +1,65 @@
-//! The M step of Baum and Welch: the model that expected counts make most likely, where the counts are.
+//! The M step of Baum and Welch: the model that maximises the likelihood of the expected counts, computed where the
+//! counts are.
 //!
-//! > πᵢ ∝ Σ γ₁(i) + c,  Aᵢⱼ ∝ Σ ξ(i, j) + c,  endᵢ ∝ Σ γ_T(i) + c beside Aᵢⱼ,  Bⱼᵥ ∝ Σ γ(j) over oₜ = v + c
+//! *Mathematics*:
 //!
-//! with pseudocounts c of a Dirichlet prior. What is 0 stays 0, with pseudocounts too, a row without counts stays as it is, and what is
-//! positive is [large enough](super) to stay so. The next
-//! E step takes the tables from here: nothing leaves the device.
+//! > πᵢ ∝ Σ γ₁(i) + c,  Aᵢⱼ ∝ Σ ξ(i, j) + c,  endᵢ ∝ Σ γ_T(i) + c,  Bⱼᵥ ∝ Σ over oₜ = v of γₜ(j), + c
+//!
+//! with pseudocounts c of a Dirichlet prior; row i of A and endᵢ are normalised together. A zero stays zero,
+//! pseudocounts or not; a row without counts stays unchanged; a positive entry [stays positive](super). The next E step
+//! reads the tables in place: nothing leaves the device.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, thread, warp};
 use warpkov_device::shared_array;
 
 use crate::hmm::{entry, normal, raised};
 
-/// A row without as much stays as it is.
+/// Least sum of a row that is normalised; a smaller one leaves the row unchanged.
 const LEAST: f64 = f64::MIN_POSITIVE;
 
-/// Warps of a block of [`maximise_emissions`].
+/// Warps per block of [`maximise_emissions`].
 const WARPS: u32 = 8;
 
-/// Threads of a block of [`maximise_emissions`].
+/// Threads per block of [`maximise_emissions`].
 pub const EMISSION_THREADS: u32 = 32 * WARPS;
 
-/// Expected counts, of one model behind the other.
+/// Expected counts of several models, one after another.
 ///
-/// | field | shape, of a model | unit |
+/// | field | shape per model | range or unit |
 /// | --- | --- | --- |
-/// | `pairs_pitch`, `counts_pitch` | 1 | elements, from a model to the next |
+/// | `pairs_pitch`, `counts_pitch` | scalar | elements between models |
 /// | `pairs` | stride × stride | Σ α̂ᵀ û: expected counts / A |
-/// | `first_start`, `first_final`, `first_symbol` | 1 | elements of `counts` |
+/// | `first_start`, `first_final`, `first_symbol` | scalar | elements of `counts` |
 /// | `counts` | starts, ends: stride; symbols: V × stride | expected counts |
 #[derive(Clone, Copy, Parameter)]
 pub struct Counted {
-    /// Between the `pairs` of models.
+    /// Distance between the `pairs` of consecutive models.
     pub pairs_pitch: u64,
-    /// Σ α̂ᵀ û, which are Σ ξ once A is applied element by element.
+    /// Σ α̂ᵀ û; its element-wise product with A is Σ ξ.
     pub pairs: Global<f64>,
-    /// Between the `counts` of models.
+    /// Distance between the `counts` of consecutive models.
     pub counts_pitch: u64,
-    /// Where those of starts begin.
+    /// First count of starts.
     pub first_start: u64,
-    /// Where those of ends begin.
+    /// First count of ends.
     pub first_final: u64,
-    /// Where those of symbols begin.
+    /// First count of symbols.
     pub first_symbol: u64,
     /// All other counts.
     pub counts: Global<f64>,
 }
 
-/// The tables of models, which a kernel goes on with; those of [`Model`](super::model::Model) but the emissions.
+/// The tables of models that [`maximise_transitions`] updates: those of [`Model`](super::model::Model) other than the
+/// emissions.
 ///
-/// | field | shape, of a model | unit |
+/// | field | shape per model | range or unit |
 /// | --- | --- | --- |
-/// | `ends` | 1 | 1 where states end, or 0 |
+/// | `ends` | 1 | 1 if the model has end probabilities, else 0 |
 /// | `start`, `end` | stride | probability |
 /// | `transitions`, `transposed` | stride × stride | probability |
 #[derive(Clone, Copy, Parameter)]
 pub struct Tables<T> {
-    /// Whether states of a model end.
+    /// Whether each model has end probabilities.
     pub ends: Global<u32>,
     /// π.
     pub start: GlobalMut<T>,
@@ -63,22 +67,32 @@ pub struct Tables<T> {
     pub transitions: GlobalMut<T>,
     /// Aᵀ.
     pub transposed: GlobalMut<T>,
-    /// What comes after the last step.
+    /// Probability of the end after each state.
     pub end: GlobalMut<T>,
 }
 
-/// What p ∝ count + c is in proportion to: nothing, where p is 0.
+/// Unnormalised probability, count + pseudocount; 0 if the present probability is 0.
 #[inline(always)]
 fn weight(prob: f64, count: f64, pseudocount: f64) -> f64 {
     if prob > 0.0 { count + pseudocount } else { 0.0 }
 }
 
-/// A, its transpose, the ends, and π, of the counts Σ α̂ᵀ û, which are Σ ξ once A is applied element by element, and of those of starts
-/// and ends.
+/// A, its transpose, the end probabilities and π, from the counts Σ α̂ᵀ û and those of starts and ends.
 ///
-/// *Thread mapping*: a block per state, and one for π; the grid's y is the model; a thread per state. *Shared memory*: 33 words, static.
-/// *Barriers*: three. *Deterministic*: yes. *Safety*: blocks have whole warps and the grid `states + 1` of them; tables and counts have
-/// `stride` states for each model.
+/// - *Thread mapping*: a block per state, and one for π; `block_idx_y` is the model; a thread per state.
+/// - *Shared memory*: 33 words, static. *Barriers*: three. *Deterministic*: yes. *Valid result in*: `tables`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | N |
+/// | `stride` | scalar | elements per row, ≥ N |
+/// | `pseudocount_start`, `pseudocount` | scalar | ≥ 0 |
+/// | `counted` | [`Counted`] | |
+/// | `tables` | [`Tables`] | |
+///
+/// *Launch*: (N + 1) × models blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn maximise_transitions<T: Real>(
     states: u32,
@@ -116,7 +130,7 @@ pub fn maximise_transitions<T: Real>(
     if t == 0 {
         whole.set(0, sum);
     }
-    // Everyone has read the end of the state by now, which its first thread replaces.
+    // All threads have read the state's end probability, which thread 0 replaces below.
     thread::sync_threads();
     let total = whole.get(0);
     if total < LEAST {
@@ -139,11 +153,23 @@ pub fn maximise_transitions<T: Real>(
     }
 }
 
-/// B, of the counts of symbols.
+/// B, from the counts of symbols.
 ///
-/// *Thread mapping*: a block per 32 states, the grid's y the model; a lane per state, and of 8 warps warp w takes the symbols w, w + 8, ….
-/// *Shared memory*: 256 words, static. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`EMISSION_THREADS`] threads; `table` and
-/// the counts of symbols have `symbols` rows of `stride` elements for each model.
+/// - *Thread mapping*: a block per 32 states, a lane per state; of 8 warps, warp w has the symbols w, w + 8, ….
+///   `block_idx_y` is the model.
+/// - *Shared memory*: 256 words, static. *Barriers*: one. *Deterministic*: yes. *Valid result in*: `table`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `stride` | scalar | elements per row |
+/// | `symbols` | scalar | V |
+/// | `pseudocount` | scalar | ≥ 0 |
+/// | `counted` | [`Counted`] | V rows of symbol counts |
+/// | `table` | models × V × `stride` | probability |
+///
+/// *Launch*: ⌈`stride`/32⌉ × models blocks of [`EMISSION_THREADS`] threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn maximise_emissions<T: Real>(stride: u32, symbols: u32, pseudocount: f64, counted: Counted, table: GlobalMut<T>) {
     let Counted { counts_pitch, first_symbol: first, counts, .. } = counted;

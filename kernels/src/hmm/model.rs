@@ -1,46 +1,46 @@
-//! What the kernels are given of models, and of sequences.
+//! Kernel parameters: sequences, models, windows of steps, and the operators of chunks.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter};
 
-/// M sequences, the longest first; they lie [by time](super).
+/// M sequences, longest first, stored [by time](super).
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `count` | 1 | M |
-/// | `rows` | 1 | steps of all sequences |
-/// | `lengths` | M | steps, descending |
-/// | `base` | longest + 1 | rows |
-/// | `symbol` | `rows` | rows of the emission table |
+/// | `count` | scalar | M ≥ 1 |
+/// | `rows` | scalar | steps of all sequences |
+/// | `lengths` | M | steps ≥ 1, descending |
+/// | `base` | longest + 1 | rows, ascending; `base[t + 1] − base[t]` sequences have step t |
+/// | `symbol` | `rows` | rows of the emission table, below `symbols` |
 #[derive(Clone, Copy, Parameter)]
 pub struct Sequences {
     /// M.
     pub count: u32,
-    /// Rows of a model, in what has one for each step.
+    /// Rows per model of buffers with one row per step.
     pub rows: u32,
-    /// Steps of each.
+    /// Number of steps of each sequence.
     pub lengths: Global<u32>,
     /// First row of each step.
     pub base: Global<u32>,
-    /// What is observed in each row.
+    /// Observation of each row.
     pub symbol: Global<u32>,
 }
 
-/// Models of N states, one behind the other, in rows of a stride that is the kernel's or its parameter; or their logarithms, −∞ where
-/// there is no state.
+/// Models of N states, one after another, in rows of a stride ≥ N that the kernel defines or takes as a parameter. The
+/// same struct holds logarithms; there, missing states have −∞.
 ///
-/// | field | shape, of a model | unit |
+/// | field | shape per model | range or unit |
 /// | --- | --- | --- |
-/// | `symbols` | 1 | rows of `table` |
+/// | `symbols` | scalar | rows of `table` |
 /// | `start` | stride | π, probability |
 /// | `transitions` | stride × stride | A, probability |
 /// | `transposed` | stride × stride | Aᵀ, probability |
 /// | `table` | `symbols` × stride | bⱼ(v), probability or density |
-/// | `end` | stride | end or 1, probability |
+/// | `end` | stride | end probability, or 1 if sequences may end anywhere |
 #[derive(Clone, Copy, Parameter)]
 pub struct Model<T> {
     /// Rows of the emission table.
     pub symbols: u32,
-    /// π, or one of its own for each sequence.
+    /// π; or one π per sequence, if the kernel says so.
     pub start: Global<T>,
     /// A.
     pub transitions: Global<T>,
@@ -48,127 +48,132 @@ pub struct Model<T> {
     pub transposed: Global<T>,
     /// B.
     pub table: Global<T>,
-    /// What comes after the last step, or one of its own for each sequence.
+    /// Probability of the end after each state; or one such row per sequence, if the kernel says so.
     pub end: Global<T>,
 }
 
-/// The steps of a launch, and the rows that there is room for.
+/// The steps of a launch, and the capacity of its buffers.
 ///
-/// | field | unit |
-/// | --- | --- |
-/// | `from`, `until` | steps, `from` < `until` |
-/// | `capacity` | rows of a model |
+/// | field | shape | range or unit |
+/// | --- | --- | --- |
+/// | `from`, `until` | scalar | steps, `from` < `until` |
+/// | `capacity` | scalar | rows per model, ≥ rows of the window |
 #[derive(Clone, Copy, Parameter)]
 pub struct Window {
-    /// The first step.
+    /// First step.
     pub from: u32,
-    /// The first step behind.
+    /// First step behind the window.
     pub until: u32,
-    /// From a model to the next, in what has a row for each step of a window.
+    /// Rows per model of buffers with one row per step of a window.
     pub capacity: u32,
 }
 
-/// What the forward recursion has found.
+/// Results of the forward recursion.
 ///
-/// | field | shape, of a model | unit |
+/// | field | shape per model | range or unit |
 /// | --- | --- | --- |
-/// | `alpha` | rows of a window × stride | α̂ |
+/// | `alpha` | rows of a window × stride | α̂ ≥ 0 |
 /// | `exponents` | rows | eₜ |
-/// | `likelihoods` | M × 2 | P̂, and Σ eₜ |
+/// | `likelihoods` | M × 2 | P̂ or NaN, and Σ eₜ |
 #[derive(Clone, Copy, Parameter)]
 pub struct Forward<T> {
     /// α̂ of a window.
     pub alpha: Global<T>,
     /// eₜ.
     pub exponents: Global<i32>,
-    /// P̂ and Σ eₜ of each sequence.
+    /// P̂ and Σ eₜ of each sequence; P̂ is NaN if the sequence is in doubt.
     pub likelihoods: Global<f64>,
 }
 
-/// A step of all sequences that have it, in a launch of its own.
+/// One step of all sequences that have it, for a launch per step.
 ///
-/// | field | unit |
-/// | --- | --- |
-/// | `first` | rows |
-/// | `live` | sequences, > 0 |
-/// | `stride` | elements of a row |
-/// | `before`, `now` | rows of a window |
-/// | `window` | rows of a model |
-/// | `plain` | 1 or 0 |
+/// | field | shape | range or unit |
+/// | --- | --- | --- |
+/// | `first` | scalar | row |
+/// | `live` | scalar | sequences, ≥ 1 |
+/// | `stride` | scalar | elements per row, a multiple of [`COLUMNS`](super::step::COLUMNS) |
+/// | `before`, `now` | scalar | rows of a window |
+/// | `window` | scalar | rows per model |
+/// | `plain` | scalar | 1 or 0 |
 #[derive(Clone, Copy, Parameter)]
 pub struct Step {
-    /// The first row of the step.
+    /// First row of the step.
     pub first: u32,
-    /// Sequences that have it.
+    /// Sequences that have the step.
     pub live: u32,
-    /// Elements of a row.
+    /// Elements per row.
     pub stride: u32,
-    /// Where rows of the step that the recursion comes from begin.
+    /// First row, in the window, of the step that the recursion comes from.
     pub before: u32,
-    /// Where those of this step begin.
+    /// First row, in the window, of this step.
     pub now: u32,
-    /// From a model to the next.
+    /// Rows per model of a window.
     pub window: u32,
-    /// Whether f32 counts with 11 bits.
+    /// 1: the f32 product uses 11-bit factors (one TF32 product in place of three).
     pub plain: u32,
 }
 
-/// Sums over rows in parts: of a window's rows, `split` make a part.
+/// Division of a sum over the rows of a window into parts of `split` rows.
 ///
-/// | field | unit |
-/// | --- | --- |
-/// | `rows` | rows that count |
-/// | `window` | rows of a model |
-/// | `split` | rows of a part |
-/// | `more` | 1 or 0 |
+/// | field | shape | range or unit |
+/// | --- | --- | --- |
+/// | `rows` | scalar | rows to sum |
+/// | `window` | scalar | rows per model, ≥ `rows` |
+/// | `split` | scalar | rows per part, ≥ 1 |
+/// | `more` | scalar | 1 or 0 |
 #[derive(Clone, Copy, Parameter)]
 pub struct Split {
-    /// Rows of the window that count.
+    /// Rows of the window to sum.
     pub rows: u32,
-    /// From a model to the next.
+    /// Rows per model of a window.
     pub window: u32,
-    /// Rows of a part.
+    /// Rows per part.
     pub split: u32,
-    /// Whether sums are added to what is there.
+    /// Whether the kernel adds to the present sums.
     pub more: u32,
 }
 
-/// The chunks of sequences that are cut, in the order of time.
+/// The chunks of each sequence, in the order of time.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `chunks` | 1 | chunks |
-/// | `order` | chunks | chunks |
-/// | `link` | M + 1 | elements of `order` |
+/// | `chunks` | scalar | chunks |
+/// | `order` | chunks | chunks, each once |
+/// | `link` | M + 1 | elements of `order`, strictly ascending |
 #[derive(Clone, Copy, Parameter)]
 pub struct Chains {
-    /// How many.
+    /// Number of chunks.
     pub chunks: u32,
-    /// The chunks of one sequence after the other.
+    /// The chunks of one sequence after another.
     pub order: Global<u32>,
-    /// Where those of each sequence begin, and those of the last end.
+    /// First element of each sequence in `order`, and the number of chunks.
     pub link: Global<u32>,
 }
 
-/// The operators of chunks, with an exponent of two or a summand for each row.
+/// The operators of chunks, with an exponent of two or a summand per row.
 ///
-/// | field | shape, of a model | unit |
+/// | field | shape per model | range or unit |
 /// | --- | --- | --- |
 /// | `values` | chunks × stride × stride | probability, or its logarithm |
-/// | `scales` | chunks × stride | exponents of two, or logarithms |
+/// | `scales` | chunks × stride | exponents of two, or summands (logarithms) |
 #[derive(Clone, Copy, Parameter)]
 pub struct Operators {
-    /// Their elements.
+    /// Elements of the operators.
     pub values: Global<f64>,
-    /// What rows are scaled by.
+    /// Exponent or summand of each row.
     pub scales: Global<f64>,
 }
 
-/// [`Operators`] that a kernel makes.
+/// [`Operators`] that a kernel writes.
+///
+/// | field | shape per model | range or unit |
+/// | --- | --- | --- |
+/// | `values` | chunks × stride × stride | probability, or its logarithm |
+/// | `scales` | chunks × stride | exponents of two, or summands (logarithms) |
 #[derive(Clone, Copy, Parameter)]
 pub struct NewOperators {
-    /// Their elements.
+    /// Elements of the operators.
     pub values: GlobalMut<f64>,
-    /// What rows are scaled by.
+    /// Exponent or summand of each row.
     pub scales: GlobalMut<f64>,
 }

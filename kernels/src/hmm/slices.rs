@@ -1,17 +1,33 @@
-//! A step of the forward recursion in its parts, slice by slice of the trellis: W = B_o ∘ C, D = W × A, and the sums of rows.
+//! A step of the forward recursion in its parts, on one slice of the trellis: W = B_o ∘ C, D = W × A, and row sums.
 //!
-//! Each is a kernel of one thread per element, to read and to compare with. A slice has a row for each of M sequences; as the source has it,
-//! the emissions of a slice are multiplied in before the product that follows it, so that C is a product and W is α.
+//! Each part is a kernel with one thread per element, to read and to compare with. A slice has one row per sequence, M
+//! rows. As in the source, the emissions of a slice multiply the previous product before the next product: C is a
+//! product, and W is α.
 //!
-//! Source: C. Brändle and M. Haubenstock, "Bayesian Network Inference with Cuda", 2016, figure 8 and section 2.2, after C. Liu, "A CUDA
-//! Implementation of Hidden Markov Models", 2009.
+//! Source: C. Brändle and M. Haubenstock, "Bayesian Network Inference with Cuda", 2016, figure 8 and section 2.2, after
+//! C. Liu, "A CUDA Implementation of Hidden Markov Models", 2009.
 
 use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, thread};
 
-/// W = B_o ∘ C: `w[m][j]` = bⱼ(`observed[m]`) · `c[m][j]`, where B is N × V.
+/// W = B_o ∘ C, where B is N × V.
 ///
-/// *Thread mapping*: one thread per element. *Bytes*: 3·M·N elements. *Safety*: `c` and `w` have M × N elements, `observed` has M symbols
-/// below V.
+/// - *Mathematics*: `w[m][j]` = bⱼ(`observed[m]`) · `c[m][j]`.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `w`.
+/// - *Bytes*: 3·M·N elements.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | scalar | M |
+/// | `states` | scalar | N |
+/// | `symbols` | scalar | V |
+/// | `observed` | M | symbols, below V |
+/// | `emissions` | N × V | probability |
+/// | `c`, `w` | M × N | |
+///
+/// *Launch*: ⌈M·N / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn emission_product<T: Real>(
     sequences: u32,
@@ -29,10 +45,25 @@ pub fn emission_product<T: Real>(
     }
 }
 
-/// D = W × A: `d[m][j]` = Σᵢ `w[m][i]` Aᵢⱼ, summed in f64.
+/// D = W × A.
 ///
-/// *Thread mapping*: one thread per element; neighbours read neighbouring elements of A, and the same of W. *Bytes*: 2·M·N + N² elements, and
-/// M·N² through the caches. *Safety*: `w` and `d` have M × N elements, `transitions` N × N.
+/// - *Mathematics*: `d[m][j]` = Σᵢ `w[m][i]` Aᵢⱼ, summed in f64.
+/// - *Thread mapping*: one thread per element; neighbouring threads read neighbouring elements of A and the same
+///   element of W.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `d`.
+/// - *Bytes*: 2·M·N + N² elements, and M·N² through the caches.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | scalar | M |
+/// | `states` | scalar | N |
+/// | `w` | M × N | |
+/// | `transitions` | N × N | probability |
+/// | `d` | M × N | |
+///
+/// *Launch*: ⌈M·N / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn product<T: Real>(sequences: u32, states: u32, w: Global<T>, transitions: Global<T>, d: GlobalMut<T>) {
     let (l, n) = (thread::index_1d() as usize, states as usize);
@@ -48,10 +79,21 @@ pub fn product<T: Real>(sequences: u32, states: u32, w: Global<T>, transitions: 
     }
 }
 
-/// Σⱼ `w[m][j]`: of the last slice, the likelihood of each sequence.
+/// Row sums of W: on the last slice, the likelihood of each sequence.
 ///
-/// *Thread mapping*: a block per sequence. *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes. *Safety*: `w` has M × N
-/// elements, `sums` has M; blocks are whole warps.
+/// - *Mathematics*: `sums[m]` = Σⱼ `w[m][j]`.
+/// - *Thread mapping*: a block per sequence; a thread per state, then a block reduction.
+/// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes. *Valid result in*: `sums`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | N |
+/// | `w` | M × N | |
+/// | `sums` | M | |
+///
+/// *Launch*: M blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn row_sums<T: Real>(states: u32, w: Global<T>, sums: GlobalMut<f64>) {
     let (m, n) = (thread::block_idx_x() as usize, states as usize);

@@ -1,11 +1,14 @@
-//! One step of all sequences as one launch: a tiled product of all rows with A, and what a recursion makes of it in the same
-//! launch.
+//! One step of all sequences per launch: a tiled product of all rows with A, and the recursion's remaining operations
+//! in the same launch.
 //!
-//! The forward and backward recursion are products on tensor cores: in f64, or in f32 of three TF32 products, each factor being the
-//! sum of two numbers of 11 bits. Viterbi's is a product in which sums are maxima and products sums, on ordinary cores.
+//! The forward and backward recursions are products on tensor cores: in f64; or in f32 as three TF32 products, where
+//! each factor is the sum of two numbers of 11 bits. The Viterbi step is a (max, +) product on ordinary cores.
 //!
-//! *Bytes*, per step of M rows: 2·M·NS + NS² elements; at 512 states and sequences the product takes 2·512³ operations, 4 µs of the
-//! tensor cores of an H200 in f64, and its bytes 2 µs.
+//! *Bytes* per step of M rows: 2·M·NS + NS² elements. With 512 states and sequences, the product takes 2·512³
+//! operations, 4 µs of the f64 tensor cores of an H200, and its bytes take 2 µs.
+//!
+//! The file is one piece because the forward, backward and Viterbi steps share the tile, its pipeline and its
+//! reduction.
 
 use warpkov_device::device::mma::Multiply;
 use warpkov_device::device::{
@@ -15,43 +18,46 @@ use warpkov_device::device::{
 use crate::hmm::model::{Forward, Model, Sequences, Step};
 use crate::hmm::{Doubt, grounded, high, power, relied, scale, top};
 
-/// Columns of a tile.
+/// Columns per tile.
 pub const COLUMNS: u32 = 64;
-/// Rows of a tile.
+/// Rows per tile.
 pub const ROWS: u32 = 32;
-/// Threads of a block: four groups, each with a quarter of the states of every step.
+/// Threads per block: four groups, each with a quarter of the states of every step of the product.
 pub const THREADS: u32 = GROUPS * GROUP;
-/// Groups.
+/// Groups per block.
 const GROUPS: u32 = 4;
-/// Threads of a group, which has a tile among its four warps.
+/// Threads per group; its four warps share the tile.
 const GROUP: u32 = 128;
-/// States of a step of the product.
+/// States per step of the product.
 const DEPTH: u32 = 8 * GROUPS;
-/// Steps that are on their way, or in use.
-const STAGES: u32 = 3;
-/// What û is multiplied by while it is stored: in f32 both numbers of 11 bits that it is taken for are normal then.
+/// Stages of the pipeline: steps in flight or in use. f64 has three, which fit into the 99 KiB per block of the GPUs with
+/// the least shared memory.
+const fn stages(wide: bool) -> u32 {
+    if wide { 3 } else { 4 }
+}
+/// Factor of the stored û: it keeps both 11-bit parts of an f32 number normal.
 pub const LIFT: f64 = power(100);
 
-/// From row to row of the left factor in shared memory: the lanes of a warp read from all banks.
+/// Row pitch of the left factor in shared memory: the lanes of a warp read from all banks.
 const LEFT: u32 = DEPTH + 4;
 
-/// From row to row of the right factor.
+/// Row pitch of the right factor in shared memory.
 const fn right(wide: bool) -> u32 {
     COLUMNS + if wide { 4 } else { 8 }
 }
 
-/// Elements of a stage.
+/// Elements per stage.
 const fn stage_len(wide: bool) -> u32 {
     ROWS * LEFT + DEPTH * right(wide)
 }
 
-/// Shared memory of a block in bytes, for elements of 8 bytes or 4.
+/// Dynamic shared memory per block, in bytes, for elements of 8 bytes (`wide`) or 4.
 #[must_use]
 pub const fn step_shared(wide: bool) -> u32 {
-    STAGES * stage_len(wide) * if wide { 8 } else { 4 }
+    stages(wide) * stage_len(wide) * if wide { 8 } else { 4 }
 }
 
-/// Which rows and columns a block has, and what its threads copy.
+/// First row and first column of the block's tile, and the row stride.
 #[derive(Clone, Copy)]
 struct Tile {
     row: u32,
@@ -60,7 +66,7 @@ struct Tile {
 }
 
 impl Tile {
-    /// The block's, of rows of `stride` elements.
+    /// The block's tile, in rows of `stride` elements.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn of_block(stride: u32) -> Self {
         let columns = stride / COLUMNS;
@@ -68,9 +74,11 @@ impl Tile {
         Self { row, column, stride }
     }
 
-    /// Calls `multiply` with both factors of each step of the product, as they lie in shared memory: rows from row `x_first`
-    /// of `x` on, of which `rows` count, and `matrix` from element `first` on. The first parts of the matrix are on their way before the grid
-    /// [waits](grid::wait) for the launch that makes `x`.
+    /// Calls `multiply` with both factors of each step of the product, in shared memory: rows from row `x_first` of `x`
+    /// on, `rows` of them valid, and `matrix` from element `first` on. The first copies of the matrix are issued before
+    /// the grid [waits](grid::wait) for the launch that writes `x`.
+    ///
+    /// *Takes part*: every thread of the block. *Barriers*: one per step.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn product<T: Word>(
@@ -84,11 +92,12 @@ impl Tile {
     ) {
         let memory = shared::dynamic_shared_mem::<T>();
         let (stride, width) = (self.stride as usize, Shared::<T>::IN_16_BYTES);
-        let stage_of = |step: u32| memory.split(step % STAGES * stage_len(T::WIDE)).1.split(ROWS * LEFT);
-        // A thread has one place in the rows of each step, and one or two in those of the matrix.
+        let ahead = stages(T::WIDE) - 1;
+        let stage_of = |step: u32| memory.split(step % (ahead + 1) * stage_len(T::WIDE)).1.split(ROWS * LEFT);
+        // A thread copies one 16-byte piece of the rows per step, and one or two of the matrix.
         let t = thread::thread_idx_x();
         let (r, c) = (t / (DEPTH / width), t % (DEPTH / width) * width);
-        // Rows that are not there are rows that are not looked at.
+        // Behind the last row, repeat it; nothing reads the result.
         let x_at = (x_first + (self.row + r).min(rows - 1) as usize) * stride + c as usize;
         let x_to = r * LEFT + c;
         let stage_rows = |step: u32| {
@@ -111,7 +120,7 @@ impl Tile {
         };
         let steps = self.stride / DEPTH;
         let mut step = 0;
-        while step < STAGES - 1 {
+        while step < ahead {
             if step < steps {
                 stage_matrix(step);
             }
@@ -120,7 +129,7 @@ impl Tile {
         grid::wait();
         grid::launch_dependents();
         step = 0;
-        while step < STAGES - 1 {
+        while step < ahead {
             if step < steps {
                 stage_rows(step);
             }
@@ -129,11 +138,15 @@ impl Tile {
         }
         step = 0;
         while step < steps {
-            copy::wait::<{ STAGES - 2 }>();
+            if T::WIDE {
+                copy::wait::<{ stages(true) - 2 }>()
+            } else {
+                copy::wait::<{ stages(false) - 2 }>()
+            }
             thread::sync_threads();
-            if step + STAGES - 1 < steps {
-                stage_rows(step + STAGES - 1);
-                stage_matrix(step + STAGES - 1);
+            if step + ahead < steps {
+                stage_rows(step + ahead);
+                stage_matrix(step + ahead);
             }
             copy::commit();
             let (of_x, of_matrix) = stage_of(step);
@@ -143,25 +156,27 @@ impl Tile {
     }
 }
 
-/// What a warp has of a tile: 16 rows and 32 columns, as [`mma`](warpkov_device::device::mma) lays out four products beside each other.
+/// A warp's quarter of a tile: 16 rows and 32 columns, as four adjacent products in the layout of
+/// [`mma`](warpkov_device::device::mma).
 type Quarter<T> = [[T; 4]; 4];
 
-/// Which group a thread is in, and its place there.
+/// The thread's group, and its index in the group.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn group() -> (u32, u32) {
     (thread::thread_idx_x() / GROUP, thread::thread_idx_x() % GROUP)
 }
 
-/// What the groups have of a tile, combined: of the four rows of a thread's elements each group gets one, group q row q.
+/// Combines the groups' contributions to a tile. Group q gets row q of the four rows of a thread's elements.
 ///
-/// *Barriers*: two. *Deterministic*: yes; a group's own come first, then those of the others in their order.
+/// *Takes part*: every thread of the block. *Barriers*: two. *Deterministic*: yes; a group's own contribution comes
+/// first, then those of the others in ascending order.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn combined<T: Word>(x: [[T; 4]; 4], combine: impl Fn(T, T) -> T) -> [T; 4] {
     let memory = shared::dynamic_shared_mem::<T>();
     let (group, place) = group();
     let at = |row: u32, other: u32, j: u32| ((row * (GROUPS - 1) + other) * 4 + j) * GROUP + place;
-    // Nobody reads the last stages any more.
+    // All reads of the last stages are done.
     thread::sync_threads();
     let mut own = x[0];
     each!(I < 4, {
@@ -183,14 +198,14 @@ fn combined<T: Word>(x: [[T; 4]; 4], combine: impl Fn(T, T) -> T) -> [T; 4] {
     own
 }
 
-/// The bits of x ≥ 0 that order such numbers, at least by their exponents.
+/// Bits of x ≥ 0 that order such numbers, at least by their exponents.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn order<T: Word>(x: T) -> u32 {
     if T::WIDE { (x.to_raw() >> 32) as u32 } else { x.to_raw() as u32 }
 }
 
-/// A group's share of the rows x times the matrix, on tensor cores, to fewer bits where it may be `plain`; and the [order] of
-/// the largest elements of two rows that a thread has met.
+/// A group's share of the rows x times the matrix, on tensor cores, with fewer bits if `plain`; and the [order] of the
+/// largest element that a thread has read in each of its two rows.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn tensor_product<T: Multiply>(
@@ -209,7 +224,7 @@ fn tensor_product<T: Multiply>(
     }
 }
 
-/// [`tensor_product`], by this product of small matrices.
+/// [`tensor_product`] with the given product of small matrices.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn product_by<T: Multiply>(
@@ -238,22 +253,39 @@ fn product_by<T: Multiply>(
     (sums, tops)
 }
 
-/// First row and column of a warp's quarter of the tile, and g and t of the lane there.
+/// First row and column of the warp's quarter of the tile, and g and t of the lane.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn place() -> (u32, u32, u32, u32) {
     let (lane, id) = (warp::lane_id(), warp::warp_id() % 4);
     (16 * (id / 2), 32 * (id % 2), lane / 4, lane % 4)
 }
 
-/// α̂ of a step, for all sequences that have it, from α̂ of the step before.
+/// α̂ of a step, for all sequences that have it, from α̂ of the previous step.
 ///
-/// Rows of α̂ lie from row `step.before` and row `step.now` of `alpha` on. `exponents[row]` becomes eₜ, and `doubts[m]` not 0 where
-/// sequence m is in doubt.
+/// The rows of α̂ of the previous step start at row `step.before` of `alpha`, those of this step at row `step.now`.
+/// `exponents[row]` becomes eₜ; `doubts[m]` becomes nonzero if sequence m is in doubt.
 ///
-/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a warp per quarter of the tile and of the
-/// states, and then of the columns. *Shared memory*: [`step_shared`], dynamic; 128 words, static. *Barriers*: one per 32
-/// states, and two. *Deterministic*: yes. *Overlapping*: α̂ alone may be that of the launch before. *Safety*: blocks have [`THREADS`] threads;
-/// `stride` is a multiple of [`COLUMNS`]; `live` > 0.
+/// - *Mathematics*: α̂ₜ(j) = Σᵢ α̂ₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ) · 2^−eₜ, plus the [floor](super).
+/// - *Thread mapping*: a block per 32 rows and 64 columns, `block_idx_y` the model; a warp per quarter of the tile and
+///   quarter of the states, then per quarter of the columns.
+/// - *Shared memory*: [`step_shared`] bytes, dynamic; 128 words, static. *Barriers*: one per 32 states, and two.
+/// - *Deterministic*: yes. *Valid result in*: `alpha`, `exponents` and `doubts`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `model` | [`Model`], stride `step.stride` | |
+/// | `step` | [`Step`] | |
+/// | `alpha` | models × `step.window` × stride | previous rows and new rows do not overlap; aligned to 16 bytes |
+/// | `exponents` | models × `sequences.rows` | |
+/// | `doubts` | models × M | from [`forward_start`] |
+///
+/// *Overlapping*: the launch may overlap the previous one, which may write α̂ of the previous step but no other input.
+///
+/// *Launch*: ⌈`step.live`/[`ROWS`]⌉·(`step.stride`/[`COLUMNS`]) × models blocks of [`THREADS`] threads; [`step_shared`]
+/// bytes of dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn forward_step<T: Multiply>(
     sequences: Sequences,
@@ -273,7 +305,7 @@ pub fn forward_step<T: Multiply>(
     let (above, beside, g, t) = place();
     let group = group().0;
     let j = (tile.column + beside + 8 * group + 2 * t) as usize;
-    // What the product does not wait for, of this thread's two rows.
+    // Loads that are independent of the product, for this thread's two rows.
     let m = [0, 8].map(|half| tile.row + above + half + g);
     let b = m.map(|m| {
         let v = model * symbols as usize + symbol.get((first + m.min(live - 1)) as usize) as usize;
@@ -311,9 +343,25 @@ pub fn forward_step<T: Multiply>(
     });
 }
 
-/// α̂ of the first step: π ∘ b(o₁) · 2^−e₁; and what [`forward_step`] says of it.
+/// α̂ of the first step. Also sets e₁ and clears `doubts`.
 ///
-/// *Thread mapping*: a block per sequence, the grid's y the model; a thread per state. *Deterministic*: yes. *Safety*: as there.
+/// - *Mathematics*: α̂₁ = π ∘ b(o₁) · 2^−e₁, plus the [floor](super).
+/// - *Thread mapping*: a block per sequence, `block_idx_y` the model; a thread per state.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes.
+/// - *Valid result in*: `alpha`, `exponents` and `doubts`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `model` | [`Model`], stride `step.stride` | |
+/// | `step` | [`Step`] | |
+/// | `alpha` | models × `step.window` × stride | |
+/// | `exponents` | models × `sequences.rows` | |
+/// | `doubts` | models × M | |
+///
+/// *Launch*: M × models blocks, any number of threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn forward_start<T: Real>(
     sequences: Sequences,
@@ -343,8 +391,24 @@ pub fn forward_start<T: Real>(
 
 /// P̂, NaN in doubt, and Σ eₜ of the sequences whose last step is `last`: those from number `step.first` on.
 ///
-/// *Thread mapping*: a block per sequence, the grid's y the model; a thread per state, or step. *Shared memory*: 64 words, static.
-/// *Barriers*: four. *Deterministic*: yes. *Safety*: as there; blocks have whole warps.
+/// - *Mathematics*: P̂ = Σⱼ α̂_T(j) endⱼ.
+/// - *Thread mapping*: a block per sequence, `block_idx_y` the model; a thread per state, then per step.
+/// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `likelihoods`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `last` | scalar | index of the last step |
+/// | `sequences` | [`Sequences`] | |
+/// | `model` | [`Model`], stride `step.stride` | |
+/// | `step` | [`Step`] | |
+/// | `alpha` | models × `step.window` × stride | from [`forward_step`] |
+/// | `exponents` | models × `sequences.rows` | eₜ |
+/// | `doubts` | models × M | from [`forward_step`] |
+/// | `likelihoods` | models × M × 2 | |
+///
+/// *Launch*: sequences that end × models blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn forward_end<T: Real>(
     last: u32,
@@ -381,13 +445,33 @@ pub fn forward_end<T: Real>(
     }
 }
 
-/// β̂, γ and û of a step, from û of the step behind.
+/// β̂, γ and û of a step, from û of the succeeding step.
 ///
-/// `on` sequences go on behind it. `pairs` has û of the step behind from row `step.before` on, and gets û of this one from row
-/// `step.now` on, all times [`LIFT`]; α̂ and γ of this step lie from row `here` on.
+/// The first `on` sequences have the succeeding step. `pairs` holds û of that step from row `step.before` on, and
+/// receives û of this step from row `step.now` on, all times [`LIFT`]. α̂ and γ of this step start at row `here`.
 ///
-/// *Thread mapping*, *Shared memory*, *Barriers*: those of [`forward_step`]. *Deterministic*: yes. *Overlapping*: û of the step behind alone
-/// may be of the launch before. *Safety*: as there.
+/// - *Mathematics*: β̂ₜ = A ûₜ₊₁ or end / P̂, γₜ = α̂ₜ ∘ β̂ₜ, ûₜ = b(oₜ) ∘ β̂ₜ · 2^−eₜ where α̂ₜ is positive, else 0.
+/// - *Thread mapping*: as [`forward_step`].
+/// - *Shared memory*: [`step_shared`] bytes, dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes.
+/// - *Valid result in*: `gamma` and `pairs`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `on` | scalar | sequences, ≤ `step.live` |
+/// | `here` | scalar | row of the window |
+/// | `sequences` | [`Sequences`] | |
+/// | `model` | [`Model`], stride `step.stride` | |
+/// | `step` | [`Step`] | |
+/// | `forward` | [`Forward`] | results for the same window |
+/// | `gamma` | models × `step.window` × stride | |
+/// | `pairs` | models × `step.window` × stride | aligned to 16 bytes |
+///
+/// *Overlapping*: the launch may overlap the previous one, which may write û of the succeeding step but no other input.
+///
+/// *Launch*: ⌈`step.live`/[`ROWS`]⌉·(`step.stride`/[`COLUMNS`]) × models blocks of [`THREADS`] threads; [`step_shared`]
+/// bytes of dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn backward_step<T: Multiply>(
     on: u32,
@@ -408,7 +492,8 @@ pub fn backward_step<T: Multiply>(
     let n = stride as usize;
     let (above, beside, g, t) = place();
     let j = (tile.column + beside + 8 * group().0 + 2 * t) as usize;
-    // What the product does not wait for, of this thread's two rows: α̂, b · 2^−e, and β̂ of sequences that end here.
+    // Loads that are independent of the product, for this thread's two rows: α̂, b · 2^−e, and β̂ of sequences that end
+    // here.
     let m = [0, 8].map(|half| tile.row + above + half + g);
     let of_window = |place: u32, m: u32| (model * window as usize + (place + m) as usize) * n + j;
     let known = m.map(|m| {
@@ -449,12 +534,28 @@ pub fn backward_step<T: Multiply>(
     });
 }
 
-/// δ of a step, from δ of the step before: both are rows of `delta`, from row `step.first` and row `step.before` on.
+/// δ of a step, from δ of the previous step: rows of `delta` from `step.first` on, and from `step.before` on.
 ///
-/// *Thread mapping*: a block per 32 rows and 64 columns, the grid's y the model; a thread per 4 × 4 of it and a quarter of the
-/// states, and then per 4 columns. *Shared memory*: [`step_shared`], dynamic. *Barriers*: one per 32 states, and two.
-/// *Deterministic*: yes. *Overlapping*: δ of the step before alone may be of the launch before; where `first` is 0 it may not. *Safety*: as
-/// [`forward_step`]; where the first row is 0 nothing is before.
+/// - *Mathematics*: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ); δ₁ = ln π + ln b(o₁).
+/// - *Thread mapping*: a block per 32 rows and 64 columns, `block_idx_y` the model; a thread per 4 × 4 of the tile and
+///   quarter of the states, then per 4 columns.
+/// - *Shared memory*: [`step_shared`] bytes, dynamic. *Barriers*: one per 32 states, and two. *Deterministic*: yes.
+/// - *Valid result in*: `delta`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `logs` | [`Model`], logarithms, stride `step.stride` | −∞ for missing states |
+/// | `step` | [`Step`] | `first` = 0 for the first step |
+/// | `delta` | models × `sequences.rows` × stride | aligned to 16 bytes |
+///
+/// *Overlapping*: the launch may overlap the previous one, which may write δ of the previous step but no other input.
+/// The launch of the first step (`step.first` = 0) must not overlap.
+///
+/// *Launch*: ⌈`step.live`/[`ROWS`]⌉·(`step.stride`/[`COLUMNS`]) × models blocks of [`THREADS`] threads; [`step_shared`]
+/// bytes of dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn viterbi_step<T: Real>(sequences: Sequences, logs: Model<T>, step: Step, delta: GlobalMut<T>) {
     let Sequences { rows, symbol, .. } = sequences;
@@ -499,10 +600,22 @@ pub fn viterbi_step<T: Real>(sequences: Sequences, logs: Model<T>, step: Step, d
     }
 }
 
-/// Takes its largest element from each of `count` rows of δ, from row `first` on; of a model, `rows` rows further.
+/// Subtracts the largest element from each row of δ, from row `first` on; consecutive models are `rows` rows apart.
 ///
-/// *Thread mapping*: a warp per row, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: `delta` has
-/// these rows, of `stride` elements.
+/// - *Mathematics*: δ(j) ← δ(j) − maxᵢ δ(i), unless all are −∞.
+/// - *Thread mapping*: a warp per row, one warp per block; `block_idx_y` is the model.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `delta`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `stride` | scalar | elements per row |
+/// | `first` | scalar | row |
+/// | `rows` | scalar | rows per model |
+/// | `delta` | models × `rows` × `stride` | logarithm |
+///
+/// *Launch*: rows to level × models blocks of 32 threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn level_rows<T: Real>(stride: u32, first: u32, rows: u32, delta: GlobalMut<T>) {
     let row = thread::block_idx_y() as usize * rows as usize + (first + thread::block_idx_x()) as usize;
@@ -523,10 +636,24 @@ pub fn level_rows<T: Real>(stride: u32, first: u32, rows: u32, delta: GlobalMut<
     }
 }
 
-/// Copies rows of `stride` elements, from row `from` on, to rows from `to` on; of a model, they lie `source_window` and
-/// `target_window` rows further.
+/// Copies rows of `stride` elements, from row `from` on to row `to` on. Consecutive models are `source_window` and
+/// `target_window` rows apart.
 ///
-/// *Thread mapping*: a block per row, the grid's y the model. *Safety*: both have these rows.
+/// - *Mathematics*: `target[to + r]` = `source[from + r]`.
+/// - *Thread mapping*: a block per row, `block_idx_y` the model.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `target`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `stride` | scalar | elements per row |
+/// | `from`, `to` | scalar | rows |
+/// | `source_window`, `target_window` | scalar | rows per model |
+/// | `source` | models × `source_window` × `stride` | |
+/// | `target` | models × `target_window` × `stride` | |
+///
+/// *Launch*: rows to copy × models blocks, any number of threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn place_rows<T: Real>(
     stride: u32,

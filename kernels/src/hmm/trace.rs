@@ -1,25 +1,30 @@
-//! The most probable path, backwards: qₜ₋₁ = argmaxᵢ (δₜ₋₁(i) + ln A(i, qₜ)), the lowest of equal ones; and ln P(path, O) along it.
+//! Traceback of the most probable path.
 //!
-//! *Bytes*: N elements of δ and of ln Aᵀ are read for each row.
+//! *Mathematics*: q_T = argmaxⱼ (δ_T(j) + ln endⱼ) and qₜ₋₁ = argmaxᵢ (δₜ₋₁(i) + ln A(i, qₜ)), where the lowest state
+//! breaks ties; ln P(path, O) = ln π(q₁) + Σ ln A(qₜ₋₁, qₜ) + Σ ln b(oₜ | qₜ) + ln end(q_T).
+//!
+//! *Bytes* per row: reads N elements of δ and N of ln Aᵀ.
 
 use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread, warp};
 
 use crate::hmm::model::{Model, Sequences};
 use crate::hmm::viterbi::NO_STATE;
 
-/// States that the lanes of a warp take together, four each.
+/// States that a warp compares at a time, four per lane.
 const TOGETHER: usize = 128;
 
-/// The bits of x as numbers that are ordered as x is: its high half, or all of it, and its low half.
+/// Bits of x as unsigned integers in the order of x: its high half, or all of it, and its low half.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn ordered<T: Real>(x: T) -> (u32, u32) {
-    // There is one zero only.
+    // Adding 0 turns −0 into +0.
     let raw = (x + T::ZERO).to_raw();
     let (high, low) = if T::WIDE { ((raw >> 32) as u32, raw as u32) } else { (raw as u32, 0) };
     if high >> 31 == 0 { (high | 1 << 31, low) } else { (!high, !low) }
 }
 
-/// The lowest of those states of all lanes that are the best.
+/// The lowest of the best states over all lanes.
+///
+/// *Takes part*: all 32 lanes. *Valid result in*: all lanes.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn best_of_warp<T: Real>((x, state): (T, u32)) -> u32 {
@@ -32,16 +37,29 @@ fn best_of_warp<T: Real>((x, state): (T, u32)) -> u32 {
     warp::min_u32(warp::FULL, if wins { state } else { u32::MAX })
 }
 
-/// The path through δ of all steps.
+/// The most probable path through δ of all steps.
 ///
-/// Results: as those of [`viterbi_warp`](super::viterbi::viterbi_warp). Where `own` is not 0 each sequence has a π and ends of
-/// its own.
+/// Results as those of [`viterbi_warp`](super::viterbi::viterbi_warp). If `own` is not 0, each sequence has its own π
+/// and end. For the first 128·`EARLY` states, δ is loaded before the succeeding state is known, which shortens the
+/// chain of dependent loads.
 ///
-/// Of 128·`EARLY` states δ is loaded before the state that it may lead to is known.
+/// - *Thread mapping*: a warp per sequence, one warp per block; of each 128 states, lane l has 4l … 4l + 3.
+///   `block_idx_y` is the model.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `path` and `scores`.
 ///
-/// *Thread mapping*: a warp per sequence, in blocks of one; of 128 states lane l has 4l … 4l + 3. *Deterministic*: yes.
-/// *Safety*: blocks have 32 threads, the grid one for each sequence; its y is the model; `delta` and ln Aᵀ have rows of
-/// `stride` elements, a multiple of 4, and −∞ where there is no state.
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `logs` | [`Model`], logarithms, stride `stride` | −∞ for missing states; `start` and `end` rows per model, or per model and sequence if `own` |
+/// | `stride` | scalar | multiple of 4 |
+/// | `own` | scalar | 1 or 0 |
+/// | `delta` | models × `sequences.rows` × `stride` | δ; −∞ for missing states |
+/// | `path` | models × `sequences.rows` | states |
+/// | `scores` | models × M | ln P(path, O) |
+///
+/// *Launch*: M × models blocks of 32 threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], EARLY = [1, 4])]
 pub fn trace<T: Real, const EARLY: usize>(
     sequences: Sequences,
@@ -68,7 +86,7 @@ pub fn trace<T: Real, const EARLY: usize>(
         });
         early
     };
-    // The best state of a step, where `toward` is what is added to δ.
+    // The best state of a step; `toward` is added to δ.
     let best_of = |step: u32, early: [[T; 4]; EARLY], toward: Global<T>, first: usize| {
         let mut added = [[T::NEG_INFINITY; 4]; EARLY];
         each!(Q < EARLY, {
@@ -117,7 +135,7 @@ pub fn trace<T: Real, const EARLY: usize>(
     }
     warp::sync_warp(warp::FULL);
 
-    // Terms of the score do not wait for each other: a lane has every 32nd.
+    // The terms of the score are independent: a lane sums every 32nd.
     let mut score = 0.0;
     let mut step = lane;
     while possible && step < length {

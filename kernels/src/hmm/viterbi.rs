@@ -1,11 +1,13 @@
-//! The most probable path: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ), δ₁ = ln π + ln b(o₁), and the path back from argmax δ_T + ln end.
+//! The most probable path (Viterbi's algorithm).
 //!
-//! What leads to a maximum is stored for up to 32 states; for more it is found again, for the states of the path alone. Of equal ones the
-//! lowest state wins.
-//! The largest δ is taken from all of them after every 32nd step, which keeps the digits of long sequences; scores are sums
-//! along the path, in f64.
+//! *Mathematics*: δ₁ = ln π + ln b(o₁), δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ), and the path back from argmaxⱼ
+//! δ_T(j) + ln endⱼ.
 //!
-//! *Bytes*, per row: NS elements are written and read; for up to 32 states NS bytes.
+//! Up to 32 states, the forward pass stores the predecessor of every maximum. For more states, [`trace`](super::trace)
+//! recomputes it for the states of the path alone. The lowest state breaks ties. After every 32nd step the largest δ is
+//! subtracted from all of them, which preserves the digits of long sequences; scores are sums along the path, in f64.
+//!
+//! *Bytes* per row: writes and reads NS elements; up to 32 states NS bytes.
 
 use warpkov_device::device::{GlobalMut, Real, block, copy, kernel, math, shared, thread, warp};
 
@@ -13,30 +15,30 @@ use crate::hmm::Ahead;
 use crate::hmm::forward::scattered;
 use crate::hmm::model::{Model, Sequences};
 
-/// Steps from one subtraction of the largest δ to the next: blocks of four.
+/// Steps between two subtractions of the largest δ; a multiple of four.
 pub const PERIOD: u32 = 32;
 
-/// Words of pointers that are on their way to shared memory, or there.
+/// Words of predecessors in flight to shared memory, or in use.
 const STAGES: u32 = 8;
 
-/// No state: that of a path that is not possible.
+/// In place of a state: the path is impossible.
 pub const NO_STATE: u32 = u32::MAX;
 
-/// From row to row of δ in shared memory: groups of lanes read from all banks.
+/// Row pitch of δ in shared memory: groups of lanes read from all banks.
 const fn pitch(states: usize) -> usize {
     states + 4
 }
 
-/// Shared memory of a block of [`viterbi_warp`] in bytes, for elements of `element` bytes.
+/// Dynamic shared memory per block of [`viterbi_warp`], in bytes, for elements of `element` bytes.
 #[must_use]
 pub const fn warp_shared(states: usize, element: usize) -> usize {
     element * (2 * (32 / states) * pitch(states) + states * states)
 }
 
-/// Steps whose pointers make a word.
+/// Steps whose predecessors share a word.
 const WORD: u32 = 4;
 
-/// The larger of two numbers and where it comes from; of equal ones the first.
+/// The larger of two numbers, with its index; of equal numbers the first.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn better<T: Real>(x: (T, u32), y: (T, u32)) -> (T, u32) {
     if y.0 > x.0 { y } else { x }
@@ -44,15 +46,31 @@ fn better<T: Real>(x: (T, u32), y: (T, u32)) -> (T, u32) {
 
 /// N ≤ `STATES`: whole sequences in groups of `STATES` lanes, forward and back.
 ///
-/// Results: `path[row]`, and `scores[m]` = ln P(path, O), or [`NO_STATE`] and −∞.
+/// Results: `path[row]` and `scores[m]` = ln P(path, O); [`NO_STATE`] and −∞ if no path is possible.
 ///
-/// What leads to each maximum is stored in a byte: to follow bytes takes less than to find maxima again. Those of four steps make a word
-/// of a lane, which lies in the row of the first of them.
+/// The forward pass stores the predecessor of each maximum in one byte: following bytes is faster than recomputing
+/// maxima. The predecessors of four steps share a 32-bit word per lane, in the row of the first of these steps.
 ///
-/// *Thread mapping*: a lane per state, with its column of ln A in registers; a warp per block. *Shared memory*: [`warp_shared`], dynamic; 256
-/// words, static. *Barriers*: none; warps synchronise. *Deterministic*: yes, and the bits of a sequence do not depend on the others. *Safety*:
-/// blocks have 32 threads, the grid has one for 32 / `STATES` sequences; the model has stride `STATES`; `pointers` has as many rows of a word per lane for each
-/// model, `path` an element for each.
+/// The function is one piece: the column of ln A, δ and the prefetched emissions stay in registers through the forward
+/// pass, and the traceback reads what the same lanes wrote.
+///
+/// - *Thread mapping*: a lane per state, with its column of ln A in registers; one warp per block, 32 / `STATES`
+///   sequences per warp. `block_idx_y` is the model.
+/// - *Shared memory*: [`warp_shared`], dynamic; 256 words, static. *Barriers*: none; the warp synchronises itself.
+/// - *Deterministic*: yes; the bits of a sequence do not depend on the other sequences.
+/// - *Valid result in*: `path` and `scores`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `logs` | [`Model`], logarithms, stride `STATES` | −∞ for missing states |
+/// | `pointers` | models × `sequences.rows` × `STATES` | predecessors |
+/// | `path` | models × `sequences.rows` | states |
+/// | `scores` | models × M | ln P(path, O) |
+///
+/// *Launch*: ⌈M·`STATES`/32⌉ × models blocks of 32 threads; [`warp_shared`] bytes of dynamic shared memory.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32])]
 pub fn viterbi_warp<T: Real, const STATES: usize>(
     sequences: Sequences,
@@ -94,10 +112,10 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     let parts = [0, half].map(|first| deltas.split(first + group * pitch(STATES) as u32).1);
 
     let mut ahead = Ahead::<4>::new(0, true, load);
-    // Those of a block; each makes way for that of the next block.
+    // Emissions of a block of steps; each makes room for that of the next block.
     let mut b = [0, 1, 2, 3].map(|step| emission(ahead.get(step)));
     let mut delta = T::NEG_INFINITY;
-    // Four steps at a time. What follows the last step changes nothing.
+    // Four steps at a time. Steps behind the last change nothing.
     let mut block = 0;
     while block < longest {
         let beyond = Ahead::<4>::beyond(block, true, load);
@@ -109,7 +127,8 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
                 let row = parts[S % 2];
                 row.set(own, delta);
                 warp::sync_warp(warp::FULL);
-                // The best of four neighbours, and of all before them: comparisons do not all wait for each other.
+                // The best of four neighbours, then of all before them: this shortens the chain of dependent
+                // comparisons.
                 let mut best = (T::NEG_INFINITY, 0);
                 each!(Q < STATES / 4, {
                     let four = row.get4(4 * Q as u32);
@@ -145,7 +164,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     let mut state = warp::reduce_width(if is_best { own } else { NO_STATE }, lanes, u32::min);
     let possible = state != NO_STATE;
 
-    // A lane reads again what it wrote.
+    // Each lane reads back what it wrote.
     thread::fence();
     let stage = |word: u32| {
         if WORD * word < length {
@@ -170,7 +189,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
         copy::wait::<{ STAGES - 1 }>();
         let block = WORD * left;
         let word = if block < length { ring.get(left % STAGES * 32 + lane) } else { 0 };
-        // The states of the four steps, from the last to the first.
+        // States of the four steps, from the last to the first.
         let mut states = [state; 4];
         each!(S < 4, {
             let k = 3 - S;
@@ -181,7 +200,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
                 state = from;
             }
         });
-        // Lane k of a group writes that of step k.
+        // Lane k of a group writes the state of step k.
         let step = block + own;
         if own < WORD && step < length {
             let pair = if own < 2 { [states[0], states[1]] } else { [states[2], states[3]] };
@@ -191,7 +210,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     }
     warp::sync_warp(warp::FULL);
 
-    // Terms of the score do not wait for each other: a lane of the group has every `lanes`-th.
+    // The terms of the score are independent: a lane of the group sums every `lanes`-th.
     let mut score = 0.0;
     let mut step = own;
     while possible && step < length {
@@ -217,19 +236,31 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
     }
 }
 
-/// The larger of two numbers, neither of which is none.
+/// The larger of two numbers, neither of which is NaN.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub(super) fn larger<T: Real>(x: T, y: T) -> T {
     x.max(y)
 }
 
-/// N ≤ 4·`PER`: δ of all steps of one sequence in one block, with ln A spread over the registers of its threads.
+/// N ≤ 4·`PER`: δ of all steps of one sequence in one block, with ln A distributed over the registers of its threads.
 ///
-/// Results: `delta[row]`, from which [`trace`](super::trace) finds the path.
+/// Result: `delta[row]`, from which [`trace`](super::trace) finds the path.
 ///
-/// *Thread mapping*: 16 lanes for four states, a sixteenth of the columns of ln A each, then four lanes for each state; a
-/// block per sequence. *Shared memory*: two rows, static. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks
-/// have 16·`PER` threads, the grid a block for each sequence; otherwise as [`viterbi_warp`], with matrices of stride 4·`PER`.
+/// - *Thread mapping*: 16 lanes per four states, a sixteenth of the columns of ln A each; then four lanes per state.
+///   One block per sequence; `block_idx_y` is the model.
+/// - *Shared memory*: 289 words, static: two rows, the largest δ, and reductions.
+/// - *Barriers*: one per step, and three more per [`PERIOD`] steps. *Deterministic*: yes.
+/// - *Valid result in*: `delta`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] | |
+/// | `logs` | [`Model`], logarithms, stride 4·`PER` | −∞ for missing states |
+/// | `delta` | models × `sequences.rows` × 4·`PER` | δ |
+///
+/// *Launch*: M × models blocks of 16·`PER` threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], PER = [16, 32])]
 pub fn viterbi_block<T: Real, const PER: usize>(sequences: Sequences, logs: Model<T>, delta: GlobalMut<T>) {
     let Sequences { rows, lengths, base, symbol, .. } = sequences;
@@ -241,7 +272,7 @@ pub fn viterbi_block<T: Real, const PER: usize>(sequences: Sequences, logs: Mode
     let length = lengths.get(m as usize);
     let (j, p) = ((thread::thread_idx_x() / 4) as usize, thread::thread_idx_x() % 4);
     let half_of = |half: u32| memory.split(half * states as u32).1.split(states as u32).0;
-    // Of the rows lane l of 16 has 64q + 4l … 64q + 4l + 3, of four columns.
+    // Rows of lane l of 16: 64q + 4l … 64q + 4l + 3, in four columns.
     let l = warp::lane_id() % 16;
     let mut a = [[T::ZERO; 4]; PER];
     each!(K < PER / 4, {

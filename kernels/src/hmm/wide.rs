@@ -1,31 +1,36 @@
-//! The recursions in numbers without limits of range, for sequences that the others are [in doubt](super) of.
+//! The recursions with unlimited exponent range, for sequences that are [in doubt](super) elsewhere.
 //!
-//! Every number is m · 2ᵉ with 1 ≤ m < 2 and an exponent of its own: a whole number, kept as an f64, which neither overflows nor
-//! vanishes for densities of e^−10³⁰⁰. Zero is 0 · 2^−∞. In memory a number is a pair m, e. Nothing is scaled, hence
+//! *Mathematics*: every number is m · 2ᵉ with 1 ≤ m < 2. The exponent e is an integer stored as an f64, so that nothing
+//! overflows or underflows, not even a density of e^−10³⁰⁰. Zero is 0 · 2^−∞. In memory a number is the pair m, e.
+//! Nothing is scaled, hence
 //!
 //! > αₜ(j) = bⱼ(oₜ) Σᵢ αₜ₋₁(i) Aᵢⱼ,  wₜ(j) = bⱼ(oₜ) βₜ(j),  βₜ(i) = Σⱼ Aᵢⱼ wₜ₊₁(j),  P(O) = Σᵢ αₜ(i) βₜ(i) at any t
 //!
-//! A sum takes the largest exponent of its terms, so that what it drops is below 2⁻¹⁰⁰⁰ of itself. γₜ and ξₜ are divided by the sum at t, so
-//! that they sum to 1 whatever has been rounded before.
+//! A sum uses the largest exponent of its terms, so the terms that it drops are below 2⁻¹⁰⁰⁰ of the sum. γₜ and ξₜ are
+//! divided by the sum at t, so that they sum to 1 whatever was rounded before.
 //!
-//! A model's matrix is one of its entries that are not 0: a left-right model has two of them a state, and a step takes no more.
+//! The matrix of a model holds its nonzero entries only: a left-right model has two per state, and a step costs
+//! accordingly.
+//!
+//! The file is one piece because the number format, the sparse matrix and the one kernel that uses them serve nothing
+//! else.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, Shared, kernel, math, shared, thread, warp};
 
 use crate::hmm::gaussian::{Densities, Gaussians, moment, moments_len};
 use crate::hmm::{Ahead, power};
 
-/// States at most: what a block's shared memory holds.
+/// Maximum number of states, set by the shared memory of a block.
 pub const STATES: u32 = 1024;
 
-/// Threads of a block for so many states.
+/// Threads per block for a number of states.
 #[must_use]
 pub const fn threads(states: u32) -> u32 {
     let all = states.next_multiple_of(32);
     if all < 256 { all } else { 256 }
 }
 
-/// Dynamic shared memory of a block in bytes.
+/// Dynamic shared memory per block, in bytes.
 #[must_use]
 pub const fn wide_shared(states: u32) -> u32 {
     ROWS * 2 * 8 * states
@@ -34,9 +39,9 @@ pub const fn wide_shared(states: u32) -> u32 {
 /// Rows in shared memory: two of α, two of w, one of γ.
 const ROWS: u32 = 5;
 
-/// What is wanted of sequences beside ln P(O).
+/// Requested results beside ln P(O).
 pub mod wanted {
-    /// Nothing.
+    /// None.
     pub const NOTHING: u32 = 0;
     /// γ.
     pub const POSTERIORS: u32 = 1;
@@ -44,29 +49,30 @@ pub mod wanted {
     pub const COUNTS: u32 = 2;
 }
 
-/// Numbers that say where a sequence is.
+/// Numbers per sequence that locate its data.
 pub const PLACES: usize = 5;
 
-/// Exponents from which on mantissas mean nothing.
+/// Exponents of at least this size leave no digits to compare mantissas.
 const DIGITS: f64 = power(40);
 
-/// Counts of a block: Σ ξ of the entries of A, `width` for each state; those of starts and of ends; and those of `emitted` symbols or moments.
+/// Counts of a block: Σ ξ of the entries of A, `width` per state; starts and ends, one per state each; and `emitted`
+/// symbols or moments per state.
 #[must_use]
 pub const fn counts_len(states: usize, width: usize, emitted: usize) -> usize {
     (width + 2 + emitted) * states
 }
 
-/// The pair m, e of a number that is not negative.
+/// The pair m, e of a number ≥ 0.
 #[must_use]
 pub fn pair(x: f64) -> [f64; 2] {
     let x = if x < power(-1022) { Number::normal(x * power(100), -100.0) } else { Number::normal(x, 0.0) };
     [x.m, x.e]
 }
 
-/// 1.5 · 2⁵², whose last bit is worth 1: what is added to it is rounded to a whole number.
+/// 1.5 · 2⁵², whose last bit has the value 1: adding it rounds to an integer.
 const WHOLE: f64 = 1.5 * power(52);
 
-/// 2ᵏ of a whole k below 1024; 0 of one below −1022, and of what is no number.
+/// 2ᵏ of an integer k < 1024; 0 for k < −1022 and for NaN.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn pow2(k: f64) -> f64 {
     let low = (k.max(-1023.0) + (WHOLE + 1023.0)).to_bits() as u32;
@@ -83,7 +89,7 @@ struct Number {
 impl Number {
     const ZERO: Self = Self { m: 0.0, e: f64::NEG_INFINITY };
 
-    /// m · 2ᵉ of a normal m > 0, or of 0.
+    /// m · 2ᵉ for a normal m > 0, or 0.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn normal(m: f64, e: f64) -> Self {
         const FRACTION: u64 = (1 << 52) - 1;
@@ -96,25 +102,26 @@ impl Number {
         }
     }
 
-    /// eˣ; 0 of what is no number.
+    /// eˣ of a finite x; 0 for NaN and ±∞.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn exp(x: f64) -> Self {
-        // ln 2 in two parts, the first of 33 bits.
+        // ln 2 as a sum of two numbers, the first with 33 bits.
         const HIGH: f64 = 0.693_147_180_369_123_8;
         const LOW: f64 = 1.908_214_929_270_587_7e-10;
         let e = x * core::f64::consts::LOG2_E;
         let size = if e < 0.0 { -e } else { e };
-        // From 2⁵² on it is whole.
+        // From 2⁵² on, e is an integer already.
         let e = if size < power(52) { (e + WHOLE) - WHOLE } else { e };
         let rest = if size < power(20) {
             math::fma(-e, LOW, math::fma(-e, HIGH, x))
         } else {
-            // No digit is left behind the point.
+            // No digits are left after the binary point.
             math::fma(-e, core::f64::consts::LN_2, x).clamp(-1.0, 1.0)
         };
         if size < f64::INFINITY { Self::normal(math::exp(rest), e) } else { Self::ZERO }
     }
 
+    /// The product.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn times(self, other: Self) -> Self {
         // Both are below 2.
@@ -122,38 +129,42 @@ impl Number {
         if m >= 2.0 { Self { m: 0.5 * m, e: e + 1.0 } } else { Self { m, e } }
     }
 
-    /// The sum, whose m is not below 2: many such sums may be made.
+    /// The sum, with m not reduced below 2: a chain of sums needs no normalisation in between.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn plus(self, other: Self) -> Self {
         let e = self.e.max(other.e);
         Self { m: self.m * pow2(self.e - e) + other.m * pow2(other.e - e), e }
     }
 
-    /// self / other; 0 where that is subnormal, or other is 0.
+    /// self / other; 0 if the quotient is subnormal or other is 0.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn over(self, other: Self) -> f64 {
         if other.m > 0.0 { self.m / other.m * pow2((self.e - other.e).min(1000.0)) } else { 0.0 }
     }
 
-    /// Whether it differs from the other by rounding of what a sequence takes, at most; of numbers with digits left.
+    /// Whether both numbers are equal up to the rounding of a whole sequence; true if the exponent leaves no digits to
+    /// compare.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn agrees(self, other: Self) -> bool {
         let off = self.over(other) - 1.0;
         self.e >= DIGITS || self.e <= -DIGITS || off < 1e-3 && off > -1e-3
     }
 
+    /// Loads number `at` from read-only memory.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn of(view: Global<f64>, at: usize) -> Self {
         Self { m: view.get(2 * at), e: view.get(2 * at + 1) }
     }
 
+    /// Loads number `at` from writable memory.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn kept(view: GlobalMut<f64>, at: usize) -> Self {
         Self { m: view.get(2 * at), e: view.get(2 * at + 1) }
     }
 
+    /// Stores number `at`.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn keep(self, view: GlobalMut<f64>, at: usize) {
@@ -161,6 +172,7 @@ impl Number {
         view.set(2 * at + 1, self.e);
     }
 
+    /// Loads number `j` from shared memory.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn shared(row: Shared<f64>, j: u32) -> Self {
@@ -168,6 +180,7 @@ impl Number {
         Self { m, e }
     }
 
+    /// Stores number `j` to shared memory.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn share(self, row: Shared<f64>, j: u32) {
@@ -177,8 +190,8 @@ impl Number {
 
     /// Σ over the threads of the block.
     ///
-    /// *Takes part*: every thread, in blocks of whole warps. *Valid result in*: every thread. *Shared memory*: 64 words. *Barriers*: two, or
-    /// none in a block of one warp. *Deterministic*: yes, the tree is fixed.
+    /// *Takes part*: every thread, in blocks of whole warps. *Valid result in*: every thread. *Shared memory*: 64
+    /// words. *Barriers*: two, or none in a block of one warp. *Deterministic*: yes, the tree is fixed.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn total(self) -> Self {
@@ -209,33 +222,33 @@ impl Number {
     }
 }
 
-/// The entries of a matrix that a sum over a row or a column is made of: `width` for each, the k-th ones of all side by side; those that are
-/// missing are 0.
+/// The nonzero entries of a matrix by rows or by columns: `width` entries per sum, padded with zeros. The k-th entries
+/// of all sums are contiguous.
 ///
-/// | field | shape, of a model | unit |
+/// | field | shape per model | range or unit |
 /// | --- | --- | --- |
-/// | `width` | 1 | entries of a sum |
-/// | `index` | `width` × N | states |
+/// | `width` | scalar | entries per sum |
+/// | `index` | `width` × N | states, below N |
 /// | `values` | `width` × N × 2 | probability, as m and e |
 #[derive(Clone, Copy, Parameter)]
 pub struct Terms {
-    /// Entries of a sum.
+    /// Entries per sum.
     pub width: u32,
-    /// The other state of each.
+    /// The other state of each entry.
     pub index: Global<u32>,
-    /// Its value.
+    /// Value of each entry.
     pub values: Global<f64>,
 }
 
-/// Models in numbers without limits, pairs m and e.
+/// Models with unlimited exponent range, as pairs m and e.
 ///
-/// | field | shape, of a model | unit |
+/// | field | shape per model | range or unit |
 /// | --- | --- | --- |
-/// | `states`, `symbols` | 1 | N, V |
+/// | `states`, `symbols` | scalar | N ≤ [`STATES`], V |
 /// | `start`, `end` | N × 2 | probability |
 /// | `table` | V × N × 2 | probability |
-/// | `into` | N | the i with Aᵢⱼ > 0 for each j |
-/// | `onward` | N | the j with Aᵢⱼ > 0 for each i |
+/// | `into` | [`Terms`] | for each j the i with Aᵢⱼ > 0 |
+/// | `onward` | [`Terms`] | for each i the j with Aᵢⱼ > 0 |
 #[derive(Clone, Copy, Parameter)]
 pub struct WideModel {
     /// N.
@@ -244,49 +257,49 @@ pub struct WideModel {
     pub symbols: u32,
     /// π.
     pub start: Global<f64>,
-    /// What comes after the last step.
+    /// Probability of the end after each state.
     pub end: Global<f64>,
     /// bⱼ(v).
     pub table: Global<f64>,
     /// A by columns.
     pub into: Terms,
-    /// A by rows; none where nothing but P(O) is wanted.
+    /// A by rows; empty if only P(O) is wanted.
     pub onward: Terms,
 }
 
-/// Sequences in doubt, and where what they observed lies.
+/// Sequences in doubt, and the location of their observations.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `until` | 1 | steps of a chunk |
-/// | `first` | models + 1 | sequences |
+/// | `until` | scalar | steps per chunk, ≥ 1 |
+/// | `first` | models + 1 | sequences, ascending |
 /// | `models` | models | models of normal densities |
 /// | `places` | sequences × [`PLACES`] | see [`take_again`] |
 /// | `chain` | chunks | chunks |
-/// | `base` | steps + 1 | rows |
+/// | `base` | steps + 1 | rows, ascending |
 /// | `symbol` | rows | rows of the emission table, or of x |
 #[derive(Clone, Copy, Parameter)]
 pub struct Doubtful {
-    /// Steps of a chunk.
+    /// Steps per chunk.
     pub until: u32,
-    /// The first sequence of each model, and the end of the last.
+    /// First sequence of each model, and the number of sequences.
     pub first: Global<u32>,
-    /// Which normal densities each model has.
+    /// Model of normal densities of each model.
     pub models: Global<u32>,
-    /// Where each sequence is.
+    /// Location of each sequence's data.
     pub places: Global<u32>,
-    /// The chunks of one sequence after the other.
+    /// The chunks of one sequence after another.
     pub chain: Global<u32>,
     /// First row of each step.
     pub base: Global<u32>,
-    /// What is observed in each row.
+    /// Observation of each row.
     pub symbol: Global<u32>,
 }
 
 /// [`Terms`] of one model.
 #[derive(Clone, Copy)]
 struct Sparse {
-    /// The first of this model.
+    /// First entry of this model.
     first: usize,
     states: usize,
     width: u32,
@@ -295,12 +308,13 @@ struct Sparse {
 }
 
 impl Sparse {
+    /// Index of the k-th entry of sum j.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     fn at(self, k: u32, j: u32) -> usize {
         self.first + k as usize * self.states + j as usize
     }
 
-    /// Σᵢ xᵢ Aᵢⱼ, i the indices of j.
+    /// Σᵢ xᵢ Aᵢⱼ over the entries of sum j.
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn sum(self, x: Shared<f64>, j: u32) -> Number {
@@ -322,25 +336,46 @@ impl Sparse {
     }
 }
 
-/// Sequences taken again: P(O) of each, and what is [`wanted`].
+/// Recomputes sequences in doubt: P(O) of each, and the [`wanted`] results.
 ///
-/// Results: `likelihoods[2i]` and `likelihoods[2i + 1]` are m and e of P(O) of sequence i; m is NaN where Σᵢ αₜ(i) βₜ(i) is not the same at
-/// all t, which is an error of this program. γₜ(j) is at `gamma[(p + t)·N + j]`, p the fifth of its places. Counts are added to those of the
-/// block in `parts`, [`counts_len`] of them: Σ ξ, where `onward` has the entries of A; starts; ends; symbols, or moments as
-/// [`moments`](super::gaussian::moments) has them.
+/// Results: `likelihoods[2i]` and `likelihoods[2i + 1]` are m and e of P(O) of sequence i; m is NaN if Σᵢ αₜ(i) βₜ(i)
+/// differs between steps, which indicates a defect of this program. γₜ(j) is at `gamma[(p + t)·N + j]`, where p is the
+/// fifth of the sequence's places. The counts are added to the block's part of `parts`, [`counts_len`] numbers: Σ ξ of
+/// the entries of `onward`; starts; ends; symbols, or moments as in [`moments`](super::gaussian::moments).
 ///
-/// Sequences `first[k]` … `first[k + 1] − 1` are by model k, whose normal densities are those of model `models[k]`. A sequence has five
-/// `places`: where its chunks begin in `chain`; T; its first row of `alpha`; the steps of a stretch; its first row of `gamma`. Chunks have
-/// `until` steps; where sequences are not cut, `until` is larger than any T.
+/// The sequences `first[k]` … `first[k + 1] − 1` belong to model k, whose normal densities are those of model
+/// `models[k]`. The five `places` of a sequence are: its first chunk in `chain`; T; its first row of `alpha`; the steps
+/// per stretch; its first row of `gamma`. Chunks have `until` steps; if sequences are not cut, `until` exceeds every T.
 ///
-/// α is kept of the steps of one stretch; behind them, of the last step of every stretch but the last. From these it is computed again,
-/// stretch by stretch, with the same bits. Where nothing but P(O) is wanted no α is kept, and a stretch is all of T.
+/// *Checkpoints*: memory holds α of all steps of one stretch and, behind them, α of the last step of every stretch but
+/// the last. The backward pass recomputes α stretch by stretch, with the same bits. If only P(O) is wanted, no α is
+/// stored, and one stretch covers all T steps.
 ///
-/// *Thread mapping*: a block for every `grid_dim_x`-th sequence of a model, the grid's y; a thread for every `block_dim_x`-th state.
-/// *Shared memory*: [`wide_shared`], dynamic, and 64 words. *Barriers*: one for each step and direction, one for each stretch, one for the
-/// moments of each step; in blocks of several warps two more for each step back. *Deterministic*: yes, and the bits of P(O) and γ of a
-/// sequence depend neither on others nor on stretches. *Safety*: blocks have [`threads`]; `symbol` has a row for each step of each sequence,
-/// and names rows of `table` or of `x`; indices are below `states`; `alpha`, `gamma` and `parts` have room for what is wanted.
+/// The function is one piece: the forward and backward passes alternate over the stretches and share the two rows of α
+/// in shared memory and the present stretch of the trellis.
+///
+/// - *Thread mapping*: a block takes every `grid_dim_x`-th sequence of a model, `block_idx_y`; a thread takes every
+///   `block_dim_x`-th state.
+/// - *Shared memory*: [`wide_shared`], dynamic, and 64 words, static.
+/// - *Barriers*: one per step and direction, one per stretch, and one per step for moments; with several warps per
+///   block two more per backward step, and two.
+/// - *Deterministic*: yes; the bits of P(O) and γ of a sequence depend neither on other sequences nor on the stretches.
+/// - *Valid result in*: the results above.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `doubtful` | [`Doubtful`] | `symbol` below V, or below the rows of `x` |
+/// | `model` | [`WideModel`] | |
+/// | `gaussians` | [`Gaussians`] | D = 0 for symbols |
+/// | `x` | rows × D if D > 0; else any length | observations |
+/// | `alpha` | (stretch + number of stretches − 1) × N × 2 per sequence if `WANTED` ≠ 0 | α |
+/// | `likelihoods` | sequences × 2 | |
+/// | `gamma` | T × N per sequence if `WANTED` = 1 | γ |
+/// | `parts` | models × blocks × [`counts_len`] if `WANTED` = 2 | counts; incremented |
+///
+/// *Launch*: any x, one y per model; blocks of [`threads`] threads; [`wide_shared`] bytes of dynamic shared memory.
 #[kernel(WANTED = [0, 1, 2])]
 pub fn take_again<const WANTED: u32>(
     doubtful: Doubtful,
@@ -399,7 +434,7 @@ pub fn take_again<const WANTED: u32>(
             }
         };
         let stretches = length.div_ceil(stretch);
-        // α of a step of the stretch, and of the last step of a stretch.
+        // Positions of α: of a step of the stretch, and of the last step of a stretch.
         let trellis = |t: u32, j: u32| (origin + (t % stretch) as usize) * n + j as usize;
         let last_of = |s: u32, j: u32| (origin + (stretch + s) as usize) * n + j as usize;
         let (mut half, mut other) = (0, 0);
@@ -407,7 +442,7 @@ pub fn take_again<const WANTED: u32>(
         let visits = if WANTED == wanted::NOTHING { stretches } else { 2 * stretches - 1 };
         let mut visit = 0;
         while visit < visits {
-            // Up to the last stretch, then down to the first.
+            // Ascends to the last stretch, then descends to the first.
             let s = if visit < stretches { visit } else { 2 * stretches - 2 - visit };
             let (from, to) = (s * stretch, length.min((s + 1) * stretch));
             if s > 0 {
@@ -460,7 +495,7 @@ pub fn take_again<const WANTED: u32>(
                     let mut sum = Number::ZERO;
                     let mut j = thread;
                     while j < states {
-                        // On their way during the sum.
+                        // In flight during the sum.
                         let (left, b) = (Number::kept(alpha, trellis(t, j)), emit(v, j));
                         let beta = if t + 1 == length {
                             Number::of(end, model * n + j as usize)

@@ -1,32 +1,33 @@
-//! Block Divided Iteration: value iteration in blocks of states whose values stay in shared memory for several sweeps.
+//! Block Divided Iteration: value iteration on blocks of states whose values stay in shared memory for several sweeps.
 //!
-//! Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), section 3.2.1, Algorithm 2, with the buffering and the
-//! prioritizing enhancement of section 3.3.
+//! Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), section 3.2.1, Algorithm 2, with the buffering and
+//! the prioritizing enhancement of section 3.3.
 //!
-//! *Mathematics*: the states are divided into blocks. A launch takes V_old and does, for every block alone, a number of
+//! *Mathematics*: the states are divided into blocks. A launch reads V_old and runs, for each block alone, several
 //! sweeps V(s) ← max r(s, a) + γ Σ P(s'|s, a) V(s') over the block's states. Successors inside the block are read from
-//! shared memory, as of the sweep before; all others keep their value in V_old. Then V_new is written. So blocks are a
-//! Jacobi iteration among each other, whatever the order in which they run, and a launch is a contraction with modulus γ
-//! as long as it updates every state: its fixed point is V*, and ‖V − V*‖∞ ≤ ‖V_new − V_old‖∞ γ / (1 − γ).
+//! shared memory, as of the previous sweep; all other successors keep their value in V_old. The launch then writes
+//! V_new. Among each other, the blocks perform a Jacobi iteration, independent of the order in which they run. A launch
+//! that updates every state is a contraction with modulus γ: its fixed point is V*, and ‖V − V*‖∞ ≤ ‖V_new − V_old‖∞ γ
+//! / (1 − γ).
 //!
-//! *The change* of a launch is that of all its sweeps together, V_new − V_old. (That of the last sweep alone would be small
-//! where a block has settled on values of its neighbours that are long out of date.) What a solver reports is the change
-//! of a full sweep, [`sweep_once`], which it does when a launch has changed little.
+//! *Change*: a launch reports the change over all its sweeps, V_new − V_old. (The change of the last sweep alone would
+//! be small in a block that has converged against outdated values of its neighbours.) A solver reports the change of a
+//! full sweep, [`sweep_once`], which it runs after a launch with a small change.
 //!
-//! *Buffering*: values from outside that a block needs are copied to shared memory once, after its own. It changes where
-//! values are read, not what they are.
+//! *Buffering*: a block copies the outside values that it needs to shared memory once, after its own values. Buffering
+//! changes where values are read, not the values.
 //!
-//! *Prioritizing*: a thread has two to five states, and a pass updates the one of the highest eligibility
-//! Δ(s) + U_c / n(s), with Δ(s) the |ΔV(s)| of its last update and n(s) the number of its updates in this launch: so each
-//! is updated once before any is updated twice, and a launch cannot leave out a state that would still change.
+//! *Prioritizing*: a thread owns two to five states. A pass updates the state of the highest eligibility Δ(s) + U_c /
+//! n(s), where Δ(s) is |ΔV(s)| of its last update and n(s) the number of its updates in this launch. Every state is
+//! thus updated once before any is updated twice, and no launch leaves out a state that would still change.
 //!
-//! *Layout*: a block has `cells` places for states, and state `cell` of block b is number p = b·`cells` + `cell`. Places may
-//! be empty, with no action, as are those of terminal states. A position p has its rows from `first_row`\[p\], and the
-//! entries of all of them from `first_entry`\[p\], each `stride` elements from the next. With a stride of 32, neighbours
-//! are interleaved: the lanes of a warp read neighbouring elements.
+//! *Layout*: a block has `cells` cells for states; cell c of block b is position p = b·`cells` + c. Empty cells and
+//! terminal states have no actions. The rows of position p start at `first_row`\[p\] and its entries at
+//! `first_entry`\[p\], each `stride` elements apart. A stride of 32 interleaves neighbouring positions, which makes the
+//! accesses of a warp coalesced.
 //!
-//! *Bytes* of a sweep of n entries and m rows, f32 and 32-bit offsets: 8n + 8m + 12S; of those, a launch reads from device
-//! memory what the level-1 cache does not keep from sweep to sweep.
+//! *Bytes* per sweep of n entries and m rows, f32 and 32-bit offsets: 8n + 8m + 12S. A launch reads from device memory
+//! only those bytes that the L1 cache does not keep between sweeps.
 
 use warpkov_device::device::{Global, GlobalMut, Offset, Parameter, Real, Shared, kernel, math, shared, thread};
 
@@ -34,50 +35,51 @@ use super::change::Extremes;
 use super::choices::NO_ACTION;
 use super::model::Iterates;
 
-/// A model in blocks of states.
+/// A model divided into blocks of states.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `actions` | positions | actions |
+/// | `actions` | positions | actions; 0 for an empty cell or a terminal state |
 /// | `first_row`, `first_entry` | positions | elements |
-/// | `stride` | 1 | elements |
+/// | `stride` | scalar | elements, ≥ 1 |
 /// | `reward` | rows, with gaps | r(s, a) |
 /// | `length` | rows, with gaps | entries |
-/// | `place` | entries, with gaps | elements of shared memory, or positions |
+/// | `place` | entries, with gaps | < `resident`: element of shared memory; else `resident` + position |
 /// | `prob` | entries, with gaps | P(s'\|s, a) |
-/// | `resident` | 1 | elements of shared memory |
-/// | `buffer_ptr` | blocks + 1 | elements of `buffer` |
-/// | `buffer` | successors outside | positions |
-/// | `gamma` | 1 | discount for a step |
+/// | `resident` | scalar | elements of shared memory, ≥ cells per block |
+/// | `buffer_ptr` | blocks + 1 | elements of `buffer`, ascending |
+/// | `buffer` | buffered successors | positions; at most `resident` − cells per block |
+/// | `gamma` | scalar | discount per step, in \[0, 1\] |
 #[derive(Clone, Copy, Parameter)]
 pub struct Blocks<T, O> {
-    /// Actions of each position; 0 where there is no state, or a terminal one.
+    /// Number of actions of each position.
     pub actions: Global<u32>,
     /// First row of each position.
     pub first_row: Global<O>,
     /// First entry of each position.
     pub first_entry: Global<O>,
-    /// From a row, or an entry, of a position to the next.
+    /// Distance between consecutive rows, or entries, of a position.
     pub stride: u32,
     /// r(s, a) of each row.
     pub reward: Global<T>,
     /// Number of entries of each row.
     pub length: Global<u32>,
-    /// Where the value of each entry's successor is: below `resident` in shared memory, else that much further in V_old.
+    /// Location of each entry's successor: in shared memory if below `resident`, else at position `place − resident` of
+    /// V_old.
     pub place: Global<u32>,
     /// Probability of each entry.
     pub prob: Global<T>,
-    /// Values in shared memory: those of a block, and of its buffer.
+    /// Values in shared memory: those of the block's cells and of its buffer.
     pub resident: u32,
-    /// Block b buffers the values at positions `buffer[buffer_ptr[b]..buffer_ptr[b + 1]]`.
+    /// Block b buffers the positions `buffer[buffer_ptr[b]..buffer_ptr[b + 1]]`.
     pub buffer_ptr: Global<O>,
-    /// See `buffer_ptr`.
+    /// Positions of buffered values.
     pub buffer: Global<u32>,
-    /// γ.
+    /// γ, the discount factor.
     pub gamma: f64,
 }
 
-/// The model as a block sees it, and V_old.
+/// The model and V_old, as a block reads them.
 #[derive(Clone, Copy)]
 struct Model<T, O> {
     blocks: Blocks<T, O>,
@@ -85,7 +87,9 @@ struct Model<T, O> {
 }
 
 impl<T: Real, O: Offset> Model<T, O> {
-    /// Copies what this block reads to shared memory: the values of its states, then those of its buffer.
+    /// Copies the values of the block's states, then those of its buffer, to shared memory.
+    ///
+    /// *Takes part*: every thread of the block. *Barriers*: one.
     #[inline(always)]
     fn load(self, cells: u32) -> Shared<T> {
         let Blocks { buffer_ptr, buffer, .. } = self.blocks;
@@ -109,7 +113,7 @@ impl<T: Real, O: Offset> Model<T, O> {
         values
     }
 
-    /// The first action of the largest Q-factor, and that Q-factor; 0 where there is no action.
+    /// Bellman backup: the first action of the largest Q-factor, and that Q-factor; ([`NO_ACTION`], 0) without actions.
     #[inline(always)]
     fn backup(self, position: usize, values: Shared<T>) -> (u32, T) {
         let actions = self.blocks.actions.get(position);
@@ -141,21 +145,35 @@ impl<T: Real, O: Offset> Model<T, O> {
         (best, T::from_f64(value))
     }
 
-    /// V_new − V_old of a position; not a number where there is no action.
+    /// V_new − V_old of a position; NaN without actions.
     #[inline(always)]
     fn change(self, position: usize, value: T) -> T {
         if self.blocks.actions.get(position) == 0 { T::from_f64(f64::NAN) } else { value - self.v_old.get(position) }
     }
 }
 
-/// `passes` passes over every block, in each of which a thread updates one of its states.
+/// `passes` passes over every block of states; in each pass a thread updates one of its states.
 ///
-/// *Thread mapping*: one block per block of states, in any shape; thread t has the cells t, t + B, … of B threads, and
-/// `per_thread` of them. With one, a pass is a sweep. *Shared memory*, dynamic, in elements of T: `resident` values, and
-/// where `per_thread` > 1, the eligibility and the number of updates of each cell. *Barriers*: two per pass, and one.
-/// *Deterministic*: yes.
-/// *Safety*: `cells` is `per_thread` · B; there are `cells` positions per block, and as many elements of `v` and `change`; a
-/// block's buffer has at most `resident − cells` elements; the rest as in [`Blocks`].
+/// - *Thread mapping*: one thread block per block of states; of B threads, thread t owns the `per_thread` cells t, t +
+///   B, …. With one cell per thread a pass is a sweep.
+/// - *Shared memory*: in elements of T, dynamic: `resident` values and, if `per_thread` > 1, eligibility and number of
+///   updates of each cell.
+/// - *Barriers*: two per pass, and one. *Deterministic*: yes. *Valid result in*: `v.new` and `change`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `per_thread` | scalar | cells per thread, ≥ 1 |
+/// | `passes` | scalar | passes |
+/// | `update_constant` | scalar | U_c ≥ 0, reward |
+/// | `blocks` | [`Blocks`], `per_thread`·B cells per block | |
+/// | `extremes` | [`Extremes`] | |
+/// | `v` | positions, [`Iterates`] | reward |
+/// | `change` | positions | ΔV, reward or NaN |
+///
+/// *Launch*: one block of B threads, in one or two dimensions, per block of states; `resident` elements of T of dynamic
+/// shared memory, and 2·`per_thread`·B more if `per_thread` > 1.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn sweep_blocks<T: Real, O: Offset>(
     per_thread: u32,
@@ -174,7 +192,7 @@ pub fn sweep_blocks<T: Real, O: Offset>(
     let cells = threads * per_thread;
     let first = thread::block_idx_x() as usize * cells as usize;
     let values = model.load(cells);
-    // Only this thread touches what belongs to its cells: no barrier is needed for these two.
+    // Each thread accesses the eligibility and the update counts of its own cells only: no barrier needed.
     let (eligibility, updates) = (blocks.resident, blocks.resident + cells);
     if per_thread > 1 {
         let mut cell = t;
@@ -200,7 +218,7 @@ pub fn sweep_blocks<T: Real, O: Offset>(
             }
         }
         let (_, value) = model.backup(first + chosen as usize, values);
-        // All have read the values of the sweep before.
+        // All threads have read the values of the previous sweep.
         thread::sync_threads();
         if per_thread > 1 {
             let count = values.get(updates + chosen) + T::ONE;
@@ -221,11 +239,24 @@ pub fn sweep_blocks<T: Real, O: Offset>(
     }
 }
 
-/// One full sweep V_new ← T V_old over all states, and the greedy actions of V_old.
+/// One full sweep V_new ← T V_old over all states, and the greedy actions with respect to V_old.
 ///
-/// *Thread mapping*: as [`sweep_blocks`]; a thread goes through all its states. *Shared memory*: `resident` elements of T,
-/// dynamic. *Barriers*: one. *Deterministic*: yes.
-/// *Safety*: as [`sweep_blocks`]; `policy` has `cells` elements per block.
+/// - *Thread mapping*: as [`sweep_blocks`]; a thread updates all its states.
+/// - *Shared memory*: `resident` elements of T, dynamic. *Barriers*: one. *Deterministic*: yes.
+/// - *Valid result in*: `v.new`, `change` and `policy`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `per_thread` | scalar | cells per thread, ≥ 1 |
+/// | `blocks` | [`Blocks`], `per_thread`·B cells per block | |
+/// | `v` | positions, [`Iterates`] | reward |
+/// | `change` | positions | ΔV, reward or NaN |
+/// | `policy` | positions | |
+///
+/// *Launch*: one block of B threads, in one or two dimensions, per block of states; `resident` elements of T of dynamic
+/// shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn sweep_once<T: Real, O: Offset>(
     per_thread: u32,

@@ -1,17 +1,17 @@
-//! The least and the greatest ΔV(s) of a sweep, and how a launch learns from them that it is not needed.
+//! Minimum and maximum of ΔV(s) over a sweep, and the early return of launches after convergence.
 //!
-//! Sweep k of a batch leaves its extremes in elements 2k and 2k + 1 of an array that stays on the device: max ΔV and
-//! max −ΔV, each as the [`key`] of a number, whose order as an integer is that of the numbers. So both are taken by an
-//! integer atomic, exact and whatever the order, into an array that begins as zeros.
+//! Sweep k of a batch writes elements 2k and 2k + 1 of a device array: max ΔV and max −ΔV, each as a [`key`]. Keys
+//! order as the numbers do, so integer atomics take both maxima: exact, and independent of the order of the blocks. The
+//! array starts as zeros.
 //!
-//! A launch that finds the sweep before its own within the bound returns at once. It leaves zeros, which stand for no
-//! change at all, so that all later ones return as well: a batch can be launched ahead, with no word from the host.
+//! A launch returns at once if the previous sweep is within the bound. It leaves zeros, which stand for "no change"; so
+//! all later launches return as well. The host thus launches a whole batch without synchronisation.
 //!
-//! States with no action have no ΔV: their change is not a number, which neither a minimum nor a maximum takes up.
+//! A state without actions has ΔV = NaN, which neither minimum nor maximum takes up.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
-/// An integer that is above 0, and orders as the numbers do.
+/// Maps a number to an integer > 0 with the same order.
 #[inline(always)]
 #[must_use]
 pub fn key(x: f64) -> u64 {
@@ -19,7 +19,7 @@ pub fn key(x: f64) -> u64 {
     if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
 }
 
-/// The number of this [`key`]; 0 for 0, that is, where no number was recorded.
+/// The number of a [`key`]; 0 for 0, which means that no number was recorded.
 #[inline(always)]
 #[must_use]
 pub fn number(key: u64) -> f64 {
@@ -30,35 +30,35 @@ pub fn number(key: u64) -> f64 {
     }
 }
 
-/// The extremes (least, greatest) that sweep number `sweep` has recorded.
+/// (min ΔV, max ΔV) from the two keys of a sweep: that of max ΔV and that of max −ΔV.
 #[inline(always)]
 #[must_use]
 pub fn of_sweep(greatest: u64, opposite: u64) -> (f64, f64) {
     (-number(opposite), number(greatest))
 }
 
-/// The extremes of a batch of sweeps, and which of them a launch is.
+/// The extremes of ΔV of a batch of sweeps, and the index of this sweep in the batch.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `sweep` | 1 | sweeps of the batch |
-/// | `bound` | 1 | reward |
-/// | `span` | 1 | 1 or 0 |
-/// | `keys` | more than 2·`sweep` + 1 | [`key`]s of rewards; 0 before the sweep |
+/// | `sweep` | scalar | index in the batch, from 0 |
+/// | `bound` | scalar | reward |
+/// | `span` | scalar | 1 or 0 |
+/// | `keys` | 2·`sweep` + 2 or more | [`key`]s of rewards; 0 before the batch |
 #[derive(Clone, Copy, Parameter)]
 pub struct Extremes {
-    /// Number of the sweep in its batch.
+    /// Index of the sweep in its batch.
     pub sweep: u32,
-    /// Sweeps after one within it return at once.
+    /// Sweeps after one within this bound return at once.
     pub bound: f64,
-    /// Whether it bounds the span max ΔV − min ΔV, else ‖ΔV‖∞.
+    /// 1: `bound` applies to the span max ΔV − min ΔV. 0: to ‖ΔV‖∞.
     pub span: u32,
-    /// Two for each sweep.
+    /// Two keys per sweep.
     pub keys: GlobalMut<u64>,
 }
 
 impl Extremes {
-    /// Whether the sweep before this one was within the bound.
+    /// Whether the previous sweep was within the bound.
     #[inline(always)]
     #[must_use]
     pub fn met(&self) -> bool {
@@ -70,7 +70,7 @@ impl Extremes {
     }
 }
 
-/// Whether a sweep with these extremes was within `bound`: by its span where `span` is not 0, else by ‖ΔV‖∞.
+/// Whether a sweep with these keys was within `bound`: its span if `span` is not 0, else its ‖ΔV‖∞.
 #[inline(always)]
 #[must_use]
 pub fn within(greatest: u64, opposite: u64, span: u32, bound: f64) -> bool {
@@ -79,11 +79,22 @@ pub fn within(greatest: u64, opposite: u64, span: u32, bound: f64) -> bool {
     size < bound
 }
 
-/// Takes the extremes of `change` over all states into the elements of a sweep.
+/// Extremes of a vector `change` over all states, into the keys of this sweep.
 ///
-/// *Thread mapping*: a grid-stride loop over states, in blocks of whole warps. *Shared memory*: 64 words. *Barriers*: four.
-/// *Deterministic*: yes.
-/// *Safety*: `change` has `states` elements.
+/// - *Mathematics*: maxₛ ΔV(s) and maxₛ −ΔV(s).
+/// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
+/// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes.
+/// - *Valid result in*: keys 2k and 2k + 1 of sweep k, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `change` | S | ΔV, reward or NaN |
+/// | `extremes` | [`Extremes`] | |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn extremes_of_change<T: Real>(states: u32, change: Global<T>, extremes: Extremes) {
     if extremes.met() {
@@ -100,11 +111,22 @@ pub fn extremes_of_change<T: Real>(states: u32, change: Global<T>, extremes: Ext
     record(extremes.keys, extremes.sweep, greatest, opposite);
 }
 
-/// Takes the extremes of V_new − V_old over all states into the first two elements.
+/// Extremes of V_new − V_old over all states, into the first two keys.
 ///
-/// *Thread mapping*: a grid-stride loop over states, in blocks of whole warps. *Shared memory*: 64 words. *Barriers*: four.
-/// *Deterministic*: yes.
-/// *Safety*: both vectors have `states` elements, `extremes` two, which are 0.
+/// - *Mathematics*: maxₛ ΔV(s) and maxₛ −ΔV(s), with ΔV = V_new − V_old.
+/// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
+/// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes.
+/// - *Valid result in*: `extremes[0]` and `extremes[1]`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `v_old`, `v_new` | S | reward |
+/// | `extremes` | 2 or more | [`key`]s; 0 before the launch |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn extremes_between<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, extremes: GlobalMut<u64>) {
     let (mut greatest, mut opposite) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
@@ -118,14 +140,14 @@ pub fn extremes_between<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>
     record(extremes, 0, greatest, opposite);
 }
 
-/// Takes the extremes that the threads of a block have found into the elements of sweep number `sweep`.
+/// Raises the two keys of sweep `sweep` to the block's maxima.
 ///
 /// *Takes part*: every thread of the block, in whole warps. *Barriers*: four.
 #[inline(always)]
 fn record(extremes: GlobalMut<u64>, sweep: u32, greatest: f64, opposite: f64) {
     let greatest = block::reduce(greatest, f64::NEG_INFINITY, f64::max);
     let opposite = block::reduce(opposite, f64::NEG_INFINITY, f64::max);
-    // Where no state has an action, the least is ∞ and the greatest −∞.
+    // If no state has an action, the minimum is ∞ and the maximum −∞.
     if thread::thread_idx_x() == 0 && greatest >= -opposite {
         atomic::max((extremes, 2 * sweep as usize), key(greatest));
         atomic::max((extremes, 2 * sweep as usize + 1), key(opposite));

@@ -1,38 +1,42 @@
-//! Which rows, that is state-action pairs, belong to which state.
+//! The rows (state-action pairs) of each state.
 
 use warpkov_device::device::{Global, Offset, Parameter};
 
-/// The actions of states: `actions` of each, rows s·A + a; or where `actions` is 0, rows `offsets[s]..offsets[s + 1]`, which
-/// may be none: such a state is terminal, and its value is 0.
+/// The actions of each state, in one of two forms.
 ///
-/// | field | shape | unit |
+/// - `actions` = A > 0: every state has A actions; row s·A + a belongs to action a of state s.
+/// - `actions` = 0: state s has the rows `offsets[s]..offsets[s + 1]`. A state without rows is terminal; its value
+///   is 0.
+///
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `actions` | 1 | actions of a state |
-/// | `offsets` | S + 1, or not read | rows |
+/// | `actions` | scalar | A, or 0 |
+/// | `offsets` | S + 1; any length if A > 0 | rows, ascending |
 #[derive(Clone, Copy, Parameter)]
 pub struct Choices<O: Offset> {
-    /// A, or 0.
+    /// A, or 0 if the number of actions varies.
     pub actions: u32,
-    /// S + 1 offsets where `actions` is 0; else not read.
+    /// First row of each state, and the number of rows; the kernels read it only if `actions` is 0.
     pub offsets: Global<O>,
 }
 
 impl<O: Offset> Choices<O> {
-    /// The first row of a state; that of the state S is the number of all rows.
+    /// First row of `state`. `first(S)` is the number of rows.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn first(&self, state: usize) -> usize {
         if self.actions > 0 { state * self.actions as usize } else { self.offsets.get(state).to_usize() }
     }
 
-    /// The row of an action of a state; `None` where the state has none.
+    /// Row of `action` in `state`, or `None` for [`NO_ACTION`].
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn row(&self, state: usize, action: u32) -> Option<usize> {
         if action == NO_ACTION { None } else { Some(self.first(state) + action as usize) }
     }
 
-    /// Where the entries of that row begin and end; `row_ptr` has one element per row and one more.
+    /// Entry range of the row of `action` in `state`; empty for [`NO_ACTION`]. `row_ptr` has one element per row plus
+    /// one.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn entries(&self, row_ptr: Global<O>, state: usize, action: u32) -> (usize, usize) {
@@ -43,5 +47,5 @@ impl<O: Offset> Choices<O> {
     }
 }
 
-/// The action of a state that has none, in a policy.
+/// The policy's entry for a terminal state.
 pub const NO_ACTION: u32 = u32::MAX;

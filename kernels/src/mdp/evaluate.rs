@@ -1,34 +1,45 @@
 //! Policy evaluation: one synchronous Jacobi sweep of V ← r^π + γ P^π V.
 //!
-//! *Mathematics*: V_new(s) = Σ P(s'|s, π(s)) · (R(s, π(s), s') + γ V_old(s')), for every state s.
+//! *Mathematics*: V_new(s) = Σ P(s'|s, π(s)) · (R(s, π(s), s') + γ V_old(s')) for every state s.
 //!
 //! *The ladder*
 //! 1. [`evaluate_block_per_state`]: the plain version. A block walks the row of its state's action in the full model.
-//! 2. [`evaluate_rows`]: on the projected matrix P^π, by `LANES` lanes per row; for rows of some length.
-//! 3. [`evaluate_slices`]: on P^π in slices of 32 rows, by one thread per row; for short rows.
+//! 2. [`evaluate_rows`]: on the projected matrix P^π in compressed rows, `LANES` lanes per row; for long rows.
+//! 3. [`evaluate_slices`]: on P^π in SELL (sliced ELLPACK, C = 32), one thread per row; for short rows.
 //!
-//! *Bytes* of a sweep of the projected matrix with n entries, f32 and 32-bit offsets: 8n for P^π, 4S for r^π, 4S + 4S for
-//! V read and written, and 4S (rows) or S/8 (slices) for the offsets; gathers of V mostly hit the caches on grids.
+//! *Bytes* per sweep of a projected matrix with n entries, f32 and 32-bit offsets: 8n for P^π, 4S for r^π, 8S to read
+//! and write V, and 4S (rows) or S/8 (slices) for the offsets. On grid-like models the caches serve most gathers of V.
 
 use warpkov_device::device::{Global, Offset, Real, kernel, math, shared, thread, warp};
 
+use super::backup::slices::SLICE;
 use super::model::{Iterates, Model};
 use super::residual::Residuals;
 use crate::primitives::rows::Rows;
 
-/// Rows of a slice: the lanes of a warp.
-pub const SLICE: usize = 32;
-
-/// Entries of a row that a thread loads together.
+/// Entries in flight per thread.
 const UNROLL: usize = 4;
 
-/// One block per state, as in the source: threads over successors, then a reduction in shared memory.
+/// Plain version, as in the original program: one block per state, with a reduction in shared memory.
 ///
-/// *Thread mapping*: block b has state b; thread t adds entries t, t + B, … of the row of π(s). *Shared memory*: one f64 per
-/// thread, dynamic. *Barriers*: 1 + log₂ B, for B a power of two. The residual is taken by
-/// [`max_change`](super::residual::max_change).
-/// *Safety*: the grid has one block per state; the model is as [`Model`] says, but that its rewards are those of actions alone;
-/// `entry_reward` has one element per entry, `policy` and `v` have S; actions are those of their states.
+/// - *Mathematics*: as in the head of the file; `model.reward` holds the action's own reward, `entry_reward` the reward
+///   of each successor.
+/// - *Thread mapping*: block b has state b; thread t adds the entries t, t + B, … of the row of π(b), for B threads.
+///   [`max_change`](super::residual::max_change) computes the residual afterwards.
+/// - *Shared memory*: one f64 per thread, dynamic. *Barriers*: 1 + log₂ B. *Deterministic*: yes.
+/// - *Valid result in*: `v.new`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | `reward` without the rewards of successors |
+/// | `entry_reward` | entries of `model.rows` | R(s, a, s') |
+/// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
+/// | `v` | [`Iterates`] | |
+/// | `residuals` | [`Residuals`] | |
+///
+/// *Launch*: S blocks of B threads, B a power of two; 8·B bytes of dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn evaluate_block_per_state<T: Real, O: Offset>(
     model: Model<T, O>,
@@ -43,7 +54,7 @@ pub fn evaluate_block_per_state<T: Real, O: Offset>(
     let Model { choices, rows, reward, gamma } = model;
     let partial = shared::dynamic_shared_mem::<f64>();
     let (state, t) = (thread::block_idx_x() as usize, thread::thread_idx_x());
-    // Of a state that has no action the sum is empty.
+    // A state without actions has an empty sum.
     let (mut entry, mut end, mut sum) = (0, 0, 0.0);
     if let Some(row) = choices.row(state, policy.get(state)) {
         end = rows.ptr.get(row + 1).to_usize();
@@ -73,10 +84,24 @@ pub fn evaluate_block_per_state<T: Real, O: Offset>(
     }
 }
 
-/// `LANES` lanes per row of P^π in compressed rows; with 32, a warp per row.
+/// P^π in compressed rows, `LANES` lanes per row; 32 lanes make a warp per row.
 ///
-/// *Thread mapping*: a grid-stride loop over rows; the residual is recorded once per block. *Shared memory*: 32 words.
-/// *Safety*: `rows` has `states` rows, `reward` and `v` have as many elements; columns are below `states`.
+/// - *Thread mapping*: a grid-stride loop over rows; each block records its residual once.
+/// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes.
+/// - *Valid result in*: `v.new` and the sweep's residual slot.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `rows` | S × S, [`Rows`] | P^π; columns below S |
+/// | `reward` | S | r^π |
+/// | `gamma` | scalar | in \[0, 1\] |
+/// | `v` | [`Iterates`] | |
+/// | `residuals` | [`Residuals`] | |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64], LANES = [2, 4, 8, 16, 32])]
 pub fn evaluate_rows<T: Real, O: Offset, const LANES: u32>(
     states: u32,
@@ -107,13 +132,28 @@ pub fn evaluate_rows<T: Real, O: Offset, const LANES: u32>(
     residuals.record(change);
 }
 
-/// One thread per row of P^π in slices of 32 rows.
+/// P^π in SELL (sliced ELLPACK, C = 32), one thread per row.
 ///
-/// A slice stores the first entries of its 32 rows, then their second ones, and so on, padded with probability 0 to its
-/// longest row: the lanes of a warp read neighbouring elements, with no shuffles and no shared memory.
+/// A slice stores the first entries of its 32 rows, then their second entries, and so on. Entries of probability 0 pad
+/// each row to the longest row of the slice. The accesses of a warp are coalesced, without shuffles and without shared
+/// memory.
 ///
-/// *Thread mapping*: a grid-stride loop over states; the residual is recorded once per block. *Shared memory*: 32 words.
-/// *Safety*: `slices` has a row of entries for each slice; `reward` and `v` have `states` elements; columns are below `states`.
+/// - *Thread mapping*: a grid-stride loop over states; each block records its residual once.
+/// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes.
+/// - *Valid result in*: `v.new` and the sweep's residual slot.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `slices` | ⌈S / 32⌉ slices, as made by [`copy_slices`](super::project::copy_slices) | P^π; columns below S |
+/// | `reward` | S | r^π |
+/// | `gamma` | scalar | in \[0, 1\] |
+/// | `v` | [`Iterates`] | |
+/// | `residuals` | [`Residuals`] | |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn evaluate_slices<T: Real, O: Offset>(
     states: u32,
@@ -132,18 +172,18 @@ pub fn evaluate_slices<T: Real, O: Offset>(
         let slice = state as usize / SLICE;
         if state < states { (slices.ptr.get(slice) + lane, slices.ptr.get(slice + 1)) } else { (lane, lane) }
     };
-    // In T: near convergence the difference of two numbers of T is a number of T.
+    // In T: near convergence, the difference of two numbers of T is itself a number of T.
     let mut change = T::ZERO;
     let mut state = thread::index_1d() as u32;
     let (mut entry, mut end) = bounds(state);
     while state < states {
-        // The offsets of the next slice are on their way while this one is summed.
+        // Prefetch the offsets of the next slice.
         let next = state.saturating_add(stride);
         let (next_entry, next_end) = bounds(next);
         let (own, own_reward) = (v.old.get(state as usize), reward.get(state as usize));
         let mut expected = 0.0;
         while entry < end {
-            // So are all loads of a step before the first is used.
+            // Issue all loads of a step before the first use.
             let mut successor = [state; UNROLL];
             let mut probability = [T::ZERO; UNROLL];
             for k in 0..UNROLL {

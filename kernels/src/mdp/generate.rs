@@ -1,24 +1,24 @@
-//! Models that come into being on the device.
+//! Models generated on the device.
 //!
-//! The cells of a slip grid look alike wherever the same stands around them: a cell's pattern has the number
-//! Σ kindᵢ · 4ⁱ, where i counts the cell itself and those above, below, right and left of it. What is off the grid is as
-//! good as a wall: who moves there stays where he is.
+//! A cell of a slip grid is fully described by its own kind and those of its four neighbours: its pattern, with the
+//! number Σ kindᵢ · 4ⁱ, where i counts the cell, then the cells above, below, right and left of it. A neighbour outside
+//! the grid counts as a wall: a move towards it leaves the agent in its cell.
 
 use warpkov_device::device::{Global, GlobalMut, kernel, thread};
 
-/// The kind of a cell that nothing is in.
+/// Kind of an empty cell.
 pub const FREE: u8 = 0;
-/// The kind of a cell that cannot be entered.
+/// Kind of a cell that cannot be entered.
 pub const WALL: u8 = 1;
-/// The kind of a cell that costs to enter.
+/// Kind of a cell that costs to enter.
 pub const OBSTACLE: u8 = 2;
-/// The kind of a cell that earns to enter.
+/// Kind of a cell that earns a reward on entry.
 pub const GOAL: u8 = 3;
 
-/// Numbers that a pattern may have.
+/// Number of possible patterns.
 pub const PATTERNS: usize = 1 << 10;
 
-/// The number of the pattern of a cell, where `kind` says what is in each.
+/// Pattern number of a cell; `kind` returns the kind of any cell of the grid.
 #[inline(always)]
 #[must_use]
 pub fn pattern_of(width: u32, height: u32, cell: u32, kind: impl Fn(u32) -> u8) -> u16 {
@@ -31,18 +31,33 @@ pub fn pattern_of(width: u32, height: u32, cell: u32, kind: impl Fn(u32) -> u8) 
         | kind(x > 0, cell.wrapping_sub(1)) << 8
 }
 
-/// What is in a cell of a grid with nothing but the goal, its last cell.
+/// Kind of a cell in a grid that is empty but for the goal, its last cell.
 #[inline(always)]
 #[must_use]
 pub fn kind_without_walls(width: u32, height: u32, cell: u32) -> u8 {
     if cell == width * height - 1 { GOAL } else { FREE }
 }
 
-/// The pattern of every cell of a grid of `width` · `height` cells, in which there are `kinds` if `walled`, else nothing
-/// but the goal: `index` of the pattern's number, for few of them occur.
+/// Pattern index of every cell of a grid of `width` × `height` cells. Few of the pattern numbers occur, so `index` maps
+/// them to a dense range.
 ///
-/// *Thread mapping*: a grid-stride loop over cells. *Safety*: `pattern` has one element per cell, as many as fit 32 bits;
-/// so has `kinds` if `walled`, all below 4; `index` has [`PATTERNS`] elements.
+/// If `walled` is not 0, `kinds` holds the kind of each cell. Otherwise the grid is empty but for the goal.
+///
+/// - *Mathematics*: `pattern[c]` = `index[Σ kindᵢ · 4ⁱ]` over cell c and its four neighbours.
+/// - *Thread mapping*: a grid-stride loop over cells.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `pattern`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `width`, `height` | scalar | `width`·`height` < 2³² |
+/// | `walled` | scalar | 1 or 0 |
+/// | `kinds` | cells if `walled`; else any length | below 4 |
+/// | `index` | [`PATTERNS`] | index of each pattern number |
+/// | `pattern` | cells | |
+///
+/// *Launch*: any grid, any block; no dynamic shared memory.
 #[kernel]
 pub fn grid_patterns(
     width: u32,

@@ -1,23 +1,39 @@
 //! Greedy policy improvement.
 //!
-//! *Mathematics*: Q(s, a) = r(s, a) + γ Σ P(s'|s, a) V(s'). A state keeps its action unless another's Q-factor exceeds its
-//! own by more than a tolerance; among those, the largest Q-factor wins, and of equal ones the lowest-numbered action.
+//! *Mathematics*: Q(s, a) = r(s, a) + γ Σ P(s'|s, a) V(s'). A state keeps its action unless another action's Q-factor
+//! exceeds its own by more than a tolerance. Then the action of the largest Q-factor wins; the lowest number breaks
+//! ties.
 //!
-//! *Bytes*: the whole model once, and V.
+//! *Bytes*: reads the whole model and V once.
 
 use warpkov_device::device::{Global, GlobalMut, Offset, Real, atomic, kernel, math, shared, thread};
 
 use super::model::Model;
 
-/// Improves the policy of every state, and counts those whose action changed.
+/// Improves the policy of every state and counts the states whose action changed.
 ///
-/// With `states_per_block` = 1 and `LANES` = 1 this is the plain version of the source: one block per state, one thread per
-/// action. More states per block fill the blocks where there are few actions; more lanes per action share long rows.
+/// `states_per_block` = 1 and `LANES` = 1 give the plain version of the original program: one block per state, one
+/// thread per action. More states per block fill the block if states have few actions; more lanes per action share long
+/// rows.
 ///
-/// *Thread mapping*: the block has the rows of its states in their order, `LANES` lanes per row; where they are more than
-/// the block has room for, it goes through them in chunks. Then one thread per state compares its Q-factors.
-/// *Shared memory*: one f64 per row of a chunk (`block_dim_x / LANES`), dynamic. *Barriers*: two per chunk, and one.
-/// *Safety*: the model is as [`Model`] says; `policy` and `v` have S elements, `changed` has one.
+/// - *Thread mapping*: a block processes the rows of its states in order, `LANES` lanes per row, in chunks of B /
+///   `LANES` rows for B threads. After each chunk, one thread per state compares the Q-factors.
+/// - *Shared memory*: one f64 per row of a chunk, dynamic. *Barriers*: two per chunk, and one.
+/// - *Deterministic*: yes. *Valid result in*: `policy` and `changed`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `states_per_block` | scalar | 1 … B |
+/// | `model` | [`Model`] | |
+/// | `v` | S | reward |
+/// | `tie` | scalar | tolerance ≥ 0, reward |
+/// | `policy` | S | actions of each state |
+/// | `changed` | 1 | states; incremented |
+///
+/// *Launch*: ⌈S / `states_per_block`⌉ blocks of B threads in whole warps; 8·B / `LANES` bytes of dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32])]
 pub fn improve<T: Real, O: Offset, const LANES: u32>(
     states: u32,
@@ -33,10 +49,10 @@ pub fn improve<T: Real, O: Offset, const LANES: u32>(
     let t = thread::thread_idx_x();
     let first = thread::block_idx_x() as usize * states_per_block as usize;
     let here = (states as usize - first).min(states_per_block as usize) as u32;
-    // The state that this thread compares for, if any: its action so far, and the best one.
+    // The state that this thread compares for, if any: its present action.
     let compares = t < here;
     let old = if compares { policy.get(first + t as usize) } else { 0 };
-    // Rows of the block, and those of the state that this thread compares for.
+    // Rows of the block, and rows of this thread's state.
     let (mut chunk, end) = (choices.first(first), choices.first(first + here as usize));
     let (own, own_end) =
         if compares { (choices.first(first + t as usize), choices.first(first + t as usize + 1)) } else { (end, end) };

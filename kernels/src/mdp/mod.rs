@@ -1,7 +1,8 @@
-//! Kernels for Markov decision processes: one file per operation, from the plain version to the fastest.
+//! Kernels for Markov decision processes: one file per operation, ordered from the plain version to the fastest.
 //!
-//! A model has S states with some [actions](choices) each. Its transition matrix P is in compressed sparse rows, one per
-//! state-action pair; r(s, a) is the expected reward of a row. V is stored in the precision T of the run; sums are taken in f64.
+//! A model has S states, each with its own [actions](choices). The transition matrix P is stored in compressed rows,
+//! one row per state-action pair; r(s, a) is the expected reward of a row. V is stored in the precision T of the run;
+//! sums are computed in f64.
 
 pub mod backup;
 pub mod block_divided;

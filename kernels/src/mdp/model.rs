@@ -1,40 +1,40 @@
-//! What the kernels are given of a Markov decision process, and of its values.
+//! Kernel parameters: a Markov decision process and its value function.
 
 use warpkov_device::device::{Global, GlobalMut, Offset, Parameter};
 
 use super::choices::Choices;
 use crate::primitives::rows::Rows;
 
-/// A model of S states in compressed rows, one for each pair of state and action.
+/// A Markov decision process with S states, in compressed rows: one row per state-action pair.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `choices` | S states | rows of each state |
-/// | `rows` | rows × S | P(s'\|s, a) |
-/// | `reward` | rows | r(s, a) |
-/// | `gamma` | 1 | discount for a step, in \[0, 1\] |
+/// | `choices` | [`Choices`] | rows of each state |
+/// | `rows` | rows × S, [`Rows`] | P(s'\|s, a); columns below S |
+/// | `reward` | rows | r(s, a), finite |
+/// | `gamma` | scalar | discount per step, in \[0, 1\] |
 #[derive(Clone, Copy, Parameter)]
 pub struct Model<T, O: Offset> {
-    /// Which rows belong to which state.
+    /// Rows of each state.
     pub choices: Choices<O>,
-    /// P, columns below S.
+    /// P.
     pub rows: Rows<T, O>,
-    /// The expected reward of each row.
+    /// Expected reward of each row.
     pub reward: Global<T>,
-    /// γ.
+    /// γ, the discount factor.
     pub gamma: f64,
 }
 
-/// V before a sweep and after it.
+/// V before and after a sweep.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
 /// | `old` | S | reward |
-/// | `new` | S | reward |
+/// | `new` | S; does not overlap `old` | reward |
 #[derive(Clone, Copy, Parameter)]
 pub struct Iterates<T> {
-    /// Before.
+    /// V before the sweep.
     pub old: Global<T>,
-    /// After.
+    /// V after the sweep.
     pub new: GlobalMut<T>,
 }

@@ -1,27 +1,27 @@
-//! Projection: the rows of the present policy gathered into a matrix of their own, P^π, and r^π.
+//! Projection: gathers the rows of the present policy into a matrix of their own, P^π, and r^π.
 //!
 //! *Mathematics*: P^π(s, ·) = P(·|s, π(s)) and r^π(s) = r(s, π(s)).
 //!
-//! *In three steps*: count the entries of each selected row ([`count_rows`]) or slice ([`count_slices`]); turn counts into
-//! offsets by an exclusive [scan](crate::primitives::scan); copy ([`copy_rows`], [`copy_slices`]).
+//! *Three steps*: count the entries of each selected row ([`count_rows`]) or slice ([`count_slices`]); turn the counts
+//! into offsets by an exclusive [scan](crate::primitives::scan); copy the entries ([`copy_rows`], [`copy_slices`]).
 
 use warpkov_device::device::{Global, GlobalMut, Offset, Parameter, Real, kernel, thread, warp};
 
+use super::backup::slices::SLICE;
 use super::choices::Choices;
-use super::evaluate::SLICE;
 use super::model::Model;
 
-/// P^π, in rows or in slices, and r^π.
+/// P^π, in compressed rows or in SELL slices, and r^π.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `ptr` | rows, or slices, + 1 | entries |
+/// | `ptr` | rows + 1, or slices + 1 | entries, ascending |
 /// | `col` | entries | states |
 /// | `prob` | entries | P(s'\|s, π(s)) |
 /// | `reward` | S | r(s, π(s)) |
 #[derive(Clone, Copy, Parameter)]
 pub struct Projected<T, O> {
-    /// Row, or slice, k gets the entries `ptr[k]..ptr[k + 1]`.
+    /// Offsets: row or slice k gets the entries `ptr[k]..ptr[k + 1]`.
     pub ptr: Global<O>,
     /// Columns.
     pub col: GlobalMut<u32>,
@@ -31,9 +31,22 @@ pub struct Projected<T, O> {
     pub reward: GlobalMut<T>,
 }
 
-/// Entries of each selected row.
+/// Number of entries of each selected row.
 ///
-/// *Thread mapping*: one thread per state. *Safety*: `counts` has `states` elements.
+/// - *Thread mapping*: one thread per state.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `counts`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `choices` | [`Choices`] | |
+/// | `row_ptr` | rows + 1 | entries, ascending |
+/// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
+/// | `counts` | S | |
+///
+/// *Launch*: ⌈S / B⌉ blocks of any B threads; no dynamic shared memory.
 #[kernel(O = [u32, u64])]
 pub fn count_rows<O: Offset>(
     states: u32,
@@ -51,7 +64,19 @@ pub fn count_rows<O: Offset>(
 
 /// Copies the selected rows to compressed rows.
 ///
-/// *Thread mapping*: a warp per row, a lane per entry. *Safety*: `projected` has a row for each state.
+/// - *Thread mapping*: a warp per row, a lane per entry.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `projected`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `model` | [`Model`] | |
+/// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
+/// | `projected` | S rows, [`Projected`] | `ptr` from [`count_rows`] and a scan |
+///
+/// *Launch*: 32·S threads or more, in blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn copy_rows<T: Real, O: Offset>(states: u32, model: Model<T, O>, policy: Global<u32>, projected: Projected<T, O>) {
     let Model { choices, rows, reward, .. } = model;
@@ -74,9 +99,22 @@ pub fn copy_rows<T: Real, O: Offset>(states: u32, model: Model<T, O>, policy: Gl
     }
 }
 
-/// Elements of each slice of 32 rows: 32 times its longest selected row.
+/// Number of entries of each slice: 32 times its longest selected row.
 ///
-/// *Thread mapping*: one thread per state, a warp per slice, in whole warps. *Safety*: `counts` has one element per slice.
+/// - *Thread mapping*: one thread per state, a warp per slice.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `counts`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `choices` | [`Choices`] | |
+/// | `row_ptr` | rows + 1 | entries, ascending |
+/// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
+/// | `counts` | ⌈S / 32⌉ | |
+///
+/// *Launch*: ⌈S / B⌉ blocks of B threads in whole warps; no dynamic shared memory.
 #[kernel(O = [u32, u64])]
 pub fn count_slices<O: Offset>(
     states: u32,
@@ -98,10 +136,21 @@ pub fn count_slices<O: Offset>(
     }
 }
 
-/// Copies the selected rows to slices, and pads them with entries of probability 0 that point to the row's own state.
+/// Copies the selected rows to slices, padded with entries of probability 0 in the row's own state.
 ///
-/// *Thread mapping*: one thread per row, lane l of a warp writes column l of its slice. *Safety*: `projected` has a row for
-/// each slice.
+/// - *Thread mapping*: one thread per row; lane l of a warp writes the elements of row l of its slice.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `projected`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `model` | [`Model`] | |
+/// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
+/// | `projected` | ⌈S / 32⌉ slices, [`Projected`] | `ptr` from [`count_slices`] and a scan |
+///
+/// *Launch*: ⌈S / B⌉ blocks of B threads in whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn copy_slices<T: Real, O: Offset>(
     states: u32,

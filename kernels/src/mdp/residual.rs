@@ -1,40 +1,40 @@
-//! The sup-norm residual ‖V_new − V_old‖∞, and how a sweep learns that it is not needed.
+//! The sup-norm residual ‖V_new − V_old‖∞, and the early return of sweeps after convergence.
 //!
-//! The residual of sweep k of a batch goes to slot k of an array that stays on the device. A sweep that finds the slot
-//! before its own below θ returns at once and leaves 0 in its own, so that all later ones return as well: a batch of
-//! sweeps can be launched ahead, with no word from the host in between.
+//! Sweep k of a batch writes its residual to slot k of a device array. A sweep whose predecessor's residual is below θ
+//! returns at once and leaves 0 in its own slot; so all later sweeps return as well. The host thus launches a whole
+//! batch of sweeps without synchronisation.
 //!
-//! A slot holds the bits of a number that is not negative. Those order as the numbers do, so that a slot takes its maximum
-//! by an integer atomic, exact and whatever the order.
+//! A slot holds the bits of a nonnegative f64. These bits order as the numbers do, so an integer atomic takes the
+//! maximum: exact, and independent of the order of the blocks.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, thread};
 
-/// The residuals of a batch of sweeps, and which of them a launch is.
+/// The residuals of a batch of sweeps, and the index of this sweep in the batch.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `theta` | 1 | reward |
-/// | `sweep` | 1 | sweeps of the batch |
-/// | `slots` | more than `sweep` | bits of rewards ≥ 0; 0 before the sweep |
+/// | `theta` | scalar | reward |
+/// | `sweep` | scalar | index in the batch, from 0 |
+/// | `slots` | `sweep` + 1 or more | bits of rewards ≥ 0; 0 before the batch |
 #[derive(Clone, Copy, Parameter)]
 pub struct Residuals {
     /// θ: sweeps after one with ‖ΔV‖∞ < θ return at once.
     pub theta: f64,
-    /// Number of the sweep in its batch.
+    /// Index of the sweep in its batch.
     pub sweep: u32,
-    /// A slot for each sweep.
+    /// One slot per sweep.
     pub slots: GlobalMut<u64>,
 }
 
 impl Residuals {
-    /// Whether the sweep before this one has met ‖ΔV‖∞ < θ.
+    /// Whether the previous sweep met ‖ΔV‖∞ < θ.
     #[inline(always)]
     #[must_use]
     pub fn converged(&self) -> bool {
         self.sweep > 0 && f64::from_bits(self.slots.get(self.sweep as usize - 1)) < self.theta
     }
 
-    /// Takes the maximum of `change` ≥ 0 over the block into the slot of this sweep.
+    /// Raises this sweep's slot to the block's maximum of `change` ≥ 0.
     ///
     /// *Takes part*: every thread of the block, in whole warps. *Barriers*: two.
     #[inline(always)]
@@ -43,7 +43,7 @@ impl Residuals {
     }
 }
 
-/// Takes the maximum of `change` ≥ 0 over the block into a slot.
+/// Raises a slot to the block's maximum of `change` ≥ 0.
 ///
 /// *Takes part*: every thread of the block, in whole warps. *Barriers*: two.
 #[inline(always)]
@@ -54,9 +54,22 @@ fn record(slots: GlobalMut<u64>, slot: u32, change: f64) {
     }
 }
 
-/// ‖V_new − V_old‖∞ into the slot of a sweep that does not record it itself.
+/// The residual ‖V_new − V_old‖∞ into this sweep's slot, for evaluation kernels that do not record it themselves.
 ///
-/// *Thread mapping*: a grid-stride loop over states. *Safety*: both vectors have `states` elements.
+/// - *Mathematics*: maxₛ |V_new(s) − V_old(s)|.
+/// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
+/// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes.
+/// - *Valid result in*: `residuals.slots[residuals.sweep]`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `v_old`, `v_new` | S | reward |
+/// | `residuals` | [`Residuals`] | |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn max_change<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, residuals: Residuals) {
     if residuals.converged() {
@@ -72,9 +85,22 @@ pub fn max_change<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, resi
     residuals.record(change);
 }
 
-/// ‖V‖∞ into slot 0, infinite where any value is not a number.
+/// The norm ‖V‖∞ into slot 0.
 ///
-/// *Thread mapping*: a grid-stride loop over states. *Safety*: `v` has `states` elements, `slots` at least one, which is 0.
+/// - *Mathematics*: maxₛ |V(s)|; ∞ if any V(s) is NaN.
+/// - *Thread mapping*: a grid-stride loop over states, then a block reduction.
+/// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes.
+/// - *Valid result in*: `slots[0]`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `v` | S | reward |
+/// | `slots` | 1 or more | 0 before the launch |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn largest<T: Real>(states: u32, v: Global<T>, slots: GlobalMut<u64>) {
     let mut found: f64 = 0.0;

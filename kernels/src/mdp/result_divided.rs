@@ -1,17 +1,17 @@
-//! Result Divided Iteration: value iteration with a thread for every result of every action.
+//! Result Divided Iteration: value iteration with one thread per result of every action.
 //!
 //! Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), section 3.2.2, Algorithm 3.
 //!
 //! *Mathematics*: a sweep V ← TV in three launches, and a fourth for the extremes of ΔV:
 //! 1. [`result_values`]: Q_s'(s, a) = P(s'|s, a) · (R(s, a, s') + γ V(s')), one thread per entry of P;
-//! 2. [`action_values`]: Q(s, a) = r(s, a) + Σ Q_s'(s, a), one thread per row, where r(s, a) is what the action itself earns;
-//! 3. [`state_values`]: V(s) ← max Q(s, a) and ΔV(s), one thread per state; V(s) = 0 where there is no action;
+//! 2. [`action_values`]: Q(s, a) = r(s, a) + Σ Q_s'(s, a), one thread per row, with the action's own reward r(s, a);
+//! 3. [`state_values`]: V(s) ← max Q(s, a) and ΔV(s), one thread per state; V(s) = 0 for a state without actions;
 //! 4. [`extremes_of_change`](super::change::extremes_of_change).
 //!
-//! V is overwritten in place: a launch that reads it has ended before the one that writes it begins.
+//! The sweep overwrites V in place: the launch that writes V starts after the launch that reads it has ended.
 //!
-//! *Bytes* of a sweep of n entries and m rows, f32 and 32-bit offsets: 16n for P, R and Q_s' written; 4n + 12m for Q_s'
-//! read, offsets, r and Q written; 4m + 16S for Q read, offsets, V read and written and ΔV; 4S for ΔV read.
+//! *Bytes* per sweep of n entries and m rows, f32 and 32-bit offsets: 16n to read P and R and write Q_s'; 4n + 12m to
+//! read Q_s', offsets and r and write Q; 4m + 16S to read Q, offsets and V and write V and ΔV; 4S to read ΔV.
 
 use warpkov_device::device::{Global, GlobalMut, Offset, Real, kernel, math, thread};
 
@@ -20,8 +20,23 @@ use super::choices::{Choices, NO_ACTION};
 
 /// Q_s'(s, a) of every entry.
 ///
-/// *Thread mapping*: one thread per entry.
-/// *Safety*: `col`, `prob`, `reward` and `results` have `entries` elements; columns are below the length of `v`.
+/// - *Thread mapping*: one thread per entry.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `results`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `entries` | scalar | n |
+/// | `col` | n | states, below the length of `v` |
+/// | `prob` | n | P(s'\|s, a) |
+/// | `reward` | n | R(s, a, s') |
+/// | `gamma` | scalar | in \[0, 1\] |
+/// | `v` | S | reward |
+/// | `extremes` | [`Extremes`] | |
+/// | `results` | n | reward |
+///
+/// *Launch*: ⌈n / B⌉ blocks of any B threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn result_values<T: Real>(
     entries: u64,
@@ -45,7 +60,21 @@ pub fn result_values<T: Real>(
 
 /// Q(s, a) of every row.
 ///
-/// *Thread mapping*: one thread per row. *Safety*: `row_ptr` has `rows + 1` elements, `action_reward` and `q` have `rows`.
+/// - *Thread mapping*: one thread per row.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `q`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `rows` | scalar | m |
+/// | `row_ptr` | m + 1 | entries, ascending |
+/// | `results` | n | from [`result_values`] |
+/// | `action_reward` | m | r(s, a) |
+/// | `extremes` | [`Extremes`] | |
+/// | `q` | m | reward |
+///
+/// *Launch*: ⌈m / B⌉ blocks of any B threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn action_values<T: Real, O: Offset>(
     rows: u64,
@@ -70,9 +99,22 @@ pub fn action_values<T: Real, O: Offset>(
     q.set(row, T::from_f64(sum));
 }
 
-/// V(s) and ΔV(s) of every state; the change of a state with no action is not a number.
+/// V(s) and ΔV(s) of every state; ΔV(s) is NaN for a state without actions.
 ///
-/// *Thread mapping*: one thread per state. *Safety*: `q` has one element per row, `v` and `change` have `states`.
+/// - *Thread mapping*: one thread per state.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `v` and `change`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `choices` | [`Choices`] | rows below m |
+/// | `q` | m | from [`action_values`] |
+/// | `extremes` | [`Extremes`] | |
+/// | `v`, `change` | S | reward |
+///
+/// *Launch*: ⌈S / B⌉ blocks of any B threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn state_values<T: Real, O: Offset>(
     states: u32,
@@ -95,9 +137,21 @@ pub fn state_values<T: Real, O: Offset>(
     v.set(state, value);
 }
 
-/// The greedy action of every state, of equal ones the lowest-numbered.
+/// Greedy action of every state; the lowest number breaks ties.
 ///
-/// *Thread mapping*: one thread per state. *Safety*: `q` has one element per row, `policy` has `states`.
+/// - *Thread mapping*: one thread per state.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `policy`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `choices` | [`Choices`] | rows below m |
+/// | `q` | m | from [`action_values`] |
+/// | `policy` | S | |
+///
+/// *Launch*: ⌈S / B⌉ blocks of any B threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn greedy_actions<T: Real, O: Offset>(states: u32, choices: Choices<O>, q: Global<T>, policy: GlobalMut<u32>) {
     let state = thread::index_1d() as usize;
@@ -106,7 +160,7 @@ pub fn greedy_actions<T: Real, O: Offset>(states: u32, choices: Choices<O>, q: G
     }
 }
 
-/// The first action of the largest Q-factor, and that Q-factor; 0 where there is no action.
+/// First action of the largest Q-factor, and that Q-factor; ([`NO_ACTION`], 0) for a state without actions.
 #[inline(always)]
 fn best<T: Real, O: Offset>(choices: Choices<O>, state: usize, q: Global<T>) -> (u32, T) {
     let (first, end) = (choices.first(state), choices.first(state + 1));

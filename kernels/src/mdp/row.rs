@@ -1,24 +1,24 @@
-//! Σ P(s'|s, a) V(s') along one sparse row: what evaluation and improvement have in common.
+//! Expectation of V along one sparse row, Σ P(s'|s, a) V(s'): shared by evaluation, improvement and backup.
 
-// By index: an iterator over an array by value would put the array to local memory.
+// Indexed loops: an iterator over an array by value would move the array to local memory.
 #![allow(clippy::needless_range_loop)]
 
 use warpkov_device::device::{Global, Offset, Real, math, warp};
 
 use crate::primitives::rows::Rows;
 
-/// Entries that a lane has on their way together.
+/// Entries in flight per lane.
 const STEP: usize = 4;
 
-/// Entries for each lane from which on a row is a long one.
+/// Entries per lane above which the whole warp processes a row.
 const LONG: usize = 8;
 
 impl<T: Real, O: Offset> Rows<T, O> {
-    /// Σ over the entries of `row` of prob · v\[col\], by `LANES` neighbouring lanes together, or by the whole warp where the
-    /// row is a long one: there may be a few of these among many short ones.
+    /// Σ over the entries of `row` of prob · v\[col\]. `LANES` consecutive lanes share a row; the whole warp takes a
+    /// long row, of which there may be a few among many short ones.
     ///
     /// *Takes part*: whole warps; lanes with `row` = `None` only help. *Valid result in*: all `LANES` lanes.
-    /// *Deterministic*: yes. *Safety*: v has an element.
+    /// *Deterministic*: yes. *Safety*: `row` is a row of the matrix, and v has an element for each column.
     #[inline(always)]
     #[must_use]
     pub fn expect<const LANES: u32>(self, row: Option<usize>, v: Global<T>) -> f64 {
@@ -49,7 +49,7 @@ impl<T: Real, O: Offset> Rows<T, O> {
         let (mut entry, end) = (entry.to_usize() + start as usize, end.to_usize());
         let mut sum = 0.0;
         while entry < end {
-            // All loads of a step are on their way before the first is used.
+            // Issue all loads of a step before the first use.
             let (mut col, mut prob) = ([0; STEP], [T::ZERO; STEP]);
             for k in 0..STEP {
                 let at = entry + k * stride as usize;

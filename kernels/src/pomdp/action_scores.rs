@@ -1,8 +1,8 @@
-//! Ĝ_A^B: what the vector of each action is worth at its belief.
+//! Ĝ_A^B: the score of each action's vector at its belief.
 //!
 //! *Mathematics*: Ĝ_A^B\[j\]\[a\] = bⱼ · gₐᵇ.
 //!
-//! *Index arithmetic*: the thread l computes j = l / |A|, a = l − j|A| from B\[j|S| + s\] and G_A^B\[j|A||S| + a|S| + s\],
+//! *Index arithmetic*: thread l computes j = l / |A|, a = l − j|A| from B\[j|S| + s\] and G_A^B\[j|A||S| + a|S| + s\],
 //! s = 0 … |S| − 1.
 
 use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
@@ -10,10 +10,21 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 use super::dot;
 use super::model::Sizes;
 
-/// Ĝ_A^B from B and G_A^B.
+/// Ĝ_A^B from B and G_A^B: the score of each action's vector at its belief.
 ///
-/// *Thread mapping*: one thread per element, which sums over states. *Safety*: `belief` has |B||S| elements, `g_ab` |B||A||S|,
-/// `scores` |B||A|.
+/// - *Thread mapping*: one thread per element; it sums over states.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `scores`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sizes` | [`Sizes`] | |
+/// | `belief` | B·S | probability |
+/// | `g_ab` | B·A·S | reward |
+/// | `scores` | B·A | reward |
+///
+/// *Launch*: ⌈B·A / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn action_scores<T: Real>(sizes: Sizes, belief: Global<T>, g_ab: Global<T>, scores: GlobalMut<T>) {
     let (states, actions) = (sizes.states as usize, sizes.actions as usize);

@@ -2,16 +2,28 @@
 //!
 //! *Mathematics*: B_KP\[j\] = argmax over {gₐᵇ : a ∈ A} of bⱼ · gₐᵇ = G_A^B\[j\]\[a\*_b\].
 //!
-//! *Index arithmetic*: the thread l computes j = l / |S|, s = l − j|S| from a\* = Ĝ\*_A^B\[j\] and
-//! G_A^B\[j|A||S| + a\*|S| + s\].
+//! *Index arithmetic*: thread l computes j = l / |S|, s = l − j|S| from a\* = Ĝ\*_A^B\[j\] and G_A^B\[j|A||S| +
+//! a\*|S| + s\].
 
 use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::model::Sizes;
 
-/// B_KP from Ĝ\*_A^B and G_A^B.
+/// B_KP from Ĝ\*_A^B and G_A^B: the vector of each belief's best action.
 ///
-/// *Thread mapping*: one thread per element. *Safety*: `chosen` has |B| elements below |A|, `g_ab` |B||A||S|, `b_kp` |B||S|.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `b_kp`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sizes` | [`Sizes`] | |
+/// | `chosen` | B | actions, below A |
+/// | `g_ab` | B·A·S | reward |
+/// | `b_kp` | B·S | reward |
+///
+/// *Launch*: ⌈B·S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn backup<T: Real>(sizes: Sizes, chosen: Global<u32>, g_ab: Global<T>, b_kp: GlobalMut<T>) {
     let (states, actions) = (sizes.states as usize, sizes.actions as usize);

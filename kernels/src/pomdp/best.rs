@@ -1,8 +1,9 @@
 //! Ĝ\*_AO: the best vector for each belief, action and observation.
 //!
-//! *Mathematics*: Ĝ\*_AO\[j\]\[a\]\[o\] = argmaxᵢ Ĝ_AO\[j\]\[o\]\[a\]\[i\], the lowest i of equal ones. (a and o have changed places.)
+//! *Mathematics*: Ĝ\*_AO\[j\]\[a\]\[o\] = argmaxᵢ Ĝ_AO\[j\]\[o\]\[a\]\[i\]; the lowest i breaks ties. Note the
+//! exchanged order of a and o.
 //!
-//! *Index arithmetic*: the thread l computes
+//! *Index arithmetic*: thread l computes
 //!
 //! > j = l / (|A||Ω|),  w = j|A||Ω|,  a = (l − w) / |Ω|,  o = (l − w) − a|Ω|
 //!
@@ -13,9 +14,20 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 use super::argmax;
 use super::model::Sizes;
 
-/// Ĝ\*_AO from Ĝ_AO.
+/// Ĝ\*_AO from Ĝ_AO: the best vector of each belief, action and observation.
 ///
-/// *Thread mapping*: one thread per element, which compares n. *Safety*: `scores` has |B||Ω||A|n elements, `winners` |B||A||Ω|.
+/// - *Thread mapping*: one thread per element; it compares n scores.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `winners`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sizes` | [`Sizes`] | n ≥ 1 |
+/// | `scores` | B·Ω·A·n | reward |
+/// | `winners` | B·A·Ω | vectors, below n |
+///
+/// *Launch*: ⌈B·A·Ω / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn best<T: Real>(sizes: Sizes, scores: Global<T>, winners: GlobalMut<u32>) {
     let (actions, observations, vectors) =

@@ -1,16 +1,28 @@
 //! Ĝ\*_A^B: the best action of each belief.
 //!
-//! *Mathematics*: a\*_b = argmaxₐ b · gₐᵇ, the lowest of equal ones.
+//! *Mathematics*: a\*_b = argmaxₐ b · gₐᵇ; the lowest action breaks ties.
 //!
-//! *Index arithmetic*: the thread l compares Ĝ_A^B\[l|A| + a\], a = 0 … |A| − 1. (The source takes this step on the CPU.)
+//! *Index arithmetic*: thread l compares Ĝ_A^B\[l|A| + a\], a = 0 … |A| − 1. (The source takes this step on the CPU.)
 
 use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
 use super::argmax;
 
-/// Ĝ\*_A^B from Ĝ_A^B.
+/// Ĝ\*_A^B from Ĝ_A^B: the best action of each belief.
 ///
-/// *Thread mapping*: one thread per belief. *Safety*: `scores` has |B||A| elements, `chosen` |B|.
+/// - *Thread mapping*: one thread per belief.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `chosen`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `actions` | scalar | A ≥ 1 |
+/// | `beliefs` | scalar | B |
+/// | `scores` | B·A | reward |
+/// | `chosen` | B | actions, below A |
+///
+/// *Launch*: ⌈B / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn best_action<T: Real>(actions: u32, beliefs: u32, scores: Global<T>, chosen: GlobalMut<u32>) {
     let j = thread::index_1d() as usize;

@@ -2,21 +2,34 @@
 //!
 //! *Mathematics*: gₐᵇ = rₐ + γ Σₒ g^{i\*}_{a,o} with i\* = argmaxᵢ b · g^i_{a,o}.
 //!
-//! *Index arithmetic*: the thread l computes G_A^B\[j\]\[a\]\[s\] with
+//! *Index arithmetic*: thread l computes G_A^B\[j\]\[a\]\[s\] with
 //!
 //! > j = l / (|A||S|),  w = j|A||S|,  a = (l − w) / |S|,  s = (l − w) − a|S|
 //!
-//! from R\[a|S| + s\], the |Ω| winners i\*ₖ = Ĝ\*_AO\[j|A||Ω| + a|Ω| + k\], and G_AO\[i\*ₖ|A||S||Ω| + k|A||S| + a|S| + s\],
-//! k = 0 … |Ω| − 1. (The source's worked element lets k run to n − 1; n = |Ω| there.)
+//! from R\[a|S| + s\], the |Ω| winners i\*ₖ = Ĝ\*_AO\[j|A||Ω| + a|Ω| + k\], and G_AO\[i\*ₖ|A||S||Ω| + k|A||S| + a|S| +
+//! s\], k = 0 … |Ω| − 1. (The source's worked element lets k run to n − 1; n = |Ω| there.)
 
 use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::model::Sizes;
 
-/// G_A^B from R, Ĝ\*_AO and G_AO.
+/// G_A^B from R, Ĝ\*_AO and G_AO: the vector of each action at each belief.
 ///
-/// *Thread mapping*: one thread per element, which sums over observations. *Safety*: `reward` has |A||S| elements, `winners`
-/// |B||A||Ω|, `g_ao` n|Ω||A||S|, `sums` |B||A||S|.
+/// - *Thread mapping*: one thread per element; it sums over observations.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `sums`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sizes` | [`Sizes`] | |
+/// | `gamma` | scalar | in \[0, 1) |
+/// | `reward` | A·S | r(s, a), at a·S + s |
+/// | `winners` | B·A·Ω | vectors, below n |
+/// | `g_ao` | n·Ω·A·S | reward |
+/// | `sums` | B·A·S | reward |
+///
+/// *Launch*: ⌈B·A·S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn g_ab<T: Real>(
     sizes: Sizes,

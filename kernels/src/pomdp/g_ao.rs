@@ -1,21 +1,21 @@
-//! G_AO: every vector of Γ carried back through every action and observation.
+//! G_AO: every vector of Γ, carried back through every action and observation.
 //!
-//! *Mathematics*: g^i_{a,o}(s) = Σ_{s'} O(a, s', o) T(s, a, s') αᵢ(s'), for all i, o, a and s. Where the process is
-//! deterministic, the sum has one term: s' = T(s, a).
+//! *Mathematics*: g^i_{a,o}(s) = Σ_{s'} O(a, s', o) T(s, a, s') αᵢ(s') for all i, o, a and s. In a deterministic
+//! process the sum has one term: s' = T(s, a).
 //!
-//! *Index arithmetic*: the thread l computes G_AO\[i\]\[o\]\[a\]\[s\] with
+//! *Index arithmetic*: thread l computes G_AO\[i\]\[o\]\[a\]\[s\] with
 //!
 //! > i = l / (|A||Ω||S|),  m = i|A||Ω||S|,  o = (l − m) / (|A||S|),  a = (l − m − o|A||S|) / |S|,  s = (l − m − o|A||S|) − a|S|
 //!
-//! It reads T\[a|S| + s\] = s', O\[o|A||S| + a|S| + s'\] and Γ\[i|S| + s'\]. (The source's worked element has s = s' and writes
-//! Γ\[i|S| + s\]; its formula and all its other elements have s'.)
+//! It reads T\[a|S| + s\] = s', O\[o|A||S| + a|S| + s'\] and Γ\[i|S| + s'\]. (The source's worked element has s = s'
+//! and writes Γ\[i|S| + s\]; its formula and all its other elements have s'.)
 
 use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::model::Sizes;
 use crate::primitives::rows::Rows;
 
-/// The place of an element.
+/// Indices of an element.
 struct Element {
     i: usize,
     o: usize,
@@ -35,10 +35,22 @@ impl Element {
     }
 }
 
-/// G_AO of a deterministic process.
+/// G_AO of a deterministic process: every vector, carried back through every action and observation.
 ///
-/// *Thread mapping*: one thread per element. *Safety*: `next` has |A||S| elements below |S|, `observation` |Ω||A||S|,
-/// `alpha` n|S|, `g_ao` n|Ω||A||S|.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `g_ao`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sizes` | [`Sizes`] | |
+/// | `next` | A·S | states, below S |
+/// | `observation` | Ω·A·S | O(a, s', o) |
+/// | `alpha` | n·S | Γ, reward |
+/// | `g_ao` | n·Ω·A·S | reward |
+///
+/// *Launch*: ⌈n·Ω·A·S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn g_ao_deterministic<T: Real>(
     sizes: Sizes,
@@ -57,11 +69,22 @@ pub fn g_ao_deterministic<T: Real>(
     }
 }
 
-/// G_AO of any process.
+/// G_AO of any process: every vector, carried back through every action and observation.
 ///
-/// *Thread mapping*: one thread per element; it sums over the entries of a row of T. *Safety*: `transitions` has |S||A|
-/// rows, with columns below |S|; `observation` has |Ω||A||S|, `alpha` n|S|, `g_ao`
-/// n|Ω||A||S|.
+/// - *Thread mapping*: one thread per element; it sums over the entries of a row of T.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `g_ao`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sizes` | [`Sizes`] | |
+/// | `transitions` | S·A × S, [`Rows`] | T(s, a, s'), row s·A + a; columns below S |
+/// | `observation` | Ω·A·S | O(a, s', o) |
+/// | `alpha` | n·S | Γ, reward |
+/// | `g_ao` | n·Ω·A·S | reward |
+///
+/// *Launch*: ⌈n·Ω·A·S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn g_ao_sparse<T: Real>(
     sizes: Sizes,

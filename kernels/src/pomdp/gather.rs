@@ -1,11 +1,13 @@
-//! From the best vectors to new ones: the action of each belief, and its vector.
+//! From the winning vectors to the new ones: the best action of each belief, and its vector.
 //!
-//! *Mathematics*: b · gₐᵇ = b · rₐ + γ Σₒ maxᵢ p(·, o | b, a) · αᵢ needs no vector. That of the best action only is built:
+//! *Mathematics*: b · gₐᵇ = b · rₐ + γ Σₒ maxᵢ p(·, o | b, a) · αᵢ requires no vector gₐᵇ. Only the best action's
+//! vector is built:
 //!
 //! > gₐᵇ(s) = r(s, a) + γ Σ_{s'} T(s, a, s') Σₒ O(a, s', o) α_{i\*(b,a,o)}(s')
 //!
-//! An observation that cannot follow has no row, and i\* = 0, as of equal ones. The sum over o is the same from wherever s' was
-//! reached: [`expect`] computes it first, and has beliefs lie side by side, since [`gather`] reads it wherever transitions lead.
+//! An observation of probability 0 has no row; there i\* = 0, the lowest of equal vectors. The sum over o does not
+//! depend on the state s from which s' is reached: [`expect`] computes it first, interleaved by beliefs, because
+//! [`gather`] reads it wherever the transitions lead.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread, warp};
 use warpkov_device::shared_array;
@@ -15,11 +17,24 @@ use super::product::each;
 use super::project::{PITCH, SIDE, SIDE_STATES, SIDE_THREADS, TOGETHER, side_by_side};
 use crate::primitives::rows::Rows;
 
-/// Σₒ maxᵢ p(·, o | b, a) · αᵢ for each belief and action, from their predictions and winners.
+/// Σₒ maxᵢ p(·, o | b, a) · αᵢ for each belief and action, from predictions and winners.
 ///
-/// *Thread mapping*: a block per action and [`TOGETHER`] beliefs, which share what it reads of O, a thread per s'. *Shared
-/// memory*: what a block's reduction takes. *Barriers*: two per belief. *Deterministic*: yes. *Safety*: blocks have whole warps, and
-/// there is one per action and so many beliefs; `q` has B·A·S elements; `winners` B·A·Ω below n; `alpha` n·S; `scores` B·A.
+/// - *Thread mapping*: a block per action and [`TOGETHER`] beliefs, which share the reads of O; a thread per s'.
+/// - *Shared memory*: 32 words, static. *Barriers*: two per belief. *Deterministic*: yes.
+/// - *Valid result in*: `scores`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | |
+/// | `beliefs` | scalar | B ≥ 1 |
+/// | `q` | B·A·S | from [`predict`](super::project::predict) |
+/// | `winners` | B·A·Ω, by code | vectors, below n |
+/// | `alpha` | n·S | reward |
+/// | `scores` | B·A | reward |
+///
+/// *Launch*: ⌈B/[`TOGETHER`]⌉·A blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn evaluate_actions<T: Real>(
     model: Model<T>,
@@ -32,13 +47,13 @@ pub fn evaluate_actions<T: Real>(
     let Model { states, actions, observations: o, .. } = model;
     let pairs = beliefs * actions;
     let (group, a) = (thread::block_idx_x() / actions, thread::block_idx_x() % actions);
-    // Where there are no more beliefs, the last takes their place.
+    // Behind the last belief, repeat it.
     let pair_of = [0, 1, 2, 3].map(|k| (group * TOGETHER + k).min(beliefs - 1) * actions + a);
     let mut sums = [0.0; TOGETHER as usize];
     let mut next = thread::thread_idx_x();
     while next < states {
         let column = a as usize * states as usize + next as usize;
-        // Loads do not wait for each other.
+        // Independent loads.
         let (mut seen, all) = (o.ptr.get(column), o.ptr.get(column + 1));
         let at = |row: u32| row as usize * states as usize + next as usize;
         let here = pair_of.map(|pair| q.get(at(pair)));
@@ -47,7 +62,7 @@ pub fn evaluate_actions<T: Real>(
             while seen < all {
                 let (first, chance) = (o.col.get(seen as usize) * pairs, o.prob.get(seen as usize).to_f64());
                 let winner_of = pair_of.map(|pair| winners.get((first + pair) as usize));
-                // Where nothing is expected, what a vector has there that others read too.
+                // Where p is 0, read vector 0, which other lanes read as well.
                 let values = [0, 1, 2, 3].map(|k| alpha.get(at(if here[k] > T::ZERO { winner_of[k] } else { 0 })));
                 expected = [0, 1, 2, 3].map(|k| math::fma(chance, values[k].to_f64(), expected[k]));
                 seen += 1;
@@ -64,11 +79,22 @@ pub fn evaluate_actions<T: Real>(
     });
 }
 
-/// b · gₐᵇ for each belief and action, where `scores` are `terms` numbers for each of them, whose sum is what is expected after.
+/// b · gₐᵇ for each belief and action: b · rₐ + γ Σ of `terms` scores.
 ///
-/// *Thread mapping*: a block per belief and action, a thread per state of the belief, then per term. *Shared memory*: what a
-/// block's reduction takes. *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps, and there is one per pair;
-/// `scores` has `terms`·B·A elements, `values` B·A.
+/// - *Thread mapping*: a block per belief and action; a thread per state of the belief, then per term.
+/// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes. *Valid result in*: `values`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | |
+/// | `beliefs` | B × S, [`Rows`] | probability; columns below S |
+/// | `terms` | scalar | terms per pair |
+/// | `scores` | `terms` × B·A | reward |
+/// | `values` | B·A | reward |
+///
+/// *Launch*: B·A blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn belief_values<T: Real>(
     model: Model<T>,
@@ -100,30 +126,44 @@ pub fn belief_values<T: Real>(
     }
 }
 
-/// Some beliefs, and the best actions of all.
+/// Selected beliefs, and the best actions of all beliefs.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `count` | 1 | beliefs |
-/// | `picked` | `count` | numbers of beliefs |
-/// | `chosen` | B | actions |
+/// | `count` | scalar | selected beliefs, ≥ 1 |
+/// | `picked` | `count` | beliefs, below B |
+/// | `chosen` | B | actions, below A |
 #[derive(Clone, Copy, Parameter)]
 pub struct Picks {
-    /// How many.
+    /// Number of selected beliefs.
     pub count: u32,
-    /// Their numbers.
+    /// Indices of the selected beliefs.
     pub picked: Global<u32>,
-    /// The action of each belief.
+    /// Best action of each belief.
     pub chosen: Global<u32>,
 }
 
-/// v(k, s') = Σₒ O(a, s', o) α_{i\*(b,a,o)}(s') for some beliefs b = `picked`(k) and their best actions a, side by side as beliefs
-/// are by [`densify`](super::project::densify): at (⌊k/32⌋·S + s')·w + k mod 32 with w of [`side_by_side`].
+/// v(k, s') = Σₒ O(a, s', o) α_{i\*(b,a,o)}(s') for the selected beliefs b = `picked`(k) and their best actions a,
+/// interleaved as by [`densify`](super::project::densify): at (⌊k/32⌋·S + s')·w + k mod 32, with w from
+/// [`side_by_side`].
 ///
-/// *Thread mapping*: a block per group of 32 beliefs and [`SIDE_STATES`] s', a warp per belief, a lane per s'; then the other way
-/// round. *Shared memory*: beliefs × s', which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have
-/// [`SIDE_THREADS`] threads; the grid is ⌈`count`/32⌉·⌈S/32⌉; beliefs are below `beliefs`, actions below A; `winners` has B·A·Ω
-/// elements below n; `alpha` n·S; `expected` ⌈`count`/32⌉·S·w.
+/// - *Thread mapping*: a block per group of 32 beliefs and [`SIDE_STATES`] s'; first a warp per belief and a lane per
+///   s', then the transpose.
+/// - *Shared memory*: 1056 words, static: a tile to transpose beliefs × s'. *Barriers*: one. *Deterministic*: yes.
+/// - *Valid result in*: `expected`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | |
+/// | `beliefs` | scalar | B |
+/// | `picks` | [`Picks`] | |
+/// | `winners` | B·A·Ω, by code | vectors, below n |
+/// | `alpha` | n·S | reward |
+/// | `expected` | ⌈`picks.count`/32⌉·S·w | reward |
+///
+/// *Launch*: ⌈`picks.count`/32⌉·⌈S/[`SIDE_STATES`]⌉ blocks of [`SIDE_THREADS`] threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn expect<T: Real>(
     model: Model<T>,
@@ -169,12 +209,24 @@ pub fn expect<T: Real>(
     }
 }
 
-/// The vectors of some beliefs and their best actions: r(s, a) + γ Σ_{s'} T(s, a, s') v(k, s').
+/// The vectors of the selected beliefs and their best actions: r(s, a) + γ Σ_{s'} T(s, a, s') v(k, s').
 ///
-/// *Thread mapping*: a block per group of 32 beliefs and [`SIDE_STATES`] s, group by group, so that a group's v stays in the cache; a
-/// warp per s, a lane per belief: those with the same action read the same rows side by side. Then the other way round. *Shared
-/// memory*: s × beliefs, which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`]
-/// threads; the grid is ⌈`count`/32⌉·⌈S/32⌉; actions are below A; `expected` is that of [`expect`]; `out` has `count`·S elements.
+/// - *Thread mapping*: a block per group of 32 beliefs and [`SIDE_STATES`] s, ordered by group, so that v of a group
+///   stays in the cache. First a warp per s and a lane per belief: beliefs with the same action read the same rows,
+///   coalesced. Then the transpose.
+/// - *Shared memory*: 1056 words, static: a tile to transpose s × beliefs. *Barriers*: one. *Deterministic*: yes.
+/// - *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | |
+/// | `picks` | [`Picks`] | |
+/// | `expected` | ⌈`picks.count`/32⌉·S·w | from [`expect`] |
+/// | `out` | `picks.count`·S | reward |
+///
+/// *Launch*: ⌈`picks.count`/32⌉·⌈S/[`SIDE_STATES`]⌉ blocks of [`SIDE_THREADS`] threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn gather<T: Real>(model: Model<T>, picks: Picks, expected: Global<T>, out: GlobalMut<T>) {
     let Model { states, actions, gamma, transitions: t, reward, .. } = model;

@@ -1,26 +1,40 @@
-//! One step of lookahead: the best action for a belief, by what Γ says of the beliefs that may follow.
+//! One-step lookahead: the best action of a belief, from the values that Γ gives its successor beliefs.
 //!
 //! *Mathematics*: π(b) = argmaxₐ (c₁ + γ c₂) with c₁ = Σₛ b(s) R(s, a) and c₂ = Σₒ p(o|b, a) v(b^{a,o}), where
 //!
 //! > b^{a,o}(s') = β b̂(s'),  b̂(s') = O(a, s', o) Σₛ T(s, a, s') b(s),  β = 1 / Σ_{s'} b̂(s')
 //! > t_{a,o}(s) = Σ_{s'} T(s, a, s') O(a, s', o),  p(o|b, a) = b · t_{a,o},  v(b) = maxᵢ b · αᵢ
 //!
-//! so that β = 1 / p(o|b, a): no belief follows where that is 0. c₁, p and b · αᵢ are inner products of a vector with
+//! Hence β = 1 / p(o|b, a); if p(o|b, a) = 0, no belief follows. c₁, p and b · αᵢ are inner products of a vector with
 //! the rows of a matrix ([`products`]).
 //!
-//! The source has deterministic transitions, and an inverse T_inv\[a\]\[s'\] = s that says where each state came from. That
-//! exists where T(·, a) is injective, and every s' has one such s. Where T is not injective, Σₛ has more terms than
-//! one, or none: [`next_belief`] takes T by its columns, and [`next_belief_inverse`] is the source's own.
+//! The source assumes deterministic transitions with an inverse T_inv\[a\]\[s'\] = s, the state that leads to s'. The
+//! inverse exists if T(·, a) is injective and every s' has such an s. Otherwise Σₛ has several terms, or none:
+//! [`next_belief`] uses T by columns, and [`next_belief_inverse`] is the source's version.
 
 use warpkov_device::device::{Global, GlobalMut, Real, kernel, math, thread};
 
 use super::dot;
 use crate::primitives::rows::Rows;
 
-/// b̂ of an action and an observation; unnormalised.
+/// b̂ of an action and an observation, unnormalised.
 ///
-/// *Thread mapping*: one thread per s', which sums over the states that lead there. *Safety*: row a|S| + s' of
-/// `predecessors` has the states s that a takes to s', with T(s, a, s'); `observation` has |Ω||A||S| elements, `belief` and `next` |S|.
+/// - *Thread mapping*: one thread per s'; it sums over the predecessors of s'.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `next`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `actions` | scalar | A |
+/// | `action` | scalar | a, below A |
+/// | `seen` | scalar | o, below Ω |
+/// | `predecessors` | A·S × S, [`Rows`] | T(s, a, s'), row a·S + s', columns s |
+/// | `observation` | Ω·A·S | O(a, s', o) |
+/// | `belief`, `next` | S | probability |
+///
+/// *Launch*: ⌈S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn next_belief<T: Real>(
     states: u32,
@@ -47,10 +61,24 @@ pub fn next_belief<T: Real>(
     }
 }
 
-/// b̂ as the source has it: b̂(s') = O\[o|A||S| + a|S| + s'\] · b\[T_inv\[a|S| + s'\]\].
+/// b̂ as in the source: b̂(s') = O\[o|A||S| + a|S| + s'\] · b\[T_inv\[a|S| + s'\]\].
 ///
-/// *Thread mapping*: one thread per s'. *Safety*: `inverse` has |A||S| elements below |S|, `observation` |Ω||A||S|, `belief`
-/// and `next` |S|.
+/// - *Thread mapping*: one thread per s'.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `next`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `actions` | scalar | A |
+/// | `action` | scalar | a, below A |
+/// | `seen` | scalar | o, below Ω |
+/// | `inverse` | A·S | states, below S |
+/// | `observation` | Ω·A·S | O(a, s', o) |
+/// | `belief`, `next` | S | probability |
+///
+/// *Launch*: ⌈S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn next_belief_inverse<T: Real>(
     states: u32,
@@ -72,7 +100,22 @@ pub fn next_belief_inverse<T: Real>(
 
 /// t_{a,o} of a deterministic process: t(s) = O\[o|A||S| + a|S| + T\[a|S| + s\]\].
 ///
-/// *Thread mapping*: one thread per s. *Safety*: `next` has |A||S| elements below |S|, `observation` |Ω||A||S|, `t_ao` |S|.
+/// - *Thread mapping*: one thread per s.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `t_ao`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `actions` | scalar | A |
+/// | `action` | scalar | a, below A |
+/// | `seen` | scalar | o, below Ω |
+/// | `next` | A·S | states, below S |
+/// | `observation` | Ω·A·S | O(a, s', o) |
+/// | `t_ao` | S | probability |
+///
+/// *Launch*: ⌈S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn t_ao_deterministic<T: Real>(
     states: u32,
@@ -93,8 +136,22 @@ pub fn t_ao_deterministic<T: Real>(
 
 /// t_{a,o} of any process.
 ///
-/// *Thread mapping*: one thread per s, which sums over the entries of a row of T. *Safety*: `transitions` has |S||A| rows,
-/// with columns below |S|; `observation` has |Ω||A||S|, `t_ao` |S|.
+/// - *Thread mapping*: one thread per s; it sums over the entries of a row of T.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `t_ao`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `actions` | scalar | A |
+/// | `action` | scalar | a, below A |
+/// | `seen` | scalar | o, below Ω |
+/// | `transitions` | S·A × S, [`Rows`] | T(s, a, s'), row s·A + a; columns below S |
+/// | `observation` | Ω·A·S | O(a, s', o) |
+/// | `t_ao` | S | probability |
+///
+/// *Launch*: ⌈S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn t_ao_sparse<T: Real>(
     states: u32,
@@ -122,8 +179,20 @@ pub fn t_ao_sparse<T: Real>(
 
 /// x · M\[k\] for each row k of M.
 ///
-/// *Thread mapping*: one thread per row, which sums over states. *Safety*: `x` has |S| elements, `m` `rows`·|S|, `found`
-/// `rows`.
+/// - *Thread mapping*: one thread per row; it sums over states.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `found`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `rows` | scalar | rows of M |
+/// | `x` | S | |
+/// | `m` | `rows`·S | |
+/// | `found` | `rows` | |
+///
+/// *Launch*: ⌈`rows` / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn products<T: Real>(states: u32, rows: u32, x: Global<T>, m: Global<T>, found: GlobalMut<T>) {
     let l = thread::index_1d() as usize;

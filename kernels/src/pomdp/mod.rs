@@ -1,10 +1,10 @@
-//! Kernels for partially observable processes: point-based backups of alpha vectors.
+//! Kernels for partially observable Markov decision processes: point-based backups of alpha vectors.
 //!
 //! # The full backup, tensor by tensor
 //!
-//! A set Γ of n vectors αᵢ and a set B of beliefs bⱼ give a new vector for each belief. Every step is a kernel, every tensor
-//! lies in memory as a whole, and each of its elements has one thread: the thread with the index l computes the element l, and
-//! finds by division and remainder which one that is.
+//! A set Γ of n alpha vectors αᵢ and a set B of beliefs bⱼ yield one new vector per belief. Each step is a kernel that
+//! writes one complete tensor, one thread per element: thread l computes element l and derives the indices by division
+//! and remainder.
 //!
 //! | kernel | tensor | dimensions | element |
 //! | --- | --- | --- | --- |
@@ -16,20 +16,20 @@
 //! | [`best_action`] | Ĝ\*_A^B | \[B\] | a\* = argmaxₐ bⱼ · gₐᵇ |
 //! | [`backup`] | B_KP | \[B\]\[S\] | gᵇ_{a\*}(s) |
 //!
-//! What they compute from: beliefs B\[j\]\[s\], vectors Γ\[i\]\[s\], rewards R\[a\]\[s\], observations O\[o\]\[a\]\[s'\], all dense
-//! with the last index fastest; and transitions, either as the matrix T\[a\]\[s\] = s' of a process that is deterministic, or
-//! as compressed rows, of which row s·A + a holds T(s, a, ·).
+//! Inputs, all dense with the last index fastest: beliefs B\[j\]\[s\], vectors Γ\[i\]\[s\], rewards R\[a\]\[s\],
+//! observation probabilities O\[o\]\[a\]\[s'\]. The transitions are either the matrix T\[a\]\[s\] = s' of a
+//! deterministic process, or compressed rows, where row s·A + a holds T(s, a, ·).
 //!
-//! [`lookahead`] has the kernels of the other direction, from a belief to the best action by Γ.
+//! [`lookahead`] holds the kernels of the opposite direction: from a belief to its best action with respect to Γ.
 //!
-//! # The backup that is fast
+//! # The fast backup
 //!
-//! G_AO has n·Ω·A·S elements, most of which no belief asks for. The same vectors come from [`project`]ing beliefs forward
-//! instead of vectors backward, since b · g^i_{a,o} = Σ_{s'} p(s', o | b, a) αᵢ(s'): [`product`] finds the best i for each row
-//! p(·, o | b, a), and [`gather`] builds the vectors of the winners only. Where the beliefs come from, if they are to stay
-//! where they are backed up: [`walk`].
+//! G_AO has n·Ω·A·S elements, and the beliefs need few of them. The identity b · g^i_{a,o} = Σ_{s'} p(s', o | b, a)
+//! αᵢ(s') yields the same vectors from beliefs [`project`]ed forward: [`product`] finds the best i for each row p(·,
+//! o | b, a), and [`gather`] builds the vectors of the winners only. [`walk`] generates beliefs on the device;
+//! [`sawtooth`] bounds V\* from above.
 //!
-//! Source of the first part: G. Losapio, "Understanding kernel computations", 2022.
+//! Source of the full backup: G. Losapio, "Understanding kernel computations", 2022.
 
 pub mod action_scores;
 pub mod backup;
@@ -48,7 +48,7 @@ pub mod walk;
 
 use warpkov_device::device::{Global, Real};
 
-/// Σₛ x\[x₀ + s\] · y\[y₀ + s\] over `states` elements of each, in f64 and in ascending order.
+/// Σₛ x\[x_first + s\] · y\[y_first + s\] over `states` elements, in f64 and in ascending order.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn dot<T: Real>(states: usize, x: Global<T>, x_first: usize, y: Global<T>, y_first: usize) -> f64 {
@@ -61,7 +61,7 @@ fn dot<T: Real>(states: usize, x: Global<T>, x_first: usize, y: Global<T>, y_fir
     sum
 }
 
-/// The index k of the largest of `count` elements of x from `first` on, the lowest of equal ones.
+/// Index k of the largest of `count` elements of x, counted from `first`; the lowest index breaks ties.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn argmax<T: Real>(count: usize, x: Global<T>, first: usize) -> u32 {

@@ -1,18 +1,18 @@
-//! What the kernels are given of a partially observable process, of beliefs, and of vectors.
+//! Kernel parameters: a partially observable process, tensor sizes, and rows with a stride.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter};
 
 use crate::primitives::rows::Rows;
 
-/// A model of S states, A actions and Ω observations.
+/// A partially observable process with S states, A actions and Ω observations.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `states`, `actions` | 1 | S, A |
-/// | `gamma` | 1 | discount for a step, in \[0, 1) |
-/// | `transitions` | S·A × S | T(s, a, s'), row s·A + a |
-/// | `predecessors` | A·S × S | T(s, a, s'), row a·S + s', columns s |
-/// | `observations` | A·S × Ω | O(a, s', o), row a·S + s' |
+/// | `states`, `actions` | scalar | S, A |
+/// | `gamma` | scalar | discount per step, in \[0, 1) |
+/// | `transitions` | S·A × S, [`Rows`] | T(s, a, s'), row s·A + a; columns below S |
+/// | `predecessors` | A·S × S, [`Rows`] | T(s, a, s'), row a·S + s', columns s |
+/// | `observations` | A·S × Ω, [`Rows`] | O(a, s', o), row a·S + s'; columns below Ω |
 /// | `reward` | S·A | r(s, a), at s·A + a |
 #[derive(Clone, Copy, Parameter)]
 pub struct Model<T> {
@@ -20,7 +20,7 @@ pub struct Model<T> {
     pub states: u32,
     /// A.
     pub actions: u32,
-    /// γ.
+    /// γ, the discount factor.
     pub gamma: f64,
     /// T by rows.
     pub transitions: Rows<T, u64>,
@@ -32,37 +32,37 @@ pub struct Model<T> {
     pub reward: Global<T>,
 }
 
-/// The numbers of things that tensors have, as far as a kernel needs them.
+/// Dimensions of the tensors.
 ///
-/// | field | unit |
-/// | --- | --- |
-/// | `states`, `actions`, `observations` | \|S\|, \|A\|, \|Ω\| |
-/// | `vectors` | n |
-/// | `beliefs` | \|B\| |
+/// | field | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states`, `actions`, `observations` | scalar | S, A, Ω |
+/// | `vectors` | scalar | n |
+/// | `beliefs` | scalar | B |
 #[derive(Clone, Copy, Parameter)]
 pub struct Sizes {
-    /// |S|.
+    /// S, the number of states.
     pub states: u32,
-    /// |A|.
+    /// A, the number of actions.
     pub actions: u32,
-    /// |Ω|.
+    /// Ω, the number of observations.
     pub observations: u32,
     /// n, the number of vectors in Γ.
     pub vectors: u32,
-    /// |B|.
+    /// B, the number of beliefs.
     pub beliefs: u32,
 }
 
-/// Rows that a kernel fills, some elements apart.
+/// Rows with a stride, which a kernel writes.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `stride` | 1 | elements |
-/// | `values` | rows × `stride` | that of vectors |
+/// | `stride` | scalar | elements; 0 if there are no rows |
+/// | `values` | rows × `stride` | unit of the vectors |
 #[derive(Clone, Copy, Parameter)]
 pub struct Strided<T> {
-    /// From a row to the next; 0 where there are none.
+    /// Distance between consecutive rows; 0 if there are no rows.
     pub stride: u32,
-    /// The elements of all rows.
+    /// Elements of all rows.
     pub values: GlobalMut<T>,
 }

@@ -1,12 +1,15 @@
-//! The product of all rows with all vectors, of which only the best vector of each row is kept.
+//! The product of all rows with all vectors, reduced to the best vector of each row.
 //!
-//! *Mathematics*: i\*(r) = argmaxᵢ x_r · αᵢ over n vectors, the lowest of equal ones, for M rows x_r.
+//! *Mathematics*: i\*(r) = argmaxᵢ x_r · αᵢ over n vectors for M rows x_r; the lowest i breaks ties.
 //!
-//! Two ways: [`best_of_sparse`] for rows of compressed entries, in the precision of the vectors; [`best_of_dense`] for rows of S
-//! elements, on tensor cores. What is best is a choice: any other gives a lower bound too. So it may be made in few
-//! digits; [`evaluate_winners`] and [`evaluate_actions`](super::gather::evaluate_actions) then compute their values in f64.
+//! Two variants: [`best_of_sparse`] for compressed rows, in the precision of the vectors; [`best_of_dense`] for rows of
+//! S elements, on tensor cores. Any choice of vectors yields a valid lower bound, so low precision suffices for the
+//! choice; [`evaluate_winners`] and [`evaluate_actions`](super::gather::evaluate_actions) then compute the values in
+//! f64.
 //!
-//! *Bytes*: M·n products never go to memory.
+//! *Bytes*: the M·n products never reach device memory.
+//!
+//! The file is one piece because both variants share the vectors, the order of scores and the winners.
 
 use warpkov_device::device::{DeviceCopy, Global, GlobalMut, Named, Parameter, Real, Shared};
 use warpkov_device::device::{atomic, block, copy, half, kernel, math, mma, shared, thread, warp};
@@ -15,18 +18,32 @@ use warpkov_device::shared_array;
 use super::model::Strided;
 use crate::primitives::rows::Rows;
 
-/// Threads of a block of [`best_of_sparse`].
+/// Threads per block of [`best_of_sparse`].
 pub const SPARSE_THREADS: u32 = 128;
 
-/// Vectors that a thread takes at a time.
+/// Vectors per thread and pass.
 const PER_THREAD: usize = 4;
 
-/// Writes vectors to places of their own: `count` vectors, from vector `first` on.
+/// Stores `count` vectors as vectors `first..first + count` of Γ, in up to two layouts.
 ///
-/// `rows` is Γ\[i\]\[s\], `columns` is Γ\[s\]\[i\] with a stride ≥ n. A stride of 0 leaves that one out.
+/// `rows` is Γ\[i\]\[s\] with a stride ≥ S; `columns` is Γ\[s\]\[i\] with a stride ≥ n. A stride of 0 omits that
+/// layout.
 ///
-/// *Thread mapping*: one thread per element. *Safety*: `source` has `count`·S elements, from `source_first`·S on; what is
-/// not left out has room for `first + count` vectors.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `rows` and `columns`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `first`, `count` | scalar | vectors of Γ |
+/// | `source_first` | scalar | first vector of `source` |
+/// | `source` | (`source_first` + `count`)·S | reward |
+/// | `rows` | `first` + `count` rows, [`Strided`] | stride ≥ S, or 0 |
+/// | `columns` | S rows, [`Strided`] | stride ≥ `first` + `count`, or 0 |
+///
+/// *Launch*: ⌈`count`·S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn place_vectors<T: Real>(
     states: u32,
@@ -51,9 +68,22 @@ pub fn place_vectors<T: Real>(
     }
 }
 
-/// Vectors `first..first + count` as factors of the dense product: Γ\[i\]\[s\]·`scale` in rows of a stride ≥ S.
+/// Stores the vectors `first..first + count` as factors of the dense product: `scale` · Γ\[i\]\[s\].
 ///
-/// *Thread mapping*: one thread per element. *Safety*: `rows` and `factors` have `first + count` vectors.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `factors`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `first`, `count` | scalar | vectors of Γ |
+/// | `rows` | (`first` + `count`)·S | reward |
+/// | `scale` | scalar | 1 / reward |
+/// | `factors` | `first` + `count` rows, [`Strided`] | stride ≥ S |
+///
+/// *Launch*: ⌈`count`·S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64], E = [f32, u16])]
 pub fn place_factors<T: Real, E: Factor>(
     states: u32,
@@ -71,9 +101,22 @@ pub fn place_factors<T: Real, E: Factor>(
     }
 }
 
-/// Vectors by number, one after the other: out\[k\]\[s\] = Γ\[picked(k)\]\[s\].
+/// Gathers vectors by index: out\[k\]\[s\] = Γ\[picked(k)\]\[s\].
 ///
-/// *Thread mapping*: one thread per element. *Safety*: `picked` has `count` numbers below n, `rows` n·S elements, `out` `count`·S.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `count` | scalar | picked vectors |
+/// | `picked` | `count` | vectors, below n |
+/// | `rows` | n·S | reward |
+/// | `out` | `count`·S | reward |
+///
+/// *Launch*: ⌈`count`·S / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn pick_vectors<T: Real>(states: u32, count: u32, picked: Global<u32>, rows: Global<T>, out: GlobalMut<T>) {
     let l = thread::index_1d() as usize;
@@ -83,7 +126,7 @@ pub fn pick_vectors<T: Real>(states: u32, count: u32, picked: Global<u32>, rows:
     }
 }
 
-/// A score and the vector that has it.
+/// A score and its vector.
 #[derive(Clone, Copy)]
 struct Scored<T> {
     score: T,
@@ -91,7 +134,7 @@ struct Scored<T> {
 }
 
 impl<T: Real> Scored<T> {
-    /// The better of two: of equal ones that of the lower vector.
+    /// The better of two; of equal scores, that of the lower vector.
     #[inline(always)]
     fn better(self, other: Self) -> Self {
         let wins = other.score > self.score || (other.score == self.score && other.vector < self.vector);
@@ -99,29 +142,42 @@ impl<T: Real> Scored<T> {
     }
 }
 
-/// Γ\[s\]\[i\].
+/// Γ by columns: Γ\[s\]\[i\].
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `vectors` | 1 | n ≥ 1 |
-/// | `stride` | 1 | elements, ≥ n |
+/// | `vectors` | scalar | n ≥ 1 |
+/// | `stride` | scalar | elements, ≥ n |
 /// | `values` | S × `stride` | reward |
 #[derive(Clone, Copy, Parameter)]
 pub struct Columns<T> {
     /// n.
     pub vectors: u32,
-    /// From a state to the next.
+    /// Distance between the rows of consecutive states.
     pub stride: u32,
-    /// The elements.
+    /// Elements of all rows.
     pub values: Global<T>,
 }
 
-/// The best vector for each row of compressed entries, and its score; both at the row's code.
+/// The best vector of each compressed row, and its score, both at the row's code.
 ///
-/// *Thread mapping*: one block per row, a thread per vector: all threads read the same entry, and neighbouring elements
-/// of a row of Γ\[s\]\[i\]. *Shared memory*: two words per thread. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have
-/// [`SPARSE_THREADS`] threads; there are `count` rows, with columns below S, and as many elements of `row_code`; `winners` and
-/// `scores` have one per code.
+/// - *Thread mapping*: one block per row, a thread per vector: all threads read the same entry of the row, and
+///   consecutive elements of a row of Γ\[s\]\[i\].
+/// - *Shared memory*: two words per thread, static. *Barriers*: one. *Deterministic*: yes.
+/// - *Valid result in*: `winners` and `scores`, at the codes of the rows.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `count` | scalar | rows |
+/// | `rows` | `count` × S, [`Rows`] | columns below S |
+/// | `row_code` | `count` | codes, all different |
+/// | `alpha` | [`Columns`] | |
+/// | `winners` | codes | vectors, below n |
+/// | `scores` | codes | reward |
+///
+/// *Launch*: `count` blocks or more of [`SPARSE_THREADS`] threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn best_of_sparse<T: Real>(
     count: u32,
@@ -178,33 +234,34 @@ pub fn best_of_sparse<T: Real>(
     }
 }
 
-/// Rows of a tile of [`best_of_dense`], and vectors: neither buffer ends within a tile.
+/// Rows, and vectors, per tile of [`best_of_dense`]. Both buffers hold whole tiles.
 pub const TILE: usize = 128;
-/// Words of a step, of which rows are padded to a multiple: 32 states in f32, 64 in f16.
+/// Words per step: 32 states in f32, 64 in f16. Rows are padded to a multiple.
 pub const STEP: usize = 32;
-/// Threads of a block: four warps, each with a quarter of the tile, 64 × 64.
+/// Threads per block: four warps, each with a quarter of the tile, 64 × 64.
 pub const DENSE_THREADS: u32 = 128;
-/// Steps that are on their way, or in use.
+/// Stages of the pipeline: steps in flight or in use.
 const STAGES: u32 = 3;
-/// From row to row in shared memory: 4 more than a step, so that the lanes of a warp read from 32 banks.
+/// Row pitch in shared memory: a step and 4 words, so that the lanes of a warp read from 32 different banks.
 const PITCH: u32 = STEP as u32 + 4;
-/// Words of a stage: rows of both factors.
+/// Words per stage: the rows of both factors.
 const STAGE: u32 = 2 * TILE as u32 * PITCH;
-/// Shared memory of a block in bytes.
+/// Dynamic shared memory per block, in bytes.
 pub const DENSE_SHARED: u32 = 4 * STAGES * STAGE;
-/// Tiles of rows that share their tiles of vectors at about the same time, through the cache.
+/// Row tiles per group. The blocks of a group run at about the same time and share tiles of vectors through the L2
+/// cache.
 const GROUP: u32 = 16;
 
-/// What the factors of a dense product are kept in: [f32], of which tensor cores take about 21 bits in three products; or f16,
-/// 11 bits, as the bits of a [u16].
+/// Number format of the factors of a dense product: [f32], of which the tensor cores use about 21 bits in three
+/// products; or f16, 11 bits, stored as the bits of a [u16].
 pub trait Factor: DeviceCopy + Named {
-    /// Factors in a word of 32 bits.
+    /// Factors per 32-bit word.
     const PER_WORD: usize;
-    /// What probabilities are multiplied by: f16 has few digits below 2⁻¹⁴, and none below 2⁻²⁵.
+    /// Scale of the probabilities: f16 loses digits below 2⁻¹⁴ and is 0 below 2⁻²⁵.
     const BELIEF: f64;
-    /// The nearest factor.
+    /// Rounds to the nearest factor.
     fn of(x: f64) -> Self;
-    /// A·B + C of the words that a lane holds.
+    /// A·B + C, from the words that a lane holds.
     fn multiply(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4];
 }
 
@@ -240,10 +297,21 @@ impl Factor for f32 {
     }
 }
 
-/// For each tile of rows the steps that are not all zeros, ascending, and behind their places how many they are.
+/// For each tile of rows, the steps with a nonzero element in ascending order, followed at index `steps` by their
+/// number.
 ///
-/// *Thread mapping*: one warp per tile, a lane per step. *Safety*: blocks have 32 threads, and there is one per tile; `used` has
-/// `steps` elements per tile, `list` one more.
+/// - *Thread mapping*: one warp per tile, a lane per step.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `list`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `steps` | scalar | steps per row |
+/// | `used` | tiles × `steps` | 1 or 0 |
+/// | `list` | tiles × (`steps` + 1) | steps |
+///
+/// *Launch*: one block of 32 threads per tile; no dynamic shared memory.
 #[kernel]
 pub fn list_steps(steps: u32, used: Global<u8>, list: GlobalMut<u32>) {
     let (tile, lane) = (thread::block_idx_x() as usize, warp::lane_id());
@@ -264,13 +332,14 @@ pub fn list_steps(steps: u32, used: Global<u8>, list: GlobalMut<u32>) {
     }
 }
 
-/// Unrolls what needs constant indices to stay in registers.
+/// Unrolls a loop, so that its indices are constants and the arrays stay in registers.
 macro_rules! each {
     ($name:ident in [$($value:literal)*] $body:block) => {$({ const $name: usize = $value; $body })*};
 }
 pub(super) use each;
 
-/// Asks for the copies of one step: rows `row…` of x and vectors `vector…`, words from `STEP·step` on of `words`.
+/// Issues the asynchronous copies of one step: 128 rows of x from `row` on and 128 vectors from `vector` on, words from
+/// `STEP·step` on of `words` per row.
 #[inline(always)]
 fn stage<E: Factor>(
     tile: Shared<u32>,
@@ -281,7 +350,7 @@ fn stage<E: Factor>(
     words: usize,
     step: usize,
 ) {
-    // Eight threads share a row of 32 words, 16 rows at a time.
+    // Eight threads copy a row of 32 words; the block copies 16 rows at a time.
     let (t_row, t_quad) = (thread::thread_idx_x() / 8, thread::thread_idx_x() % 8);
     let mut k = 0;
     while k < TILE as u32 {
@@ -293,13 +362,27 @@ fn stage<E: Factor>(
     }
 }
 
-/// The best vector for each dense row: `best[r]` ← max of the [key]s of its scores.
+/// The best vector of each dense row: `best[r]` ← max of the [key]s of its scores.
 ///
-/// *Thread mapping*: one block per tile of 128 rows × 128 vectors, a warp per 64 × 64 of it; tiles of rows in groups. Steps of 32
-/// words come through three stages of shared memory; those in which the rows are all zeros are passed over. *Shared memory*:
-/// [`DENSE_SHARED`] bytes, dynamic. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks have [`DENSE_THREADS`]
-/// threads; the grid has a block per pair of tiles; `x` and `alpha` have whole tiles of rows of `words` words, a multiple of
-/// [`STEP`], with zeros behind S; `list` is that of [`list_steps`] for `words`/[`STEP`] steps; `best` has `rows` zeros.
+/// - *Thread mapping*: one block per tile of 128 rows × 128 vectors, a warp per 64 × 64 quarter. Row tiles are
+///   processed in groups, so that blocks in flight share tiles of vectors. Steps of 32 words pass through three stages
+///   of shared memory; a step in which all rows of the tile are zero is skipped.
+/// - *Shared memory*: [`DENSE_SHARED`] bytes, dynamic. *Barriers*: one per step.
+/// - *Deterministic*: yes: an integer maximum. *Valid result in*: `best`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `rows`, `vectors` | scalar | rows and vectors, ≥ 1 |
+/// | `words` | scalar | words per row, a multiple of [`STEP`] |
+/// | `x` | whole tiles of rows of `words` words | zeros behind S; aligned to 16 bytes |
+/// | `list` | row tiles × (`words`/[`STEP`] + 1) | from [`list_steps`] with `words`/[`STEP`] steps |
+/// | `alpha` | whole tiles of vectors of `words` words | zeros behind S; aligned to 16 bytes |
+/// | `best` | `rows` | 0 before the launch |
+///
+/// *Launch*: ⌈`rows`/[`TILE`]⌉·⌈`vectors`/[`TILE`]⌉ blocks of [`DENSE_THREADS`] threads; [`DENSE_SHARED`] bytes of
+/// dynamic shared memory.
 #[kernel(E = [f32, u16])]
 pub fn best_of_dense<E: Factor>(
     rows: u32,
@@ -385,27 +468,40 @@ pub fn best_of_dense<E: Factor>(
     });
 }
 
-/// A number whose order is that of scores, and of equal ones puts the lower vector first. It is never 0.
+/// Maps a score and its vector to an integer that orders by score, and among equal scores puts the lower vector first.
+/// Never 0.
 #[inline(always)]
 #[must_use]
 pub fn key(score: f32, vector: u32) -> u64 {
-    // Equal numbers have equal bits, but for the zeros.
+    // Adding 0 turns −0 into +0: equal scores then have equal bits.
     let bits = (score + 0.0).to_bits();
     let ordered = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
     u64::from(ordered) << 32 | u64::from(!vector)
 }
 
-/// The vector of a [key].
+/// Vector of a [key].
 #[inline(always)]
 #[must_use]
 pub fn vector_of(key: u64) -> u32 {
     !(key as u32)
 }
 
-/// The vectors of the best keys of rows `first..first + count`, at the rows' codes.
+/// Stores the vectors of the best keys of rows `first..first + count` at the rows' codes.
 ///
-/// *Thread mapping*: one thread per row. *Safety*: `row_code` has `first + count` elements, `best` `count` keys, `winners` one
-/// element per code.
+/// - *Thread mapping*: one thread per row.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes.
+/// - *Valid result in*: `winners`, at the codes of the rows.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `first`, `count` | scalar | rows |
+/// | `best` | `count` | [key]s |
+/// | `row_code` | `first` + `count` | codes |
+/// | `winners` | codes | vectors |
+///
+/// *Launch*: ⌈`count` / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel]
 pub fn note_winners(first: u32, count: u32, best: Global<u64>, row_code: Global<u32>, winners: GlobalMut<u32>) {
     let row = thread::index_1d() as usize;
@@ -414,11 +510,22 @@ pub fn note_winners(first: u32, count: u32, best: Global<u64>, row_code: Global<
     }
 }
 
-/// What the best vectors of beliefs are worth, in f64.
+/// Value of each belief's best vector, b · α, in f64.
 ///
-/// *Thread mapping*: a block per belief, a thread per state of it. *Shared memory*: what a block's reduction takes.
-/// *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have whole warps; `beliefs` has a row per block;
-/// `winners` one per block, below n; `alpha` n·S; `scores` one per block.
+/// - *Thread mapping*: a block per belief, a thread per entry.
+/// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes. *Valid result in*: `scores`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `beliefs` | blocks × S, [`Rows`] | columns below S |
+/// | `winners` | blocks | vectors, below n |
+/// | `alpha` | n·S | reward |
+/// | `scores` | blocks | reward |
+///
+/// *Launch*: one block of whole warps per belief; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn evaluate_winners<T: Real>(
     states: u32,

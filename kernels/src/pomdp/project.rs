@@ -1,20 +1,22 @@
-//! Projection: what each belief becomes, for each action and observation, in rows.
+//! Projection: the successors of each belief, for each action and observation, as rows of a matrix.
 //!
-//! *Mathematics*: row (j, a, o) holds p(s', o | bⱼ, a) = O(a, s', o) Σₛ T(s, a, s') bⱼ(s). Its number among all B·A·Ω is its
-//! *code*, o·(B·A) + j·A + a: rows of one observation are neighbours, which tend to be zero in the same states. Rows of
-//! observations that cannot follow are left out: of M rows that are left, row r has the code `row_code[r]`, and codes ascend.
+//! *Mathematics*: row (j, a, o) holds p(s', o | bⱼ, a) = O(a, s', o) Σₛ T(s, a, s') bⱼ(s). Its *code* among all B·A·Ω
+//! rows is o·(B·A) + j·A + a: rows of one observation are neighbours, which tend to be zero in the same states.
+//! Observations of probability 0 have no row. Of the M remaining rows, row r has the code `row_code[r]`, and codes
+//! ascend.
 //!
-//! *Sparse rows* in three steps: [`count_entries`]; offsets and row numbers by two exclusive [scans](crate::primitives::scan)
-//! ([`flag_rows`], [`compact_rows`]); [`fill_entries`]. A row has an entry for each way (s, s') to o that has a weight: s'
-//! may be there more than once, which no inner product minds.
+//! *Sparse rows* take three steps: [`count_entries`]; offsets and row numbers by two exclusive
+//! [scans](crate::primitives::scan) with [`flag_rows`] and [`compact_rows`]; [`fill_entries`]. A row has one entry per
+//! path (s, s') to o of positive weight; s' may thus occur more than once, which an inner product tolerates.
 //!
-//! *Dense rows*: [`densify`] beliefs; [`predict`] Σₛ T(s, a, s') bⱼ(s) for each belief and action, and what may be observed;
-//! row numbers by a scan; [`expand`]. [`expand_beliefs`] makes rows of the beliefs themselves. Transitions lead anywhere, so dense
-//! beliefs lie side by side: what follows a state is read of 32 of them at one time, where one alone would cost as many
-//! bytes of the cache. Predictions and rows are by belief, s' fastest, as the product wants them.
+//! *Dense rows*: [`densify`] the beliefs; [`predict`] Σₛ T(s, a, s') bⱼ(s) for each belief and action, and flag the
+//! possible observations; number the rows by a scan; [`expand`]. [`expand_beliefs`] makes rows of the beliefs
+//! themselves. Dense beliefs are interleaved in groups of 32: transitions scatter over the states, and one access then
+//! reads a state's probability in 32 beliefs, for the cache traffic of one. Predictions and rows are stored belief by
+//! belief, s' fastest, as the product needs them.
 //!
-//! Transitions are compressed rows s·A + a, and for [`predict`] compressed columns a·S + s'; observations are compressed rows
-//! a·S + s'; beliefs are compressed rows.
+//! Transitions are compressed rows s·A + a, and for [`predict`] compressed columns a·S + s'; observations are
+//! compressed rows a·S + s'; beliefs are compressed rows.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, kernel, math, thread, warp};
 use warpkov_device::shared_array;
@@ -23,10 +25,22 @@ use super::model::Model;
 use super::product::{Factor, STEP, TILE};
 use crate::primitives::rows::Rows;
 
-/// Entries of each row, by code.
+/// Number of entries of each row, by code.
 ///
-/// *Thread mapping*: a warp per belief and action, a lane per state of the belief. *Safety*: there are `count` beliefs of
-/// the model's states; `counts` has B·A·Ω zeros.
+/// - *Thread mapping*: a warp per belief and action, a lane per state of the belief.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes: integer sums.
+/// - *Valid result in*: `counts`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | |
+/// | `count` | scalar | B |
+/// | `beliefs` | B × S, [`Rows`] | probability; columns below S |
+/// | `counts` | B·A·Ω | 0 before the launch |
+///
+/// *Launch*: 32·B·A threads or more, in blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn count_entries<T: Real>(model: Model<T>, count: u32, beliefs: Rows<T, u32>, counts: GlobalMut<u32>) {
     let Model { states, actions, transitions: t, observations: o, .. } = model;
@@ -53,9 +67,20 @@ pub fn count_entries<T: Real>(model: Model<T>, count: u32, beliefs: Rows<T, u32>
     }
 }
 
-/// 1 for each code that has a row, else 0.
+/// 1 for each code that has entries, else 0.
 ///
-/// *Thread mapping*: one thread per code. *Safety*: `counts` and `flags` have `codes` elements.
+/// - *Thread mapping*: one thread per code.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `flags`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `codes` | scalar | B·A·Ω |
+/// | `counts` | `codes` | entries |
+/// | `flags` | `codes` | 1 or 0 |
+///
+/// *Launch*: ⌈`codes` / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel]
 pub fn flag_rows(codes: u32, counts: Global<u32>, flags: GlobalMut<u32>) {
     let code = thread::index_1d() as usize;
@@ -64,10 +89,24 @@ pub fn flag_rows(codes: u32, counts: Global<u32>, flags: GlobalMut<u32>) {
     }
 }
 
-/// Codes of the rows, where their entries begin, and their number.
+/// Code and first entry of each row, and the number of rows.
 ///
-/// *Thread mapping*: one thread per code. *Safety*: `ranks` and `offsets` are exclusive prefix sums of flags and counts, of
-/// `codes + 1` elements; `row_code` has one element per row, `row_ptr` one more, `rows` one.
+/// - *Thread mapping*: one thread per code.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes.
+/// - *Valid result in*: `row_code`, `row_ptr` and `rows`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `codes` | scalar | B·A·Ω, ≥ 1 |
+/// | `ranks` | `codes` + 1 | exclusive prefix sums of the flags |
+/// | `offsets` | `codes` + 1 | exclusive prefix sums of the counts |
+/// | `row_code` | M | codes, ascending |
+/// | `row_ptr` | M + 1 | entries |
+/// | `rows` | 1 | M |
+///
+/// *Launch*: ⌈`codes` / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel]
 pub fn compact_rows(
     codes: u32,
@@ -93,9 +132,23 @@ pub fn compact_rows(
 
 /// The entries of all rows: states s' and weights b(s) T(s, a, s') O(a, s', o).
 ///
-/// *Thread mapping*: as in [`count_entries`]. Lanes go on together, from successor to successor and from observation to
-/// observation; those that meet the same one take places one after the other. *Deterministic*: yes. *Safety*: as there;
-/// `places`, the offsets of all codes, is used up; `col` and `weight` have as many elements as their last says.
+/// - *Thread mapping*: a warp per belief and action, a lane per state of the belief. The lanes advance in lockstep from
+///   successor to successor and from observation to observation. Lanes with the same observation get consecutive
+///   positions in its row.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `col` and `weight`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | |
+/// | `count` | scalar | B |
+/// | `beliefs` | B × S, [`Rows`] | probability; columns below S |
+/// | `places` | B·A·Ω or more | offsets of all codes; the kernel increments them |
+/// | `col` | entries | states |
+/// | `weight` | entries | probability |
+///
+/// *Launch*: 32·B·A threads or more, in blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn fill_entries<T: Real>(
     model: Model<T>,
@@ -145,7 +198,7 @@ pub fn fill_entries<T: Real>(
                     col.set((first + rank) as usize, next);
                     weight.set((first + rank) as usize, there * o.prob.get(seen as usize));
                 }
-                // The next round may have another lane go on with a place.
+                // In the next round another lane may read and increment the same position.
                 warp::sync_warp(warp::FULL);
                 seen += 1;
             }
@@ -155,36 +208,47 @@ pub fn fill_entries<T: Real>(
     }
 }
 
-/// Beliefs that lie side by side in a dense array.
+/// Beliefs per interleaved group of a dense array.
 pub const SIDE: u32 = 32;
 
-/// How many do where there are so many beliefs: whole fours, and no more than there is use for.
+/// Width w of an interleaved group of `beliefs` beliefs: a multiple of 4, at most [`SIDE`].
 #[inline(always)]
 #[must_use]
 pub fn side_by_side(beliefs: u32) -> u32 {
     SIDE.min(4 * beliefs.div_ceil(4))
 }
 
-/// Threads of a block that has beliefs side by side.
+/// Threads per block of the kernels on interleaved beliefs.
 pub const SIDE_THREADS: u32 = 256;
 
-/// States of a block of [`densify`].
+/// States per block of [`densify`].
 pub const DENSIFY_STATES: u32 = 128;
 
-/// States of a block whose threads change from states to beliefs side by side, or back.
+/// States per block of the kernels that transpose between states and interleaved beliefs.
 pub const SIDE_STATES: u32 = 32;
 
-/// From row to row of a tile in shared memory: one more than there are banks, so that a warp may read it either way.
+/// Row pitch of a tile in shared memory: one more than the number of banks, so that a warp reads rows and columns
+/// without bank conflicts.
 pub(super) const PITCH: u32 = 33;
 
-/// Beliefs as a dense array: in groups of 32, state by state, bⱼ(s) at (⌊j/32⌋·S + s)·w + j mod 32 with w of
-/// [`side_by_side`]; zeros for beliefs from B on in the last group.
+/// Beliefs as a dense array, interleaved in groups of 32: bⱼ(s) at (⌊j/32⌋·S + s)·w + j mod 32, with w from
+/// [`side_by_side`]. The last group is padded with zeros.
 ///
-/// *Thread mapping*: a block per group and [`DENSIFY_STATES`] states, a warp per four of its beliefs: it finds the first and the
-/// last entry of each with such a state, all at one time, then takes a lane per entry. *Shared memory*: states × beliefs, from
-/// where whole rows of beliefs are written. *Barriers*: two. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`] threads;
-/// the grid is ⌈B/32⌉·⌈S/128⌉; there are B = `count` beliefs, in each of which states ascend; `dense` has
-/// ⌈B/32⌉·S·w elements.
+/// - *Thread mapping*: a block per group and [`DENSIFY_STATES`] states, a warp per four of its beliefs. The warp first
+///   finds, by binary search in parallel, the entries of each belief within these states; then a lane copies an entry.
+/// - *Shared memory*: 4224 words, static: a tile of states × beliefs, from which complete rows of beliefs are written.
+/// - *Barriers*: two. *Deterministic*: yes. *Valid result in*: `dense`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `count` | scalar | B |
+/// | `beliefs` | B × S, [`Rows`] | columns ascend in each row |
+/// | `dense` | ⌈B/32⌉·S·w | probability |
+///
+/// *Launch*: ⌈B/32⌉·⌈S/[`DENSIFY_STATES`]⌉ blocks of [`SIDE_THREADS`] threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn densify<T: Real>(states: u32, count: u32, beliefs: Rows<T, u32>, dense: GlobalMut<T>) {
     let tile = shared_array!(densify_tile: T; 4224);
@@ -196,7 +260,7 @@ pub fn densify<T: Real>(states: u32, count: u32, beliefs: Rows<T, u32>, dense: G
         tile.set(place, T::ZERO);
         place += SIDE_THREADS;
     }
-    // Lanes 0 to 3 find where the states begin, 4 to 7 where they end, and the others the same.
+    // Lanes 0 to 3 find the first entries, lanes 4 to 7 the ends; the other lanes repeat them.
     let (j, bound) = ((group * SIDE + first + lane % 4) as usize, from + lane / 4 % 2 * DENSIFY_STATES);
     let (mut entry, mut end) = (0, 0);
     if j < count as usize {
@@ -214,7 +278,7 @@ pub fn densify<T: Real>(states: u32, count: u32, beliefs: Rows<T, u32>, dense: G
     thread::sync_threads();
     let mut passed = lane;
     while passed < DENSIFY_STATES {
-        // Loads do not wait for each other.
+        // Independent loads.
         let found = entries.map(|(start, end)| {
             let entry = (start + passed) as usize;
             let here = start + passed < end;
@@ -238,30 +302,41 @@ pub fn densify<T: Real>(states: u32, count: u32, beliefs: Rows<T, u32>, dense: G
     }
 }
 
-/// Rows of the dense product, all zeros before they are filled.
+/// Rows of the dense product.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `stride` | 1 | elements, ≥ S |
-/// | `rows` | rows × `stride` | probability · [`BELIEF`](Factor::BELIEF) |
-/// | `steps` | 1 | steps of [`STEP`] words |
-/// | `used` | ⌈rows / [`TILE`]⌉ × `steps` | 1 or 0 |
+/// | `stride` | scalar | elements, ≥ S |
+/// | `rows` | rows × `stride` | probability · [`BELIEF`](Factor::BELIEF); 0 before they are filled |
+/// | `steps` | scalar | steps of [`STEP`] words per row |
+/// | `used` | ⌈rows / [`TILE`]⌉ × `steps` | 1 or 0; 0 before the rows are filled |
 #[derive(Clone, Copy, Parameter)]
 pub struct DenseRows<E: Factor> {
-    /// From a row to the next.
+    /// Distance between consecutive rows.
     pub stride: u32,
-    /// The elements.
+    /// Elements of all rows.
     pub rows: GlobalMut<E>,
-    /// Steps of a row.
+    /// Steps per row.
     pub steps: u32,
-    /// Whether a step of a tile of rows is not all zeros.
+    /// Whether a step of a tile of rows has a nonzero element.
     pub used: GlobalMut<u8>,
 }
 
-/// Beliefs `first…` as the rows of a product, and 1 for each step of a tile that is not all zeros.
+/// Beliefs from `first` on as the rows of a product, and a flag for each step of a tile with a nonzero element.
 ///
-/// *Thread mapping*: a block per belief, a thread per state of it. *Safety*: there are `first` beliefs
-/// more than blocks at least; `dense` has a row of zeros per block.
+/// - *Thread mapping*: a block per belief, a thread per entry.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes.
+/// - *Valid result in*: `dense.rows` and `dense.used`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `first` | scalar | belief of row 0 |
+/// | `beliefs` | `first` + blocks rows or more, [`Rows`] | columns below S |
+/// | `dense` | [`DenseRows`], one row per block | zeros |
+///
+/// *Launch*: one block per row, any number of threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], E = [f32, u16])]
 pub fn expand_beliefs<T: Real, E: Factor>(first: u32, beliefs: Rows<T, u32>, dense: DenseRows<E>) {
     let DenseRows { stride, rows, steps, used } = dense;
@@ -281,14 +356,26 @@ pub fn expand_beliefs<T: Real, E: Factor>(first: u32, beliefs: Rows<T, u32>, den
     }
 }
 
-/// q(j, a, s') = Σₛ T(s, a, s') bⱼ(s) at (j·A + a)·S + s', and 1 for each code that may be observed.
+/// q(j, a, s') = Σₛ T(s, a, s') bⱼ(s) at (j·A + a)·S + s', and 1 for each code of positive probability.
 ///
-/// *Thread mapping*: a block per group of 32 beliefs, action and [`SIDE_STATES`] s', group by group, so that a group's beliefs
-/// stay in the cache; a thread per s' and four beliefs, so that eight threads read a predecessor's row of 128 bytes (f32). Then a
-/// warp per belief, a lane per s'; those that see the same observation write the same, if it is not there yet. *Shared memory*:
-/// beliefs × s', which change places there. *Barriers*: one. *Deterministic*: yes. *Safety*: blocks have [`SIDE_THREADS`]
-/// threads; the grid is ⌈B/32⌉·A·⌈S/32⌉; `dense` is that of [`densify`]; `q` has B·A·S elements; `flags`
-/// B·A·Ω zeros.
+/// - *Thread mapping*: a block per group of 32 beliefs, action and [`SIDE_STATES`] s', ordered by group, so that the
+///   beliefs of a group stay in the cache. First a thread per s' and four beliefs: eight threads read the 128 bytes
+///   (f32) of a predecessor's row. Then a warp per belief, a lane per s'. Lanes that see the same observation write the
+///   same flag, unless it is already set.
+/// - *Shared memory*: 1056 words, static: a tile to transpose beliefs × s'. *Barriers*: one. *Deterministic*: yes.
+/// - *Valid result in*: `q` and `flags`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | |
+/// | `beliefs` | scalar | B |
+/// | `dense` | ⌈B/32⌉·S·w, aligned to four elements | from [`densify`] |
+/// | `q` | B·A·S | probability |
+/// | `flags` | B·A·Ω | 0 before the launch |
+///
+/// *Launch*: ⌈B/32⌉·A·⌈S/[`SIDE_STATES`]⌉ blocks of [`SIDE_THREADS`] threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn predict<T: Real>(model: Model<T>, beliefs: u32, dense: Global<T>, q: GlobalMut<T>, flags: GlobalMut<u32>) {
     let Model { states, actions, predecessors: c, observations: o, .. } = model;
@@ -332,13 +419,29 @@ pub fn predict<T: Real>(model: Model<T>, beliefs: u32, dense: Global<T>, q: Glob
     }
 }
 
-/// Beliefs that a thread of [`expand`] takes, so that they share what it reads of O.
+/// Beliefs per thread of [`expand`]; they share the reads of O.
 pub const TOGETHER: u32 = 4;
 
-/// Dense rows `first..first + count` of O(a, s', o) q(j, a, s'), and 1 for each step of a tile that is not all zeros.
+/// Dense rows `first..first + count` of O(a, s', o) q(j, a, s'), and a flag for each step of a tile with a nonzero
+/// element.
 ///
-/// *Thread mapping*: a block per [`TOGETHER`] beliefs, action and as many s' as it has threads, group by group. *Safety*: the grid
-/// is ⌈B/4⌉·A·⌈S/threads⌉; `q` is that of [`predict`]; `ranks` are row numbers by code; `dense` has `count` rows of zeros.
+/// - *Thread mapping*: a block per [`TOGETHER`] beliefs, action and as many s' as it has threads, ordered by group of
+///   beliefs.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes.
+/// - *Valid result in*: `dense.rows` and `dense.used`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | |
+/// | `beliefs` | scalar | B |
+/// | `q` | B·A·S | from [`predict`] |
+/// | `ranks` | B·A·Ω | row of each code |
+/// | `first`, `count` | scalar | rows |
+/// | `dense` | [`DenseRows`], `count` rows | zeros |
+///
+/// *Launch*: ⌈B/[`TOGETHER`]⌉·A·⌈S/N⌉ blocks of any N threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], E = [f32, u16])]
 pub fn expand<T: Real, E: Factor>(
     model: Model<T>,
@@ -356,15 +459,15 @@ pub fn expand<T: Real, E: Factor>(
     let next = block % tiles * thread::block_dim_x() + thread::thread_idx_x();
     if next < states {
         let column = a as usize * states as usize + next as usize;
-        // Where there are no more beliefs, the last takes their place.
+        // Behind the last belief, repeat it.
         let pair_of = [0, 1, 2, 3].map(|k| (group * TOGETHER + k).min(beliefs - 1) * actions + a);
-        // Loads do not wait for each other.
+        // Independent loads.
         let here = pair_of.map(|pair| q.get(pair as usize * states as usize + next as usize));
         let (mut seen, end) = (o.ptr.get(column), o.ptr.get(column + 1));
         while seen < end {
             let (o, chance) = (o.col.get(seen as usize), o.prob.get(seen as usize).to_f64());
             let rank_of = pair_of.map(|pair| ranks.get((o * beliefs * actions + pair) as usize));
-            // `count` stands for none of these rows.
+            // Row index `count` means: not among these rows.
             let row_of =
                 [0, 1, 2, 3].map(|k| if here[k] > T::ZERO { rank_of[k].wrapping_sub(first).min(count) } else { count });
             let step_of = row_of.map(|row| row / TILE as u32 * steps + next / (E::PER_WORD * STEP) as u32);

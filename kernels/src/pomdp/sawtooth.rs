@@ -1,95 +1,100 @@
-//! The sawtooth bound of many rows at a time: what V\* is at most, by what it is at most at some points and at the corners.
+//! The sawtooth bound for many rows at a time: an upper bound of V\* from upper bounds at points and at the corners of
+//! the simplex.
 //!
-//! *Mathematics*: V\* is convex, and rows x ≥ 0 that are no distributions have V\*(λx) = λV\*(x). So where V\*(e_s) ≤ v(s) and
-//! V\*(cᵢ) ≤ uᵢ,
+//! *Mathematics*: V\* is convex, and V\*(λx) = λV\*(x) extends it to rows x ≥ 0 that are not distributions. If V\*(e_s)
+//! ≤ v(s) and V\*(cᵢ) ≤ uᵢ, then
 //!
 //! > V\*(x) ≤ x·v + ρᵢ dᵢ,  ρᵢ = min over cᵢ(s) > 0 of x(s)/cᵢ(s),  dᵢ = uᵢ − cᵢ·v < 0
 //!
-//! and V\*(x) ≤ maxₐ Σ x(s) Q(s, a) by the fast informed bound Q, of which v(s) is the largest in each state. The least of all
-//! is the bound of x: that of p(·, o | b, a) needs no division by p(o | b, a), and
+//! and V\*(x) ≤ maxₐ Σ x(s) Q(s, a) by the fast informed bound Q, where v(s) = maxₐ Q(s, a). The bound of x is the
+//! minimum of all these. For x = p(·, o | b, a) it needs no division by p(o | b, a), and
 //!
 //! > V\*(b) ≤ maxₐ r(b, a) + γ Σₒ bound of p(·, o | b, a)
 //!
-//! makes a point of b. Everything is computed in f64, from the numbers that the model and beliefs were rounded to.
+//! makes a new point of b. All arithmetic is in f64, on the rounded numbers of the model and the beliefs.
 //!
-//! *Memory*: a block scatters its row into S elements of its own, so that threads or warps, each with points of their own, find x(s) at once;
-//! a point is passed over as soon as ρ is known to be too small, which its likeliest state as a rule says.
+//! *Memory*: a block scatters its row into S elements of its own, so that its threads or warps, each with different
+//! points, look up x(s) directly. A point is abandoned once ρ is known to be too small; its most probable state usually
+//! shows that.
 //!
-//! Source: M. Hauskrecht, *Journal of Artificial Intelligence Research* 13, 2000, 4.3.
+//! Source: M. Hauskrecht, *Journal of Artificial Intelligence Research* 13, 2000, section 4.3.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, kernel, math, thread, warp};
 use warpkov_device::shared_array;
 
 use crate::primitives::rows::Rows;
 
-/// Entries of points, on average, from which on a warp looks at one of them together.
+/// Average number of entries per point above which a whole warp evaluates a point.
 const LONG: u32 = 64;
 
-/// No point.
+/// Stands for no point.
 pub const NO_POINT: u32 = u32::MAX;
 
-/// A point that came before and says as much to so many digits says all.
+/// Weight of an earlier point in the test for redundancy: an earlier point makes a point redundant if its bound is
+/// equal up to rounding.
 const EARLIER: f64 = 1.0 + 1.0 / (1_u64 << 40) as f64;
 
-/// One that came later has to say a little more: so no two give way to each other.
+/// Weight of a later point: its bound must be slightly lower, so that no two points make each other redundant.
 const LATER: f64 = 1.0 - 1.0 / (1_u64 << 20) as f64;
 
-/// What V\* is at most: at corners, by Q, and at points.
+/// An upper bound of V\*: at the corners, by Q, and at points.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `states`, `actions` | 1 | S, A |
+/// | `states`, `actions` | scalar | S, A |
 /// | `corners` | S | v(s), reward |
 /// | `informed` | S·A | Q(s, a), reward, at s·A + a |
-/// | `points` | points | beliefs c and their d |
-/// | `now` | 1 | uses of the bound |
-/// | `used` | points | uses of the bound |
+/// | `points` | [`Points`] | beliefs c and their d |
+/// | `now` | scalar | time: uses of the bound |
+/// | `used` | points | time of last use |
 #[derive(Clone, Copy, Parameter)]
 pub struct UpperBound<T> {
     /// S.
     pub states: u32,
     /// A.
     pub actions: u32,
-    /// v.
+    /// v, the bound at the corners.
     pub corners: Global<f64>,
-    /// Q.
+    /// Q, the fast informed bound.
     pub informed: Global<f64>,
-    /// Beliefs at which V\* is less.
+    /// Beliefs with a lower bound than the corners imply.
     pub points: Points<T>,
-    /// When it is.
+    /// Present time.
     pub now: u32,
-    /// When each point was last the best.
+    /// Last time that each point gave the minimum.
     pub used: GlobalMut<u32>,
 }
 
-/// Beliefs cᵢ, and how far V\* is below the corners there.
+/// Points: beliefs cᵢ, and the difference of the bound there to that of the corners.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `count` | 1 | points |
-/// | `rows` | points × S | c(s) > 0 |
-/// | `peak_state` | points | states |
-/// | `peak_prob` | points | probability |
+/// | `count` | scalar | points |
+/// | `rows` | points × S, [`Rows`] | c(s) > 0; columns below S |
+/// | `peak_state` | points | states, below S |
+/// | `peak_prob` | points | probability > 0 |
 /// | `drop` | points | d < 0, reward |
 #[derive(Clone, Copy, Parameter)]
 pub struct Points<T> {
-    /// How many.
+    /// Number of points.
     pub count: u32,
-    /// Their states and probabilities.
+    /// States and probabilities of each point.
     pub rows: Rows<T, u32>,
-    /// The likeliest state of each.
+    /// Most probable state of each point.
     pub peak_state: Global<u32>,
-    /// Its probability.
+    /// Probability of that state.
     pub peak_prob: Global<T>,
     /// d.
     pub drop: Global<f64>,
 }
 
-/// The bound of a row and x·v, in every thread, and how many entries of points this thread looked at. The row is in x(s) = `x[first + s]`, and its states s are
-/// `state_of(0..count)`; `base` are a thread's terms of x·v. The point `without` is left out, if it is one, as if it were to
-/// be found out whether the others imply it.
+/// Upper bound of a row, x·v, and the number of points and entries that this thread has read.
 ///
-/// *Barriers*: several.
+/// The row is x(s) = `x[first + s]`, with the states `state_of(0..count)`; `base` holds this thread's terms of x·v. The
+/// point `without`, unless [`NO_POINT`], is left out, to test whether the other points make it redundant.
+///
+/// *Takes part*: every thread of the block, in whole warps. *Valid result in*: bound and x·v in every thread. *Shared
+/// memory*: 34 words, static. *Barriers*: nine.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn bound_row<T: Real>(
@@ -102,7 +107,7 @@ fn bound_row<T: Real>(
     let Points { count: points, rows, peak_state, peak_prob, drop } = known.points;
     let common = shared_array!(sawtooth_known: f64; 2);
     let t = thread::thread_idx_x();
-    // The row's elements are there for all, and nobody reads `common` any more.
+    // All elements of the row are written, and all reads of `common` for the previous row are done.
     thread::sync_threads();
     let mut most = f64::NEG_INFINITY;
     let mut a = warp::warp_id();
@@ -125,7 +130,7 @@ fn bound_row<T: Real>(
     }
     thread::sync_threads();
     let (base, mut best, mut winner) = (common.get(0), common.get(1), NO_POINT);
-    // A point with many entries is looked at by a whole warp.
+    // A whole warp evaluates a long point.
     let together = points > 0 && rows.ptr.get(points as usize) / points >= LONG;
     let (group, lane, groups) = if together {
         (warp::warp_id(), warp::lane_id(), thread::block_dim_x() / warp::SIZE)
@@ -146,7 +151,7 @@ fn bound_row<T: Real>(
             LATER
         };
         let drop = weight * drop.get(i as usize);
-        // What a point has to lower the bound by to say more than is known.
+        // Decrease of the bound that a point must exceed to improve on the present minimum.
         let needed = base - best;
         let ratio_of =
             |entry: u32| x.get(first + rows.col.get(entry as usize) as usize) / rows.prob.get(entry as usize).to_f64();
@@ -154,7 +159,7 @@ fn bound_row<T: Real>(
         let (mut entry, end) = (rows.ptr.get(i as usize), rows.ptr.get(i as usize + 1));
         if together {
             while entry < end && -drop * ratio > needed {
-                // Loads do not wait for each other.
+                // Independent loads.
                 let ratios = [0, 1, 2, 3].map(|k| {
                     let own = entry + warp::SIZE * k + lane;
                     if own < end { ratio_of(own) } else { f64::INFINITY }
@@ -188,32 +193,48 @@ fn bound_row<T: Real>(
     (least, base, looked_at)
 }
 
-/// The rows p(·, o | b, a) of some beliefs b.
+/// The rows p(·, o | b, a) of some beliefs b, in factored form.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `pairs` | 1 | B·A |
-/// | `codes` | 1 | B·A·Ω |
+/// | `pairs` | scalar | B·A |
+/// | `codes` | scalar | B·A·Ω |
 /// | `q` | B·A·S | probability |
 /// | `flags` | B·A·Ω | 1 or 0 |
 #[derive(Clone, Copy, Parameter)]
 pub struct Successors<T> {
-    /// Pairs of belief and action.
+    /// Number of pairs of belief and action.
     pub pairs: u32,
-    /// Codes of rows.
+    /// Number of codes of rows.
     pub codes: u32,
-    /// The predictions of [`predict`](super::project::predict).
+    /// Predictions of [`predict`](super::project::predict).
     pub q: Global<T>,
-    /// Whether there is a row of each code.
+    /// Whether each code has a row.
     pub flags: Global<u32>,
 }
 
-/// The bound of each row p(·, o | b, a), at its code o·(B·A) + j·A + a, from the predictions and flags of
-/// [`predict`](super::project::predict); 0 where there is none. `work` grows by the states and entries that were looked at.
+/// Upper bound of each row p(·, o | b, a), at its code o·(B·A) + j·A + a; 0 for a code without a row. `work` grows by
+/// the number of states and entries read.
 ///
-/// *Thread mapping*: a block per code, and then one for as many further as there are blocks; a thread per state, then per point, or a warp where points are long.
-/// *Shared memory*: what a block's reduction and scan take, and two words. *Barriers*: several per row. *Deterministic*: yes.
-/// *Safety*: blocks have whole warps; `scores` has B·A·Ω elements; points are of the model's states; `x` has S zeros per block, and they are zeros after; `list` has S per block; `work` has one.
+/// - *Thread mapping*: a grid-stride loop over codes, a block per code; a thread per state, then a thread per point, or
+///   a warp per point if points are long.
+/// - *Shared memory*: 66 words, static.
+/// - *Barriers*: per row: 10, and two per chunk of states, one state per thread; two at the end. *Deterministic*: yes.
+/// - *Valid result in*: `scores` and `work`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `observations` | A·S × Ω, [`Rows`] | O(a, s', o), row a·S + s' |
+/// | `successors` | [`Successors`] | |
+/// | `known` | [`UpperBound`] | |
+/// | `x` | S × blocks | 0 before and after the launch |
+/// | `list` | S × blocks | scratch |
+/// | `scores` | B·A·Ω | reward |
+/// | `work` | 1 | counter; incremented |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn bound_successors<T: Real>(
     observations: Rows<T, u64>,
@@ -281,9 +302,26 @@ pub fn bound_successors<T: Real>(
     }
 }
 
-/// The bound of each of `count` compressed rows, and x·v. If they are the points themselves, each is bounded without itself.
+/// Upper bound of each of `count` compressed rows, and x·v. If `themselves` is not 0, the rows are the points
+/// themselves, and each is bounded without itself.
 ///
-/// *Thread mapping*, *Shared memory*, *Deterministic* and *Safety*: as in [`bound_successors`], with rows for codes.
+/// - *Thread mapping*: a grid-stride loop over rows, a block per row; a thread per entry, then a thread or a warp per
+///   point.
+/// - *Shared memory*: 34 words, static. *Barriers*: 10 per row. *Deterministic*: yes.
+/// - *Valid result in*: `bounds` and `bases`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `count` | scalar | rows |
+/// | `rows` | `count` × S, [`Rows`] | columns below S, different within a row |
+/// | `themselves` | scalar | 1 or 0 |
+/// | `known` | [`UpperBound`] | |
+/// | `x` | S × blocks | 0 before and after the launch |
+/// | `bounds`, `bases` | `count` | reward |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn bound_beliefs<T: Real>(
     count: u32,
@@ -326,49 +364,72 @@ pub fn bound_beliefs<T: Real>(
 
 /// Rows that become points.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `picked` | new points | numbers of rows |
-/// | `starts` | new points | entries |
+/// | `picked` | new points | rows, each with at least one entry |
+/// | `starts` | new points | entries, consecutive: `starts[k + 1]` = `starts[k]` + length of row `picked[k]` |
 /// | `drops` | new points | d < 0, reward |
-/// | `uses` | new points | uses of the bound |
+/// | `uses` | new points | time of last use |
 #[derive(Clone, Copy, Parameter)]
 pub struct NewPoints {
-    /// The row of each.
+    /// Row of each new point.
     pub picked: Global<u32>,
-    /// Where its entries begin.
+    /// First entry of each new point.
     pub starts: Global<u32>,
-    /// Its d.
+    /// d of each new point.
     pub drops: Global<f64>,
-    /// When it was last the best.
+    /// Last time that each new point gave the minimum.
     pub uses: Global<u32>,
 }
 
-/// [`Points`] that a kernel adds to, and when each was last the best: the shapes are those of its fields.
+/// [`Points`] that a kernel extends, and the time of last use of each.
+///
+/// | field | shape | range or unit |
+/// | --- | --- | --- |
+/// | `ptr` | points + 1 | entries, ascending |
+/// | `state` | entries | states, below S |
+/// | `prob` | entries | probability > 0 |
+/// | `peak_state` | points | states, below S |
+/// | `peak_prob` | points | probability > 0 |
+/// | `drop` | points | d < 0, reward |
+/// | `used` | points | time of last use |
+///
+/// "Points" and "entries" include the new ones.
 #[derive(Clone, Copy, Parameter)]
 pub struct PlacedPoints<T> {
-    /// Where each begins, and where the last ends.
+    /// First entry of each point, and the number of entries.
     pub ptr: GlobalMut<u32>,
-    /// States.
+    /// State of each entry.
     pub state: GlobalMut<u32>,
-    /// Probabilities.
+    /// Probability of each entry.
     pub prob: GlobalMut<T>,
-    /// The likeliest state of each.
+    /// Most probable state of each point.
     pub peak_state: GlobalMut<u32>,
-    /// Its probability.
+    /// Probability of that state.
     pub peak_prob: GlobalMut<T>,
-    /// d.
+    /// d of each point.
     pub drop: GlobalMut<f64>,
-    /// When each was last the best.
+    /// Last time that each point gave the minimum.
     pub used: GlobalMut<u32>,
 }
 
-/// Makes points of some rows: of row `picked(k)` the point `first + k`, with the drop `drops(k)`, last the best at `uses(k)`, and
-/// with entries from `starts(k)` on.
+/// Appends points: row `picked(k)` becomes point `first + k`, with the drop `drops(k)`, the time of last use `uses(k)`,
+/// and entries from `starts(k)` on.
 ///
-/// *Thread mapping*: a block per point, a thread per entry. *Shared memory*: what a block's reduction takes, and a word.
-/// *Barriers*: several. *Deterministic*: yes. *Safety*: blocks have whole warps; `new` has an element per block; rows are
-/// not empty; there is room for all points and their entries.
+/// - *Thread mapping*: a block per new point, a thread per entry.
+/// - *Shared memory*: 33 words, static. *Barriers*: five. *Deterministic*: yes.
+/// - *Valid result in*: `points`, from point `first` on.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `first` | scalar | index of the first new point |
+/// | `new` | [`NewPoints`], one per block | |
+/// | `rows` | [`Rows`] | columns below S |
+/// | `points` | [`PlacedPoints`], room for all points and entries | |
+///
+/// *Launch*: one block of whole warps per new point; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn place_points<T: Real>(first: u32, new: NewPoints, rows: Rows<T, u32>, points: PlacedPoints<T>) {
     let NewPoints { picked, starts, drops, uses } = new;

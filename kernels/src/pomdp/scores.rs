@@ -1,8 +1,8 @@
-//! Ĝ_AO: what each vector of G_AO is worth at each belief.
+//! Ĝ_AO: the score of each vector of G_AO at each belief.
 //!
 //! *Mathematics*: Ĝ_AO\[j\]\[o\]\[a\]\[i\] = bⱼ · g^i_{a,o}.
 //!
-//! *Index arithmetic*: the thread l computes
+//! *Index arithmetic*: thread l computes
 //!
 //! > j = l / (|A|n|Ω|),  m = j|A|n|Ω|,  o = (l − m) / (|A|n),  a = (l − m − o|A|n) / n,  i = (l − m − o|A|n) − an
 //!
@@ -13,10 +13,21 @@ use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 use super::dot;
 use super::model::Sizes;
 
-/// Ĝ_AO from B and G_AO.
+/// Ĝ_AO from B and G_AO: the score of each vector at each belief.
 ///
-/// *Thread mapping*: one thread per element, which sums over states. *Safety*: `belief` has |B||S| elements, `g_ao`
-/// n|Ω||A||S|, `products` |B||Ω||A|n.
+/// - *Thread mapping*: one thread per element; it sums over states.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `products`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sizes` | [`Sizes`] | |
+/// | `belief` | B·S | probability |
+/// | `g_ao` | n·Ω·A·S | reward |
+/// | `products` | B·Ω·A·n | reward |
+///
+/// *Launch*: ⌈B·Ω·A·n / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn scores<T: Real>(sizes: Sizes, belief: Global<T>, g_ao: Global<T>, products: GlobalMut<T>) {
     let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);

@@ -1,15 +1,17 @@
-//! Walks: many at a time, each with a state that it is in, and the belief of one who does not see it.
+//! Random walks through the process: each has a true state, and the belief of an agent that does not observe the state.
 //!
-//! A step is [`act`], which picks an action, draws the next state and what is observed there, and [`advance`], which updates
-//! beliefs:
+//! A step has two launches: [`act`] picks an action and draws the next state and an observation; [`advance`] updates
+//! the beliefs:
 //!
 //! > b'(s') = O(a, s', o) Σₛ T(s, a, s') b(s) / p(o | b, a)
 //!
-//! Walks with the same history have the same belief: a history is a number, and [`compress`] takes each belief once.
+//! Walks with the same history have the same belief. A history is a 64-bit hash, and [`compress`] takes each belief
+//! once.
 //!
-//! Source: forward search value iteration (Shani, Brafman and Shimony, *IJCAI*, 2007) picks the action that is best where the
-//! state is seen; stochastic simulation with greedy action (Pineau, Gordon and Thrun, 2006) the one that Γ has for the belief;
-//! heuristic search (Smith and Simmons, *UAI*, 2005) the one that looks best from above.
+//! Sources of the action choice: forward search value iteration (Shani, Brafman and Shimony, *IJCAI*, 2007) takes the
+//! action that is best if the state is observed; stochastic simulation with greedy action (Pineau, Gordon and
+//! Thrun, 2006) takes the best action of the belief with respect to Γ; heuristic search (Smith and Simmons,
+//! *UAI*, 2005) takes the best action with respect to the upper bound.
 
 use warpkov_device::device::{Global, GlobalMut, Parameter, Real, block, kernel, math, thread};
 use warpkov_device::shared_array;
@@ -17,13 +19,14 @@ use warpkov_device::shared_array;
 use super::model::Model;
 use crate::primitives::random;
 
-/// Threads of a block of [`advance`] and [`compress`].
+/// Threads per block of [`advance`] and [`compress`].
 pub const WALK_THREADS: u32 = 256;
 
-/// The action of a walk that begins anew.
+/// Action of a walk that restarts; also the state of a walk before its first step.
 pub const ANEW: u32 = u32::MAX;
 
-/// Where among the entries `start..end` the number u of [0, 1) falls, by their probabilities; the last, if they sum to less.
+/// Samples an entry of `start..end` by inversion: the first whose cumulative probability exceeds u in \[0, 1), or the
+/// last entry if the probabilities sum to less.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn draw<T: Real>(prob: Global<T>, start: u64, end: u64, mut u: f64) -> usize {
@@ -38,77 +41,92 @@ fn draw<T: Real>(prob: Global<T>, start: u64, end: u64, mut u: f64) -> usize {
     entry as usize
 }
 
-/// Walks, all of which take steps together.
+/// Walks, which all take a step together.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `count` | 1 | walks |
-/// | `state` | walks | states, or [`ANEW`] |
+/// | `count` | scalar | walks |
+/// | `state` | walks | states, below S, or [`ANEW`] |
 /// | `action` | walks | actions, or [`ANEW`] |
 /// | `seen` | walks | observations |
-/// | `history` | walks | numbers of histories |
+/// | `history` | walks | hashes of histories |
 #[derive(Clone, Copy, Parameter)]
 pub struct Walks {
-    /// How many.
+    /// Number of walks.
     pub count: u32,
-    /// Where each is.
+    /// True state of each walk.
     pub state: GlobalMut<u32>,
-    /// Its last action.
+    /// Last action of each walk.
     pub action: GlobalMut<u32>,
-    /// What it observed last.
+    /// Last observation of each walk.
     pub seen: GlobalMut<u32>,
-    /// What it did and observed so far.
+    /// Hash of all actions and observations since the restart.
     pub history: GlobalMut<u64>,
 }
 
-/// Which actions walks take: `guided` of them, from `first` on, those that are best where the state is seen, the others those of
-/// their beliefs; each a random one with probability `explored`.
+/// Choice of actions. The walks `first..first + guided` take the best action of their state, the other walks the best
+/// action of their belief; each takes a random action with probability `explored`.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `first`, `guided` | 1 | walks |
-/// | `explored` | 1 | probability |
-/// | `best_in` | S | actions |
-/// | `best_of` | walks | actions |
+/// | `first`, `guided` | scalar | walks |
+/// | `explored` | scalar | probability |
+/// | `best_in` | S | actions, below A |
+/// | `best_of` | walks | actions, below A |
 #[derive(Clone, Copy, Parameter)]
 pub struct Guide {
-    /// The first walk that is guided.
+    /// First walk guided by its state.
     pub first: u32,
-    /// How many are.
+    /// Number of walks guided by their state.
     pub guided: u32,
-    /// How often an action is random.
+    /// Probability of a random action.
     pub explored: f64,
-    /// The best action in each state.
+    /// Best action of each state.
     pub best_in: Global<u32>,
-    /// The best action for the belief of each walk.
+    /// Best action of each walk's belief.
     pub best_of: Global<u32>,
 }
 
-/// The belief that walks begin with, as the states in it.
+/// The initial belief, by its states.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `count` | 1 | states, ≥ 1 |
-/// | `state` | `count` | states |
-/// | `sum` | `count` | probability, ascending |
+/// | `count` | scalar | states, ≥ 1 |
+/// | `state` | `count` | states, below S |
+/// | `sum` | `count` | cumulative probability, ascending |
 #[derive(Clone, Copy, Parameter)]
 pub struct Start {
-    /// How many.
+    /// Number of states of positive probability.
     pub count: u32,
-    /// Which.
+    /// These states.
     pub state: Global<u32>,
-    /// The sum of probabilities up to each.
+    /// Cumulative probability up to each of them.
     pub sum: Global<f64>,
 }
 
-/// One action of each walk: the next state, what is seen there, and the history that this makes.
+/// One action of each walk: the next state, its observation, and the extended history.
 ///
-/// Each walk takes the action that its [`Guide`] says. A walk in the state [`ANEW`], or in one that no action leads out of, begins anew: with
-/// the action [`ANEW`], a state drawn from the start belief, and the history 0. The numbers drawn are those of `seed` from
-/// 4·`step` on, for each walk with a seed of its own.
+/// Each walk takes the action that [`Guide`] selects. A walk restarts if its state is [`ANEW`] or absorbing: its action
+/// becomes [`ANEW`], its state is drawn from the initial belief, and its history becomes 0. Each walk has its own seed,
+/// derived from `seed`, and step `step` uses its random numbers from 4·`step` on.
 ///
-/// *Thread mapping*: one thread per walk. *Deterministic*: yes. *Safety*: `ends` has S elements, 1 for states that no action
-/// leads out of; no row of transitions or observations is empty.
+/// - *Mathematics*: a ~ the guide, s' ~ T(s, a, ·), o ~ O(a, s', ·), by inversion.
+/// - *Thread mapping*: one thread per walk.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `walks`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | no row of `transitions` and `observations` is empty |
+/// | `ends` | S | 1 for absorbing states, else 0 |
+/// | `start` | [`Start`] | |
+/// | `guide` | [`Guide`] | |
+/// | `seed` | scalar | |
+/// | `step` | scalar | index of the step |
+/// | `walks` | [`Walks`] | |
+///
+/// *Launch*: ⌈`walks.count` / threads per block⌉ blocks; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn act<T: Real>(model: Model<T>, ends: Global<u8>, start: Start, guide: Guide, seed: u64, step: u32, walks: Walks) {
     let Model { states, actions, transitions: t, observations: o, .. } = model;
@@ -153,11 +171,26 @@ pub fn act<T: Real>(model: Model<T>, ends: Global<u8>, start: Start, guide: Guid
     history.set(w, random::bits(history.get(w), u64::from(a) << 32 | u64::from(observed)));
 }
 
-/// The beliefs after what [`act`] did, in `after`; of each the number of states, and of the ways on from them.
+/// Beliefs after the step of [`act`]; for each, its number of states and the sum of their `ways`.
 ///
-/// *Thread mapping*: one block per walk, a thread per state. *Shared memory*: what a block's reduction takes, and a word.
-/// *Barriers*: several. *Deterministic*: yes. *Safety*: blocks have [`WALK_THREADS`] threads; `action` and `seen` are those of
-/// [`act`]; `start` and `ways` have S elements, `before` and `after` S per walk; `sizes` has two elements per walk.
+/// - *Mathematics*: b'(s') = O(a, s', o) Σₛ T(s, a, s') b(s) / p(o | b, a).
+/// - *Thread mapping*: one block per walk, a thread per state.
+/// - *Shared memory*: 33 words, static. *Barriers*: seven. *Deterministic*: yes.
+/// - *Valid result in*: `after` and `sizes`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `model` | [`Model`] | |
+/// | `action`, `seen` | walks | from [`act`] |
+/// | `start` | S | initial belief |
+/// | `ways` | S | entries that each state adds to the rows of all actions and observations |
+/// | `before` | walks × S | beliefs before the step |
+/// | `after` | walks × S | beliefs after the step; does not overlap `before` |
+/// | `sizes` | 2 × walks | states; sum of `ways` |
+///
+/// *Launch*: one block of [`WALK_THREADS`] threads per walk; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn advance<T: Real>(
     model: Model<T>,
@@ -209,7 +242,7 @@ pub fn advance<T: Real>(
     let (mut count, mut onward) = (0u32, 0u32);
     let mut s = t as usize;
     while s < states as usize {
-        // Where rounding left nothing, whatever was seen: the start.
+        // If all probabilities underflowed, restart from the initial belief.
         let value = if total > 0.0 { after.get(first + s).to_f64() / total } else { start.get(s).to_f64() };
         let value = T::from_f64(value);
         after.set(first + s, value);
@@ -227,11 +260,24 @@ pub fn advance<T: Real>(
     }
 }
 
-/// The beliefs of some walks, as compressed rows.
+/// Beliefs of selected walks, as compressed rows.
 ///
-/// *Thread mapping*: one block per belief, a thread per state, chunk by chunk. *Shared memory*: what a block's scan takes.
-/// *Barriers*: several per chunk. *Safety*: blocks have [`WALK_THREADS`] threads; `picked` has a walk per block, `belief_ptr` one
-/// element more: where each begins; `dense` has S elements per walk, `state` and `prob` one per entry.
+/// - *Mathematics*: the entries (s, b(s)) with b(s) > 0, s ascending.
+/// - *Thread mapping*: one block per belief; a thread per state, in chunks of [`WALK_THREADS`] states.
+/// - *Shared memory*: 32 words, static. *Barriers*: two per chunk. *Deterministic*: yes.
+/// - *Valid result in*: `state` and `prob`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `picked` | blocks | walks |
+/// | `belief_ptr` | blocks, or one more | first entry of each belief |
+/// | `dense` | walks × S | probability |
+/// | `state`, `prob` | entries | |
+///
+/// *Launch*: one block of [`WALK_THREADS`] threads per belief; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn compress<T: Real>(
     states: u32,

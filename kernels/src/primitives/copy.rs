@@ -1,14 +1,25 @@
-//! Copying: what a device's memory can do at most.
+//! Copy of a vector: measures the attainable memory bandwidth of a device.
 
 use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
 
-/// Quads that a thread has on their way together.
+/// Quads in flight per thread.
 const STEP: usize = 4;
 
-/// y = x, four elements at a time.
+/// Copies a vector, four elements per access.
 ///
-/// *Thread mapping*: a grid-stride loop over quads, [`STEP`] of them in each turn. *Safety*: both vectors have `4 · quads`
-/// elements.
+/// - *Mathematics*: yᵢ = xᵢ.
+/// - *Thread mapping*: a grid-stride loop over quads; a thread moves four quads per iteration.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `y`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `quads` | scalar | quads |
+/// | `x` | 4·`quads` | aligned to 16 bytes |
+/// | `y` | 4·`quads` | aligned to 16 bytes; does not overlap `x` |
+///
+/// *Launch*: any grid, any block; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn copy<T: Real>(quads: u32, x: Global<T>, y: GlobalMut<T>) {
     let (quads, stride) = (quads as usize, thread::grid_dim_x() as usize * thread::block_dim_x() as usize);

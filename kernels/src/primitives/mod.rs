@@ -1,4 +1,4 @@
-//! Kernels that every model class uses, and what several kernels compute.
+//! Kernels, device structs and device functions that all model classes share.
 
 pub mod copy;
 pub mod random;

@@ -1,12 +1,13 @@
-//! Random numbers that are a function of where they are used: no state, the same on every device and in every order.
+//! Counter-based random numbers: a pure function of seed and index, hence without state and equal on every device and
+//! in every order of evaluation.
 //!
-//! The k-th number of a seed is that of SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*,
-//! OOPSLA 2014), whose state before it is seed + k·φ.
+//! Number k of a seed is output k of SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number
+//! generators*, OOPSLA 2014), whose state before that output is seed + k·φ.
 
-/// 2⁶⁴ divided by the golden ratio, odd.
+/// 2⁶⁴ divided by the golden ratio, rounded to an odd integer.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The `number`-th 64 random bits of `seed`.
+/// The 64 random bits with index `number` of `seed`.
 #[inline(always)]
 #[must_use]
 pub fn bits(seed: u64, number: u64) -> u64 {
@@ -16,7 +17,7 @@ pub fn bits(seed: u64, number: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// The `number`-th random number of `seed`, in [0, 1), of 53 bits.
+/// The random number with index `number` of `seed`: uniform in \[0, 1), 53 bits.
 #[inline(always)]
 #[must_use]
 pub fn unit(seed: u64, number: u64) -> f64 {
@@ -27,7 +28,7 @@ pub fn unit(seed: u64, number: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The first numbers of the seed 1234567 as the authors' reference implementation prints them.
+    /// The first outputs of the authors' reference implementation for the seed 1234567.
     #[test]
     fn numbers_of_the_reference() {
         let numbers: Vec<_> = (0..3).map(|number| bits(1_234_567, number)).collect();

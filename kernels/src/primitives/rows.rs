@@ -1,17 +1,17 @@
-//! Sparse matrices in compressed rows.
+//! Sparse matrices in compressed rows (CSR).
 
 use warpkov_device::device::{Global, Parameter};
 
-/// A sparse matrix of probabilities in compressed rows.
+/// A sparse matrix of probabilities in compressed rows (CSR).
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `ptr` | rows + 1 | entries |
-/// | `col` | entries | columns |
+/// | `ptr` | rows + 1 | row pointers: entry indices, ascending |
+/// | `col` | entries | column indices, below the number of columns |
 /// | `prob` | entries | probability |
 #[derive(Clone, Copy, Parameter)]
 pub struct Rows<T, O> {
-    /// Row r holds the entries `ptr[r]..ptr[r + 1]`.
+    /// Row pointers: row r holds the entries `ptr[r]..ptr[r + 1]`.
     pub ptr: Global<O>,
     /// Column of each entry.
     pub col: Global<u32>,

@@ -1,27 +1,39 @@
-//! Exclusive prefix sum of integers.
+//! Exclusive prefix sum of integers: turns row lengths into row pointers.
 //!
-//! *Mathematics*: yᵢ = x₀ + … + xᵢ₋₁ for i = 0 … n, so that yₙ is the total: from row lengths x to row pointers y.
+//! *Mathematics*: yᵢ = x₀ + … + xᵢ₋₁ for i = 0 … n; yₙ is the total.
 //!
-//! *In three launches*: [`scan_tiles`] scans each tile of [`TILE`] elements for itself and notes its total;
-//! [`scan_totals`] scans those totals with one block; [`scan_add`] adds to each tile what comes before it.
+//! *Three launches*: [`scan_tiles`] scans each tile of [`TILE`] elements and writes its total; [`scan_totals`] scans
+//! the totals with one block; [`scan_add`] adds to each tile the sum of all tiles before it.
 //!
-//! *Bytes*: x is read once, y written twice and read once.
+//! *Bytes*: x is read once; y is written twice and read once.
 
 use warpkov_device::device::{Global, GlobalMut, Offset, block, kernel, thread};
 
-/// Threads of a block, in all three kernels.
+/// Threads per block of all three kernels.
 pub const THREADS: u32 = 256;
 
-/// Neighbouring elements that one thread adds up.
+/// Consecutive elements per thread.
 const PER_THREAD: usize = 4;
 
-/// Elements of a tile.
+/// Elements per tile.
 pub const TILE: usize = THREADS as usize * PER_THREAD;
 
-/// Scans each tile, and writes its total.
+/// Scans each tile and writes the tile's total.
 ///
-/// *Thread mapping*: one block per tile, four neighbouring elements per thread. *Shared memory*: 32 words.
-/// *Safety*: `input` and `output` have `n` elements at least, `totals` one per tile.
+/// - *Thread mapping*: one block per tile; thread t scans elements 4t … 4t + 3 of its tile.
+/// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes.
+/// - *Valid result in*: `output`, relative to the tile, and `totals`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `n` | scalar | elements |
+/// | `input` | n | the sum of all elements fits `O` |
+/// | `output` | n or more | |
+/// | `totals` | ⌈n / [`TILE`]⌉ or more | |
+///
+/// *Launch*: ⌈n / [`TILE`]⌉ blocks of [`THREADS`] threads; no dynamic shared memory.
 #[kernel(O = [u32, u64])]
 pub fn scan_tiles<O: Offset>(n: u64, input: Global<O>, output: GlobalMut<O>, totals: GlobalMut<O>) {
     let first = thread::index_1d() as usize * PER_THREAD;
@@ -46,10 +58,20 @@ pub fn scan_tiles<O: Offset>(n: u64, input: Global<O>, output: GlobalMut<O>, tot
     }
 }
 
-/// Scans the totals of `tiles` tiles in place, and writes their sum behind them.
+/// Scans the tiles' totals in place and appends their sum.
 ///
-/// *Thread mapping*: one block, which walks along the totals and carries the sum with it. *Shared memory*: 32 words.
-/// *Safety*: `totals` has `tiles + 1` elements.
+/// - *Thread mapping*: one block, which walks along `totals` and carries the running sum.
+/// - *Shared memory*: 32 words, static. *Barriers*: two per [`THREADS`] tiles. *Deterministic*: yes.
+/// - *Valid result in*: `totals`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `tiles` | scalar | tiles |
+/// | `totals` | `tiles` + 1 | the tiles' totals; the last element is output only |
+///
+/// *Launch*: one block of [`THREADS`] threads; no dynamic shared memory.
 #[kernel(O = [u32, u64])]
 pub fn scan_totals<O: Offset>(tiles: u64, totals: GlobalMut<O>) {
     let tiles = tiles as usize;
@@ -70,9 +92,20 @@ pub fn scan_totals<O: Offset>(tiles: u64, totals: GlobalMut<O>) {
     }
 }
 
-/// Adds to every element what comes before its tile, and writes the total behind the last.
+/// Adds to every element the sum of all tiles before its own, and appends the total.
 ///
-/// *Thread mapping*: as in [`scan_tiles`]. *Safety*: `output` has `n + 1` elements, `totals` one per tile and one more.
+/// - *Thread mapping*: as [`scan_tiles`].
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `output`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `n` | scalar | elements |
+/// | `totals` | tiles + 1 | from [`scan_totals`] |
+/// | `output` | n + 1 | from [`scan_tiles`] |
+///
+/// *Launch*: as [`scan_tiles`].
 #[kernel(O = [u32, u64])]
 pub fn scan_add<O: Offset>(n: u64, totals: Global<O>, output: GlobalMut<O>) {
     let first = thread::index_1d() as usize * PER_THREAD;

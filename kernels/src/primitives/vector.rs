@@ -1,21 +1,33 @@
-//! Vectors in `f64`: inner products and linear combinations, as iterative methods for linear systems need them.
+//! Vectors in `f64`: inner products and linear combinations for iterative linear solvers.
 //!
-//! *Deterministic*: yes; equal launches give equal bits. An inner product is summed by a grid of a fixed size in a fixed
-//! order, in two launches: [`dots`] leaves two numbers per block, and [`dots_total`] adds those of all blocks.
+//! *Deterministic*: yes. An inner product is a sum in a fixed order over a grid of fixed size, in two launches:
+//! [`dots`] writes two partial sums per block, and [`dots_total`] adds them.
 //!
-//! *Bytes*: [`dots`] reads 24n, and 16n where two of its vectors are one; [`combine`] reads 24n and writes 8n.
+//! *Bytes*: [`dots`] reads 24n, or 16n if two of its vectors are the same buffer; [`combine`] reads 24n and writes 8n.
 
 use warpkov_device::device::{Global, GlobalMut, block, kernel, math, thread};
 
-/// Threads of a block, in all three kernels.
+/// Threads per block of all three kernels.
 pub const THREADS: u32 = 256;
 
-/// Blocks of [`dots`] at most.
+/// Maximum number of blocks of [`dots`].
 pub const MAX_BLOCKS: u32 = 1024;
 
-/// yᵢ ← a·yᵢ + b·xᵢ + c·zᵢ. Where a is 0 the old y is not read.
+/// Linear combination of three vectors. If a is 0, the kernel does not read y.
 ///
-/// *Thread mapping*: a grid-stride loop. *Safety*: all three vectors have `n` elements.
+/// - *Mathematics*: yᵢ ← a·yᵢ + b·xᵢ + c·zᵢ.
+/// - *Thread mapping*: a grid-stride loop over elements.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `y`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `n` | scalar | elements |
+/// | `a`, `b`, `c` | scalar | finite |
+/// | `x`, `y`, `z` | n | `y` overlaps neither `x` nor `z` |
+///
+/// *Launch*: any grid of [`THREADS`] threads; no dynamic shared memory.
 #[kernel]
 pub fn combine(n: u64, a: f64, y: GlobalMut<f64>, b: f64, x: Global<f64>, c: f64, z: Global<f64>) {
     let stride = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
@@ -27,10 +39,22 @@ pub fn combine(n: u64, a: f64, y: GlobalMut<f64>, b: f64, x: Global<f64>, c: f64
     }
 }
 
-/// The parts of x·y and of x·z that each block has: two numbers per block.
+/// Partial sums of two inner products, two numbers per block.
 ///
-/// *Thread mapping*: a grid-stride loop, then a reduction. *Shared memory*: 32 words. *Barriers*: four. *Safety*: the three
-/// vectors have `n` elements, `parts` has two per block; blocks are whole warps.
+/// - *Mathematics*: per block b, Σ xᵢyᵢ and Σ xᵢzᵢ over the elements i of the block's threads.
+/// - *Thread mapping*: a grid-stride loop over elements, then a block reduction.
+/// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes, for a fixed grid.
+/// - *Valid result in*: `parts`: elements 2b and 2b + 1 belong to block b.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `n` | scalar | elements |
+/// | `x`, `y`, `z` | n | |
+/// | `parts` | 2 × blocks | |
+///
+/// *Launch*: up to [`MAX_BLOCKS`] blocks of [`THREADS`] threads (whole warps); no dynamic shared memory.
 #[kernel]
 pub fn dots(n: u64, x: Global<f64>, y: Global<f64>, z: Global<f64>, parts: GlobalMut<f64>) {
     let stride = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
@@ -45,10 +69,21 @@ pub fn dots(n: u64, x: Global<f64>, y: Global<f64>, z: Global<f64>, parts: Globa
     write_sums(first, second, thread::block_idx_x() as usize, parts);
 }
 
-/// x·y and x·z from the parts of `blocks` blocks.
+/// Adds the partial sums of [`dots`].
 ///
-/// *Thread mapping*: one block. *Shared memory*: 32 words. *Barriers*: four. *Safety*: `parts` has two elements per block,
-/// `sums` has two; the block is whole warps.
+/// - *Mathematics*: x·y and x·z as sums over the blocks.
+/// - *Thread mapping*: thread t adds the partial sums t, t + B, … of B threads, then a block reduction.
+/// - *Shared memory*: 32 words, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `sums`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `blocks` | scalar | blocks of [`dots`] |
+/// | `parts` | 2 × `blocks` | from [`dots`] |
+/// | `sums` | 2 | x·y, x·z |
+///
+/// *Launch*: one block of [`THREADS`] threads (whole warps); no dynamic shared memory.
 #[kernel]
 pub fn dots_total(blocks: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
     let mut i = thread::thread_idx_x();
@@ -61,7 +96,7 @@ pub fn dots_total(blocks: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
     write_sums(first, second, 0, sums);
 }
 
-/// Writes the sums over the block to the pair of elements number `pair`.
+/// Writes the block's sums to elements 2·`pair` and 2·`pair` + 1 of `target`.
 ///
 /// *Takes part*: every thread of the block, in whole warps. *Barriers*: four.
 #[inline(always)]

@@ -68,7 +68,7 @@ impl Shape {
     }
 
     /// The same shape for a grid that may begin before the launch before it is done. The kernel has to [wait](crate::device::grid::wait)
-    /// itself: the *Safety* sections of those that do say so.
+    /// itself; the documentation of those that do has an *Overlapping* part.
     pub fn overlapping(self) -> Self {
         Self { overlapping: true, ..self }
     }

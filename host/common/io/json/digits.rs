@@ -1,11 +1,11 @@
-//! Numbers of JSON's grammar, scanned eight digits at a time.
+//! A fast scanner of JSON numbers, eight digits at a time.
 //!
-//! Whatever is out of the ordinary is no number here, be it wrong or merely rare (an integer of twenty digits): who asks
-//! then takes the slow way, which knows all the rest and what to say of it.
+//! The scanner returns `None` for invalid numbers and for rare ones, such as integers of twenty digits. The caller then
+//! uses serde_json, which handles every number and reports errors.
 
-/// A type that arrays of numbers are read into.
+/// The element type of an array of numbers.
 pub trait Scan: Copy + Send {
-    /// The number that `text` begins with, and the bytes that it takes.
+    /// The number at the start of `text`, and its length in bytes. `None` for an invalid or rare number.
     fn scan(text: &[u8]) -> Option<(Self, usize)>;
 }
 
@@ -25,9 +25,9 @@ impl Scan for u32 {
 }
 
 impl Scan for f64 {
-    /// Correctly rounded. With a significand below 2⁵³ and a power of ten below 10²³ both are exact, so that one
-    /// operation rounds once (Clinger, *How to Read Floating Point Numbers Accurately*, 1990); the standard library
-    /// reads the others.
+    /// The result is correctly rounded. A significand below 2⁵³ and a power of ten below 10²³ are exact, so one
+    /// operation rounds once (Clinger, *How to Read Floating Point Numbers Accurately*, 1990). The standard library
+    /// parses all other numbers.
     #[inline]
     fn scan(text: &[u8]) -> Option<(Self, usize)> {
         let sign = usize::from(text.first() == Some(&b'-'));
@@ -65,19 +65,19 @@ impl Scan for f64 {
     }
 }
 
-/// Those that an `f64` holds exactly.
+/// The powers of ten that `f64` represents exactly.
 const POWERS_OF_TEN: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20,
     1e21, 1e22,
 ];
 
-/// Digits that a `u64` always holds.
+/// Number of decimal digits that always fit into a `u64`.
 const MOST_DIGITS: usize = 19;
 
-/// An integer without a sign (modulo 2⁶⁴) and without zeros before other digits, and how many digits it has.
+/// An integer without sign and leading zeros, modulo 2⁶⁴, and its number of digits.
 #[inline]
 fn integer(text: &[u8]) -> Option<(u64, usize)> {
-    // The most frequent by far: a digit, and then a point or a comma.
+    // The most frequent case: one digit before a point or a comma.
     if let [digit @ b'0'..=b'9', b'+'..=b'.', ..] = text {
         return Some((u64::from(digit - b'0'), 1));
     }
@@ -85,7 +85,7 @@ fn integer(text: &[u8]) -> Option<(u64, usize)> {
     (digits == 1 || digits > 1 && text[0] != b'0').then_some((number, digits))
 }
 
-/// The decimal digits that `text` begins with, appended to those of `number` (modulo 2⁶⁴), and how many they are.
+/// Appends the decimal digits at the start of `text` to `number`, modulo 2⁶⁴. Also returns their count.
 #[inline]
 fn decimals(mut number: u64, text: &[u8]) -> (u64, usize) {
     let mut length = 0;
@@ -106,15 +106,15 @@ fn decimals(mut number: u64, text: &[u8]) -> (u64, usize) {
 
 const INTEGER_POWERS: [u64; 9] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
-/// The digits that `text` begins with: their value, and how many they are. All eight bytes are handled in one word, the
-/// first in its lowest byte.
+/// The value and the count of the digits at the start of `text`. One 64-bit word holds all eight bytes, the first in
+/// its lowest byte.
 #[inline]
 fn eight_decimals(text: [u8; 8]) -> (u64, usize) {
-    // Bytes 0 to 9 where digits are; others get a high bit, by themselves or when 0x76 takes them past 0x7f.
+    // Digits become bytes 0 to 9. Other bytes have their high bit set, either already or by the addition of 0x76.
     let digits = u64::from_le_bytes(text) ^ 0x3030_3030_3030_3030;
     let others = (digits.wrapping_add(0x7676_7676_7676_7676) | digits) & 0x8080_8080_8080_8080;
     let count = others.trailing_zeros() / 8;
-    // Zeros before them, the others out; then neighbours are joined, to two, four and eight digits.
+    // The shift drops the bytes after the digits and prepends zeros. The products join neighbours to 2, 4 and 8 digits.
     let digits = digits.unbounded_shl(64 - 8 * count);
     let twos = (digits.wrapping_mul(10).wrapping_add(digits >> 8)) & 0x00ff_00ff_00ff_00ff;
     let fours = (twos.wrapping_mul(100).wrapping_add(twos >> 16)) & 0x0000_ffff_0000_ffff;
@@ -141,10 +141,10 @@ mod tests {
         for text in ["", "-", ".5", "1.", "1.e3", "1e", "1e+", "+1", "01", "-01.5", "NaN", "inf", "1e999", "-1e400"] {
             assert_eq!(f64::scan(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(f64::scan(b"0x10"), Some((0.0, 1)), "what follows is the caller's");
+        assert_eq!(f64::scan(b"0x10"), Some((0.0, 1)), "the caller checks the delimiter");
     }
 
-    /// Against the standard library, which rounds correctly.
+    /// Compares with the standard library, which rounds correctly.
     #[test]
     fn numbers_are_exact() {
         let check = |text: &str| {

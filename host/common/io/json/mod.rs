@@ -1,4 +1,4 @@
-//! JSON that is read as a stream, into memory that only the result takes, with messages that name the key; and written.
+//! JSON: a streaming reader that allocates only the result and names the key in errors, and a writer.
 
 pub mod digits;
 mod source;
@@ -15,7 +15,7 @@ use self::digits::Scan;
 use self::source::{Position, Source};
 use super::Error;
 
-/// Reads an object, and nothing after it.
+/// Reads a document that consists of one object.
 pub(crate) fn parse<T: Fields>(mut reader: impl Read, file: String) -> Result<T, Error> {
     let path = Path::new(Source::new(&mut reader));
     let mut json = serde_json::Deserializer::from_reader(&path.source);
@@ -30,7 +30,7 @@ pub(crate) fn parse<T: Fields>(mut reader: impl Read, file: String) -> Result<T,
     }
 }
 
-/// serde_json's message without the place, and without the kind of a number.
+/// serde_json's message without the line and column, with JSON's names of types and without the type of a number.
 pub(crate) fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())).unwrap_or(&text);
@@ -40,7 +40,7 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
     let number = found.strip_prefix("integer `").or_else(|| found.strip_prefix("floating point `"));
     match number.and_then(|number| number.split_once('`')) {
         Some((number, rest)) => format!("found {number}{rest}"),
-        // Serde's names of what JSON calls otherwise.
+        // serde says "map" and "sequence", JSON "object" and "array".
         None => match found.split_once(',') {
             Some(("map", rest)) => format!("found an object,{rest}"),
             Some(("sequence", rest)) => format!("found an array,{rest}"),
@@ -49,7 +49,8 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
     }
 }
 
-/// The document, and where in it the reader is, for messages. What fails leaves it there.
+/// The document and the reader's present key and index, for errors. After a failure they stay at the place of the
+/// error.
 pub(crate) struct Path<'r> {
     source: Source<'r>,
     keys: RefCell<Vec<&'static str>>,
@@ -76,21 +77,21 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// An object of known keys, the first [`REQUIRED`](Self::REQUIRED) of which must be there.
+/// An object with known keys. The first [`REQUIRED`](Self::REQUIRED) keys are required.
 pub(crate) trait Fields: Default {
     const KEYS: &'static [&'static str];
     const REQUIRED: usize;
 
-    /// Reads the value of a key.
+    /// Reads the value of `key`.
     fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error>;
 
-    /// What is missing beside the required keys.
+    /// Checks combinations of optional keys after the last one is read.
     fn complete(&self) -> Result<(), &'static str> {
         Ok(())
     }
 }
 
-/// Reads an object.
+/// A deserializer of an object.
 pub(crate) struct Object<'p, T> {
     path: &'p Path<'p>,
     fields: PhantomData<T>,
@@ -140,7 +141,7 @@ impl<'de, T: Fields> Visitor<'de> for Object<'_, T> {
     }
 }
 
-/// Reads a key: one of these, or `None`.
+/// A deserializer of a key: one of these, or `None` for an unknown key.
 struct Key(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Key {
@@ -163,7 +164,7 @@ impl Visitor<'_> for Key {
     }
 }
 
-/// Reads one of some words, and gives what it stands for.
+/// A deserializer of a string: one of these words, with the value that it stands for.
 pub(crate) struct Word<'w, T>(pub &'w [(&'static str, T)]);
 
 impl<'de, T: Copy> DeserializeSeed<'de> for Word<'_, T> {
@@ -190,11 +191,12 @@ impl<T: Copy> Visitor<'_> for Word<'_, T> {
     }
 }
 
-/// A type of numbers.
+/// A number type.
 pub(crate) trait Numeric: Sized {
+    /// Converts an unsigned integer; `None` if it is out of range.
     fn from_integer(number: u64) -> Option<Self>;
 
-    /// From a number with a sign, a point or an exponent.
+    /// Converts a number with a sign, a point or an exponent; `None` for integer types.
     fn from_float(_: f64) -> Option<Self> {
         None
     }
@@ -222,7 +224,7 @@ impl Numeric for f64 {
     }
 }
 
-/// Reads a number.
+/// A deserializer of a number.
 pub(crate) struct Number<T> {
     expected: &'static str,
     number: PhantomData<T>,
@@ -262,7 +264,7 @@ impl<T: Numeric> Visitor<'_> for Number<T> {
     }
 }
 
-/// Reads an array of numbers.
+/// A deserializer of an array of numbers.
 pub(crate) struct Array<'p, T> {
     path: &'p Path<'p>,
     expected: &'static str,
@@ -305,7 +307,7 @@ impl<'de, T: Numeric + Scan> Visitor<'de> for Array<'_, T> {
                 }
             }
         }
-        // Else the arrays of a large model would take up to twice their size for good.
+        // Without this, the arrays of a large model could keep up to twice their size.
         array.shrink_to_fit();
         Ok(array)
     }

@@ -1,11 +1,10 @@
-//! The text of a document, with two readers: serde_json, byte by byte, and [`Source::numbers`], which takes the elements
-//! of long arrays from under it.
+//! A document with two readers: serde_json reads it byte by byte, and [`Source::numbers`] reads the elements of long
+//! arrays in bulk and in parallel.
 //!
-//! That works because serde_json, whose reader is one of single bytes, has taken no more than the delimiter when it has
-//! read a number, and looks at nothing before it. If the delimiter is a comma, then any number of elements, each with
-//! *its* comma, can be left out: serde_json finds the next element where it expects one. Hence all that is not a number
-//! and a comma is judged by serde_json alone, and errors are its own; only their places need to be
-//! [translated](Source::place).
+//! serde_json reads single bytes. After a number it has consumed exactly one delimiter. If this delimiter is a comma,
+//! [`Source::numbers`] may remove any number of following elements, each with the comma after it: serde_json then finds
+//! another element, as it expects. serde_json alone reads everything except numbers followed by commas, so all errors
+//! are its own. [`Source::place`] converts serde_json's positions, which do not count the removed elements.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -16,48 +15,49 @@ use rayon::prelude::*;
 
 use super::digits::Scan;
 
-/// Bytes read at a time: enough for the tasks of many cores.
+/// Size of the buffer, in bytes: 32 chunks, for as many cores.
 const BUFFER: usize = 1 << 22;
 
 /// Bytes that one task scans.
-const PIECE: usize = 1 << 17;
+const CHUNK: usize = 1 << 17;
 
-/// Bytes scanned first. While they hold nothing but numbers, as many again.
+/// Size of the first window of a bulk read, in bytes. The window doubles while it holds only numbers.
 const FIRST: usize = 1 << 12;
 
-/// A document as it is read, in memory that does not depend on its length.
+/// A streamed document. Its memory does not depend on the length of the document.
 pub struct Source<'r>(RefCell<Inner<'r>>);
 
 struct Inner<'r> {
     reader: &'r mut dyn Read,
     buffer: Vec<u8>,
-    /// What of the buffer is still to be read.
+    /// `buffer[start..end]` is not yet consumed.
     start: usize,
     end: usize,
-    /// Why the reader failed, until that is told.
+    /// An error of the reader that serde_json has not yet received.
     failure: Option<io::Error>,
-    /// The last byte that serde_json got.
+    /// The last byte that serde_json read.
     last: u8,
-    /// Where serde_json thinks that it is, and where it is.
+    /// The position that serde_json counts, without the removed elements.
     seen: Position,
+    /// The true position in the document.
     place: Position,
-    /// The same after the last elements that were left out.
+    /// `seen` and `place` after the last bulk read.
     skip: (Position, Position),
 }
 
-/// A place in a document: the byte just read.
+/// A position in a document: that of the last byte read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Position {
-    /// From 1.
+    /// Line, from 1.
     pub line: usize,
-    /// Bytes from 1; 0 at the start of a line.
+    /// Column in bytes, from 1; 0 at the start of a line.
     pub column: usize,
 }
 
 impl Position {
     const START: Self = Self { line: 1, column: 0 };
 
-    /// The place `bytes` bytes later, with `lines` line ends among them, and `column` bytes after the last.
+    /// Advances by `bytes` bytes that contain `lines` line ends, with `column` bytes after the last line end.
     fn advance(&mut self, Extent { bytes, lines, column, .. }: Extent) {
         self.line += lines;
         self.column = if lines == 0 { self.column + bytes } else { column };
@@ -79,7 +79,7 @@ impl<'r> Source<'r> {
         }))
     }
 
-    /// Where serde_json's `line` and `column` are, if neither is before the last elements that were left out.
+    /// The true position of serde_json's `line` and `column`. Requires that they are not before the last bulk read.
     pub fn place(&self, line: usize, column: usize) -> Position {
         let (seen, place) = self.0.borrow().skip;
         Position {
@@ -88,8 +88,9 @@ impl<'r> Source<'r> {
         }
     }
 
-    /// Moves elements of an array to `array`, if serde_json has just read one, and the comma after it: all that come
-    /// next with their commas, but neither the last nor any that is out of the ordinary.
+    /// Bulk read: if serde_json has just consumed a comma, moves the next elements and their commas to `array`. Stops
+    /// before the last element of the JSON array, which has no comma, and before the first number that [`Scan`]
+    /// refuses.
     pub fn numbers<T: Scan>(&self, array: &mut Vec<T>) {
         let mut inner = self.0.borrow_mut();
         if inner.last == b',' {
@@ -99,7 +100,7 @@ impl<'r> Source<'r> {
 }
 
 impl Read for &Source<'_> {
-    /// One byte: serde_json must not take more than it needs.
+    /// Reads one byte, so that serde_json never reads ahead.
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
         let mut inner = self.0.borrow_mut();
         if inner.start == inner.end {
@@ -120,7 +121,7 @@ impl Read for &Source<'_> {
 }
 
 impl Inner<'_> {
-    /// Reads until the buffer is full or nothing is left.
+    /// Reads until the buffer is full or the document ends.
     fn fill(&mut self) {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -146,7 +147,7 @@ impl Inner<'_> {
                 Some(end) => (&text[..end], true),
                 None => (text, false),
             };
-            // None where an element is longer than the window.
+            // No comma: the element is longer than the window.
             let Some(last) = memrchr(b',', text) else { return };
             let elements = &text[..=last];
             let whole = elements.len();
@@ -162,18 +163,18 @@ impl Inner<'_> {
     }
 }
 
-/// What elements of an array take.
+/// The size of a run of array elements in the text.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     elements: usize,
     bytes: usize,
-    /// Line ends.
+    /// Number of line ends.
     lines: usize,
-    /// Bytes after the last line end, if there is one.
+    /// Number of bytes after the last line end, if there is one.
     column: usize,
 }
 
-/// Appends the elements of `text`, each with a comma after it, up to the first that is out of the ordinary.
+/// Appends the elements of `text`, each followed by a comma, up to the first number that [`Scan`] refuses.
 fn scan_all<T: Scan>(text: &[u8], array: &mut Vec<T>) -> Extent {
     let chunks: Vec<_> = chunks(text).into_par_iter().map(|chunk| (chunk, memchr_iter(b',', chunk).count())).collect();
     array.reserve(chunks.iter().map(|(_, elements)| elements).sum());
@@ -194,26 +195,27 @@ fn scan_all<T: Scan>(text: &[u8], array: &mut Vec<T>) -> Extent {
             break;
         }
     }
-    // SAFETY: the spare capacity was reserved, and of it the first `sum.elements` are written: those of all chunks but
-    // the last that counts, in a row, and then the first of that one.
+    // SAFETY: `reserve` has allocated one element per comma. `scan` writes the first `extent.elements` of its slice.
+    // All chunks before the last one in `sum` are complete, so that the first `sum.elements` of the spare capacity are
+    // contiguous and written.
     unsafe { array.set_len(array.len() + sum.elements) };
     sum
 }
 
-/// Splits a text that ends with a comma at others.
+/// Splits a text that ends with a comma into chunks of about [`CHUNK`] bytes that end with a comma.
 fn chunks(mut text: &[u8]) -> Vec<&[u8]> {
     let mut chunks = Vec::new();
     while !text.is_empty() {
-        let comma = text.get(PIECE..).and_then(|rest| memchr(b',', rest));
-        let (chunk, rest) = text.split_at(comma.map_or(text.len(), |comma| PIECE + comma + 1));
+        let comma = text.get(CHUNK..).and_then(|rest| memchr(b',', rest));
+        let (chunk, rest) = text.split_at(comma.map_or(text.len(), |comma| CHUNK + comma + 1));
         chunks.push(chunk);
         text = rest;
     }
     chunks
 }
 
-/// Scans one element after the other, as many as `target` holds: as there are commas. Those that the result counts are
-/// written, from the first.
+/// Scans at most `target.len()` elements, one per comma in `text`. Initialises exactly the first `elements` of the
+/// returned extent.
 fn scan<T: Scan>(text: &[u8], target: &mut [MaybeUninit<T>]) -> Extent {
     let (mut bytes, mut elements) = (0, 0);
     for element in target {
@@ -232,7 +234,7 @@ fn scan<T: Scan>(text: &[u8], target: &mut [MaybeUninit<T>]) -> Extent {
     Extent { elements, bytes, lines: memchr_iter(b'\n', &text[..bytes]).count(), column }
 }
 
-/// The length of the white space that `text` begins with.
+/// The length of the white space at the start of `text`.
 #[inline]
 fn white(text: &[u8]) -> usize {
     text.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\t' | b'\r')).count()

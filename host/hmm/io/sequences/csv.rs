@@ -1,8 +1,9 @@
-//! Tables: an observation a row, as spreadsheets and data frames write them (RFC 4180), between commas, semicolons or tabs. Fields may
-//! stand in quotes, with separators, line breaks and doubled quotes in them; blanks around fields do not count.
+//! Tables with one observation per row, as spreadsheets and data frames write them (RFC 4180), separated by commas,
+//! semicolons or tabs. Quoted fields may contain separators, line breaks and doubled quotes. Blanks around fields are
+//! ignored.
 //!
-//! Rows of one id are one sequence, wherever they stand; sequences are in the order in which their ids first appear. Without ids all rows
-//! are one.
+//! All rows with the same id form one sequence, adjacent or not. Sequences are ordered by the first appearance of their
+//! ids. Without ids, the table is one sequence.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -19,34 +20,35 @@ use crate::hmm::io::Error;
 use crate::hmm::model::Hmm;
 use crate::hmm::sequences::{Observations, Sequences};
 
-/// The name of the column of ids, where it is the first one.
+/// Name that marks the first column as the column of ids.
 const ID: &[u8] = b"sequence";
 
 choice! {
-    /// Whether a table begins with the names of its columns.
+    /// Whether the first row of a table is a header.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Header {
-        /// It does if columns are asked for by name, if the first is called `sequence`, or if in no column that is read there is an
-        /// observation in the first row, nor what begins like a number or stands for a missing one.
+        /// Assume a header if the options name a column, if the first column is named `sequence`, or if no observed
+        /// column holds in the first row an observation, a text that begins like a number, or a marker of a missing
+        /// observation.
         #[default]
         Auto = "auto",
-        /// It does.
+        /// The first row is a header.
         Yes = "yes",
-        /// It does not.
+        /// The first row is an observation.
         No = "no",
     }
 }
 
-/// Which columns of a table are read. They are named, or numbered from 1 where no column is called so.
+/// The columns to read from a table. A column is given by its name, or by its number from 1 if no column has that name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// Whether there is a header.
+    /// Whether the first row is a header.
     pub header: Header,
-    /// The columns of the symbol, or of the numbers of a vector, in this order; if empty, all but that of ids.
+    /// The observed columns: one for a symbol, or those of a vector in order. If empty, all columns except the ids.
     pub columns: Vec<String>,
-    /// The column of ids; if `None`, the first one, where it is called `sequence`, or none.
+    /// The column of ids. If `None`, the first column if its name is `sequence`, else no column.
     pub id: Option<String>,
-    /// What stands between fields; if `None`, what the first row has most of: commas, semicolons or tabs.
+    /// The separator of fields. If `None`, the most frequent one of comma, semicolon and tab in the first row.
     pub separator: Option<u8>,
 }
 
@@ -68,7 +70,7 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet, table: &Table) -> Resu
         let names: Vec<String> = columns.observed.iter().map(|&at| quoted(&first[at])).collect();
         let names = names.join(", ");
         notes.push(format!(
-            "{file}: line {} is taken for a header, with {names} (option header says whether it is)",
+            "{file}: line {} is read as a header with {names} (option header overrides this)",
             rows.line
         ));
     }
@@ -103,14 +105,14 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet, table: &Table) -> Resu
         more = rows.next(&mut row)?;
     }
     if grouped.is_empty() {
-        return Err(builder.error(rows.line, "there is no row behind the header".to_owned()));
+        return Err(builder.error(rows.line, "the table has no rows after the header".to_owned()));
     }
     let mut read = grouped.in_order();
     read.notes = notes;
     Ok(read)
 }
 
-/// What stands between the fields of the first row most often, outside of quotes.
+/// The most frequent separator in the first row, outside of quotes.
 fn separator(text: &[u8]) -> u8 {
     let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];
     let mut inside = false;
@@ -122,18 +124,18 @@ fn separator(text: &[u8]) -> u8 {
             _ => {}
         }
     }
-    // Of equals the first one.
+    // Ties go to the first one.
     counts.iter().rev().max_by_key(|(_, count)| *count).map_or(b',', |(byte, _)| *byte)
 }
 
-/// The rows of a table, and the lines on which they begin.
+/// The rows of a table, with line numbers.
 struct Rows<'t> {
     reader: csv::Reader<&'t [u8]>,
     text: &'t [u8],
     file: &'t str,
-    /// Of the last row given out, from 1.
+    /// Line on which the last row begins, from 1.
     line: u64,
-    /// Where that line is counted to.
+    /// Byte offset up to which lines have been counted.
     counted: usize,
 }
 
@@ -143,7 +145,7 @@ impl<'t> Rows<'t> {
         Self { reader, text, file, line: 1, counted: 0 }
     }
 
-    /// Reads the next row, blank ones left out; false if there is none.
+    /// Reads the next row that is not blank. Returns `false` at the end.
     fn next(&mut self, row: &mut ByteRecord) -> Result<bool, Error> {
         loop {
             let begin = self.reader.position().byte() as usize;
@@ -173,14 +175,14 @@ impl<'t> Rows<'t> {
     }
 }
 
-/// The columns that are read.
+/// The columns to read, as indices.
 struct Columns {
     /// Whether the first row is a header.
     header: bool,
-    /// Whether this is a guess that the header's names do not bear out.
+    /// Whether `header` is a guess that deserves a note.
     guessed: bool,
     id: Option<usize>,
-    /// Of the symbol, or of the numbers of a vector.
+    /// The column of the symbol, or the columns of the vector.
     observed: Vec<usize>,
 }
 
@@ -224,13 +226,13 @@ impl Columns {
             Header::No => (false, false),
             Header::Auto if by_name || is_id => (true, false),
             Header::Auto => {
-                // What is asked for by a name that is not there is an error that shows the names.
+                // An unknown column name is an error that lists the names of the first row.
                 let observed = resolve(true)?.1;
                 let like_name = |text: &[u8]| match alphabet.dimensions.is_some() || alphabet.names.is_empty() {
                     true => !matches!(text.first(), None | Some(b'0'..=b'9' | b'+' | b'-' | b'.')),
                     false => !alphabet.is_observation(text),
                 };
-                // "inf" and "nan" are numbers that are not finite.
+                // `real` rejects "inf" and "nan", which are no column names either.
                 let number = |text: &[u8]| str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok());
                 let names = |at: &usize| {
                     let text = first[*at].trim_ascii();
@@ -244,23 +246,26 @@ impl Columns {
         let expected = alphabet.dimensions.unwrap_or(1);
         if observed.len() != expected {
             let (of, choose) = match &table.columns[..] {
-                [] if id.is_some() => (" beside that of ids", " (option columns chooses them)"),
-                [] => ("", " (option columns chooses them)"),
+                [] if id.is_some() => (" beside the ids", " (option columns selects them)"),
+                [] => ("", " (option columns selects them)"),
                 _ => (" named", ""),
             };
             let found = observed.len();
             let columns = if found == 1 { "column" } else { "columns" };
-            return Err(format!("found {found} {columns}{of}, expected {expected} for what the model emits{choose}"));
+            return Err(format!(
+                "found {found} {columns}{of}, expected {expected} for an observation of the model{choose}"
+            ));
         }
         Ok(Self { header, guessed, id, observed })
     }
 }
 
-/// Rows of a table, by the sequences that they are of.
+/// The rows of a table, grouped by sequence.
 struct Grouped {
     read: Read,
-    /// By id; and the sequence of each row, where there are ids.
+    /// Sequence index of each id.
     numbers: HashMap<Vec<u8>, u32>,
+    /// Sequence index of each row; empty without ids.
     sequence: Vec<u32>,
     named: bool,
 }
@@ -274,7 +279,7 @@ impl Grouped {
         self.read.len() == 0
     }
 
-    /// The next row is of this sequence.
+    /// Assigns the next row to the sequence with this id.
     fn row_of(&mut self, id: &[u8]) {
         let number = match self.numbers.get(id) {
             Some(&number) => number,
@@ -288,7 +293,7 @@ impl Grouped {
         self.sequence.push(number);
     }
 
-    /// Adds what a row has; the column that is no observation.
+    /// Adds the observation of a row. Fails with the index of the column that is no observation.
     fn observe(&mut self, row: &ByteRecord, columns: &[usize], alphabet: &Alphabet) -> Result<(), usize> {
         let lost = |field: &[u8]| alphabet.missing != Missing::Refuse && alphabet.is_missing(field);
         match &mut self.read.observations {
@@ -305,7 +310,7 @@ impl Grouped {
                     let field = row[column].trim_ascii();
                     values.push(match real(field) {
                         Some(value) => value,
-                        // One that is missing makes the vector so.
+                        // A missing component makes the whole vector missing.
                         None if lost(field) => f64::NAN,
                         None => return Err(column),
                     });
@@ -315,7 +320,7 @@ impl Grouped {
         Ok(())
     }
 
-    /// The rows of each sequence one behind the other.
+    /// Reorders the rows so that those of each sequence are contiguous.
     fn in_order(self) -> Read {
         let Self { mut read, sequence, named, .. } = self;
         if !named {
@@ -350,11 +355,11 @@ impl Grouped {
     }
 }
 
-/// A field as a table has it: in quotes, where it needs them.
+/// A field of a table, in quotes if it needs them.
 #[must_use]
 pub fn field(text: &str) -> String {
     let mut writer = WriterBuilder::new().from_writer(Vec::new());
-    // Neither a vector nor UTF-8 can fail.
+    // Writing to a vector cannot fail, and the result is UTF-8.
     let written = writer.write_record([text, ""]).ok().and_then(|()| writer.into_inner().ok());
     let line = written.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     line.trim_end_matches('\n').strip_suffix(',').unwrap_or_default().to_owned()

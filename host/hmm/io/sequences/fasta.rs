@@ -1,9 +1,9 @@
-//! FASTA: a line with `>` begins a record and names it, up to the first blank, and every letter of the lines behind it is a symbol. Letters
-//! that the model does not have stand for their capitals or small ones, and U for T or T for U. Lines with `;` are comments. A model of
-//! four symbols without names has A, C, G and T.
+//! FASTA: a line with `>` begins a record; its first word names the record. Every letter of the following lines is a
+//! symbol. Lines with `;` are comments. A letter that the model lacks matches the same letter in the other case, and U
+//! matches T and vice versa. A model of four symbols without names has the symbols A, C, G and T.
 //!
-//! Of models of nucleotides or amino acids, the other letters of IUPAC's codes (Cornish-Bowden 1985) are one of several symbols, and `-`,
-//! `.` and `?` are any.
+//! For models of nucleotides or amino acids, the ambiguity codes of IUPAC (Cornish-Bowden 1985) stand for one of
+//! several symbols. `-`, `.` and `?` stand for any symbol.
 
 use std::io::{self, Write};
 
@@ -16,25 +16,25 @@ use crate::hmm::io::Error;
 use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::{Observations, Sequences};
 
-/// Letters of a line.
+/// Letters per line.
 const LINE: usize = 60;
 
-/// Why vectors are not written.
+/// Message for vectors, which the format cannot represent.
 const VECTORS: &str = "FASTA has no place for vectors";
 
-/// Letters of DNA.
+/// The letters of DNA.
 const BASES: [&str; 4] = ["A", "C", "G", "T"];
 
-/// What a byte of a sequence is.
+/// The meaning of a byte of a sequence.
 #[derive(Clone)]
 enum Letter {
     Symbol(u32),
-    /// One of these symbols: all of them, for a gap.
+    /// One of these symbols; all symbols for a gap.
     OneOf(Vec<u32>),
     Unknown,
 }
 
-/// What each byte is to a model.
+/// The meaning of each byte under a model.
 struct Letters(Vec<Letter>);
 
 impl Letters {
@@ -73,7 +73,7 @@ impl Letters {
     }
 }
 
-/// What a code of nucleotides may be.
+/// The nucleotides that an IUPAC code stands for.
 fn nucleotides(code: u8) -> &'static [u8] {
     match code {
         b'R' => b"AG",
@@ -91,7 +91,7 @@ fn nucleotides(code: u8) -> &'static [u8] {
     }
 }
 
-/// What a code of amino acids may be.
+/// The amino acids that an IUPAC code stands for.
 fn amino_acids(code: u8) -> &'static [u8] {
     match code {
         b'B' => b"DN",
@@ -116,7 +116,7 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Read, Error>
     };
     let mut builder = Builder::new(alphabet, file);
     if alphabet.dimensions.is_some() || alphabet.names.is_empty() {
-        let message = "the model has no symbols with names, which the letters could be".to_owned();
+        let message = "the model has no named symbols that letters could stand for".to_owned();
         return Err(builder.error(1, message));
     }
     let letters = Letters::new(alphabet);
@@ -136,7 +136,9 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Read, Error>
                 builder.read.names.push(name);
             }
             _ if builder.read.names.is_empty() => {
-                return Err(builder.error(line, "expected a line that begins with > before the letters".to_owned()));
+                return Err(
+                    builder.error(line, "expected a record line, which begins with >, before the letters".to_owned())
+                );
             }
             row => {
                 for &byte in row {
@@ -194,7 +196,7 @@ fn unexpected(builder: &Builder, line: u64, byte: u8, letter: &Letter) -> Error 
     )
 }
 
-/// The letters of a model's symbols.
+/// The letter of each symbol.
 fn letters(model: &Hmm) -> io::Result<Vec<String>> {
     let Emissions::Categorical { symbols, .. } = model.emissions() else { return Err(no_place(VECTORS.to_owned())) };
     let names = match &model.names().symbols[..] {
@@ -207,7 +209,7 @@ fn letters(model: &Hmm) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether sequences of a model can be written.
+/// Checks that the format can represent the sequences of a model.
 pub fn holds(model: &Hmm) -> io::Result<()> {
     letters(model).map(drop)
 }

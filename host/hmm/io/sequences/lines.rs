@@ -1,5 +1,5 @@
-//! One sequence a line: symbols or numbers, between blanks or commas. Names with blanks, commas or quotes stand in quotes, in which two
-//! quotes are one. Vectors have one dimension here.
+//! One sequence per line: symbols or numbers, separated by blanks or commas. Names that contain blanks, commas or
+//! quotes are quoted, with quotes doubled. Vectors have dimension 1.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Read, Error>
     if let Some(d) = alphabet.dimensions.filter(|&d| d > 1) {
         return Err(builder.error(1, format!("vectors of {d} numbers are read from .csv and .npy, not from lines")));
     }
-    // Blank lines at the end are no sequences.
+    // Blank lines at the end are ignored; other blank lines are empty sequences, which are errors.
     for (line, words) in numbered(text.trim_ascii_end()) {
         let mut rest = words;
         while let Some(start) = rest.iter().position(|&byte| !separates(byte)) {
@@ -46,7 +46,7 @@ fn separates(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == b','
 }
 
-/// The length of a text in quotes at the beginning, with them.
+/// The length of the quoted text at the beginning, including its quotes.
 fn quoted_length(text: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
@@ -58,19 +58,19 @@ fn quoted_length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// With one quote for two.
+/// Replaces doubled quotes by single ones.
 fn unquoted(inner: &[u8]) -> Vec<u8> {
     String::from_utf8_lossy(inner).replace("\"\"", "\"").into_bytes()
 }
 
-/// A name as a line has it.
+/// A name, quoted if it needs quotes.
 #[must_use]
 pub fn word(name: &str) -> Cow<'_, str> {
     let plain = !name.is_empty() && !name.bytes().any(|byte| separates(byte) || byte == b'"');
     if plain { name.into() } else { format!("\"{}\"", name.replace('"', "\"\"")).into() }
 }
 
-/// Why others are not written.
+/// Message for vectors of several dimensions, which the format cannot represent.
 pub const NO_PLACE: &str = "vectors are written to .csv and .npy, not to lines";
 
 /// Writes sequences.

@@ -1,4 +1,4 @@
-//! Sequences in files, each read for a model, which knows the names of its symbols and what it emits.
+//! File formats of sequences. A file is read for a model, which supplies symbol names and the kind of observations.
 
 mod csv;
 mod fasta;
@@ -29,21 +29,21 @@ choice! {
     /// A format of sequences.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Format {
-        /// NumPy's array of all observations, with the sequences' lengths in another.
+        /// NumPy array of all observations; a second array holds the lengths of the sequences.
         Npy = "npy",
-        /// One sequence a line, of names or numbers of symbols, or of numbers.
+        /// One sequence per line: symbol names, symbol numbers or real numbers.
         Lines = "lines",
-        /// A table, an observation a row, between commas, semicolons or tabs.
+        /// Table with one observation per row, separated by commas, semicolons or tabs.
         Csv = "csv",
-        /// FASTA, a symbol a letter.
+        /// FASTA, one letter per symbol.
         Fasta = "fasta",
-        /// UMDHMM's text: one sequence, of numbers from 1.
+        /// The text format of UMDHMM: one sequence of symbol numbers from 1.
         Umdhmm = "umdhmm",
     }
 }
 
 impl Format {
-    /// Extensions of the names of such files; the first is the usual one.
+    /// File name extensions of the format; the first is the default.
     #[must_use]
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
@@ -55,7 +55,7 @@ impl Format {
         }
     }
 
-    /// The format that the extension of `path` tells.
+    /// The format of a file name's extension.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
         of_extension(path, Self::extensions)
@@ -72,21 +72,21 @@ impl Format {
     }
 }
 
-/// How sequences are read.
+/// Options for reading sequences.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadOptions {
-    /// The format, or else the one that the extension of the name tells, or else the content.
+    /// The format. If `None`, the extension of the name determines it, or else the content.
     pub format: Option<Format>,
-    /// The file of lengths of NumPy's arrays, without which there is one sequence.
+    /// The file of lengths for a NumPy array. If `None`, the array is one sequence.
     pub lengths: Option<PathBuf>,
-    /// Which columns of a table are read.
+    /// The columns to read from a table.
     pub table: Table,
-    /// What is done with observations that are missing or ambiguous.
+    /// Treatment of missing and ambiguous observations.
     pub missing: Missing,
 }
 
-/// Reads the sequences in `path`, in `format`, or else in the one that the extension of the name tells, or else the content.
-/// `lengths` is the file of lengths of NumPy's arrays, without which there is one sequence.
+/// Reads the sequences in `path`. Without a `format`, the extension of the name determines it, or else the content.
+/// `lengths` is the file of lengths for a NumPy array; without it the array is one sequence.
 ///
 /// # Errors
 /// Those of [`read_with`].
@@ -95,10 +95,10 @@ pub fn read(path: &Path, lengths: Option<&Path>, format: Option<Format>, model: 
     Ok(read_with(path, &options, model)?.sequences)
 }
 
-/// Reads the sequences in `path`, with their names and what else is to be said of them.
+/// Reads the sequences in `path` with their names and other [`Records`] data.
 ///
 /// # Errors
-/// If a file cannot be read, holds no valid sequences, or such as the model does not emit.
+/// If a file cannot be read, does not hold valid sequences, or holds observations that the model does not emit.
 pub fn read_with(path: &Path, options: &ReadOptions, model: &Hmm) -> Result<Records, Error> {
     let bytes = |path: &Path| Input::open(path).and_then(Input::read_all).map_err(Error::read(path));
     let lengths = match &options.lengths {
@@ -110,7 +110,7 @@ pub fn read_with(path: &Path, options: &ReadOptions, model: &Hmm) -> Result<Reco
     parse(&bytes(path)?, &path.display().to_string(), lengths, format, options, model)
 }
 
-/// Reads sequences from a stream; `name` is what messages call it.
+/// Reads sequences from a stream. Messages refer to the stream as `name`.
 ///
 /// # Errors
 /// Those of [`read_with`].
@@ -119,13 +119,13 @@ pub fn read_from(reader: impl Read, name: &str, format: Option<Format>, model: &
     Ok(read_from_with(reader, name, &options, model)?.sequences)
 }
 
-/// Reads sequences from a stream, with their names and what else is to be said of them.
+/// Reads sequences from a stream with their names and other [`Records`] data.
 ///
 /// # Errors
-/// Those of [`read_with`], and if there is a file of lengths.
+/// Those of [`read_with`], and if the options name a file of lengths.
 pub fn read_from_with(reader: impl Read, name: &str, options: &ReadOptions, model: &Hmm) -> Result<Records, Error> {
     if options.lengths.is_some() {
-        let message = "lengths are given of an array in a file".to_owned();
+        let message = "a file of lengths applies only to an array in a file".to_owned();
         return Err(Error::Content { file: name.to_owned(), message });
     }
     let text = Input::new(reader).and_then(Input::read_all).map_err(Error::read(name))?;
@@ -142,11 +142,11 @@ fn parse(
 ) -> Result<Records, Error> {
     let format = format.unwrap_or_else(|| Format::of_content(text));
     if let (Some((_, lengths)), true) = (lengths, format != Format::Npy) {
-        let message = format!("lengths are given of NumPy's arrays only, and {file} is {format}");
+        let message = format!("a file of lengths applies only to NumPy arrays, and {file} is {format}");
         return Err(Error::Content { file: lengths.to_owned(), message });
     }
     if options.table != Table::default() && format != Format::Csv {
-        let message = format!("columns, ids, separators and headers are those of tables, and this is {format}");
+        let message = format!("columns, ids, separators and headers apply only to tables, and this is {format}");
         return Err(Error::Content { file: file.to_owned(), message });
     }
     let alphabet = Alphabet::new(model, options.missing);
@@ -160,10 +160,10 @@ fn parse(
     read.settled(options.missing, file, model)
 }
 
-/// Whether a format has a place for sequences of a model, of which there are several or one.
+/// Checks that a format can represent sequences of a model; `several`: more than one.
 ///
 /// # Errors
-/// If it has none, with what it has a place for.
+/// If it cannot, with the limitation.
 pub fn holds(format: Format, model: &Hmm, several: bool) -> io::Result<()> {
     match (format, model.emissions()) {
         (Format::Fasta, _) => fasta::holds(model),
@@ -174,11 +174,11 @@ pub fn holds(format: Format, model: &Hmm, several: bool) -> io::Result<()> {
     }
 }
 
-/// Writes sequences to `path`, whole or not at all; with the names of the model's symbols, where it has such. NumPy's array
-/// has its lengths in the file `lengths`.
+/// Writes sequences to `path` atomically, with the model's symbol names if it has any. For a NumPy array, the lengths
+/// go to the file `lengths`.
 ///
 /// # Errors
-/// Those of the file system, and if the format has no place for what is to be written.
+/// Those of the file system, and if the format cannot represent the sequences.
 pub fn write(
     path: &Path,
     lengths: Option<&Path>,
@@ -202,7 +202,7 @@ pub fn write(
 /// Writes sequences to a stream.
 ///
 /// # Errors
-/// Those of `writer`, and if the format has no place for what is to be written.
+/// Those of `writer`, and if the format cannot represent the sequences.
 pub fn write_to(writer: impl Write, format: Format, sequences: &Sequences, model: &Hmm) -> io::Result<()> {
     holds(format, model, sequences.len() > 1)?;
     let mut out = BufWriter::with_capacity(BUFFER, writer);
@@ -216,16 +216,17 @@ pub fn write_to(writer: impl Write, format: Format, sequences: &Sequences, model
     out.flush()
 }
 
-/// What a model emits, as texts.
+/// The texts that a reader accepts as observations of a model.
 #[derive(Clone)]
 struct Alphabet<'m> {
-    /// D, where it emits vectors.
+    /// D for vectors; `None` for symbols.
     dimensions: Option<usize>,
-    /// V.
+    /// V, or 0 for vectors.
     symbols: u32,
     names: &'m [String],
+    /// Symbol number of each name.
     numbers: HashMap<&'m [u8], u32>,
-    /// Whether observations may be missing.
+    /// Treatment of missing observations.
     missing: Missing,
 }
 
@@ -239,7 +240,7 @@ impl<'m> Alphabet<'m> {
         Self { dimensions, symbols, names, numbers: names.iter().map(String::as_bytes).zip(0..).collect(), missing }
     }
 
-    /// The symbol that a text is: by its name, or by its number where there are no names.
+    /// The symbol with this name, or with this number in a model without symbol names.
     #[inline]
     fn symbol(&self, text: &[u8]) -> Option<u32> {
         match self.names {
@@ -250,21 +251,21 @@ impl<'m> Alphabet<'m> {
         }
     }
 
-    /// Whether a text stands for an observation that is missing.
+    /// Whether a text marks a missing observation. A symbol's name takes precedence over a marker.
     fn is_missing(&self, text: &[u8]) -> bool {
         missing::is_marker(text) && !(self.dimensions.is_none() && self.symbol(text).is_some())
     }
 
-    /// Whether a text is an observation, or a number of one.
+    /// Whether a text is a symbol, or a component of a vector.
     fn is_observation(&self, text: &[u8]) -> bool {
         if self.dimensions.is_some() { real(text).is_some() } else { self.symbol(text).is_some() }
     }
 
-    /// What a text should be.
+    /// Description of an observation, for messages.
     fn expected(&self) -> String {
         match (self.dimensions, self.names) {
             (Some(_), _) => "a finite number".to_owned(),
-            (None, []) => format!("the number of a symbol, below {}", self.symbols),
+            (None, []) => format!("a symbol number below {}", self.symbols),
             (None, [names @ .., last]) if names.len() < 8 && !names.is_empty() => {
                 let names: Vec<String> = names.iter().map(|name| quoted(name.as_bytes())).collect();
                 format!("one of the symbols {} and {}", names.join(", "), quoted(last.as_bytes()))
@@ -274,13 +275,13 @@ impl<'m> Alphabet<'m> {
     }
 }
 
-/// A whole number that is written with a point, as programs do that know of floating-point numbers only: `2.0`.
+/// An integer in floating-point notation, such as `2.0`.
 #[cold]
 fn whole(text: &[u8]) -> Option<u64> {
     real(text).filter(|number| number.fract() == 0.0 && (0.0..=u32::MAX.into()).contains(number)).map(|n| n as u64)
 }
 
-/// Sequences while they are read.
+/// Collects sequences while a file is read.
 struct Builder<'a> {
     alphabet: &'a Alphabet<'a>,
     file: &'a str,
@@ -292,7 +293,7 @@ impl<'a> Builder<'a> {
         Self { alphabet, file, read: records::Read::new(alphabet.dimensions) }
     }
 
-    /// Adds a symbol, or a vector of one number, to the last sequence.
+    /// Adds a symbol, or a vector of dimension 1, to the present sequence.
     #[inline]
     fn push(&mut self, word: &[u8], line: u64) -> Result<(), Error> {
         if self.observe(word) {
@@ -321,7 +322,7 @@ impl<'a> Builder<'a> {
         self.error(line, format!("{}: found \"{found}\", expected {expected}{hint}", self.place()))
     }
 
-    /// The sequence that is being read, and the position in it of the next observation.
+    /// The present sequence and the position of the next observation, for messages.
     fn place(&self) -> String {
         let position = self.read.len() - self.read.offsets[self.read.offsets.len() - 1] + 1;
         format!("sequence {}, position {position}", self.read.offsets.len())
@@ -332,7 +333,7 @@ impl<'a> Builder<'a> {
         Error::Line { file: self.file.to_owned(), line, message }
     }
 
-    /// Ends the sequence, which begins before this line.
+    /// Ends the present sequence; `line` is for messages.
     fn end(&mut self, line: u64) -> Result<(), Error> {
         if Some(&self.read.len()) == self.read.offsets.last() {
             return Err(self.error(line, format!("sequence {} is empty", self.read.offsets.len())));
@@ -342,7 +343,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The lines of a text without their ends, by number from 1.
+/// The trimmed lines of a text with their numbers, from 1.
 fn numbered(text: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     (1..).zip(text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii))

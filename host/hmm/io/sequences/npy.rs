@@ -1,5 +1,5 @@
-//! NumPy's arrays, as hmmlearn has them: all observations one behind the other, integers (ΣT or ΣT × 1) or vectors (ΣT × D), and
-//! the sequences' lengths.
+//! NumPy arrays in hmmlearn's convention: the concatenated observations, integers (ΣT or ΣT × 1) or vectors (ΣT × D),
+//! and an array of the sequences' lengths.
 
 use std::io::{self, Write};
 
@@ -24,7 +24,7 @@ pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, alphabet: 
             let symbols = match npy::is_float(bytes) {
                 false => columns(bytes, 1).map_err(of_data())?,
                 true => {
-                    notes.push(format!("{file}: floating-point numbers are read as the numbers of symbols"));
+                    notes.push(format!("{file}: floating-point numbers are read as symbol numbers"));
                     let numbers: Vec<f64> = columns(bytes, 1).map_err(of_data())?;
                     let symbols = numbers.iter().enumerate().map(|(at, &number)| symbol(at, number, alphabet.missing));
                     symbols.collect::<io::Result<_>>().map_err(of_data())?
@@ -63,18 +63,18 @@ pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, alphabet: 
     Ok(read)
 }
 
-/// The symbol whose number is a floating-point number.
+/// The symbol with a floating-point number; NaN is missing.
 fn symbol(at: usize, number: f64, missing: Missing) -> io::Result<u32> {
     if number.is_nan() && missing != Missing::Refuse {
         return Ok(MISSING);
     }
     match number.fract() == 0.0 && (0.0..f64::from(MISSING)).contains(&number) {
         true => Ok(number as u32),
-        false => Err(invalid(format!("[{at}] is {number}, expected the number of a symbol"))),
+        false => Err(invalid(format!("[{at}] is {number}, expected a symbol number"))),
     }
 }
 
-/// An array of this many columns; of one dimension, where that is one.
+/// The elements of an array with `columns` columns. An array of one dimension counts as one column.
 fn columns<T: Element>(mut bytes: &[u8], columns: usize) -> io::Result<Vec<T>> {
     let Tensor { shape, elements } = npy::read(&mut bytes)?;
     match shape[..] {

@@ -1,4 +1,5 @@
-//! What is read of a file beside its sequences: their names, where they stand in the file's own, and which symbols an observation may be.
+//! Sequences of a file with their names, their positions in the original sequences, and the sets of symbols that
+//! ambiguous observations stand for.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,45 +12,45 @@ use crate::hmm::io::Error;
 use crate::hmm::model::{Emissions, Hmm, HmmParts};
 use crate::hmm::sequences::{Invalid, Observations, Sequences, place};
 
-/// Sequences with what a file says of them.
+/// The sequences of a file, and data about them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Records {
-    /// The sequences. Symbols from V on are the `sets`.
+    /// The sequences. Symbol V + k denotes `sets[k]`.
     pub sequences: Sequences,
-    /// What the file calls each sequence; empty where it does not. Parts of one that was split are called alike.
+    /// Name of each sequence in the file; empty if the file has no names. The parts of a split sequence share its name.
     pub names: Vec<String>,
-    /// Where each sequence begins in the one of the file, from 0; empty where all begin at 0.
+    /// Position, from 0, at which each sequence begins in the sequence of the file; empty if all begin at 0.
     pub starts: Vec<u64>,
-    /// Of each symbol from V on, the symbols that it may be, ascending.
+    /// For each symbol from V on, the symbols that it may be, ascending.
     pub sets: Vec<Vec<u32>>,
-    /// Whether observations were left out, so that positions are not those of the file.
+    /// Whether observations were removed, so that positions differ from those in the file.
     pub skipped: bool,
-    /// What the reader should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 impl Records {
-    /// Sequences alone.
+    /// Records without names, sets or notes.
     #[must_use]
     pub fn new(sequences: Sequences) -> Self {
         let (names, starts, sets, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self { sequences, names, starts, sets, skipped: false, notes }
     }
 
-    /// What a sequence is called: its number, from 1, where it has no name.
+    /// The name of a sequence, or its number from 1.
     #[must_use]
     pub fn name(&self, sequence: usize) -> Cow<'_, str> {
         self.names.get(sequence).map_or_else(|| (sequence + 1).to_string().into(), |name| name.as_str().into())
     }
 
-    /// Where a sequence begins in the one of the file, from 0.
+    /// Position, from 0, at which a sequence begins in the sequence of the file.
     #[must_use]
     pub fn start(&self, sequence: usize) -> u64 {
         self.starts.get(sequence).copied().unwrap_or(0)
     }
 
-    /// The model with the symbols of `sets`, each with the sum of the probabilities of those that it may be. Only what does not ask for
-    /// rows of B that sum to 1 may use it: likelihoods, paths and posteriors.
+    /// The model extended by the symbols of `sets`; the probability of a set is the sum over its symbols. Rows of B
+    /// then sum to more than 1, so the model serves likelihoods, paths and posteriors, but not training.
     #[must_use]
     pub fn extended<'m>(&self, model: &'m Hmm) -> Cow<'m, Hmm> {
         let Emissions::Categorical { symbols, probs } = model.emissions() else { return Cow::Borrowed(model) };
@@ -71,26 +72,26 @@ impl Records {
         Cow::Owned(Hmm::built(parts))
     }
 
-    /// Why a sequence, by its number from 0, is not possible by a model.
+    /// Explains why a sequence (index from 0) is impossible under a model.
     #[must_use]
     pub fn why_impossible(&self, model: &Hmm, sequence: usize) -> String {
         let (range, start) = (self.sequences.range(sequence), self.start(sequence));
         let reason = match self.sequences.impossible_at(&self.extended(model), sequence) {
             Some(position) if position > range.len() => {
-                format!("behind position {}, no state that can be reached ends", start + range.len() as u64)
+                format!("after position {}, no reachable state can end the sequence", start + range.len() as u64)
             }
             Some(position) => {
                 let observed = self.observed(model, range.start + position - 1);
                 let position = start + position as u64;
-                format!("position {position}: found {observed}, which no state emits that can be reached there")
+                format!("position {position}: found {observed}, which no reachable state emits")
             }
-            None => "its probability is below all numbers".to_owned(),
+            None => "its probability underflows".to_owned(),
         };
         let name = self.names.get(sequence).map_or_else(String::new, |name| format!(" ({})", quoted(name.as_bytes())));
         format!("sequence {}{name}, {reason}", sequence + 1)
     }
 
-    /// An observation in words, by its place among all.
+    /// Description of observation `at`, for messages.
     fn observed(&self, model: &Hmm, at: usize) -> String {
         match (self.sequences.observations(), model.emissions()) {
             (Observations::Symbols(seen), Emissions::Categorical { symbols, .. }) => {
@@ -109,13 +110,13 @@ impl Records {
     }
 }
 
-/// What a format has read: one record is one sequence of the file.
+/// Raw contents of a file, before missing observations are treated. A record is a sequence of the file.
 pub struct Read {
     /// Offsets of records, from 0.
     pub offsets: Vec<u64>,
-    /// [`MISSING`] or NaN is what is missing.
+    /// Observations; [`MISSING`] or NaN where one is missing.
     pub observations: Observations,
-    /// Of each record; empty where there are none.
+    /// Name of each record; empty if the file has no names.
     pub names: Vec<String>,
     /// See [`Records::sets`].
     pub sets: Vec<Vec<u32>>,
@@ -125,7 +126,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// Nothing yet, of vectors of so many dimensions, or of symbols.
+    /// Empty contents: vectors of the given dimension, or symbols for `None`.
     pub fn new(dimensions: Option<usize>) -> Self {
         let observations = match dimensions {
             Some(d) => Observations::Vectors { dimensions: d as u32, values: Vec::new() },
@@ -140,7 +141,7 @@ impl Read {
         Self { offsets, observations, names, sets, codes, notes }
     }
 
-    /// Observations so far.
+    /// Number of observations.
     pub fn len(&self) -> u64 {
         match &self.observations {
             Observations::Symbols(symbols) => symbols.len() as u64,
@@ -148,7 +149,7 @@ impl Read {
         }
     }
 
-    /// Adds an observation that is missing.
+    /// Adds a missing observation.
     pub fn push_missing(&mut self) {
         match &mut self.observations {
             Observations::Symbols(symbols) => symbols.push(MISSING),
@@ -158,7 +159,7 @@ impl Read {
         }
     }
 
-    /// The symbol that stands for one of several, of a model of `symbols`.
+    /// The symbol, from V = `symbols` on, that denotes a set of symbols.
     pub fn set(&mut self, set: Vec<u32>, symbols: u32) -> u32 {
         let sets = &mut self.sets;
         *self.codes.entry(set).or_insert_with_key(|set| {
@@ -167,7 +168,7 @@ impl Read {
         })
     }
 
-    /// Whether the observation at a place is missing.
+    /// Whether observation `at` is missing.
     fn is_missing(&self, at: usize) -> bool {
         match &self.observations {
             Observations::Symbols(symbols) => symbols[at] == MISSING,
@@ -178,18 +179,20 @@ impl Read {
         }
     }
 
-    /// The sequences, once it is settled what becomes of what is missing; and that the model emits them.
+    /// Applies the treatment of missing observations and checks that the model emits the sequences.
+    ///
+    /// The function is one piece because every treatment updates offsets, names and observations together.
     pub fn settled(mut self, missing: Missing, file: &str, model: &Hmm) -> Result<Records, Error> {
         let invalid = |source| invalid(file)(source);
         let content = |message: String| Error::Content { file: file.to_owned(), message };
         let symbols = match (model.emissions(), missing) {
             (Emissions::Categorical { symbols, .. }, _) => *symbols,
             (Emissions::Gaussian { .. }, Missing::Marginalise) => {
-                return Err(content("only symbols are marginalised, and the model emits numbers".to_owned()));
+                return Err(content("only symbols can be marginalised, and the model emits numbers".to_owned()));
             }
             _ => 0,
         };
-        // Formats that know only numbers have not compared them with V; sets, which begin there, are none of theirs.
+        // Formats of plain numbers have not compared symbols with V. They have no sets, whose symbols begin at V.
         if let (Observations::Symbols(seen), true) = (&self.observations, self.sets.is_empty() && symbols > 0) {
             let valid = |&symbol: &u32| symbol < symbols || symbol == MISSING && missing != Missing::Refuse;
             if let Some(at) = seen.iter().position(|symbol| !valid(symbol)) {
@@ -215,8 +218,9 @@ impl Read {
                 }
                 if let (Observations::Symbols(seen), false) = (&self.observations, self.sets.is_empty()) {
                     let summed = seen.iter().filter(|seen| **seen >= symbols).count();
-                    self.notes
-                        .push(format!("{file}: {summed} observations are summed over the symbols that they may be"));
+                    self.notes.push(format!(
+                        "{file}: {summed} missing or ambiguous observations are summed over their possible symbols"
+                    ));
                 }
             }
             Missing::Split | Missing::Skip if count > 0 => {
@@ -256,7 +260,7 @@ impl Read {
                     starts.clear();
                 }
                 self.notes.push(match missing {
-                    Missing::Skip => format!("{file}: {count} missing observations are left out"),
+                    Missing::Skip => format!("{file}: {count} missing observations are omitted"),
                     _ => {
                         let parts = offsets.len() - 1;
                         format!("{file}: {count} missing observations split {records} sequences into {parts}")

@@ -1,4 +1,4 @@
-//! UMDHMM's text: `T= length`, and the symbols' numbers, which begin with 1.
+//! The text format of UMDHMM: `T= length`, and symbol numbers from 1.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ pub fn read(text: &[u8], file: &str) -> Result<Read, Error> {
     for _ in 0..length {
         let word = words.next();
         let symbol = word.and_then(integer).and_then(|number| u32::try_from(number).ok()?.checked_sub(1));
-        symbols.push(symbol.ok_or_else(|| words.unexpected(word, "the number of a symbol, from 1"))?);
+        symbols.push(symbol.ok_or_else(|| words.unexpected(word, "a symbol number from 1"))?);
     }
     match words.next() {
         None => Ok(Read::of(vec![0, length.into()], Observations::Symbols(symbols))),
@@ -24,7 +24,7 @@ pub fn read(text: &[u8], file: &str) -> Result<Read, Error> {
     }
 }
 
-/// Why others are not written.
+/// Message for sequences that the format cannot represent.
 pub const NO_PLACE: &str = "UMDHMM's format has one sequence of symbols";
 
 /// Writes a sequence.

@@ -1,23 +1,25 @@
-//! Strongly connected components, and maximal end components.
+//! Strongly connected components and maximal end components.
 //!
-//! An end component is strongly connected by rows that do not leave it. So rows that leave a strongly connected component
-//! are removed, which may take it apart, and so on. To find all strongly connected components again after each removal is
-//! quadratic: a component can fall apart state by state.
+//! An end component is strongly connected by rows that do not leave it. The decomposition therefore removes the rows
+//! that leave a strongly connected component; this may break the component up, and the removal repeats. Recomputing all
+//! strongly connected components after each removal would be quadratic: a component can break up state by state.
 //!
-//! But what falls apart has a part that is not left any more, and one that is not entered any more; the former has a state that
-//! lost an edge that left it, the latter one that lost an edge into it. So searches go from such states, forwards from the
-//! one kind and backwards from the other, a few steps each in turn, and the first one that comes to its end has found a part
-//! of its own, at a cost of about its size (Chatterjee & Henzinger, *Faster and Dynamic Algorithms for Maximal End-Component
-//! Decomposition and Related Graph Problems in Probabilistic Verification*, 2011). The states that lost edges last come first:
-//! the i-th of them takes a part 1/i of the steps. Once that has taken as many steps as the component has entries, Tarjan's
-//! algorithm does. With m entries that is O(m √m log m) in the worst case, and nearly O(m) where a component loses its
-//! states one by one.
+//! A part that is no longer strongly connected contains a piece without outgoing edges and a piece without incoming
+//! edges. The former contains a state that lost an outgoing edge; the latter contains a state that lost an incoming
+//! edge. Searches start from such states, forwards from the former kind and backwards from the latter, and advance in
+//! turn by a few steps each. The first search to finish has found a piece, at a cost of about its size (Chatterjee &
+//! Henzinger, *Faster and Dynamic Algorithms for Maximal End-Component Decomposition and Related Graph Problems in
+//! Probabilistic Verification*, 2011). States that lost edges last come first: the i-th search takes a share 1/i of the
+//! steps. Once the searches have taken as many steps as the part has entries, Tarjan's algorithm takes over. With m
+//! entries the total is O(m √m log m) in the worst case, and nearly O(m) where a component loses its states one by one.
+//!
+//! This file is one piece because the decomposition is a single algorithm; two fifths of the file are tests.
 
 use std::collections::HashSet;
 
 use super::{EndComponents, Graph, NO_COMPONENT};
 
-/// Tarjan's algorithm, without recursion, on parts of a graph. What it needs is kept from one part to the next.
+/// Tarjan's algorithm without recursion, on parts of a graph. The buffers are reused from one part to the next.
 struct Tarjan {
     number: Vec<u32>,
     low: Vec<u32>,
@@ -25,7 +27,7 @@ struct Tarjan {
 }
 
 const UNSEEN: u32 = u32::MAX;
-/// The number of a state whose component is known.
+/// Marks a state whose component is known.
 const DONE: u32 = u32::MAX - 1;
 
 impl Tarjan {
@@ -33,8 +35,8 @@ impl Tarjan {
         Self { number: vec![UNSEEN; states], low: vec![UNSEEN; states], stack: Vec::new() }
     }
 
-    /// Gives the strongly connected components of what can be reached from `roots` to `found`, each one after those that it
-    /// leads to. `next` gives the next successor of a state and moves on.
+    /// Passes the strongly connected components reachable from `roots` to `found`, each one after all components that
+    /// it leads to. `next` returns the next successor of a state and advances its cursor.
     fn run<C: Default>(
         &mut self,
         roots: impl Iterator<Item = usize>,
@@ -78,8 +80,9 @@ impl Tarjan {
     }
 }
 
-/// The strongly connected components of what can be reached from `roots`: how many there are, and that of each of `states`
-/// states, each with a higher number than those that it leads to. `next` gives the next successor of a state and moves on.
+/// The strongly connected components reachable from `roots`: their number, and the component of each of `states`
+/// states. A component has a higher number than the components that it leads to. `next` returns the next successor of a
+/// state and advances its cursor.
 pub(in crate::mdp) fn strongly_connected(
     states: usize,
     roots: impl Iterator<Item = usize>,
@@ -93,59 +96,60 @@ pub(in crate::mdp) fn strongly_connected(
     (count, of_state)
 }
 
-/// Which way to search.
+/// Direction of a search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
-    /// From a state that lost an edge out of it.
+    /// From a state that lost an outgoing edge.
     Forward,
-    /// From a state that lost an edge into it.
+    /// From a state that lost an incoming edge.
     Backward,
 }
 
 /// A search within a part.
 struct Search {
     direction: Direction,
-    /// What it has found, in order; the first state is where it began.
+    /// States found, in order; the first is the start.
     found: Vec<usize>,
     seen: HashSet<usize>,
     stack: Vec<(usize, Cursor)>,
     steps: usize,
 }
 
-/// How far the entries of a state have been looked at.
+/// Position in the entries of a state.
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     row: usize,
     entry: usize,
 }
 
-/// States that are, or once were, strongly connected.
+/// A set of states that is, or was, strongly connected.
 #[derive(Default)]
 struct Part {
-    /// Its states, and some that are in another part by now.
+    /// Its states, and stale entries that have moved to another part.
     states: Vec<usize>,
-    /// How many of them are in it.
+    /// Number of states in the part.
     count: usize,
-    /// Entries of its states.
+    /// Sum of [`Decomposition::size`] over its states.
     size: usize,
-    /// States that lost edges since the part was strongly connected, the last one last; some may be in another part by now.
+    /// States that lost edges since the part was strongly connected, in order, and stale entries that have moved to
+    /// another part.
     marks: Vec<(usize, Direction)>,
 }
 
-/// What is left of a model as states and rows are removed.
+/// The remaining model while states and rows are removed.
 pub(super) struct Decomposition<'g, 'm> {
     graph: &'g Graph<'m>,
-    /// Whether a row is left.
+    /// Whether each row remains.
     rows: Vec<bool>,
-    /// Rows left of each vertex.
+    /// Remaining rows of each vertex.
     left: Vec<usize>,
     parts: Vec<Part>,
-    /// The part of each vertex, [`NO_COMPONENT`] where it is removed.
+    /// The part of each vertex, or [`NO_COMPONENT`] once it is removed.
     part: Vec<u32>,
-    /// Whether a state is among the marks of its part.
+    /// For each state and [`Direction`], whether the marks of its part contain it.
     marked: Vec<[bool; 2]>,
     tarjan: Tarjan,
-    /// Entries looked at.
+    /// Number of entries examined.
     work: usize,
 }
 
@@ -166,7 +170,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         }
     }
 
-    /// The components, and how many entries were looked at.
+    /// Returns the components and the number of entries examined.
     pub(super) fn run(mut self) -> (EndComponents, usize) {
         let states = self.graph.end();
         let size = (0..states).map(|state| self.size(state)).sum();
@@ -179,7 +183,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         while let Some(part) = queue.pop() {
             queue.extend(self.examine(part));
         }
-        // Numbered by their first states.
+        // Number the components in the order of their first states.
         let mut number = vec![NO_COMPONENT; self.parts.len()];
         let mut count = 0;
         let of_part = |part: u32| {
@@ -197,14 +201,14 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         (EndComponents { count, of_state, inside: self.rows }, self.work)
     }
 
-    /// The entries of a state, and those that lead to it.
+    /// Number of entries of a state's rows and of rows that lead to it, plus constants.
     fn size(&self, state: usize) -> usize {
         let entries: usize = self.graph.rows(state).map(|row| self.graph.mdp.transitions().row(row).0.len() + 1).sum();
         entries + self.graph.entering(state).len() + 1
     }
 
-    /// Removes vertices, the rows that may lead to them, and in turn states without rows. Edges between parts count as lost
-    /// if they are `crossing`.
+    /// Removes vertices, the rows that lead to them, and then recursively states without rows. With `crossing`, lost
+    /// edges between parts are marked, too.
     fn remove(&mut self, mut lost: Vec<usize>, crossing: bool) {
         lost.iter().for_each(|&vertex| self.leave(vertex));
         while let Some(vertex) = lost.pop() {
@@ -221,7 +225,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         }
     }
 
-    /// Takes a vertex out of its part.
+    /// Removes a vertex from its part.
     fn leave(&mut self, vertex: usize) {
         let part = std::mem::replace(&mut self.part[vertex], NO_COMPONENT);
         if vertex < self.graph.end() && part != NO_COMPONENT {
@@ -231,7 +235,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         }
     }
 
-    /// Removes a row; gives its state where that was the last one of a state that is left.
+    /// Removes a row. Returns its state if the state remains and this was its last row.
     fn remove_row(&mut self, row: usize, crossing: bool) -> Option<usize> {
         let state = self.graph.owner(row);
         if !std::mem::replace(&mut self.rows[row], false) || self.part[state] == NO_COMPONENT {
@@ -256,8 +260,8 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         }
     }
 
-    /// Finds the strongly connected components of a part, and removes the rows between them. Gives those parts that lost
-    /// edges.
+    /// Splits a part into its strongly connected components by Tarjan's algorithm and removes the rows between them.
+    /// Returns the new parts that lost edges.
     fn separate(&mut self, part: usize) -> Vec<usize> {
         let states = std::mem::take(&mut self.parts[part].states);
         let states: Vec<usize> = states.into_iter().filter(|&state| self.part[state] == part as u32).collect();
@@ -294,7 +298,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         (first..self.parts.len()).filter(|&part| !self.parts[part].marks.is_empty()).collect()
     }
 
-    /// Removes the rows of these states that leave their part.
+    /// Removes the rows of `states` that leave the part of their state.
     fn cut(&mut self, states: &[usize], crossing: bool) {
         let mut lost = Vec::new();
         for &state in states {
@@ -311,7 +315,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         self.remove(lost, crossing);
     }
 
-    /// Looks whether a part is strongly connected; takes it apart where it is not. Gives the parts to look at next.
+    /// Checks whether a part is strongly connected, and breaks it up if it is not. Returns the parts to examine next.
     fn examine(&mut self, part: usize) -> Vec<usize> {
         let marks = std::mem::take(&mut self.parts[part].marks);
         let counts = |(state, direction): (usize, Direction)| {
@@ -340,7 +344,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
                     return self.split(part, search.found);
                 }
                 match ended {
-                    // It gets everywhere: there is no smaller part that its state is in and that is not left, or entered.
+                    // The search covers the part, so no piece that this state is in lacks outgoing, or incoming, edges.
                     true => self.marked[search.found[0]][search.direction as usize] = false,
                     false => *place = Some(search),
                 }
@@ -355,7 +359,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         }
     }
 
-    /// Goes on with a search until it has done `steps`; whether it has come to its end.
+    /// Advances a search to a total of `steps` steps. Returns whether it has finished.
     fn search(&self, search: &mut Search, steps: usize) -> bool {
         let Search { direction, found, seen, stack, .. } = search;
         while search.steps < steps {
@@ -394,7 +398,7 @@ impl<'g, 'm> Decomposition<'g, 'm> {
         stack.is_empty()
     }
 
-    /// Makes some states of a part, which no rows leave or none enter, a part of their own. Gives both.
+    /// Moves a piece without outgoing or without incoming edges to a part of its own. Returns both parts.
     fn split(&mut self, part: usize, states: Vec<usize>) -> Vec<usize> {
         let own = self.parts.len();
         let size = states.iter().map(|&state| self.size(state)).sum();
@@ -434,7 +438,7 @@ mod tests {
     use super::*;
     use crate::mdp::model::{Choices, Csr, Mdp, MdpParts};
 
-    /// A model with these successors of each row of each state; the number of states is the end.
+    /// A model with these successors of each row of each state. The number of states stands for the end.
     fn model(states: &[Vec<Vec<u32>>]) -> Mdp {
         let n = states.len() as u32;
         let (mut choices, mut row_ptr, mut col, mut val, mut ends) = (vec![0], vec![0], vec![], vec![], vec![]);
@@ -464,8 +468,8 @@ mod tests {
         .unwrap()
     }
 
-    /// All at once, again and again.
-    fn plainly(graph: &Graph, allowed: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<bool>) {
+    /// Reference: removes leaving rows and recomputes all components until none is left.
+    fn reference(graph: &Graph, allowed: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<bool>) {
         let mut rows: Vec<bool> = (0..graph.owner.len()).map(allowed).collect();
         loop {
             let next = |state: usize, cursor: &mut usize| {
@@ -489,7 +493,8 @@ mod tests {
         }
     }
 
-    /// Up to 14 states with up to 3 rows of up to 3 successors each, many of them near.
+    /// A random model of up to 14 states with up to 3 rows of up to 3 successors; in half of the models, successors are
+    /// neighbours.
     fn random(rng: &mut ChaCha8Rng) -> Mdp {
         loop {
             let n = 1 + rng.next_u32() % 14;
@@ -512,13 +517,13 @@ mod tests {
     }
 
     #[test]
-    fn components_are_those_found_plainly() {
+    fn components_match_the_reference() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for case in 0..4000 {
             let mdp = random(&mut rng);
             let graph = Graph::new(&mdp);
             let mask: Vec<bool> = (0..mdp.rows()).map(|_| case % 2 == 0 || rng.next_u32() % 8 > 0).collect();
-            let (of_state, inside) = plainly(&graph, |row| mask[row]);
+            let (of_state, inside) = reference(&graph, |row| mask[row]);
             let found = graph.end_components(|row| mask[row]);
             assert_eq!(found.inside, inside, "case {case}");
             for s in 0..=graph.end() {
@@ -533,9 +538,10 @@ mod tests {
         }
     }
 
-    /// The largest set from which the target can be reached without leaving it; and the rows do so.
+    /// The reference is the largest set from which the target is reachable without leaving the set. The witnesses must
+    /// stay in the set and reach the target.
     #[test]
-    fn what_can_be_ensured_is() {
+    fn can_ensure_matches_the_reference() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         for case in 0..4000 {
             let mdp = random(&mut rng);
@@ -552,7 +558,7 @@ mod tests {
             }
             let found = graph.can_ensure(&target);
             assert_eq!(found.contains, inside, "case {case}");
-            // From wherever the rows lead, they can lead to the target.
+            // Every state that the witnesses lead to reaches the target under the witnesses.
             let taken = |row: usize| found.row[graph.owner(row)] == row;
             let arrives = graph.can_reach(&target, taken).contains;
             for state in (0..=graph.end()).filter(|&state| inside[state] && !target[state]) {
@@ -562,9 +568,9 @@ mod tests {
         }
     }
 
-    /// A ladder on which each state goes up or down by chance, or stays: who has come to the top may end. So going on from
-    /// there is in no end component, then going on from the state below, and so on: a state is lost in each pass. In the other
-    /// one, a state of its own is left at the bottom instead.
+    /// A ladder. In each state, one action stays and the other moves up or down at random. The top may end the process,
+    /// so its move is in no end component; then neither is the move of the state below, and so on: each pass loses one
+    /// state. With `upside_down`, the pass leaves one state of its own at the bottom instead.
     fn ladder(n: u32, shuffled: bool, upside_down: bool) -> Mdp {
         let place = |i: u32| {
             let i = if upside_down { n - 1 - i } else { i };
@@ -593,7 +599,7 @@ mod tests {
         }
     }
 
-    /// Components of √n states that fall off a large one, each only after the one before.
+    /// Components of √n states that break off a large one, each only after the one before.
     #[test]
     fn the_work_grows_with_the_model_where_parts_are_large() {
         let work = |side: u32| {

@@ -1,8 +1,9 @@
-//! What the graph of a model says before any number is computed: which states can, may avoid or surely reach a set, and
-//! where a process can stay for ever.
+//! Qualitative analysis on the graph of a model: which states can reach, can avoid or surely reach a set, and where a
+//! process can stay for ever.
 //!
-//! The vertices are the S states and one more, the *end* S, where the process is once it has ended. A row leads to the
-//! successors that it has a positive probability of, and to the end where it may end. Sets are `bool`s, one per vertex.
+//! The vertices are the S states and one more, the *end* S, which represents termination. A row leads to its successors
+//! of positive probability, and to the end if its termination probability is positive. A set is a slice of `bool`s, one
+//! per vertex.
 //!
 //! Sources: Tarjan, *Depth-First Search and Linear Graph Algorithms* (1972); de Alfaro, *Formal Verification of
 //! Probabilistic Systems* (1997), chapter 3; Baier & Katoen, *Principles of Model Checking* (2008), section 10.6.
@@ -13,13 +14,13 @@ mod components;
 
 pub(in crate::mdp) use components::strongly_connected;
 
-/// The row of a vertex that none was chosen for.
+/// Marks a vertex without a chosen row.
 pub const NO_ROW: usize = usize::MAX;
 
-/// The component of a state that is in none.
+/// Marks a state outside all components.
 pub const NO_COMPONENT: u32 = u32::MAX;
 
-/// A model's graph: rows by state, and by successor.
+/// The graph of a model, with rows indexed by state and by successor.
 pub struct Graph<'m> {
     mdp: &'m Mdp,
     /// The state of each row.
@@ -29,27 +30,27 @@ pub struct Graph<'m> {
     entering: Vec<usize>,
 }
 
-/// A set of vertices, and for each state in it a row that witnesses why it is.
+/// A set of vertices and, for each state in it, a witness: a row that keeps the property that defines the set.
 pub struct Witnessed {
     /// Whether a vertex is in the set.
     pub contains: Vec<bool>,
-    /// A row per vertex; [`NO_ROW`] where there is none to take.
+    /// The witness of each vertex, or [`NO_ROW`].
     pub row: Vec<usize>,
 }
 
-/// Maximal end components: sets of states, with rows of theirs, that a process can stay in for ever, and move about in
-/// as it likes.
+/// Maximal end components. An end component is a set of states with some of their rows such that the rows do not leave
+/// the set and connect it strongly: a process can stay in it for ever and reach all of it.
 pub struct EndComponents {
-    /// How many there are.
+    /// Number of components.
     pub count: u32,
     /// The component of each state, or [`NO_COMPONENT`].
     pub of_state: Vec<u32>,
-    /// Whether a row stays within the component of its state.
+    /// For each row, whether it stays within the component of its state.
     pub inside: Vec<bool>,
 }
 
 impl EndComponents {
-    /// None at all.
+    /// No components.
     #[must_use]
     pub fn none(graph: &Graph) -> Self {
         Self { count: 0, of_state: vec![NO_COMPONENT; graph.end() + 1], inside: vec![false; graph.owner.len()] }
@@ -57,7 +58,7 @@ impl EndComponents {
 }
 
 impl<'m> Graph<'m> {
-    /// Reads the graph off a model: O(nnz).
+    /// Builds the graph of a model in O(nnz).
     #[must_use]
     pub fn new(mdp: &'m Mdp) -> Self {
         let states = mdp.states() as usize;
@@ -91,13 +92,13 @@ impl<'m> Graph<'m> {
         self.mdp
     }
 
-    /// The vertex where the process is once it has ended.
+    /// The vertex that represents termination, S.
     #[must_use]
     pub fn end(&self) -> usize {
         self.mdp.states() as usize
     }
 
-    /// The vertices that a row leads to.
+    /// The successors of a row with positive probability.
     pub fn successors(&self, row: usize) -> impl Iterator<Item = usize> {
         let (cols, probs) = self.mdp.transitions().row(row);
         let states = cols.iter().zip(probs).filter(|(_, p)| **p > 0.0).map(|(&col, _)| col as usize);
@@ -110,7 +111,7 @@ impl<'m> Graph<'m> {
         self.owner[row] as usize
     }
 
-    /// The rows of a vertex; the end has none.
+    /// The rows of a vertex. The end has none.
     #[must_use]
     pub fn rows(&self, vertex: usize) -> std::ops::Range<usize> {
         if vertex == self.end() { 0..0 } else { self.mdp.choices().rows(vertex) }
@@ -121,12 +122,12 @@ impl<'m> Graph<'m> {
         &self.entering[self.entering_ptr[vertex]..self.entering_ptr[vertex + 1]]
     }
 
-    /// Vertices from which some path of `allowed` rows leads to `target`: it is reached with a positive probability. The
-    /// rows lead there: who takes them is nearer with a positive probability after each.
+    /// Vertices from which a path of `allowed` rows leads to `target`: some policy reaches it with positive
+    /// probability. Each witness has a successor one step nearer to the target, along a shortest path.
     pub fn can_reach(&self, target: &[bool], allowed: impl Fn(usize) -> bool) -> Witnessed {
         let mut contains = target.to_vec();
         let mut towards = vec![NO_ROW; contains.len()];
-        // First in, first out: paths are shortest.
+        // Breadth-first, so that paths are shortest.
         let mut queue: Vec<usize> = (0..contains.len()).filter(|&vertex| contains[vertex]).collect();
         let mut next = 0;
         while let Some(&vertex) = queue.get(next) {
@@ -143,10 +144,11 @@ impl<'m> Graph<'m> {
         Witnessed { contains, row: towards }
     }
 
-    /// Vertices from which some policy never reaches `target`: its smallest probability is 0. The rows avoid it.
+    /// Vertices from which some policy never reaches `target`: the minimum probability of reaching it is 0. The
+    /// witnesses avoid it.
     #[must_use]
     pub fn can_avoid(&self, target: &[bool]) -> Witnessed {
-        // Those who cannot: a state all of whose rows may lead to the target, or to another that cannot.
+        // Computes the complement: a state is caught if each of its rows may lead to a caught vertex or the target.
         let mut caught = target.to_vec();
         let mut safe: Vec<usize> = (0..caught.len()).map(|vertex| self.rows(vertex).len()).collect();
         let mut may = vec![false; self.owner.len()];
@@ -167,15 +169,16 @@ impl<'m> Graph<'m> {
         Witnessed { contains: caught.iter().map(|caught| !caught).collect(), row }
     }
 
-    /// Vertices from which some policy reaches `target` almost surely: its largest probability is 1. The rows do so.
+    /// Vertices from which some policy reaches `target` almost surely: the maximum probability of reaching it is 1. The
+    /// witnesses form such a policy.
     ///
-    /// A process that leaves every end component that it comes to gets to the target, or to a state without rows, almost
-    /// surely. So what is left is to avoid the latter, and components that cannot be left without a risk of it: O(nnz) beside
-    /// the end components.
+    /// A process that leaves every end component it enters reaches, almost surely, the target or a state without rows.
+    /// The policy therefore only has to avoid states without rows, and components that it cannot leave without the risk
+    /// of reaching one. Takes O(nnz) time in addition to the end components.
     #[must_use]
     pub fn can_ensure(&self, target: &[bool]) -> Witnessed {
         let components = self.end_components(|row| !target[self.owner(row)]);
-        // Members of a component stand or fall together: rows that leave it belong to all of them.
+        // All members of a component share the rows that leave it, so they are lost together.
         let single = components.count as usize;
         let group = |vertex: usize| match components.of_state[vertex] {
             NO_COMPONENT => single + vertex,
@@ -217,7 +220,7 @@ impl<'m> Graph<'m> {
                 false => self.rows(vertex).find(leaves).unwrap_or(NO_ROW),
             })
             .collect();
-        // Within a component to a state that leaves it.
+        // Inside a component, move towards a state with a leaving row.
         let exits: Vec<bool> = row.iter().map(|&row| row != NO_ROW).collect();
         let towards = self.can_reach(&exits, |row| components.inside[row]).row;
         for (vertex, row) in row.iter_mut().enumerate().filter(|(vertex, _)| !lost[*vertex] && !target[*vertex]) {
@@ -228,7 +231,7 @@ impl<'m> Graph<'m> {
         Witnessed { contains: lost.iter().map(|lost| !lost).collect(), row }
     }
 
-    /// Vertices from which every policy reaches `target` almost surely: its smallest probability is 1.
+    /// Vertices from which every policy reaches `target` almost surely: the minimum probability of reaching it is 1.
     #[must_use]
     pub fn must_reach(&self, target: &[bool]) -> Vec<bool> {
         let avoid = self.can_avoid(target).contains;
@@ -236,7 +239,7 @@ impl<'m> Graph<'m> {
         may_miss.iter().map(|miss| !miss).collect()
     }
 
-    /// The maximal end components of the model with the `allowed` rows only.
+    /// The maximal end components of the model restricted to the `allowed` rows.
     pub fn end_components(&self, allowed: impl Fn(usize) -> bool) -> EndComponents {
         components::Decomposition::new(self, allowed).run().0
     }

@@ -1,13 +1,13 @@
-//! How the engine stores a model, and what a sweep does with one block of states.
+//! Model layouts of the engine and the sweep over one block of states.
 //!
-//! | storage | what is in it | when |
+//! | layout | contents | used for |
 //! | --- | --- | --- |
-//! | [`Patterns`] | each distinct state once: relative successors, probabilities, rewards; and where it occurs | states repeat |
-//! | `Rows`, packed | successors as 16-bit offsets, probabilities as indices into a palette, as far as they fit | large models |
-//! | `Rows`, plain | the arrays of the model itself | else |
+//! | [`Patterns`] | each distinct state once, with relative successors; the states of each | repetitive models |
+//! | `Rows`, packed | successors as 16-bit offsets, probabilities as palette indices, each if it fits | large models |
+//! | `Rows`, plain | the arrays of the model itself | other models |
 //!
-//! Nothing is rounded: all storages of a model give the same V, bit for bit. Every sum is taken in `f64`, in the order of
-//! the entries; a row of [`LONG`] entries or more has four partial sums.
+//! All layouts are lossless and give the same V, bit for bit: every sum is computed in `f64`, in the order of the
+//! entries. A row of [`LONG`] or more entries has four partial sums.
 
 mod patterns;
 mod rows;
@@ -21,50 +21,50 @@ use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 use patterns::Patterns;
 
-/// States of a block: what a task sweeps, and what is skipped as a whole.
+/// States per block: the unit of parallel work and of skipping.
 pub(super) const BLOCK: usize = 1024;
 
-/// Entries from which on a row is summed in four parts: enough to hide the latency of addition.
+/// Row length from which a sum has four parts, to hide the latency of additions.
 const LONG: usize = 16;
 
-/// Bytes of a model above which it is packed: well beyond what the inner caches hold.
+/// Model size in bytes above which rows are packed: well beyond the inner caches.
 const PACK_ABOVE: usize = 4 << 20;
 
-/// Blocks that a block may depend on before it counts as dependent on all.
+/// Maximum dependencies of a block; beyond, it counts as dependent on all blocks.
 const MAX_DEPENDENCIES: usize = 64;
 
-/// How a model is stored.
+/// Layout of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// Patterns where states repeat; else packed rows where the model is large; else plain rows.
+    /// Patterns if states repeat; otherwise packed rows if the model is large; otherwise plain rows.
     #[default]
     Auto,
-    /// The arrays of the model, in the precision of the run.
+    /// The arrays of the model in the precision of the run.
     Plain,
-    /// Narrow offsets and a palette of probabilities, as far as the model allows.
+    /// 16-bit successor offsets and a palette of probabilities, each if the model permits.
     Packed,
-    /// Every distinct state once; plain where rows have 16 entries or more, or hardly any state repeats.
+    /// Each distinct state once; plain rows if rows have 16 or more entries or few states repeat.
     Patterns,
 }
 
-/// What a sweep did to the states of a block that have actions.
+/// The change of V in a block, over states with actions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Change {
-    /// The least V_new − V_old.
+    /// Least V_new − V_old.
     pub least: f64,
-    /// The greatest V_new − V_old.
+    /// Greatest V_new − V_old.
     pub greatest: f64,
     /// Whether any bit of V changed.
     pub any: bool,
 }
 
 impl Change {
-    /// That of no states.
+    /// No states.
     pub const NONE: Self = Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, any: false };
-    /// That of states that kept their values.
+    /// States that kept their values.
     pub const ZERO: Self = Self { least: 0.0, greatest: 0.0, any: false };
 
-    /// That of both.
+    /// The change over two sets of states.
     pub fn and(self, other: Self) -> Self {
         Self {
             least: self.least.min(other.least),
@@ -73,15 +73,15 @@ impl Change {
         }
     }
 
-    /// ‖ΔV‖∞; infinite if a value is not a number, 0 if there are no states.
+    /// ‖ΔV‖∞; infinite if a value is NaN, 0 if there are no states.
     pub fn norm(self) -> f64 {
         if self.least > self.greatest { 0.0 } else { self.greatest.max(-self.least) }
     }
 
-    /// Takes in one state.
+    /// Includes one state.
     #[inline(always)]
     fn take(&mut self, old: f64, new: f64) {
-        // What is not a number must not pass for small; minima and maxima would ignore it.
+        // Minima and maxima ignore NaN, so a NaN must count as infinite.
         let delta = if (new - old).is_nan() { f64::INFINITY } else { new - old };
         self.least = self.least.min(delta);
         self.greatest = self.greatest.max(delta);
@@ -89,7 +89,7 @@ impl Change {
     }
 }
 
-/// States and their Q-factors, one at a time.
+/// Storage of states with access to their Q-factors.
 pub(super) trait States<T: Precise>: Send + Sync + Sized {
     /// The number of actions of a state.
     fn count(&self, state: usize) -> usize;
@@ -101,22 +101,22 @@ pub(super) trait States<T: Precise>: Send + Sync + Sized {
         value: impl Fn(usize) -> f64 + Copy + 'a,
     ) -> impl Iterator<Item = f64> + 'a;
 
-    /// Shows each successor s' of a state with γP(s'|s, a), action by action.
+    /// Calls `show` with each successor s' of a state and γP(s'|s, a), action by action.
     fn entries(&self, state: usize, show: impl FnMut(usize, f64));
 
-    /// Shows ranges that hold the successors of `states`, first and last, until `show` returns false.
+    /// Calls `show` with ranges (first, last) that cover the successors of `states`, until it returns false.
     fn successors(&self, states: Range<usize>, show: impl FnMut(usize, usize) -> bool);
 
-    /// What [`project`](Self::project) makes.
+    /// Result of [`project`](Self::project).
     type Projected: States<T> + 'static;
 
-    /// The model with one action per state, that of `policy`, with its rewards or without.
+    /// The model restricted to the actions of `policy`, with or without rewards.
     fn project(&self, policy: &[u32], rewards: bool) -> Self::Projected;
 
-    /// Bytes that a sweep reads of the model.
+    /// Bytes of the model that a sweep reads.
     fn bytes(&self) -> u64;
 
-    /// Replaces r(s, a); false where rows share it.
+    /// Replaces r(s, a), one per row; false if rows share stored rewards.
     fn set_rewards(&mut self, _rewards: &[f64]) -> bool {
         false
     }
@@ -136,59 +136,61 @@ pub(super) trait States<T: Precise>: Send + Sync + Sized {
     }
 }
 
-/// The larger of the Q-factors so far and the next.
+/// The larger of two Q-factors.
 #[inline(always)]
 fn larger(best: Option<f64>, q: f64) -> Option<f64> {
     Some(best.map_or(q, |best| if q > best { q } else { best }))
 }
 
-/// What the engine asks of a storage, per block of states.
+/// Block operations of the engine on a layout.
 pub(super) trait Layout<T: Precise>: Send + Sync {
-    /// One greedy backup of the states `first..first + target.len()` from `v`, all of V. Terminal ones are left alone.
+    /// Greedy backup of the states `first..first + target.len()` from `v`, the whole of V. Terminal states keep their
+    /// entry of `target`.
     fn backup(&self, first: usize, v: &[T], target: &mut [T]) -> Change;
 
-    /// The same in place: states of the block already backed up are seen by the later ones, and all others as in `v`.
-    /// `target` holds the block's present values.
+    /// The same in place. `target` holds the current values of the block; states see the new values of states backed up
+    /// before them, and `v` outside the block.
     fn backup_in_place(&self, first: usize, v: &[T], target: &mut [T], backward: bool) -> Change;
 
-    /// Of a model with one action per state and no rewards: an incomplete factorisation of I − γP, restricted to the states
-    /// `first..first + weight.len()`, that changes its diagonal only (DILU; Pommerell, *Solution of Large Unsymmetric
-    /// Systems of Linear Equations*, 1992). It is exact where states have no neighbours but the ones before and behind.
+    /// Computes a DILU factorisation of I − γP on the states `first..first + weight.len()`: an incomplete LU
+    /// factorisation that modifies only the diagonal (Pommerell, *Solution of Large Unsymmetric Systems of Linear
+    /// Equations*, 1992). The model must have one action per state and no rewards. The factorisation is exact for
+    /// tridiagonal matrices.
     ///
-    /// With γP = L + D + U, lower, diagonal and upper, it is (E − L) E⁻¹ (E − U), where
-    /// Eₛ = 1 − Dₛ − Σ Lₛₖ Uₖₛ / Eₖ over k < s. `weight` gets 1 / E.
+    /// With γP = L + D + U (lower, diagonal, upper), it is (E − L) E⁻¹ (E − U), where Eₛ = 1 − Dₛ − Σ Lₛₖ Uₖₛ / Eₖ over
+    /// k < s. `weight` receives 1 / E.
     fn factor(&self, first: usize, weight: &mut [T]);
 
-    /// `y` ← (E − U)⁻¹ E (E − L)⁻¹ `x` for the states of a block that [`factor`](Self::factor) has had.
+    /// `y` ← (E − U)⁻¹ E (E − L)⁻¹ `x` for a block factorised by [`factor`](Self::factor).
     fn precondition(&self, first: usize, weight: &[T], x: &[T], y: &mut [T]);
 
-    /// Of a model with one action per state and no rewards: the chain of aggregates of `size` neighbouring states each,
-    /// that is the mean of γP over those members that act, its columns summed over those. `None` where that would have more
-    /// than half as many entries: successors are nowhere near each other.
+    /// The chain of aggregates of `size` adjacent states: γP averaged over the members with actions, its columns summed
+    /// over members with actions. The model must have one action per state and no rewards. `None` if aggregation leaves
+    /// more than half of the entries, because successors are not adjacent.
     fn aggregated(&self, states: usize, size: usize) -> Option<Box<dyn Layout<T>>>;
 
-    /// Greedy improvement of a block's actions; returns how many changed. An action is kept unless another's Q-factor
-    /// exceeds its own by more than `tie`; then the lowest-numbered of the best is taken. One that is
-    /// [`NO_ACTION`] is always replaced, where the state has any.
+    /// Greedy improvement of the actions of a block; returns the number of changes. An action changes only if another's
+    /// Q-factor exceeds its own by more than `tie`, to the lowest-numbered best one. [`NO_ACTION`] is always replaced
+    /// in states with actions.
     fn improve(&self, first: usize, v: &[T], policy: &mut [u32], tie: f64) -> u64;
 
-    /// For each block those that it depends on, or `None` where they are too many to tell.
+    /// The blocks that each block depends on; `None` for more than [`MAX_DEPENDENCIES`].
     fn dependencies(&self, states: usize) -> Vec<Option<Box<[u32]>>>;
 
-    /// The model with one action per state, that of `policy`, with its rewards or without.
+    /// The model restricted to the actions of `policy`, with or without rewards.
     fn project(&self, policy: &[u32], rewards: bool) -> Box<dyn Layout<T>>;
 
-    /// Whether some state of the block has actions.
-    fn acts(&self, states: Range<usize>) -> bool;
+    /// Whether any state of the block has actions.
+    fn has_actions(&self, states: Range<usize>) -> bool;
 
-    /// Bytes that a sweep reads of the model.
+    /// Bytes of the model that a sweep reads.
     fn bytes(&self) -> u64;
 
-    /// Replaces r(s, a), one per row; false, and nothing is done, where rows share it.
+    /// Replaces r(s, a), one per row. Returns false without any change if rows share stored rewards.
     fn set_rewards(&mut self, rewards: &[f64]) -> bool;
 }
 
-/// Any storage of states, as a layout.
+/// Implements [`Layout`] for any [`States`].
 struct Stored<S>(S);
 
 impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
@@ -256,7 +258,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
                 });
             }
             let all = found.len();
-            // Stable, so that sums are the same every time.
+            // The sort is stable, so that sums are deterministic.
             found.sort_by_key(|entry| entry.0);
             let mut merged: Vec<(u32, T)> = Vec::new();
             for group in found.chunk_by(|a, b| a.0 == b.0) {
@@ -279,7 +281,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
                 if action == *old {
                     old_q = q;
                 }
-                // The first one counts even if it is −∞ or not a number: a state with actions takes one.
+                // Take the first action even if its Q-factor is −∞ or NaN: a state with actions needs one.
                 if q > best_q || best == NO_ACTION {
                     (best_q, best) = (q, action);
                 }
@@ -307,7 +309,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
         Box::new(Stored(self.0.project(policy, rewards)))
     }
 
-    fn acts(&self, mut states: Range<usize>) -> bool {
+    fn has_actions(&self, mut states: Range<usize>) -> bool {
         states.any(|state| self.0.count(state) > 0)
     }
 
@@ -320,7 +322,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
     }
 }
 
-/// Stores a model.
+/// Converts a model to the requested layout.
 pub(super) fn store<T: Precise>(mdp: &Mdp, storage: Storage) -> Box<dyn Layout<T> + '_> {
     let reward = mdp.expected_rewards();
     if matches!(storage, Storage::Auto | Storage::Patterns)
@@ -333,7 +335,7 @@ pub(super) fn store<T: Precise>(mdp: &Mdp, storage: Storage) -> Box<dyn Layout<T
     rows::store(mdp, &reward, pack)
 }
 
-/// Σ probᵢ·valueᵢ over `length` entries, in the order that all storages share.
+/// Σ over `length` terms, in the order common to all layouts.
 #[inline(always)]
 fn expect(length: usize, term: impl Fn(usize) -> f64) -> f64 {
     if length < LONG {

@@ -1,9 +1,9 @@
-//! States that are alike are stored once.
+//! The pattern layout: each distinct state stored once.
 //!
-//! A pattern is what a state may do, seen from where it stands: for each action its reward, and the distance and the
-//! probability of each successor. On a grid there are few. A block of states is a list of groups of one pattern each: *runs*
-//! of neighbours, whose successors are neighbours too, so that a sweep of a run is a stencil that needs no index and no
-//! gather; and lists of the states left over. Either is swept [`LANES`] states at a time.
+//! A pattern holds, per action, a reward and the relative position and probability of each successor. A grid has few
+//! patterns. A block of states is a list of groups, each of one pattern. A *run* is a group of adjacent states; its
+//! successors are adjacent too, so its sweep is a stencil without indices or gathers. The remaining states of a pattern
+//! form a list. Both kinds are swept [`LANES`] states at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::mdp::analysis::patterns;
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 
-/// Numbers that a vector register holds.
+/// Numbers per vector register.
 const REGISTER: usize = 4;
 
-/// Registers that are worked on at once, to hide the latency of each.
+/// Registers in flight, to hide instruction latency.
 const REGISTERS: usize = 4;
 
-/// States that are swept together.
+/// States per step of a sweep.
 const LANES: usize = REGISTER * REGISTERS;
 
-/// States of one pattern.
+/// States of one pattern within a block.
 struct Group {
     pattern: u32,
     states: Members,
@@ -32,13 +32,13 @@ struct Group {
 
 #[derive(Clone)]
 enum Members {
-    /// Neighbours, at least [`LANES`] of them.
+    /// Adjacent states, at least [`LANES`].
     Run(Range<u32>),
-    /// These of the block's list.
+    /// A range of the block's list.
     Listed(Range<u32>),
 }
 
-/// The states of a block, by their patterns. Terminal ones are in no group.
+/// The states of a block grouped by pattern, without terminal states.
 #[derive(Default)]
 struct Groups {
     groups: Vec<Group>,
@@ -46,7 +46,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// Groups the states from `first` on, whose patterns are these; `terminal` tells which patterns have no rows.
+    /// Groups the states from `first` on by their `patterns`; `terminal` tells which patterns have no rows.
     fn new(first: usize, patterns: &[u32], terminal: impl Fn(u32) -> bool) -> Self {
         let mut found = Self::default();
         let mut rest = Vec::new();
@@ -74,7 +74,7 @@ impl Groups {
     }
 }
 
-/// A model of which many states are alike.
+/// A model in pattern layout.
 pub(super) struct Patterns {
     gamma: f64,
     dictionary: Arc<patterns::Patterns>,
@@ -83,7 +83,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// The model in this form, in precision T; `None` where states do not repeat enough, or rows are long.
+    /// Converts a model to precision T; `None` if few states repeat or rows are long.
     pub fn find<T: Precise>(mdp: &Mdp, reward: &[f64]) -> Option<Self> {
         let mut dictionary = patterns::Patterns::find(mdp, reward)?;
         let pattern_of = std::mem::take(&mut dictionary.of_state);
@@ -100,7 +100,7 @@ impl Patterns {
         Self { gamma, dictionary, pattern_of, blocks }
     }
 
-    /// The largest Q-factor of each of [`LANES`] states of a pattern. `load(d)` is V of those at distance d from them.
+    /// The largest Q-factors of [`LANES`] states of a pattern. `load(d)` returns V at distance d from each of them.
     #[inline(always)]
     fn best(&self, pattern: usize, load: impl Fn(isize) -> Lanes) -> Lanes {
         let patterns::Patterns { distance, prob, reward, .. } = &*self.dictionary;
@@ -132,7 +132,7 @@ impl Patterns {
                     let end = states.end as usize;
                     let mut state = states.start as usize;
                     while state < end {
-                        // The last ones begin where as many are left; some are done twice.
+                        // The last step overlaps the previous one to fill all lanes.
                         let from = state.min(end - LANES);
                         let near = |distance| {
                             let from = from.wrapping_add_signed(distance);
@@ -152,7 +152,7 @@ impl Patterns {
                 }
                 Members::Listed(range) => {
                     for states in listed[range.start as usize..range.end as usize].chunks(LANES) {
-                        // Lanes without a state repeat the last.
+                        // Lanes beyond the end repeat the last state.
                         let last = states.len() - 1;
                         let state = |lane: usize| states[lane.min(last)] as usize;
                         let near = |distance| lanes(|lane| v[state(lane).wrapping_add_signed(distance)].to_f64());
@@ -168,7 +168,7 @@ impl Patterns {
         total.change()
     }
 
-    /// [`sweep`](Self::sweep) compiled for processors with AVX2.
+    /// [`sweep`](Self::sweep) compiled for AVX2.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn sweep_avx2<T: Precise>(&self, first: usize, v: &[T], target: &mut [T]) -> Change {
@@ -176,16 +176,16 @@ impl Patterns {
     }
 }
 
-/// A number for each of [`LANES`] states, by registers: arrays of this shape are what the compiler makes vectors of.
+/// One number per lane, in a shape that the compiler vectorises.
 type Lanes = [[f64; REGISTER]; REGISTERS];
 
-/// The numbers of all lanes.
+/// Computes a number for each lane.
 #[inline(always)]
 fn lanes(number: impl Fn(usize) -> f64) -> Lanes {
     std::array::from_fn(|i| std::array::from_fn(|lane| number(REGISTER * i + lane)))
 }
 
-/// Goes through the lanes: register, and lane of it.
+/// Calls `f` with the register and lane of each number.
 #[inline(always)]
 fn each(mut f: impl FnMut(usize, usize)) {
     for i in 0..REGISTERS {
@@ -195,12 +195,12 @@ fn each(mut f: impl FnMut(usize, usize)) {
     }
 }
 
-/// [`Change`]s, one for each lane of a register.
+/// One [`Change`] per lane of a register.
 struct Changes {
     least: [f64; REGISTER],
     greatest: [f64; REGISTER],
     bits: [u64; REGISTER],
-    /// Σ ΔV, which is finite as long as all changes are.
+    /// Σ ΔV; not finite if any change is not.
     sum: [f64; REGISTER],
 }
 
@@ -212,7 +212,7 @@ impl Changes {
         sum: [0.0; REGISTER],
     };
 
-    /// Takes in states, old and new.
+    /// Includes states with their old and new values.
     #[inline(always)]
     fn take(&mut self, old: &Lanes, new: &Lanes) {
         each(|i, lane| {
@@ -229,7 +229,7 @@ impl Changes {
         let finite = self.sum.iter().all(|sum| sum.is_finite());
         Change {
             least: self.least.into_iter().fold(f64::INFINITY, f64::min),
-            // What is not a number must not pass for small.
+            // NaN must count as infinite.
             greatest: if finite { greatest } else { f64::INFINITY },
             any: self.bits.iter().any(|&bits| bits != 0),
         }
@@ -286,7 +286,7 @@ impl<T: Precise> States<T> for Patterns {
 
     type Projected = Self;
 
-    /// Every row is a pattern of its own, and one more has no rows.
+    /// Each row becomes a pattern; one further pattern has no rows.
     fn project(&self, policy: &[u32], rewards: bool) -> Self {
         let patterns::Patterns { ends, distance, prob, reward, .. } = &*self.dictionary;
         let rows = reward.len() as u32;
@@ -306,7 +306,7 @@ impl<T: Precise> States<T> for Patterns {
         Self::new(self.gamma, Arc::new(dictionary), pattern_of)
     }
 
-    /// The dictionary is small, and stays in the cache.
+    /// Excludes the dictionary, which is small and stays in cache.
     fn bytes(&self) -> u64 {
         let of_block = |block: &Groups| size_of_val(&block.groups[..]) + size_of_val(&block.listed[..]);
         self.blocks.iter().map(of_block).sum::<usize>() as u64
@@ -315,7 +315,7 @@ impl<T: Precise> States<T> for Patterns {
     fn backup(&self, first: usize, v: &[T], target: &mut [T]) -> Change {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has just been found to have what the function is compiled for.
+            // SAFETY: `is_x86_feature_detected` found AVX2, the only feature that `sweep_avx2` requires.
             return unsafe { self.sweep_avx2(first, v, target) };
         }
         self.sweep(first, v, target)

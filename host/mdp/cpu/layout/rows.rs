@@ -12,7 +12,7 @@ use crate::mdp::analysis::palette::{self, Index};
 use crate::mdp::model::{CHUNK, Choices, Mdp, split};
 use crate::runtime::Precise;
 
-/// How a successor is stored: a state, or its distance from the state whose successor it is.
+/// A stored successor: a state or an offset relative to the predecessor.
 trait Successor: Copy + Default + Send + Sync + 'static {
     /// The successor of `state`.
     fn of(self, state: usize) -> usize;
@@ -32,15 +32,15 @@ impl Successor for i16 {
     }
 }
 
-/// How probabilities are stored: themselves, or by their indices into a palette.
+/// Storage of probabilities: direct or as palette indices.
 trait Probability: Clone + Send + Sync + 'static {
-    /// What is stored per entry.
+    /// Stored element per entry.
     type Stored: Copy + Default + Send + Sync + 'static;
     /// The probability.
     fn of(&self, stored: Self::Stored) -> f64;
 }
 
-/// Probabilities themselves.
+/// Probabilities stored directly.
 #[derive(Clone)]
 struct Direct<T>(PhantomData<T>);
 
@@ -52,16 +52,16 @@ impl<T: Precise> Probability for Direct<T> {
     }
 }
 
-/// Probabilities of which few are distinct.
+/// Probabilities stored as indices into a palette.
 #[derive(Clone)]
 struct Palette<I> {
-    /// [`Index::COUNT`] numbers.
+    /// [`Index::COUNT`] probabilities; 0 beyond the palette.
     table: Arc<[f64]>,
     index: PhantomData<I>,
 }
 
 impl<I: Index> Palette<I> {
-    /// The table of these numbers in the precision of the run.
+    /// Builds the table in the precision of the run.
     fn new<T: Precise>(numbers: &[f64]) -> Self {
         let padded = numbers.iter().map(|&x| T::from_f64(x).to_f64()).chain(std::iter::repeat(0.0)).take(I::COUNT);
         Self { table: padded.collect(), index: PhantomData }
@@ -76,7 +76,7 @@ impl<I: Index> Probability for Palette<I> {
     }
 }
 
-/// Where rows begin and end.
+/// Row pointers.
 enum Ends<'m> {
     Narrow(Vec<u32>),
     Wide(Cow<'m, [u64]>),
@@ -98,7 +98,7 @@ impl Ends<'_> {
         }
     }
 
-    /// The same, in 32 bits where they are enough.
+    /// Converts row pointers to 32 bits if they fit.
     fn packed(ends: Cow<'_, [u64]>) -> Ends<'_> {
         match u32::try_from(ends.last().copied().unwrap_or_default()) {
             Ok(_) => Ends::Narrow(ends.par_iter().map(|&end| end as u32).collect()),
@@ -107,7 +107,7 @@ impl Ends<'_> {
     }
 }
 
-/// Numbers of a row each: themselves, or one for all.
+/// One reward per row, or one for all rows.
 enum Rewards<T> {
     Each(Vec<T>),
     Same(T),
@@ -146,7 +146,7 @@ impl<T: Precise> Rewards<T> {
     }
 }
 
-/// A model in rows.
+/// A model in compressed sparse rows.
 struct Rows<'m, T, C: Successor, P: Probability> {
     gamma: f64,
     choices: Choices,
@@ -194,7 +194,7 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
             };
             for successor in &self.successor[entries] {
                 let successor = successor.of(state);
-                // Neighbours come in the same order again and again.
+                // Adjacent entries are often in the same block; report it once.
                 if successor / super::BLOCK != last {
                     last = successor / super::BLOCK;
                     if !show(successor, successor) {
@@ -253,7 +253,7 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
     }
 }
 
-/// One action for every state that has any.
+/// The choices with one action for each state that has actions.
 fn single(choices: &Choices, states: usize) -> Choices {
     match choices {
         Choices::Uniform(_) => Choices::Uniform(1),
@@ -269,7 +269,7 @@ fn single(choices: &Choices, states: usize) -> Choices {
     }
 }
 
-/// A model in rows: in its own arrays, or packed as far as it can be without loss.
+/// Stores a model in rows: plain, or packed without loss if `pack`.
 pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) -> Box<dyn Layout<T> + 'm> {
     let (gamma, choices) = (mdp.gamma(), mdp.choices().clone());
     let ends = Ends::packed(Cow::Borrowed(mdp.transitions().row_ptr()));
@@ -308,7 +308,7 @@ pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) ->
     }
 }
 
-/// A chain without rewards, whose rows of γP are these.
+/// A chain without rewards, from the rows of γP.
 pub(super) fn chain<T: Precise>(rows: impl Iterator<Item = Vec<(u32, T)>>) -> Box<dyn Layout<T>> {
     let (mut ends, mut successor, mut stored) = (vec![0], Vec::new(), Vec::new());
     for row in rows {
@@ -327,7 +327,7 @@ pub(super) fn chain<T: Precise>(rows: impl Iterator<Item = Vec<(u32, T)>>) -> Bo
     }))
 }
 
-/// Every successor as its distance from the state, if all of them fit.
+/// Successors as offsets relative to their state, if all fit in 16 bits.
 fn distances(mdp: &Mdp) -> Option<Vec<i16>> {
     let (states, choices) = (mdp.states() as usize, mdp.choices());
     let (row_ptr, col) = (&mdp.transitions().row_ptr()[..], &mdp.transitions().col()[..]);

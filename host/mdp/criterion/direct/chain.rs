@@ -1,16 +1,16 @@
-//! The equations of one policy, by elimination of states.
+//! Evaluation of one policy by elimination of states.
 //!
 //! # Mathematics
-//! Of a row with entries pᵢⱼ, which ends with weight eᵢ and whose sum is sᵢ, the equation is
+//! Let a row have entries pᵢⱼ, termination weight eᵢ and sum sᵢ. Its equation is
 //!
 //! xᵢ · (Σ_{j≠i} pᵢⱼ + eᵢ) = cᵢ + Σ_{j≠i} pᵢⱼ xⱼ
 //!
-//! with cᵢ = sᵢ·r for the expected total, and cᵢ = sᵢ for the expected number of steps. To eliminate state k is to put its
-//! right-hand side into the others: pᵢⱼ grows by pᵢₖ pₖⱼ / (Σ_{l≠k} pₖₗ + eₖ). Nothing is ever subtracted, so that every entry
-//! keeps its relative accuracy, however unlikely it is that the process ends (Grassmann, Taksar and Heyman, *Regenerative
-//! Analysis and Steady State Distributions for Markov Chains*, Operations Research 33, 1985; O'Cinneide, *Entrywise
-//! Perturbation Theory and Error Analysis for Markov Chains*, 1993). The next state is one that makes few entries
-//! (Markowitz 1957).
+//! with cᵢ = sᵢ·r for the expected total and cᵢ = sᵢ for the expected number of steps. To eliminate state k, substitute
+//! its right-hand side into the other equations: pᵢⱼ grows by pᵢₖ pₖⱼ / (Σ_{l≠k} pₖₗ + eₖ). The method never subtracts,
+//! so every entry keeps its relative accuracy, even if the process is very unlikely to end (Grassmann, Taksar and
+//! Heyman, *Regenerative Analysis and Steady State Distributions for Markov Chains*, Operations Research 33, 1985;
+//! O'Cinneide, *Entrywise Perturbation Theory and Error Analysis for Markov Chains*, 1993). The next state to eliminate
+//! is one with little fill-in (Markowitz 1957).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -18,13 +18,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use super::model::Row;
 use super::{Big, ENTRIES, Halt, Numbers, Work};
 
-/// What a policy is worth, and how many steps it takes, from each state.
+/// Expected total reward and expected number of steps of a policy, from each state.
 pub(in crate::mdp::criterion) struct Evaluation {
     pub values: Vec<Big>,
     pub steps: Vec<Big>,
 }
 
-/// A state with what is left of its equation.
+/// The remaining equation of a state.
 struct Equation {
     to: BTreeMap<u32, Big>,
     end: Big,
@@ -32,10 +32,10 @@ struct Equation {
     steps: Big,
 }
 
-/// Evaluates the policy that takes `rows`, one per state. The process ends at states that are `absorbing`, which are worth 0.
+/// Evaluates the policy that takes `rows`, one per state. The process ends in `absorbing` states, which have value 0.
 ///
 /// # Errors
-/// [`Halt::Improper`] if it may go on for ever, [`Halt::Spent`], [`Halt::Interrupted`].
+/// [`Halt::Improper`] if the process may never end, [`Halt::Spent`], [`Halt::Interrupted`].
 pub(in crate::mdp::criterion) fn evaluate(
     rows: &[&Row],
     absorbing: impl Fn(usize) -> bool,
@@ -70,7 +70,7 @@ pub(in crate::mdp::criterion) fn evaluate(
     let mut eliminated = Vec::with_capacity(left.len());
     while let Some(Reverse((seen, k))) = left.pop() {
         if done[k] || seen != cost(&from, &equations, k) {
-            // An entry for what it has come to is there, too.
+            // Stale: the queue also holds `k` with its present cost.
             continue;
         }
         done[k] = true;

@@ -1,45 +1,45 @@
-//! The gain of an end component: the largest expected reward per step in the long run.
+//! The gain of an end component: the maximum expected reward per step in the long run.
 //!
 //! # Mathematics
-//! A policy with one recurrent class has the same gain g from everywhere: with a reference state of that class where the
-//! process is made to end, V the expected rewards and t the expected steps until then, g is what a round from the reference
-//! state earns by what it takes, and h = V − g·t is the bias. Rows that raise r + Ph − g − h make a policy that is better.
-//! If it has more classes, the best of them is better than the one before; all other states can be led there, because a
-//! component is connected.
+//! A policy with one recurrent class has the same gain g in every state. Choose a reference state in that class and end
+//! the process there. Let V be the expected rewards and t the expected steps until then. Then g is the ratio of the
+//! expected reward to the expected length of a cycle from the reference state, and h = V − g·t is the bias. Rows whose
+//! advantage r + Ph − g − h is positive improve the policy. If the new policy has several classes, the best of them is
+//! better than the previous policy. All other states can be led to it, because an end component is strongly connected.
 //!
-//! For every h, min maxₐ (r + Ph − h) ≤ g* ≤ max maxₐ (r + Ph − h): the bounds are proven from the last h, whatever led
-//! there (Odoni 1969; Puterman, *Markov Decision Processes*, 1994, 8.5.3).
+//! For every h, min maxₐ (r + Ph − h) ≤ g* ≤ max maxₐ (r + Ph − h). The last h proves the bounds, however it was found
+//! (Odoni 1969; Puterman, *Markov Decision Processes*, 1994, 8.5.3).
 
 use super::chain::evaluate;
 use super::model::Model;
 use super::{Big, Halt, Work};
 use crate::mdp::analysis::graph::strongly_connected;
 
-/// What is known of a gain.
+/// Bounds of a gain.
 pub(in crate::mdp::criterion) struct Gain {
     pub lower: Big,
     pub upper: Big,
-    /// A policy whose gain is not below the lower bound.
+    /// A policy whose gain is at least `lower`, one row per state.
     pub rows: Vec<usize>,
     pub bias: Vec<Big>,
 }
 
-/// Policies at most.
+/// Maximum number of policies.
 const POLICIES: usize = 1000;
 
-/// Finds the gain of `model`, which never ends and whose states can all be reached from each other, from `policy`.
+/// Finds the gain of `model`, starting from `policy`. The model must be strongly connected and never end.
 ///
 /// # Errors
-/// [`Halt::Coarse`] where more bits are needed.
+/// [`Halt::Coarse`] if the precision does not suffice; [`Halt::Spent`], [`Halt::Interrupted`].
 pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &mut Work) -> Result<Gain, Halt> {
     let numbers = model.numbers;
     let margin = numbers.power(-(numbers.bits as isize) * 3 / 4);
     let mut policy = policy.to_vec();
     let mut reference = None;
     for _ in 0..POLICIES {
-        let (gain, bias) = single(model, &mut policy, &mut reference, work)?;
+        let (gain, bias) = keep_best_class(model, &mut policy, &mut reference, work)?;
         work.spend(4 * model.entries(), numbers)?;
-        // What rows gain over g in a step, and what that could be off by.
+        // The advantage of each row over g, and its error.
         let (mut lower, mut upper) = (None, None);
         let mut changed = false;
         let mut next = policy.clone();
@@ -65,7 +65,7 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
         }
         if !changed {
             let (Some(lower), Some(upper)) = (lower, upper) else { return Err(Halt::Coarse) };
-            // A quotient and a sum.
+            // Covers the rounding of a quotient and a sum.
             let round = |x: &Big| numbers.error(4) * (super::size(x) + super::size(&gain));
             let (lower, upper) = (&gain + &lower - round(&lower), &gain + &upper + round(&upper));
             return Ok(Gain { lower, upper, rows: policy, bias });
@@ -75,9 +75,10 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
     Err(Halt::Coarse)
 }
 
-/// Makes `policy` one of a single recurrent class, the best that it has: its gain and bias. That class is one that has the
-/// state `reference` if none is better by more than rounding, and then a state of it is the `reference`.
-fn single(
+/// Changes `policy` so that its best recurrent class is its only one, and returns its gain and bias. The class that
+/// contains `reference` counts as best unless another is better by more than rounding. Sets `reference` to a state of
+/// the best class.
+fn keep_best_class(
     model: &Model,
     policy: &mut [usize],
     reference: &mut Option<usize>,
@@ -87,7 +88,7 @@ fn single(
     let sizes = model.rows.iter().map(|row| &row.size / &row.sum);
     let margin = numbers.power(-(numbers.bits as isize) * 3 / 4) * sizes.fold(Big::ZERO, Big::max);
     loop {
-        let classes = classes(model, policy);
+        let classes = recurrent_classes(model, policy);
         let stops: Vec<usize> = classes
             .iter()
             .map(|class| match *reference {
@@ -105,7 +106,7 @@ fn single(
             };
             round(&row.reward, &found.values) / round(&row.sum, &found.steps)
         };
-        // That of the reference first: another must be better by more than rounding.
+        // Start from the class of `reference`; another must be better by more than rounding.
         let first = reference.and_then(|state| stops.iter().position(|&stop| stop == state)).unwrap_or(0);
         let Some(&stop) = stops.get(first) else { return Err(Halt::Coarse) };
         let (mut best, mut gain) = (first, gain_of(stop));
@@ -120,15 +121,15 @@ fn single(
             let bias = found.values.iter().zip(&found.steps).map(|(v, t)| v - &gain * t).collect();
             return Ok((gain, bias));
         }
-        // Whoever may get to another class is led to this one.
+        // Redirect the states from which the process may reach another class.
         work.spend(2 * model.entries(), numbers)?;
-        let mut there = only(model, policy, &classes[best]);
+        let mut there = surely_reach(model, policy, &classes[best]);
         model.lead(policy, &mut there);
     }
 }
 
 /// The recurrent classes of a policy.
-fn classes(model: &Model, policy: &[usize]) -> Vec<Vec<usize>> {
+fn recurrent_classes(model: &Model, policy: &[usize]) -> Vec<Vec<usize>> {
     let next = |state: usize, cursor: &mut usize| {
         let (next, _) = model.rows[policy[state]].to.get(*cursor)?;
         *cursor += 1;
@@ -143,8 +144,8 @@ fn classes(model: &Model, policy: &[usize]) -> Vec<Vec<usize>> {
     classes
 }
 
-/// States from which the policy surely gets to `class`, which is recurrent.
-fn only(model: &Model, policy: &[usize], class: &[usize]) -> Vec<bool> {
+/// The states from which the policy surely reaches `class`, which must be recurrent.
+fn surely_reach(model: &Model, policy: &[usize], class: &[usize]) -> Vec<bool> {
     let mut before = vec![Vec::new(); model.states()];
     for (state, &row) in policy.iter().enumerate() {
         model.rows[row].to.iter().for_each(|(next, _)| before[*next as usize].push(state));

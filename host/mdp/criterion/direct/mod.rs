@@ -1,22 +1,23 @@
-//! Policies evaluated by elimination, in as many bits as it takes.
+//! Policy iteration with evaluation by elimination, in as many bits as necessary.
 //!
-//! Sweeps take as long as the process does: where it goes on for 2^N steps in N + 2 states, or some policy that is as good
-//! as the best one does, no number of sweeps is enough, and the rounding errors of `f64` hide what they find. Here states
-//! are eliminated instead, one after the other, from the equations of one policy ([`chain`]), and policies are improved by
-//! Howard's method (*Dynamic Programming and Markov Processes*, 1960) until bounds from both sides are proven: of expected
-//! totals ([`proper`]) and of gains ([`gain`]). Numbers have 128 bits at first, and twice as many as long as that is not
-//! enough.
+//! Sweeps take as long as the process lasts. A process of N + 2 states can last 2^N steps, under the optimal policy or
+//! one as good. Then no affordable number of sweeps suffices, and rounding errors of `f64` hide the result. This module
+//! instead eliminates the states, one after the other, from the equations of one policy ([`chain`]). Howard's method
+//! (*Dynamic Programming and Markov Processes*, 1960) improves the policy until bounds from both sides are proven, for
+//! expected totals ([`proper`]) and for gains ([`gain`]). Numbers start with 128 bits; the number of bits doubles until
+//! it suffices.
 //!
 //! # Numbers
-//! Entries are those of the model, unrounded: an equation is multiplied by the sum of its row instead of divided. One
-//! operation on numbers of b bits is off by at most 2⁻ᵇ of its result, and 2^(2 − b) is allowed for each.
+//! The entries of the model enter without rounding: each equation is multiplied by the sum of its row instead of
+//! divided by it. An operation on numbers of b bits has a relative error of at most 2⁻ᵇ; the bounds allow 2^(2 − b) for
+//! each.
 //!
-//! # Exactly 0
-//! A value that lies within ±2⁻ᴮ for every B may be 0, and then nothing relative to it can be promised but 0 itself. Values
-//! of policies are ratios of two determinants (Cramer's rule). The equation of a state s, times 2^d for the number d of
-//! binary places of its numbers, has integers with magnitudes that add up to less than 2^(d + 2), and so the determinant
-//! below is less than 2^B, B = Σₛ (dₛ + 2), by Hadamard's inequality. The one above is an integer: the value is 0, or 2⁻ᴮ at
-//! least ([`separation`]).
+//! # Exact zeros
+//! Bounds that enclose 0 permit no relative error, however close they are: only a proof that the value is exactly 0
+//! helps. The value of a policy is a ratio of two determinants (Cramer's rule). Let dₛ be the number of binary places
+//! of the numbers in the equation of state s. The equation times 2^dₛ has integer coefficients, whose magnitudes sum to
+//! less than 2^(dₛ + 2). By Hadamard's inequality, the denominator is less than 2^B with B = Σₛ (dₛ + 2). The numerator
+//! is an integer. The value is therefore 0, or at least 2⁻ᴮ in magnitude ([`separation`]).
 
 use dashu_float::FBig;
 use dashu_float::round::mode::HalfEven;
@@ -31,26 +32,26 @@ pub(super) mod gain;
 pub(super) mod model;
 pub(super) mod proper;
 
-/// A binary number of many bits.
+/// A binary floating-point number of arbitrary precision.
 pub(super) type Big = FBig<HalfEven>;
 
-/// Entries of models that are solved this way, at most, and of what is made of them.
+/// Maximum number of entries of a model for elimination. Fill-in may reach four times as many.
 pub(super) const ENTRIES: usize = 1 << 20;
 
-/// Why there is no result.
+/// Why an elimination has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// It takes more work than is allowed.
+    /// The work exceeds its budget.
     Spent,
-    /// The observer asked to stop.
+    /// The observer stopped the run.
     Interrupted,
-    /// Some states of the policy never reach the end.
+    /// Under the policy, some states never reach the end.
     Improper,
-    /// More bits are needed.
+    /// The precision does not suffice.
     Coarse,
 }
 
-/// Numbers of some bits.
+/// A precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// Significant bits, at least 64.
@@ -58,10 +59,10 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// What is tried first.
+    /// The initial precision.
     pub const FIRST: Self = Self { bits: 128 };
 
-    /// The same number; 0 in place of one that is not finite.
+    /// Converts `x` exactly; a number that is not finite becomes 0.
     pub fn of(self, x: f64) -> Big {
         let exact = Big::try_from(x).unwrap_or(Big::ZERO);
         exact.with_precision(self.bits).value()
@@ -72,18 +73,18 @@ impl Numbers {
         Big::from_parts(1.into(), exponent).with_precision(self.bits).value()
     }
 
-    /// More than `operations` are off by, relative to the magnitudes that they add up.
+    /// Upper bound of the error of `operations` operations, relative to the sum of the magnitudes of their terms.
     pub fn error(self, operations: usize) -> Big {
         self.of(operations as f64) * self.power(2 - self.bits as isize)
     }
 
-    /// With twice as many bits, and `least` at least.
+    /// Twice as many bits, and at least `least`.
     pub fn finer(self, least: usize) -> Self {
         Self { bits: (2 * self.bits).max(least.next_multiple_of(64)) }
     }
 }
 
-/// What may be spent: operations on numbers of 128 bits, about; and the question whether to stop.
+/// A budget of operations, in units of operations on 128-bit numbers, and the check for interruption.
 pub(super) struct Work<'a> {
     left: f64,
     since: f64,
@@ -95,11 +96,14 @@ impl<'a> Work<'a> {
         Self { left: operations, since: 0.0, interrupted }
     }
 
-    /// Spends `operations` on numbers of so many bits.
+    /// Spends `operations` in the precision of `numbers`.
+    ///
+    /// # Errors
+    /// [`Halt::Spent`], [`Halt::Interrupted`].
     pub fn spend(&mut self, operations: usize, numbers: Numbers) -> Result<(), Halt> {
-        /// Operations between two looks at the observer, about a hundredth of a second.
+        /// Operations between two calls of the observer, about a hundredth of a second.
         const LOOK: f64 = 1e5;
-        // Products of long numbers take more than twice as long if these are twice as long.
+        // The time of a product grows faster than linearly with the number of bits.
         let cost = operations as f64 * (0.75 + 0.25 * (numbers.bits as f64 / 128.0).powf(1.6));
         self.left -= cost;
         self.since += cost;
@@ -113,13 +117,13 @@ impl<'a> Work<'a> {
     }
 }
 
-/// |x|
+/// |x|.
 pub(super) fn size(x: &Big) -> Big {
     if *x < Big::ZERO { -x } else { x.clone() }
 }
 
-/// Bounds in `f64`, rounded outwards. Both are 0 where they differ from it by less than `smallest`, which is what a value
-/// other than 0 would differ by.
+/// Bounds in `f64`, rounded outwards. Both are 0 if their magnitudes are below `smallest`, the least magnitude of a
+/// nonzero value.
 pub(super) fn outwards(lower: &Big, upper: &Big, smallest: Option<&Big>) -> (f64, f64) {
     if smallest.is_some_and(|smallest| size(lower) < *smallest && size(upper) < *smallest) {
         return (0.0, 0.0);
@@ -130,7 +134,7 @@ pub(super) fn outwards(lower: &Big, upper: &Big, smallest: Option<&Big>) -> (f64
     (if is(low, lower) { low } else { low.next_down() }, if is(high, upper) { high } else { high.next_up() })
 }
 
-/// Bounds in `f64`, and what comes of them.
+/// Bounds in `f64`, and the verdict on them.
 pub(super) struct Settled {
     pub lower: Vec<f64>,
     pub upper: Vec<f64>,
@@ -138,29 +142,29 @@ pub(super) struct Settled {
 }
 
 impl Settled {
-    /// Whether that is what was asked for.
+    /// Solved if the bounds meet the options, else stalled.
     pub fn status(&self) -> Status {
         if self.verdict == Verdict::Met { Status::Solved } else { Status::Stalled }
     }
 }
 
-/// Bounds of all values, and what else a solution has.
+/// Bounds of all values, and the rest of a solution.
 pub(super) struct Solution<T> {
     pub lower: Vec<Big>,
     pub upper: Vec<Big>,
     pub rest: T,
 }
 
-/// Where [`deepen`] ended.
+/// Result of [`deepen`].
 pub(super) struct Deepened<T> {
     /// The last solution.
     pub found: Option<(Settled, T)>,
-    /// Whether it was asked to stop.
+    /// Whether the observer stopped the run.
     pub interrupted: bool,
 }
 
-/// Solves a model in `numbers` of more and more bits, until bounds of its values are good enough or the work is spent. `numbers` become
-/// the last.
+/// Solves a model in increasing precision, until the bounds of its values are good enough or the work is spent. Starts
+/// at `numbers` and leaves the last precision in it.
 pub(super) fn deepen<T>(
     mdp: &Mdp,
     options: &Options,
@@ -193,17 +197,17 @@ pub(super) fn deepen<T>(
 /// Whether bounds are good enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// They are what was asked for.
+    /// They meet the options.
     Met,
-    /// They are not, but as close as numbers in `f64` can be.
+    /// They do not meet the options, but are as close as `f64` allows.
     Enough,
-    /// They will be closer with more bits, at least this many.
+    /// More bits, at least this many, bring them closer.
     More(usize),
 }
 
-/// What is known of values of a model that lie between these bounds.
+/// Rounds these bounds to `f64` and judges them.
 fn settle(lower: &[Big], upper: &[Big], mdp: &Mdp, options: &Options, numbers: Numbers) -> Settled {
-    // What a value other than 0 is at least, once it matters.
+    // B of [`separation`], computed on first use.
     let mut places = None;
     let (mut met, mut more) = (true, None);
     let of_state = |(low, high): (&Big, &Big)| {
@@ -232,7 +236,7 @@ fn settle(lower: &[Big], upper: &[Big], mdp: &Mdp, options: &Options, numbers: N
     Settled { lower, upper, verdict }
 }
 
-/// B: the value of a state is 0, or not within ±2⁻ᴮ.
+/// B such that the value of each state is 0 or at least 2⁻ᴮ in magnitude.
 fn separation(mdp: &Mdp) -> usize {
     let of_row = |row: usize| {
         let (_, probs) = mdp.transitions().row(row);
@@ -244,7 +248,7 @@ fn separation(mdp: &Mdp) -> usize {
     (0..mdp.states() as usize).map(of_state).sum()
 }
 
-/// How often a number must be doubled until it is an integer.
+/// Number of binary places of `x`: how often it must be doubled to become an integer.
 fn places(x: f64) -> usize {
     if x == 0.0 || !x.is_finite() {
         return 0;

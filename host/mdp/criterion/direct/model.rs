@@ -1,30 +1,30 @@
-//! Models whose numbers are not rounded.
+//! Models with unrounded numbers.
 
 use super::{Big, Numbers, size};
 use crate::mdp::analysis::graph::Graph;
 use crate::mdp::analysis::quotient::{Quotient, STAY};
 use crate::mdp::model::Mdp;
 
-/// A row that is not divided by its sum.
+/// A row without division by its sum.
 pub(in crate::mdp::criterion) struct Row {
-    /// Other states, ascending, and their weights.
+    /// Successors other than the row's own state, ascending, and their weights.
     pub to: Vec<(u32, Big)>,
-    /// The weight of the end.
+    /// Weight of termination.
     pub end: Big,
-    /// The sum of all weights, with that of its own state.
+    /// Sum of all weights, including the weight of the row's own state.
     pub sum: Big,
-    /// What it earns, times the sum.
+    /// Reward of the row, times `sum`.
     pub reward: Big,
-    /// Magnitudes that made it.
+    /// Sum of the magnitudes of the terms of `reward`.
     pub size: Big,
-    /// Operations behind its numbers, and behind a sum over all of them, at most.
+    /// Maximum number of operations behind a number of the row and a sum over its entries.
     pub operations: usize,
 }
 
-/// What a row earns, times its sum, and the magnitudes that made it.
+/// Maps a row and its sum to the reward times the sum, and to the sum of the magnitudes of its terms.
 pub(in crate::mdp::criterion) type Reward<'a> = dyn Fn(usize, &Big, Numbers) -> (Big, Big) + 'a;
 
-/// States with rows, all of them to be maximised.
+/// A model to maximise.
 pub(in crate::mdp::criterion) struct Model {
     pub numbers: Numbers,
     /// State s has rows `first[s]..first[s + 1]`.
@@ -33,7 +33,8 @@ pub(in crate::mdp::criterion) struct Model {
 }
 
 impl Model {
-    /// A quotient, made of the model anew. To stay in a component earns what `stay` says of the quotient's state.
+    /// The model of a quotient, rebuilt from the unrounded original. `stay` maps a quotient state to the reward for
+    /// staying in its component.
     pub fn of_quotient(
         quotient: &Quotient,
         graph: &Graph,
@@ -60,8 +61,8 @@ impl Model {
         model
     }
 
-    /// Some states of a model with some of their rows, which lead to these states only. `number` is the place of each in
-    /// `states`.
+    /// The submodel of `states` with the rows that `within` accepts, which must lead to these states only. `number`
+    /// maps a state to its position in `states`.
     pub fn of_part(
         graph: &Graph,
         states: &[usize],
@@ -100,8 +101,8 @@ impl Model {
         policy.iter().map(|&row| &self.rows[row]).collect()
     }
 
-    /// For each state that is not yet `there` a row that leads, with a positive weight, to one nearer to those that are, or
-    /// ends. States that cannot get there keep their row.
+    /// Changes `policy` in each state that is not yet `there`, to a row that ends the process or leads, with positive
+    /// weight, to a state nearer to the set `there`. States that cannot get there keep their row.
     pub fn lead(&self, policy: &mut [usize], there: &mut [bool]) {
         let mut entering = vec![Vec::new(); self.states()];
         let mut queue: Vec<usize> = (0..self.states()).filter(|&state| there[state]).collect();
@@ -128,7 +129,8 @@ impl Model {
 }
 
 impl Row {
-    /// Row `row` of a model as one of state `own`, of what `target` makes of its successors; `None` is the end.
+    /// Row `row` of the original as a row of state `own`. `target` maps a successor to a state, or to `None` for
+    /// termination.
     fn new(
         mdp: &Mdp,
         row: usize,
@@ -162,7 +164,7 @@ impl Row {
         Self { to, end, sum, reward, size, operations: 8 * cols.len() + 16 }
     }
 
-    /// Σ p (xⱼ − xᵢ) − e xᵢ, i the row's own state, and the magnitudes that add up to it.
+    /// Σ p (xⱼ − xᵢ) − e xᵢ with i = `own`, and the sum of the magnitudes of its terms.
     pub fn change(&self, own: usize, x: &[Big]) -> (Big, Big) {
         let (here, here_size) = (&x[own], size(&x[own]));
         let ended = &self.end * here;
@@ -174,7 +176,7 @@ impl Row {
     }
 }
 
-/// Σ P·R and what the action earns, of a row, times `sign` and the row's `sum`; and the magnitudes that made it.
+/// Expected reward of a row times `sign` and the row's `sum`, and the sum of the magnitudes of its terms.
 pub(in crate::mdp::criterion) fn expected(mdp: &Mdp, row: usize, sign: f64, sum: &Big, numbers: Numbers) -> (Big, Big) {
     let (_, probs) = mdp.transitions().row(row);
     let own = numbers.of(mdp.action_reward(row));

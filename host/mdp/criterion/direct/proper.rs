@@ -1,33 +1,33 @@
-//! Expected totals of models all of whose policies end, or lose without bound.
+//! Expected totals of models in which every policy ends almost surely or loses without bound.
 //!
 //! # Mathematics
-//! Howard's method finds a policy π that no row improves on by more than rounding. With its values V and its steps t, V − κt
-//! is a lower bound if its own rows gain −κ or more in a step. With w the most steps that rows as good as the best take, V +
-//! κw is an upper bound if no row gains more than it takes: the bounds are those of [`proper`](super::super::proper), in
-//! more bits.
+//! Howard's method finds a policy π that no row improves by more than rounding. Let V be its values and t its expected
+//! steps. V − κt is a lower bound if each row of π has an advantage of at least −κ per step. Let w be the maximum
+//! expected steps over rows as good as the best. V + κw is an upper bound if no row has an advantage above κ times its
+//! fall of w. These are the conditions of [`proper`](super::super::proper) with more bits.
 
 use super::chain::{Evaluation, evaluate};
 use super::model::Model;
 use super::{Big, Halt, Work, size};
 
-/// Bounds, and a policy whose values are not below the lower one.
+/// Bounds, and a policy whose values are at least `lower`.
 pub(in crate::mdp::criterion) struct Bounds {
     pub lower: Vec<Big>,
     pub upper: Vec<Big>,
     pub rows: Vec<usize>,
 }
 
-/// What is to be made as large as can be.
+/// The quantity to maximise.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Aim {
     Values,
     Steps,
 }
 
-/// Solves `model`, from `policy` if it ends.
+/// Solves `model`, starting from `policy` if it ends almost surely.
 ///
 /// # Errors
-/// [`Halt::Coarse`] where more bits are needed.
+/// [`Halt::Coarse`] if the precision does not suffice; [`Halt::Spent`], [`Halt::Interrupted`].
 pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &mut Work) -> Result<Bounds, Halt> {
     let numbers = model.numbers;
     let mut policy = policy.to_vec();
@@ -35,28 +35,29 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
     let found = match improve(model, &all, Aim::Values, &mut policy, work) {
         Err(Halt::Improper) => {
             model.lead(&mut policy, &mut vec![false; model.states()]);
-            improve(model, &all, Aim::Values, &mut policy, work).map_err(coarse)?
+            improve(model, &all, Aim::Values, &mut policy, work).map_err(as_coarse)?
         }
         found => found?,
     };
     let Evaluation { values, steps } = found;
 
-    // What a row gains over the value of its state, what it could be off by, and what it takes of the steps.
+    // The advantage of each row over the value of its state, and its error.
     work.spend(4 * model.entries(), numbers)?;
-    let mut gains = Vec::with_capacity(model.rows.len());
+    let mut advantages = Vec::with_capacity(model.rows.len());
     for state in 0..model.states() {
         for row in model.rows_of(state) {
             let made = &model.rows[row];
             let (change, sizes) = made.change(state, &values);
-            gains.push((change + &made.reward, numbers.error(made.operations) * (sizes + &made.size)));
+            advantages.push((change + &made.reward, numbers.error(made.operations) * (sizes + &made.size)));
         }
     }
-    // The most steps that rows take which lack next to nothing: of these all must end, so that less and less may lack.
+    // The maximum expected steps over near-optimal rows. All their policies must end, so the margin shrinks until they
+    // do.
     let bits = numbers.bits as isize;
     let mut longest = None;
     for margin in [4, 5, 6].map(|share| numbers.power(bits - bits * share / 8)) {
-        // What a gain could be off by is proportional to the magnitudes behind it.
-        let near: Vec<bool> = gains.iter().map(|(gain, error)| -gain <= error * &margin).collect();
+        // The error of an advantage is proportional to its magnitudes, so it serves as the unit of the margin.
+        let near: Vec<bool> = advantages.iter().map(|(advantage, error)| -advantage <= error * &margin).collect();
         if !policy.iter().all(|&row| near[row]) {
             break;
         }
@@ -71,7 +72,7 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
     }
     let longest = longest.ok_or(Halt::Coarse)?;
 
-    // What a row takes of these steps, at least.
+    // Lower bound of the fall of the steps `x` along a row.
     let fall = |row: usize, state: usize, x: &[Big]| {
         let made = &model.rows[row];
         let (change, sizes) = made.change(state, x);
@@ -83,8 +84,8 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
     for (state, &taken) in policy.iter().enumerate().take(model.states()) {
         for row in model.rows_of(state) {
             let fallen = fall(row, state, &longest);
-            let (gain, error) = &gains[row];
-            let most = gain + error;
+            let (advantage, error) = &advantages[row];
+            let most = advantage + error;
             if fallen > Big::ZERO && most > Big::ZERO {
                 up = up.max(most / &fallen);
             }
@@ -94,17 +95,17 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
                 if fallen <= Big::ZERO {
                     return Err(Halt::Coarse);
                 }
-                down = down.max((error - gain) / fallen);
+                down = down.max((error - advantage) / fallen);
             }
         }
     }
-    // Quotients of rounded numbers.
+    // Covers the rounding of the quotients.
     let margin = numbers.of(1.0 + 1.0 / 1024.0);
     (up, down) = (up * &margin, down * &margin);
-    let fits = |(row, (gain, error)): (usize, &(Big, Big))| {
-        falls[row] > Big::ZERO || gain + error - &margin * &up * &falls[row] <= Big::ZERO
+    let fits = |(row, (advantage, error)): (usize, &(Big, Big))| {
+        falls[row] > Big::ZERO || advantage + error - &margin * &up * &falls[row] <= Big::ZERO
     };
-    if !gains.iter().enumerate().all(fits) {
+    if !advantages.iter().enumerate().all(fits) {
         return Err(Halt::Coarse);
     }
     let round = numbers.error(4);
@@ -117,12 +118,13 @@ pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &m
     Ok(Bounds { lower, upper, rows: policy })
 }
 
-/// What ends no longer only because numbers are rounded.
-fn coarse(halt: Halt) -> Halt {
+/// Reports an improper policy as a lack of precision: it is improper only because of rounding.
+fn as_coarse(halt: Halt) -> Halt {
     if halt == Halt::Improper { Halt::Coarse } else { halt }
 }
 
-/// Howard's method: evaluates `policy`, and takes better rows of those `allowed` until there are none. `policy` is the last.
+/// Howard's method: evaluates `policy` and switches to better `allowed` rows until there are none. Leaves the last
+/// policy in `policy`.
 fn improve(
     model: &Model,
     allowed: &[bool],
@@ -130,7 +132,7 @@ fn improve(
     policy: &mut Vec<usize>,
     work: &mut Work,
 ) -> Result<Evaluation, Halt> {
-    /// Policies at most.
+    /// Maximum number of policies.
     const POLICIES: usize = 1000;
     let numbers = model.numbers;
     let margin = numbers.power(-(numbers.bits as isize) * 3 / 4);
@@ -145,20 +147,20 @@ fn improve(
             for row in model.rows_of(state).filter(|&row| allowed[row] && row != policy[state]) {
                 let made = &model.rows[row];
                 let (change, sizes) = made.change(state, x);
-                let (gain, sizes) = match aim {
+                let (advantage, sizes) = match aim {
                     Aim::Values => (change + &made.reward, sizes + &made.size),
                     Aim::Steps => (change + &made.sum, sizes + &made.sum),
                 };
-                if gain > &margin * sizes && gain > best {
-                    (best, next[state], changed) = (gain, row, true);
+                if advantage > &margin * sizes && advantage > best {
+                    (best, next[state], changed) = (advantage, row, true);
                 }
             }
         }
         if !changed {
             return Ok(found);
         }
-        // A better policy ends, too; what does not is better by rounding errors only.
-        found = evaluate(&model.policy(&next), |_| false, numbers, work).map_err(coarse)?;
+        // A better policy ends, too. One that does not seems better only because of rounding.
+        found = evaluate(&model.policy(&next), |_| false, numbers, work).map_err(as_coarse)?;
         *policy = next;
     }
     Err(Halt::Coarse)

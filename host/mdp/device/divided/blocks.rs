@@ -1,4 +1,4 @@
-//! Block Divided Iteration.
+//! Block Divided Iteration: launches of several sweeps over blocks of states in shared memory, then full sweeps.
 
 use std::mem;
 
@@ -14,7 +14,7 @@ use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::model::{Mdp, NO_ACTION};
 use crate::runtime::Precise;
 
-/// A model in blocks, in a device's memory.
+/// A model in block layout in device memory.
 struct Blocks<T: Precise, O: Offset, D: Device> {
     gamma: f64,
     stride: u32,
@@ -48,7 +48,7 @@ impl<T: Precise, O: Offset, D: Device> Blocks<T, O, D> {
         })
     }
 
-    /// The model as kernels want it.
+    /// The model as kernel arguments.
     fn args(&self) -> BlocksArgs<'_, T, O, D> {
         BlocksArgs {
             actions: &self.actions,
@@ -80,16 +80,16 @@ pub struct BlockIteration<'d, T: Precise, O: Offset, D: Device> {
     policy: D::Buffer<u32>,
     first_policy: Vec<u32>,
     extremes: Extremes<D>,
-    /// Launches of the last run: a good guess for the next.
+    /// Launches of the last run, plus one: the length of the next first batch.
     expected: u32,
     bytes: u64,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
-    /// Lays the model out, uploads it and starts at V = 0.
+    /// Lays the model out and uploads it; V = 0.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn new(device: &'d D, model: &Mdp, division: &'d Division) -> Result<Self, D::Error> {
         let layout: Layout<T, O> = division.layout(model);
         let places = layout.actions.len();
@@ -119,17 +119,18 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
         })
     }
 
-    /// Launches of several sweeps each, `most` sweeps in all, until one has changed V by so little as `stop` says; the
-    /// number of sweeps.
+    /// Launches of several sweeps each, `most` sweeps in all, until the change of V over one launch meets `stop`.
+    /// Returns the number of sweeps.
     fn sweep_blocks(&mut self, stop: Stop, most: u32) -> Result<u32, D::Error> {
         let per_launch = self.division.parameters.sweeps_per_launch;
         let Self { device, division, shape, blocks, v, v_new, change, extremes, .. } = self;
         let parameters = &division.parameters;
         let done =
-            extremes.until(device, stop, most.div_ceil(per_launch), self.expected, |extremes, turn, launch| {
+            extremes.run_until(device, stop, most.div_ceil(per_launch), self.expected, |extremes, turn, launch| {
                 let sweeps = per_launch.min(most - launch * per_launch);
                 let (v_old, v_new) = if launch % 2 == 0 { (&*v, &mut *v_new) } else { (&*v_new, &mut *v) };
-                // SAFETY: the layout is that of an `Mdp`, which has only columns below |S|, and the buffers have its sizes.
+                // SAFETY: `Division::layout` built the arrays from an `Mdp`, whose columns are below |S|, so every
+                // place is in bounds. V, V_new and `change` have one element per place.
                 unsafe {
                     sweep_blocks(
                         *device,
@@ -146,18 +147,19 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
                 extremes.take(device, division.places(), change, turn)
             })?;
         self.expected = done.sweeps + 1;
-        // Launches after the last wrote nothing.
+        // Launches after the one that met `stop` wrote nothing.
         if done.sweeps % 2 == 1 {
             mem::swap(&mut self.v, &mut self.v_new);
         }
         Ok(most.min(done.sweeps.saturating_mul(per_launch)))
     }
 
-    /// One full sweep over all states.
+    /// One sweep V ← TV over all states.
     fn sweep_once(&mut self) -> Result<Backups, D::Error> {
         let Self { device, division, shape, blocks, v, v_new, change, policy, extremes, .. } = self;
-        let done = extremes.until(device, Stop::Change(0.0), 1, 1, |extremes, turn, _| {
-            // SAFETY: the layout is that of an `Mdp`, which has only columns below |S|, and the buffers have its sizes.
+        let done = extremes.run_until(device, Stop::Change(0.0), 1, 1, |extremes, turn, _| {
+            // SAFETY: `Division::layout` built the arrays from an `Mdp`, whose columns are below |S|, so every place is
+            // in bounds. V, V_new, `change` and `policy` have one element per place.
             unsafe {
                 sweep_once(
                     *device,
@@ -175,7 +177,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
         Ok(done)
     }
 
-    /// What is at positions, at the states there.
+    /// Converts elements at positions to elements per state.
     fn by_state<X: Copy + Default, Y: Copy>(&self, at_positions: &[Y], of: impl Fn(Y) -> X) -> Vec<X> {
         let mut of_states = vec![X::default(); self.states];
         for (&state, &element) in self.division.states.iter().zip(at_positions) {
@@ -193,6 +195,8 @@ impl<T: Precise, O: Offset, D: Device> State for BlockIteration<'_, T, O, D> {
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
         self.policy = self.device.upload(&self.first_policy)?;
         let Some(values) = initial else { return self.device.clear(&mut self.v) };
+        assert_eq!(values.len(), self.states, "a value for each state");
+        // Empty places have no state.
         let value = |&state: &u32| values.get(state as usize).map_or(T::ZERO, |&value| T::from_f64(value));
         self.v = self.device.upload(&self.division.states.iter().map(value).collect::<Vec<_>>())?;
         Ok(())
@@ -206,16 +210,16 @@ impl<T: Precise, O: Offset, D: Device> State for BlockIteration<'_, T, O, D> {
         Ok(self.by_state(&self.device.to_vec(&self.policy)?, |action| action))
     }
 
-    /// The whole layout, padding included, V read and written, ΔV and π: a full sweep, of which those of one launch share
-    /// most.
+    /// A full sweep: the whole layout including padding, V read and written, ΔV and π. The sweeps of one launch share
+    /// most of that traffic.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         Ok(self.bytes)
     }
 }
 
 impl<T: Precise, O: Offset, D: Device> GreedySweeps for BlockIteration<'_, T, O, D> {
-    /// Launches until one has changed little enough, then a full sweep; and again, if that one has not. So what is reported
-    /// are the changes of V ← TV, and no state can be left out of them.
+    /// Launches until one meets `stop`, then a full sweep; repeats if the full sweep does not meet `stop`. So the
+    /// returned changes are those of V ← TV over all states.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         let mut sweeps = 0;
         loop {
@@ -231,7 +235,7 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for BlockIteration<'_, T, O,
         }
     }
 
-    fn uneven(&self) -> Option<f64> {
+    fn non_monotone_unit(&self) -> Option<f64> {
         Some(T::UNIT)
     }
 }

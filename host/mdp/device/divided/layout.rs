@@ -1,68 +1,69 @@
-//! How states are divided into blocks, and how a model is laid out for them.
+//! Division of states into blocks and the model layout of the block kernels.
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
 
 use super::EXTREMES;
+use crate::mdp::device::policy::checked_offset;
 use crate::mdp::model::Mdp;
 use crate::mdp::options::BlockDivided;
-use crate::mdp::options::{BadBlocks, MOST_PLACES};
+use crate::mdp::options::{InvalidBlocks, MAX_PLACES};
 use crate::runtime::Precise;
 
-/// Shared memory that any GPU gives a block without being asked, in bytes.
+/// Bytes of shared memory that every GPU provides per block without opt-in.
 const SHARED: usize = 48 * 1024;
 
-/// Positions of which neighbours may be interleaved: the lanes of a warp.
+/// Adjacent positions whose rows are interleaved: one per thread of a warp.
 const SLICE: usize = 32;
 
-/// Positions that one task of a parallel loop handles: whole slices.
+/// Positions per task of a parallel loop: whole slices.
 const CHUNK: usize = 128 * SLICE;
 
-/// The state of an empty place.
+/// Marks a place without a state.
 const EMPTY: u32 = u32::MAX;
 
-/// The division of a model's states into blocks, each with as many places.
+/// A division of the states into blocks with equal numbers of places.
 pub struct Division {
-    /// What was asked for.
+    /// The requested parameters.
     pub(super) parameters: BlockDivided,
-    /// Places of a block.
+    /// Places per block.
     pub(super) cells: u32,
-    /// Blocks.
+    /// Number of blocks.
     pub(super) blocks: u32,
-    /// What each block reads of others, as far as there is room for it: positions, ascending.
+    /// Positions outside each block that it reads, ascending, truncated to the available shared memory.
     buffers: Vec<Vec<u32>>,
-    /// Blocks that read more.
-    crowded: usize,
-    /// Entries of the model.
+    /// Number of blocks with truncated buffers.
+    truncated: usize,
+    /// Number of nonzeros of the model.
     entries: u64,
-    /// Columns of the grid, and tiles beside each other, where blocks are tiles.
+    /// Columns of the grid and number of tiles per tile row, if blocks are tiles of a grid.
     tiles: Option<(u32, u32)>,
-    /// The state at each position.
+    /// State at each position.
     pub(super) states: Vec<u32>,
-    /// Where the rows and the entries of each slice of neighbouring positions begin, and the last ones end.
+    /// First row and first entry of each slice of adjacent positions, and the totals.
     row_starts: Vec<u64>,
     entry_starts: Vec<u64>,
-    /// Positions of a slice, 32 or 1. Their rows are interleaved, and so are their entries.
+    /// Positions per slice, 32 or 1. The rows of a slice are interleaved, and so are their entries.
     stride: usize,
 }
 
 impl Division {
-    /// Divides the states of a model: into tiles of its grid, or else into runs of consecutive states.
+    /// Divides the states into tiles of the grid, or into runs of consecutive states if the model has no grid.
     ///
     /// # Errors
-    /// [`BadBlocks`].
-    pub fn new(model: &Mdp, parameters: BlockDivided) -> Result<Self, BadBlocks> {
+    /// [`InvalidBlocks`].
+    pub fn new(model: &Mdp, parameters: BlockDivided) -> Result<Self, InvalidBlocks> {
         let BlockDivided { width, height, sweeps_per_launch, states_per_thread, update_constant, .. } = parameters;
         let threads = width.checked_mul(height).filter(|threads| (1..=1024).contains(threads));
-        let threads = threads.ok_or(BadBlocks::Threads { width, height })?;
+        let threads = threads.ok_or(InvalidBlocks::Threads { width, height })?;
         if sweeps_per_launch == 0 {
-            return Err(BadBlocks::Sweeps);
+            return Err(InvalidBlocks::Sweeps);
         }
         if !(1..=5).contains(&states_per_thread) {
-            return Err(BadBlocks::StatesPerThread(states_per_thread));
+            return Err(InvalidBlocks::StatesPerThread(states_per_thread));
         }
         if !(update_constant > 0.0 && update_constant.is_finite()) {
-            return Err(BadBlocks::UpdateConstant(update_constant));
+            return Err(InvalidBlocks::UpdateConstant(update_constant));
         }
         let cells = threads * states_per_thread;
         let rows = height * states_per_thread;
@@ -72,8 +73,8 @@ impl Division {
             None => u64::from(model.states().div_ceil(cells)),
         };
         let places = blocks * u64::from(cells);
-        if places > u64::from(MOST_PLACES) {
-            return Err(BadBlocks::Places { width, height: rows, places, states: model.states() });
+        if places > u64::from(MAX_PLACES) {
+            return Err(InvalidBlocks::Places { width, height: rows, places, states: model.states() });
         }
         let mut division = Self {
             parameters,
@@ -81,7 +82,7 @@ impl Division {
             blocks: blocks as u32,
             tiles: across.map(|(columns, across, _)| (columns, across)),
             buffers: vec![Vec::new(); blocks as usize],
-            crowded: 0,
+            truncated: 0,
             entries: model.transitions().nnz() as u64,
             states: vec![EMPTY; places as usize],
             row_starts: Vec::new(),
@@ -92,13 +93,13 @@ impl Division {
             let position = division.position(state);
             division.states[position as usize] = state;
         }
-        division.measure(model);
-        // Interleaved, a slice takes as much as 32 times its longest. Where lengths differ much that is mostly padding.
+        division.find_slice_starts(model);
+        // Interleaved, a slice takes 32 times its longest row. If row lengths vary much, most of that is padding.
         let most = |full: usize| 2 * full as u64 + 4096;
         let (rows, entries) = division.stored();
         if rows > most(model.rows()) || entries > most(model.transitions().nnz()) {
             division.stride = 1;
-            division.measure(model);
+            division.find_slice_starts(model);
         }
         if parameters.buffering {
             division.fill_buffers(model);
@@ -106,7 +107,7 @@ impl Division {
         Ok(division)
     }
 
-    /// The position of a state: its block times the places of a block, and its place there.
+    /// The position of a state: block · places per block + place in the block.
     #[must_use]
     pub fn position(&self, state: u32) -> u32 {
         let Some((columns, across)) = self.tiles else { return state };
@@ -115,32 +116,32 @@ impl Division {
         (y / height * across + x / width) * self.cells + y % height * width + x % width
     }
 
-    /// What was asked for.
+    /// The requested parameters.
     #[must_use]
     pub fn parameters(&self) -> &BlockDivided {
         &self.parameters
     }
 
-    /// Places of a block.
+    /// Places per block.
     #[must_use]
     pub fn cells(&self) -> u32 {
         self.cells
     }
 
-    /// Positions.
+    /// Total number of places.
     #[must_use]
     pub fn places(&self) -> u32 {
         self.blocks * self.cells
     }
 
-    /// Rows and entries that are stored, padding included.
+    /// Stored rows and entries, including padding.
     fn stored(&self) -> (u64, u64) {
         let last = |starts: &[u64]| starts.last().copied().unwrap_or_default();
         (last(&self.row_starts), last(&self.entry_starts))
     }
 
-    /// Finds where slices begin.
-    fn measure(&mut self, model: &Mdp) {
+    /// Computes the start of each slice.
+    fn find_slice_starts(&mut self, model: &Mdp) {
         let extent = |&state: &u32| {
             let rows = if state == EMPTY { 0..0 } else { model.choices().rows(state as usize) };
             let entries = model.transitions().row_ptr()[rows.end] - model.transitions().row_ptr()[rows.start];
@@ -163,49 +164,50 @@ impl Division {
         (self.row_starts, self.entry_starts) = (row_starts, entry_starts);
     }
 
-    /// Whether offsets into what is stored need 64 bits.
+    /// Whether offsets into the stored arrays need 64 bits.
     #[must_use]
     pub fn is_wide(&self) -> bool {
         let (rows, entries) = self.stored();
         rows.max(entries).max(self.entries) > u64::from(u32::MAX)
     }
 
-    /// What there is to say of it.
+    /// The note on truncated buffers, if any.
     #[must_use]
     pub fn note(&self) -> Option<String> {
-        (self.crowded > 0).then(|| {
+        (self.truncated > 0).then(|| {
             format!(
-                "{} of {} blocks need more than the {} values of others that fit in shared memory; they read the rest from \
-                 device memory",
-                self.crowded,
+                "{} of {} blocks read more outside values than the {} that fit in shared memory; they load the rest \
+                 from device memory",
+                self.truncated,
                 self.blocks,
-                self.room()
+                self.buffer_capacity()
             )
         })
     }
 
-    /// Shared memory of a block besides what is read of other blocks, in elements: values, and what prioritizing keeps.
+    /// Elements of shared memory for the block's own states: values, plus eligibility data for prioritizing.
     fn own_elements(&self) -> usize {
         self.cells as usize * if self.parameters.states_per_thread > 1 { 3 } else { 1 }
     }
 
-    /// Values of other blocks that a block has room for, beside its own; of 8 bytes, so that it does not depend on T.
-    fn room(&self) -> usize {
+    /// Outside values that fit in shared memory beside the block's own; in elements of 8 bytes, so that it is
+    /// independent of T.
+    fn buffer_capacity(&self) -> usize {
         (SHARED / 8).saturating_sub(self.own_elements())
     }
 
-    /// Values that a block keeps in shared memory: its own, and as many of others as the largest buffer has.
+    /// Values per block in shared memory: its own and those of the largest buffer.
     pub(super) fn resident(&self) -> u32 {
         self.cells + self.buffers.iter().map(Vec::len).max().unwrap_or_default() as u32
     }
 
-    /// Shared memory of a block, in bytes.
+    /// Bytes of shared memory per block.
     pub(super) fn shared_bytes<T>(&self) -> u32 {
         let elements = self.own_elements() + (self.resident() - self.cells) as usize;
         (elements * size_of::<T>()) as u32
     }
 
-    /// Bytes of device memory that the method takes.
+    /// Bytes of device memory for the method.
     #[must_use]
     pub fn bytes<T: Precise, O: Offset>(&self) -> u64 {
         let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
@@ -218,9 +220,10 @@ impl Division {
             + 8 * EXTREMES as u64
     }
 
-    /// Finds what each block reads of others.
+    /// Collects the outside positions that each block reads.
     fn fill_buffers(&mut self, model: &Mdp) {
-        let (cells, row_ptr, room) = (self.cells as usize, model.transitions().row_ptr(), self.room());
+        let (cells, row_ptr, buffer_capacity) =
+            (self.cells as usize, model.transitions().row_ptr(), self.buffer_capacity());
         let buffer_of = |(block, states): (usize, &[u32])| {
             let mut outside = Vec::new();
             for &state in states.iter().filter(|&&state| state != EMPTY) {
@@ -231,17 +234,17 @@ impl Division {
             }
             outside.sort_unstable();
             outside.dedup();
-            let crowded = outside.len() > room;
-            outside.truncate(room);
+            let truncated = outside.len() > buffer_capacity;
+            outside.truncate(buffer_capacity);
             outside.shrink_to_fit();
-            (outside, usize::from(crowded))
+            (outside, usize::from(truncated))
         };
         let buffers: Vec<_> = self.states.par_chunks(cells).enumerate().map(buffer_of).collect();
-        self.crowded = buffers.iter().map(|(_, crowded)| crowded).sum();
+        self.truncated = buffers.iter().map(|(_, truncated)| truncated).sum();
         self.buffers = buffers.into_iter().map(|(buffer, _)| buffer).collect();
     }
 
-    /// The model as the blocks read it.
+    /// Lays the model out for the block kernels.
     pub(super) fn layout<T: Precise, O: Offset>(&self, model: &Mdp) -> Layout<T, O> {
         let Self { buffers, .. } = self;
         let resident = self.resident();
@@ -273,11 +276,11 @@ impl Division {
         };
         let ends = buffers.iter().scan(0, |end, buffer| {
             *end += buffer.len();
-            Some(O::from_usize(*end))
+            Some(checked_offset(*end as u64))
         });
         layout.buffer_ptr.extend(std::iter::once(O::ZERO).chain(ends));
 
-        // Each task owns the rows and the entries of its positions.
+        // Each task owns the rows and entries of its positions.
         let mut tasks = Vec::new();
         let (mut rewards, mut lengths) = (&mut layout.reward[..], &mut layout.length[..]);
         let (mut places, mut probs) = (&mut layout.place[..], &mut layout.prob[..]);
@@ -304,7 +307,8 @@ impl Division {
                 let (slice, lane) = ((first + i) / self.stride, (first + i) % self.stride);
                 let (first_row, first_entry) =
                     (self.row_starts[slice] as usize + lane, self.entry_starts[slice] as usize + lane);
-                (first_rows[i], first_entries[i]) = (O::from_usize(first_row), O::from_usize(first_entry));
+                (first_rows[i], first_entries[i]) =
+                    (checked_offset(first_row as u64), checked_offset(first_entry as u64));
                 if state == EMPTY {
                     continue;
                 }
@@ -329,7 +333,7 @@ impl Division {
     }
 }
 
-/// A model as blocks read it: what the kernels of `block_divided` take.
+/// The model layout of the kernels in `block_divided`.
 pub(super) struct Layout<T, O> {
     pub actions: Vec<u32>,
     pub first_row: Vec<O>,
@@ -357,7 +361,7 @@ mod tests {
         let model = grid(5, 3);
         let parameters = BlockDivided { width: 2, height: 1, states_per_thread: 2, ..BlockDivided::PLAIN };
         let division = Division::new(&model, parameters).unwrap();
-        // Tiles of 2 × 2 cells, three beside each other and two below.
+        // Tiles of 2 × 2 cells, three per tile row and two tile rows.
         assert_eq!((division.cells, division.blocks), (4, 6));
         let positions: Vec<u32> = (0..15).map(|state| division.position(state)).collect();
         assert_eq!(positions, [0, 1, 4, 5, 8, 2, 3, 6, 7, 10, 12, 13, 16, 17, 20]);
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong() {
+    fn errors_name_the_invalid_parameter() {
         let model = grid(4, 4);
         let message = |parameters| Division::new(&model, parameters).err().unwrap().to_string();
         let plain = BlockDivided::PLAIN;

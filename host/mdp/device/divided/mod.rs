@@ -1,5 +1,5 @@
-//! Value iteration on a device as in Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009): divided by
-//! [results](ResultIteration), or into [blocks](BlockIteration) of states.
+//! Value iteration on a device after Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009): [Result Divided
+//! Iteration](ResultIteration) and [Block Divided Iteration](BlockIteration).
 
 mod blocks;
 mod layout;
@@ -16,19 +16,20 @@ pub use blocks::BlockIteration;
 pub use layout::Division;
 pub use results::ResultIteration;
 
-/// Threads of a block, where the method leaves the choice; those of the source's Result Divided Iteration.
+/// Threads per block for kernels without a fixed block size; the value of the source for Result Divided Iteration.
 const THREADS: u32 = 256;
 
-/// Sweeps or launches that are asked for without a word from the device in between, at most.
+/// Maximum launches per batch without host synchronisation.
 const MAX_BATCH: u32 = 256;
 
-/// Numbers that a device keeps of a batch: two for each turn.
+/// Keys per batch: two per turn.
 const EXTREMES: usize = 2 * MAX_BATCH as usize;
 
-/// What a device keeps of the changes of a batch.
+/// Keys of the extremes of ΔV, two per turn of a batch, in device memory.
 struct Extremes<D: Device>(D::Buffer<u64>);
 
-/// What a kernel is told of when to stop: by span or not, the bound, and its number in the batch.
+/// A turn is a sweep or a launch of several sweeps. `span` is 1 if `bound` limits the span of ΔV, 0 if it limits ‖ΔV‖∞;
+/// `number` counts the turns of the batch.
 #[derive(Clone, Copy)]
 struct Turn {
     span: u32,
@@ -41,23 +42,25 @@ impl<D: Device> Extremes<D> {
         Ok(Self(device.zeros(EXTREMES)?))
     }
 
-    /// What kernels are told of a turn.
+    /// Kernel arguments for a turn.
     fn args(&mut self, Turn { span, bound, number }: Turn) -> ExtremesArgs<'_, D> {
         ExtremesArgs { sweep: number, bound, span, keys: &mut self.0 }
     }
 
-    /// Takes the extremes of `change` over all its elements.
+    /// Reduces `change` to its extremes and stores them as the keys of the turn.
     fn take<T: Precise>(&mut self, device: &D, states: u32, change: &D::Buffer<T>, turn: Turn) -> Result<(), D::Error> {
         let shape = Shape::grid_stride(u64::from(states), THREADS);
-        // SAFETY: `change` has one element per state, and a batch has at most as many turns as there is room for.
+        // SAFETY: callers pass `states` elements of `change`. `turn.number` is below `MAX_BATCH`, so the keys
+        // of the turn are in bounds.
         unsafe { extremes_of_change(device, shape, states, change, self.args(turn)) }
     }
 
-    /// Takes turns until one meets `stop` or `most` are done, in batches that are launched ahead, first of as many as are
-    /// `expected`: those of a batch that come after the last do nothing. `turn` is given its number in the whole as well.
+    /// Runs turns in batches until one meets `stop` or `most` are done. The first batch has `expected` turns. The host
+    /// launches a whole batch without synchronisation; turns after one that met `stop` return at once. `turn` also
+    /// receives its number in the whole run.
     ///
-    /// The changes that are returned are those of the last turn; `sweeps` is the number of turns.
-    fn until(
+    /// Returns the changes of the last turn; `sweeps` is the number of turns.
+    fn run_until(
         &mut self,
         device: &D,
         stop: Stop,

@@ -1,4 +1,4 @@
-//! Result Divided Iteration.
+//! Result Divided Iteration: three kernels per sweep, over the entries of P, the rows and the states.
 
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Device, Shape};
@@ -11,38 +11,38 @@ use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::model::{Choices, Mdp};
 use crate::runtime::Precise;
 
-/// Value iteration with a thread for every entry of P, then one for every row, then one for every state.
+/// Value iteration with one thread per entry of P, then one per row, then one per state.
 pub struct ResultIteration<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     states: u32,
     rows: u64,
     entries: u64,
     gamma: f64,
-    /// A, or 0 where states differ.
+    /// A, or 0 if the number of actions varies.
     actions: u32,
-    /// Rows per state where they differ.
+    /// Row offsets of the states if the number of actions varies.
     choices: D::Buffer<O>,
     row_ptr: D::Buffer<O>,
     col: D::Buffer<u32>,
     prob: D::Buffer<T>,
-    /// R(s, a, s') of each entry.
+    /// R(s, a, s') of each entry of P.
     reward: D::Buffer<T>,
-    /// What each row earns beside that.
+    /// Reward of each row independent of the successor.
     action_reward: D::Buffer<T>,
     results: D::Buffer<T>,
     q: D::Buffer<T>,
     v: D::Buffer<T>,
     change: D::Buffer<T>,
     extremes: Extremes<D>,
-    /// Sweeps of the last run: a good guess for the next.
+    /// Sweeps of the last run, plus one: the length of the next first batch.
     expected: u32,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
-    /// Uploads the model and starts at V = 0.
+    /// Uploads the model; V = 0.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
         let (states, rows, entries) = (model.states() as usize, model.rows(), model.transitions().nnz());
         let (actions, choices) = upload_choices(device, model.choices())?;
@@ -73,7 +73,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
         })
     }
 
-    /// Bytes of device memory that this method takes.
+    /// Bytes of device memory for the method.
     #[must_use]
     pub fn bytes(model: &Mdp) -> u64 {
         let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
@@ -89,7 +89,10 @@ impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
         match initial {
-            Some(values) => self.v = self.device.upload(&T::of(values))?,
+            Some(values) => {
+                assert_eq!(values.len(), self.states as usize, "a value for each state");
+                self.device.write(&mut self.v, &T::of(values))?;
+            }
             None => self.device.clear(&mut self.v)?,
         }
         self.device.clear(&mut self.q)
@@ -99,11 +102,11 @@ impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
         Ok(self.device.to_vec(&self.v)?.into_iter().map(T::to_f64).collect())
     }
 
-    /// From the Q-factors of the last sweep.
+    /// The greedy policy by the Q-factors of the last sweep.
     fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
         let mut policy = self.device.zeros(self.states as usize)?;
         let shape = Shape::cover(u64::from(self.states), THREADS);
-        // SAFETY: an `Mdp` has only columns below |S| and rows that ascend, and the buffers have its sizes.
+        // SAFETY: `Mdp` guarantees non-decreasing row offsets; `q` has one element per row and `policy` one per state.
         unsafe {
             let choices = ChoicesArgs { actions: self.actions, offsets: &self.choices };
             greedy_actions(self.device, shape, self.states, choices, &self.q, &mut policy)?;
@@ -111,8 +114,9 @@ impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
         self.device.to_vec(&policy)
     }
 
-    /// Entries with their rewards, and results written and read; offsets, rewards and Q-factors of rows, these written and
-    /// read; V read and written, ΔV written and read, and the offsets of states where they have any.
+    /// Per entry: successor, probability, reward, and the result written and read. Per row: offset, action reward, and
+    /// the Q-factor written and read. Per state: V read and written, ΔV written and read, and a row offset if the
+    /// number of actions varies.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
         let offsets = if self.actions == 0 { o } else { 0 };
@@ -125,8 +129,10 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for ResultIteration<'_, T, O
         let Self { device, states, rows, entries, gamma, actions, choices, row_ptr, col, prob, reward, .. } = self;
         let Self { action_reward, results, q, v, change, extremes, expected, .. } = self;
         let cover = |threads| Shape::cover(threads, THREADS);
-        let done = extremes.until(device, stop, max_sweeps, *expected, |extremes, turn, _| {
-            // SAFETY: an `Mdp` has only columns below |S| and rows that ascend, and the buffers have its sizes.
+        let done = extremes.run_until(device, stop, max_sweeps, *expected, |extremes, turn, _| {
+            // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers; `new` allocated the buffers
+            // with the sizes of this model.
+            //
             unsafe {
                 let shape = cover(*entries);
                 let told = extremes.args(turn);

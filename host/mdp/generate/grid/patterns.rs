@@ -1,4 +1,5 @@
-//! Slip grids as patterns, for a device to make: what is on the host does not grow with a grid without walls.
+//! Slip grids as patterns, from which a device generates the model. Without walls and obstacles, host memory does not
+//! grow with the grid.
 
 use rayon::prelude::*;
 use warpkov_kernels::mdp::generate::{PATTERNS, WALL, kind_without_walls, pattern_of};
@@ -9,24 +10,24 @@ use crate::mdp::certificate::{Extremes, first_best};
 use crate::mdp::generate::Error;
 use crate::mdp::model::CHUNK;
 
-/// A slip grid, of which there are the patterns that cells may have but no cells.
+/// A slip grid and the patterns that its cells have, without a pattern number per cell.
 #[derive(Clone)]
 pub struct GridPatterns {
     /// The grid.
     pub(crate) grid: SlipGrid,
-    /// What is in each cell; empty where there is nothing but the goal in the last one.
+    /// Kind of each cell; empty for a grid without walls and obstacles.
     pub(crate) kinds: Vec<u8>,
-    /// Which pattern has which number; 0 for numbers that no cell has.
+    /// Pattern index of each neighbourhood number (see [`pattern_of`]); 0 for numbers that do not occur.
     pub(crate) index: Vec<u16>,
-    /// The patterns of all cells; which cell has which is not in it.
+    /// The patterns. `of_state` is empty.
     pub(crate) patterns: Patterns,
 }
 
 impl SlipGrid {
-    /// The patterns of the model that [`generate`](Self::generate) makes, by the same code.
+    /// The patterns of the model that [`generate`](Self::generate) returns, computed by the same code.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`generate`](Self::generate).
     pub fn patterns(&self) -> Result<GridPatterns, Error> {
         let states = self.check()?;
         let (walls, obstacles) = self.place(states)?;
@@ -48,11 +49,11 @@ impl SlipGrid {
         Ok(GridPatterns { grid: *self, kinds, index, patterns })
     }
 
-    /// Of each number, whether a cell's pattern has it.
+    /// For each neighbourhood number, whether some cell has it.
     fn occurring(&self, kinds: &[u8]) -> Vec<bool> {
         let Self { width, height, .. } = *self;
         if kinds.is_empty() {
-            // What cells near the edges look like is all that there is.
+            // Cells near the edges and corners cover all neighbourhoods of an empty grid.
             let near = |length: u32| (0..length.min(2)).chain(length.saturating_sub(3)..length);
             let mut occurring = vec![false; PATTERNS];
             for (x, y) in near(width).flat_map(|x| near(height).map(move |y| (x, y))) {
@@ -73,7 +74,7 @@ impl SlipGrid {
         (0..width * height).into_par_iter().with_min_len(CHUNK).fold(none, seen).reduce(none, either)
     }
 
-    /// Adds the pattern of this number: that of a cell with eight others around it.
+    /// Adds the pattern of neighbourhood `number`, computed as the centre of a 3 × 3 grid with these kinds of cells.
     fn add(&self, number: u16, patterns: &mut Patterns) {
         const OWN: u32 = 4;
         let mut kinds = vec![WALL; 9];
@@ -83,7 +84,7 @@ impl SlipGrid {
         let small = Self { width: 3, height: 3, ..*self };
         let cells = Cells { grid: &small, kinds };
         for row in 4 * OWN as usize..4 * OWN as usize + 4 {
-            // As `Mdp::expected_rewards`: in the order of successors, from +0.
+            // Sums in the order of successors from +0, for the same bits as `Mdp::expected_rewards`.
             let mut reward = 0.0;
             for (cell, prob) in cells.successors(row) {
                 reward += prob * cells.reward(cell);
@@ -108,13 +109,13 @@ impl GridPatterns {
         &self.grid
     }
 
-    /// What is in each cell; empty where there is nothing but the goal in the last one.
+    /// Kind of each cell; empty for a grid without walls and obstacles.
     #[must_use]
     pub fn kinds(&self) -> &[u8] {
         &self.kinds
     }
 
-    /// Which pattern has which number; 0 for numbers that no cell has.
+    /// Pattern index of each neighbourhood number; 0 for numbers that do not occur.
     #[must_use]
     pub fn index(&self) -> &[u16] {
         &self.index
@@ -126,7 +127,7 @@ impl GridPatterns {
         self.grid.width * self.grid.height
     }
 
-    /// The pattern of a cell.
+    /// Pattern index of a cell.
     #[must_use]
     pub fn pattern(&self, cell: u32) -> usize {
         let SlipGrid { width, height, .. } = self.grid;
@@ -137,7 +138,7 @@ impl GridPatterns {
         self.index[pattern_of(width, height, cell, kind) as usize].into()
     }
 
-    /// A policy that is greedy with respect to `values`, as [`greedy`](crate::mdp::certificate::greedy).
+    /// The greedy policy with respect to `values`, as [`greedy`](crate::mdp::certificate::greedy) computes it.
     #[must_use]
     pub fn greedy(&self, values: &[f64]) -> Vec<u32> {
         let Self { patterns, grid, .. } = self;
@@ -153,7 +154,8 @@ impl GridPatterns {
         (0..self.states()).into_par_iter().with_min_len(CHUNK / 4).map(of_cell).collect()
     }
 
-    /// What certifies a V with these least and greatest TV − V and this ‖V‖∞, all found in `f64`.
+    /// Data for the certificate of a V with this minimum and maximum of TV − V and ‖V‖∞ = `largest`, all computed in
+    /// `f64`.
     #[must_use]
     pub fn extremes(&self, [least, greatest]: [f64; 2], largest: f64) -> Extremes {
         let Self { patterns, grid, .. } = self;
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certified_is_little_worse_than_with_the_model() {
+    fn the_certificate_is_close_to_that_of_the_model() {
         let grid = SlipGrid { width: 12, height: 10, wall_fraction: 0.1, ..SlipGrid::default() };
         let mdp = grid.generate().unwrap();
         let values = vec![3.0; 120];

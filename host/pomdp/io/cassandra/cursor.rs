@@ -1,22 +1,22 @@
-//! The words, numbers and signs of a text, one after the other and in place.
+//! Tokeniser: words, numbers and signs of a text, without copies.
 
 use crate::common::io::json::digits::Scan;
 use crate::common::io::lines::quoted;
 use crate::pomdp::io::fault::Fault;
 
-/// A text, and how far it is read.
+/// A text and the present byte offset.
 #[derive(Default)]
 pub struct Cursor<'t> {
     text: &'t [u8],
-    /// The place of what comes next.
+    /// Offset of the next byte.
     pub at: usize,
 }
 
-/// Words that begin a section, where a colon follows.
+/// Keywords that start a section, if a colon follows.
 pub const SECTIONS: [&[u8]; 9] =
     [b"discount", b"values", b"states", b"actions", b"observations", b"start", b"T", b"O", b"R"];
 
-/// What ends a word: white space, a colon, a comment, a wildcard.
+/// Bytes that end a word: white space, colon, comment and wildcard.
 const ENDS: [bool; 256] = {
     let mut ends = [false; 256];
     let mut byte = 0;
@@ -31,12 +31,12 @@ const ENDS: [bool; 256] = {
 };
 
 impl<'t> Cursor<'t> {
-    /// At the beginning, behind a byte order mark.
+    /// A cursor at the beginning of the text, after a byte order mark.
     pub fn new(text: &'t [u8]) -> Self {
         Self { text, at: if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 } }
     }
 
-    /// Leaves out white space and comments; the byte that follows.
+    /// Skips white space and comments; returns the next byte.
     #[inline]
     pub fn peek(&mut self) -> Option<u8> {
         loop {
@@ -51,14 +51,14 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// The place of what comes next, behind white space and comments.
+    /// Skips white space and comments; returns the offset of the next byte.
     #[inline]
     pub fn place(&mut self) -> usize {
         self.peek();
         self.at
     }
 
-    /// Takes a colon, if one is next.
+    /// Consumes a colon, if it is next.
     #[inline]
     pub fn takes_colon(&mut self) -> bool {
         let next = self.peek() == Some(b':');
@@ -66,12 +66,13 @@ impl<'t> Cursor<'t> {
         next
     }
 
-    /// Takes a colon.
+    /// Consumes a colon; an error if it is not next.
     pub fn colon(&mut self) -> Result<(), Fault> {
         if self.takes_colon() { Ok(()) } else { Err(self.unexpected("`:`")) }
     }
 
-    /// Takes a word: what no white space, colon, comment or wildcard is in, or one of the latter two signs. Empty at the end.
+    /// Consumes a word, up to white space, colon, comment or wildcard; or a single colon or wildcard. Empty at the end
+    /// of the text.
     #[inline]
     pub fn word(&mut self) -> &'t [u8] {
         if self.peek().is_none() {
@@ -83,7 +84,7 @@ impl<'t> Cursor<'t> {
         &rest[..length]
     }
 
-    /// The word that is next, which stays there.
+    /// The next word, without consuming it.
     pub fn next_word(&mut self) -> &'t [u8] {
         let before = self.at;
         let word = self.word();
@@ -91,7 +92,7 @@ impl<'t> Cursor<'t> {
         word
     }
 
-    /// Takes a word if it is this one.
+    /// Consumes the next word if it equals `word`.
     pub fn takes(&mut self, word: &[u8]) -> bool {
         let before = self.at;
         let found = self.word() == word;
@@ -101,7 +102,7 @@ impl<'t> Cursor<'t> {
         found
     }
 
-    /// Takes the words up to where a section begins, or the file ends; each with its place.
+    /// Consumes all words before the next section or the end of the file. Returns them with their offsets.
     pub fn names(&mut self) -> Vec<(usize, &'t [u8])> {
         let mut names = Vec::new();
         loop {
@@ -119,7 +120,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Takes a number without a sign.
+    /// Consumes an unsigned number.
     #[inline]
     pub fn number(&mut self, expected: &str) -> Result<f64, Fault> {
         self.peek();
@@ -134,7 +135,7 @@ impl<'t> Cursor<'t> {
         self.rare_number(expected)
     }
 
-    /// Such as `1.`, `.5` and `007`, which [`Scan`] does not take.
+    /// Consumes numbers that [`Scan`] rejects, such as `1.`, `.5` and `007`.
     fn rare_number(&mut self, expected: &str) -> Result<f64, Fault> {
         let word = self.next_word();
         let number = match word {
@@ -152,7 +153,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Takes a number that may have a sign, also with white space between.
+    /// Consumes a number with an optional sign; white space may separate the two.
     #[inline]
     pub fn signed(&mut self, expected: &str) -> Result<f64, Fault> {
         match self.peek() {
@@ -168,7 +169,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Takes a probability.
+    /// Consumes a probability; values up to 1 + `tolerance` count as 1.
     #[inline]
     pub fn probability(&mut self, tolerance: f64) -> Result<f64, Fault> {
         const EXPECTED: &str = "a probability";
@@ -179,12 +180,12 @@ impl<'t> Cursor<'t> {
         if number <= 1.0 + tolerance {
             return Ok(1.0);
         }
-        // The number is the last that was taken.
+        // The number just consumed gives the offset of the error.
         let length = self.text[..self.at].iter().rev().take_while(|&&byte| !ENDS[byte as usize]).count();
         Err(Fault::new(self.at - length, format!("found {number}, expected a probability")))
     }
 
-    /// What is wrong with the word that is next.
+    /// A fault at the next word.
     #[cold]
     pub fn unexpected(&mut self, expected: &str) -> Fault {
         let at = self.place();

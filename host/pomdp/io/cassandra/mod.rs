@@ -1,15 +1,16 @@
-//! Cassandra's `.pomdp`, in full.
+//! Cassandra's `.pomdp` format, complete.
 //!
-//! A preamble in any order (`discount`, `values`, `states`, `actions`, `observations`, `start`), then T, O and R by entry, row
-//! or matrix, with `*` for all, `uniform`, `identity` and `reset`. What is not specified is 0, of what is specified twice the
-//! last counts, and white space and line ends have no meaning. Rows of T and O sum to 1 within 10⁻⁵ and are scaled to it.
-//! Without `values` rewards are rewards; without `start` all states are as likely. A state may also be named by its number.
+//! The preamble has `discount`, `values`, `states`, `actions`, `observations` and `start` in any order. T, O and R
+//! follow by entry, row or matrix, with `*` as wildcard, `uniform`, `identity` and `reset`. Unspecified entries are 0,
+//! later settings override earlier ones, and white space and line ends have no meaning. Rows of T and O must sum to 1
+//! within 10⁻⁵ and are rescaled. Without `values`, values are rewards; without `start`, all states are equally likely.
+//! States may also be referred to by number.
 //!
-//! R(s, a, s', o) is reduced to its expectation over o. A file without `observations` is one of a Markov decision process: R
-//! takes no observation there, and what is observed is the state itself.
+//! R(s, a, s', o) is reduced to its expectation over o. A file without `observations` is a Markov decision process: its
+//! R has no observation, and the observation is the state itself.
 //!
-//! What is written names states, actions and observations where the grammar has those [names](nameable), and numbers them
-//! elsewhere; rows whose probabilities sum to 1 but for rounding are read back as the same bits.
+//! The writer uses names of states, actions and observations if the grammar [allows](nameable) them, and numbers
+//! otherwise. Rows that sum to 1 within rounding error are read back bit for bit.
 
 mod cursor;
 mod rewards;
@@ -31,31 +32,31 @@ use crate::pomdp::model::{Names, PomdpParts, scaled};
 
 pub use self::write::{nameable, write};
 
-/// A wildcard.
+/// The wildcard `*`.
 const ALL: u32 = u32::MAX;
 
-/// Pairs of a state and an action that a file may have, and nonzeros of T and of O.
-const MOST: u32 = 1 << 28;
+/// Maximum number of state-action pairs, and of nonzeros of T and of O.
+const MAX_ENTRIES: u32 = 1 << 28;
 
-/// A place in the file, in bytes.
+/// A byte offset in the file.
 type ByteOffset = u64;
 
-/// Reads a model, not yet validated.
+/// Reads a model without validation.
 pub fn read(text: &[u8], file: String) -> Result<PomdpParts, Error> {
     let mut reader = Reader { cursor: Cursor::new(text), end: text.len(), ..Reader::default() };
     reader.read().and_then(|()| reader.model()).map_err(|fault| fault.error(file, text))
 }
 
-/// States, actions or observations.
+/// A declared set: states, actions or observations.
 struct Things<'t> {
-    /// What one is called: `state`, say.
+    /// Singular noun for messages, e.g. `state`.
     kind: &'static str,
     count: u32,
     names: HashMap<&'t [u8], u32>,
 }
 
 impl<'t> Things<'t> {
-    /// Their names, in order.
+    /// All names in order of index.
     fn list(&self) -> Vec<String> {
         let mut list = vec![String::new(); self.names.len()];
         for (name, &i) in &self.names {
@@ -64,13 +65,13 @@ impl<'t> Things<'t> {
         list
     }
 
-    /// What one is called in messages.
+    /// The description of an element in messages.
     fn describe(&self, i: u32) -> String {
         let name = self.names.iter().find(|(_, at)| **at == i).map(|(name, _)| quoted(name));
         format!("{} {}", self.kind, name.unwrap_or_else(|| i.to_string()))
     }
 
-    /// Takes one, by name or by number.
+    /// Reads an element by name or number.
     #[inline]
     fn one(&self, cursor: &mut Cursor<'t>) -> Result<u32, Fault> {
         let word = cursor.word();
@@ -84,7 +85,7 @@ impl<'t> Things<'t> {
         found.filter(|&i| i < self.count).ok_or_else(|| self.unknown(cursor, word))
     }
 
-    /// Takes one, or the wildcard.
+    /// Reads an element or the wildcard.
     #[inline]
     fn one_or_all(&self, cursor: &mut Cursor<'t>) -> Result<u32, Fault> {
         if cursor.peek() == Some(b'*') {
@@ -111,12 +112,12 @@ struct Reader<'t> {
     states: Option<Things<'t>>,
     actions: Option<Things<'t>>,
     observations: Option<Things<'t>>,
-    /// Where it is specified.
+    /// Offset behind the word `start`.
     start: Option<usize>,
     body: Option<Body>,
 }
 
-/// What T, O and R say.
+/// The settings of T, O and R.
 struct Body {
     transitions: Table,
     observations: Table,
@@ -157,14 +158,14 @@ impl<'t> Reader<'t> {
         };
         let word = String::from_utf8_lossy(word);
         if twice {
-            return Err(Fault::new(at, format!("{word} is there twice")));
+            return Err(Fault::new(at, format!("{word} appears twice")));
         }
         if self.body.is_some() && word != "start" {
-            return Err(Fault::new(at, format!("{word} comes after T, O or R, expected it before")));
+            return Err(Fault::new(at, format!("{word} after T, O or R, expected it before them")));
         }
         if word == "start" {
             self.start = Some(self.cursor.at);
-            // As it may come before the states, it is read when all else is.
+            // `start` may precede `states`, so its value is parsed at the end.
             let _ = self.cursor.takes(b"include") || self.cursor.takes(b"exclude");
             self.cursor.takes_colon();
             self.cursor.names();
@@ -194,7 +195,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// A number of things, or their names.
+    /// Reads a number of elements, or their names.
     fn things(&mut self, kind: &'static str) -> Result<Things<'t>, Fault> {
         let at = self.cursor.place();
         let words = self.cursor.names();
@@ -213,8 +214,8 @@ impl<'t> Reader<'t> {
                 }
                 let count = str::from_utf8(word).ok().and_then(|text| text.parse().ok());
                 count
-                    .filter(|count| (1..=MOST).contains(count))
-                    .ok_or_else(|| unexpected(at, word, &format!("a number from 1 to {MOST}")))?
+                    .filter(|count| (1..=MAX_ENTRIES).contains(count))
+                    .ok_or_else(|| unexpected(at, word, &format!("a number from 1 to {MAX_ENTRIES}")))?
             }
             _ => {
                 for (i, (at, word)) in words.iter().enumerate() {
@@ -226,7 +227,7 @@ impl<'t> Reader<'t> {
                         ));
                     }
                     if names.insert(*word, i as u32).is_some() {
-                        return Err(Fault::new(*at, format!("the {kind} `{}` is there twice", quoted(word))));
+                        return Err(Fault::new(*at, format!("the {kind} `{}` appears twice", quoted(word))));
                     }
                 }
                 words.len() as u32
@@ -235,16 +236,20 @@ impl<'t> Reader<'t> {
         Ok(Things { kind, count, names })
     }
 
-    /// States, actions and observations, without which nothing is to be said of T, O and R, which begins at `at`.
+    /// States, actions, observations and the settings. Fails unless states and actions are declared before T, O or R at
+    /// offset `at`.
     fn parts(&mut self, at: usize) -> Result<(&mut Cursor<'t>, [&Things<'t>; 3], &mut Body), Fault> {
         let (states, actions) = match (&self.states, &self.actions) {
             (Some(states), Some(actions)) => (states, actions),
-            (None, _) => return Err(Fault::new(at, "the states are not there, expected `states:` before T, O and R")),
-            _ => return Err(Fault::new(at, "the actions are not there, expected `actions:` before T, O and R")),
+            (None, _) => return Err(Fault::new(at, "states are not declared, expected `states:` before T, O and R")),
+            _ => return Err(Fault::new(at, "actions are not declared, expected `actions:` before T, O and R")),
         };
-        if u64::from(states.count) * u64::from(actions.count) > u64::from(MOST) {
+        if u64::from(states.count) * u64::from(actions.count) > u64::from(MAX_ENTRIES) {
             let (states, actions) = (states.count, actions.count);
-            return Err(Fault::new(at, format!("{states} states and {actions} actions make more than {MOST} pairs")));
+            return Err(Fault::new(
+                at,
+                format!("{states} states and {actions} actions make more than {MAX_ENTRIES} pairs"),
+            ));
         }
         let observations = self.observations.as_ref().unwrap_or(states);
         let body = self.body.get_or_insert_with(|| Body {
@@ -262,7 +267,7 @@ impl<'t> Reader<'t> {
 
     fn observation(&mut self, at: usize) -> Result<(), Fault> {
         if self.observations.is_none() {
-            return Err(Fault::new(at, "the observations are not there, expected `observations:` before O"));
+            return Err(Fault::new(at, "observations are not declared, expected `observations:` before O"));
         }
         let (cursor, [states, actions, observations], body) = self.parts(at)?;
         matrix(cursor, at, &mut body.observations, states, actions, observations)
@@ -272,12 +277,12 @@ impl<'t> Reader<'t> {
         let process = self.observations.is_none();
         let (cursor, [states, actions, observations], Body { rewards, .. }) = self.parts(at)?;
         const EXPECTED: &str = "a reward";
-        // Where there are no observations, all rewards are those of any.
+        // Without observations, all rewards hold for any observation.
         let kinds: &[_] = if process { &[actions, states, states] } else { &[actions, states, states, observations] };
         let mut given = [ALL; 4];
         let mut length = 0;
         for kind in kinds {
-            // What may follow an action are only states, and where there are observations one of them at least.
+            // An action is required; with observations, so is at least one state.
             let more = if length == 0 { cursor.colon().map(|()| true)? } else { cursor.takes_colon() };
             if !more {
                 break;
@@ -291,7 +296,7 @@ impl<'t> Reader<'t> {
                 rewards.set(given, at as ByteOffset, cursor.signed(EXPECTED)?);
             }
             missing @ (1 | 2) => {
-                // Zero, but for what else the row or matrix says.
+                // Entries of the row or matrix that are not set below are 0.
                 rewards.set(given, at as ByteOffset, 0.0);
                 let last = kinds[kinds.len() - 1].count;
                 let rows = if missing == 2 { kinds[length].count } else { 1 };
@@ -324,7 +329,7 @@ impl<'t> Reader<'t> {
             return Err(missing("T, O and R"));
         };
         let gamma = self.discount.ok_or_else(|| missing("`discount:` at its beginning"))?;
-        // First, as what is not there needs no memory.
+        // Before any large allocation: an empty T needs no memory.
         if transitions.is_empty() {
             return Err(missing("T"));
         }
@@ -354,7 +359,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// What the file says of the start, behind the word at `at`; else all states are as likely.
+/// Parses the start belief behind offset `at`; uniform without `start`.
 fn start_belief<'t>(cursor: &mut Cursor<'t>, at: Option<usize>, states: &Things<'t>) -> Result<Belief, Fault> {
     let everywhere = || Belief::uniform((0..states.count).collect());
     let Some(at) = at else { return Ok(everywhere()) };
@@ -372,7 +377,7 @@ fn start_belief<'t>(cursor: &mut Cursor<'t>, at: Option<usize>, states: &Things<
         }
         let starts: Vec<_> = (0..states.count).filter(|&state| listed[state as usize] == include).collect();
         if starts.is_empty() {
-            return Err(Fault::new(at, "the process starts in no state"));
+            return Err(Fault::new(at, "the start belief has no state"));
         }
         return Ok(Belief::uniform(starts));
     }
@@ -381,7 +386,7 @@ fn start_belief<'t>(cursor: &mut Cursor<'t>, at: Option<usize>, states: &Things<
             cursor.word();
             everywhere()
         }
-        // A whole number alone is that of a state, unless it is the probability of the only one.
+        // A single integer is a state, except in a model with one state, where it is a probability.
         [(_, word)] if states.count > 1 && word.iter().all(u8::is_ascii_digit) => Belief::at(states.one(cursor)?),
         [(_, [b'0'..=b'9' | b'.' | b'+' | b'-', ..]), ..] => {
             let mut belief = Belief::default();
@@ -405,7 +410,7 @@ fn start_belief<'t>(cursor: &mut Cursor<'t>, at: Option<usize>, states: &Things<
     Ok(belief)
 }
 
-/// O where the state is what is observed.
+/// O of an observed state.
 fn seen(states: u32, actions: u32) -> Csr {
     let rows = u64::from(states) * u64::from(actions);
     let col: Vec<u32> = (0..actions).flat_map(|_| 0..states).collect();
@@ -413,7 +418,7 @@ fn seen(states: u32, actions: u32) -> Csr {
     Csr::built((0..=rows).collect::<Vec<_>>(), col, val)
 }
 
-/// What follows `T` or `O`.
+/// Reads the settings behind `T` or `O`.
 fn matrix<'t>(
     cursor: &mut Cursor<'t>,
     at: usize,
@@ -449,7 +454,7 @@ fn matrix<'t>(
         table.set_row(action, rows, Whole::Start, place);
         return Ok(());
     }
-    // Zero, but for what else the row or matrix says.
+    // Entries of the row or matrix that are not set below are 0.
     table.set_row(action, rows, Whole::Fill(0.0), at as ByteOffset);
     let count = if state.is_none() { states.count } else { 1 };
     for row in 0..count {

@@ -1,38 +1,38 @@
-//! R as a file specifies it, reduced to what a model keeps.
+//! R as a file specifies it, reduced to R(s, a, s').
 
 use super::{ALL, ByteOffset};
 use crate::mdp::model::Csr;
 
-/// That R has a value.
+/// One assignment to R.
 struct Setting {
-    /// Which transitions: a number that depends on what is given.
+    /// Index of the given components; see `Rewards::key`.
     key: u64,
-    /// Where the file says so: later places count.
+    /// Byte offset in the file; later assignments override earlier ones.
     at: ByteOffset,
     value: f64,
     /// The observation, or [`ALL`].
     observation: u32,
 }
 
-/// R(s, a, s', o).
+/// All assignments to R(s, a, s', o).
 pub struct Rewards {
     states: u32,
     actions: u32,
-    /// By what is a wildcard, one bit each: the action, the state, the successor.
+    /// Assignments by which components are wildcards, one bit each: action, state, successor.
     settings: [Vec<Setting>; 8],
 }
 
-/// An observation's reward, of the rewards that are looked at.
+/// The latest reward of an observation for one transition.
 #[derive(Clone, Copy, Default)]
 struct Latest {
-    /// Which look it was.
+    /// Identifies the transition.
     look: u64,
     at: ByteOffset,
     value: f64,
 }
 
 impl Rewards {
-    /// 0 everywhere.
+    /// R = 0.
     pub fn new(states: u32, actions: u32) -> Self {
         Self { states, actions, settings: Default::default() }
     }
@@ -41,14 +41,14 @@ impl Rewards {
         usize::from(action == ALL) | usize::from(state == ALL) << 1 | usize::from(successor == ALL) << 2
     }
 
-    /// A number that tells these from others with the same wildcards.
+    /// An index that is unique among assignments with the same wildcards.
     fn key(&self, action: u32, state: u32, successor: u32) -> u64 {
         let digits = [(state, self.states), (action, self.actions), (successor, self.states)];
         let given = digits.into_iter().filter(|digit| digit.0 != ALL);
         given.fold(0, |key, (digit, base)| key * u64::from(base) + u64::from(digit))
     }
 
-    /// Sets rewards; any may be [`ALL`].
+    /// Assigns a reward; every component may be [`ALL`].
     #[inline]
     pub fn set(&mut self, [action, state, successor, observation]: [u32; 4], at: ByteOffset, value: f64) {
         if [action, state, successor, observation] == [ALL; 4] {
@@ -68,8 +68,8 @@ impl Rewards {
         &settings[first..first + settings[first..].partition_point(|setting| setting.key == key)]
     }
 
-    /// Σ R(s, a, s', o) O(a, s', o) over o, as R(s, a, s') for the rows in which that depends on s', and one number a row
-    /// for the others; both have no entries where all is 0.
+    /// The expectation Σₒ R(s, a, s', o) O(a, s', o): as a matrix R(s, a, s') for rows in which it depends on s', and
+    /// one number per row elsewhere. Each is empty if it is 0 everywhere.
     pub fn reduced(mut self, transitions: &Csr, observations: &Csr, observation_count: u32) -> (Csr, Vec<f64>) {
         if self.settings.iter().all(Vec::is_empty) {
             return (Csr::empty(transitions.rows()), Vec::new());
@@ -93,7 +93,7 @@ impl Rewards {
                 rewards.push(expected(common.iter().chain(&own).copied().flatten(), observed, &mut latest, look));
             }
             if rewards.iter().all(|reward| *reward == rewards[0]) {
-                // No −0.
+                // Turns −0 into 0.
                 *action_reward = rewards.first().map_or(0.0, |reward| reward + 0.0);
             } else {
                 let nonzero = successors.iter().zip(&rewards).filter(|(_, reward)| **reward != 0.0);
@@ -111,8 +111,8 @@ impl Rewards {
     }
 }
 
-/// The expectation over observations, of each of which the last setting counts; where all that can be observed have the same
-/// reward, that one exactly.
+/// The expected reward of a transition, where later assignments override earlier ones. If all possible observations
+/// have the same reward, the result is exactly this one.
 fn expected<'s>(
     settings: impl Iterator<Item = &'s Setting> + Clone,
     (observations, probs): (&[u32], &[f64]),

@@ -1,32 +1,33 @@
-//! T and O as a file specifies them: entry by entry, row by row or at large, of which the last counts.
+//! T and O as a file specifies them, entry by entry, row by row or for all rows at once; later settings override
+//! earlier ones.
 //!
-//! What holds for all actions or all states is kept as it is said, and not row by row. Rows are made when all is read.
+//! Settings for all actions or all states are stored once, and rows are built after the whole file is read.
 
-use super::{ALL, ByteOffset, MOST};
+use super::{ALL, ByteOffset, MAX_ENTRIES};
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::mdp::model::Csr;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::io::fault::Fault;
 
-/// What a row is set to as a whole.
+/// A setting of a whole row.
 #[derive(Clone, Copy)]
 pub enum Whole {
-    /// The same in every column.
+    /// The same value in every column.
     Fill(f64),
-    /// 1 in the column of the row's own state, and 0 in all others.
+    /// 1 in the column of the row's own state, 0 elsewhere.
     Identity,
     /// The start belief.
     Start,
 }
 
-/// That an entry, or the whole row, has a value.
+/// One setting of an entry or a whole row.
 #[derive(Clone, Copy)]
 struct Setting {
-    /// Which rows: a number that depends on what is given.
+    /// Index of the given action and state; see `Table::key`.
     key: u32,
-    /// A column, or one of those below.
+    /// A column, or [`FILL`], [`IDENTITY`] or [`START`].
     column: u32,
-    /// Where the file says so: later places count.
+    /// Byte offset in the file; later settings override earlier ones.
     at: ByteOffset,
     value: f64,
 }
@@ -35,24 +36,24 @@ const FILL: u32 = u32::MAX;
 const IDENTITY: u32 = u32::MAX - 1;
 const START: u32 = u32::MAX - 2;
 
-/// A matrix with a row for each action and state.
+/// A matrix with one row per action and state.
 pub struct Table {
     /// T or O.
     name: &'static str,
     actions: u32,
     states: u32,
     columns: u32,
-    /// By what is a wildcard: nothing, the action, the state, both.
+    /// Settings by wildcards: none, action, state, both.
     settings: [Vec<Setting>; 4],
 }
 
 impl Table {
-    /// Of nothing but zeros. T's rows are in order of states, then actions; O's the other way round.
+    /// A table of zeros. Rows of T are ordered by state, then action; rows of O by action, then state.
     pub fn new(name: &'static str, actions: u32, states: u32, columns: u32) -> Self {
         Self { name, actions, states, columns, settings: Default::default() }
     }
 
-    /// Whether nothing is set.
+    /// Whether there are no settings.
     pub fn is_empty(&self) -> bool {
         self.settings.iter().all(Vec::is_empty)
     }
@@ -65,7 +66,7 @@ impl Table {
         usize::from(action == ALL) | usize::from(state == ALL) << 1
     }
 
-    /// A number that tells from others, where they have the same wildcards, this action and state.
+    /// An index of action and state that is unique among settings with the same wildcards.
     fn key(&self, action: u32, state: u32) -> u32 {
         match (action, state) {
             (ALL, ALL) => 0,
@@ -75,14 +76,14 @@ impl Table {
         }
     }
 
-    /// Sets an entry, or that of all columns.
+    /// Sets the entry of a column.
     #[inline]
     pub fn set(&mut self, action: u32, state: u32, column: u32, at: ByteOffset, value: f64) {
         let setting = Setting { key: self.key(action, state), column, at, value };
         self.settings[Self::class(action, state)].push(setting);
     }
 
-    /// Sets rows as a whole.
+    /// Sets whole rows.
     pub fn set_row(&mut self, action: u32, state: u32, whole: Whole, at: ByteOffset) {
         let (column, value) = match whole {
             Whole::Fill(value) => (FILL, value),
@@ -95,13 +96,14 @@ impl Table {
         self.set(action, state, column, at, value);
     }
 
-    /// The matrix, each row of which sums to 1. `describe` says what an action and state are called; `end` is the file's.
+    /// Builds the matrix and checks that each row sums to 1. `describe` names an action and a state in messages; `end`
+    /// is the length of the file.
     pub fn rows(mut self, start: &Belief, end: usize, describe: impl Fn(u32, u32) -> String) -> Result<Csr, Fault> {
-        // In a file's order, which the sort keeps.
+        // The sort is stable, so settings with equal keys stay in file order.
         self.settings.iter_mut().for_each(|settings| settings.sort_by_key(|setting| setting.key));
         let rows = self.actions as usize * self.states as usize;
-        let too_many = || Fault::new(end, format!("{} has more than {MOST} nonzeros", self.name));
-        if self.filled() > u64::from(MOST) {
+        let too_many = || Fault::new(end, format!("{} has more than {MAX_ENTRIES} nonzeros", self.name));
+        if self.filled() > u64::from(MAX_ENTRIES) {
             return Err(too_many());
         }
         let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
@@ -125,7 +127,7 @@ impl Table {
             cells.extend(later.iter().map(|setting| (setting.column, setting.value)));
             if !cells.is_sorted_by(|a, b| a.0 < b.0) {
                 cells.sort_by_key(|cell| cell.0);
-                // Of equal columns the last.
+                // Keep the last of equal columns.
                 cells.dedup_by(|after, before| {
                     let same = after.0 == before.0;
                     if same {
@@ -144,16 +146,16 @@ impl Table {
             } else {
                 extend(&mut col, &mut val, cells.iter().copied().filter(|cell| cell.1 != 0.0));
             }
-            // From +0, where an empty sum would be −0.
+            // Starts at +0, because an empty sum of f64 is −0.
             let sum = val[first..].iter().fold(0.0, |sum, prob| sum + prob);
             if (sum - 1.0).abs() > SUM_TOLERANCE {
                 let message = format!("{} of {} sums to {sum}, expected 1", self.name, describe(action, state));
                 return Err(match settings.last() {
-                    Some(last) => Fault::new(last.at as usize, format!("{message}; this is the last that sets it")),
-                    None => Fault::new(end, format!("{message}; nothing sets it")),
+                    Some(last) => Fault::new(last.at as usize, format!("{message}; last set here")),
+                    None => Fault::new(end, format!("{message}; never set")),
                 });
             }
-            if col.len() > MOST as usize {
+            if col.len() > MAX_ENTRIES as usize {
                 return Err(too_many());
             }
             row_ptr.push(col.len() as u64);
@@ -161,7 +163,7 @@ impl Table {
         Ok(Csr::built(row_ptr, col, val))
     }
 
-    /// The action and the state of a row.
+    /// Action and state of a row.
     fn place(&self, row: u32) -> (u32, u32) {
         match self.by_state() {
             true => (row % self.actions, row / self.actions),
@@ -169,7 +171,7 @@ impl Table {
         }
     }
 
-    /// Entries of the rows that are filled, and of which no entry is set apart: no more than there are.
+    /// Number of entries of rows whose last setting fills them: a lower bound on the number of nonzeros.
     fn filled(&self) -> u64 {
         let fills = |setting: &Setting| setting.column == FILL && setting.value != 0.0;
         if !self.settings.iter().flatten().any(fills) {
@@ -188,7 +190,7 @@ impl Table {
         entries
     }
 
-    /// All settings of a row, as they come in the file.
+    /// All settings of a row in file order.
     fn merged<'s>(&self, own: &'s [Setting], action: u32, state: u32, merged: &'s mut Vec<Setting>) -> &'s [Setting] {
         if self.settings[1..].iter().all(Vec::is_empty) {
             return own;

@@ -1,4 +1,4 @@
-//! Writes `.pomdp`.
+//! Writer of `.pomdp` files.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -10,11 +10,11 @@ use crate::mdp::model::{Csr, Objective};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
 
-/// Other words that the grammar has.
+/// Further reserved words of the grammar.
 const RESERVED: [&[u8]; 7] = [b"include", b"exclude", b"uniform", b"identity", b"reset", b"reward", b"cost"];
 
-/// Whether there are names that Cassandra's grammar has: a letter, then letters, digits, `_` and `-`; no word of the grammar,
-/// and none twice.
+/// Whether Cassandra's grammar allows these names: a letter, then letters, digits, `_` and `-`; no reserved words and
+/// no duplicates. `false` for an empty list.
 #[must_use]
 pub fn nameable(names: &[String]) -> bool {
     let mut seen = HashSet::new();
@@ -29,7 +29,7 @@ pub fn nameable(names: &[String]) -> bool {
         })
 }
 
-/// Names of a kind, or their numbers.
+/// Names of a declared set, or only its size.
 struct Things<'m> {
     names: Option<&'m [String]>,
     count: u32,
@@ -100,7 +100,7 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
         let row = |state: u32| process.choices().first(state as usize) + action as usize;
         let plain = |state: u32| process.rewards().row(row(state)).0.is_empty();
         let reward = |out: &mut _, state: u32, successor: u32, reward: f64| {
-            // Nothing is 0, too.
+            // Unspecified rewards are 0 already.
             if reward == 0.0 {
                 return Ok(());
             }
@@ -127,7 +127,7 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what a section says of some things.
+/// Writes one setting of a section.
 fn line(out: &mut impl Write, section: &str, of: &[(&Things<'_>, u32)], value: f64) -> io::Result<()> {
     out.text(section)?;
     for (i, (things, thing)) in of.iter().enumerate() {
@@ -139,7 +139,7 @@ fn line(out: &mut impl Write, section: &str, of: &[(&Things<'_>, u32)], value: f
     out.text("\n")
 }
 
-/// The start, as short as it can be said.
+/// Writes the start belief in its shortest form.
 fn write_start(out: &mut impl Write, start: &Belief, states: &Things<'_>) -> io::Result<()> {
     let even = start.probs().iter().all(|prob| *prob == 1.0 / start.probs().len() as f64);
     if even && start.states().len() == states.count as usize {
@@ -162,14 +162,14 @@ fn write_start(out: &mut impl Write, start: &Belief, states: &Things<'_>) -> io:
     out.text("\n")
 }
 
-/// Whether O(a, s', ·) depends on s' alone.
+/// Whether O(a, s', ·) is the same for all actions.
 fn same_for_all(observations: &Csr, actions: u32, states: u32) -> bool {
     let (actions, states) = (actions as usize, states as usize);
     (1..actions)
         .all(|action| (0..states).all(|state| observations.row(action * states + state) == observations.row(state)))
 }
 
-/// A number, always with a point before an exponent, as Cassandra's grammar has it.
+/// Writes a number. Cassandra's grammar requires a decimal point before an exponent.
 fn real(out: &mut impl Write, number: f64) -> io::Result<()> {
     let mut buffer = zmij::Buffer::new();
     let text = buffer.format_finite(number);

@@ -1,17 +1,18 @@
-//! Blind policies: the same action for ever, whatever is seen (Hauskrecht, *Journal of Artificial Intelligence Research* 13,
-//! 2000, 4.1).
+//! Blind policies: repeat one action for ever, whatever the observations (Hauskrecht, *Journal of Artificial
+//! Intelligence Research* 13, 2000, 4.1).
 
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::cpu::Assembler;
 use crate::pomdp::model::Pomdp;
 
-/// Sweeps at most.
-const SWEEPS: u32 = 10_000;
+/// Maximum number of sweeps.
+const MAX_SWEEPS: u32 = 10_000;
 
-/// For each action a vector that is not above α(s) = r(s, a) + γ Σ T(s, a, s') α(s').
+/// For each action a, a lower bound on the solution of α(s) = r(s, a) + γ Σ T(s, a, s') α(s').
 ///
-/// It is iterated from min r / (1 − γ), and every iterate is a lower bound; iteration ends where a sweep changes nothing by
-/// more than `tolerance` (1 − γ), or where it is `late`. `rewards` are r(s, a) at s·A + a, as `assembler` has them.
+/// The iteration starts at min r / (1 − γ), so every iterate is a lower bound. It ends when a sweep changes no entry by
+/// more than `tolerance` (1 − γ), or when it is `late`. `rewards` are r(s, a) at index s·A + a, the same as in
+/// `assembler`.
 #[must_use]
 pub fn blind(
     model: &Pomdp,
@@ -26,7 +27,7 @@ pub fn blind(
         let own = rewards.iter().skip(action as usize).step_by(actions as usize);
         let least = own.copied().fold(f64::INFINITY, f64::min);
         let mut values = vec![least / (1.0 - gamma); model.states() as usize];
-        for _ in 0..SWEEPS {
+        for _ in 0..MAX_SWEEPS {
             let next = assembler.ahead(action, &values);
             let change = next.iter().zip(&values).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
             values = next;

@@ -5,16 +5,16 @@ use rayon::prelude::*;
 use super::ActionValues;
 use crate::pomdp::model::Pomdp;
 
-/// Products that all sweeps together may take.
-const PRODUCTS: usize = 4_000_000_000;
+/// Work limit of all sweeps, in multiplications.
+const MAX_PRODUCTS: usize = 4_000_000_000;
 
-/// Products between two looks at the clock.
-const UNWATCHED: usize = 1 << 25;
+/// Multiplications between two checks of the clock.
+const PRODUCTS_PER_CHECK: usize = 1 << 25;
 
-/// Q(s, a) = r(s, a) + γ Σₒ max_{a'} Σ_{s'} T(s, a, s') O(a, s', o) Q(s', a'), iterated from `factors`.
+/// The fast informed bound by iteration of Q(s, a) = r(s, a) + γ Σₒ max_{a'} Σ_{s'} T(s, a, s') O(a, s', o) Q(s', a').
 ///
-/// Where `factors` are an upper bound so is every iterate. Iteration ends where a sweep changes nothing by more than
-/// `tolerance` (1 − γ), after 4 · 10⁹ products, or where it is `late`.
+/// If the initial `factors` are upper bounds, so is every iterate. The iteration ends when a sweep changes no entry by
+/// more than `tolerance` (1 − γ), after 4 · 10⁹ multiplications, or when it is `late`.
 #[must_use]
 pub fn fib(
     model: &Pomdp,
@@ -27,8 +27,8 @@ pub fn fib(
     let products =
         actions * model.process().transitions().nnz() * model.observations().nnz() / model.observations().rows();
     let rows = factors.len();
-    let at_once = (UNWATCHED / (products / rows.max(1)).max(1)).max(1);
-    for _ in 0..(PRODUCTS / products.max(1)).max(1) {
+    let at_once = (PRODUCTS_PER_CHECK / (products / rows.max(1)).max(1)).max(1);
+    for _ in 0..(MAX_PRODUCTS / products.max(1)).max(1) {
         let mut next = ActionValues::with_capacity(rows);
         while next.len() < rows {
             let sums = || vec![0.0; observations * actions];
@@ -39,7 +39,7 @@ pub fn fib(
             }
         }
         let change = next.iter().zip(&factors).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        // No bound is given up for a worse one, be it by rounding.
+        // Every iterate is an upper bound; the minimum also excludes increases by rounding.
         factors = next.into_iter().zip(factors).map(|(new, old)| new.min(old)).collect();
         if change <= tolerance * (1.0 - gamma) {
             break;
@@ -48,7 +48,7 @@ pub fn fib(
     factors
 }
 
-/// One sweep: Q of one step more than `factors`.
+/// One sweep: the right-hand side of the iteration for `factors`.
 #[must_use]
 pub fn sweep(model: &Pomdp, rewards: &[f64], factors: &[f64]) -> ActionValues {
     let sums = || vec![0.0; model.observation_count() as usize * model.actions() as usize];
@@ -56,7 +56,7 @@ pub fn sweep(model: &Pomdp, rewards: &[f64], factors: &[f64]) -> ActionValues {
     rows.map_init(sums, |sums, row| backed_up(model, rewards, factors, sums, row)).collect()
 }
 
-/// Q(s, a) of row s·A + a by the one before. `sums` has room for |Ω|·A numbers.
+/// The right-hand side for row s·A + a. `sums` is scratch memory of |Ω|·A numbers.
 fn backed_up(model: &Pomdp, rewards: &[f64], factors: &[f64], sums: &mut [f64], row: usize) -> f64 {
     let actions = model.actions() as usize;
     let action = (row % actions) as u32;

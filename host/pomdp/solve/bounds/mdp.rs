@@ -1,4 +1,4 @@
-//! The value of the process if its state were seen.
+//! The MDP bound: the value of the process with observed states.
 
 use std::ops::ControlFlow;
 
@@ -7,11 +7,11 @@ use crate::mdp::{SolveError, solve_with};
 use crate::pomdp::model::Pomdp;
 use crate::runtime::choose::DeviceChoice;
 
-/// V(s) of the process beneath, no less than it is: value iteration to ε, rounded up by what its certificate says, also where it is
-/// `late`. `rewards` are r(s, a) at s·A + a.
+/// An upper bound on V(s) of the underlying MDP: the result of value iteration to `epsilon` plus its certified error,
+/// also if it ends early because it is `late`. `rewards` are r(s, a) at index s·A + a.
 ///
 /// # Errors
-/// Those of [`solve_with`].
+/// The errors of [`solve_with`].
 pub fn mdp(
     model: &Pomdp,
     rewards: &[f64],
@@ -24,7 +24,7 @@ pub fn mdp(
     let solution = solve_with(model.process(), &options, &mut |_| {
         if late() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    // Without a certificate there is the bound that always holds.
+    // Without a certificate, max r / (1 − γ) is an upper bound.
     let most = rewards.iter().copied().fold(f64::NEG_INFINITY, f64::max) / (1.0 - model.gamma());
     let raised = |value: f64| solution.certificate.bound.map_or(most, |bound| (value + bound).next_up());
     Ok(solution.values.into_iter().map(raised).collect())

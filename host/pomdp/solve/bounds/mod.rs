@@ -1,12 +1,12 @@
-//! Bounds on V\* from below and from above, before any belief is looked at, and the one that beliefs tighten.
+//! Initial bounds on V\*, and the upper bound that beliefs tighten.
 //!
 //! | module | bound |
 //! | --- | --- |
-//! | [`blind`] | lower: the value of one action repeated for ever |
-//! | [`mdp`] | upper: the state is seen from now on |
-//! | [`qmdp`] | upper: the state is seen after one more step |
-//! | [`fib`] | upper: the fast informed bound, by which the observation of one step is not seen in advance |
-//! | [`sawtooth`] | upper: what is known at some beliefs, interpolated |
+//! | [`blind`] | lower: repeats one action for ever |
+//! | [`mdp`] | upper: observes the state from now on |
+//! | [`qmdp`] | upper: observes the state after one more step |
+//! | [`fib`] | upper: the fast informed bound, which respects the observation of the next step |
+//! | [`sawtooth`] | upper: interpolates between upper bounds at beliefs |
 
 pub mod blind;
 pub mod fib;
@@ -14,5 +14,5 @@ pub mod mdp;
 pub mod qmdp;
 pub mod sawtooth;
 
-/// A vector for each action: Q(b, a) ≤ Σ b(s) Q(s, a), with entry s·A + a.
+/// Q-factors at index s·A + a, with Q(b, a) ≤ Σ b(s) Q(s, a).
 pub type ActionValues = Vec<f64>;

@@ -1,15 +1,15 @@
-//! QMDP: the state is seen after the next step (Littman, Cassandra and Kaelbling, *ICML*, 1995).
+//! QMDP: the state is observed after the next step (Littman, Cassandra and Kaelbling, *ICML*, 1995).
 
 use rayon::prelude::*;
 
 use super::ActionValues;
 use crate::pomdp::model::Pomdp;
 
-/// Rows between two looks at the clock.
-const UNWATCHED: usize = 1 << 18;
+/// Rows between two checks of the clock.
+const ROWS_PER_CHECK: usize = 1 << 18;
 
-/// Q(s, a) = r(s, a) + γ Σ T(s, a, s') V(s'), an upper bound where V is one on the process whose state is seen. Once it is `late`,
-/// max V takes the place of the sum.
+/// Q(s, a) = r(s, a) + γ Σ T(s, a, s') V(s'), an upper bound if V is an upper bound for the underlying MDP. Once it is
+/// `late`, max V replaces the sum.
 #[must_use]
 pub fn qmdp(model: &Pomdp, rewards: &[f64], values: &[f64], late: &mut dyn FnMut() -> bool) -> ActionValues {
     let actions = model.actions() as usize;
@@ -26,7 +26,7 @@ pub fn qmdp(model: &Pomdp, rewards: &[f64], values: &[f64], late: &mut dyn FnMut
             factors.extend(rest);
             break;
         }
-        let own = factors.len()..rewards.len().min(factors.len() + UNWATCHED);
+        let own = factors.len()..rewards.len().min(factors.len() + ROWS_PER_CHECK);
         factors.par_extend(own.into_par_iter().with_min_len(4096).map(factor));
     }
     factors

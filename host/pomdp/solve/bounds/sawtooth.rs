@@ -1,68 +1,71 @@
-//! The sawtooth bound: between the corners of the simplex and one belief more at a time (Hauskrecht, 2000, 4.3; HSVI).
+//! The sawtooth upper bound: interpolation between the vertices of the simplex and one belief at a time (Hauskrecht,
+//! 2000, 4.3; HSVI).
 //!
-//! V\* is convex. Where V\*(e_s) ≤ v(s) and V\*(c) ≤ u, with b = ρ c + Σ (b(s) − ρ c(s)) e_s for ρ = min over c(s) > 0 of
-//! b(s)/c(s),
+//! V\* is convex. Let V\*(e_s) ≤ v(s) at the vertices e_s, and V\*(c) ≤ u at a point c. Every belief b is ρ c + Σ (b(s)
+//! − ρ c(s)) e_s with ρ = min over c(s) > 0 of b(s)/c(s), so
 //!
 //! > V\*(b) ≤ Σ b(s) v(s) + ρ (u − Σ c(s) v(s))
 //!
-//! ρ is 0 unless b is possible wherever c is. So a point is filed under one state of its own, and a belief meets those
-//! only that are filed under its states.
+//! ρ > 0 only if the support of b contains the support of c. So each point is filed under one state of its support, and
+//! the bound at b only reads points filed under the states of b.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::pomdp::belief::Belief;
 
-/// A belief whose value is bounded.
+/// A belief with an upper bound.
 struct Point {
-    /// c, its likeliest states first: where the ratio is least, as a rule. Empty where other points imply this one.
+    /// c in descending order of probability, because the least ratio usually occurs early. Empty after
+    /// removal.
     entries: Vec<(u32, f64)>,
     /// u − Σ c(s) v(s) < 0.
     drop: f64,
-    /// The state that it is filed under.
-    home: u32,
-    /// When it last changed.
+    /// The state that the point is filed under.
+    filed_under: u32,
+    /// Time of the last change.
     changed: u32,
-    /// When it was last found not to be implied by others.
+    /// Time of the last check that other points do not imply it.
     checked: u32,
 }
 
-/// What is looked at of a point before all of it.
+/// The part of a point that is read first; it rules out most points.
 #[derive(Clone, Copy)]
 struct Filed {
     number: u32,
-    /// When the point last changed.
+    /// Time of the last change of the point.
     time: u32,
     drop: f64,
-    /// The first of its entries.
+    /// State of the first entry of c.
     state: u32,
+    /// Probability of that entry.
     prob: f64,
 }
 
-/// Points between two looks at the clock.
-const LOOK: usize = 256;
+/// Points between two checks of the clock.
+const POINTS_PER_CHECK: usize = 256;
 
-/// Bytes of a point where it is filed, with room for others, and of an allocation.
-const FILED: usize = 3 * size_of::<Filed>() / 2 + 16;
+/// Bytes per filed point, including spare capacity and allocation overhead.
+const POINT_BYTES: usize = 3 * size_of::<Filed>() / 2 + 16;
 
-/// Corners and points.
+/// The vertex values and all points.
 pub struct Sawtooth {
-    /// v.
+    /// v(s).
     corners: Vec<f64>,
     points: Vec<Point>,
-    /// By state: points filed there, in the order of their last change.
+    /// Points filed under each state, in the order of their last change.
     filed: Vec<Vec<Filed>>,
-    /// Changes so far.
+    /// Number of changes so far, which serves as time.
     time: u32,
-    /// Bytes of all points' beliefs.
+    /// Heap bytes of all points.
     bytes: usize,
-    /// b(s) of the belief in hand, for each thread that has one; all 0 between uses.
+    /// Scratch arrays of |S| zeros for dense beliefs, one per thread in use.
     dense: Mutex<Vec<Vec<f64>>>,
-    /// The next point to be looked at by [`prune`](Self::prune).
+    /// The next point that [`prune`](Self::prune) examines.
     next: usize,
 }
 
 impl Sawtooth {
-    /// Corners without points.
+    /// The bound from vertex values, without points.
     #[must_use]
     pub fn new(corners: Vec<f64>) -> Self {
         let states = corners.len();
@@ -77,31 +80,32 @@ impl Sawtooth {
         }
     }
 
-    /// How many changes there were.
+    /// Number of changes so far.
     #[must_use]
     pub fn time(&self) -> u32 {
         self.time
     }
 
-    /// Bytes of points.
+    /// Bytes allocated for points.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes + self.points.capacity() * size_of::<Point>()
     }
 
-    /// Points that there were, with those that others imply.
+    /// Number of points ever added, including implied ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Whether there are none.
+    /// Whether no point was ever added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// Notes that V\*(belief) ≤ value, and returns the point's number. `number` is what it was before, if it is there.
+    /// Records V\*(`belief`) ≤ `value` and returns the index of its point. `number` is its present index, if any. A
+    /// value that does not improve on the vertices adds no point.
     pub fn lower(&mut self, belief: &Belief, value: f64, number: Option<u32>) -> Option<u32> {
         let drop = value - belief.dot(&self.corners);
         if drop >= 0.0 {
@@ -109,7 +113,7 @@ impl Sawtooth {
         }
         self.time += 1;
         let number = number.unwrap_or_else(|| {
-            self.points.push(Point { entries: Vec::new(), drop, home: 0, changed: 0, checked: 0 });
+            self.points.push(Point { entries: Vec::new(), drop, filed_under: 0, changed: 0, checked: 0 });
             self.points.len() as u32 - 1
         });
         let point = &mut self.points[number as usize];
@@ -118,18 +122,19 @@ impl Sawtooth {
             point.entries = Vec::with_capacity(belief.states().len());
             point.entries.extend(belief.iter());
             point.entries.sort_by(|a, b| b.1.total_cmp(&a.1));
-            // Where the fewest are.
-            point.home = belief.states().iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
-            self.bytes += size_of_val(&point.entries[..]) + FILED;
+            // The state with the fewest points.
+            point.filed_under =
+                belief.states().iter().copied().min_by_key(|&state| self.filed[state as usize].len())?;
+            self.bytes += size_of_val(&point.entries[..]) + POINT_BYTES;
         }
-        let filed = &mut self.filed[point.home as usize];
+        let filed = &mut self.filed[point.filed_under as usize];
         filed.retain(|other| other.number != number);
         let (state, prob) = point.entries[0];
         filed.push(Filed { number, time: self.time, drop, state, prob });
         Some(number)
     }
 
-    /// A bound on V\*(belief) by the points that changed after `since`, no more than `known`.
+    /// The upper bound on V\*(`belief`) from `known`, the vertices, and the points that changed after time `since`.
     #[must_use]
     pub fn bound(&self, belief: &Belief, known: f64, since: u32) -> f64 {
         let base = belief.dot(&self.corners);
@@ -144,7 +149,7 @@ impl Sawtooth {
         })
     }
 
-    /// Lends S zeros, which are zeros after.
+    /// Lends a scratch array of |S| zeros; `work` must return it with zeros.
     fn with_dense<R>(&self, work: impl FnOnce(&mut [f64]) -> R) -> R {
         let pool = || self.dense.lock().unwrap_or_else(PoisonError::into_inner);
         let free = pool().pop();
@@ -154,7 +159,8 @@ impl Sawtooth {
         result
     }
 
-    /// The same for a belief that is in `dense`, without one of the points.
+    /// [`bound`](Self::bound) of a belief that `dense` holds, ignoring the point `without`. `base` is the bound of the
+    /// vertices.
     fn scattered_bound(
         &self,
         dense: &[f64],
@@ -167,7 +173,7 @@ impl Sawtooth {
         for (state, _) in belief {
             let filed = &self.filed[state as usize];
             for point in filed.iter().rev().take_while(|point| point.time > since) {
-                // What a point has to lower the bound by to say more than is known.
+                // Decrease that a point must exceed to improve the bound.
                 let needed = base - best;
                 let own = dense[point.state as usize].min(point.prob);
                 if own * -point.drop <= needed * point.prob || without == Some(point.number) {
@@ -192,16 +198,17 @@ impl Sawtooth {
         best
     }
 
-    /// Takes those points away that the others imply, of the `count` whose turn it is, or of fewer where it is late.
+    /// Examines the next `count` points in turn, and removes those that other points imply. Stops early when it is
+    /// late.
     pub fn prune(&mut self, count: usize, late: &mut dyn FnMut() -> bool) {
         for turn in 1..=count.min(self.points.len()) {
-            if turn.is_multiple_of(LOOK) && late() {
+            if turn.is_multiple_of(POINTS_PER_CHECK) && late() {
                 return;
             }
             let number = self.next;
             self.next = (number + 1) % self.points.len();
             let point = &self.points[number];
-            // Who was not implied before is not by what has not changed since.
+            // A point that was not implied at its last check can only be implied by points that changed since.
             let since = if point.changed > point.checked { 0 } else { point.checked };
             let best = self.with_dense(|dense| {
                 point.entries.iter().for_each(|&(state, prob)| dense[state as usize] = prob);
@@ -222,12 +229,12 @@ impl Sawtooth {
         let point = &mut self.points[number];
         let entries = std::mem::take(&mut point.entries);
         if !entries.is_empty() {
-            self.bytes -= size_of_val(&entries[..]) + FILED;
-            self.filed[point.home as usize].retain(|other| other.number != number as u32);
+            self.bytes -= size_of_val(&entries[..]) + POINT_BYTES;
+            self.filed[point.filed_under as usize].retain(|other| other.number != number as u32);
         }
     }
 
-    /// Leaves points of so many bytes, those that changed last.
+    /// Removes the points that changed least recently, until `bytes` bytes are in use.
     pub fn shrink(&mut self, bytes: usize) {
         let mut order: Vec<usize> = (0..self.points.len()).filter(|&i| !self.points[i].entries.is_empty()).collect();
         order.sort_by_key(|&i| self.points[i].changed);

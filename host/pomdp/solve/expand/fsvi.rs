@@ -6,8 +6,8 @@ use super::super::search::Search;
 use super::{EXPLORED, steps};
 use crate::common::random::{below, draw, unit};
 
-/// Nodes of a walk from b₀ in which the state is drawn and acted on as if it were seen, b₀ first. It ends in a state that no
-/// action leads out of, back at b₀, and after `longest` steps.
+/// The nodes of a walk from b₀, b₀ first. The walk simulates a hidden state and takes its optimal MDP action. It ends
+/// in an absorbing state, on return to b₀, or after `longest` steps.
 pub fn walk(search: &mut Search, random: &mut impl Rng, longest: usize) -> Vec<u32> {
     let model = search.model;
     let actions = model.actions();

@@ -6,11 +6,11 @@ use super::super::search::Search;
 use super::ssea::chosen;
 use crate::pomdp::belief::Belief;
 
-/// Of the successors of up to `count` beliefs of B, those whose value may be off most, each by what it is worth: for each
-/// belief and its action of the largest Σₒ p(o|b, a) ε(b^{a,o}), the observation that has most of it.
+/// The successors of up to `count` beliefs of B with the largest weighted error bounds. Each belief contributes one:
+/// the action with the largest Σₒ p(o|b, a) ε(b^{a,o}), and its observation with the largest term.
 ///
-/// ε(b') is how far V\* may be above the vector α of the belief b that led there: Σ (b'(s) − b(s)) (v(s) − α(s)), v(s) the
-/// value of s if it were seen where b' is above b, and min r / (1 − γ) where it is below.
+/// ε(b') bounds how far V\*(b') may exceed α, the best vector of the source belief b: ε(b') = Σ (b'(s) − b(s)) (v(s) −
+/// α(s)). Here v(s) is the upper bound on the MDP value of s where b'(s) > b(s), and min r / (1 − γ) elsewhere.
 pub fn greedy(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32> {
     let least = search.rewards.iter().copied().fold(f64::INFINITY, f64::min) / (1.0 - search.model.gamma());
     let mut found: Vec<(f64, Belief)> = Vec::new();

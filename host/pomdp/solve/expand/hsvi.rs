@@ -1,25 +1,27 @@
 //! Heuristic search value iteration (Smith and Simmons, *UAI*, 2005) and SARSOP (Kurniawati, Hsu and Lee, *RSS*, 2008):
-//! one trial from b₀ down to where the bounds are close enough.
+//! one trial from b₀ down to a small gap.
 
 use std::collections::HashMap;
 
 use super::super::graph::{Child, Edge, Node};
 use super::super::search::{Search, first_largest};
 
-/// Steps of a trial at most, at first.
+/// Initial length limit of a trial, in steps.
 pub const DEEPEST: usize = 500;
 
-/// The part of the gap at b₀ that a trial leaves, if it can.
-const LEFT: f64 = 0.5;
+/// Fraction of the gap at b₀ that a trial aims for.
+const TARGET_FRACTION: f64 = 0.5;
 
-/// Averages of lower bounds of beliefs that look alike: of about the same first upper bound, and about as uncertain.
+/// SARSOP's value predictions: the mean lower bound of beliefs with a similar upper bound and a similar
+/// entropy.
 #[derive(Default)]
 pub struct Predictions {
     bins: HashMap<(i64, i64), (f64, u32)>,
 }
 
 impl Predictions {
-    /// The bin of a belief, by its upper bound's place among all values and its entropy's among all entropies.
+    /// The bin of a belief: its upper bound relative to the largest value, and its entropy relative to the largest
+    /// entropy.
     fn bin(search: &Search, node: u32) -> (i64, i64) {
         let node = &search.graph.nodes[node as usize];
         let entropy: f64 = node.belief.probs().iter().map(|p| -p * p.ln()).sum();
@@ -27,7 +29,7 @@ impl Predictions {
         ((50.0 * node.upper / search.magnitude.max(1e-300)) as i64, (20.0 * entropy / most) as i64)
     }
 
-    /// What V\* of a node may be.
+    /// Predicted V\* of a node.
     fn predict(&self, search: &Search, node: u32) -> f64 {
         let known = self.bins.get(&Self::bin(search, node));
         known.map_or(search.graph.nodes[node as usize].upper, |(sum, count)| sum / f64::from(*count))
@@ -40,9 +42,10 @@ impl Predictions {
     }
 }
 
-/// Nodes of one trial, b₀ first. With `predictions` a trial goes on while it may raise the lower bound of b₀; without, as
-/// long as bounds are not close; and in either case no longer than `deepest` steps. Of observations it prefers those that add
-/// most to the gap, divided by one more than how often trials that nothing was yet learnt from went there.
+/// The nodes of one trial, b₀ first. With `predictions`, the trial continues while it may raise the lower bound at b₀
+/// (SARSOP); without, while the gap exceeds its target (HSVI). It has at most `deepest` steps. It follows the
+/// observation with the largest weighted excess gap, divided by 1 + the number of `visits` of its node since the last
+/// progress.
 pub fn trial(
     search: &mut Search,
     mut predictions: Option<&mut Predictions>,
@@ -54,7 +57,7 @@ pub fn trial(
     let mut node = search.root;
     let mut path = Vec::new();
     let (root_lower, root_upper) = (search.lower(node), search.upper(node));
-    let epsilon = (LEFT * (root_upper - root_lower)).max(target / 2.0);
+    let epsilon = (TARGET_FRACTION * (root_upper - root_lower)).max(target / 2.0);
     let (mut least, mut most) = (root_lower, root_lower + epsilon);
     let mut scale = 1.0;
     while path.len() < deepest && !search.late() {
@@ -84,7 +87,7 @@ pub fn trial(
             child.prob * (node.upper - node.lower - allowed / gamma) / f64::from(1 + visits)
         };
         let Some(next) = children.iter().max_by(|a, b| gap(a).total_cmp(&gap(b))) else { break };
-        // What the others contribute is taken from the targets.
+        // Subtracts the contributions of the other observations from the targets.
         let others = |value: fn(&Node) -> f64| -> f64 {
             let others = children.iter().filter(|child| child.node != next.node);
             others.map(|child| child.prob * value(&search.graph.nodes[child.node as usize])).sum()

@@ -1,13 +1,13 @@
-//! Which beliefs to look at.
+//! Expansions: strategies that sample beliefs for backups.
 //!
-//! | module | walks, and picks |
+//! | module | samples |
 //! | --- | --- |
-//! | [`random`] | random actions |
-//! | [`ssea`] | one step by every action from every belief; the farthest |
-//! | [`ger`] | all successors of every belief; those whose value may be off most |
-//! | [`ssga`] | the actions of the lower bound, or of the upper |
-//! | [`fsvi`] | a state that is seen, and the belief that comes with it |
-//! | [`hsvi`] | by the upper bound to the largest gap, with SARSOP's targets or without |
+//! | [`random`] | a walk with random actions |
+//! | [`ssea`] | one successor per action of every belief; keeps the farthest |
+//! | [`ger`] | all successors of every belief; keeps those with the largest error bound |
+//! | [`ssga`] | a walk with the actions of the lower bound, or of the upper |
+//! | [`fsvi`] | a walk with the optimal MDP actions of a simulated state |
+//! | [`hsvi`] | a trial along the upper bound to the largest gap, optionally with SARSOP's targets |
 
 pub mod fsvi;
 pub mod ger;
@@ -23,101 +23,102 @@ use rand_chacha::rand_core::Rng;
 use super::search::Search;
 use crate::pomdp::options::Expansion;
 
-/// Part of the discounted time that may lie beyond the end of a walk.
-const BEYOND: f64 = 0.01;
+/// Largest fraction of the discounted horizon beyond the end of a walk.
+const TAIL: f64 = 0.01;
 
-/// The probability of an action that is not the best, on a walk.
+/// Probability of a random action on a walk.
 pub const EXPLORED: f64 = 0.1;
 
-/// Steps of a walk.
+/// Default maximum length of a walk: log 0.01 / log γ, clamped to 1 … 10 000.
 #[must_use]
 pub fn steps(gamma: f64) -> u32 {
-    (BEYOND.ln() / gamma.ln()).clamp(1.0, 10_000.0) as u32
+    (TAIL.ln() / gamma.ln()).clamp(1.0, 10_000.0) as u32
 }
 
-/// An expansion, and what it remembers.
+/// An expansion strategy and its state.
 pub struct Expand {
     expansion: Expansion,
-    /// Beliefs at a time.
+    /// Maximum number of beliefs per expansion.
     count: usize,
     predictions: hsvi::Predictions,
-    /// Walks so far.
+    /// Number of walks so far.
     walks: u64,
     turns: Turns,
     depth: Depth,
-    /// Where trials went since anything was learnt.
+    /// Visits of each node since the last progress.
     visits: HashMap<u32, u32>,
 }
 
-/// How far trials and walks go: as far as it takes to close the gap at b₀. With γ near 1 a trial may need thousands of steps,
-/// which cost as much as hundreds of short ones.
+/// Adaptive length limit of trials and walks. It grows only if the gap at b₀ stops shrinking: with γ near 1 a trial may
+/// need thousands of steps, which cost as much as hundreds of short trials.
 struct Depth {
-    /// Steps at most.
-    most: usize,
-    /// The gap when it was last asked for, and expansions since.
+    /// Maximum number of steps.
+    max_steps: usize,
+    /// Gap at the last check.
     gap: f64,
-    since: u32,
-    /// Whether one of them went that far.
-    met: bool,
+    /// Expansions since the last check.
+    expansions: u32,
+    /// Whether an expansion since then reached the limit.
+    limit_reached: bool,
 }
 
-/// Expansions after which the gap at b₀ is to be smaller.
-const ASKED: u32 = 16;
+/// Expansions between two checks of the gap.
+const GAP_CHECK_INTERVAL: u32 = 16;
 
-/// By this part of it.
-const SHRUNK: f64 = 0.01;
+/// Relative decrease of the gap between two checks that keeps the limit.
+const LEAST_DECREASE: f64 = 0.01;
 
-/// Steps at which nothing is left after discounting for any γ that there is.
-const ENDLESS: usize = 1 << 22;
+/// Upper limit of `max_steps`, after which discounting leaves nothing for any representable γ.
+const MAX_STEPS: usize = 1 << 22;
 
 impl Depth {
-    /// Goes deeper where the gap does not shrink.
+    /// Doubles the limit if trials reach it and the gap stagnates.
     fn note(&mut self, search: &mut Search, walked: usize) {
-        self.met |= walked + 1 >= self.most;
-        self.since += 1;
-        if self.since < ASKED {
+        self.limit_reached |= walked + 1 >= self.max_steps;
+        self.expansions += 1;
+        if self.expansions < GAP_CHECK_INTERVAL {
             return;
         }
         let bounds = search.bounds();
         let gap = bounds.upper - bounds.lower;
-        if self.met && gap > (1.0 - SHRUNK) * self.gap {
-            self.most = (2 * self.most).min(ENDLESS);
+        if self.limit_reached && gap > (1.0 - LEAST_DECREASE) * self.gap {
+            self.max_steps = (2 * self.max_steps).min(MAX_STEPS);
         }
-        *self = Self { most: self.most, gap, since: 0, met: false };
+        *self = Self { max_steps: self.max_steps, gap, expansions: 0, limit_reached: false };
     }
 }
 
-/// Two expansions by turns, the one that closes the gap at b₀ faster for the larger part of the backups.
+/// Alternates two expansions: the one that closes the gap at b₀ faster gets the larger share of the backups.
 #[derive(Default)]
 struct Turns {
-    /// Which it was, backups before it, and the gap before it.
+    /// The last turn: its expansion, and the number of backups and the gap before it.
     last: Option<(usize, u64, f64)>,
-    /// By how much each closed the gap of late.
+    /// Decrease of the gap by each expansion, exponentially weighted.
     gained: [f64; 2],
-    /// After how many backups.
+    /// Backups of each expansion, exponentially weighted.
     spent: [f64; 2],
-    /// Backups of each by its share: the smaller one is next.
+    /// Virtual time of each expansion, backups divided by its share: the smaller one is next.
     passed: [f64; 2],
 }
 
-/// The weight of what was before in what is of late.
-const MEMORY: f64 = 0.9;
+/// Decay factor of the weights per turn.
+const DECAY: f64 = 0.9;
 
-/// The least part of the backups.
-const LEAST: f64 = 0.2;
+/// Least share of the backups.
+const LEAST_SHARE: f64 = 0.2;
 
 impl Turns {
-    /// Whose turn it is.
+    /// The expansion of the next turn, 0 or 1.
     fn next(&mut self, search: &mut Search) -> usize {
         let bounds = search.bounds();
         let gap = bounds.upper - bounds.lower;
         if let Some((turn, backups, before)) = self.last {
             let spent = (search.backups - backups).max(1) as f64;
-            self.gained[turn] = MEMORY * self.gained[turn] + (before - gap);
-            self.spent[turn] = MEMORY * self.spent[turn] + spent;
+            self.gained[turn] = DECAY * self.gained[turn] + (before - gap);
+            self.spent[turn] = DECAY * self.spent[turn] + spent;
             let [one, other] = [turn, 1 - turn].map(|i| self.gained[i] / self.spent[i].max(1.0));
             let share = if one > 0.0 { one / (one + other) } else { 0.0 };
-            self.passed[turn] += spent / share.clamp(LEAST, 1.0 - LEAST);
+            self.passed[turn] += spent / share.clamp(LEAST_SHARE, 1.0 - LEAST_SHARE);
         }
         let turn = usize::from(self.passed[1] < self.passed[0]);
         self.last = Some((turn, search.backups, gap));
@@ -126,23 +127,23 @@ impl Turns {
 }
 
 impl Expand {
-    /// Expansion of `count` beliefs at a time at most.
+    /// An expansion of at most `count` beliefs at a time.
     #[must_use]
     pub fn new(expansion: Expansion, count: usize) -> Self {
         let predictions = hsvi::Predictions::default();
-        let depth = Depth { most: hsvi::DEEPEST, gap: f64::INFINITY, since: 0, met: false };
+        let depth = Depth { max_steps: hsvi::DEEPEST, gap: f64::INFINITY, expansions: 0, limit_reached: false };
         Self { expansion, count, predictions, walks: 0, turns: Turns::default(), depth, visits: HashMap::new() }
     }
 
-    /// Whether a trial that goes deeper may still be of use where others were not.
+    /// Whether longer trials may still help where shorter ones did not.
     #[must_use]
     pub fn deepens(&self) -> bool {
-        self.depth.met && self.depth.most < ENDLESS
+        self.depth.limit_reached && self.depth.max_steps < MAX_STEPS
     }
 
-    /// Nodes of beliefs to look at, in the order of a walk; they are of B then. `target` is the gap that is wanted at b₀, and
-    /// `idle` says that the last ones were of no use. A trial goes where others went less that nothing was learnt from: those of
-    /// this expansion, of which it is the number `turn`, and those before that were of no use.
+    /// Samples beliefs, adds them to B, and returns their nodes in the order of the walk. `target` is the requested gap
+    /// at b₀. `idle` states that the last expansion made no progress. Trials avoid nodes visited since the last
+    /// progress: by fruitless expansions, and by earlier trials (`turn`) of the same expansion.
     pub fn sample(
         &mut self,
         search: &mut Search,
@@ -154,7 +155,7 @@ impl Expand {
         if turn == 0 && !idle {
             self.visits.clear();
         }
-        let (longest, visits) = (self.depth.most, &self.visits);
+        let (longest, visits) = (self.depth.max_steps, &self.visits);
         let nodes = match self.expansion {
             Expansion::Random => random::walk(search, random, self.count),
             Expansion::Ssea => ssea::farthest(search, random, self.count),
@@ -171,7 +172,7 @@ impl Expand {
             }
             Expansion::Mixed if !idle && self.turns.next(search) == 1 => fsvi::walk(search, random, longest),
             Expansion::Hsvi => hsvi::trial(search, None, target, longest, visits),
-            // Predictions may be too high for ever; a trial without them always lowers the gap.
+            // Predictions may stay too high for ever. A trial without them always reduces the gap.
             Expansion::Sarsop | Expansion::Mixed if idle => hsvi::trial(search, None, target, longest, visits),
             Expansion::Sarsop | Expansion::Mixed => {
                 hsvi::trial(search, Some(&mut self.predictions), target, longest, visits)

@@ -1,11 +1,11 @@
-//! Walks of random actions.
+//! Walks with random actions.
 
 use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
 use crate::common::random::{below, draw, unit};
 
-/// Up to `count` nodes of a walk that begins anew at b₀ after each step with probability 1 − γ.
+/// Up to `count` nodes of a walk that restarts at b₀ after each step with probability 1 − γ.
 pub fn walk(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32> {
     let mut nodes = Vec::with_capacity(count);
     let mut node = search.root;

@@ -1,5 +1,5 @@
-//! Stochastic simulation with exploratory action (Pineau, Gordon and Thrun, *Journal of Artificial Intelligence Research* 27,
-//! 2006, 4.3).
+//! Stochastic simulation with exploratory action (Pineau, Gordon and Thrun, *Journal of Artificial Intelligence
+//! Research* 27, 2006, 4.3).
 
 use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
@@ -8,7 +8,8 @@ use super::super::search::Search;
 use crate::common::random::{below, draw};
 use crate::pomdp::belief::Belief;
 
-/// For up to `count` beliefs of B: of one successor by each action the farthest from B in the 1-norm.
+/// For each of up to `count` beliefs of B: draws one successor per action, and adds the one farthest from B in the
+/// 1-norm.
 pub fn farthest(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32> {
     let mut nodes = Vec::new();
     for source in chosen(search, random, count) {
@@ -39,7 +40,7 @@ pub fn farthest(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec
     nodes
 }
 
-/// Up to `count` nodes of B, each once.
+/// Up to `count` distinct random nodes of B.
 pub(super) fn chosen(search: &Search, random: &mut impl Rng, count: usize) -> Vec<u32> {
     let mut nodes = search.points.clone();
     for i in 0..count.min(nodes.len()) {

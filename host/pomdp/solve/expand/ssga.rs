@@ -1,7 +1,7 @@
-//! Stochastic simulation with greedy action (Pineau, Gordon and Thrun, *Journal of Artificial Intelligence Research* 27, 2006,
-//! 4.2).
+//! Stochastic simulation with greedy action (Pineau, Gordon and Thrun, *Journal of Artificial Intelligence Research*
+//! 27, 2006, 4.2).
 //!
-//! The action may also be the one that looks best from above: as heuristic search does (Smith and Simmons, *UAI*, 2005).
+//! The action may also be the best by the upper bound, as in heuristic search (Smith and Simmons, *UAI*, 2005).
 
 use rand_chacha::rand_core::Rng;
 
@@ -9,8 +9,8 @@ use super::super::search::{Search, first_largest};
 use super::{EXPLORED, steps};
 use crate::common::random::{below, draw, unit};
 
-/// Nodes of a walk from b₀ by the actions of the best vectors, or by those that look best from above if it is `optimistic`, b₀
-/// first, in `longest` steps at most.
+/// The nodes of a walk from b₀ of at most `longest` steps, b₀ first. It takes the action of the best vector, or the
+/// best by the upper bound if `optimistic`.
 pub fn walk(search: &mut Search, random: &mut impl Rng, optimistic: bool, longest: usize) -> Vec<u32> {
     let mut node = search.root;
     let mut nodes = vec![node];

@@ -1,4 +1,4 @@
-//! Chunks in (max, +): their operators, what each begins with, and the states that the most probable path has between them.
+//! Chunks in (max, +): their operators, their initial vectors, and the states of the most probable path between chunks.
 
 use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, shared, thread, warp};
 
@@ -6,18 +6,34 @@ use crate::hmm::Ahead;
 use crate::hmm::model::{Chains, Model, NewOperators, Operators, Sequences};
 use crate::hmm::viterbi::{NO_STATE, PERIOD, larger};
 
-/// Shared memory of a block of [`chunk_maxima`] in bytes, for elements of `element` bytes.
+/// Dynamic shared memory per block of [`chunk_maxima`], in bytes, for elements of `element` bytes.
 #[must_use]
 pub const fn maxima_shared(states: usize, element: usize) -> u32 {
     (2 * states * states * element + 8 * states) as u32
 }
 
-/// Q in (max, +) of each chunk that another one follows: a row as its numbers and what is to be added to them.
+/// Q in (max, +) of each chunk that another one follows: each row as numbers and a summand.
 ///
-/// *Thread mapping*: a block for a chunk, the grid's y the model; a thread for a column, which is in its registers, and every fourth row.
-/// *Shared memory*: [`maxima_shared`], dynamic. *Barriers*: one per step. *Deterministic*: yes, and the bits of a chunk do not depend
-/// on the others. *Safety*: blocks have 4·`STATES` threads; the grid's chunks are those that another one follows; matrices have stride
-/// `STATES`, and −∞ where there is no state.
+/// - *Mathematics*: Q(i, j) = max over paths from state i of the chunk's first step to state j behind the chunk, of the
+///   sum of logarithms.
+/// - *Thread mapping*: a block per chunk, `block_idx_y` the model; a thread has one column of ln A in registers and
+///   computes every fourth row.
+/// - *Shared memory*: [`maxima_shared`] bytes, dynamic. *Barriers*: one per step, and one.
+/// - *Deterministic*: yes; the bits of a chunk do not depend on the other chunks.
+/// - *Valid result in*: `operators`, for chunks that another one follows.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] of chunks | `lengths` as in [`scan`](super) |
+/// | `logs` | [`Model`], logarithms, stride `STATES` | −∞ for missing states |
+/// | `states` | scalar | N ≤ `STATES` |
+/// | `until` | scalar | steps per chunk, ≥ 1 |
+/// | `operators` | [`NewOperators`], stride `STATES` | |
+///
+/// *Launch*: chunks that another one follows × models blocks of 4·`STATES` threads; [`maxima_shared`] bytes of dynamic
+/// shared memory.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn chunk_maxima<T: Real, const STATES: usize>(
     sequences: Sequences,
@@ -103,8 +119,23 @@ pub fn chunk_maxima<T: Real, const STATES: usize>(
 
 /// p in (max, +) of each chunk, up to a summand.
 ///
-/// *Thread mapping*, *Shared memory*, *Safety*: as [`chunk_starts`](super::sums::chunk_starts); operators are those of the chunks that another one follows. *Barriers*:
-/// four per chunk. *Deterministic*: yes, and the bits of a sequence do not depend on the others.
+/// - *Mathematics*: p₁ = ln π, p_{c+1}(j) = maxᵢ (p_c(i) + Q_c(i, j)).
+/// - *Thread mapping*: as [`chunk_starts`](super::sums::chunk_starts).
+/// - *Shared memory*: 352 words, static: 320, and 32 of reductions. *Barriers*: four per chunk.
+/// - *Deterministic*: yes; the bits of a sequence do not depend on the other sequences.
+/// - *Valid result in*: `starts`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `chains` | [`Chains`] | |
+/// | `logs` | [`Model`], logarithms, stride `STATES` | −∞ for missing states |
+/// | `states` | scalar | N ≤ `STATES` |
+/// | `operators` | [`Operators`], stride `STATES` | from [`chunk_maxima`] |
+/// | `starts` | models × chunks × `STATES` | logarithm |
+///
+/// *Launch*: M × models blocks of 4·`STATES` threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn chunk_scores<T: Real, const STATES: usize>(
     chains: Chains,
@@ -167,7 +198,7 @@ pub fn chunk_scores<T: Real, const STATES: usize>(
     }
 }
 
-/// The largest element and its place, the lowest of equal ones, of a row of `STATES` elements with what `toward` adds to four of them.
+/// The largest element of a row of `STATES` elements plus `toward`, and its index; the lowest index breaks ties.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 fn best_of<T: Real, const STATES: usize>(row: shared::Shared<T>, toward: impl Fn(usize) -> T) -> (T, u32) {
@@ -186,14 +217,28 @@ fn best_of<T: Real, const STATES: usize>(row: shared::Shared<T>, toward: impl Fn
     better(better(of(0), of(1)), better(of(2), of(3)))
 }
 
-/// δ of all steps of each chunk, from its p; and its maps: `lasts[j]` is the state that it ends in on the best path to state j behind it, or
-/// behind the last chunk to the end; `firsts[j]` the state that it begins in on the same path. Of equal ones the lowest, as
-/// [`trace`](super::super::trace) finds them.
+/// δ of all steps of each chunk, from its p; and the chunk's maps on the best path to state j behind the chunk, or to
+/// the end behind the last chunk: `lasts[j]` is the state in which the chunk ends, `firsts[j]` the state in which it
+/// begins. The lowest state breaks ties, as in [`trace`](super::super::trace).
 ///
-/// *Thread mapping*: a thread per state, with its column of ln A in registers; a block for a chunk, or for 32 / `STATES` of them; the grid's
-/// y is the model. *Shared memory*: 256 words, static. *Barriers*: one per step. *Deterministic*: yes. *Safety*: blocks have 32 threads, or
-/// `STATES` where that is more; matrices have stride `STATES`, and −∞ where there is no state; `lengths` descends; `delta` has `rows` rows
-/// for each model.
+/// - *Mathematics*: δₜ(j) = maxᵢ (δₜ₋₁(i) + ln Aᵢⱼ) + ln bⱼ(oₜ), starting from p + ln b(o₁).
+/// - *Thread mapping*: a thread per state, with its column of ln A in registers; a block per chunk, or per 32 /
+///   `STATES` chunks; `block_idx_y` is the model.
+/// - *Shared memory*: 256 words, static. *Barriers*: one per step. *Deterministic*: yes.
+/// - *Valid result in*: `delta`, `lasts` and `firsts`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] of chunks | `lengths` as in [`scan`](super), descending |
+/// | `logs` | [`Model`], logarithms, stride `STATES` | −∞ for missing states |
+/// | `until` | scalar | steps per chunk, ≥ 1 |
+/// | `starts` | models × chunks × `STATES` | from [`chunk_scores`] |
+/// | `delta` | models × `sequences.rows` × `STATES` | δ |
+/// | `lasts`, `firsts` | models × chunks × `STATES` | states; `lasts` may be [`NO_STATE`] |
+///
+/// *Launch*: ⌈chunks·`STATES` / B⌉ × models blocks of B = max(32, `STATES`) threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn chunk_paths<T: Real, const STATES: usize>(
     sequences: Sequences,
@@ -274,11 +319,25 @@ pub fn chunk_paths<T: Real, const STATES: usize>(
     }
 }
 
-/// The states on both sides of each beginning of a chunk, on the best path: `bounds[2m]` is the last of the chunk before, or none where
-/// there is none; `bounds[2m + 1]` the last of chunk m itself. All none where the sequence is not possible.
+/// The states of the best path on both sides of each start of a chunk: `bounds[2m]` is the last state of the preceding
+/// chunk, or [`NO_STATE`] for the first chunk; `bounds[2m + 1]` is the last state of chunk m. All are [`NO_STATE`] if
+/// the sequence is impossible.
 ///
-/// *Thread mapping*: a thread for a sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: `lasts` and
-/// `firsts` are those of all chunks.
+/// - *Mathematics*: q_c = lasts_c(f_{c+1}) and f_c = firsts_c(f_{c+1}), where f_c is the first and q_c the last state
+///   of chunk c.
+/// - *Thread mapping*: a thread per sequence, one per block, `block_idx_y` the model.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `bounds`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `chains` | [`Chains`] | |
+/// | `stride` | scalar | elements per row |
+/// | `lasts`, `firsts` | models × chunks × `stride` | from [`chunk_paths`] |
+/// | `bounds` | models × chunks × 2 | |
+///
+/// *Launch*: M × models blocks, any number of threads; no dynamic shared memory.
 #[kernel]
 pub fn link_chunks(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Global<u32>, bounds: GlobalMut<u32>) {
     let Chains { chunks, order: chain, link } = chains;
@@ -309,11 +368,25 @@ pub fn link_chunks(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Glob
     }
 }
 
-/// What a chunk begins and ends with, once the states around it are known: `starts` is ln A of the state before, or ln π; `ends` allows the
-/// last state alone, with ln end where the sequence ends.
+/// π and end of each chunk, given its neighbouring states: `starts` is ln A of the preceding state, or ln π; `ends`
+/// admits the last state only, with ln end if the sequence ends there.
 ///
-/// *Thread mapping*: a warp for a chunk, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads;
-/// rows have `stride` elements.
+/// - *Mathematics*: starts(j) = ln A(q_{c−1}, j) or ln π(j); ends(j) = 0 or ln end(j) for j = q_c, else −∞.
+/// - *Thread mapping*: a warp per chunk, one warp per block, `block_idx_y` the model.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `starts` and `ends`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `stride` | scalar | elements per row |
+/// | `until` | scalar | steps per chunk |
+/// | `lengths` | chunks | as in [`scan`](super) |
+/// | `bounds` | models × chunks × 2 | from [`link_chunks`] |
+/// | `logs` | [`Model`], logarithms, stride `stride` | |
+/// | `starts`, `ends` | models × chunks × `stride` | logarithm |
+///
+/// *Launch*: chunks × models blocks of 32 threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn pin_chunks<T: Real>(
     stride: u32,

@@ -1,41 +1,42 @@
-//! Chunks in (+, ·): their operators, what each begins with, and what is behind it.
+//! Chunks in (+, ·): their operators, their initial vectors p and their final vectors v.
 
 use warpkov_device::device::{Global, GlobalMut, Real, Word, block, kernel, mma, shared, thread, warp};
 
 use crate::hmm::model::{Chains, Model, NewOperators, Operators, Sequences};
 use crate::hmm::{Ahead, Doubt, ground, grounded, high, normal, power, relied, scale, top};
 
-/// Threads of a block of [`chunk_operators`].
+/// Threads per block of [`chunk_operators`].
 pub const THREADS: u32 = 128;
 
-/// Shared memory of a block of [`chunk_operators`] in bytes.
+/// Dynamic shared memory per block of [`chunk_operators`], in bytes.
 #[must_use]
 pub const fn operators_shared(tiles: usize) -> u32 {
     8 * 64 * (tiles * tiles) as u32
 }
 
-/// Groups of 8 rows that a block of [`chunk_operators`] has.
+/// Groups of 8 rows per block of [`chunk_operators`].
 pub const GROUPS: u32 = 2 * THREADS / 32;
 
-/// What exponents are shifted by, to be compared as numbers without sign.
+/// Offset that makes exponents comparable as unsigned integers.
 const MIDDLE: i32 = 1 << 30;
 
-/// The exponent of x · 2^`exponent`, shifted by [`MIDDLE`]; 0 where x is.
+/// Exponent of x · 2^`exponent`, plus [`MIDDLE`]; 0 if x is 0.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn order(x: f64, exponent: i32) -> u32 {
     if x > 0.0 { (MIDDLE + exponent + (high(x) >> 20) as i32 - 1023) as u32 } else { 0 }
 }
 
-/// What p of a chunk is called vanishing by, where its largest element is near 1: far below what a sequence that is not in doubt has.
+/// Whether an element of p counts as 0, where the largest is near 1. The threshold is far below any element that a
+/// sequence not in doubt relies on.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn vanishes<T: Word>(x: f64) -> bool {
     x < power(if T::WIDE { -1000 } else { -100 })
 }
 
-/// The exponent of a row that is in doubt.
+/// Exponent of a row that is in doubt.
 const IN_DOUBT: f64 = f64::INFINITY;
 
-/// x · 2^k, or 0 where that is too small.
+/// x · 2^k, or 0 on underflow.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 fn times_power(x: f64, k: i32) -> f64 {
     let power = |k: i32| f64::from_bits(((1023 + k) as u64) << 52);
@@ -43,14 +44,28 @@ fn times_power(x: f64, k: i32) -> f64 {
     x * power(k / 2) * power(k - k / 2)
 }
 
-/// Q of each chunk, a row as its numbers, which are those of α̂ · 2^−[`top`], and the exponent of two that they are scaled by; infinity
-/// where it is in doubt.
+/// Q of each chunk: each row as numbers, scaled as α̂ · 2^−[`top`], and an exponent of two; the exponent is ∞ if the
+/// row is in doubt.
 ///
-/// *Thread mapping*: a warp for 16 rows, on tensor cores, which may be of two chunks; the grid's y is the model. A tile of D has columns
-/// 2t and 2t + 1 in lane 4g + t, which are taken for columns t and t + 4 of the next A: so what comes out lies as what goes in.
-/// *Shared memory*: [`operators_shared`], dynamic: A, as lanes read it. *Barriers*: one. *Deterministic*: yes, and the bits of a chunk
-/// do not depend on the others. *Safety*: blocks have [`THREADS`] threads, the grid one for [`GROUPS`] eighths of all rows below
-/// `states`; matrices have stride 8·`TILES`; `symbol` has a row for every step of every chunk.
+/// - *Mathematics*: Q_c = diag(b(o₁)) A diag(b(o₂)) A … diag(b(o_L)) A.
+/// - *Thread mapping*: a warp per 16 rows, on tensor cores; the rows may belong to two chunks; `block_idx_y` is the
+///   model. In a tile of D, lane 4g + t holds columns 2t and 2t + 1, which serve as columns t and t + 4 of the next A:
+///   input and output have the same layout.
+/// - *Shared memory*: [`operators_shared`] bytes, dynamic: A in the order in which lanes read it. *Barriers*: one.
+/// - *Deterministic*: yes; the bits of a chunk do not depend on the other chunks. *Valid result in*: `operators`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `sequences` | [`Sequences`] of chunks | `lengths` as in [`scan`](super) |
+/// | `model` | [`Model`], stride 8·`TILES` | |
+/// | `states` | scalar | N ≤ 8·`TILES` |
+/// | `until` | scalar | steps per chunk, ≥ 1 |
+/// | `operators` | [`NewOperators`], stride 8·`TILES` | |
+///
+/// *Launch*: ⌈chunks·⌈N/8⌉/[`GROUPS`]⌉ × models blocks of [`THREADS`] threads; [`operators_shared`] bytes of dynamic
+/// shared memory.
 #[kernel(T = [f32, f64], TILES = [1, 2, 4, 8])]
 pub fn chunk_operators<T: Real, const TILES: usize>(
     sequences: Sequences,
@@ -160,20 +175,36 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
                 }
             });
             if t == 0 {
-                // It was scaled before the first step by as much as it is now.
+                // The initial scaling by 2^top cancels against the final one by 2^−top.
                 exponents.set(at, if in_doubt > 0 { IN_DOUBT } else { f64::from(exponent[H]) });
             }
         }
     });
 }
 
-/// p of each chunk, scaled by a power of two; and ln P(O) of each sequence, as `likelihoods` of
-/// [`forward_warp`](super::super::forward::forward_warp): in doubt where a row is that p has a part of, or p of a chunk is too small.
+/// p of each chunk, scaled by a power of two, and ln P(O) of each sequence as in `likelihoods` of
+/// [`forward_warp`](super::super::forward::forward_warp). A sequence is in doubt if p has a share in a row in doubt, or
+/// if an element of p is too small.
 ///
-/// *Thread mapping*: a block for a sequence, the grid's y the model; four threads for each state, a quarter of a column of the operator
-/// each, and of the next operator, which is loaded meanwhile. *Shared memory*: 336 words, static. *Barriers*: three per
-/// chunk. *Deterministic*: yes, and the bits of a sequence do not depend on the others. *Safety*: blocks have 4·`STATES` threads; matrices
-/// have stride `STATES`; operators are those of all chunks.
+/// - *Mathematics*: p₁ = π, p_{c+1} = p_c Q_c, P(O) = p_C Q_C end.
+/// - *Thread mapping*: a block per sequence, `block_idx_y` the model; four threads per state, each with a quarter of a
+///   column of the operator, and of the next operator, which is prefetched.
+/// - *Shared memory*: 368 words, static: 336, and 32 of reductions. *Barriers*: three per chunk, and two.
+/// - *Deterministic*: yes; the bits of a sequence do not depend on the other sequences.
+/// - *Valid result in*: `starts` and `likelihoods`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `chains` | [`Chains`] | |
+/// | `model` | [`Model`], stride `STATES` | |
+/// | `states` | scalar | N ≤ `STATES` |
+/// | `operators` | [`Operators`], stride `STATES` | from [`chunk_operators`] |
+/// | `starts` | models × chunks × `STATES` | |
+/// | `likelihoods` | models × M × 2 | |
+///
+/// *Launch*: M × models blocks of 4·`STATES` threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn chunk_starts<T: Real, const STATES: usize>(
     chains: Chains,
@@ -261,11 +292,26 @@ pub fn chunk_starts<T: Real, const STATES: usize>(
     }
 }
 
-/// v of the chunk behind each one, which another one follows; scaled so that p · v = 1. It is 0 where p is.
+/// v of the succeeding chunk, for each chunk that another one follows, scaled so that p · v = 1; 0 where p is 0.
 ///
-/// *Thread mapping*: a block for a sequence, the grid's y the model; four threads for each state, a quarter of a row of the operator
-/// each, and of the next operator, which is loaded meanwhile. *Shared memory*: 80 words, static. *Barriers*: three per chunk.
-/// *Deterministic*: yes. *Safety*: as [`chunk_starts`], which has made `starts`.
+/// - *Mathematics*: v_C = Q_C end, v_c = Q_c v_{c+1}.
+/// - *Thread mapping*: a block per sequence, `block_idx_y` the model; four threads per state, each with a quarter of a
+///   row of the operator, and of the next operator, which is prefetched.
+/// - *Shared memory*: 80 words, static. *Barriers*: three per chunk. *Deterministic*: yes.
+/// - *Valid result in*: `behind`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `chains` | [`Chains`] | |
+/// | `model` | [`Model`], stride `STATES` | |
+/// | `states` | scalar | N ≤ `STATES` |
+/// | `operators` | [`Operators`], stride `STATES` | from [`chunk_operators`] |
+/// | `starts` | models × chunks × `STATES` | from [`chunk_starts`] |
+/// | `behind` | models × chunks × `STATES` | |
+///
+/// *Launch*: M × models blocks of 4·`STATES` threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
 pub fn chunk_ends<T: Real, const STATES: usize>(
     chains: Chains,
@@ -342,11 +388,25 @@ pub fn chunk_ends<T: Real, const STATES: usize>(
     }
 }
 
-/// Sees to it that all chunks of a sequence are in doubt, and the sequence, where one of them is: `likelihoods` are those of chunks by
-/// [`forward_warp`](super::super::forward::forward_warp), `totals` those of sequences by [`chunk_starts`].
+/// Propagates doubt: if a chunk of a sequence, or the sequence itself, is in doubt, then all its chunks and the
+/// sequence become in doubt.
 ///
-/// *Thread mapping*: a warp for a sequence, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads;
-/// there are likelihoods of all chunks, and totals of all sequences.
+/// `likelihoods` are those of chunks by [`forward_warp`](super::super::forward::forward_warp), `totals` those of
+/// sequences by [`chunk_starts`].
+///
+/// - *Mathematics*: doubt of a sequence = OR over its chunks and itself.
+/// - *Thread mapping*: a warp per sequence, one warp per block, `block_idx_y` the model.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `likelihoods` and `totals`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `chains` | [`Chains`] | |
+/// | `likelihoods` | models × chunks × 2 | |
+/// | `totals` | models × M × 2 | |
+///
+/// *Launch*: M × models blocks of 32 threads; no dynamic shared memory.
 #[kernel]
 pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalMut<f64>) {
     let Chains { chunks, order: chain, link } = chains;
@@ -373,11 +433,27 @@ pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalM
     }
 }
 
-/// û of the step behind each chunk that another one follows, divided by what makes Σ γ = 1 in the scale of its α̂; 0 where it is in
-/// doubt.
+/// û of the step behind each chunk that another one follows, divided so that Σ γ = 1 in the scale of the chunk's α̂; 0
+/// in doubt.
 ///
-/// *Thread mapping*: a warp per chunk, in blocks of one, the grid's y the model. *Deterministic*: yes. *Safety*: blocks have 32 threads,
-/// the grid's chunks are those that another one follows; `last` has α̂ of the last step of each.
+/// - *Mathematics*: û = v / (α̂ A · v), with α̂ of the chunk's last step and v of the succeeding chunk.
+/// - *Thread mapping*: a warp per chunk, one warp per block, `block_idx_y` the model.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes.
+/// - *Valid result in*: `carry`, for chunks that another one follows.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `chunks` | scalar | chunks |
+/// | `stride` | scalar | elements per row |
+/// | `transitions` | models × `stride` × `stride` | A |
+/// | `likelihoods` | models × `chunks` × 2 | P̂ of chunks, NaN in doubt |
+/// | `behind` | models × `chunks` × `stride` | from [`chunk_ends`] |
+/// | `last` | models × `chunks` × `stride` | α̂ of the last step of each chunk |
+/// | `carry` | models × `chunks` × `stride` | |
+///
+/// *Launch*: chunks that another one follows × models blocks of 32 threads; no dynamic shared memory.
 #[kernel(T = [f32, f64])]
 pub fn join_chunks<T: Real>(
     chunks: u32,

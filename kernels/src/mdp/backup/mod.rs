@@ -1,17 +1,21 @@
-//! Greedy sweeps: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s'), for every state s that has an action; 0 for others.
+//! Greedy sweeps (value iteration).
 //!
-//! *The layouts of the model*, from the general to the special:
+//! *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s') for every state s with actions; V_new(s) = 0 for a
+//! terminal state.
+//!
+//! *Layouts of the model*, from the most general to the most compact:
 //! 1. [`rows`]: compressed rows, several lanes per row; for long rows.
-//! 2. [`slices`]: slices of 32 states, one thread per state; for short rows.
-//! 3. [`narrow`]: the same, with successors as offsets of one or two bytes and probabilities as one byte into a palette.
-//! 4. [`patterns`]: one number per state, which says what all of its rows look like; for grids and their like.
+//! 2. [`slices`]: SELL (sliced ELLPACK, C = 32), slices of 32 states, one thread per state; for short rows.
+//! 3. [`narrow`]: slices with successors as offsets of one or two bytes, and probabilities as one-byte indices into a
+//!    palette.
+//! 4. [`patterns`]: one pattern number per state, which selects all of its rows; for grids and similar models.
 //!
-//! *What they share* is here. States come in tiles; a block takes one tile after the other, and passes over those whose
-//! successors have not changed in the last sweep: what depends on nothing new does not change, bit for bit.
-//! Every sweep of a batch has three slots, where it leaves the extremes of its changes and whether it changed anything;
-//! the sweeps after one that was good enough return at once.
+//! *Tiles and early return*, in this file, serve all four layouts. A tile is a range of states; a block processes one
+//! tile after another. It skips a tile if no tile that it depends on changed in the previous sweep: the values of the
+//! tile would come out bitwise equal. Each sweep of a batch has three slots, for the extremes of its changes and for
+//! whether any value changed; all sweeps after one within the bound return at once.
 
-// By index: an iterator over an array by value would put the array to local memory.
+// Indexed loops: an iterator over an array by value would move the array to local memory.
 #![allow(clippy::needless_range_loop)]
 
 pub mod narrow;
@@ -24,57 +28,59 @@ use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, 
 use super::change::{key, within};
 use super::model::Iterates;
 
-/// Slots of a sweep: the greatest change, the greatest fall, and whether any value changed; each 0 before the sweep.
+/// Slots per sweep: the greatest increase, the greatest decrease, and whether any value changed; all 0 before the
+/// sweep.
 pub const SLOTS: usize = 3;
 
-/// A sweep of a batch: when and where it has to do anything, and what it leaves.
+/// A sweep of a batch: its index, the stopping rule, its result slots and its tiles.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `number` | 1 | sweeps of the batch |
-/// | `stop` | 2 | reward, and 1 for a bound on the span or 0 |
-/// | `slots` | 3 × sweeps | [`key`]s of rewards; any change |
-/// | `tiles` | states / `tiles.len` | |
+/// | `number` | scalar | index in the batch, from 0 |
+/// | `stop` | 2 | bound, reward; then 1 (span) or 0 (‖ΔV‖∞) |
+/// | `slots` | 3·(`number` + 1) or more | two [`key`]s of rewards, then 0 or 1; 0 before the batch |
+/// | `tiles` | [`Tiles`], ⌈states / `tiles.len`⌉ tiles | |
 #[derive(Clone, Copy, Parameter)]
 pub struct Sweep {
-    /// Number of the sweep in its batch.
+    /// Index of the sweep in its batch.
     pub number: u32,
-    /// Sweeps after one that met this return at once: the bound, and 1 where it is one on the span of changes, 0 where on
-    /// the largest. In memory, so that recorded launches read what it is by then.
+    /// The stopping rule: the bound; then 1 if it applies to the span of the changes, 0 if to their largest magnitude.
+    /// It stays in device memory, so that launches of a recorded graph read its present value.
     pub stop: Global<f64>,
-    /// [`SLOTS`] per sweep: the [`key`]s of the greatest change and the greatest fall, and whether anything changed.
+    /// [`SLOTS`] per sweep: the [`key`]s of the greatest increase and the greatest decrease, and whether any value
+    /// changed.
     pub slots: GlobalMut<u64>,
-    /// What a block takes at a time.
+    /// Tiles of the blocks.
     pub tiles: Tiles,
 }
 
-/// Tiles of states, and which of them depend on which.
+/// Tiles of states and their dependences.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `len` | 1 | states |
-/// | `skip` | 1 | 1 or 0 |
-/// | `needs_ptr` | tiles + 1, or not read | elements of `needs` |
-/// | `needs` | dependencies | tiles |
-/// | `changed_old`, `changed_new` | tiles | 1 or 0 |
+/// | `len` | scalar | states per tile, ≥ 1 |
+/// | `skip` | scalar | 1 or 0 |
+/// | `needs_ptr` | tiles + 1 if `skip`; else any length | elements of `needs`, ascending |
+/// | `needs` | dependences | tiles |
+/// | `changed_old`, `changed_new` | tiles if `skip` | 1 or 0 |
 #[derive(Clone, Copy, Parameter)]
 pub struct Tiles {
-    /// States of a tile.
+    /// States per tile.
     pub len: u32,
-    /// Whether to pass over tiles that cannot change.
+    /// Whether to skip tiles that cannot change.
     pub skip: u32,
-    /// Tile t depends on tiles `needs[needs_ptr[t]..needs_ptr[t + 1]]`, itself among them; not read unless `skip`.
+    /// Tile t depends on the tiles `needs[needs_ptr[t]..needs_ptr[t + 1]]`, t itself included; not read unless `skip`.
     pub needs_ptr: Global<u32>,
-    /// See `needs_ptr`.
+    /// Dependences; see `needs_ptr`.
     pub needs: Global<u32>,
-    /// Whether each tile changed in the last sweep.
+    /// Whether each tile changed in the previous sweep.
     pub changed_old: Global<u32>,
-    /// Whether each tile changes in this one.
+    /// Whether each tile changes in this sweep.
     pub changed_new: GlobalMut<u32>,
 }
 
 impl Sweep {
-    /// Whether an earlier sweep of the batch was good enough.
+    /// Whether the previous sweep of the batch met the stopping rule or changed no value.
     #[inline(always)]
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -82,12 +88,13 @@ impl Sweep {
             return false;
         }
         let slot = (self.number as usize - 1) * SLOTS;
-        // A sweep that returned at once left its slots at 0, which say that nothing changed.
+        // A sweep that returned at once left its slots at 0, which stand for no change.
         let (bound, span) = (self.stop.get(0), u32::from(self.stop.get(1) > 0.0));
         within(self.slots.get(slot), self.slots.get(slot + 1), span, bound) || self.slots.get(slot + 2) == 0
     }
 
-    /// Runs `each` on every tile that may change: it returns what its thread's states did.
+    /// Runs `each` on every tile that may change. `each` gets the first state of the tile and the first state behind
+    /// it, and returns the change of the states of its thread.
     ///
     /// *Takes part*: every thread of the block. *Barriers*: two per tile if `skip`, and those of three reductions.
     #[inline(always)]
@@ -95,7 +102,7 @@ impl Sweep {
         self.tiles_from(0, states, each);
     }
 
-    /// The same for the tiles of states `start` to `states` − 1; `start` begins a tile.
+    /// [`tiles`](Self::tiles) for the states `start` to `states` − 1; a tile begins at `start`.
     ///
     /// *Takes part*: every thread of the block. *Barriers*: two per tile if `skip`, and those of three reductions.
     #[inline(always)]
@@ -147,25 +154,25 @@ impl Sweep {
     }
 }
 
-/// How the values of some states changed.
+/// Change of the values of some states.
 #[derive(Clone, Copy)]
 pub struct Change<T: Real> {
     /// The greatest V_new − V_old.
     pub greatest: T,
     /// The greatest V_old − V_new.
     pub fall: T,
-    /// Whether any value is another than before.
+    /// Whether any value differs from before.
     pub any: bool,
 }
 
 impl<T: Real> Change<T> {
-    /// Of no state.
+    /// Change of the empty set of states.
     pub const NONE: Self = Self { greatest: T::NEG_INFINITY, fall: T::NEG_INFINITY, any: false };
 
-    /// Of states that stay as they are.
+    /// Change of states that keep their values.
     pub const STILL: Self = Self { greatest: T::ZERO, fall: T::ZERO, any: false };
 
-    /// Of both.
+    /// Change of the union of two sets of states.
     #[inline(always)]
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -178,7 +185,7 @@ impl<T: Real> Change<T> {
 }
 
 impl<T: Real> Iterates<T> {
-    /// Writes the value of a state whose best Q-factor is `best`; −∞ where it has no action.
+    /// Writes the value of a state whose best Q-factor is `best`; −∞ stands for a state without actions.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -189,7 +196,7 @@ impl<T: Real> Iterates<T> {
             let change = best - old;
             Change { greatest: change, fall: -change, any: best != old }
         } else if is_nan(best) {
-            // Not a number: a change, so that nobody takes it for an end.
+            // NaN counts as an infinite change, so that no sweep takes it for convergence.
             self.new.set(state as usize, best);
             Change { greatest: -T::NEG_INFINITY, fall: -T::NEG_INFINITY, any: true }
         } else {
@@ -199,7 +206,7 @@ impl<T: Real> Iterates<T> {
     }
 }
 
-/// The larger of `best` and `q`; not a number where either is none.
+/// The larger of `best` and `q`; NaN if either is NaN.
 #[inline(always)]
 #[must_use]
 pub fn greater<T: Real>(best: T, q: T) -> T {
@@ -207,14 +214,25 @@ pub fn greater<T: Real>(best: T, q: T) -> T {
 }
 
 #[inline(always)]
-#[allow(clippy::eq_op, reason = "what is not a number is the only one that differs from itself")]
+#[allow(clippy::eq_op, reason = "NaN is the only number that differs from itself")]
 fn is_nan<T: Real>(x: T) -> bool {
     x != x
 }
 
-/// V in another precision.
+/// Converts V to another precision.
 ///
-/// *Thread mapping*: one thread per state. *Safety*: both vectors have `states` elements.
+/// - *Mathematics*: `target[s]` = `source[s]`, rounded to U.
+/// - *Thread mapping*: one thread per state.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `target`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `source`, `target` | S | reward |
+///
+/// *Launch*: ⌈S / B⌉ blocks of any B threads; no dynamic shared memory.
 #[kernel(T = [f32, f64], U = [f32, f64])]
 pub fn convert<T: Real, U: Real>(states: u32, source: Global<T>, target: GlobalMut<U>) {
     let state = thread::index_1d() as usize;

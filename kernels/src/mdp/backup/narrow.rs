@@ -1,9 +1,9 @@
-//! The greedy sweep over slices whose entries are small: successors as offsets from their state, probabilities as numbers
-//! of a palette.
+//! The greedy sweep over SELL slices of compressed entries: successors as offsets from their state, probabilities and
+//! rewards as palette indices.
 //!
-//! Elements lie as in [`slices`](super::slices). The successor of state s is s + offset, an `i8` or `i16`; the probability
-//! is `palette[index]`, of at most 256 different ones, with their discount; so are rewards, `rewards[index]` with indices of
-//! 16 bits.
+//! The elements are ordered as in [`slices`](super::slices). The successor of state s is s + offset, with an offset of
+//! type `i8` or `i16`. The probability is `palette[index]`, discount included, with at most 256 different values. The
+//! reward is `rewards[index]`, with 16-bit indices.
 //!
 //! *Bytes* per state with A actions of L successors: 2·A·L (`i8`) or 3·A·L (`i16`) for P, 2·A for r, 8 for V in f32.
 
@@ -13,11 +13,11 @@ use super::Sweep;
 use super::slices::{Elements, Placed};
 use crate::mdp::model::Iterates;
 
-/// A signed integer that says how far a successor is.
+/// A signed integer: the offset of a successor from its state.
 pub trait Distance: DeviceCopy + Named {
-    /// No distance.
+    /// Offset 0.
     const ZERO: Self;
-    /// The state that is so far from `state`.
+    /// The state at this offset from `state`.
     fn from(self, state: u32) -> usize;
 }
 
@@ -34,33 +34,33 @@ macro_rules! distances {
 }
 distances!(i8 i16);
 
-/// Slices of small entries.
+/// SELL slices of compressed entries.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `place` | 4 × slices | elements; actions; entries |
-/// | `offset` | elements | states |
-/// | `prob` | elements | elements of `palette` |
-/// | `palette` | ≤ 256 | γ P(s'\|s, a); the first is 0 |
-/// | `reward` | elements of rewards | elements of `rewards` |
-/// | `rewards` | ≤ 2¹⁶ | r(s, a), −∞ for no action |
+/// | `place` | 4 × slices | first entry; first reward; actions; row length |
+/// | `offset` | elements | states; s + offset is below S |
+/// | `prob` | elements | below the length of `palette` |
+/// | `palette` | 1 … 256 | γ P(s'\|s, a); the first is 0 |
+/// | `reward` | elements of rewards | below the length of `rewards` |
+/// | `rewards` | 1 … 2¹⁶ | r(s, a); −∞ for a missing action |
 #[derive(Clone, Copy, Parameter)]
 pub struct NarrowSlices<T, O, I: Distance> {
-    /// Where the elements of each slice are, as in [`Placed`].
+    /// Position and size of each slice, as in [`Placed`]; aligned to four elements.
     pub place: Global<O>,
-    /// How far each successor is.
+    /// Offset of each successor from its state.
     pub offset: Global<I>,
-    /// Number of each entry's probability.
+    /// Palette index of each probability.
     pub prob: Global<u8>,
     /// Discounted probabilities.
     pub palette: Global<T>,
-    /// Number of each action's reward.
+    /// Palette index of each reward.
     pub reward: Global<u16>,
     /// Rewards.
     pub rewards: Global<T>,
 }
 
-/// Offsets and indices into palettes.
+/// Decoder of offsets and palette indices.
 #[derive(Clone, Copy)]
 struct Small<T: Real, I: Distance> {
     offset: Global<I>,
@@ -73,7 +73,7 @@ struct Small<T: Real, I: Distance> {
 
 impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
     type Entry = (I, u8);
-    /// Number 0 of the palette is the probability 0.
+    /// Palette index 0 is the probability 0.
     const NOTHING: (I, u8) = (I::ZERO, 0);
 
     #[inline(always)]
@@ -92,9 +92,24 @@ impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
     }
 }
 
-/// A sweep over slices of small entries.
+/// A sweep over slices of compressed entries.
 ///
-/// *Thread mapping* and *Safety*: as [`backup_slices`](super::slices::backup_slices); palette indices are in their palettes.
+/// - *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s').
+/// - *Thread mapping*: as [`backup_slices`](super::slices::backup_slices).
+/// - *Shared memory*: 32 words, static. *Barriers*: those of [`Sweep::tiles_from`]. *Deterministic*: yes.
+/// - *Valid result in*: `v.new` from `start` on, and the slots of `sweep`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `start` | scalar | multiple of `sweep.tiles.len` |
+/// | `slices` | [`NarrowSlices`], ⌈S / 32⌉ slices | elements of the slices from `start` on |
+/// | `v` | [`Iterates`] | |
+/// | `sweep` | [`Sweep`] | `tiles.len` a multiple of 32 |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64], I = [i8, i16])]
 pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     states: u32,

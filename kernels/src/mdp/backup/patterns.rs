@@ -1,21 +1,22 @@
-//! The greedy sweep over a model in which many states look alike: each has the number of a pattern.
+//! The greedy sweep over a model in which many states have the same rows relative to themselves: one pattern number per
+//! state.
 //!
-//! A pattern is all rows of a state, with successors relative to it, in two halves. Its moves are the offsets of its different
-//! successors, at most D, and for each action a discounted probability for each of them, 0 where it is none. Its rewards are
-//! one for each action. In a grid world there are some hundred patterns however large it is, but some twenty moves and some
-//! twenty rewards, of which they are made.
+//! A pattern holds all rows of a state, with successors relative to the state, in two halves. Its *moves* are the
+//! offsets of its different successors, at most D, and one discounted probability per action and successor, 0 if the
+//! action does not lead there. Its *rewards* are one number per action. A grid world has some hundred patterns,
+//! independent of its size, composed of some twenty moves and some twenty rewards.
 //!
-//! *Bytes* per state, V in f32: 2 for the pattern, 8 for V read and written. Neighbouring states of different patterns read
-//! different numbers at the same time. From the caches these come one line after the other; so each block first copies
-//! all halves to shared memory, if they fit, where 32 threads meet only if their numbers are different and in the same bank.
-//! Rows are an odd number of words apart, so that up to 32 of them never meet.
+//! *Bytes* per state, V in f32: 2 for the pattern, 8 to read and write V. Lanes of a warp that have different patterns
+//! read different table rows at the same time. The caches would serve these one line after another; so each block first
+//! copies both tables to shared memory, if they fit. There, lanes conflict only if they read different words of the
+//! same bank. The stride of the table rows is odd, so that up to 32 rows never conflict.
 
 use warpkov_device::device::{Global, Parameter, Real, Shared, Word, kernel, shared, thread};
 
 use super::{Change, Sweep, greater};
 use crate::mdp::model::Iterates;
 
-/// Where the row after one of `length` numbers begins.
+/// Stride of table rows of `length` numbers: odd, to avoid bank conflicts.
 #[must_use]
 pub const fn row_stride(length: u32) -> u32 {
     length | 1
@@ -42,36 +43,38 @@ impl<T: Word> Numbers<T> for Shared<T> {
     }
 }
 
-/// A model whose states all have one of some patterns, of at most D different successors.
+/// A model in which each state has one of several patterns, with at most D different successors.
 ///
-/// A pattern p has moves p >> `shift` and rewards p & `mask`. Moves m have offsets `offset[m·row_stride(D)..]`, and their action a
-/// has probabilities `prob[m·row_stride(A·D) + a·D..]`, A = `actions`; rewards r are `reward[r·row_stride(A)..]`.
+/// Pattern p has the moves m = p >> `shift` and the rewards q = p & `mask`. The offsets of m start at
+/// `offset[m·row_stride(D)]`, and the probabilities of its action a at `prob[m·row_stride(A·D) + a·D]`, with A =
+/// `actions`. The rewards q start at `reward[q·row_stride(A)]`.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `actions`, `moves`, `rewards` | 1 | actions; moves; rewards |
-/// | `shift`, `mask` | 1 | bits of a pattern |
-/// | `pattern` | S | patterns |
-/// | `offset` | `moves` × row_stride(D) | states |
+/// | `actions` | scalar | A |
+/// | `moves`, `rewards` | scalar | number of different moves; of different rewards |
+/// | `shift`, `mask` | scalar | bits of a pattern |
+/// | `pattern` | S | moves below `moves`, rewards below `rewards` |
+/// | `offset` | `moves` × row_stride(D) | states; s + offset is below S |
 /// | `prob` | `moves` × row_stride(A·D) | γ P(s'\|s, a) |
 /// | `reward` | `rewards` × row_stride(A) | r(s, a) |
 #[derive(Clone, Copy, Parameter)]
 pub struct Patterns<T> {
     /// A.
     pub actions: u32,
-    /// Different moves.
+    /// Number of different moves.
     pub moves: u32,
-    /// Different rewards of all actions.
+    /// Number of different rewards (one number per action).
     pub rewards: u32,
-    /// Where the bits of moves begin in a pattern.
+    /// Lowest bit of the moves in a pattern.
     pub shift: u32,
-    /// The bits of rewards.
+    /// Bits of the rewards in a pattern.
     pub mask: u32,
-    /// The pattern of each state.
+    /// Pattern of each state.
     pub pattern: Global<u16>,
-    /// How far the successors of moves are.
+    /// Offsets of the successors of each move.
     pub offset: Global<i32>,
-    /// Their discounted probabilities, action by action.
+    /// Discounted probabilities of each move, action by action.
     pub prob: Global<T>,
     /// Rewards, action by action.
     pub reward: Global<T>,
@@ -79,9 +82,24 @@ pub struct Patterns<T> {
 
 /// A sweep over patterns of at most `D` different successors.
 ///
-/// *Thread mapping*: as [`backup_slices`](super::slices::backup_slices). *Shared memory*: if `shared_table`, room for `prob`,
-/// `reward` and `offset`, dynamic. *Barriers*: one, if so. *Safety*: patterns name one of `moves` and one of
-/// `rewards`; offsets lead to states; the rest as in [`Patterns`] and [`Sweep`].
+/// - *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s').
+/// - *Thread mapping*: as [`backup_slices`](super::slices::backup_slices).
+/// - *Shared memory*: `prob`, `reward` and `offset` if `shared_table`, dynamic; 32 words, static.
+/// - *Barriers*: one if `shared_table`, and those of [`Sweep::tiles`]. *Deterministic*: yes.
+/// - *Valid result in*: `v.new` and the slots of `sweep`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `patterns` | [`Patterns`] | |
+/// | `shared_table` | scalar | 1 or 0 |
+/// | `v` | [`Iterates`] | |
+/// | `sweep` | [`Sweep`] | |
+///
+/// *Launch*: any grid; blocks of whole warps; if `shared_table`, dynamic shared memory for `prob` and `reward` (T) and
+/// `offset` (i32).
 #[kernel(T = [f32, f64], D = [3, 5, 7, 15])]
 pub fn backup_patterns<T: Real, const D: usize>(
     states: u32,
@@ -111,7 +129,9 @@ pub fn backup_patterns<T: Real, const D: usize>(
     }
 }
 
-/// Copies `count` numbers, all threads of the block together.
+/// Copies `count` numbers to shared memory.
+///
+/// *Takes part*: every thread of the block.
 #[inline(always)]
 fn copy<T: Word>(count: u32, from: Global<T>, to: Shared<T>) {
     let mut i = thread::thread_idx_x();
@@ -121,7 +141,7 @@ fn copy<T: Word>(count: u32, from: Global<T>, to: Shared<T>) {
     }
 }
 
-/// What both ways to read the patterns have in common.
+/// The part of a sweep that does not depend on the memory of the tables.
 #[derive(Clone, Copy)]
 struct Model<T: Real> {
     actions: u32,
@@ -148,7 +168,7 @@ impl<T: Real> Model<T> {
         let mut next = if state < end { self.pattern.get(state as usize) } else { 0 };
         while state < end {
             let (moves, rewards) = (u32::from(next) >> self.shift, u32::from(next) & self.mask);
-            // The pattern of the next state is on its way while this one is swept.
+            // Prefetch the pattern of the next state.
             let after = state + thread::block_dim_x();
             if after < end {
                 next = self.pattern.get(after as usize);

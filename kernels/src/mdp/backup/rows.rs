@@ -1,17 +1,31 @@
-//! The greedy sweep over compressed rows: several lanes per row, for rows of some length.
+//! The greedy sweep over compressed rows, several lanes per row; for long rows.
 //!
-//! *Bytes* per row of n entries, f32: 8·n for P, 4 for r, 4 or 8 for the offset; gathers of V.
+//! *Bytes* per row of n entries, f32: 8n for P, 4 for r, 4 or 8 for the row pointer, and the gathers of V.
 
 use warpkov_device::device::{Offset, Real, kernel, math, shared, thread};
 
 use super::{Change, Sweep, greater};
 use crate::mdp::model::{Iterates, Model};
 
-/// A sweep over compressed rows; its tiles are the states of a block.
+/// A sweep over compressed rows. A tile holds at most as many states as a block has threads.
 ///
-/// *Thread mapping*: as [`improve`](crate::mdp::improve::improve): the rows of a tile in chunks, `LANES` lanes per row, then
-/// one thread per state compares; tiles are at most as long as a block. *Shared memory*: one f64 per row of a chunk
-/// (`block_dim_x / LANES`), dynamic. *Safety*: as there and in [`Sweep`].
+/// - *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s').
+/// - *Thread mapping*: as [`improve`](crate::mdp::improve::improve): a block processes the rows of a tile in chunks,
+///   `LANES` lanes per row; then one thread per state takes the maximum.
+/// - *Shared memory*: one f64 per row of a chunk, dynamic; 32 words, static.
+/// - *Barriers*: two per chunk, and those of [`Sweep::tiles`]. *Deterministic*: yes.
+/// - *Valid result in*: `v.new` and the slots of `sweep`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `model` | [`Model`] | |
+/// | `v` | [`Iterates`] | |
+/// | `sweep` | [`Sweep`] | `tiles.len` ≤ B |
+///
+/// *Launch*: any grid of B threads in whole warps; 8·B / `LANES` bytes of dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32])]
 pub fn backup_rows<T: Real, O: Offset, const LANES: u32>(
     states: u32,

@@ -1,43 +1,44 @@
-//! The greedy sweep over slices of 32 states: one thread per state.
+//! The greedy sweep over SELL slices of 32 states, one thread per state; for short rows.
 //!
-//! A slice has room for the most actions A and the longest row L of its 32 states. Entry j of action a of the state in
-//! lane l is element ((a·L + j)·32 + l) from the slice's first; missing entries have probability 0, missing actions the
-//! reward −∞. Probabilities are stored with their discount, γ P(s'|s, a). The lanes of a warp read neighbouring elements.
+//! The number of actions A and the row length L of a slice are the maxima over its 32 states. Entry j of action a of
+//! the state in lane l is element (a·L + j)·32 + l, counted from the slice's first entry; its reward is element a·32 +
+//! l, counted from the slice's first reward. Missing entries have probability 0, missing actions reward −∞. The
+//! probabilities include the discount: γ P(s'|s, a). All accesses to the model are coalesced.
 //!
-//! *Bytes* per state with A actions of L successors, f32: 8·A·L for P, 4·A for r, 8 for V read and written, 12/32 for the
-//! slice; gathers of V mostly hit the caches where states are near their successors.
+//! *Bytes* per state with A actions of L successors, f32: 8·A·L for P, 4·A for r, 8 to read and write V, 12/32 for the
+//! slice. If successors are near their states, the caches serve most gathers of V.
 
 use warpkov_device::device::{Global, Offset, Parameter, Real, kernel, thread};
 
 use super::{Change, Sweep, greater};
 use crate::mdp::model::Iterates;
 
-/// States of a slice: the lanes of a warp.
+/// States per slice: the lanes of a warp.
 pub const SLICE: usize = 32;
 
-/// Entries of a row that a thread has on their way together.
+/// Entries in flight per thread.
 const STEP: usize = 4;
 
-/// Where the elements of slices are: of each slice its first entry, its first reward, its most actions A, its longest row L.
+/// Position and size of each slice, four numbers: first entry, first reward, number of actions A, row length L.
 #[derive(Clone, Copy)]
 pub struct Placed<O: Offset>(pub Global<O>);
 
-/// What the elements are.
+/// Decoder of the elements of a slice.
 pub trait Elements<T>: Copy {
-    /// An entry as it is stored.
+    /// An entry in its stored form.
     type Entry: Copy;
-    /// An entry with probability 0.
+    /// The entry with probability 0.
     const NOTHING: Self::Entry;
     /// The entry at `element`.
     fn entry(&self, element: usize) -> Self::Entry;
-    /// Its γ P(s'|s, a) and V(s').
+    /// γ P(s'|s, a) and V(s') of an entry.
     fn term(&self, state: u32, entry: Self::Entry) -> (T, T);
     /// The reward at `element`.
     fn reward(&self, element: usize) -> T;
 }
 
 impl<O: Offset> Placed<O> {
-    /// maxₐ r(s, a) + Σ γ P(s'|s, a) V(s') of one state; −∞ where it has no action.
+    /// maxₐ r(s, a) + Σ γ P(s'|s, a) V(s') of one state; −∞ without actions.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn best<T: Real, E: Elements<T>>(&self, state: u32, elements: E) -> T {
@@ -51,7 +52,7 @@ impl<O: Offset> Placed<O> {
             let mut q = elements.reward(reward.to_usize());
             let mut j = 0;
             while j < length {
-                // All loads of a step are on their way before the first is used.
+                // Issue all loads of a step before the first use.
                 let mut entries = [E::NOTHING; STEP];
                 for k in 0..STEP {
                     if j + (k as u32) < length {
@@ -72,7 +73,7 @@ impl<O: Offset> Placed<O> {
         best
     }
 
-    /// Backs up the states from `start` to `states` − 1, a thread per state.
+    /// Backs up the states from `start` to `states` − 1, one thread per state.
     ///
     /// *Takes part* and *Barriers*: as in [`Sweep::tiles_from`].
     #[inline(always)]
@@ -89,17 +90,17 @@ impl<O: Offset> Placed<O> {
     }
 }
 
-/// Slices whose columns and probabilities are stored as they are.
+/// SELL slices with uncompressed columns and probabilities.
 ///
-/// | field | shape | unit |
+/// | field | shape | range or unit |
 /// | --- | --- | --- |
-/// | `place` | 4 × slices | elements; actions; entries |
-/// | `col` | elements | states |
+/// | `place` | 4 × slices | first entry; first reward; actions; row length |
+/// | `col` | elements | states, below S |
 /// | `prob` | elements | γ P(s'\|s, a) |
-/// | `reward` | elements of rewards | r(s, a), −∞ for no action |
+/// | `reward` | elements of rewards | r(s, a); −∞ for a missing action |
 #[derive(Clone, Copy, Parameter)]
 pub struct Slices<T, O> {
-    /// Where the elements of each slice are, as in [`Placed`].
+    /// Position and size of each slice, as in [`Placed`]; aligned to four elements.
     pub place: Global<O>,
     /// Column of each entry.
     pub col: Global<u32>,
@@ -109,7 +110,7 @@ pub struct Slices<T, O> {
     pub reward: Global<T>,
 }
 
-/// Columns and probabilities as they are.
+/// Decoder of uncompressed columns and probabilities.
 #[derive(Clone, Copy)]
 struct Columns<T: Real> {
     col: Global<u32>,
@@ -138,14 +139,28 @@ impl<T: Real> Elements<T> for Columns<T> {
     }
 }
 
-/// A sweep over slices, from the one of state `start` on; those before it are not looked at.
+/// A sweep over slices, from the slice of state `start` on.
 ///
-/// `slices.place` counts from the first element that is there: where a model is on the device in parts, from the
-/// first of the part.
+/// `slices.place` counts from the first element in device memory: if only a part of the model is on the device, from
+/// the first element of that part.
 ///
-/// *Thread mapping*: a block per tile, tiles in a grid-stride loop, a thread per state of the tile in a block-stride loop;
-/// blocks are whole warps, tiles whole slices. *Safety*: `v` has `states` elements; columns are below
-/// `states`; the rest as in [`Slices`] and [`Sweep`].
+/// - *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s').
+/// - *Thread mapping*: a block per tile, in a grid-stride loop over tiles; a thread per state of the tile, in a
+///   block-stride loop.
+/// - *Shared memory*: 32 words, static. *Barriers*: those of [`Sweep::tiles_from`]. *Deterministic*: yes.
+/// - *Valid result in*: `v.new` from `start` on, and the slots of `sweep`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `states` | scalar | S |
+/// | `start` | scalar | multiple of `sweep.tiles.len` |
+/// | `slices` | [`Slices`], ⌈S / 32⌉ slices | elements of the slices from `start` on |
+/// | `v` | [`Iterates`] | |
+/// | `sweep` | [`Sweep`] | `tiles.len` a multiple of 32 |
+///
+/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64])]
 pub fn backup_slices<T: Real, O: Offset>(states: u32, start: u32, slices: Slices<T, O>, v: Iterates<T>, sweep: Sweep) {
     let Slices { place, col, prob, reward } = slices;
