@@ -131,7 +131,7 @@ fn wrong_usage_has_exit_code_2() {
     usage(&["mdp", "solve", "grid.json", "--max-sweeps", "0"], "max-sweeps");
     usage(&["mdp", "solve", "grid.json", "--device", "gpu"], "expected auto, cpu, cuda:N or emulated");
     usage(&["mdp", "solve", "grid.json", "--method", "magic"], "projected");
-    usage(&["mdp", "solve", "grid.json", "--out", "solution.doc"], ".json or .txt or .csv or .npy");
+    usage(&["mdp", "solve", "grid.json", "--out", "solution.doc"], ".json or .csv or .npy or .txt");
     usage(&["mdp", "solve", "grid.json", "--out", "absent/solution.txt"], "absent/solution.txt");
     usage(&["mdp", "solve", "grid.json", "--plot", "grid.jpeg"], ".svg or .png");
     usage(&["mdp", "convert", "grid.json", "grid.doc"], ".json or .safetensors");
@@ -358,7 +358,18 @@ fn a_grid_is_generated_on_the_device_that_solves_it() {
     assert!(stdout(&output).contains("states       4\n"), "{}", stdout(&output));
     fails(folder.path(), &[&huge[..], &["--precision", "f32"]].concat(), 2, &["huge-grid ends in f64"]);
     fails(folder.path(), &[&huge[..], &["--largest", "9"]].concat(), 2, &["--largest belongs to --suite scaling"]);
-    fails(folder.path(), &["bench", "mdp", "--suite", "huge-grid", "--device", "cpu"], 2, &["device cuda:N"]);
+    for suite in ["huge-grid", "scaling"] {
+        let bench = ["bench", "mdp", "--suite", suite, "--device"];
+        fails(folder.path(), &[&bench[..], &["cpu"]].concat(), 2, &["expected auto, cuda:N or emulated"]);
+        fails(folder.path(), &[&bench[..], &["cuda:4096"]].concat(), 3, &["there is no"]);
+    }
+    let backups = ["bench", "pomdp", "--suite", "backups", "--size", "4", "--states", "8", "--runs", "1", "--json"];
+    for (device, name, rows) in [("emulated", "the emulator", 10), ("cpu", "CPU core", 1)] {
+        let output = succeeds(folder.path(), &[&backups[..], &["--device", device]].concat());
+        let rates: Value = serde_json::from_str(stdout(&output)).unwrap();
+        assert_eq!(rates.as_array().unwrap().len(), rows);
+        assert!(rates.as_array().unwrap().iter().all(|rate| rate["device"].as_str().unwrap().contains(name)));
+    }
     fails(folder.path(), &["bench", "mdp", "--side", "9"], 2, &["--side belongs to --suite huge-grid"]);
 }
 

@@ -82,6 +82,50 @@ fn decode_names_states() {
     assert_eq!(written, "sequence,position,state\n1,1,H\n1,2,H\n1,3,H\n2,1,C\n");
 }
 
+/// `--to` names the format of a file whatever its name, and of the standard output.
+#[test]
+fn to_chooses_the_format() {
+    let folder = ice_cream();
+    fs::write(folder.path().join("three.txt"), "3 3 1\n1\n").unwrap();
+    for (command, formats, standard) in [
+        ("decode", &[("text", "txt"), ("csv", "csv"), ("bed", "bed"), ("npy", "npy")][..], "txt"),
+        ("score", &[("csv", "csv"), ("npy", "npy")], "csv"),
+        ("posterior", &[("csv", "csv"), ("npy", "npy")], "csv"),
+    ] {
+        let command = format!("{command} ice.json three.txt --device cpu");
+        let written = |out: &str| {
+            assert_eq!(
+                run(folder.path(), &format!("{command} --out {out}")).contains("Sequences"),
+                command.starts_with("score")
+            );
+            fs::read(folder.path().join(out.split(' ').next().unwrap())).unwrap()
+        };
+        for (format, extension) in formats {
+            let expected = written(&format!("named.{extension}"));
+            assert_eq!(written(&format!("plain --to {format}")), expected);
+            assert_eq!(written(&format!("other.npy --to {format}")), expected);
+            assert_eq!(written(&format!("plain --to {extension}")), expected, "an extension is a name, too");
+            if *format != "npy" {
+                let printed = run(folder.path(), &format!("{command} --out - --to {format}"));
+                assert_eq!(printed.as_bytes(), expected);
+            }
+        }
+        let printed = run(folder.path(), &format!("{command} --out -"));
+        assert_eq!(printed.as_bytes(), written(&format!("named.{standard}")));
+        let known: Vec<&str> = formats.iter().map(|(_, extension)| *extension).collect();
+        let message = fails(folder.path(), &format!("{command} --out x.xyz"), 2);
+        assert_eq!(message, format!("error: x.xyz: the name must end in .{}\n", known.join(" or .")));
+        assert!(fails(folder.path(), &format!("{command} --to csv"), 2).contains("--out"));
+        assert!(fails(folder.path(), &format!("{command} --out x --to xyz"), 2).contains("possible values: "));
+    }
+    let message = fails(folder.path(), "score ice.json three.txt --out - --json", 2);
+    assert_eq!(message, "error: --out - and --json both write to the standard output\n");
+    run(folder.path(), "decode ice.json three.txt --out runs --to bed --states H");
+    assert_eq!(fs::read_to_string(folder.path().join("runs")).unwrap(), "1\t0\t3\tH\n");
+    let message = fails(folder.path(), "decode ice.json three.txt --out runs.csv --states H", 2);
+    assert!(message.contains("--states selects the states of a .bed file"), "{message}");
+}
+
 #[test]
 fn impossible_sequences_are_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +197,7 @@ fn an_active_variance_floor_is_reported() {
         let output = piped(folder.path(), &arguments, "");
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         let note = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(note, "note: the floor holds variances of 1 of 2 states, 1 in all (--floor 1e-9)\n");
+        assert_eq!(note, "note: the floor holds variances of 1 of 2 states, 1 in all (floor 1e-9)\n");
         let report = parsed(&String::from_utf8(output.stdout).unwrap());
         assert_eq!(
             (&report["floored"], &report["status"]),
@@ -510,19 +554,28 @@ fn json_contains_timings() {
 }
 
 #[test]
-fn bench_measures_the_cpu() {
+fn bench_measures_devices() {
     let bench = |arguments: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
-        command.args(["bench", "hmm", "--device", "cpu"]).args(arguments.split(' ')).output().unwrap()
+        command.args(["bench", "hmm"]).args(arguments.split(' ')).output().unwrap()
     };
-    let output = bench("--case 4x3x5 --runs 2 --precision f64 --json");
+    let output = bench("--device cpu --case 4x3x5 --runs 2 --precision f64 --json");
     let rows = parsed(&String::from_utf8(output.stdout).unwrap());
     let operations: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["operation"].as_str().unwrap()).collect();
     assert_eq!(operations, ["forward", "viterbi", "e-step", "baum-welch"]);
     assert!(
         rows[0]["device"].as_str().unwrap().contains("CPU core") && rows[0]["milliseconds"].as_f64().unwrap() > 0.0
     );
-    let output = bench("--precision tf32");
+    let output = bench("--device emulated --case 4x3x5 --runs 1 --precision f32 --json");
+    let rows = parsed(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(rows.as_array().unwrap().len(), 4);
+    assert!(rows.as_array().unwrap().iter().all(|row| row["device"] == "the emulator" && row["milliseconds"].is_f64()));
+    let output = bench("--device auto --case 4x3x5 --runs 1 --precision f32 --operation forward --json");
+    let rows = parsed(&String::from_utf8(output.stdout).unwrap());
+    assert!(!rows[0]["device"].as_str().unwrap().is_empty());
+    assert_eq!(bench("--device cuda:4096").status.code(), Some(3));
+    assert_eq!(bench("--device gpu").status.code(), Some(2));
+    let output = bench("--device cpu --precision tf32");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "error: --precision tf32 needs a GPU\n");
 }

@@ -91,6 +91,40 @@ fn converts_policies() {
     assert_eq!(fs::read_to_string(folder.join("a.pg")).unwrap(), "0 0  0 0\n1 1  0 0\n");
 }
 
+/// `solve --to` names the format of a policy whatever the name of its file, and on the standard output.
+#[test]
+fn to_chooses_the_format_of_a_policy() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.pomdp"), MODEL).unwrap();
+    let solve = |arguments: &[&str]| {
+        run(folder, &[&["solve", "a.pomdp", "--device", "cpu", "--quiet", "--out"], arguments].concat(), "")
+    };
+    for (format, extension) in [("alpha", "alpha"), ("policy-xml", "policy"), ("pg", "pg"), ("dot", "dot")] {
+        let named = format!("named.{extension}");
+        for arguments in [&[&*named][..], &["plain", "--to", format], &["other.json", "--to", format]] {
+            let output = solve(arguments);
+            assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+            assert!(text(&output.stdout).contains("Value of the start: "));
+        }
+        let expected = fs::read(folder.join(named)).unwrap();
+        assert_eq!(fs::read(folder.join("plain")).unwrap(), expected);
+        assert_eq!(fs::read(folder.join("other.json")).unwrap(), expected);
+        assert_eq!(solve(&["-", "--to", format]).stdout, expected);
+    }
+    assert_eq!(solve(&["-"]).stdout, fs::read(folder.join("named.alpha")).unwrap());
+    for (arguments, message) in [
+        (&["x.json"][..], "error: a file in json holds a model, expected alpha vectors or a controller\n"),
+        (&["x", "--to", "pomdp"], "error: a file in pomdp holds a model, expected alpha vectors or a controller\n"),
+        (&["x.abc"], "error: x.abc: the name must end in .alpha or .policy or .xml or .pg or .dot or .gv\n"),
+        (&["-", "--json"], "error: --out - and --json both write to the standard output\n"),
+    ] {
+        let output = solve(arguments);
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), message), "{arguments:?}");
+    }
+    assert_eq!(run(folder, &["solve", "a.pomdp", "--to", "pg"], "").status.code(), Some(2));
+}
+
 #[test]
 fn mismatched_files_are_refused() {
     let folder = tempfile::tempdir().unwrap();

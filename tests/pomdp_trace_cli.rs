@@ -76,7 +76,14 @@ fn the_lookahead_follows_the_definitions() {
 
 #[test]
 fn only_devices_with_kernels_are_accepted() {
+    let found =
+        |device: &str| -> Value { serde_json::from_str(&stdout(&["--json", "--device", device])).expect("JSON") };
+    let [emulated, chosen] = ["emulated", "auto"].map(found);
+    assert_eq!(emulated["device"], "the emulator");
+    assert!(chosen["device"].is_string());
+    assert_eq!(chosen["tensors"], emulated["tensors"]);
+    assert_eq!(trace(&["--device", "cuda:4096"]).status.code(), Some(3));
     let refused = trace(&["--device", "cpu"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("expected emulated or cuda:N"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("expected auto, cuda:N or emulated"));
 }

@@ -11,7 +11,7 @@ use super::error::{Error, Outcome};
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The shell.
+    /// Shell.
     shell: Shell,
 }
 
@@ -22,7 +22,7 @@ Examples:
 
 /// Prints the script.
 pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    // clap_complete panics where it cannot write, so it writes to memory.
+    // clap_complete panics if it cannot write, so it writes to memory first.
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "warpkov", &mut script);
     out.write_all(&script)?;

@@ -9,7 +9,7 @@ use warpkov::runtime::gpu::{DeviceInfo, Gpu, MODULES};
 
 use super::error::{Error, Outcome};
 
-/// Lists the devices that can solve.
+/// Lists the devices: GPUs, CPU and emulator.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -23,34 +23,34 @@ Examples:
   warpkov devices
   warpkov devices --json";
 
-/// What there is to solve on.
+/// The devices of this machine.
 #[derive(Serialize)]
 struct Listing {
     /// CUDA version of the driver: "13.0".
     #[serde(skip_serializing_if = "Option::is_none")]
     driver: Option<String>,
     gpus: Vec<DeviceInfo>,
-    /// Why there is no GPU.
+    /// Reason why there is no GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_gpu: Option<String>,
     cpu_cores: usize,
     device_code: DeviceCode,
 }
 
-/// What this binary holds for GPUs.
+/// The kernels in this binary.
 #[derive(Serialize)]
 struct DeviceCode {
-    /// The compiler that made it.
+    /// Compiler of the kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
     compiler: Option<&'static str>,
-    /// Its variants: "sm_80, PTX 7.4".
+    /// Baselines: "sm_80, PTX 7.4".
     baselines: Vec<String>,
-    /// The GPUs that there is machine code for: "sm_86".
+    /// Architectures with machine code: "sm_86".
     machine_code: Vec<String>,
-    /// The CUDA release whose assembler made it.
+    /// CUDA release of the assembler.
     #[serde(skip_serializing_if = "Option::is_none")]
     assembler: Option<&'static str>,
-    /// Why there is none.
+    /// Reason why there are no kernels.
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<&'static str>,
 }
@@ -77,7 +77,7 @@ fn list() -> Listing {
     }
 }
 
-/// Lists, then prints.
+/// Finds the devices, prints them.
 pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let listing = list();
     if arguments.json {

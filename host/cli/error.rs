@@ -1,4 +1,4 @@
-//! How a command ends: its outcome, or an error with a message; and the exit code of both.
+//! Outcomes and errors of commands, with their messages and exit codes.
 
 use std::fmt::Write as _;
 use std::io;
@@ -8,7 +8,7 @@ use warpkov::common::parameters;
 use warpkov::common::terminal::{cut, escaped};
 use warpkov::{hmm, mdp, pomdp, runtime};
 
-/// How a command that ran to its end came out.
+/// Outcome of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Done, or solved.
@@ -29,13 +29,13 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// Characters at most that an error has.
+/// Maximum length of an error message, in characters.
 const LONGEST: usize = 1200;
 
-/// Why a command did not run to its end.
+/// Reason why a command did not run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Arguments that are fine one by one do not fit together.
+    /// Arguments are invalid, or do not fit together.
     #[error("{0}")]
     Usage(String),
     /// A file cannot be read or written.
@@ -47,7 +47,7 @@ pub enum Error {
     /// A hidden Markov model cannot be trained.
     #[error(transparent)]
     Train(hmm::train::Error<hmm::place::Error>),
-    /// The recursions of a hidden Markov model have no results.
+    /// The recursions of a hidden Markov model failed.
     #[error(transparent)]
     Recursions(#[from] hmm::place::Error),
     /// A model cannot be generated.
@@ -62,13 +62,13 @@ pub enum Error {
     /// A solution cannot be read.
     #[error(transparent)]
     Solution(#[from] mdp::io::ReadError),
-    /// The model cannot be solved as asked.
+    /// The model cannot be solved with these options.
     #[error(transparent)]
     Solve(#[from] mdp::SolveError),
-    /// The partially observable model cannot be solved as asked.
+    /// The partially observable model cannot be solved with these options.
     #[error(transparent)]
     PomdpSolve(#[from] pomdp::solve::Error),
-    /// Where it ran failed, or was stopped.
+    /// The device failed, or the user stopped the run.
     #[error(transparent)]
     Runtime(#[from] runtime::Error),
     /// The model has no solution by the criterion.
@@ -77,15 +77,7 @@ pub enum Error {
     /// A plot cannot be drawn.
     #[error(transparent)]
     Plot(#[from] warpkov::common::plot::PlotError),
-    /// A result cannot be written.
-    #[error("cannot write {file}")]
-    Write {
-        /// Where to.
-        file: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The standard output is gone or full.
+    /// The standard output is closed or full.
     #[error("cannot write to the standard output")]
     Stdout(#[from] io::Error),
 }
@@ -109,7 +101,7 @@ impl From<hmm::train::Error<hmm::place::Error>> for Error {
 }
 
 impl Error {
-    /// What went wrong on a device, if that is the cause.
+    /// The error of the device, if that is the cause.
     fn runtime(&self) -> Option<&runtime::Error> {
         match self {
             Self::Runtime(error)
@@ -122,10 +114,10 @@ impl Error {
         }
     }
 
-    /// Prints the error and what caused it, and gives the exit code.
+    /// Prints the error with its causes. Returns the exit code.
     pub fn report(&self) -> u8 {
         match self {
-            // Whoever read the output has read enough.
+            // The reader of the output closed the pipe, as `head` does.
             Self::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe => return 0,
             _ => eprintln!("error: {}", self.message()),
         }
@@ -133,7 +125,7 @@ impl Error {
             (_, Some(runtime::Error::Interrupted)) => 130,
             (_, Some(runtime::Error::Device(_))) => 3,
             (Self::Generate(mdp::generate::Error::Parameter(parameters::Error::Memory { .. })), _) => 3,
-            // Nothing is wrong with what was asked for.
+            // The input is valid; the computation failed.
             (Self::Recursions(hmm::place::Error::Violated(_)), _) => 1,
             (error, _) if lacks_memory(error) => 3,
             _ => 2,
@@ -141,22 +133,22 @@ impl Error {
     }
 }
 
-/// Whether an error comes from the operating system's having no more memory.
+/// Whether the operating system's lack of memory caused the error.
 fn lacks_memory(error: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.filter_map(|error| error.downcast_ref::<io::Error>()).any(|error| error.kind() == io::ErrorKind::OutOfMemory)
 }
 
 impl Error {
-    /// What it is and what caused it. Of what files say nothing reaches the terminal as it is, and nothing at length.
+    /// The message with its causes, shortened. Text from files is escaped, so that it cannot control the terminal.
     fn message(&self) -> String {
         let text = chain(self);
         let (text, lines) = match self {
-            // The line where the error is, and a mark under it.
+            // The line with the error, and a caret under it.
             Self::File(warpkov::common::io::Error::Place { excerpt, .. }) => {
                 (text.strip_suffix(excerpt.as_str()).unwrap_or(&text), excerpt.as_str())
             }
-            // What drivers and compilers say.
+            // The log of a driver or a compiler.
             error if error.runtime().is_some() => text.split_at(text.find('\n').unwrap_or(text.len())),
             _ => (&*text, ""),
         };
@@ -165,7 +157,7 @@ impl Error {
     }
 }
 
-/// The messages of an error and of its causes, without those that an outer message holds already.
+/// The messages of an error and of its causes; a message that an outer message contains appears once.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

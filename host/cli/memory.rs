@@ -1,4 +1,4 @@
-//! The end of a process that gets no more memory: a message and exit code 3, not an abort.
+//! Out of memory: a message and exit code 3, in place of an abort.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Write, stderr};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The system's allocator, which ends the process where it has nothing left.
+/// The system's allocator; a failed allocation ends the process.
 struct Exiting;
 
 #[global_allocator]
 static ALLOCATOR: Exiting = Exiting;
 
-/// Requests from this size on are counted in [`LARGE`].
+/// Least size in bytes of the allocations that [`LARGE`] counts.
 const COUNTED: usize = 1 << 16;
 
 /// Bytes in large allocations.
@@ -22,7 +22,7 @@ static LARGE: AtomicUsize = AtomicUsize::new(0);
 /// Whether a thread is ending the process.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: all calls go to `System` as they are; what is done beside them does not allocate.
+// SAFETY: all calls are forwarded to `System` unchanged; the counting beside them does not allocate.
 unsafe impl GlobalAlloc for Exiting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps `alloc`'s contract.
@@ -46,7 +46,7 @@ unsafe impl GlobalAlloc for Exiting {
     }
 }
 
-/// What the allocator gave for `size` bytes, in the place of `before`.
+/// Counts an allocation of `size` bytes that replaces one of `before` bytes, or ends the process if it failed.
 #[inline]
 fn taken(memory: *mut u8, size: usize, before: usize) -> *mut u8 {
     if memory.is_null() {
@@ -66,16 +66,16 @@ fn count(size: usize, before: usize) {
     }
 }
 
-/// Says what was lacking, and ends the process.
+/// Prints the size of the failed allocation and ends the process.
 #[cold]
 fn exhausted(size: usize) -> ! {
     if ENDING.swap(true, Ordering::SeqCst) {
-        // Another thread is at it, or the end of the process needs memory, too.
+        // Another thread ends the process, or its end fails to allocate, too.
         thread::sleep(Duration::from_secs(1));
         process::abort();
     }
     let (size, used) = (size as f64 / 1e6, LARGE.load(Ordering::Relaxed) as f64 / 1e6);
-    // Neither formatting nor the standard error allocates. Nobody is left to tell where it fails.
+    // Neither formatting nor the standard error allocates. A failed write cannot be reported.
     let _ = writeln!(
         stderr(),
         "error: out of memory: {size:.1} MB more were needed, beside {used:.1} MB in use. A smaller model, a machine with \

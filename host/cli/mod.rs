@@ -1,4 +1,7 @@
-//! The command line: raw arguments become one validated value per command, and the library does the work.
+//! The command line.
+//!
+//! Each command has raw `Arguments` of clap, which become validated `Options` where clap cannot validate them alone, and a function `run`:
+//! read, compute, write, print. The library computes, and makes the reports.
 
 use std::env;
 use std::ffi::OsString;
@@ -18,9 +21,8 @@ mod mdp;
 pub mod memory;
 mod new;
 mod pomdp;
-mod progress;
 
-/// Solves Markov models on NVIDIA GPUs, or on all CPU cores where there is none.
+/// Solves Markov models on NVIDIA GPUs and on CPUs.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Arguments {
@@ -52,9 +54,9 @@ enum Command {
     /// Hidden Markov models.
     #[command(subcommand, arg_required_else_help = true, after_help = hmm::EXAMPLES)]
     Hmm(hmm::HmmCommand),
-    /// Measures solvers on the models of the literature.
+    /// Measures solvers on models of the literature.
     #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
-    Bench(bench::Suite),
+    Bench(bench::BenchCommand),
     New(new::Arguments),
     Devices(devices::Arguments),
     Completions(completions::Arguments),
@@ -62,10 +64,10 @@ enum Command {
 
 use error::{Error, Outcome};
 
-/// The arguments, or the end of the process with a message.
+/// Parses the arguments, or ends the process with a message.
 fn parse() -> Arguments {
     Arguments::try_parse().unwrap_or_else(|error| {
-        // Names of files are among them.
+        // Names of files may hold control characters.
         let odd = |argument: OsString| {
             let text = argument.to_string_lossy();
             escaped(&text) != text
@@ -87,7 +89,7 @@ pub fn run() -> Result<Outcome, Error> {
         Command::Mdp(command) => mdp::run(command, out),
         Command::Pomdp(command) => pomdp::run(command, out),
         Command::Hmm(command) => hmm::run(command, out),
-        Command::Bench(suite) => bench::run(&suite, out),
+        Command::Bench(command) => bench::run(&command, out),
         Command::New(arguments) => new::run(&arguments.try_into()?, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),

@@ -1,4 +1,4 @@
-//! `warpkov new`: a crate with GPU kernels of one's own.
+//! `warpkov new`.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -8,19 +8,19 @@ use clap::Args;
 
 use super::error::{Error, Outcome};
 
-/// Starts a crate with GPU kernels of its own.
+/// Creates a crate with its own GPU kernels.
 ///
-/// It has its kernels and its `main` together. `cargo run` runs them on the GPU, or emulated where there is none; `cargo test` tests
-/// them under the emulator. The crate is that of examples/own-kernel.
+/// The crate, a copy of examples/own-kernel, holds kernels and `main`. `cargo run` runs the kernels on the GPU, or under the emulator if
+/// there is no GPU; `cargo test` tests them under the emulator.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Name of the crate, and of the folder that is made for it here.
+    /// Name of the crate and of its new folder in the current folder.
     name: String,
-    /// Depend on the crates of this copy of warpkov's sources [default: on those of this version in the registry].
+    /// Depend on the crates in this folder of warpkov's sources [default: on the crates in the registry].
     #[arg(long, value_name = "FOLDER", conflicts_with = "version")]
     path: Option<PathBuf>,
-    /// Depend on this version in the registry.
+    /// Depend on this version of the crates in the registry.
     #[arg(long, value_name = "VERSION", default_value = env!("CARGO_PKG_VERSION"))]
     version: String,
 }
@@ -30,7 +30,7 @@ Examples:
   warpkov new mine --path ~/warpkov
   cd mine && cargo test && cargo run";
 
-/// The files of the crate. The example is the template.
+/// The files of the crate, from the example.
 const FILES: [(&str, &str); 7] = [
     (".cargo/config.toml", include_str!("../../examples/own-kernel/.cargo/config.toml")),
     (".cargo/lib64/libcuda.a", include_str!("../../examples/own-kernel/.cargo/lib64/libcuda.a")),
@@ -41,10 +41,10 @@ const FILES: [(&str, &str); 7] = [
     ("src/main.rs", include_str!("../../examples/own-kernel/src/main.rs")),
 ];
 
-/// What the example's manifest calls itself.
+/// Name of the example in its manifest.
 const NAME: &str = "own-kernel";
 
-/// Where the example's manifest finds the crates.
+/// Start of the dependencies' paths in the manifest of the example.
 const TOOLCHAIN: &str = "path = \"../../toolchain";
 
 /// A new crate.
@@ -53,7 +53,7 @@ pub struct Crate {
     dependencies: Dependencies,
 }
 
-/// Where the crates come from that it depends on.
+/// Source of the crates that the new crate depends on.
 enum Dependencies {
     /// The folder `toolchain` of warpkov's sources.
     Path(PathBuf),
@@ -75,7 +75,7 @@ impl TryFrom<Arguments> for Crate {
                     );
                     return Err(Error::Usage(why));
                 }
-                // The crate may lie anywhere.
+                // The new crate may be moved: the path must be absolute.
                 let toolchain = toolchain.canonicalize().map_err(|error| Error::Usage(format!("--path: {error}")))?;
                 let plain = toolchain.to_str().is_some_and(|path| !path.contains(char::is_control));
                 if !plain {
@@ -93,7 +93,7 @@ impl TryFrom<Arguments> for Crate {
     }
 }
 
-/// Whether cargo and rustc take a crate of this name, beside those that it depends on.
+/// Checks that cargo and rustc accept the name, and that no dependency has it.
 fn check_name(name: &str) -> Result<(), &'static str> {
     let (mut characters, first) = (name.chars(), name.chars().next());
     if !first.is_some_and(|first| first.is_ascii_alphabetic()) {
@@ -109,7 +109,7 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Rust's words, and crates that are there already.
+/// Keywords of Rust, and names of existing crates.
 #[rustfmt::skip]
 const RESERVED: [&str; 62] = [
     "abstract", "alloc", "as", "async", "await", "become", "box", "break", "build", "const", "continue", "core", "crate", "deps",
@@ -119,7 +119,7 @@ const RESERVED: [&str; 62] = [
     "warpkov", "where", "while", "yield",
 ];
 
-/// Whether this is a version as cargo has them: `0.1`, `1.2.3-beta`.
+/// Checks that this is a version of cargo: `0.1`, `1.2.3-beta`.
 fn check_version(version: &str) -> Result<(), &'static str> {
     let numbers = version.split(['-', '+']).next().unwrap_or_default();
     let good = (1..=3).contains(&numbers.split('.').count())
@@ -129,7 +129,7 @@ fn check_version(version: &str) -> Result<(), &'static str> {
 }
 
 impl Crate {
-    /// The manifest: the example's, under another name and with other dependencies.
+    /// The manifest of the example, with the name and the dependencies of the crate.
     fn manifest(&self, example: &str) -> String {
         let named = example.replacen(&format!("\"{NAME}\""), &format!("\"{}\"", self.name), 1);
         match &self.dependencies {
@@ -160,10 +160,10 @@ impl Crate {
     }
 }
 
-/// Makes the folder and writes the crate, all of it or nothing.
+/// Creates the folder and writes the crate, whole or not at all.
 pub fn run(new: &Crate, mut out: impl Write) -> Result<Outcome, Error> {
     let folder = Path::new(&new.name);
-    let failed = |source| Error::Write { file: new.name.clone(), source };
+    let failed = |error| Error::from(warpkov::common::io::Error::write(folder)(error));
     fs::create_dir(folder).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             Error::Usage(format!("{} is there already: choose another name, or remove it", new.name))
@@ -171,7 +171,7 @@ pub fn run(new: &Crate, mut out: impl Write) -> Result<Outcome, Error> {
         _ => failed(error),
     })?;
     if let Err(error) = new.write(folder) {
-        // Made here, so that nobody else's files are in it.
+        // `create_dir` has made the folder, so it holds no file of the user's.
         let _ = fs::remove_dir_all(folder);
         return Err(failed(error));
     }

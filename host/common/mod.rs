@@ -7,7 +7,9 @@
 //! | `random` | reproducible random numbers |
 //! | [`choice`] | enums with named variants, for options |
 //! | [`names`] | names of states, actions and observations |
+//! | [`numbers`] | infinite numbers in JSON |
 //! | [`parameters`] | range checks of model parameters |
+//! | [`report`] | text, JSON and files of results |
 //! | [`interrupt`] | the stop request (Ctrl-C) |
 //! | [`terminal`] | text that is safe to print on a terminal |
 
@@ -15,7 +17,9 @@ pub mod choice;
 pub mod interrupt;
 pub mod io;
 pub mod names;
+pub mod numbers;
 pub mod parameters;
 pub mod plot;
 pub(crate) mod random;
+pub mod report;
 pub mod terminal;

@@ -17,8 +17,10 @@ use super::sample::sample;
 use super::sequences::Sequences;
 use crate::common::choice::choice;
 use crate::hmm::device::{Batch, Limits, Scan};
+use crate::runtime::choose::Place;
+use crate::runtime::error::from_devices;
 use crate::runtime::gpu::{CudaError, Gpu};
-use crate::runtime::{Precise, cores};
+use crate::runtime::{self, Precise};
 
 /// V in all cases.
 pub const SYMBOLS: u32 = 16;
@@ -129,50 +131,65 @@ pub enum BenchError {
     /// The sequences cannot be sampled.
     #[error(transparent)]
     Sample(#[from] super::sample::Error),
-    /// The GPU failed.
+    /// The device failed.
     #[error(transparent)]
-    Gpu(#[from] CudaError),
+    Runtime(#[from] runtime::Error),
 }
 
-/// Measures an operation on a GPU; `scan` selects the parallel scan over time. The launches of a run are captured once
-/// and replayed as a CUDA graph. Each training step continues from the models of the step before.
+from_devices!(BenchError);
+
+/// Measures an operation at a place, on sequences cut as `scan` says. The CPU cuts no sequences, and has f32 in place of TF32. A GPU
+/// launches all kernels of the operation as one graph. Each step of training begins with the model of the step before.
 ///
 /// # Errors
-/// Those of the GPU, except for a lack of memory, which is a result.
+/// Those of the device, except a lack of memory: that is a result.
 pub fn measure(
-    gpu: &Gpu,
+    place: &Place,
     work: &Work,
     operation: Operation,
     precision: Precision,
     scan: Scan,
     runs: usize,
 ) -> Result<Measured, BenchError> {
-    let chunks = scan.steps(work.case.states, 1, &work.sequences);
-    let (free, _) = gpu.memory()?;
-    // Leave half of the free memory to models and sums.
-    let trellis = Limits::default().trellis.min(free as usize / 2);
-    let limits = Limits { trellis, chunks, plain_tf32: precision == Precision::Tf32 };
+    let chunks = match place {
+        Place::Cpu => None,
+        _ => scan.steps(work.case.states, 1, &work.sequences),
+    };
+    let limits = Limits { chunks, plain_tf32: precision == Precision::Tf32, ..Limits::default() };
     let times = match precision {
-        Precision::F64 => time::<f64>(gpu, work, operation, limits, runs),
-        Precision::F32 | Precision::Tf32 => time::<f32>(gpu, work, operation, limits, runs),
+        Precision::F64 => time::<f64>(place, work, operation, limits, runs),
+        Precision::F32 | Precision::Tf32 => time::<f32>(place, work, operation, limits, runs),
     };
     let times = match times {
-        Err(error @ CudaError::OutOfMemory { .. }) => Times::Lacking { out_of_memory: error.to_string() },
+        Err(runtime::Error::Device(error @ CudaError::OutOfMemory { .. })) => {
+            Times::Lacking { out_of_memory: error.to_string() }
+        }
         times => times?,
     };
-    Ok(Measured { case: work.case, operation, scan: chunks.is_some(), precision, device: gpu.name(), times })
+    Ok(Measured { case: work.case, operation, scan: chunks.is_some(), precision, device: place.name(), times })
 }
 
 fn time<T: Precise>(
-    gpu: &Gpu,
+    place: &Place,
     work: &Work,
     operation: Operation,
     limits: Limits,
     runs: usize,
-) -> Result<Times, CudaError> {
-    let mut batch = Batch::<T, Gpu>::new(gpu, &work.sequences, limits)?;
-    batch.set_models(std::slice::from_ref(&work.model))?;
-    let mut launch = || match operation {
+) -> Result<Times, runtime::Error> {
+    Ok(match place {
+        Place::Cpu => time_on_cpu::<T>(work, operation, runs),
+        Place::Gpu(gpu) => time_on_gpu::<T>(gpu, work, operation, limits, runs)?,
+        Place::Emulated(emulator) => {
+            let mut batch = Batch::<T, _>::new(emulator, &work.sequences, limits)?;
+            batch.set_models(std::slice::from_ref(&work.model))?;
+            summary(repeat(runs, || launch(&mut batch, operation))?, 0)
+        }
+    })
+}
+
+/// Launches the kernels of an operation.
+fn launch<T: Precise, D: Device>(batch: &mut Batch<T, D>, operation: Operation) -> Result<(), D::Error> {
+    match operation {
         Operation::Forward => batch.score(),
         Operation::Viterbi => batch.decode(),
         Operation::EStep => batch.count(),
@@ -180,36 +197,43 @@ fn time<T: Precise>(
             batch.count()?;
             batch.maximise(&Pseudocounts::default())
         }
-    };
-    // The first run allocates all memory, which a capture cannot do.
-    launch()?;
-    gpu.synchronize()?;
-    let graph = gpu.capture(&mut launch)?;
-    repeat(gpu, runs, || match &graph {
-        // SAFETY: `batch` outlives the graph, so the recorded buffers are live, and its launches may be repeated.
-        Some(graph) => unsafe { gpu.launch_graph(graph) },
-        None => launch(),
-    })
+    }
 }
 
-/// Measures an operation on all cores of the current thread pool.
-///
-/// # Panics
-/// For TF32, which CPUs lack.
-#[must_use]
-pub fn measure_on_cpu(work: &Work, operation: Operation, precision: Precision, runs: usize) -> Measured {
-    let times = match precision {
-        Precision::F64 => time_on_cpu::<f64>(work, operation, runs),
-        Precision::F32 => time_on_cpu::<f32>(work, operation, runs),
-        Precision::Tf32 => panic!("TF32 on a CPU"),
+fn time_on_gpu<T: Precise>(
+    gpu: &Gpu,
+    work: &Work,
+    operation: Operation,
+    limits: Limits,
+    runs: usize,
+) -> Result<Times, CudaError> {
+    let (free, _) = gpu.memory()?;
+    // The other half is for models and sums.
+    let limits = Limits { trellis: limits.trellis.min(free as usize / 2), ..limits };
+    let mut batch = Batch::<T, Gpu>::new(gpu, &work.sequences, limits)?;
+    batch.set_models(std::slice::from_ref(&work.model))?;
+    // The first run allocates the memory of all runs.
+    launch(&mut batch, operation)?;
+    gpu.synchronize()?;
+    let graph = gpu.capture(|| launch(&mut batch, operation))?;
+    let mut again = || match &graph {
+        // SAFETY: the batch with all buffers of the graph is alive, and the same launches are valid again.
+        Some(graph) => unsafe { gpu.launch_graph(graph) },
+        None => launch(&mut batch, operation),
     };
-    Measured { case: work.case, operation, scan: false, precision, device: cores::all(), times }
+    again()?;
+    gpu.synchronize()?;
+    let (before, _) = gpu.memory()?;
+    let times = (0..runs.max(1)).map(|_| Ok(gpu.time(&mut again)?.1.as_secs_f64()));
+    let times = times.collect::<Result<Vec<_>, CudaError>>()?;
+    let (after, _) = gpu.memory()?;
+    Ok(summary(times, before.saturating_sub(after)))
 }
 
 fn time_on_cpu<T: Precise>(work: &Work, operation: Operation, runs: usize) -> Times {
     let mut batch = cpu::Batch::<T>::new(&work.sequences);
     let Ok(()) = batch.set_models(std::slice::from_ref(&work.model));
-    let mut again = || -> Result<(), Infallible> {
+    let again = || -> Result<(), Infallible> {
         match operation {
             Operation::Forward => batch.log_likelihoods().map(drop),
             Operation::Viterbi => batch.viterbi().map(drop),
@@ -220,17 +244,21 @@ fn time_on_cpu<T: Precise>(work: &Work, operation: Operation, runs: usize) -> Ti
             }
         }
     };
-    // The first run computes the tables, which all runs share.
-    let Ok(()) = again();
-    let seconds = (0..runs.max(1)).map(|_| {
-        let begun = Instant::now();
-        let Ok(()) = again();
-        begun.elapsed().as_secs_f64()
-    });
-    summary(seconds.collect(), 0)
+    let Ok(times) = repeat(runs, again);
+    summary(times, 0)
 }
 
-/// Summary of run times, given in seconds.
+/// Seconds of each of `runs` runs, after one that allocates the memory of all runs.
+fn repeat<E>(runs: usize, mut again: impl FnMut() -> Result<(), E>) -> Result<Vec<f64>, E> {
+    again()?;
+    let timed = |_| {
+        let begun = Instant::now();
+        again().map(|()| begun.elapsed().as_secs_f64())
+    };
+    (0..runs.max(1)).map(timed).collect()
+}
+
+/// Median and least of times in seconds.
 fn summary(mut times: Vec<f64>, growth_bytes: u64) -> Times {
     times.sort_by(f64::total_cmp);
     Times::Measured {
@@ -239,15 +267,4 @@ fn summary(mut times: Vec<f64>, growth_bytes: u64) -> Times {
         least_milliseconds: 1e3 * times[0],
         growth_bytes,
     }
-}
-
-/// Times repeated runs, after one more warm-up run.
-fn repeat(gpu: &Gpu, runs: usize, mut again: impl FnMut() -> Result<(), CudaError>) -> Result<Times, CudaError> {
-    again()?;
-    gpu.synchronize()?;
-    let (before, _) = gpu.memory()?;
-    let times =
-        (0..runs.max(1)).map(|_| Ok(gpu.time(&mut again)?.1.as_secs_f64())).collect::<Result<Vec<_>, CudaError>>()?;
-    let (after, _) = gpu.memory()?;
-    Ok(summary(times, before.saturating_sub(after)))
 }

@@ -11,6 +11,7 @@
 //! | [`train`] | the Baum-Welch loop, AIC and BIC |
 //! | [`sample`], [`generate`] | sampling of sequences, generation of models |
 //! | [`io`], [`plot`] | file formats and plots |
+//! | [`info`], [`report`] | descriptions of models, reports of results |
 //! | [`mod@bench`] | benchmarks |
 
 pub mod backend;
@@ -18,6 +19,7 @@ pub mod bench;
 pub mod cpu;
 pub mod device;
 pub mod generate;
+pub mod info;
 pub mod invariants;
 pub mod io;
 pub mod maximise;
@@ -25,6 +27,7 @@ pub mod model;
 pub mod options;
 pub mod place;
 pub mod plot;
+pub mod report;
 pub mod sample;
 pub mod sequences;
 pub mod train;

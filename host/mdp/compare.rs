@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::io::Solved;
+use crate::common::report::{Report, write_object};
 
 /// Permitted disagreement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -81,12 +82,12 @@ pub fn compare(first: &Solved, second: &Solved, tolerance: Tolerance) -> Compari
     Comparison { agree, states, tolerance, differences: Some(differences) }
 }
 
-impl Comparison {
-    /// Writes the comparison as text.
-    ///
-    /// # Errors
-    /// I/O errors of `out`.
-    pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
+impl Report for Comparison {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        write_object(out, self)
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let verdict = if self.agree { "The solutions agree." } else { "The solutions differ." };
         let Some(found) = &self.differences else {
             let [first, second] = self.states;

@@ -15,6 +15,7 @@ pub mod device;
 pub mod dynamic;
 pub mod error;
 pub mod generate;
+pub mod info;
 pub mod io;
 pub mod krylov;
 pub mod model;

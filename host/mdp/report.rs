@@ -10,9 +10,12 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::certificate::Certificate;
+use super::io::{write_csv, write_npy};
 use super::model::{Mdp, NO_ACTION, Objective};
 use super::options::{Limits, Method, Precision, Target};
 use super::solution::{Phases, Round, Solution, Status};
+use crate::common::choice::choice;
+pub(super) use crate::common::numbers::{Number, Numbers};
 
 /// States shown in a shortened line.
 const SHOWN_STATES: usize = 10;
@@ -74,7 +77,59 @@ pub trait Summary {
     }
 }
 
-/// The JSON report.
+choice! {
+    /// A format of solutions.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SolutionFormat {
+        /// One JSON object: the report, values and policy.
+        Json = "json",
+        /// A table with one row per state: number, value, action.
+        Csv = "csv",
+        /// NumPy's arrays: values as f64; the policy as u32 in a second file.
+        Npy = "npy",
+        /// The lines `Optimal policy:` and `Optimal value:`.
+        Text = "text",
+    }
+}
+
+impl SolutionFormat {
+    /// Extensions of file names.
+    #[must_use]
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Json => &["json"],
+            Self::Csv => &["csv"],
+            Self::Npy => &["npy"],
+            Self::Text => &["txt"],
+        }
+    }
+
+    /// A lower bound of the bytes per state.
+    #[must_use]
+    pub fn least_bytes(self) -> u64 {
+        match self {
+            // A value of one digit, an action, and the separators.
+            Self::Json | Self::Text => 4,
+            Self::Csv => 6,
+            Self::Npy => 12,
+        }
+    }
+
+    /// Writes a solution; of NumPy's arrays, the values.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(self, report: &dyn Summary, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Json => report.write_json(out, true),
+            Self::Csv => write_csv(out, report.values(), report.policy()),
+            Self::Npy => write_npy(out, report.values()),
+            Self::Text => report.write_solution(out, Extent::All),
+        }
+    }
+}
+
+/// The report as one object.
 #[derive(Serialize)]
 struct Record<'a> {
     status: Status,
@@ -280,26 +335,7 @@ pub(super) fn write_init(out: &mut dyn Write, mdp: &Mdp, value: impl Fn(usize) -
     if count > SHOWN_STATES { writeln!(out, "… ({count} initial states)") } else { Ok(()) }
 }
 
-/// A JSON number; infinities become the strings `"inf"` and `"-inf"`.
-#[derive(Clone, Copy)]
-pub(super) struct Number(pub f64);
-
-impl Serialize for Number {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if self.0.is_finite() { serializer.serialize_f64(self.0) } else { serializer.collect_str(&self.0) }
-    }
-}
-
-/// A JSON array of [`Number`]s.
-pub(super) struct Numbers<'a>(pub &'a [f64]);
-
-impl Serialize for Numbers<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().copied().map(Number))
-    }
-}
-
-/// A policy in JSON; `null` for states without actions.
+/// Actions in JSON: `null` where there is none.
 pub(super) struct Actions<'a>(pub &'a [u32]);
 
 impl Serialize for Actions<'_> {

@@ -13,14 +13,15 @@ use super::cpu::PointBased;
 use super::generate::{self, Layout, Maze, Olfactory, RockSample, Tag, Tiger};
 use super::io::{self, Format};
 use super::model::{Invalid, Pomdp, PomdpParts};
-use super::options::{Limits, SolveOptions};
+use super::options::{Limits, Precision, SolveOptions};
 use super::projection::Projection;
 use super::solution::Status;
 use super::solve::{Error, solve_with};
 use crate::common::random::{below, draw, random, unit};
 use crate::mdp::model::{Choices, Csr, MdpParts};
 use crate::pomdp::device::{Backups, Product};
-use crate::runtime::{Precise, cores};
+use crate::runtime::choose::Place;
+use crate::runtime::{self, Precise, cores};
 
 /// A model with a target value or a number of expansions.
 #[derive(Clone, Copy, Debug)]
@@ -395,6 +396,38 @@ pub fn device_rate<T: Precise, D: Device>(
         rows,
         seconds: median(seconds),
         device: name.to_owned(),
+    })
+}
+
+/// Backups at a place; `product` and `precision` are those of a device.
+///
+/// # Errors
+/// Those of the device.
+pub fn rate(
+    place: &Place,
+    work: &Work,
+    product: Product,
+    precision: Precision,
+    runs: usize,
+) -> Result<Rate, runtime::Error> {
+    fn typed<D: Device>(
+        device: &D,
+        name: &str,
+        work: &Work,
+        product: Product,
+        precision: Precision,
+        runs: usize,
+    ) -> Result<Rate, D::Error> {
+        match precision {
+            Precision::F32 => device_rate::<f32, D>(device, name, work, Some(product), runs),
+            Precision::F64 => device_rate::<f64, D>(device, name, work, Some(product), runs),
+        }
+    }
+    let name = place.name();
+    Ok(match place {
+        Place::Cpu => cpu_rate(work, runs),
+        Place::Gpu(gpu) => typed(gpu, &name, work, product, precision, runs)?,
+        Place::Emulated(emulator) => typed(emulator, &name, work, product, precision, runs)?,
     })
 }
 

@@ -12,6 +12,7 @@ pub mod cpu;
 pub mod device;
 pub mod game;
 pub mod generate;
+pub mod info;
 pub mod io;
 pub mod lookahead;
 pub mod model;

@@ -1,15 +1,26 @@
-//! Reports of a solve as text and JSON.
+//! Reports of solving, evaluating, simulating, acting, bounding and tracing, for people and for programs.
+//!
+//! Values of costs are printed as costs: each report multiplies by the sign of the model's objective.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::json;
 
+use super::belief::Belief;
+use super::io::{Format, Policy, write_policy_to};
+use super::lookahead::Outlook;
+use super::model::Pomdp;
 use super::options::{Expansion, Scheme};
+use super::simulate::{Evaluation, Step};
 use super::solution::{Round, Solution, Status};
+use super::trace::{Element, Trace};
+use super::verify::Certificate;
+use crate::common::names::name;
+use crate::common::report::{Report, Results, write_object};
 use crate::mdp::model::Objective;
-use crate::pomdp::model::Pomdp;
 
-/// The report as a JSON object.
+/// The JSON object of a solve.
 #[derive(Serialize)]
 struct Record<'a> {
     stopped_by: Status,
@@ -33,56 +44,72 @@ struct Record<'a> {
     rounds: &'a [Round],
 }
 
-/// Writes the report as a line of JSON.
-///
-/// # Errors
-/// Errors of `out`.
-pub fn write_json(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io::Result<()> {
-    let end = solution.end();
-    let record = Record {
-        stopped_by: solution.status,
-        lower: end.lower,
-        upper: end.upper,
-        gap: end.gap(),
-        seconds: end.seconds,
-        beliefs: end.beliefs,
-        vectors: end.vectors,
-        iterations: end.iterations,
-        backups: end.backups,
-        expansion: solution.expansion,
-        scheme: solution.scheme,
-        device: &solution.device,
-        notes: &solution.notes,
-        objective: model.process().objective(),
-        states: model.states(),
-        actions: model.actions(),
-        observations: model.observation_count(),
-        gamma: model.gamma(),
-        rounds: &solution.rounds,
-    };
-    serde_json::to_writer(&mut *out, &record)?;
-    writeln!(out)
+/// A solve: the model and the result.
+#[derive(Clone, Copy)]
+pub struct Solved<'a> {
+    /// The model.
+    pub model: &'a Pomdp,
+    /// The name of the model in files of policies.
+    pub name: &'a str,
+    /// The result.
+    pub solution: &'a Solution,
 }
 
-/// Writes the report as text.
-///
-/// # Errors
-/// Errors of `out`.
-pub fn write_text(out: &mut dyn Write, model: &Pomdp, solution: &Solution) -> io::Result<()> {
-    let end = solution.end();
-    for note in &solution.notes {
-        writeln!(out, "Note: {note}")?;
+impl Results for Solved<'_> {
+    type Format = Format;
+
+    fn write_as(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        let Self { model, name, solution: Solution { vectors, stages, .. } } = *self;
+        write_policy_to(out, format, Policy { vectors, model: Some(model), name, stages })
     }
-    let (states, actions, observations) = (model.states(), model.actions(), model.observation_count());
-    writeln!(out, "Model: {states} states, {actions} actions, {observations} observations, gamma {}", model.gamma())?;
-    writeln!(out, "Method: {} expansion, {} backups, on {}", solution.expansion, solution.scheme, solution.device)?;
-    writeln!(out, "Stopped: {}, after {:.3} s", ended(solution.status), end.seconds)?;
-    writeln!(out, "Work: {} expansions, {} backups", end.iterations, end.backups)?;
-    writeln!(out, "Size: {} beliefs, {} vectors", end.beliefs, end.vectors)?;
-    writeln!(out, "Value of the start: {:.6} to {:.6}, gap {:.1e}", end.lower, end.upper, end.gap())
 }
 
-/// A line of progress.
+impl Report for Solved<'_> {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { model, solution, .. } = *self;
+        let end = solution.end();
+        let record = Record {
+            stopped_by: solution.status,
+            lower: end.lower,
+            upper: end.upper,
+            gap: end.gap(),
+            seconds: end.seconds,
+            beliefs: end.beliefs,
+            vectors: end.vectors,
+            iterations: end.iterations,
+            backups: end.backups,
+            expansion: solution.expansion,
+            scheme: solution.scheme,
+            device: &solution.device,
+            notes: &solution.notes,
+            objective: model.process().objective(),
+            states: model.states(),
+            actions: model.actions(),
+            observations: model.observation_count(),
+            gamma: model.gamma(),
+            rounds: &solution.rounds,
+        };
+        write_object(out, &record)
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { model, solution, .. } = *self;
+        let end = solution.end();
+        for note in &solution.notes {
+            writeln!(out, "Note: {note}")?;
+        }
+        let (states, actions, observations) = (model.states(), model.actions(), model.observation_count());
+        let gamma = model.gamma();
+        writeln!(out, "Model: {states} states, {actions} actions, {observations} observations, gamma {gamma}")?;
+        writeln!(out, "Method: {} expansion, {} backups, on {}", solution.expansion, solution.scheme, solution.device)?;
+        writeln!(out, "Stopped: {}, after {:.3} s", ended(solution.status), end.seconds)?;
+        writeln!(out, "Work: {} expansions, {} backups", end.iterations, end.backups)?;
+        writeln!(out, "Size: {} beliefs, {} vectors", end.beliefs, end.vectors)?;
+        writeln!(out, "Value of the start: {:.6} to {:.6}, gap {:.1e}", end.lower, end.upper, end.gap())
+    }
+}
+
+/// One line of progress of a solve.
 #[must_use]
 pub fn progress(round: &Round) -> String {
     let Round { seconds, beliefs, vectors, lower, upper, .. } = *round;
@@ -90,7 +117,7 @@ pub fn progress(round: &Round) -> String {
     format!("{seconds:8.1} s  |B| {beliefs:7}  |Γ| {vectors:6}  lower {lower:12.5}  upper {upper:12.5}  gap {gap:.2e}")
 }
 
-/// The reason why a run ended.
+/// The reason why a solve ended, in words.
 #[must_use]
 pub fn ended(status: Status) -> &'static str {
     match status {
@@ -101,5 +128,266 @@ pub fn ended(status: Status) -> &'static str {
         Status::Iterations => "the limit of expansions was reached",
         Status::Stalled => "no further progress",
         Status::Interrupted => "interrupted",
+    }
+}
+
+/// The mean return of many episodes.
+#[derive(Clone, Copy)]
+pub struct Evaluated<'a> {
+    /// The model.
+    pub model: &'a Pomdp,
+    /// The result.
+    pub evaluation: Evaluation,
+    /// Seed of the random numbers.
+    pub seed: u64,
+    /// Time of the simulation.
+    pub seconds: f64,
+}
+
+impl Report for Evaluated<'_> {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { evaluation: found, seed, seconds, .. } = self;
+        let what = match self.model.process().objective() {
+            Objective::Maximize => "reward",
+            Objective::Minimize => "cost",
+        };
+        if found.half_width.is_finite() {
+            writeln!(out, "Mean {what:<12} {:.6} ± {:.6} (95 %)", found.mean, found.half_width)?;
+        } else {
+            writeln!(out, "Mean {what:<12} {:.6}, of one episode: there is no interval", found.mean)?;
+        }
+        writeln!(out, "Episodes          {}, {} steps, {seconds:.3} s, seed {seed}", found.episodes, found.steps)?;
+        writeln!(
+            out,
+            "Cut               {} after {} steps; the rest of the return is at most {:.1e}",
+            found.cut, found.horizon, found.tail
+        )
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct Fields {
+            #[serde(flatten)]
+            evaluation: Evaluation,
+            interval: Option<[f64; 2]>,
+            seed: u64,
+            seconds: f64,
+        }
+        let Self { evaluation, seed, seconds, .. } = *self;
+        let Evaluation { mean, half_width, .. } = evaluation;
+        let interval = half_width.is_finite().then_some([mean - half_width, mean + half_width]);
+        write_object(out, &Fields { evaluation, interval, seed, seconds })
+    }
+}
+
+/// One episode, step by step.
+pub struct Episode<'a> {
+    model: &'a Pomdp,
+    seed: u64,
+    steps: Vec<Line>,
+    /// Σₜ γᵗ R of the steps so far.
+    discounted: f64,
+    /// γᵗ of the next step.
+    discount: f64,
+    ended: bool,
+}
+
+/// A step with the names of states, actions and observations.
+#[derive(Serialize)]
+struct Line {
+    step: usize,
+    state: String,
+    action: String,
+    next: String,
+    observation: String,
+    reward: f64,
+    value: f64,
+    /// States of positive probability in the belief.
+    possible: usize,
+}
+
+impl<'a> Episode<'a> {
+    /// An episode without steps.
+    #[must_use]
+    pub fn new(model: &'a Pomdp, seed: u64) -> Self {
+        Self { model, seed, steps: Vec::new(), discounted: 0.0, discount: 1.0, ended: false }
+    }
+
+    /// Adds a step.
+    pub fn push(&mut self, step: &Step) {
+        let names = self.model.names();
+        self.discounted += self.discount * step.reward;
+        self.discount *= self.model.gamma();
+        self.steps.push(Line {
+            step: self.steps.len(),
+            state: name(&names.states, step.state),
+            action: name(&names.actions, step.action),
+            next: name(&names.states, step.next),
+            observation: name(&names.observations, step.observation),
+            reward: step.reward,
+            value: self.model.process().objective().sign() * step.value,
+            possible: step.belief.states().len(),
+        });
+    }
+
+    /// Says whether the process ended, or was cut after the last step.
+    pub fn finish(&mut self, ended: bool) {
+        self.ended = ended;
+    }
+}
+
+impl Report for Episode<'_> {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let head = ["state", "action", "next", "seen"];
+        let cells =
+            |line: &Line| [line.state.clone(), line.action.clone(), line.next.clone(), line.observation.clone()];
+        let width = |column: usize| {
+            let widest = self.steps.iter().map(|line| cells(line)[column].chars().count()).max().unwrap_or(0);
+            widest.max(head[column].len())
+        };
+        let [state, action, next, seen] = [0, 1, 2, 3].map(width);
+        let [a, b, c, d] = head;
+        writeln!(out, "step  {a:<state$}  {b:<action$}  {c:<next$}  {d:<seen$}      reward        V(b)  possible")?;
+        for line in &self.steps {
+            let [a, b, c, d] = cells(line);
+            let Line { step, reward, value, possible, .. } = line;
+            write!(out, "{step:>4}  {a:<state$}  {b:<action$}  {c:<next$}  {d:<seen$}")?;
+            writeln!(out, "  {reward:>10.4}  {value:>10.4}  {possible:>8}")?;
+        }
+        let end = if self.ended { "ended" } else { "cut" };
+        writeln!(out, "{:.6} discounted, {end} after {} steps", self.discounted, self.steps.len())
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { seed, steps, discounted, ended, .. } = self;
+        write_object(out, &json!({ "discounted": discounted, "ended": ended, "seed": seed, "steps": steps }))
+    }
+}
+
+/// The Q-factors of all actions in a belief, and the best action.
+pub struct Advice<'a> {
+    belief: &'a Belief,
+    best: String,
+    /// V(b) by the vectors.
+    value: f64,
+    actions: Vec<QFactor>,
+}
+
+/// An action with its name.
+#[derive(Serialize)]
+struct QFactor {
+    action: String,
+    /// Q(b, a).
+    value: f64,
+    /// r(b, a).
+    reward: f64,
+}
+
+impl<'a> Advice<'a> {
+    /// Advice from a lookahead; `value` is V(b) by the vectors. Both are of the model to be maximised.
+    #[must_use]
+    pub fn new(model: &Pomdp, belief: &'a Belief, outlooks: &[Outlook], value: f64) -> Self {
+        let sign = model.process().objective().sign();
+        let named = |action| name(&model.names().actions, action);
+        // The first of the best: `max_by` takes the last.
+        let best = outlooks.iter().rev().max_by(|a, b| a.value.total_cmp(&b.value)).map_or(0, |best| best.action);
+        let factor = |outlook: &Outlook| QFactor {
+            action: named(outlook.action),
+            value: sign * outlook.value,
+            reward: sign * outlook.reward,
+        };
+        Self { belief, best: named(best), value: sign * value, actions: outlooks.iter().map(factor).collect() }
+    }
+}
+
+impl Report for Advice<'_> {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let widest = self.actions.iter().map(|factor| factor.action.chars().count()).max();
+        let width = widest.unwrap_or(0).max("action".len());
+        writeln!(out, "  {:<width$}        Q(b, a)        r(b, a)", "action")?;
+        for QFactor { action, value, reward } in &self.actions {
+            let mark = if *action == self.best { '*' } else { ' ' };
+            writeln!(out, "{mark} {action:<width$}  {value:>13.6}  {reward:>13.6}")?;
+        }
+        let (value, possible) = (self.value, self.belief.states().len());
+        writeln!(out, "V(b) by the vectors: {value:.6}; {possible} states are possible")
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { best, value, actions, .. } = self;
+        let belief: Vec<(u32, f64)> = self.belief.iter().collect();
+        write_object(out, &json!({ "action": best, "value": value, "actions": actions, "belief": belief }))
+    }
+}
+
+/// Bounds on the value of a policy.
+#[derive(Clone, Copy)]
+pub struct Bounded {
+    /// The certificate, of the model to be maximised.
+    pub certificate: Certificate,
+    /// Sign of the objective: 1 of rewards, −1 of costs.
+    pub sign: f64,
+}
+
+impl Bounded {
+    /// Whether every vector is supported within the tolerance.
+    #[must_use]
+    pub fn is_supported(&self) -> bool {
+        self.certificate.supported == self.certificate.vectors
+    }
+}
+
+impl Report for Bounded {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { certificate: found, sign } = self;
+        writeln!(out, "V(b0)             {:.9}, as the vectors have it", sign * found.value)?;
+        writeln!(out, "Attained          {:.9}, by a controller of {} nodes", sign * found.attained, found.nodes)?;
+        writeln!(out, "Certified         {:.9}, V(b0) less δ/(1 − γ)", sign * found.certified)?;
+        writeln!(out, "Supported         {} of {} vectors", found.supported, found.vectors)?;
+        if !self.is_supported() {
+            writeln!(out, "Residual (δ)      {:.3e}, of vector {}", found.residual, found.worst)?;
+        }
+        Ok(())
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Certificate { value, certified, attained, .. } = self.certificate;
+        let [value, certified, attained] = [value, certified, attained].map(|value| self.sign * value);
+        write_object(out, &Certificate { value, certified, attained, ..self.certificate })
+    }
+}
+
+/// The tensors of a full backup, or the derivation of some of their elements.
+pub struct Traced<'a> {
+    /// The tensors.
+    pub trace: &'a Trace,
+    /// The elements to derive, each with the text that names it.
+    pub elements: &'a [(String, Element)],
+    /// The device that computed the tensors, in words.
+    pub device: &'a str,
+}
+
+impl Report for Traced<'_> {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.elements.is_empty() {
+            let mut out = out;
+            return self.trace.write(&mut out);
+        }
+        for (_, element) in self.elements {
+            for line in self.trace.derivation(*element) {
+                writeln!(out, "{line}")?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut object = self.trace.to_json();
+        let derivation =
+            |(text, element): &(String, Element)| json!({ "element": text, "steps": self.trace.derivation(*element) });
+        object["elements"] = self.elements.iter().map(derivation).collect();
+        object["device"] = self.device.into();
+        write_object(out, &object)
     }
 }

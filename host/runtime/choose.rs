@@ -38,6 +38,18 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
+impl DeviceChoice {
+    /// Whether this device runs kernels. For `auto`, whether there is a GPU.
+    #[must_use]
+    pub fn runs_kernels(self) -> bool {
+        match self {
+            Self::Cpu => false,
+            Self::Cuda(_) | Self::Emulated => true,
+            Self::Auto => Gpu::count().is_ok_and(|count| count > 0),
+        }
+    }
+}
+
 /// A text that is not a [`DeviceChoice`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected auto, cpu, cuda:N or emulated")]
@@ -180,20 +192,77 @@ impl Place {
         match self {
             Self::Cpu => cores::all(),
             Self::Gpu(gpu) => gpu.name(),
-            Self::Emulated(_) => "the emulator".to_owned(),
+            Self::Emulated(_) => EMULATOR.to_owned(),
         }
     }
 }
+
+/// A device that runs kernels, opened.
+pub enum KernelDevice {
+    /// A GPU.
+    Gpu(Gpu),
+    /// The emulator.
+    Emulated(Emulator),
+}
+
+impl KernelDevice {
+    /// Opens a device for work that only kernels do. `auto` is the first GPU; if it cannot be used and `or_emulated`, `auto` is the
+    /// emulator, and the reason is returned.
+    ///
+    /// # Errors
+    /// [`Error::NoKernels`] for the CPU; and if there is no such GPU.
+    pub fn open(device: DeviceChoice, or_emulated: bool) -> Result<(Self, Option<String>), Error> {
+        match device {
+            DeviceChoice::Cpu => Err(Error::NoKernels),
+            DeviceChoice::Emulated => Ok((Self::Emulated(emulator()), None)),
+            DeviceChoice::Cuda(ordinal) => Ok((Self::Gpu(gpu::open(ordinal)?), None)),
+            DeviceChoice::Auto => match gpu::open(0) {
+                Ok(gpu) => Ok((Self::Gpu(gpu), None)),
+                Err(error) if or_emulated => {
+                    Ok((Self::Emulated(emulator()), Some(format!("auto chose the emulator: {error}"))))
+                }
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// Its name, in words.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Gpu(gpu) => gpu.name(),
+            Self::Emulated(_) => EMULATOR.to_owned(),
+        }
+    }
+}
+
+/// Name of the emulator, in words.
+const EMULATOR: &str = "the emulator";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn work_for_kernels_goes_to_a_device_that_runs_them() {
+        let open = |device, or_emulated| KernelDevice::open(device, or_emulated).map(|(device, _)| device.name());
+        assert!(matches!(open(DeviceChoice::Cpu, true), Err(Error::NoKernels)));
+        assert_eq!(open(DeviceChoice::Emulated, false).unwrap(), EMULATOR);
+        assert!(matches!(open(DeviceChoice::Cuda(4096), true), Err(Error::Device(_))));
+        if !DeviceChoice::Auto.runs_kernels() {
+            let (device, reason) = KernelDevice::open(DeviceChoice::Auto, true).unwrap();
+            assert!(matches!(device, KernelDevice::Emulated(_)));
+            assert!(reason.unwrap().starts_with("auto chose the emulator: "));
+            assert!(matches!(open(DeviceChoice::Auto, false), Err(Error::Device(_))));
+        }
+    }
+
+    #[test]
     fn devices_parse_and_print() {
         for text in ["auto", "cpu", "cuda:0", "cuda:7", "emulated"] {
             assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
         }
+        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
         for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU"] {
             assert_eq!(text.parse::<DeviceChoice>(), Err(UnknownDevice), "{text}");
         }

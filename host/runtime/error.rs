@@ -15,6 +15,9 @@ pub enum Error {
     /// A [stop request](crate::common::interrupt) came before the first result.
     #[error("interrupted before there was a result")]
     Interrupted,
+    /// The CPU was asked for work that only kernels do.
+    #[error("device cpu runs no kernels, expected auto, cuda:N or emulated")]
+    NoKernels,
     /// The emulator found a fault in a kernel.
     #[error(transparent)]
     Emulator(EmulatorError),

@@ -6,20 +6,18 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use warpkov::common::choice::Choice;
 use warpkov::hmm::bench::figures::{self, Line, published};
-use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure, measure_on_cpu};
+use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure};
 use warpkov::hmm::device::Scan;
 use warpkov::hmm::options::Precision;
-use warpkov::runtime;
-use warpkov::runtime::choose::DeviceChoice;
-use warpkov::runtime::cores;
-use warpkov::runtime::gpu;
-use warpkov::runtime::gpu::Gpu;
+use warpkov::runtime::choose::{DeviceChoice, Place};
 
-use super::{Error, Outcome, or_default};
+use super::{Error, Outcome, note, or_default, print_json};
 use crate::cli::common::choice::choice;
-use crate::cli::progress::Steps;
+use crate::cli::common::progress::Steps;
 
-/// Measures the recursions and the training of hidden Markov models: on a GPU with models and sequences there, or on a CPU.
+/// Measures the recursions and the training of hidden Markov models.
+///
+/// On a GPU, models and sequences are in its memory before a run begins.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -28,30 +26,28 @@ Examples:
   warpkov bench hmm --suite figures --runs 11
   warpkov bench hmm --suite long --runs 5
   warpkov bench hmm --device cpu --runs 11
+  warpkov bench hmm --device cuda:1 --case 64x64x16
   warpkov bench hmm --suite figures --operation baum-welch --precision f64")]
 pub struct Arguments {
-    /// Which sizes, and beside what.
+    /// Sizes, and the publication to compare with.
     #[arg(long, value_enum, default_value = "cases")]
     suite: HmmSuite,
-    /// Whether sequences are cut into chunks; may be repeated [default: auto; for long sequences never and always].
+    /// Whether a GPU cuts sequences into chunks; may be repeated [default: auto; in long, never and always].
     #[arg(long, value_parser = choice::<Scan>(), value_name = "WHEN")]
     scan: Vec<Scan>,
-    /// States, sequences and steps, as 64x64x16; may be repeated [default: those of the suite].
+    /// Numbers of states, sequences and steps, as 64x64x16; may be repeated [default: the cases of the suite].
     #[arg(long, value_name = "NxMxT", value_parser = case)]
     case: Vec<Case>,
-    /// What to measure; may be repeated [default: all].
+    /// Operation; may be repeated [default: all].
     #[arg(long, value_parser = choice::<Operation>())]
     operation: Vec<Operation>,
     /// Floating-point type; may be repeated [default: f32 and f64].
     #[arg(long, value_parser = choice::<Precision>())]
     precision: Vec<Precision>,
-    /// The number of the GPU.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    gpu: u32,
-    /// Where to measure: cpu (as many threads as RAYON_NUM_THREADS says, else all), or cuda:N [default: the GPU of --gpu].
-    #[arg(long, value_name = "DEVICE", conflicts_with = "gpu")]
-    device: Option<DeviceChoice>,
-    /// Runs, of which times are medians.
+    /// Device: auto (a GPU, else the CPU), cpu (with RAYON_NUM_THREADS threads, else all), cuda:N or emulated.
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
+    device: DeviceChoice,
+    /// Number of runs; times are medians.
     #[arg(long, value_name = "N", default_value_t = 51, value_parser = clap::value_parser!(u32).range(1..100_000))]
     runs: u32,
     /// Print JSON: one array.
@@ -59,19 +55,19 @@ pub struct Arguments {
     json: bool,
 }
 
-/// A source.
+/// Sizes of models and sequences.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum HmmSuite {
     /// Four sizes that `benches/peers/hmm_gpu.py` measures in PyTorch and Triton.
     Cases,
-    /// Brändle and Haubenstock, Bayesian Network Inference with Cuda (2016), Figures 11 to 13, and on to 4096 states; beside
-    /// the milliseconds that are printed there, of double precision.
+    /// Sizes of Figures 11 to 13 in Brändle and Haubenstock, Bayesian Network Inference with Cuda (2016), and up to 4096 states, beside
+    /// the milliseconds of these figures, in double precision.
     Figures,
     /// One sequence of 10⁶ steps, and 8, 32 or 64 states: step by step, and by the scan.
     Long,
 }
 
-/// What was found, and what a source says.
+/// A measurement, and the time of a publication.
 #[derive(Serialize)]
 struct Row {
     #[serde(flatten)]
@@ -80,7 +76,7 @@ struct Row {
     published: Option<Published>,
 }
 
-/// A line of a figure, and where that was measured.
+/// A line of a figure, and the hardware of its publication.
 #[derive(Serialize)]
 struct Published {
     #[serde(flatten)]
@@ -101,24 +97,20 @@ impl From<BenchError> for Error {
         match error {
             BenchError::Generate(error) => Self::Usage(error.to_string()),
             BenchError::Sample(error) => Self::Usage(error.to_string()),
-            BenchError::Gpu(error) => runtime::Error::from(error).into(),
+            BenchError::Runtime(error) => error.into(),
         }
     }
 }
 
-/// Measures case by case, and prints each line when it is there.
+/// Measures case by case, and prints each line when its measurement ends.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let gpu = match arguments.device {
-        None => Some(arguments.gpu),
-        Some(DeviceChoice::Cuda(number)) => Some(number),
-        Some(DeviceChoice::Cpu) => None,
-        Some(_) => return Err(Error::Usage("--device: expected cpu or cuda:N".to_owned())),
-    };
-    let gpu = gpu.map(gpu::open).transpose().map_err(BenchError::from)?;
-    if gpu.is_none() && arguments.precision.contains(&Precision::Tf32) {
+    let (place, reason) = Place::open(arguments.device, None)?;
+    note(reason);
+    let on_cpu = matches!(place, Place::Cpu);
+    if on_cpu && arguments.precision.contains(&Precision::Tf32) {
         return Err(Error::Usage("--precision tf32 needs a GPU".to_owned()));
     }
-    if gpu.is_none() && arguments.scan.contains(&Scan::Always) {
+    if on_cpu && arguments.scan.contains(&Scan::Always) {
         return Err(Error::Usage("--scan always needs a GPU: on a CPU it would only add work".to_owned()));
     }
     let (suite, runs) = (arguments.suite, arguments.runs as usize);
@@ -130,7 +122,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let cases = or_default(&arguments.case, cases);
     let operations = or_default(&arguments.operation, Operation::ALL);
     let precisions = or_default(&arguments.precision, &[Precision::F32, Precision::F64]);
-    let scans = if gpu.is_some() { or_default(&arguments.scan, scans) } else { vec![Scan::Never] };
+    let scans = if on_cpu { vec![Scan::Never] } else { or_default(&arguments.scan, scans) };
     let steps = Steps::new(scans.len() * cases.len() * operations.len() * precisions.len(), arguments.json);
     let mut all = Vec::new();
     for &case in &cases {
@@ -142,10 +134,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
                 precisions.iter().flat_map(|precision| scans.iter().map(move |scan| (precision, scan)))
             {
                 steps.say(format!("{states}x{sequences}x{length}, {operation}, {precision}"));
-                let measured = match &gpu {
-                    Some(gpu) => measure(gpu, &work, operation, precision, scan, runs)?,
-                    None => measure_on_cpu(&work, operation, precision, runs),
-                };
+                let measured = measure(&place, &work, operation, precision, scan, runs)?;
                 steps.next();
                 let beside = suite == HmmSuite::Figures && precision == Precision::F64;
                 let line = beside.then(|| published(case, operation)).flatten();
@@ -162,10 +151,9 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         }
     }
     if arguments.json {
-        serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        print_json(&all, out)?;
     } else {
-        writeln!(out, "\nMeasured on {}.", gpu.as_ref().map_or_else(cores::all, Gpu::name))?;
+        writeln!(out, "\nMeasured on {}.", place.name())?;
     }
     Ok(Outcome::Success)
 }

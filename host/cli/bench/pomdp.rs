@@ -4,21 +4,17 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use warpkov::mdp::SolveError;
-use warpkov::pomdp::bench::{BenchError, CASES, Rate, Run, Work, cpu_rate, device_rate, solve_case};
+use warpkov::pomdp::bench::{BenchError, CASES, Rate, Run, Work, rate, solve_case};
 use warpkov::pomdp::device::Product;
-use warpkov::pomdp::generate::Tag;
+use warpkov::pomdp::generate::{self, Tag};
 use warpkov::pomdp::options::{Expansion, Limits, Precision, SolveOptions};
 use warpkov::pomdp::report;
-use warpkov::runtime::choose::DeviceChoice;
-use warpkov::runtime::gpu;
-use warpkov::runtime::gpu::Gpu;
-use warpkov_device::emulator::Emulator;
-use warpkov_device::launch::Device;
+use warpkov::runtime::choose::{DeviceChoice, Place};
 
-use super::{Error, Outcome, number};
+use super::{Error, Outcome, note, print_json};
 use crate::cli::common::choice::choice;
-use crate::cli::progress::Steps;
+use crate::cli::common::number;
+use crate::cli::common::progress::Steps;
 
 /// Measures point-based solvers: whole runs to a published value, or backups per second.
 #[derive(Args)]
@@ -28,34 +24,34 @@ Examples:
   warpkov bench pomdp --case tag --device cpu --runs 5
   warpkov bench pomdp --suite backups --device cuda:0 --json > results.json")]
 pub struct Arguments {
-    /// What to measure.
+    /// Measurement.
     #[arg(long, value_enum, default_value = "runs")]
     suite: PomdpSuite,
-    /// Which model; may be repeated [default: all].
+    /// Name of a model; may be repeated [default: all].
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
-    /// Where: auto, cpu, cuda:N or emulated.
+    /// Device: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
-    /// Type of the vectors on a device.
+    /// Floating-point type of the vectors on a device, in runs.
     #[arg(long, value_parser = choice::<Precision>(), default_value_t)]
     precision: Precision,
-    /// Which beliefs to look at, in runs [default: what suits the model].
+    /// Expansion of the set of beliefs, in runs [default: chosen for the model].
     #[arg(long, value_parser = choice::<Expansion>())]
     expansion: Option<Expansion>,
-    /// Walks at a time, in runs on a device [default: the case's].
+    /// Number of simultaneous walks, in runs on a device [default: that of the case].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     beliefs: Option<u32>,
-    /// Seconds of a run at most.
+    /// Maximum time of a run in seconds.
     #[arg(long, value_name = "S", default_value = "60", value_parser = number::positive)]
     time: f64,
-    /// States of the large model, in backups.
+    /// Number of states of the large model, in backups.
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(4..=1 << 24))]
     states: u32,
-    /// Beliefs and vectors, in backups.
+    /// Number of beliefs and number of vectors, in backups.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     size: u32,
-    /// Runs, of which times are medians.
+    /// Number of runs; times are medians.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..1000))]
     runs: u32,
     /// Print JSON: one array.
@@ -65,28 +61,21 @@ pub struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PomdpSuite {
-    /// Whole runs, from reading the model's file until a published value is attained.
+    /// Whole runs, from reading the file of the model until the policy attains a published value.
     Runs,
-    /// Backups of a batch of beliefs, of a model of Tag's size and of a large sparse one.
+    /// Backups of a batch of beliefs, in Tag and in a large sparse model.
     Backups,
 }
 
-/// Measures, and prints each line when it is there.
+/// Measures, and prints each line when its measurement ends.
 pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     match arguments.suite {
         PomdpSuite::Runs => runs(arguments, out),
-        PomdpSuite::Backups => match arguments.device {
-            DeviceChoice::Cpu => backups(arguments, None::<&Emulator>, "", out),
-            DeviceChoice::Emulated => backups(arguments, Some(&Emulator::default()), "the emulator", out),
-            DeviceChoice::Auto if !Gpu::count().is_ok_and(|count| count > 0) => {
-                backups(arguments, None::<&Emulator>, "", out)
-            }
-            DeviceChoice::Auto | DeviceChoice::Cuda(_) => {
-                let ordinal = if let DeviceChoice::Cuda(ordinal) = arguments.device { ordinal } else { 0 };
-                let gpu = gpu::open(ordinal).map_err(SolveError::from)?;
-                backups(arguments, Some(&gpu), &gpu.name(), out)
-            }
-        },
+        PomdpSuite::Backups => {
+            let (place, reason) = Place::open(arguments.device, None)?;
+            note(reason);
+            backups(arguments, &place, out)
+        }
     }
 }
 
@@ -151,76 +140,66 @@ fn runs(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
         all.push(run);
     }
     if arguments.json {
-        serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        print_json(&all, out)?;
     }
     let attained = |run: &Run| run.target.is_none_or(|target| run.lower >= target);
     Ok(if all.iter().all(attained) { Outcome::Success } else { Outcome::Negative })
 }
 
-fn backups<D: Device>(
-    arguments: &Arguments,
-    device: Option<&D>,
-    name: &str,
-    mut out: impl Write,
-) -> Result<Outcome, Error>
-where
-    SolveError: From<D::Error>,
-{
+fn backups(arguments: &Arguments, place: &Place, mut out: impl Write) -> Result<Outcome, Error> {
     let (size, runs) = (arguments.size as usize, arguments.runs as usize);
-    let mut all = Vec::new();
-    let mut line = |rate: Rate, all: &mut Vec<Rate>| -> Result<(), Error> {
-        if !arguments.json {
-            if all.is_empty() {
-                writeln!(
-                    out,
-                    "{:>7} {:>7} {:>7} {:<32} {:>10} {:>12} {:>9}",
-                    "states", "beliefs", "vectors", "product", "ms", "backups/s", "TFLOP/s"
-                )?;
-            }
-            writeln!(
-                out,
-                "{:>7} {:>7} {:>7} {:<32} {:>10.2} {:>12.0} {:>9}",
-                rate.states,
-                rate.beliefs,
-                rate.vectors,
-                rate.product,
-                1e3 * rate.seconds,
-                rate.per_second(),
-                rate.teraflops().map_or_else(String::new, |rate| format!("{rate:.1}")),
-            )?;
-            out.flush()?;
-        }
-        all.push(rate);
-        Ok(())
-    };
     let dense = [Product::Dense { exact: false }, Product::Dense { exact: true }];
+    let all_products = [Product::Sparse, dense[0], dense[1]];
+    let mut all = Vec::new();
     for large in [false, true] {
-        let work = if large {
-            if device.is_none() {
-                continue;
-            }
-            Work::dense(arguments.states, size, size).map_err(warpkov::pomdp::generate::Error::from)?
-        } else {
-            Work::walked(Tag::default().generate()?, size, size)
+        let (products, precisions): (&[_], &[_]) = match (place, large) {
+            // The CPU has one product in one type, and the large model is for devices.
+            (Place::Cpu, true) => continue,
+            (Place::Cpu, false) => (&[Product::Sparse], &[Precision::F64]),
+            (_, true) => (&dense, &[Precision::F32, Precision::F64]),
+            (_, false) => (&all_products, &[Precision::F32, Precision::F64]),
         };
-        let Some(device) = device else {
-            line(cpu_rate(&work, runs), &mut all)?;
-            continue;
+        let work = match large {
+            true => Work::dense(arguments.states, size, size).map_err(generate::Error::from)?,
+            false => Work::walked(Tag::default().generate()?, size, size),
         };
-        let products = if large { &dense[..] } else { &[Product::Sparse, dense[0], dense[1]] };
         for &product in products {
-            let narrow = device_rate::<f32, D>(device, name, &work, Some(product), runs).map_err(SolveError::from)?;
-            line(narrow, &mut all)?;
-            let wide = device_rate::<f64, D>(device, name, &work, Some(product), runs).map_err(SolveError::from)?;
-            line(wide, &mut all)?;
+            for &precision in precisions {
+                let rate = rate(place, &work, product, precision, runs)?;
+                if !arguments.json {
+                    write_rate(&mut out, &rate, all.is_empty())?;
+                }
+                all.push(rate);
+            }
         }
     }
     if arguments.json {
-        serde_json::to_writer(&mut out, &all).map_err(std::io::Error::from)?;
-        writeln!(out)?;
-    } else if let Some(rate) = all.first() {
-        writeln!(out, "\nMeasured on {}.", rate.device)?;
+        print_json(&all, out)?;
+    } else {
+        writeln!(out, "\nMeasured on {}.", place.name())?;
     }
     Ok(Outcome::Success)
+}
+
+/// Writes a line, the first one after a heading.
+fn write_rate(out: &mut impl Write, rate: &Rate, first: bool) -> std::io::Result<()> {
+    if first {
+        writeln!(
+            out,
+            "{:>7} {:>7} {:>7} {:<32} {:>10} {:>12} {:>9}",
+            "states", "beliefs", "vectors", "product", "ms", "backups/s", "TFLOP/s"
+        )?;
+    }
+    writeln!(
+        out,
+        "{:>7} {:>7} {:>7} {:<32} {:>10.2} {:>12.0} {:>9}",
+        rate.states,
+        rate.beliefs,
+        rate.vectors,
+        rate.product,
+        1e3 * rate.seconds,
+        rate.per_second(),
+        rate.teraflops().map_or_else(String::new, |rate| format!("{rate:.1}")),
+    )?;
+    out.flush()
 }

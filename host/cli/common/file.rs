@@ -1,80 +1,36 @@
-//! Files named on the command line.
+//! Files named on the command line: standard streams, formats, and checks before the work begins.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::common::io::output::{self, Identity};
-use warpkov::common::plot;
-use warpkov::mdp;
-use warpkov::mdp::io::{Format, ReadOptions};
-use warpkov::mdp::model::Mdp;
+use warpkov::common::io::{self as files, of_extension};
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::gpu::{Background, Gpu, MODULES};
 
-use crate::cli::common::choice::choice;
 use crate::cli::error::Error;
 
-/// A model's file, or `-` for a standard stream.
+/// A file, or `-` for a standard stream.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ModelFile {
+pub enum FileOrStd {
     /// The standard input or output.
     Standard,
     /// A file.
     At(PathBuf),
 }
 
-impl From<OsString> for ModelFile {
+impl From<OsString> for FileOrStd {
     fn from(text: OsString) -> Self {
         if text == "-" { Self::Standard } else { Self::At(text.into()) }
     }
 }
 
-/// The model that a command reads.
-#[derive(Args)]
-pub struct Input {
-    /// The model's file, or - for the standard input.
-    #[arg(value_name = "FILE")]
-    file: ModelFile,
-    /// Format of FILE [default: as its extension says, or its content].
-    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
-    format: Option<Format>,
-    /// Name of the rewards to read, where FILE has several [default: the first].
-    #[arg(long, value_name = "NAME")]
-    reward: Option<String>,
-    /// File of the costs, where FILE holds the probabilities of a PETSc model [default: NAME.g.bin for NAME.P.bin].
-    #[arg(long, value_name = "FILE")]
-    costs: Option<PathBuf>,
-}
-
-impl Input {
-    /// As [`ModelFile::start`].
-    pub fn start(&self, device: DeviceChoice) -> Option<Background> {
-        self.file.start(device)
-    }
-
-    /// Reads the model.
-    pub fn read(&self) -> Result<Mdp, Error> {
-        let options = ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone() };
-        Ok(match &self.file {
-            ModelFile::Standard => {
-                reads_standard_input()?;
-                mdp::io::read_from(io::stdin().lock(), "standard input", &options)?
-            }
-            ModelFile::At(path) => {
-                mdp::io::files_read(path, &options).iter().try_for_each(|file| reads(file))?;
-                mdp::io::read_with(path, &options)?
-            }
-        })
-    }
-}
-
-impl ModelFile {
-    /// Starts the driver of the GPU, if one will be used, while this is read. `auto` uses none for what is small, which is done
-    /// before a GPU has started and must not wait for it.
+impl FileOrStd {
+    /// Starts the driver of the GPU in the background, if the GPU will be used, so that it starts while this file is read. `auto`
+    /// solves small models on the CPU before a GPU could start, so small files start none.
     pub fn start(&self, device: DeviceChoice) -> Option<Background> {
         const LARGE: u64 = 256 << 20;
 
@@ -87,84 +43,83 @@ impl ModelFile {
         }
     }
 
-    /// Writes a model to here.
-    pub fn write(&self, format: Format, model: &Mdp, out: impl Write) -> Result<(), Error> {
+    /// The name of the file, `-` of a standard stream.
+    pub fn name(&self) -> String {
         match self {
-            Self::Standard => mdp::io::write_to(out, format, model)?,
-            Self::At(path) => mdp::io::write_as(path, format, model)?,
-        }
-        Ok(())
-    }
-
-    /// The format to write here in: the one asked for, else the extension's, else JSON on the standard output.
-    pub fn format(&self, asked: Option<Format>) -> Result<Format, Error> {
-        match self {
-            Self::Standard => {
-                let format = asked.unwrap_or(Format::Json);
-                format.streams().then_some(format).ok_or_else(|| refused(format))
-            }
-            Self::At(path) => {
-                let known = Format::ALL.iter().flat_map(|format| format.extensions()).copied();
-                let format = match asked {
-                    Some(format) => format,
-                    None => {
-                        extension(path, &known.collect::<Vec<_>>())?;
-                        Format::of_name(path).unwrap_or(Format::Json)
-                    }
-                };
-                let files = format.files(path);
-                if files.len() > 1 && !output::is_file(path).unwrap_or(true) {
-                    return Err(refused(format));
-                }
-                files.iter().try_for_each(|file| writes(file))?;
-                Ok(format)
-            }
+            Self::Standard => "-".to_owned(),
+            Self::At(path) => path.display().to_string(),
         }
     }
-}
 
-fn refused(format: Format) -> Error {
-    Error::Usage(format!("{format} cannot be streamed, expected the name of a file"))
+    /// The format to write in: the one asked for, else that of the extension, else `standard` on the standard output. An unknown
+    /// extension is an error that lists the extensions of the formats `known`.
+    pub fn format<F: Choice>(
+        &self,
+        asked: Option<F>,
+        extensions: fn(F) -> &'static [&'static str],
+        known: &[F],
+        standard: F,
+    ) -> Result<F, Error> {
+        match (asked, self) {
+            (Some(format), _) => Ok(format),
+            (None, Self::Standard) => Ok(standard),
+            (None, Self::At(path)) => of_extension(path, extensions).ok_or_else(|| {
+                let known: Vec<_> = known.iter().flat_map(|format| extensions(*format)).copied().collect();
+                no_extension(path, &known)
+            }),
+        }
+    }
+
+    /// Notes that this is written; the standard output needs no note.
+    ///
+    /// # Errors
+    /// Those of [`writes`].
+    pub fn writes(&self) -> Result<(), Error> {
+        match self {
+            Self::Standard => Ok(()),
+            Self::At(path) => writes(path),
+        }
+    }
+
+    /// Notes that this is read.
+    ///
+    /// # Errors
+    /// Those of [`reads`].
+    pub fn reads(&self) -> Result<(), Error> {
+        match self {
+            Self::Standard => reads_standard_input(),
+            Self::At(path) => reads(path),
+        }
+    }
 }
 
 /// The extension of `path`, if it is one of those `known`.
 pub fn extension<'a>(path: &Path, known: &[&'a str]) -> Result<&'a str, Error> {
     let found = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-    known
-        .iter()
-        .copied()
-        .find(|known| found.eq_ignore_ascii_case(known))
-        .ok_or_else(|| Error::Usage(format!("{}: the name must end in .{}", path.display(), known.join(" or ."))))
+    known.iter().copied().find(|known| found.eq_ignore_ascii_case(known)).ok_or_else(|| no_extension(path, known))
 }
 
-/// The format of a plot that is to be drawn to `path`, if it can be.
-pub fn plot_format(path: &Path) -> Result<plot::Format, Error> {
-    let format = match extension(path, &["svg", "png"])? {
-        "svg" => plot::Format::Svg,
-        _ => plot::Format::Png,
-    };
-    writes(path)?;
-    Ok(format)
+fn no_extension(path: &Path, known: &[&str]) -> Error {
+    Error::Usage(format!("{}: the name must end in .{}", path.display(), known.join(" or .")))
 }
 
-/// The files that this process reads, and those that it writes, as far as they are known.
+/// The files that this process is known to read and to write.
 static FILES: Mutex<Files> = Mutex::new(Files { read: Vec::new(), written: Vec::new() });
 
-/// Files by what they are, however they are called, and their names.
+/// Files by identity, so that links and other spellings of a path count as one file, with the name that the user gave.
 struct Files {
     read: Vec<(Identity, String)>,
     written: Vec<(Identity, String)>,
 }
 
-/// Takes note of a file that is to be written, before the work begins.
+/// Notes that `path` will be written, before the work begins.
 ///
 /// # Errors
-/// If it cannot be written, is read as well, or is written for something else.
+/// If the file cannot be written, is an input of the command, or receives another output.
 pub fn writes(path: &Path) -> Result<(), Error> {
     let file = path.display().to_string();
-    let failed = |source| Error::Write { file: file.clone(), source };
-    output::check(path).map_err(failed)?;
-    let Some(identity) = Identity::of(path).map_err(failed)? else { return Ok(()) };
+    output::check(path).map_err(files::Error::write(path))?;
+    let Some(identity) = Identity::of(path).map_err(files::Error::write(path))? else { return Ok(()) };
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, read)) = files.read.iter().find(|(known, _)| *known == identity) {
         return Err(both(&file, read));
@@ -180,20 +135,20 @@ pub fn writes(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes note of a file that is read.
+/// Notes that `path` is read.
 ///
 /// # Errors
-/// If it is to be written as well.
+/// If the file will be written as well.
 pub fn reads(path: &Path) -> Result<(), Error> {
-    // One that cannot be read says so when it is.
+    // Reading the file reports why it cannot be read.
     let Ok(Some(identity)) = Identity::of(path) else { return Ok(()) };
     read(identity, path.display().to_string())
 }
 
-/// Takes note that the standard input is read.
+/// Notes that the standard input is read.
 ///
 /// # Errors
-/// If it is a file that is to be written as well.
+/// If it is a file that will be written as well.
 pub fn reads_standard_input() -> Result<(), Error> {
     #[cfg(unix)]
     if let Ok(Some(identity)) = Identity::of_open(io::stdin()) {
@@ -216,7 +171,7 @@ fn both(written: &str, read: &str) -> Error {
     Error::Usage(format!("{what} read, expected another file to write to"))
 }
 
-/// Takes note of the file of an array of values that is to be written, and of that of the policy, beside it.
+/// Notes that the values are written to `path`, a NumPy array, and the policy to the file beside it.
 ///
 /// # Errors
 /// Those of [`writes`].
@@ -225,22 +180,25 @@ pub fn writes_arrays(path: &Path) -> Result<(), Error> {
     policy_beside(path).map_or(Ok(()), |policy| writes(&policy))
 }
 
-/// Where the policy is written of which the values are written to `path`, an array; nowhere beside a device or a pipe.
+/// The file of the policy whose values are written to `path`, a NumPy array. There is none beside a device or a pipe.
 pub fn policy_beside(path: &Path) -> Option<PathBuf> {
     output::is_file(path).is_ok_and(|file| file).then(|| path.with_extension("policy.npy"))
 }
 
-/// Refuses to begin work whose result has `bytes` or more and does not fit where it is to be written.
+/// Checks that a result of at least `bytes` bytes fits on the disk of `path`.
+///
+/// # Errors
+/// If it does not fit.
 pub fn room(path: &Path, bytes: u64) -> Result<(), Error> {
-    output::room(path, bytes).map_err(|source| Error::Write { file: path.display().to_string(), source })
+    Ok(output::room(path, bytes).map_err(files::Error::write(path))?)
 }
 
-/// Writes a whole file or none.
+/// Writes the file `path`, whole or not at all.
 pub fn write_whole(path: &Path, mut write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
     let buffered = |out: &mut dyn Write| {
         let mut out = io::BufWriter::new(out);
         write(&mut out)?;
         out.flush()
     };
-    output::atomic_write(path, buffered).map_err(|source| Error::Write { file: path.display().to_string(), source })
+    Ok(output::atomic_write(path, buffered).map_err(files::Error::write(path))?)
 }

@@ -1,6 +1,9 @@
-//! What commands share: files named on the command line, numbers as arguments, Ctrl-C.
+//! What commands share: files, formats and numbers as arguments, output, progress, Ctrl-C.
 
 pub mod choice;
 pub mod file;
 pub mod interrupts;
 pub mod number;
+pub mod output;
+pub mod progress;
+pub mod watch;

@@ -1,11 +1,11 @@
-//! Numbers on the command line, with their ranges.
+//! Numbers as arguments, with their ranges.
 
-/// A number that is positive and finite.
+/// A positive, finite number.
 pub fn positive(text: &str) -> Result<f64, String> {
     within(text, "a number above 0", |x| x > 0.0)
 }
 
-/// A number that is not negative, and finite.
+/// A nonnegative, finite number.
 pub fn non_negative(text: &str) -> Result<f64, String> {
     within(text, "a number, 0 or above", |x| x >= 0.0)
 }
@@ -20,7 +20,7 @@ pub fn probability(text: &str) -> Result<f64, String> {
     within(text, "a number from 0 to 1", |x| (0.0..=1.0).contains(&x))
 }
 
-/// A number in [0, 1): a fraction that leaves something, a discount factor.
+/// A number in [0, 1): a fraction or a discount factor.
 pub fn below_one(text: &str) -> Result<f64, String> {
     within(text, "a number from 0 to below 1", |x| (0.0..1.0).contains(&x))
 }

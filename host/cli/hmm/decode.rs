@@ -1,44 +1,47 @@
 //! `warpkov hmm decode`.
 
-use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::io::Write;
 
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
 use warpkov::common::names::name;
-use warpkov::hmm::backend::{NO_STATE, posterior_path};
-use warpkov::hmm::io::sequences::{field, word};
+use warpkov::hmm::backend::posterior_path;
 use warpkov::hmm::model::Hmm;
-use warpkov::mdp::io::write_npy;
+use warpkov::hmm::report::{PathFormat, Paths};
 
-use super::file::{Data, Given, Input, List, Phases, Watch, list, numbers, only, print_json};
+use super::file::{Given, List, Source, list};
 use super::{Error, Outcome};
-use crate::cli::common::file::{extension, room, write_whole, writes};
+use crate::cli::common::choice::format;
+use crate::cli::common::file::{FileOrStd, room};
+use crate::cli::common::output::Output;
+use crate::cli::common::watch::Watch;
 
-/// Finds the hidden states behind sequences: the most probable path, or the most probable state of each step.
+/// Finds the hidden states of sequences: the most probable path, or the most probable state of each step.
 ///
-/// Prints one line a sequence, its states by name or number; `impossible` where the model cannot emit the sequence. Of equally
-/// probable paths it is the one whose last state is the lowest; of those, the one whose state before is the lowest; and so on.
+/// Prints one line per sequence, the names or numbers of its states, or `impossible` if the model cannot emit the sequence. Of equally
+/// probable paths, the result is the one whose last state has the lowest number; of those, the one whose last state but one has the
+/// lowest number; and so on.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov hmm decode model.json data.txt
   warpkov hmm decode dna.json genes.fasta.gz --missing marginalise --out islands.bed --states CpG
   warpkov hmm decode model.json days.csv --columns rain,wind --id station --out states.csv
+  warpkov hmm decode model.json data.txt --out - --to csv | head
   warpkov hmm decode model.json data.txt --by posterior --json")]
 pub struct Arguments {
     #[command(flatten)]
-    input: Input,
-    #[command(flatten)]
-    data: Data,
-    /// What is most probable.
+    source: Source,
+    /// Criterion of the states.
     #[arg(long, value_enum, default_value = "viterbi")]
-    by: By,
-    /// Write the states to this file instead: .txt as they are printed, .csv, .bed with a line for each run of a state, or .npy as
-    /// numbers (2³² − 1: none).
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// States whose runs are written to a .bed file, by name, or by number from 0 where they have no names [default: all].
+    by: Criterion,
+    /// Write the states to this file: .txt as printed, .csv, .bed with one line per run of equal states, or .npy with the numbers of the
+    /// states (2³² − 1: none); or with - to the standard output.
+    #[arg(long, value_name = "FILE|-")]
+    out: Option<FileOrStd>,
+    /// Format of --out [default: that of its extension; text on the standard output].
+    #[arg(long, value_parser = format(PathFormat::extensions), value_name = "FORMAT", requires = "out")]
+    to: Option<PathFormat>,
+    /// States whose runs a .bed file holds, by name, or by number from 0 if they have no names [default: all].
     #[arg(long, value_name = "LIST", value_parser = list, requires = "out")]
     states: Option<List>,
     /// Print one JSON object.
@@ -46,150 +49,89 @@ pub struct Arguments {
     json: bool,
 }
 
+/// What the states maximise.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum By {
-    /// The path, by Viterbi's algorithm.
+enum Criterion {
+    /// The probability of the whole path, by Viterbi's algorithm.
     Viterbi,
-    /// The state of each step by itself, by its posterior probability.
+    /// The posterior probability of each state by itself.
     Posterior,
 }
 
-/// Reads, decodes, prints.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let target = match &arguments.out {
-        Some(path) => {
-            writes(path)?;
-            Some((path, extension(path, &["txt", "csv", "bed", "npy"])?))
+/// The sequences to decode, and the destination of the paths.
+pub struct Options {
+    source: Source,
+    by: Criterion,
+    output: Output<PathFormat>,
+    states: Option<List>,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(Arguments { source, by, out, to, states, json }: Arguments) -> Result<Self, Error> {
+        source.check()?;
+        let output = Output::new(out, to, json, PathFormat::extensions, PathFormat::Text)?;
+        if states.is_some() && output.format() != Some(PathFormat::Bed) {
+            return Err(Error::Usage("--states selects the states of a .bed file: expected --out FILE.bed".to_owned()));
         }
-        None => None,
-    };
-    let bed = matches!(target, Some((_, "bed")));
-    if arguments.states.is_some() && !bed {
-        return Err(Error::Usage("--states chooses what is written with --out to a .bed file".to_owned()));
+        Ok(Self { source, by, output, states })
     }
-    let mut watch = Watch::start();
-    let given = arguments.data.read(&arguments.input)?;
-    let read = watch.lap();
-    let (model, sequences) = (&given.model, given.sequences());
-    if bed && given.records.skipped {
-        let message = "positions in a .bed file are those of the sequences: with --missing skip they are not known";
-        return Err(Error::Usage(message.to_owned()));
-    }
-    let chosen = chosen(model, arguments.states.as_ref())?;
-    if let Some((path, format)) = target {
-        // Runs of a state are one line of BED.
-        let least = match format {
-            "npy" => 4,
-            "csv" => 6,
-            "bed" => 0,
-            _ => 2,
-        };
-        room(path, sequences.steps() as u64 * least)?;
-    }
-    let place = arguments.data.place(&given)?;
-    let start = watch.lap();
-    let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());
-    let precision = arguments.data.precision(&place, &given);
-    let (states, scores) = match arguments.by {
-        By::Viterbi => {
-            let decoded = only(recursions.viterbi()?);
-            (decoded.states, Some(decoded.scores))
+}
+
+impl Options {
+    /// Checks that the format can hold the paths of these sequences, and that the disk has room for them.
+    fn check(&self, given: &Given) -> Result<(), Error> {
+        if self.output.format() == Some(PathFormat::Bed) && given.records.skipped {
+            let message = "positions in a .bed file are unknown with --missing skip: expected split or marginalise";
+            return Err(Error::Usage(message.to_owned()));
         }
-        By::Posterior => (posterior_path(&only(recursions.posteriors()?), model.states()), None),
-    };
-    let solve = watch.lap();
-    given.note_impossible(|sequence| states[sequences.range(sequence).start] != NO_STATE);
-    match target {
-        Some((path, "npy")) => write_whole(path, |out| write_npy(out, &states))?,
-        Some((path, "csv")) => write_whole(path, |out| write_csv(out, &given, &states))?,
-        Some((path, "bed")) => write_whole(path, |out| write_bed(out, &given, &states, &chosen))?,
-        Some((path, _)) => write_whole(path, |out| write_lines(out, &given, &states))?,
-        None if arguments.json => {
-            let path = |sequence: usize| -> Value {
-                let names = states[sequences.range(sequence)].iter();
-                names.map(|&state| (state != NO_STATE).then(|| name(&model.names().states, state))).collect()
+        match self.output.path() {
+            Some((path, format)) => room(path, given.sequences().steps() as u64 * format.least_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    /// For each state, whether a .bed file holds its runs.
+    fn shown(&self, model: &Hmm) -> Result<Vec<bool>, Error> {
+        let Some(List(asked)) = &self.states else { return Ok(vec![true; model.start().len()]) };
+        let mut shown = vec![false; model.start().len()];
+        let names: Vec<String> = (0..model.states()).map(|state| name(&model.names().states, state)).collect();
+        for text in asked {
+            let Some(state) = names.iter().position(|name| name == text) else {
+                return Err(Error::Usage(format!("--states: the model has no state {text:?}")));
             };
-            let paths: Value = (0..sequences.len()).map(path).collect();
-            let scores = scores.map(|scores| numbers(&scores));
-            // --out, which is another phase, has no --json.
-            let phases = Phases { read, start, solve, write: 0.0 };
-            let mut object =
-                json!({ "paths": paths, "scores": scores, "device": device, "precision": precision, "phases": phases });
-            given.describe(&mut object);
-            print_json(&mut out, &object)?;
+            shown[state] = true;
         }
-        None => write_lines(&mut BufWriter::new(out), &given, &states)?,
+        Ok(shown)
+    }
+}
+
+/// Reads model and sequences, decodes, writes the file, prints the paths.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let given = options.source.read()?;
+    options.check(&given)?;
+    let shown = options.shown(&given.model)?;
+    let mut paths = decode(&given, options.by, shown)?;
+    given.note_impossible(|sequence| paths.is_possible(sequence));
+    let mut watch = Watch::start();
+    options.output.write(&paths)?;
+    paths.context.phases.write = watch.lap();
+    if options.output.path().is_none() {
+        options.output.print(&paths, out)?;
     }
     Ok(Outcome::Success)
 }
 
-/// Whether each state is to be written.
-fn chosen(model: &Hmm, asked: Option<&List>) -> Result<Vec<bool>, Error> {
-    let Some(List(asked)) = asked else { return Ok(vec![true; model.start().len()]) };
-    let mut chosen = vec![false; model.start().len()];
-    let names: Vec<String> = (0..model.states()).map(|state| name(&model.names().states, state)).collect();
-    for text in asked {
-        let Some(state) = names.iter().position(|name| name == text) else {
-            return Err(Error::Usage(format!("--states: the model has no state {text:?}")));
-        };
-        chosen[state] = true;
-    }
-    Ok(chosen)
-}
-
-fn write_lines(out: &mut dyn Write, given: &Given, states: &[u32]) -> io::Result<()> {
-    let sequences = given.sequences();
-    let names = names(&given.model, |name| word(name).into_owned());
-    for sequence in 0..sequences.len() {
-        let path = &states[sequences.range(sequence)];
-        if path[0] == NO_STATE {
-            write!(out, "impossible")?;
-        } else {
-            for (t, &state) in path.iter().enumerate() {
-                write!(out, "{}{}", if t == 0 { "" } else { " " }, names[state as usize])?;
-            }
+fn decode(given: &Given, by: Criterion, shown: Vec<bool>) -> Result<Paths<'_>, Error> {
+    Ok(match by {
+        Criterion::Viterbi => {
+            let (decoded, context) = given.compute(|recursions| recursions.viterbi())?;
+            Paths { context, states: decoded.states, scores: Some(decoded.scores), shown }
         }
-        writeln!(out)?;
-    }
-    out.flush()
-}
-
-fn write_csv(out: &mut dyn Write, given: &Given, states: &[u32]) -> io::Result<()> {
-    let sequences = given.sequences();
-    let names = names(&given.model, field);
-    writeln!(out, "sequence,position,state")?;
-    for sequence in 0..sequences.len() {
-        let (name, start) = (field(&given.records.name(sequence)), given.records.start(sequence));
-        for (position, &state) in (start + 1..).zip(&states[sequences.range(sequence)]) {
-            let state = names.get(state as usize).map_or("", String::as_str);
-            writeln!(out, "{name},{position},{state}")?;
+        Criterion::Posterior => {
+            let (posteriors, context) = given.compute(|recursions| recursions.posteriors())?;
+            Paths { context, states: posterior_path(&posteriors, given.model.states()), scores: None, shown }
         }
-    }
-    Ok(())
-}
-
-/// Runs of the states that are chosen: name of the sequence, first position from 0, the one behind the last, and the state. What lies
-/// between parts of a sequence is in no run.
-fn write_bed(out: &mut dyn Write, given: &Given, states: &[u32], chosen: &[bool]) -> io::Result<()> {
-    // Fields end at tabs.
-    let plain = |text: &str| text.replace(|letter: char| letter.is_whitespace() || letter.is_control(), "_");
-    let sequences = given.sequences();
-    let names = names(&given.model, plain);
-    for sequence in 0..sequences.len() {
-        let record = plain(&given.records.name(sequence));
-        let mut at = given.records.start(sequence);
-        for run in states[sequences.range(sequence)].chunk_by(|a, b| a == b) {
-            let (begin, state) = (at, run[0] as usize);
-            at += run.len() as u64;
-            if chosen.get(state) == Some(&true) {
-                writeln!(out, "{record}\t{begin}\t{at}\t{}", names[state])?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Names of states, as a file has them.
-fn names(model: &Hmm, of: impl Fn(&str) -> String) -> Vec<String> {
-    (0..model.states()).map(|state| of(&name(&model.names().states, state))).collect()
+    })
 }

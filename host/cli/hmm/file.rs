@@ -1,13 +1,9 @@
-//! Models and sequences named on the command line.
+//! Models and sequences named on the command line, and the recursions over them.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
-use std::sync::OnceLock;
-use std::time::Instant;
 
 use clap::Args;
-use serde::Serialize;
-use serde_json::{Value, json};
 use warpkov::common::choice::Choice;
 use warpkov::hmm::device::{Limits, Scan};
 use warpkov::hmm::io as formats;
@@ -15,21 +11,23 @@ use warpkov::hmm::io::Format;
 use warpkov::hmm::io::sequences::{self, Missing, ReadOptions, Records, Table};
 use warpkov::hmm::model::Hmm;
 use warpkov::hmm::options::Precision;
-use warpkov::hmm::place::{Dynamic, cost, recursions};
+use warpkov::hmm::place::{self, Dynamic, cost, recursions};
+use warpkov::hmm::report::{Context, Phases};
 use warpkov::hmm::sequences::Sequences;
 use warpkov::runtime::choose::{DeviceChoice, Place};
 
 use super::Error;
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::{ModelFile, extension, reads, reads_standard_input, writes};
+use crate::cli::common::file::{FileOrStd, reads};
+use crate::cli::common::watch::Watch;
 
 /// The model that a command reads.
 #[derive(Args)]
 pub struct Input {
-    /// The model's file, a folder of hmmlearn's arrays, or - for the standard input.
+    /// File of the model, folder of hmmlearn's arrays, or - for the standard input.
     #[arg(value_name = "MODEL")]
-    pub model: ModelFile,
-    /// Format of MODEL [default: as its extension says, or its content].
+    pub model: FileOrStd,
+    /// Format of MODEL [default: that of its extension, else of its content].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     model_format: Option<Format>,
 }
@@ -37,67 +35,71 @@ pub struct Input {
 impl Input {
     /// Reads the model.
     pub fn read(&self) -> Result<Hmm, Error> {
+        self.model.reads()?;
         Ok(match &self.model {
-            ModelFile::Standard => {
-                reads_standard_input()?;
-                formats::read_from(io::stdin().lock(), "standard input", self.model_format)?
-            }
-            ModelFile::At(path) => {
-                reads(path)?;
-                formats::read(path, self.model_format)?
-            }
+            FileOrStd::Standard => formats::read_from(io::stdin().lock(), "standard input", self.model_format)?,
+            FileOrStd::At(path) => formats::read(path, self.model_format)?,
         })
-    }
-
-    /// What pictures call the model.
-    pub fn name(&self) -> String {
-        match &self.model {
-            ModelFile::Standard => "-".to_owned(),
-            ModelFile::At(path) => path.display().to_string(),
-        }
     }
 }
 
-/// The sequences that a command reads, and where it looks at them.
+/// A model, sequences, and the device of the recursions.
 #[derive(Args)]
-pub struct Data {
-    /// The sequences' file, or - for the standard input.
+pub struct Source {
+    #[command(flatten)]
+    pub input: Input,
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    compute: Compute,
+}
+
+/// The sequences that a command reads.
+#[derive(Args)]
+struct Data {
+    /// File of the sequences, or - for the standard input.
     #[arg(value_name = "SEQUENCES")]
-    sequences: ModelFile,
-    /// Format of SEQUENCES [default: as its extension says, or its content].
+    sequences: FileOrStd,
+    /// Format of SEQUENCES [default: that of its extension, else of its content].
     #[arg(long, value_parser = choice::<sequences::Format>(), value_name = "FORMAT")]
     format: Option<sequences::Format>,
-    /// File of the sequences' lengths, where SEQUENCES is one array of NumPy's.
+    /// File of the lengths of the sequences, if SEQUENCES is one NumPy array.
     #[arg(long, value_name = "FILE.npy")]
     lengths: Option<PathBuf>,
-    /// Columns of a table that are observed, by name, or by number from 1: price,volume or '"price, USD",4' [default: all but --id].
+    /// Observed columns of a table, by name, or by number from 1: price,volume or '"price, USD",4' [default: all but --id].
     #[arg(long, value_name = "LIST", value_parser = list)]
     columns: Option<List>,
-    /// Column of a table whose rows of equal value are one sequence, wherever they stand [default: the first, if it is called sequence].
+    /// Column of a table that names the sequence of each row; rows of one sequence need not be adjacent [default: the first column, if it
+    /// is called sequence].
     #[arg(long, value_name = "COLUMN")]
     id: Option<String>,
-    /// Whether the first row of a table is a header. auto: if columns are named, the first one is called sequence, or no observed
-    /// column has an observation there, or what looks like one.
+    /// Whether the first row of a table is a header. auto: it is one if --columns or --id names a column, if the first column is called
+    /// sequence, or if no observed column holds an observation there.
     #[arg(long, value_parser = choice::<sequences::Header>(), value_name = "WHEN", default_value = "auto")]
     header: sequences::Header,
-    /// What stands between columns: a character, or tab [default: what the first row has most of: commas, semicolons, tabs].
+    /// Separator of the columns: one character, or tab [default: the most frequent of comma, semicolon and tab in the first row].
     #[arg(long, value_name = "CHARACTER", value_parser = separator)]
     separator: Option<u8>,
-    /// What to do where an observation is missing (NA, nan, empty) or ambiguous (N or R of DNA, gaps).
+    /// Treatment of missing observations (NA, nan, empty) and of ambiguous ones (N or R in DNA, gaps).
     #[arg(long, value_parser = choice::<Missing>(), value_name = "HOW", default_value = "refuse")]
     missing: Missing,
-    /// Where to compute: auto, cpu, cuda:N or emulated.
+}
+
+/// The device of the recursions.
+#[derive(Args, Clone, Copy)]
+struct Compute {
+    /// Device: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
     /// Floating-point type of the recursions.
     #[arg(long, value_parser = choice::<Precision>(), default_value = "f64")]
     precision: Precision,
-    /// Whether a GPU cuts sequences into chunks, to look at all of them at one time: few and long ones of models of up to 64 states.
+    /// Whether a GPU cuts sequences into chunks that it processes at the same time: for few, long sequences and at most 64 states.
     #[arg(long, value_parser = choice::<Scan>(), value_name = "WHEN", default_value_t = Scan::Auto)]
     scan: Scan,
 }
 
-/// Names between commas; those with commas stand in quotes.
+/// Names separated by commas. Names that contain commas are quoted.
 #[derive(Clone, Debug)]
 pub struct List(pub Vec<String>);
 
@@ -116,23 +118,90 @@ fn separator(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"tab" | b"\\t" => Ok(b'\t'),
         &[byte] if byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"\"\n\r.".contains(&byte) => Ok(byte),
-        _ => Err("expected one character, which is no letter, digit, point or quote, or tab".to_owned()),
+        _ => Err("expected tab, or one character other than letters, digits, points and quotes".to_owned()),
     }
 }
 
-/// A model, and sequences for it.
+/// A model and its sequences.
 pub struct Given {
-    /// The model as it was read.
+    /// The model.
     pub model: Hmm,
-    /// The sequences, and what their file says of them.
+    /// The sequences, with the names and positions that their file gives.
     pub records: Records,
-    /// The model with symbols for what is ambiguous, where something is.
+    /// The model with symbols for ambiguous observations, if there are any.
     extended: Option<Hmm>,
-    /// The sequences' file, as messages call it.
+    /// Name of the sequences' file in messages.
     file: String,
-    /// Why the recursions run where they do, if that was chosen on the user's behalf.
-    chosen: OnceLock<String>,
+    compute: Compute,
+    /// Seconds of reading.
+    read: f64,
 }
+
+impl Source {
+    /// Checks that the arguments fit together.
+    pub fn check(&self) -> Result<(), Error> {
+        let Self { input, data, compute } = self;
+        let problem = match &data.sequences {
+            FileOrStd::Standard if input.model == FileOrStd::Standard => {
+                "model and sequences cannot both come from the standard input"
+            }
+            FileOrStd::Standard if data.lengths.is_some() => "--lengths needs sequences from a file",
+            _ if (compute.precision, compute.device) == (Precision::Tf32, DeviceChoice::Cpu) => {
+                "--precision tf32 needs a GPU: on a CPU there is f32"
+            }
+            _ if (compute.scan, compute.device) == (Scan::Always, DeviceChoice::Cpu) => SCAN_NEEDS_GPU,
+            _ => return Ok(()),
+        };
+        Err(Error::Usage(problem.to_owned()))
+    }
+
+    /// Whether the recursions sum over the symbols that an ambiguous observation may be.
+    pub fn marginalises(&self) -> bool {
+        self.data.missing == Missing::Marginalise
+    }
+
+    /// Reads model and sequences.
+    pub fn read(&self) -> Result<Given, Error> {
+        let Self { input, data, compute } = self;
+        let mut watch = Watch::start();
+        data.sequences.reads()?;
+        data.lengths.as_deref().map_or(Ok(()), reads)?;
+        let _starting = data.sequences.start(compute.device);
+        let model = input.read()?;
+        let records = data.read(&model)?;
+        for note in &records.notes {
+            eprintln!("note: {note}");
+        }
+        let extended = (!records.sets.is_empty()).then(|| records.extended(&model).into_owned());
+        Ok(Given { model, records, extended, file: data.name(), compute: *compute, read: watch.lap() })
+    }
+}
+
+impl Data {
+    /// Name of the sequences' file in messages.
+    fn name(&self) -> String {
+        match &self.sequences {
+            FileOrStd::Standard => "standard input".to_owned(),
+            FileOrStd::At(path) => path.display().to_string(),
+        }
+    }
+
+    fn read(&self, model: &Hmm) -> Result<Records, Error> {
+        let table = Table {
+            header: self.header,
+            columns: self.columns.clone().map(|List(names)| names).unwrap_or_default(),
+            id: self.id.clone(),
+            separator: self.separator,
+        };
+        let options = ReadOptions { format: self.format, lengths: self.lengths.clone(), table, missing: self.missing };
+        Ok(match &self.sequences {
+            FileOrStd::Standard => sequences::read_from_with(io::stdin().lock(), &self.name(), &options, model)?,
+            FileOrStd::At(path) => sequences::read_with(path, &options, model)?,
+        })
+    }
+}
+
+const SCAN_NEEDS_GPU: &str = "--scan always needs a GPU: on a CPU it would only add work";
 
 impl Given {
     /// The sequences.
@@ -140,19 +209,19 @@ impl Given {
         &self.records.sequences
     }
 
-    /// The model by which the recursions look at the sequences.
-    pub fn emitter(&self) -> &Hmm {
+    /// The model of the recursions.
+    fn emitter(&self) -> &Hmm {
         self.extended.as_ref().unwrap_or(&self.model)
     }
 
-    /// Why a sequence, by its number from 0, is not possible.
+    /// The reason why the model cannot emit a sequence, given by its number from 0.
     pub fn why_impossible(&self, sequence: usize) -> String {
         format!("{}: {}", self.file, self.records.why_impossible(&self.model, sequence))
     }
 
-    /// Says of the first sequence that is not possible why; `possible` tells of each whether it is.
-    pub fn note_impossible(&self, possible: impl Fn(usize) -> bool) {
-        let mut impossible = (0..self.sequences().len()).filter(|&sequence| !possible(sequence));
+    /// Prints why the model cannot emit the first impossible sequence, and how many others it cannot emit.
+    pub fn note_impossible(&self, is_possible: impl Fn(usize) -> bool) {
+        let mut impossible = (0..self.sequences().len()).filter(|&sequence| !is_possible(sequence));
         if let Some(first) = impossible.next() {
             let more = match impossible.count() {
                 0 => String::new(),
@@ -162,194 +231,96 @@ impl Given {
         }
     }
 
-    /// Adds what a file says of its sequences to an object, and where the recursions run and why.
-    pub fn describe(&self, object: &mut Value) {
-        let Records { names, starts, notes, .. } = &self.records;
-        if !names.is_empty() {
-            object["names"] = names.clone().into();
+    /// Opens the device.
+    pub fn open(&self) -> Result<Opened<'_>, Error> {
+        let mut watch = Watch::start();
+        let cost = cost(self.emitter(), self.sequences());
+        let (place, reason) = Place::open(self.compute.device, Some(&cost))?;
+        // The JSON report holds the reason, too.
+        if let (Some(reason), true) = (&reason, io::stderr().is_terminal()) {
+            eprintln!("note: {reason}");
         }
-        if !starts.is_empty() {
-            object["starts"] = starts.clone().into();
-        }
-        let notes: Vec<&String> = notes.iter().chain(self.chosen.get()).collect();
-        if !notes.is_empty() {
-            object["notes"] = json!(notes);
-        }
+        let phases = Phases { read: self.read, start: watch.lap(), ..Phases::default() };
+        Ok(Opened { given: self, place, reason, phases })
+    }
+
+    /// Opens the device and computes one result of the recursions there.
+    pub fn compute<R: Default>(
+        &self,
+        result: impl FnOnce(&mut Dynamic<'_>) -> Result<Vec<R>, place::Error>,
+    ) -> Result<(R, Context<'_>), Error> {
+        let opened = self.open()?;
+        let mut watch = Watch::start();
+        let mut recursions = opened.recursions(self.emitter(), 1)?;
+        recursions.set_models(std::slice::from_ref(self.emitter()))?;
+        let result = result(&mut recursions)?.pop().unwrap_or_default();
+        drop(recursions);
+        let mut context = opened.context();
+        context.phases.solve = watch.lap();
+        Ok((result, context))
     }
 }
 
-/// Where the time of a command goes, in seconds; phases are called as those of `mdp solve`.
-#[derive(Debug, Serialize)]
-pub struct Phases {
-    /// Reading and checking model and sequences.
-    pub read: f64,
-    /// Until the device can be used.
-    pub start: f64,
-    /// The recursions, and on a device bringing sequences and models there.
-    pub solve: f64,
-    /// Writing files.
-    pub write: f64,
+/// A device, opened for the recursions over some sequences.
+pub struct Opened<'g> {
+    given: &'g Given,
+    place: Place,
+    reason: Option<String>,
+    phases: Phases,
 }
 
-/// Takes the time of one phase after the other.
-#[derive(Clone, Copy)]
-pub struct Watch(Instant);
-
-impl Watch {
-    /// Begins with the first.
-    pub fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    /// Seconds since the last phase ended: ends a phase, and begins the next.
-    pub fn lap(&mut self) -> f64 {
-        let begun = std::mem::replace(&mut self.0, Instant::now());
-        (self.0 - begun).as_secs_f64()
-    }
-}
-
-impl Data {
-    /// Reads model and sequences.
-    pub fn read(&self, input: &Input) -> Result<Given, Error> {
-        if (&input.model, &self.sequences) == (&ModelFile::Standard, &ModelFile::Standard) {
-            return Err(Error::Usage("model and sequences cannot both come from the standard input".to_owned()));
-        }
-        if (self.precision, self.device) == (Precision::Tf32, DeviceChoice::Cpu) {
-            return Err(Error::Usage("--precision tf32 needs a GPU: on a CPU there is f32".to_owned()));
-        }
-        match &self.sequences {
-            ModelFile::Standard => reads_standard_input()?,
-            ModelFile::At(path) => reads(path)?,
-        }
-        self.lengths.as_deref().map_or(Ok(()), reads)?;
-        let _starting = self.sequences.start(self.device);
-        let model = input.read()?;
-        let table = Table {
-            header: self.header,
-            columns: self.columns.clone().map(|List(names)| names).unwrap_or_default(),
-            id: self.id.clone(),
-            separator: self.separator,
-        };
-        let options = ReadOptions { format: self.format, lengths: self.lengths.clone(), table, missing: self.missing };
-        let (records, file) = match &self.sequences {
-            ModelFile::Standard if self.lengths.is_some() => {
-                return Err(Error::Usage("--lengths needs sequences from a file".to_owned()));
-            }
-            ModelFile::Standard => {
-                let file = "standard input";
-                (sequences::read_from_with(io::stdin().lock(), file, &options, &model)?, file.to_owned())
-            }
-            ModelFile::At(path) => (sequences::read_with(path, &options, &model)?, path.display().to_string()),
-        };
-        for note in &records.notes {
-            eprintln!("note: {note}");
-        }
-        let extended = (!records.sets.is_empty()).then(|| records.extended(&model).into_owned());
-        Ok(Given { model, records, extended, file, chosen: OnceLock::new() })
-    }
-
-    /// Whether what is ambiguous is summed over.
-    pub fn marginalises(&self) -> bool {
-        self.missing == Missing::Marginalise
-    }
-
-    /// Where the recursions are to run; the reason is kept with what is `given`.
-    pub fn place(&self, given: &Given) -> Result<Place, Error> {
-        let cost = cost(given.emitter(), given.sequences());
-        let (place, reason) = Place::open(self.device, Some(&cost))?;
-        if let Some(reason) = reason {
-            // For people; programs find it in the JSON.
-            if io::stderr().is_terminal() {
-                eprintln!("note: {reason}");
-            }
-            let _ = given.chosen.set(reason);
-        }
-        Ok(place)
-    }
-
-    /// The precision that the recursions have there: only a GPU has TF32, for products of many states.
-    pub fn precision(&self, place: &Place, given: &Given) -> Precision {
-        match (self.precision, place) {
+impl<'g> Opened<'g> {
+    /// Floating-point type of the recursions. TF32 is for the products of a GPU for many states.
+    pub fn precision(&self) -> Precision {
+        let few = self.given.model.states() <= Precision::TF32_STATES;
+        match (self.given.compute.precision, &self.place) {
             (Precision::Tf32, Place::Cpu) => Precision::F32,
-            (Precision::Tf32, _) if given.model.states() <= Precision::TF32_STATES => Precision::F32,
+            (Precision::Tf32, _) if few => Precision::F32,
             (precision, _) => precision,
         }
     }
 
-    /// The recursions by one model.
-    pub fn by<'p>(&self, place: &'p Place, given: &'p Given) -> Result<Dynamic<'p>, Error> {
-        let model = given.emitter();
-        let mut recursions = self.recursions(place, model, 1, given.sequences())?;
-        recursions.set_models(std::slice::from_ref(model))?;
-        Ok(recursions)
+    /// Input, device and time so far.
+    pub fn context(&self) -> Context<'g> {
+        Context {
+            model: &self.given.model,
+            records: &self.given.records,
+            device: self.place.name(),
+            precision: self.precision(),
+            reason: self.reason.clone(),
+            phases: self.phases,
+        }
     }
 
-    /// The recursions by `count` models like `model`.
-    pub fn recursions<'p>(
-        &self,
-        place: &'p Place,
-        model: &Hmm,
-        count: usize,
-        sequences: &'p Sequences,
-    ) -> Result<Dynamic<'p>, Error> {
-        let states = model.states();
-        if self.scan == Scan::Always {
-            if matches!(place, Place::Cpu) {
-                return Err(Error::Usage("--scan always needs a GPU: on a CPU it would only add work".to_owned()));
-            }
-            if states > Scan::STATES {
-                let most = Scan::STATES;
-                return Err(Error::Usage(format!(
-                    "--scan always takes up to {most} states, and the model has {states}"
-                )));
-            }
+    /// The recursions by `count` models of the shape of `model`.
+    pub fn recursions(&self, model: &Hmm, count: usize) -> Result<Dynamic<'_>, Error> {
+        let Compute { precision, scan, .. } = self.given.compute;
+        let (states, most) = (model.states(), Scan::STATES);
+        if scan == Scan::Always && matches!(self.place, Place::Cpu) {
+            return Err(Error::Usage(SCAN_NEEDS_GPU.to_owned()));
         }
-        let limits = Limits { chunks: self.scan.steps(states, count, sequences), ..Limits::default() };
-        Ok(recursions(place, sequences, self.precision, limits)?)
+        if scan == Scan::Always && states > most {
+            let message = format!("--scan always takes up to {most} states, and the model has {states}");
+            return Err(Error::Usage(message));
+        }
+        let sequences = self.given.sequences();
+        let limits = Limits { chunks: scan.steps(states, count, sequences), ..Limits::default() };
+        Ok(recursions(&self.place, sequences, precision, limits)?)
     }
 }
 
-/// What is said of the only model.
-pub fn only<R: Default>(mut results: Vec<R>) -> R {
-    results.pop().unwrap_or_default()
-}
-
-/// The format to write a model to `file` in: the one asked for, else the extension's, else JSON on the standard output.
-pub fn output_format(file: &ModelFile, asked: Option<Format>) -> Result<Format, Error> {
-    let ModelFile::At(path) = file else { return Ok(asked.unwrap_or(Format::Json)) };
-    let format = match asked {
-        Some(format) => format,
-        None => {
-            let known = Format::ALL.iter().flat_map(|format| format.extensions()).copied();
-            extension(path, &known.collect::<Vec<_>>())?;
-            Format::of_name(path).unwrap_or(Format::Json)
-        }
-    };
-    writes(path)?;
+/// The format of a model that is written to `file`: the one asked for, else that of the extension, else JSON on the standard output.
+pub fn output_format(file: &FileOrStd, asked: Option<Format>) -> Result<Format, Error> {
+    let format = file.format(asked, Format::extensions, Format::ALL, Format::Json)?;
+    file.writes()?;
     Ok(format)
 }
 
 /// Writes a model to a file or to the standard output.
-pub fn write(file: &ModelFile, format: Format, model: &Hmm, out: impl Write) -> Result<(), Error> {
+pub fn write(file: &FileOrStd, format: Format, model: &Hmm, out: impl Write) -> Result<(), Error> {
     match file {
-        ModelFile::Standard => formats::write_to(out, format, model)?,
-        ModelFile::At(path) => formats::write(path, format, model)?,
+        FileOrStd::Standard => formats::write_to(out, format, model)?,
+        FileOrStd::At(path) => formats::write(path, format, model)?,
     }
     Ok(())
-}
-
-/// A number in JSON, which has no infinity.
-pub fn number(x: f64) -> Value {
-    if x.is_finite() { x.into() } else { x.to_string().into() }
-}
-
-/// Numbers in JSON.
-pub fn numbers(x: &[f64]) -> Value {
-    x.iter().copied().map(number).collect()
-}
-
-/// Prints one JSON object.
-pub fn print_json(mut out: impl Write, value: &Value) -> Result<(), Error> {
-    serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
-    Ok(writeln!(out)?)
 }

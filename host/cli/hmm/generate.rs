@@ -10,9 +10,8 @@ use warpkov::hmm::model::Hmm;
 use super::file::{output_format, write};
 use super::{Error, Outcome};
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::ModelFile;
+use crate::cli::common::file::FileOrStd;
 
-/// Examples of the command that lists the families.
 pub const EXAMPLES: &str = "\
 Examples:
   warpkov hmm generate random --states 64 --symbols 16 --out model.json
@@ -27,7 +26,7 @@ pub enum Family {
     IceCream(IceCreams),
 }
 
-/// Generates Eisner's model: how many ice creams were eaten a day tells whether it was cold or hot.
+/// Generates Eisner's model: the number of ice creams eaten on a day depends on whether the day is cold or hot.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  warpkov hmm generate ice-cream --out ice-cream.json")]
 pub struct IceCreams {
@@ -40,31 +39,31 @@ pub struct IceCreams {
 struct Output {
     /// Where to write the model, or - for the standard output.
     #[arg(long, value_name = "FILE|-")]
-    out: ModelFile,
-    /// Format of --out [default: as its extension says; JSON on the standard output].
+    out: FileOrStd,
+    /// Format of --out [default: that of its extension; json on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
 }
 
-/// What states emit.
+/// Size and emissions of the model.
 #[derive(Args)]
 struct Emitted {
-    /// States.
+    /// Number of states.
     #[arg(long, value_name = "N")]
     states: u32,
-    /// Symbols that states emit.
+    /// Number of symbols that states emit.
     #[arg(long, value_name = "V", required_unless_present = "dimensions", conflicts_with = "dimensions")]
     symbols: Option<u32>,
-    /// Dimensions of the vectors that states emit instead, by normal densities.
+    /// Dimensions of the vectors that states emit, with normal densities.
     #[arg(long, value_name = "D")]
     dimensions: Option<u32>,
-    /// Correlate the dimensions.
+    /// Draw full covariance matrices instead of diagonal ones.
     #[arg(long, requires = "dimensions")]
     full: bool,
-    /// Give states an end.
+    /// Give states end probabilities.
     #[arg(long)]
     ends: bool,
-    /// Seed of what is random.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
 }
@@ -78,7 +77,7 @@ impl Emitted {
     }
 }
 
-/// Generates a random model: every distribution is as likely as another.
+/// Generates a random model: its distributions are drawn uniformly from all distributions.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  warpkov hmm generate random --states 64 --symbols 16 --out model.json")]
 pub struct Random {
@@ -88,17 +87,34 @@ pub struct Random {
     output: Output,
 }
 
-/// Generates a left-right model, as Bakis has them: states that are left are not come back to.
+/// Generates a left-right (Bakis) model: transitions lead to the same state or to later ones.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  warpkov hmm generate left-right --states 5 --jump 2 --symbols 8 --out word.json")]
 pub struct Bakis {
     #[command(flatten)]
     emitted: Emitted,
-    /// States that a step may go on by.
+    /// Number of later states that a step may reach.
     #[arg(long, value_name = "J", default_value_t = 1)]
     jump: u32,
     #[command(flatten)]
     output: Output,
+}
+
+/// The model to generate, and its destination.
+pub struct Options {
+    family: Family,
+    out: FileOrStd,
+    format: Format,
+}
+
+impl TryFrom<Family> for Options {
+    type Error = Error;
+
+    fn try_from(family: Family) -> Result<Self, Error> {
+        let Output { out, to } = family.output();
+        let (out, format) = (out.clone(), output_format(out, *to)?);
+        Ok(Self { family, out, format })
+    }
 }
 
 impl Family {
@@ -125,10 +141,9 @@ impl Family {
     }
 }
 
-/// Generates, then writes.
-pub fn run(family: &Family, out: impl Write) -> Result<Outcome, Error> {
-    let Output { out: target, to } = family.output();
-    let format = output_format(target, *to)?;
-    write(target, format, &family.generate()?, out)?;
+/// Generates the model, writes it.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let model = options.family.generate()?;
+    write(&options.out, options.format, &model, out)?;
     Ok(Outcome::Success)
 }

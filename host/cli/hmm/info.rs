@@ -4,15 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
-use warpkov::hmm::model::{Covariances, Emissions};
+use warpkov::hmm::info::Info;
 use warpkov::hmm::plot::draw_transitions;
 
-use super::file::{Input, print_json};
+use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::common::file::{plot_format, write_whole};
+use crate::cli::common::output::{Plot, print};
 
-/// Says what a model has, and draws where its states lead.
+/// Describes a model, and draws its transition probabilities.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -29,47 +28,28 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Reads, then prints.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let format = arguments.plot.as_deref().map(plot_format).transpose()?;
-    let model = arguments.input.read()?;
-    if let (Some(path), Some(format)) = (&arguments.plot, format) {
-        let title = format!("{}: transition probabilities", arguments.input.name());
-        let picture = draw_transitions(&title, &model, format)?;
-        write_whole(path, |out| out.write_all(&picture))?;
+/// The model to describe.
+pub struct Options {
+    input: Input,
+    plot: Option<Plot>,
+    json: bool,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(Arguments { input, plot, json }: Arguments) -> Result<Self, Error> {
+        Ok(Self { input, plot: plot.map(Plot::new).transpose()?, json })
     }
-    let n = model.start().len();
-    let positive = |probs: &[f64]| probs.iter().filter(|p| **p > 0.0).count();
-    let (starts, transitions) = (positive(model.start()), positive(model.transitions()));
-    let ends = model.end().map(positive);
-    let back = (0..n).flat_map(|state| &model.row(state)[..state]).any(|p| *p > 0.0);
-    let (emitted, symbols, dimensions) = match model.emissions() {
-        Emissions::Categorical { symbols, .. } => (format!("{symbols} symbols"), Some(*symbols), None),
-        Emissions::Gaussian { dimensions, covariances, .. } => {
-            let kind = match covariances {
-                Covariances::Diagonal(_) => "diagonal",
-                Covariances::Full(_) => "full",
-            };
-            let numbers = if *dimensions == 1 { "numbers".to_owned() } else { format!("vectors of {dimensions}") };
-            (format!("{numbers}, normal, {kind} covariances"), None, Some(*dimensions))
-        }
-    };
-    if arguments.json {
-        let object = json!({
-            "states": n, "symbols": symbols, "dimensions": dimensions, "starts": starts, "transitions": transitions,
-            "ends": ends, "left_right": !back, "parameters": model.parameters(), "names": model.names(),
-        });
-        print_json(&mut out, &object)?;
-        return Ok(Outcome::Success);
+}
+
+/// Reads the model, draws the plot, prints the description.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let model = options.input.read()?;
+    if let Some(plot) = &options.plot {
+        let title = format!("{}: transition probabilities", options.input.model.name());
+        plot.draw(|format| draw_transitions(&title, &model, format))?;
     }
-    writeln!(out, "States (N)       {n}, {starts} to start in")?;
-    writeln!(out, "Emissions        {emitted}")?;
-    let kind = if back { "" } else { ", left to right" };
-    writeln!(out, "Transitions      {transitions} of {} possible{kind}", n * n)?;
-    match ends {
-        Some(ends) => writeln!(out, "Ends             behind {ends} states")?,
-        None => writeln!(out, "Ends             at any time")?,
-    }
-    writeln!(out, "Free parameters  {}", model.parameters())?;
+    print(&Info::of(&model), options.json, out)?;
     Ok(Outcome::Success)
 }

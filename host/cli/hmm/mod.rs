@@ -35,15 +35,15 @@ pub enum HmmCommand {
     Info(info::Arguments),
 }
 
-/// Runs a command.
+/// Validates the arguments of a command, and runs it.
 pub fn run(command: HmmCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
-        HmmCommand::Score(arguments) => score::run(&arguments, out),
-        HmmCommand::Decode(arguments) => decode::run(&arguments, out),
-        HmmCommand::Posterior(arguments) => posterior::run(&arguments, out),
-        HmmCommand::Train(arguments) => train::run(&arguments, out),
-        HmmCommand::Sample(arguments) => sample::run(&arguments, out),
-        HmmCommand::Generate(family) => generate::run(&family, out),
-        HmmCommand::Info(arguments) => info::run(&arguments, out),
+        HmmCommand::Score(arguments) => score::run(&arguments.try_into()?, out),
+        HmmCommand::Decode(arguments) => decode::run(&arguments.try_into()?, out),
+        HmmCommand::Posterior(arguments) => posterior::run(&arguments.try_into()?, out),
+        HmmCommand::Train(arguments) => train::run(&arguments.try_into()?, out),
+        HmmCommand::Sample(arguments) => sample::run(&arguments.try_into()?, out),
+        HmmCommand::Generate(family) => generate::run(&family.try_into()?, out),
+        HmmCommand::Info(arguments) => info::run(&arguments.try_into()?, out),
     }
 }

@@ -1,24 +1,23 @@
 //! `warpkov hmm sample`.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use warpkov::common::choice::Choice;
-use warpkov::common::names::name;
-use warpkov::hmm::io::sequences::{self, Format, word};
+use warpkov::hmm::io::sequences::{self, Format};
 use warpkov::hmm::model::{Emissions, Hmm};
-use warpkov::hmm::sample::sample;
-use warpkov::mdp::io::write_npy;
+use warpkov::hmm::report::StateFormat;
+use warpkov::hmm::sample::{Sample, sample};
 
 use super::file::Input;
 use super::{Error, Outcome};
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::{ModelFile, extension, room, write_whole, writes};
+use crate::cli::common::file::{FileOrStd, room, write_whole, writes};
 
 /// Draws sequences from a model.
 ///
-/// Where states end, sequences are as long as they come, --length at most.
+/// If the model has end probabilities, a sequence ends at random, or at --length.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -30,101 +29,113 @@ pub struct Arguments {
     /// Number of sequences.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     sequences: u32,
-    /// Observations of each sequence [default: until the model ends].
+    /// Number of observations of each sequence [default: until the model ends].
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..))]
     length: Option<u64>,
-    /// Seed of what is random: equal seeds give equal sequences.
+    /// Seed of the random numbers: equal seeds give equal sequences.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Where to write the sequences, or - for the standard output.
+    /// Write the sequences to this file, or with - to the standard output.
     #[arg(long, value_name = "FILE|-", default_value = "-")]
-    out: ModelFile,
-    /// Format of --out [default: as its extension says; lines on the standard output].
+    out: FileOrStd,
+    /// Format of --out [default: that of its extension; lines on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
-    /// Where to write the sequences' lengths, which NumPy's array needs.
+    /// Write the lengths of the sequences to this file. Several sequences in one NumPy array need it.
     #[arg(long, value_name = "FILE.npy")]
     lengths: Option<PathBuf>,
-    /// Where to write the hidden states: .npy as numbers, or .txt, a sequence a line.
+    /// Write the hidden states to this file: .txt with one sequence per line, or .npy with the numbers of the states.
     #[arg(long, value_name = "FILE")]
     states: Option<PathBuf>,
 }
 
-/// Whether what is to be drawn can be written, and has room.
-fn check(arguments: &Arguments, format: Format, model: &Hmm) -> Result<(), Error> {
-    let several = arguments.sequences > 1;
-    sequences::holds(format, model, several).map_err(|error| Error::Usage(format!("--out: {error}")))?;
-    if format == Format::Npy && several && arguments.lengths.is_none() {
-        return Err(Error::Usage("several sequences in one array need --lengths, a file of their lengths".to_owned()));
-    }
-    // Where states end, nobody knows how many observations come.
-    let Some(length) = arguments.length.filter(|_| model.end().is_none()) else { return Ok(()) };
-    let observations = u64::from(arguments.sequences).saturating_mul(length);
-    let numbers = match model.emissions() {
-        Emissions::Categorical { .. } => 1,
-        Emissions::Gaussian { dimensions, .. } => u64::from(*dimensions),
-    };
-    if let ModelFile::At(path) = &arguments.out {
-        let least = match (format, model.emissions()) {
-            (Format::Npy, Emissions::Categorical { .. }) => 4,
-            (Format::Npy, Emissions::Gaussian { .. }) => 8,
-            (Format::Fasta, _) => 1,
-            _ => 2,
-        };
-        room(path, observations.saturating_mul(numbers * least))?;
-    }
-    match &arguments.states {
-        Some(path) => {
-            room(path, observations.saturating_mul(if extension(path, &["npy", "txt"])? == "npy" { 4 } else { 2 }))
-        }
-        None => Ok(()),
+/// The sequences to draw, and their destination.
+pub struct Options {
+    input: Input,
+    sequences: u32,
+    length: Option<u64>,
+    seed: u64,
+    out: FileOrStd,
+    format: Format,
+    lengths: Option<PathBuf>,
+    states: Option<(PathBuf, StateFormat)>,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        let Arguments { input, sequences, length, seed, out, to, lengths, states } = arguments;
+        let format = out.format(to, Format::extensions, Format::ALL, Format::Lines)?;
+        out.writes()?;
+        let states = states.map(|path| {
+            let file = FileOrStd::At(path.clone());
+            let format = file.format(None, StateFormat::extensions, StateFormat::ALL, StateFormat::Text)?;
+            file.writes()?;
+            Ok::<_, Error>((path, format))
+        });
+        lengths.as_deref().map_or(Ok(()), writes)?;
+        Ok(Self { input, sequences, length, seed, out, format, lengths, states: states.transpose()? })
     }
 }
 
-/// Reads, draws, writes.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
-    let format = match (&arguments.out, arguments.to) {
-        (_, Some(format)) => format,
-        (ModelFile::Standard, None) => Format::Lines,
-        (ModelFile::At(path), None) => {
-            let known = Format::ALL.iter().flat_map(|format| format.extensions()).copied();
-            extension(path, &known.collect::<Vec<_>>())?;
-            Format::of_name(path).unwrap_or(Format::Lines)
+impl Options {
+    /// Checks that the files can hold the sequences, and that the disk has room for them.
+    fn check(&self, model: &Hmm) -> Result<(), Error> {
+        let several = self.sequences > 1;
+        sequences::holds(self.format, model, several).map_err(|error| Error::Usage(format!("--out: {error}")))?;
+        if self.format == Format::Npy && several && self.lengths.is_none() {
+            let message = "several sequences in one array need --lengths, a file of their lengths";
+            return Err(Error::Usage(message.to_owned()));
         }
-    };
-    if let ModelFile::At(path) = &arguments.out {
-        writes(path)?;
+        // End probabilities make the number of observations random.
+        let Some(length) = self.length.filter(|_| model.end().is_none()) else { return Ok(()) };
+        let observations = u64::from(self.sequences).saturating_mul(length);
+        if let FileOrStd::At(path) = &self.out {
+            room(path, observations.saturating_mul(least_bytes(self.format, model)))?;
+        }
+        match &self.states {
+            Some((path, format)) => room(path, observations.saturating_mul(format.least_bytes())),
+            None => Ok(()),
+        }
     }
-    let hidden = match &arguments.states {
-        Some(path) => {
-            writes(path)?;
-            Some((path, extension(path, &["npy", "txt"])?))
+
+    /// Writes the hidden states and the sequences.
+    fn write(&self, drawn: &Sample, model: &Hmm, out: impl Write) -> Result<(), Error> {
+        if let Some((path, format)) = &self.states {
+            write_whole(path, |out| format.write(out, model, drawn))?;
         }
-        None => None,
+        match &self.out {
+            FileOrStd::Standard => sequences::write_to(out, self.format, &drawn.sequences, model)?,
+            FileOrStd::At(path) => {
+                sequences::write(path, self.lengths.as_deref(), self.format, &drawn.sequences, model)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A lower bound of the bytes per observation.
+fn least_bytes(format: Format, model: &Hmm) -> u64 {
+    let number = match format {
+        Format::Npy => 8,
+        Format::Fasta => 1,
+        _ => 2,
     };
-    arguments.lengths.as_deref().map_or(Ok(()), writes)?;
-    let model = arguments.input.read()?;
-    check(arguments, format, &model)?;
-    let length = arguments.length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-    let drawn = sample(&model, arguments.sequences as usize, length, arguments.seed)
+    match (model.emissions(), format) {
+        (Emissions::Categorical { .. }, Format::Npy) => 4,
+        (Emissions::Categorical { .. }, _) => number,
+        (Emissions::Gaussian { dimensions, .. }, _) => u64::from(*dimensions) * number,
+    }
+}
+
+/// Reads the model, draws sequences, writes them.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let model = options.input.read()?;
+    options.check(&model)?;
+    let length = options.length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+    let drawn = sample(&model, options.sequences as usize, length, options.seed)
         .map_err(|error| Error::Usage(format!("{error}, as in --length 100")))?;
-    if let Some((path, format)) = hidden {
-        write_whole(path, |out| match format {
-            "npy" => write_npy(out, &drawn.states),
-            _ => (0..drawn.sequences.len()).try_for_each(|sequence| {
-                let states = drawn.states[drawn.sequences.range(sequence)].iter();
-                let names: Vec<String> =
-                    states.map(|&state| word(&name(&model.names().states, state)).into_owned()).collect();
-                writeln!(out, "{}", names.join(" "))
-            }),
-        })?;
-    }
-    match &arguments.out {
-        ModelFile::Standard => sequences::write_to(out, format, &drawn.sequences, &model)?,
-        ModelFile::At(path) => {
-            let lengths: Option<&Path> = arguments.lengths.as_deref();
-            sequences::write(path, lengths, format, &drawn.sequences, &model)?;
-        }
-    }
+    options.write(&drawn, &model, out)?;
     Ok(Outcome::Success)
 }

@@ -1,17 +1,16 @@
 //! `warpkov hmm score`.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
-use warpkov::hmm::io::sequences::field;
-use warpkov::hmm::train::{aic, bic};
-use warpkov::mdp::io::write_npy;
+use warpkov::hmm::report::{ScoreFormat, Scores};
 
-use super::file::{Data, Input, Phases, Watch, number, numbers, only, print_json};
+use super::file::Source;
 use super::{Error, Outcome};
-use crate::cli::common::file::{extension, write_whole, writes};
+use crate::cli::common::choice::format;
+use crate::cli::common::file::FileOrStd;
+use crate::cli::common::output::Output;
+use crate::cli::common::watch::Watch;
 
 /// Scores sequences: ln P(O) of each, by the forward recursion.
 #[derive(Args)]
@@ -19,75 +18,48 @@ use crate::cli::common::file::{extension, write_whole, writes};
 Examples:
   warpkov hmm score model.json data.txt
   warpkov hmm score model.npz data.npy --lengths lengths.npy --out scores.npy
+  warpkov hmm score dna.json genes.fasta --out - --to csv | sort -t , -k 2 -g
   warpkov hmm score dna.json genes.fasta --json | jq .log_likelihoods")]
 pub struct Arguments {
     #[command(flatten)]
-    input: Input,
-    #[command(flatten)]
-    data: Data,
-    /// Write ln P(O) of each sequence to this file: .csv, with their names, or .npy.
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    source: Source,
+    /// Write ln P(O) of each sequence to this file, .csv with the names of the sequences or .npy; or with - to the standard output, in
+    /// place of the report.
+    #[arg(long, value_name = "FILE|-")]
+    out: Option<FileOrStd>,
+    /// Format of --out [default: that of its extension; csv on the standard output].
+    #[arg(long, value_parser = format(ScoreFormat::extensions), value_name = "FORMAT", requires = "out")]
+    to: Option<ScoreFormat>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
-/// Reads, scores, prints.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let target = match &arguments.out {
-        Some(path) => {
-            writes(path)?;
-            Some((path, extension(path, &["csv", "npy"])?))
-        }
-        None => None,
-    };
+/// The sequences to score, and the destination of the scores.
+pub struct Options {
+    source: Source,
+    output: Output<ScoreFormat>,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(Arguments { source, out, to, json }: Arguments) -> Result<Self, Error> {
+        source.check()?;
+        let output = Output::new(out, to, json, ScoreFormat::extensions, ScoreFormat::Csv)?;
+        Ok(Self { source, output })
+    }
+}
+
+/// Reads model and sequences, scores, writes the file, prints the report.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let given = options.source.read()?;
+    let (log_likelihoods, context) = given.compute(|recursions| recursions.log_likelihoods())?;
+    let mut scores = Scores { context, log_likelihoods };
+    given.note_impossible(|sequence| scores.is_possible(sequence));
     let mut watch = Watch::start();
-    let given = arguments.data.read(&arguments.input)?;
-    let read = watch.lap();
-    let (model, sequences) = (&given.model, given.sequences());
-    let place = arguments.data.place(&given)?;
-    let start = watch.lap();
-    let (mut recursions, device) = (arguments.data.by(&place, &given)?, place.name());
-    let precision = arguments.data.precision(&place, &given);
-    let logs = only(recursions.log_likelihoods()?);
-    let solve = watch.lap();
-    if let Some((path, format)) = target {
-        write_whole(path, |out| match format {
-            "npy" => write_npy(out, &logs),
-            _ => {
-                writeln!(out, "sequence,log_likelihood")?;
-                let rows = logs.iter().enumerate();
-                rows.map(|(index, log)| (given.records.name(index), log))
-                    .try_for_each(|(name, log)| writeln!(out, "{},{log:?}", field(&name)))
-            }
-        })?;
-    }
-    let phases = Phases { read, start, solve, write: watch.lap() };
-    let total: f64 = logs.iter().sum();
-    let (aic, bic) = (aic(model, total), bic(model, sequences, total));
-    let (count, steps) = (sequences.len(), sequences.steps());
-    let possible = |index: usize| logs[index] > f64::NEG_INFINITY;
-    given.note_impossible(possible);
-    if arguments.json {
-        let mut object = json!({
-            "sequences": count, "observations": steps, "log_likelihood": number(total), "aic": number(aic),
-            "bic": number(bic), "device": device, "precision": precision, "phases": phases, "log_likelihoods": numbers(&logs),
-        });
-        given.describe(&mut object);
-        print_json(&mut out, &object)?;
-        return Ok(Outcome::Success);
-    }
-    let impossible = (0..count).filter(|&index| !possible(index)).count();
-    let (least, most) =
-        (logs.iter().copied().fold(f64::INFINITY, f64::min), logs.iter().copied().fold(f64::NEG_INFINITY, f64::max));
-    writeln!(out, "Sequences        {count}, {steps} observations")?;
-    writeln!(out, "ln P(O)          {total:.6}, {:.6} per observation", total / steps as f64)?;
-    writeln!(out, "  of a sequence  {least:.6} to {most:.6}")?;
-    if impossible > 0 {
-        writeln!(out, "  not possible   {impossible}")?;
-    }
-    writeln!(out, "AIC, BIC         {aic:.3}, {bic:.3}")?;
-    writeln!(out, "Device           {device}, {precision}")?;
+    options.output.write(&scores)?;
+    scores.context.phases.write = watch.lap();
+    options.output.print(&scores, out)?;
     Ok(Outcome::Success)
 }

@@ -9,29 +9,31 @@ use std::time::{Duration, Instant};
 use std::{process, thread};
 
 use clap::{Args, ValueEnum};
-use serde_json::json;
+use warpkov::common::interrupt;
 use warpkov::common::io::output;
-use warpkov::common::{interrupt, plot};
+use warpkov::common::report::Report;
 use warpkov::hmm::generate::restart;
-use warpkov::hmm::io::Format;
+use warpkov::hmm::io::{self as formats, Format};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm};
-use warpkov::hmm::options::{Options, Precision, Pseudocounts};
+use warpkov::hmm::options::{self, Pseudocounts};
 use warpkov::hmm::plot::draw_training;
-use warpkov::hmm::train::{Held, Round, Spread, Status, Trained, aic, bic, train};
-use warpkov::hmm::{io as formats, train as training};
+use warpkov::hmm::report::{Context, Training, progress};
+use warpkov::hmm::train::{self as training, Round, Status, Trained, train};
 use warpkov::runtime;
 
-use super::file::{Data, Given, Input, Phases, Watch, numbers, output_format, print_json, write};
+use super::file::{Given, Opened, Source, output_format};
 use super::{Error, Outcome};
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::{ModelFile, plot_format, room, write_whole};
+use crate::cli::common::file::{FileOrStd, room};
 use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;
-use crate::cli::progress::Steps;
+use crate::cli::common::output::{Output, Plot};
+use crate::cli::common::progress::Steps;
+use crate::cli::common::watch::Watch;
 
-/// Trains a model by the algorithm of Baum and Welch: to the highest likelihood that is near.
+/// Trains a model by the algorithm of Baum and Welch, which finds a local maximum of the likelihood.
 ///
-/// What is 0 in MODEL stays 0. Exit code 0 if the best model has converged, 1 if it has not within the iterations allowed.
+/// Probabilities that are 0 in MODEL stay 0. Exit code 0 if the best model has converged, 1 if it has not within --iterations.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -40,36 +42,34 @@ Examples:
   warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
 pub struct Arguments {
     #[command(flatten)]
-    input: Input,
-    #[command(flatten)]
-    data: Data,
-    /// Random models of the same shape to train beside MODEL; the best of all is the result.
+    source: Source,
+    /// Number of random models of the same shape to train beside MODEL. The best model is the result.
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
-    /// Seed of what is random.
+    /// Seed of the random models.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Iterations at most.
+    /// Maximum number of iterations.
     #[arg(long, value_name = "N", default_value_t = 100)]
     iterations: u32,
     /// Stop when the relative increase of the log-likelihood is at most X.
     #[arg(long, value_name = "X", default_value = "1e-6", value_parser = number::non_negative)]
     tolerance: f64,
-    /// What to add to each expected count of π, A, B and ends that is not always 0: a Dirichlet prior.
+    /// Pseudocount to add to each expected count of π, A, B and ends that is not always 0: a Dirichlet prior.
     #[arg(long, value_name = "C", default_value = "0", value_parser = number::non_negative)]
     pseudocount: f64,
-    /// Least variance in each dimension that training may come to, as a fraction of the variance of all observations there. Smaller ones in
-    /// MODEL stay.
+    /// Least variance that training sets in each dimension, as a fraction of the variance of all observations in it. Smaller variances
+    /// in MODEL stay.
     #[arg(long, value_name = "X", default_value = "1e-9", value_parser = number::positive)]
     floor: f64,
-    /// Covariances to train [default: as MODEL has them].
+    /// Kind of the covariances to train [default: that of MODEL].
     #[arg(long, value_enum, value_name = "KIND")]
     covariances: Option<Kind>,
-    /// Write the trained model to this file, or - for the standard output.
+    /// Write the trained model to this file; or with - to the standard output, and the report to the standard error.
     #[arg(long, value_name = "FILE|-")]
-    out: Option<ModelFile>,
-    /// Format of --out [default: as its extension says; JSON on the standard output].
-    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
+    out: Option<FileOrStd>,
+    /// Format of --out [default: that of its extension; json on the standard output].
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT", requires = "out")]
     to: Option<Format>,
     /// Draw the log-likelihood against the iterations to this file, .svg or .png.
     #[arg(long, value_name = "FILE")]
@@ -82,16 +82,16 @@ pub struct Arguments {
     quiet: bool,
 }
 
-/// Which entries of covariances are trained.
+/// The entries of the covariance matrices that are trained.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Kind {
-    /// The variances alone.
+    /// The variances.
     Diagonal,
-    /// All of them.
+    /// All entries.
     Full,
 }
 
-/// The model with covariances of a kind.
+/// The model with covariances of this kind.
 fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
     let Some(kind) = kind else { return Ok(model) };
     let mut parts = model.into_parts();
@@ -106,8 +106,8 @@ fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
     parts.validated().map_err(|error| Error::Usage(format!("--covariances: {error}")))
 }
 
-/// Bytes that a model takes at least.
-fn least(format: Format, model: &Hmm) -> u64 {
+/// A lower bound of the bytes of a model.
+fn least_bytes(format: Format, model: &Hmm) -> u64 {
     let states = u64::from(model.states());
     let of_state = match model.emissions() {
         Emissions::Categorical { symbols, .. } => u64::from(*symbols),
@@ -115,81 +115,152 @@ fn least(format: Format, model: &Hmm) -> u64 {
     };
     let size = match format {
         Format::Npz => 8,
-        // A digit, and what stands between numbers.
+        // One digit and one separator per number.
         Format::Json | Format::Umdhmm => 2,
     };
     states * (states + of_state) * size
 }
 
-/// Reads, trains, writes, prints.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
-    let format = arguments.out.as_ref().map(|file| output_format(file, arguments.to)).transpose()?;
-    let drawn = arguments.plot.as_deref().map(plot_format).transpose()?;
-    let streamed = arguments.out == Some(ModelFile::Standard);
-    if streamed && arguments.json {
-        return Err(Error::Usage("--json and --out - both print to the standard output".to_owned()));
-    }
-    if arguments.data.marginalises() {
-        let message = "--missing marginalise is for score, decode and posterior; to train, split or skip";
-        return Err(Error::Usage(message.to_owned()));
-    }
-    let mut watch = Watch::start();
-    let given = arguments.data.read(&arguments.input)?;
-    let read = watch.lap();
-    let sequences = given.sequences();
-    let model = with_covariances(given.model.clone(), arguments.covariances)?;
-    if let Some(format) = format {
-        formats::holds(format, &model).map_err(|message| Error::Usage(format!("--out: {message}")))?;
-        if let Some(ModelFile::At(path)) = &arguments.out {
-            room(path, least(format, &model))?;
+/// The models to train, and the destination of the result.
+pub struct Options {
+    source: Source,
+    restarts: u32,
+    seed: u64,
+    /// All but the slack, which depends on the precision.
+    training: options::Options,
+    covariances: Option<Kind>,
+    output: Output<Format>,
+    /// Whether the model has the standard output.
+    streamed: bool,
+    plot: Option<Plot>,
+    quiet: bool,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        let Arguments { source, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
+        let Arguments { covariances, out, to, plot, json, quiet, .. } = arguments;
+        source.check()?;
+        if source.marginalises() {
+            let message = "--missing marginalise is for score, decode and posterior; to train, split or skip";
+            return Err(Error::Usage(message.to_owned()));
         }
+        let streamed = out == Some(FileOrStd::Standard);
+        let file = match out {
+            Some(file) => {
+                let format = output_format(&file, to)?;
+                Some((file, format))
+            }
+            None => None,
+        };
+        let pseudocounts = Pseudocounts { start: pseudocount, transitions: pseudocount, emissions: pseudocount };
+        let training = options::Options { iterations, tolerance, pseudocounts, floor, ..options::Options::default() };
+        let output = Output::of(file, json)?;
+        let plot = plot.map(Plot::new).transpose()?;
+        Ok(Self { source, restarts, seed, training, covariances, output, streamed, plot, quiet: quiet || json })
     }
-    let place = arguments.data.place(&given)?;
-    let start = watch.lap();
-    let precision = arguments.data.precision(&place, &given);
-    let count = arguments.restarts as usize + 1;
-    let (mut recursions, device) = (arguments.data.recursions(&place, &model, count, sequences)?, place.name());
-    let pseudocount = arguments.pseudocount;
-    let options = Options {
-        iterations: arguments.iterations,
-        tolerance: arguments.tolerance,
-        pseudocounts: Pseudocounts { start: pseudocount, transitions: pseudocount, emissions: pseudocount },
-        floor: arguments.floor,
-        slack: precision.slack(),
-    };
-    let random = |stream: u32| restart(&model, sequences, arguments.seed, stream.into());
-    let random: Vec<Hmm> = (0..arguments.restarts).map(random).collect();
-    let models = std::iter::once(model).chain(random).collect();
-    let job = Job { arguments, given: &given, format, drawn, device, precision, read, start, watch };
-    let so_far = Mutex::new(None);
-    handle_interrupts();
-    let progress = Steps::new(arguments.iterations as usize + 1, arguments.quiet);
-    let mut observe = |round: &Round| {
-        progress.next();
-        progress.say(format!("ln P(O) {:.6}, {} in training", round.objective, round.active));
-        *so_far.lock().unwrap_or_else(PoisonError::into_inner) = round.so_far.cloned();
-        if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let trained = thread::scope(|scope| {
-        // Dropped when training has ended.
-        let (_training, ended) = mpsc::channel();
-        scope.spawn(|| end_in_time(&job, &so_far, ended));
-        train(&mut *recursions, models, &options, &mut observe)
-    });
-    let trained = trained.map_err(|error| match error {
-        training::Error::Impossible { sequence } => {
-            Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
-        }
-        error => error.into(),
-    })?;
-    drop(progress);
+}
+
+impl Options {
+    /// Checks that the format can hold the model, and that the disk has room for it.
+    fn check(&self, model: &Hmm) -> Result<(), Error> {
+        let Some(format) = self.output.format() else { return Ok(()) };
+        formats::holds(format, model).map_err(|message| Error::Usage(format!("--out: {message}")))?;
+        self.output.path().map_or(Ok(()), |(path, format)| room(path, least_bytes(format, model)))
+    }
+
+    /// `model`, and random models of its shape.
+    fn models(&self, model: Hmm, given: &Given) -> Vec<Hmm> {
+        let random = |stream: u32| restart(&model, given.sequences(), self.seed, stream.into());
+        let random: Vec<Hmm> = (0..self.restarts).map(random).collect();
+        std::iter::once(model).chain(random).collect()
+    }
+}
+
+/// Reads model and sequences, trains, writes the model and the plot, prints the report.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let given = options.source.read()?;
+    let model = with_covariances(given.model.clone(), options.covariances)?;
+    options.check(&model)?;
+    let opened = given.open()?;
+    let job = Job { options, given: &given, context: opened.context(), watch: Watch::start() };
+    let trained = job.train(&opened, options.models(model, &given))?;
     job.finish(&trained, out)
 }
 
-/// Time that an E step has to end after Ctrl-C.
+/// A training run.
+struct Job<'a> {
+    options: &'a Options,
+    given: &'a Given,
+    context: Context<'a>,
+    /// Started with the training.
+    watch: Watch,
+}
+
+impl Job<'_> {
+    /// Trains the models, and shows progress. Ends the process if Ctrl-C comes and an E step takes too long.
+    fn train(&self, opened: &Opened, models: Vec<Hmm>) -> Result<Trained, Error> {
+        let options = options::Options { slack: self.context.precision.slack(), ..self.options.training };
+        let mut recursions = opened.recursions(&models[0], models.len())?;
+        let so_far = Mutex::new(None);
+        handle_interrupts();
+        let steps = Steps::new(options.iterations as usize + 1, self.options.quiet);
+        let mut observe = |round: &Round| {
+            steps.next();
+            steps.say(progress(round));
+            *so_far.lock().unwrap_or_else(PoisonError::into_inner) = round.so_far.cloned();
+            if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let trained = thread::scope(|scope| {
+            // The end of the training drops the sender.
+            let (_training, ended) = mpsc::channel();
+            scope.spawn(|| end_in_time(self, &so_far, ended));
+            train(&mut *recursions, models, &options, &mut observe)
+        });
+        trained.map_err(|error| match error {
+            training::Error::Impossible { sequence } => {
+                Error::Usage(format!("{}: its likelihood is 0, and stays so", self.given.why_impossible(sequence - 1)))
+            }
+            error => error.into(),
+        })
+    }
+
+    /// Writes the model and the plot, prints the report.
+    fn finish(&self, trained: &Trained, out: impl Write) -> Result<Outcome, Error> {
+        let &Self { options, ref context, mut watch, .. } = self;
+        let mut report = Training { context: context.clone(), trained, floor: options.training.floor };
+        report.context.phases.solve = watch.lap();
+        // A full disk or a closed pipe must not lose the other results.
+        let written = options.output.write(&report);
+        let drawn = options.plot.as_ref().map_or(Ok(()), |plot| {
+            let (name, log) = (options.source.input.model.name(), trained.best().log_likelihood());
+            let title = format!("{name}: ln P(O) = {log:.6} after {} iterations", report.iterations());
+            plot.draw(|format| draw_training(&title, trained, format))
+        });
+        report.context.phases.write = watch.lap();
+        for note in report.notes() {
+            eprintln!("note: {note}");
+        }
+        let printed = options.output.print(&report, out);
+        if options.streamed {
+            report.write_text(&mut io::stderr())?;
+        }
+        written.and(drawn).and(printed)?;
+        Ok(match trained.status {
+            Status::Converged => Outcome::Success,
+            Status::Iterations | Status::Fell => Outcome::Negative,
+            Status::Interrupted => Outcome::Interrupted,
+        })
+    }
+}
+
+/// Time for an E step to end after Ctrl-C.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Ends the process with the model of the last round where an E step goes on after Ctrl-C: a kernel cannot be left off in the midst.
+/// Ends the process with the models of the last round if an E step does not end within [`GRACE`] after Ctrl-C: a running kernel cannot be
+/// stopped.
 fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) {
     let mut asked = None;
     while ended.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
@@ -198,7 +269,7 @@ fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) 
         }
         let trained = so_far.lock().unwrap_or_else(PoisonError::into_inner).take();
         let finished = match trained {
-            // The thread that trains holds the lock of the standard output.
+            // The training thread holds the lock of the standard output.
             Some(trained) => output::stdout().map_err(Error::from).and_then(|out| job.finish(&trained, out)),
             None => Err(runtime::Error::Interrupted.into()),
         };
@@ -206,104 +277,5 @@ fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) 
             Ok(_) => 130,
             Err(error) => error.report().into(),
         });
-    }
-}
-
-/// What was asked for, and what is said of it.
-struct Job<'a> {
-    arguments: &'a Arguments,
-    given: &'a Given,
-    /// Of the model.
-    format: Option<Format>,
-    /// Of the plot.
-    drawn: Option<plot::Format>,
-    device: String,
-    precision: Precision,
-    /// Seconds of phases.
-    read: f64,
-    start: f64,
-    /// From the end of these on.
-    watch: Watch,
-}
-
-impl Job<'_> {
-    /// Writes, prints.
-    fn finish(&self, trained: &Trained, mut out: impl Write) -> Result<Outcome, Error> {
-        let &Self { arguments, given, format, drawn, ref device, precision, read, start, mut watch } = self;
-        let (solve, sequences) = (watch.lap(), given.sequences());
-        let streamed = arguments.out == Some(ModelFile::Standard);
-        let best = trained.best();
-        let (iterations, log) = (best.log_likelihoods.len() - 1, best.log_likelihood());
-        // Neither a full disk nor a closed pipe may cost the other results.
-        let written = match (&arguments.out, format) {
-            (Some(file), Some(format)) => write(file, format, &best.model, &mut out),
-            _ => Ok(()),
-        };
-        let drawn = match (&arguments.plot, drawn) {
-            (Some(path), Some(format)) => {
-                let title = format!("{}: ln P(O) = {log:.6} after {iterations} iterations", arguments.input.name());
-                draw_training(&title, trained, format)
-                    .map_err(Error::from)
-                    .and_then(|picture| write_whole(path, |out| out.write_all(&picture)))
-            }
-            _ => Ok(()),
-        };
-        let phases = Phases { read, start, solve, write: watch.lap() };
-        let (aic, bic) = (aic(&best.model, log), bic(&best.model, sequences, log));
-        let held = match iterations {
-            0 => Held::default(),
-            _ => Held::new(&best.model, &Spread::new(sequences).floors(arguments.floor)),
-        };
-        if held.states > 0 {
-            let Held { states, variances } = held;
-            let all = best.model.states();
-            eprintln!(
-                "note: the floor holds variances of {states} of {all} states, {variances} in all (--floor {:e})",
-                arguments.floor
-            );
-        }
-        if let Some(from) = best.fell {
-            let to = best.objective();
-            eprintln!(
-                "note: the likelihood fell from {from} to {to}: {precision} is too inexact for this model and these sequences"
-            );
-        }
-        let status = match trained.status {
-            Status::Converged => "converged",
-            Status::Iterations => "not converged",
-            Status::Interrupted => "interrupted",
-            Status::Fell => "not converged",
-        };
-        if arguments.json {
-            let mut object = json!({
-                "status": status, "iterations": iterations, "log_likelihood": log, "aic": aic, "bic": bic,
-                "log_likelihoods": numbers(&best.log_likelihoods), "best": trained.best, "models": trained.runs.len(),
-                "all": trained.runs.iter().map(|run| run.log_likelihood()).collect::<Vec<_>>(),
-                "seconds": solve, "phases": phases, "device": device, "precision": precision, "floor": arguments.floor, "floored": held,
-                "fell": best.fell,
-            });
-            given.describe(&mut object);
-            print_json(&mut out, &object)?;
-        } else {
-            // The model has the standard output.
-            let mut report: Box<dyn Write> = if streamed { Box::new(io::stderr()) } else { Box::new(&mut out) };
-            let starts = match trained.runs.len() {
-                1 => String::new(),
-                models => format!(", the best of {models} models"),
-            };
-            writeln!(report, "Status           {status} after {iterations} iterations{starts}")?;
-            writeln!(report, "ln P(O)          {:.6} at first, {log:.6} at last", best.log_likelihoods[0])?;
-            writeln!(report, "AIC, BIC         {aic:.3}, {bic:.3}")?;
-            let Phases { read, write, .. } = phases;
-            writeln!(report, "Time             {solve:.3} s on {device}, {precision}")?;
-            writeln!(report, "  files          {read:.3} s to read, {write:.3} s to write")?;
-        }
-        written?;
-        drawn?;
-        Ok(match trained.status {
-            Status::Converged => Outcome::Success,
-            Status::Iterations | Status::Fell => Outcome::Negative,
-            Status::Interrupted => Outcome::Interrupted,
-        })
     }
 }

@@ -7,22 +7,22 @@ use crate::cli::common::number;
 
 const HEADING: &str = "Block Divided Iteration";
 
-/// How `--method block-divided` divides the states.
+/// Division of the states by `--method block-divided`.
 #[derive(Args, Clone, Copy)]
 pub struct Blocks {
-    /// Threads of a block; on a grid, blocks are tiles of as many cells.
+    /// Number of threads of a block; on a grid world, the tile of cells of a block.
     #[arg(long, help_heading = HEADING, value_name = "WxH", default_value = "16x8", value_parser = extent)]
     block: (u32, u32),
-    /// Sweeps over a block before others see its values.
+    /// Number of sweeps over a block before other blocks see its values.
     #[arg(long, help_heading = HEADING, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     sweeps_per_launch: u32,
-    /// Copy what a block reads of others to shared memory.
+    /// Copy the values that a block reads from other blocks to shared memory.
     #[arg(long, help_heading = HEADING)]
     buffering: bool,
-    /// States that a thread has, of which the one that needs it most is updated next.
+    /// Number of states per thread. Each thread updates its state of highest priority.
     #[arg(long, help_heading = HEADING, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=5))]
     states_per_thread: u32,
-    /// U_c: how much a state's turn counts beside the change of its value.
+    /// U_c: weight of update recency against value change in the priority.
     #[arg(long, help_heading = HEADING, value_name = "U", default_value_t = BlockDivided::default().update_constant, value_parser = number::positive)]
     update_constant: f64,
 }
@@ -35,7 +35,7 @@ impl From<Blocks> for BlockDivided {
     }
 }
 
-/// Two counts above 0, as in 16x8.
+/// Two positive counts, as in 16x8.
 fn extent(text: &str) -> Result<(u32, u32), String> {
     let parts = text.split_once(['x', '×']).and_then(|(x, y)| Some((x.parse().ok()?, y.parse().ok()?)));
     parts.filter(|&(x, y)| x > 0 && y > 0).ok_or_else(|| "expected two counts, as in 16x8".to_owned())

@@ -7,23 +7,24 @@ use clap::Args;
 use warpkov::mdp::compare::{Tolerance, compare};
 use warpkov::mdp::io::Solved;
 
+use super::{Error, Outcome};
 use crate::cli::common::number;
-use crate::cli::error::{Error, Outcome};
+use crate::cli::common::output::print;
 
-/// Tells whether two solutions agree.
+/// Compares two solutions.
 ///
-/// They do if their policies match on enough states (ties may be broken differently) and all their values agree within
-/// the tolerance. Exit code 0 if they agree, 1 if they differ.
+/// Two solutions agree if their policies match on enough states (solvers may break ties differently) and all values agree within the
+/// tolerance. Exit code 0 if they agree, 1 if they differ.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
-    /// A solution: JSON or text, as `warpkov mdp solve --out` writes it.
+    /// First solution: JSON or text, as `warpkov mdp solve --out` writes it.
     #[arg(value_name = "A")]
     first: PathBuf,
-    /// Another.
+    /// Second solution.
     #[arg(value_name = "B")]
     second: PathBuf,
-    /// Least share of states on which the policies match, in [0, 1].
+    /// Smallest fraction of states on which the policies match, in [0, 1].
     #[arg(long, value_name = "SHARE", default_value = "0.95", value_parser = number::probability)]
     policy_agreement: f64,
     /// Largest difference of two values.
@@ -39,16 +40,11 @@ Examples:
   warpkov mdp compare gpu.json cpu.json
   warpkov mdp compare gpu.txt cpu.txt --policy-agreement 1 --value-tolerance 1e-8";
 
-/// Reads both, compares, prints.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+/// Reads both solutions, compares them, prints the differences.
+pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (first, second) = (Solved::read(&arguments.first)?, Solved::read(&arguments.second)?);
     let Arguments { policy_agreement, value_tolerance, json, .. } = *arguments;
     let comparison = compare(&first, &second, Tolerance { policy_agreement, value_tolerance });
-    if json {
-        serde_json::to_writer(&mut out, &comparison).map_err(std::io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        comparison.write(&mut out)?;
-    }
+    print(&comparison, json, out)?;
     Ok(if comparison.agree { Outcome::Success } else { Outcome::Negative })
 }

@@ -6,9 +6,10 @@ use clap::Args;
 use warpkov::mdp::io::Format;
 use warpkov::mdp::model::{Mdp, Objective};
 
+use super::file::{Input, output_format, write};
+use super::{Error, Outcome};
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::{Input, ModelFile};
-use crate::cli::error::{Error, Outcome};
+use crate::cli::common::file::FileOrStd;
 
 /// Converts a model from one format to another.
 #[derive(Args)]
@@ -16,10 +17,10 @@ use crate::cli::error::{Error, Outcome};
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Where to write it, or - for the standard output.
+    /// File to write, or - for the standard output.
     #[arg(value_name = "OUT")]
-    output: ModelFile,
-    /// Format of OUT [default: as its extension says; JSON on the standard output].
+    output: FileOrStd,
+    /// Format of OUT [default: that of its extension; json on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
 }
@@ -31,10 +32,10 @@ Examples:
   warpkov mdp convert model.tra model.drn
   warpkov mdp convert grid.json --to storm storm.tra";
 
-/// What to convert.
+/// The model to convert, and its destination.
 pub struct Options {
     input: Input,
-    output: ModelFile,
+    output: FileOrStd,
     format: Format,
 }
 
@@ -43,24 +44,24 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
         let Arguments { input, output, to } = arguments;
-        let format = output.format(to)?;
+        let format = output_format(&output, to)?;
         Ok(Self { input, output, format })
     }
 }
 
-/// Reads, then writes.
+/// Reads the model, writes it.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let mdp = options.input.read()?;
     note_losses(options.format, &mdp);
-    options.output.write(options.format, &mdp, out)?;
+    write(&options.output, options.format, &mdp, out)?;
     Ok(Outcome::Success)
 }
 
-/// Says on stderr what of `mdp` a file in `format` will lack.
+/// Notes on stderr the parts of `mdp` that a file in `format` cannot hold.
 pub fn note_losses(format: Format, mdp: &Mdp) {
     let Some(discount) = format.discount() else { return };
     if discount != mdp.gamma() {
-        eprintln!("note: {format} has no place for γ = {}, and is read with {discount}", mdp.gamma());
+        eprintln!("note: {format} has no place for γ = {}, and readers take {discount}", mdp.gamma());
     }
     if mdp.objective() == Objective::Minimize {
         eprintln!("note: {format} has no place for costs, which are written as rewards");

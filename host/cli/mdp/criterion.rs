@@ -13,59 +13,59 @@ use warpkov::mdp::solution::Status;
 use warpkov::mdp::{self};
 
 use super::solve::{self, Common};
+use super::{Error, Outcome};
 use crate::cli::common::file;
-use crate::cli::error::{Error, Outcome};
 
 const HEADING: &str = "Criterion";
 
-/// What to optimise.
+/// The criterion and its options.
 #[derive(Args)]
 #[group(skip)]
 #[command(next_help_heading = HEADING)]
 pub struct Arguments {
-    /// What to optimise: each state's value.
+    /// Criterion: the quantity to optimise from each state.
     #[arg(long, value_enum, value_name = "CRITERION", default_value = "discounted")]
     criterion: Kind,
-    /// States to reach, or until which rewards count: a label or states' numbers, with ! (not), & (and), and | or a comma
-    /// (or): finished, 'finished & !agree', 3,17. Where a label is a number too, label:9 is the label and state:9 the state.
+    /// Goal states: labels or numbers of states, with ! (not), & (and), and | or a comma (or): finished, 'finished & !agree', 3,17. If a
+    /// label is a number, label:9 is the label and state:9 the state.
     #[arg(long, value_name = "LABEL|STATES")]
     goal: Option<String>,
-    /// The sum of the first T rewards, discounted by γ, which may be 1.
+    /// Optimise the sum of the first T rewards, discounted by γ, which may be 1.
     #[arg(long, value_name = "T", conflicts_with = "criterion")]
     horizon: Option<u32>,
-    /// What states are worth after T steps, instead of 0: .json, .csv, .npy or .txt. States without actions are worth 0.
+    /// Values of the states after T steps [default: 0]: .json, .csv, .npy or .txt. States without actions have value 0.
     #[arg(long, value_name = "FILE", requires = "horizon")]
     terminal_values: Option<PathBuf>,
     /// Write the values and the policy of each step to this file, T × S of each: .json, or .npy (values; the policies to
     /// .policy.npy).
     #[arg(long, value_name = "FILE", requires = "horizon")]
     all_steps: Option<PathBuf>,
-    /// Rewards are costs, and the least is sought, whatever the model says.
+    /// Minimise, whatever the objective of the model: rewards are costs.
     #[arg(long, conflicts_with = "maximize")]
     minimize: bool,
-    /// The most is sought, whatever the model says.
+    /// Maximise, whatever the objective of the model.
     #[arg(long)]
     maximize: bool,
-    /// ε is relative to each value (reach, total, average).
+    /// Make ε relative to each value (reach, total, average).
     #[arg(long, conflicts_with = "horizon")]
     relative: bool,
 }
 
-/// A criterion by its name.
+/// Criteria by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// The expected sum of rewards, discounted by γ < 1.
     Discounted,
     /// The probability of reaching --goal.
     Reach,
-    /// The expected sum of rewards, undiscounted: until --goal, or for ever. It is infinite where the goal may be missed.
+    /// The expected sum of rewards, undiscounted: until --goal, or for ever. It is infinite if the goal may be missed.
     Total,
     /// The expected reward per step in the long run.
     Average,
 }
 
 impl Arguments {
-    /// The objective that replaces the model's.
+    /// The objective that replaces that of the model.
     pub fn objective(&self) -> Option<Objective> {
         match (self.minimize, self.maximize) {
             (true, _) => Some(Objective::Minimize),
@@ -74,12 +74,12 @@ impl Arguments {
         }
     }
 
-    /// Whether γ counts.
+    /// Whether the criterion discounts by γ.
     pub fn discounts(&self) -> bool {
         self.criterion == Kind::Discounted
     }
 
-    /// What to do if it is not the discounted sum that is to be optimised.
+    /// The validated criterion; none for the discounted sum.
     pub fn options(self, epsilon: f64, max_sweeps: Option<u32>) -> Result<Option<Options>, Error> {
         let Self { criterion, goal, horizon, terminal_values, all_steps, relative, .. } = self;
         let usage = |text: &str| Err(Error::Usage(text.to_owned()));
@@ -107,13 +107,13 @@ impl Arguments {
     }
 }
 
-/// What to optimise and how well.
+/// A criterion and its accuracy.
 pub struct Options {
     kind: Asked,
     solve: criterion::Options,
 }
 
-/// A criterion as asked for, before there is a model.
+/// A criterion before the model is read: goals are still text.
 enum Asked {
     Reach(String),
     Total(Option<String>),
@@ -132,7 +132,7 @@ pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Re
         Asked::Horizon { steps, .. } => Criterion::Horizon(*steps),
     };
     if let Asked::Horizon { steps, all_steps: Some(path), .. } = &options.kind {
-        // A value and an action.
+        // At least one value and one action.
         let least = if file::extension(path, &["json", "npy"])? == "npy" { 12 } else { 4 };
         file::room(path, u64::from(*steps) * u64::from(mdp.states()) * least)?;
     }
@@ -184,7 +184,7 @@ fn solve(mdp: &Mdp, criterion: &Criterion, options: &Options, common: &Common) -
 
 /// Writes V_t and π_t for t = 0 … T−1.
 fn write_steps(path: &Path, steps: &Steps, states: usize) -> Result<(), Error> {
-    /// A row per step; `null` where a state has no action.
+    /// One row per step; `null` for states without actions.
     #[derive(Serialize)]
     struct Rows<'a> {
         values: Vec<&'a [f64]>,
@@ -204,9 +204,8 @@ fn write_steps(path: &Path, steps: &Steps, states: usize) -> Result<(), Error> {
     })
 }
 
-/// The states that `text` describes: terms joined by `|` or commas, of factors joined by `&`, each a label or a state, or
-/// with `!` all others. A label that is called just so comes first, unless it is the number of a state: `label:` and `state:`
-/// before a name say which it is.
+/// The states that `text` describes: a union (`|` or comma) of intersections (`&`) of labels and states, each possibly complemented (`!`).
+/// A label whose name is the whole text takes precedence. `label:` and `state:` resolve a label that is also the number of a state.
 fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
     let label = |name: &str| mdp.labels().get(name).cloned().ok_or_else(|| unknown(name, mdp));
     let state = |name: &str| match name.parse::<u32>() {

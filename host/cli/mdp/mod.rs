@@ -10,9 +10,10 @@ mod blocks;
 mod compare;
 mod convert;
 mod criterion;
-pub mod generate;
-pub mod info;
-pub mod solve;
+mod file;
+mod generate;
+mod info;
+mod solve;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -29,11 +30,11 @@ pub enum MdpCommand {
     Compare(compare::Arguments),
 }
 
-/// Runs a command.
+/// Validates the arguments of a command, and runs it.
 pub fn run(command: MdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
         MdpCommand::Solve(arguments) => solve::run(&(*arguments).try_into()?, out),
-        MdpCommand::Generate(family) => generate::run(&family, out),
+        MdpCommand::Generate(family) => generate::run(&family.try_into()?, out),
         MdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
         MdpCommand::Info(arguments) => info::run(&arguments, out),
         MdpCommand::Compare(arguments) => compare::run(&arguments, out),

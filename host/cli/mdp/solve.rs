@@ -3,94 +3,96 @@
 use std::io::{self, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use warpkov::common::choice::Choice;
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
 use warpkov::mdp::model::{Mdp, Objective};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
-use warpkov::mdp::report::{Extent, Report, Summary};
+use warpkov::mdp::report::{Extent, Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{Round, Solution, Status};
 use warpkov::mdp::{self, plot, solve_from};
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::gpu::Gpu;
 
-use super::{blocks, criterion};
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::{self, Input, ModelFile};
+use super::file::Input;
+use super::{Error, Outcome, blocks, criterion};
+use crate::cli::common::choice::{choice, format};
+use crate::cli::common::file::{self, FileOrStd};
 use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;
-use crate::cli::error::{Error, Outcome};
-use crate::cli::progress::Progress;
+use crate::cli::common::output::Plot;
+use crate::cli::common::progress::Progress;
 
-/// Solves a model: finds its optimal values and an optimal policy.
+/// Solves a model: computes its optimal values and an optimal policy.
 ///
-/// The result is certified: the sup-norm error of the values is at most ε, rounding errors included. Exit code 0 if that
-/// was reached, 1 if a limit was met first. Values can be infinite where they are not discounted: those are inf and -inf in
-/// CSV and text, infinities in .npy, and the strings "inf" and "-inf" in JSON.
+/// The result is certified: the sup-norm error of the values is at most ε, rounding errors included. Exit code 0 if the certificate
+/// holds, 1 if a limit stopped the solver first. Without a discount, values may be infinite: inf and -inf in CSV and text, infinities
+/// in .npy, and the strings "inf" and "-inf" in JSON.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Where to solve: auto, cpu, cuda:N or emulated.
+    /// Device: auto, cpu, cuda:N or emulated.
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
     device: DeviceChoice,
-    /// How to compute [default: what suits the model, with a note that says why].
+    /// Method [default: chosen for the model; a note gives the reason].
     #[arg(long, value_parser = choice::<Method>())]
     method: Option<Method>,
     /// Floating-point type of the sweeps.
     #[arg(long, value_parser = choice::<Precision>(), default_value = "mixed")]
     precision: Precision,
-    /// How value iteration stores the model on a GPU [default: the smallest way that it has].
+    /// Layout of the model for value iteration on a GPU [default: the most compact that fits the model].
     #[arg(long, value_parser = choice::<Storage>())]
     storage: Option<Storage>,
-    /// Sweep all states every time, also those that cannot have changed. The values are the same.
+    /// Sweep all states every time. By default, sweeps skip states whose value cannot have changed; the result is the same.
     #[arg(long)]
     no_skip: bool,
-    /// GPU memory to use at most, in bytes or as 4GiB [default: all that is free]. Larger models are streamed through it.
+    /// Maximum GPU memory, in bytes or as 4GiB [default: all free memory]. Larger models are streamed through it.
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
     device_memory: Option<u64>,
-    /// Number states anew while solving, so that successors are near each other.
+    /// Renumbering of the states while solving, which brings successors close together in memory.
     #[arg(long, value_parser = choice::<Reorder>(), default_value = "auto")]
     reorder: Reorder,
-    /// Start from the values in this file, a solution of a similar model: .json, .csv, .npy or .txt.
+    /// Initial values: a solution of a similar model, .json, .csv, .npy or .txt.
     #[arg(long, value_name = "FILE")]
     values: Option<PathBuf>,
-    /// Discount factor γ in [0, 1], instead of the model's; 1 with --horizon only.
+    /// Discount factor γ in [0, 1], in place of that of the model. 1 needs --horizon.
     #[arg(long, value_name = "G", value_parser = number::probability)]
     gamma: Option<f64>,
-    /// ε: the largest error that the values may have.
+    /// ε: maximum error of the values.
     #[arg(long, value_name = "E", default_value = "1e-6", value_parser = number::positive)]
     epsilon: f64,
-    /// θ: stop when no value changes by this much in a sweep, as textbooks do, and certify what comes out.
+    /// θ: stop when no value changes by θ or more in a sweep, the rule of textbooks. The result is certified afterwards.
     #[arg(long, value_name = "T", value_parser = number::positive, conflicts_with = "epsilon")]
     theta: Option<f64>,
-    /// Sweeps at most, per policy or of value iteration [default: 1000000; 100000000 where nothing is discounted].
+    /// Maximum number of sweeps, per policy or of value iteration [default: 1000000; 100000000 without a discount].
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     max_sweeps: Option<u32>,
-    /// Policies at most.
+    /// Maximum number of policies.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_policies: u32,
-    /// How much better an action must be to replace the present one [default: 1e-9 in f64, 1e-6 in f32].
+    /// Least improvement of the Q-factor for an action to replace the action of the policy [default: 1e-9 in f64, 1e-6 in f32].
     #[arg(long, value_name = "E", value_parser = number::non_negative)]
     tie: Option<f64>,
     #[command(flatten)]
     criterion: criterion::Arguments,
     #[command(flatten)]
     blocks: blocks::Blocks,
-    /// Write values and policy to this file: .json (with all figures), .csv, .npy (values; the policy to .policy.npy) or
-    /// .txt (two lines); or with - to the standard output, in place of the report.
+    /// Write values and policy to this file: .json with the report, .csv, .npy (values; the policy goes to .policy.npy) or .txt; or with
+    /// - to the standard output, in place of the report.
     #[arg(long, value_name = "FILE")]
-    out: Option<ModelFile>,
-    /// Format of --out [default: as its extension says; csv on the standard output].
-    #[arg(long, value_enum, value_name = "FORMAT", requires = "out")]
+    out: Option<FileOrStd>,
+    /// Format of --out [default: that of its extension; csv on the standard output].
+    #[arg(long, value_parser = format(SolutionFormat::extensions), value_name = "FORMAT", requires = "out")]
     to: Option<SolutionFormat>,
-    /// Print one JSON object; values and policy are in it unless --out is given.
+    /// Print one JSON object. It holds values and policy unless --out is given.
     #[arg(long)]
     json: bool,
-    /// Draw values (of an average reward, the bias), policy and convergence to this file, .svg or .png; may be repeated.
+    /// Draw values (for the average reward, the bias), policy and convergence to this file, .svg or .png; may be repeated.
     #[arg(long, value_name = "FILE")]
     plot: Vec<PathBuf>,
     /// Show no progress.
@@ -109,81 +111,31 @@ Examples:
   warpkov mdp solve stock.json --horizon 12 --gamma 1 --all-steps plan.npy
   warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve - --json | jq .certificate";
 
-/// What to solve and where the results go.
+/// The model, the criterion, and the destination of the results.
 pub struct Options {
     input: Input,
     gamma: Option<f64>,
     objective: Option<Objective>,
-    /// If not the discounted sum.
+    /// The criterion, unless it is the discounted sum.
     criterion: Option<criterion::Options>,
     solve: SolveOptions,
     initial: Option<PathBuf>,
-    /// Whether the margin of ties is ours to choose.
+    /// Whether the tie margin follows from ε and γ.
     default_tie: bool,
     common: Common,
 }
 
-/// What all criteria have.
+/// Options that all criteria share.
 pub struct Common {
     pub device: DeviceChoice,
-    out: Option<(ModelFile, SolutionFormat)>,
-    plots: Vec<(PathBuf, Format)>,
+    out: Option<(FileOrStd, SolutionFormat)>,
+    plots: Vec<Plot>,
     json: bool,
     pub quiet: bool,
 }
 
-/// How a solution is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SolutionFormat {
-    /// One object, with all figures.
-    Json,
-    /// One row per state: its number, its value, its action.
-    Csv,
-    /// NumPy's arrays: values as f64, and in a file of its own the policy as u32.
-    Npy,
-    /// The lines `Optimal policy:` and `Optimal value:`.
-    #[value(alias = "txt")]
-    Text,
-}
-
-impl SolutionFormat {
-    /// The format asked for, else the one that the name tells.
-    fn of(asked: Option<Self>, out: &ModelFile) -> Result<Self, Error> {
-        match (asked, out) {
-            (Some(format), _) => Ok(format),
-            (None, ModelFile::Standard) => Ok(Self::Csv),
-            (None, ModelFile::At(path)) => Ok(match file::extension(path, &["json", "txt", "csv", "npy"])? {
-                "json" => Self::Json,
-                "csv" => Self::Csv,
-                "npy" => Self::Npy,
-                _ => Self::Text,
-            }),
-        }
-    }
-
-    /// Bytes at least for each state.
-    fn least(self) -> u64 {
-        match self {
-            // A value of one digit and an action, and what stands between.
-            Self::Json | Self::Text => 4,
-            Self::Csv => 6,
-            Self::Npy => 12,
-        }
-    }
-
-    /// Writes a solution; as arrays, its values.
-    fn write(self, report: &dyn Summary, out: &mut dyn Write) -> io::Result<()> {
-        match self {
-            Self::Json => report.write_json(out, true),
-            Self::Csv => mdp::io::write_csv(out, report.values(), report.policy()),
-            Self::Npy => mdp::io::write_npy(out, report.values()),
-            Self::Text => report.write_solution(out, Extent::All),
-        }
-    }
-}
-
 impl Arguments {
-    /// An option given that means nothing to criteria other than the discounted one.
+    /// An option that only the discounted criterion has, if one is given.
     fn of_discounted_only(&self) -> Option<&'static str> {
         let given = [
             ("--method", self.method.is_some()),
@@ -211,25 +163,22 @@ impl TryFrom<Arguments> for Options {
             return Err(Error::Usage(format!("{option} is for the discounted criterion only")));
         }
         let max_sweeps = max_sweeps.unwrap_or(Limits::default().max_sweeps);
-        // Once γ is known, the default is less where ε asks for that.
+        // `Options::solve_options` lowers the default once γ is known.
         let (default_tie, tie) = (arguments.tie.is_none(), arguments.tie.unwrap_or(precision.default_tie()));
         let limits =
             Limits { target: theta.map_or(Target::Epsilon(epsilon), Target::Theta), max_sweeps, max_policies, tie };
         let out = arguments.out.map(|out| {
-            let format = SolutionFormat::of(arguments.to, &out)?;
+            let format =
+                out.format(arguments.to, SolutionFormat::extensions, SolutionFormat::ALL, SolutionFormat::Csv)?;
             match &out {
-                ModelFile::At(path) if format == SolutionFormat::Npy => file::writes_arrays(path)?,
-                ModelFile::At(path) => file::writes(path)?,
-                ModelFile::Standard if json => {
+                FileOrStd::At(path) if format == SolutionFormat::Npy => file::writes_arrays(path)?,
+                FileOrStd::At(path) => file::writes(path)?,
+                FileOrStd::Standard if json => {
                     return Err(Error::Usage("--out - and --json both write to the standard output".into()));
                 }
-                ModelFile::Standard => {}
+                FileOrStd::Standard => {}
             }
             Ok((out, format))
-        });
-        let plots = arguments.plot.into_iter().map(|path| {
-            let format = file::plot_format(&path)?;
-            Ok::<_, Error>((path, format))
         });
         Ok(Self {
             input: arguments.input,
@@ -252,7 +201,7 @@ impl TryFrom<Arguments> for Options {
             common: Common {
                 device,
                 out: out.transpose()?,
-                plots: plots.collect::<Result<_, _>>()?,
+                plots: arguments.plot.into_iter().map(Plot::new).collect::<Result<_, _>>()?,
                 json,
                 quiet: quiet || json,
             },
@@ -260,50 +209,62 @@ impl TryFrom<Arguments> for Options {
     }
 }
 
-/// Reads the model, solves it, writes the files, prints the report.
+/// Reads the model, solves it by the criterion, writes the files, prints the report.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
-    let _starting = options.input.start(options.common.device);
+    let _starting = options.input.file.start(options.common.device);
     let begun = Instant::now();
-    let mut mdp = options.input.read()?;
+    let mdp = options.read()?;
     let read = begun.elapsed();
-    if let Some(gamma) = options.gamma {
-        mdp = mdp.with_gamma(gamma).map_err(|error| Error::Usage(format!("--gamma: {error}")))?;
-    }
-    if let Some(objective) = options.objective {
-        mdp = mdp.with_objective(objective);
-    }
     options.common.room(&mdp)?;
-    if let Some(criterion) = &options.criterion {
-        return criterion::run(&mdp, criterion, &options.common, out);
+    match &options.criterion {
+        Some(criterion) => criterion::run(&mdp, criterion, &options.common, out),
+        None => discounted(&mdp, read, options, out),
     }
-    let mut solve_options = options.solve;
-    if options.default_tie {
-        let SolveOptions { method, precision, limits, .. } = &mut solve_options;
-        let precision = method.map_or(*precision, |method| method.precision(*precision));
-        limits.tie = precision.tie_for(limits.target, mdp.gamma());
-    }
-    let mut solution = solve(&mdp, &solve_options, options)?;
+}
+
+/// Solves for the discounted sum of rewards; `read` is the time of reading the model.
+fn discounted(mdp: &Mdp, read: Duration, options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let (solve, common) = (options.solve_options(mdp), &options.common);
+    let initial = options.initial.as_deref().map(initial_values).transpose()?;
+    let mut solution = solve_from(mdp, initial.as_deref(), &solve, &mut observer(mdp.states(), common.quiet))?;
     solution.phases.read = read;
-    let limits = &solve_options.limits;
-    let report = Report { mdp: &mdp, limits, solution: &solution };
-    // Neither a full disk nor a closed pipe may cost the other half of the results.
-    let common = &options.common;
+    let report = Report { mdp, limits: &solve.limits, solution: &solution };
+    // A full disk or a closed pipe must not lose the other half of the results.
     let begun = Instant::now();
     let written = common.write_files(&report, |format| plot::draw(&report, format));
     solution.phases.write = begun.elapsed();
-    let printed = common.print(&Report { mdp: &mdp, limits, solution: &solution }, out);
+    let printed = common.print(&Report { mdp, limits: &solve.limits, solution: &solution }, out);
     written?;
     printed?;
-    Ok(outcome(&solution, &solve_options.limits))
+    Ok(outcome(&solution, &solve.limits))
 }
 
-fn solve(mdp: &Mdp, solve: &SolveOptions, options: &Options) -> Result<Solution, Error> {
-    let mut observer = observer(mdp.states(), options.common.quiet);
-    let initial = options.initial.as_deref().map(initial_values).transpose()?;
-    Ok(solve_from(mdp, initial.as_deref(), solve, &mut observer)?)
+impl Options {
+    /// Reads the model, with the discount factor and the objective asked for.
+    fn read(&self) -> Result<Mdp, Error> {
+        let mut mdp = self.input.read()?;
+        if let Some(gamma) = self.gamma {
+            mdp = mdp.with_gamma(gamma).map_err(|error| Error::Usage(format!("--gamma: {error}")))?;
+        }
+        if let Some(objective) = self.objective {
+            mdp = mdp.with_objective(objective);
+        }
+        Ok(mdp)
+    }
+
+    /// The options of the solver. The default tie margin depends on γ.
+    fn solve_options(&self, mdp: &Mdp) -> SolveOptions {
+        let mut options = self.solve;
+        if self.default_tie {
+            let SolveOptions { method, precision, limits, .. } = &mut options;
+            let precision = method.map_or(*precision, |method| method.precision(*precision));
+            limits.tie = precision.tie_for(limits.target, mdp.gamma());
+        }
+        options
+    }
 }
 
-/// Shows progress, and breaks after Ctrl-C.
+/// Shows progress; stops the solver after Ctrl-C.
 pub fn observer(states: u32, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
     handle_interrupts();
     let progress = Progress::new(states, quiet);
@@ -313,17 +274,17 @@ pub fn observer(states: u32, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<(
     }
 }
 
-/// Values of states from a solution in any format that is written here.
+/// Reads the values of a solution, in any format that `--out` writes.
 pub fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
     file::reads(path)?;
     Ok(mdp::io::read_values(path)?)
 }
 
 impl Common {
-    /// Refuses to solve a model for whose solution there is no room.
+    /// Checks that the disk has room for the solution.
     pub fn room(&self, mdp: &Mdp) -> Result<(), Error> {
         match &self.out {
-            Some((ModelFile::At(path), format)) => file::room(path, format.least() * u64::from(mdp.states())),
+            Some((FileOrStd::At(path), format)) => file::room(path, format.least_bytes() * u64::from(mdp.states())),
             _ => Ok(()),
         }
     }
@@ -338,24 +299,20 @@ impl Common {
         const MANY: usize = 1 << 21;
 
         let _stopping = (self.out.is_some() && report.values().len() >= MANY).then(Gpu::stop);
-        if let Some((ModelFile::At(path), format)) = &self.out {
+        if let Some((FileOrStd::At(path), format)) = &self.out {
             file::write_whole(path, |out| format.write(report, out))?;
             if let (SolutionFormat::Npy, Some(policy)) = (format, file::policy_beside(path)) {
                 file::write_whole(&policy, |out| mdp::io::write_npy(out, report.policy()))?;
             }
         }
-        for (path, format) in &self.plots {
-            let picture = draw(*format)?;
-            file::write_whole(path, |out| out.write_all(&picture))?;
-        }
-        Ok(())
+        self.plots.iter().try_for_each(|plot| plot.draw(&draw))
     }
 
-    /// Prints what was asked for: the solution, one JSON object, or the report for people.
+    /// Prints the solution, one JSON object, or the report for people.
     pub fn print(&self, report: &dyn Summary, out: impl Write) -> io::Result<()> {
-        // The lines of a large model are long, and the standard output flushes at every line only.
+        // The lines of a large model are long, and the standard output writes long lines in many small pieces.
         let mut out = io::BufWriter::new(out);
-        if let Some((ModelFile::Standard, format)) = &self.out {
+        if let Some((FileOrStd::Standard, format)) = &self.out {
             format.write(report, &mut out)?;
             return out.flush();
         }
@@ -364,7 +321,7 @@ impl Common {
             return out.flush();
         }
         let elsewhere = match &self.out {
-            Some((ModelFile::At(path), _)) => Some(format!("all in {}", path.display())),
+            Some((FileOrStd::At(path), _)) => Some(format!("all in {}", path.display())),
             _ => None,
         };
         let extent = match &elsewhere {

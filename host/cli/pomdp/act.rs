@@ -1,22 +1,22 @@
 //! `warpkov pomdp act`.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use clap::Args;
-use serde::Serialize;
-use warpkov::common::names::name;
 use warpkov::common::parameters::SUM_TOLERANCE;
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::lookahead::lookahead;
 use warpkov::pomdp::model::Pomdp;
 use warpkov::pomdp::projection::Projection;
+use warpkov::pomdp::report::Advice;
 
-use super::policy::WithPolicy;
+use super::file::WithPolicy;
 use super::{Error, Outcome};
+use crate::cli::common::output::print;
 
-/// Says what to do: the best action, with the values of all, one step ahead of the policy's vectors.
+/// Gives the best action in a belief, by a lookahead of one step from the vectors of the policy.
 ///
-/// What is known is the model's start, or --belief, and what --after says has happened since.
+/// The belief is the start of the model, or --belief, updated by the actions and observations of --after.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -26,14 +26,13 @@ Examples:
 pub struct Arguments {
     #[command(flatten)]
     files: WithPolicy,
-    /// What is known at first: a probability for each state, or STATE=PROBABILITY for those that may be [default: the
-    /// model's start].
+    /// Initial belief: one probability per state, or STATE=PROBABILITY for the possible states [default: the start of the model].
     #[arg(long, value_name = "B,…")]
     belief: Option<String>,
-    /// What is seen at the start, of a model with a part of the state that always is: the number of that part's value.
+    /// Number of the observed part of the initial state, in models with a fully observed part of the state.
     #[arg(long, value_name = "X", conflicts_with = "belief")]
     seen: Option<u32>,
-    /// An action and what was seen after it, by name or number; may be repeated, in the order of time.
+    /// Action and following observation, by name or number; may be repeated, in order of time.
     #[arg(long, value_name = "ACTION:OBSERVATION")]
     after: Vec<String>,
     /// Print one JSON object.
@@ -41,73 +40,44 @@ pub struct Arguments {
     json: bool,
 }
 
-/// An action as it is printed.
-#[derive(Serialize)]
-struct Line {
-    action: String,
-    value: f64,
-    reward: f64,
-}
-
-/// Looks ahead, then prints.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+/// Reads model and policy, looks one step ahead, prints the Q-factors.
+pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (model, policy) = arguments.files.read()?;
-    let mut belief = match &arguments.belief {
-        Some(text) => parse_belief(&model, text)?,
-        None => known_at_start(&model, arguments.seen)?,
-    };
-    for step in &arguments.after {
-        belief = after(&model, &belief, step)?;
-    }
-    let sign = model.process().objective().sign();
-    let model = model.to_maximize();
-    let outlooks = lookahead(&model, &policy, &belief);
-    // The first of the best.
-    let best = outlooks.iter().rev().max_by(|a, b| a.value.total_cmp(&b.value)).map_or(0, |best| best.action);
-    let value = sign * policy.best(&belief).map_or(f64::NEG_INFINITY, |best| best.1);
-    let lines: Vec<Line> = outlooks
-        .iter()
-        .map(|outlook| Line {
-            action: name(&model.names().actions, outlook.action),
-            value: sign * outlook.value,
-            reward: sign * outlook.reward,
-        })
-        .collect();
-    let chosen = name(&model.names().actions, best);
-    if arguments.json {
-        let known: Vec<(u32, f64)> = belief.iter().collect();
-        let printed = serde_json::json!({ "action": chosen, "value": value, "actions": lines, "belief": known });
-        serde_json::to_writer(&mut out, &printed).map_err(io::Error::from)?;
-        writeln!(out)?;
-        return Ok(Outcome::Success);
-    }
-    let width = lines.iter().map(|line| line.action.chars().count()).max().unwrap_or(0).max(6);
-    writeln!(out, "  {:<width$}        Q(b, a)        r(b, a)", "action")?;
-    for line in &lines {
-        let mark = if line.action == chosen { '*' } else { ' ' };
-        writeln!(out, "{mark} {:<width$}  {:>13.6}  {:>13.6}", line.action, line.value, line.reward)?;
-    }
-    writeln!(out, "V(b) by the vectors: {value:.6}; {} states are possible", belief.states().len())?;
+    let belief = arguments.belief(&model)?;
+    let value = policy.best(&belief).map_or(f64::NEG_INFINITY, |best| best.1);
+    let outlooks = lookahead(&model.to_maximize(), &policy, &belief);
+    print(&Advice::new(&model, &belief, &outlooks, value), arguments.json, out)?;
     Ok(Outcome::Success)
 }
 
-/// What is known before the first action.
-fn known_at_start(model: &Pomdp, seen: Option<u32>) -> Result<Belief, Error> {
+impl Arguments {
+    /// The belief after all steps of `--after`.
+    fn belief(&self, model: &Pomdp) -> Result<Belief, Error> {
+        let start = match &self.belief {
+            Some(text) => parse_belief(model, text)?,
+            None => start_belief(model, self.seen)?,
+        };
+        self.after.iter().try_fold(start, |belief, step| after(model, &belief, step))
+    }
+}
+
+/// The belief before the first action.
+fn start_belief(model: &Pomdp, seen: Option<u32>) -> Result<Belief, Error> {
     let mut starts = model.starts();
     let Some(seen) = seen else {
         return match starts.len() {
             1 => Ok(starts.swap_remove(0).1),
             count => Err(Error::Usage(format!(
-                "a part of the state is seen at the start, and may be one of {count}: expected --seen, its number, or --belief"
+                "the observed part of the state has {count} values at the start: expected --seen, the number of one, or --belief"
             ))),
         };
     };
     let has = |(_, start): &(f64, Belief)| start.states().iter().any(|&s| model.seen().get(s as usize) == Some(&seen));
     let found = starts.into_iter().find(has).map(|(_, start)| start);
-    found.ok_or_else(|| Error::Usage(format!("--seen {seen}: no state of the start has this part")))
+    found.ok_or_else(|| Error::Usage(format!("--seen {seen}: no state of the start has this observed part")))
 }
 
-/// What number `text` names, among `count` things with `names`.
+/// The index that `text` names: one of `names`, or a number below `count`.
 fn index(text: &str, names: &[String], count: u32, what: &str) -> Result<u32, Error> {
     let text = text.trim();
     let named = names.iter().position(|name| name == text).map(|index| index as u32);
@@ -158,6 +128,6 @@ fn after(model: &Pomdp, belief: &Belief, step: &str) -> Result<Belief, Error> {
     let action = index(action, &model.names().actions, model.actions(), "action")?;
     let seen = index(seen, &model.names().observations, model.observation_count(), "observation")?;
     Projection::default().update(model, belief, action, seen).ok_or_else(|| {
-        Error::Usage(format!("--after {step}: this cannot be seen after that, from what was known before"))
+        Error::Usage(format!("--after {step}: the observation is impossible after this action in the belief before it"))
     })
 }

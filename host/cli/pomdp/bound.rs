@@ -1,24 +1,26 @@
 //! `warpkov pomdp bound`.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use warpkov::common::interrupt;
-use warpkov::pomdp::plot;
+use warpkov::pomdp::plot::draw_vectors;
+use warpkov::pomdp::report::Bounded;
+use warpkov::pomdp::simulate;
 use warpkov::pomdp::verify::verify;
 
-use super::policy::WithPolicy;
+use super::file::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::common::file::{plot_format, write_whole};
 use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;
+use crate::cli::common::output::{Plot, print};
 
-/// Evaluates a policy's vectors anew: V(b₀) as they have it, and what surely holds of it.
+/// Verifies the vectors of a policy: computes V(b₀) by the vectors, and two bounds that hold even if the vectors are wrong.
 ///
-/// A vector is supported if one Bellman backup from the other vectors gives at least as much in every state; by how much one
-/// is not is its residual δ. V(b₀) − δ/(1 − γ) holds whatever the file says, and so does what the controller attains that
-/// follows the vectors from b₀. Exit code 1 if some vector has more than --tolerance.
+/// A vector is supported if one Bellman backup of the vectors is at least as large in every state. Its residual δ is the largest
+/// shortfall. V(b₀) − δ/(1 − γ) is a lower bound on the optimal value, and so is the value of the controller that follows the
+/// vectors from b₀. Exit code 1 if the residual of some vector exceeds --tolerance.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -28,13 +30,13 @@ Examples:
 pub struct Arguments {
     #[command(flatten)]
     files: WithPolicy,
-    /// The largest residual that is taken for rounding.
+    /// Largest residual that counts as a rounding error.
     #[arg(long, value_name = "D", default_value = "1e-6", value_parser = number::non_negative)]
     tolerance: f64,
-    /// Rounds at most in which support is looked for, for each vector.
+    /// Maximum number of rounds of the search for support, per vector.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Draw the vectors over the belief, of a model with two states, to this file, .svg or .png.
+    /// Draw the vectors over the belief to this file, .svg or .png. Needs a model with two states.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print one JSON object.
@@ -42,51 +44,43 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Verifies, then prints.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let plot_format = arguments.plot.as_deref().map(plot_format).transpose()?;
-    let (model, policy) = arguments.files.read()?;
+/// The policy to verify.
+pub struct Options {
+    files: WithPolicy,
+    tolerance: f64,
+    rounds: u32,
+    plot: Option<Plot>,
+    json: bool,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(Arguments { files, tolerance, rounds, plot, json }: Arguments) -> Result<Self, Error> {
+        Ok(Self { files, tolerance, rounds, plot: plot.map(Plot::new).transpose()?, json })
+    }
+}
+
+/// Reads model and policy, draws the vectors, verifies them, prints the bounds.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let (model, policy) = options.files.read()?;
     if model.gamma() >= 1.0 {
         return Err(Error::Usage("γ is 1, where one backup bounds nothing".to_owned()));
     }
     let sign = model.process().objective().sign();
     let model = model.to_maximize();
-    if let (Some(path), Some(format)) = (&arguments.plot, plot_format) {
-        let picture = plot::draw_vectors(&model, &policy, format)?;
-        write_whole(path, |out| out.write_all(&picture))?;
+    if let Some(plot) = &options.plot {
+        plot.draw(|format| draw_vectors(&model, &policy, format))?;
     }
     handle_interrupts();
-    let Some(found) = verify(&model, &policy, arguments.tolerance, arguments.rounds, &interrupt::requested) else {
-        return Err(warpkov::pomdp::simulate::Error::NoVectors.into());
+    let Some(certificate) = verify(&model, &policy, options.tolerance, options.rounds, &interrupt::requested) else {
+        return Err(simulate::Error::NoVectors.into());
     };
-    let supported = found.supported == found.vectors;
-    if arguments.json {
-        let printed = serde_json::json!({
-            "value": sign * found.value,
-            "certified": sign * found.certified,
-            "attained": sign * found.attained,
-            "vectors": found.vectors,
-            "supported": found.supported,
-            "residual": found.residual,
-            "worst": found.worst,
-            "nodes": found.nodes,
-        });
-        serde_json::to_writer(&mut out, &printed).map_err(io::Error::from)?;
-        writeln!(out)?;
-    } else {
-        writeln!(out, "V(b0)             {:.9}, as the vectors have it", sign * found.value)?;
-        writeln!(out, "Attained          {:.9}, by a controller of {} nodes", sign * found.attained, found.nodes)?;
-        writeln!(out, "Certified         {:.9}, V(b0) less δ/(1 − γ)", sign * found.certified)?;
-        writeln!(out, "Supported         {} of {} vectors", found.supported, found.vectors)?;
-        if !supported {
-            writeln!(out, "Residual (δ)      {:.3e}, of vector {}", found.residual, found.worst)?;
-        }
-    }
-    Ok(if interrupt::requested() {
-        Outcome::Interrupted
-    } else if supported {
-        Outcome::Success
-    } else {
-        Outcome::Negative
+    let bounds = Bounded { certificate, sign };
+    print(&bounds, options.json, out)?;
+    Ok(match bounds.is_supported() {
+        _ if interrupt::requested() => Outcome::Interrupted,
+        true => Outcome::Success,
+        false => Outcome::Negative,
     })
 }

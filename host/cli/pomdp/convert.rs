@@ -8,10 +8,10 @@ use warpkov::pomdp::io as formats;
 use warpkov::pomdp::io::{Format, Kind, Policy};
 use warpkov::pomdp::model::Pomdp;
 
-use super::file::{self, Input};
+use super::file::{Input, output_format, write};
 use super::{Error, Outcome};
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::{ModelFile, reads, reads_standard_input};
+use crate::cli::common::file::{FileOrStd, reads};
 
 /// Converts a model, or a policy, from one format to another.
 #[derive(Args)]
@@ -19,13 +19,13 @@ use crate::cli::common::file::{ModelFile, reads, reads_standard_input};
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Where to write it, or - for the standard output.
+    /// File to write, or - for the standard output.
     #[arg(value_name = "OUT")]
-    output: ModelFile,
-    /// Format of OUT [default: as its extension says; JSON on the standard output].
+    output: FileOrStd,
+    /// Format of OUT [default: that of its extension; json on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
-    /// The model that a policy is of; a graph needs it.
+    /// File of the model of a policy. Controllers (.pg, .dot) need it.
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
 }
@@ -37,47 +37,64 @@ Examples:
   warpkov pomdp convert out.policy tiger.alpha
   warpkov pomdp convert tiger.alpha tiger.dot --model tiger.pomdp";
 
-/// Reads, then writes.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
-    let Arguments { input, output, to, model } = arguments;
-    let format = file::output_format(output, *to, &[Kind::Model, Kind::Vectors, Kind::Graph])?;
-    match format.kind() {
+/// The model or the policy to convert, and its destination.
+pub struct Options {
+    input: Input,
+    output: FileOrStd,
+    format: Format,
+    /// The model of a policy.
+    model: Option<PathBuf>,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(Arguments { input, output, to, model }: Arguments) -> Result<Self, Error> {
+        let format = output_format(&output, to, &[Kind::Model, Kind::Vectors, Kind::Graph], Format::Json)?;
+        match (format.kind(), &model) {
+            (Kind::Model, Some(_)) => Err(Error::Usage(format!("--model is for policies, and {format} holds a model"))),
+            (Kind::Graph, None) => {
+                Err(Error::Usage(format!("{format} needs the model of the policy, expected --model FILE")))
+            }
+            _ => Ok(Self { input, output, format, model }),
+        }
+    }
+}
+
+/// Reads a model or a policy, writes it.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    match options.format.kind() {
         Kind::Model => {
-            if model.is_some() {
-                return Err(Error::Usage(format!("--model is for policies, and {format} holds a model")));
-            }
-            let model = input.read()?;
-            note_losses(format, &model);
-            file::write(output, format, &model, out)?;
+            let model = options.input.read()?;
+            note_losses(options.format, &model);
+            write(&options.output, options.format, &model, out)?;
         }
-        Kind::Vectors | Kind::Graph => {
-            if format.kind() == Kind::Graph && model.is_none() {
-                return Err(Error::Usage(format!("{format} needs the model of the policy, expected --model FILE")));
-            }
-            let name = model.as_ref().map_or_else(String::new, |path| path.display().to_string());
-            match &input.file {
-                ModelFile::Standard => reads_standard_input()?,
-                ModelFile::At(path) => reads(path)?,
-            }
-            model.as_deref().map_or(Ok(()), reads)?;
-            let model = model.as_ref().map(|path| formats::read(path, None)).transpose()?;
-            let vectors = match &input.file {
-                ModelFile::Standard => {
-                    formats::read_vectors_from(io::stdin().lock(), "standard input", input.format, model.as_ref())?
-                }
-                ModelFile::At(path) => formats::read_vectors(path, input.format, model.as_ref())?,
-            };
-            let policy = Policy { vectors: &vectors, model: model.as_ref(), name: &name, stages: &[] };
-            match output {
-                ModelFile::Standard => formats::write_policy_to(out, format, policy)?,
-                ModelFile::At(path) => formats::write_policy(path, format, policy)?,
-            }
-        }
+        Kind::Vectors | Kind::Graph => convert_policy(options, out)?,
     }
     Ok(Outcome::Success)
 }
 
-/// Says on stderr what of `model` a file in `format` will lack.
+fn convert_policy(options: &Options, out: impl Write) -> Result<(), Error> {
+    let Options { input, output, format, model } = options;
+    input.file.reads()?;
+    model.as_deref().map_or(Ok(()), reads)?;
+    let name = model.as_ref().map_or_else(String::new, |path| path.display().to_string());
+    let model = model.as_ref().map(|path| formats::read(path, None)).transpose()?;
+    let vectors = match &input.file {
+        FileOrStd::Standard => {
+            formats::read_vectors_from(io::stdin().lock(), "standard input", input.format, model.as_ref())?
+        }
+        FileOrStd::At(path) => formats::read_vectors(path, input.format, model.as_ref())?,
+    };
+    let policy = Policy { vectors: &vectors, model: model.as_ref(), name: &name, stages: &[] };
+    match output {
+        FileOrStd::Standard => formats::write_policy_to(out, *format, policy)?,
+        FileOrStd::At(path) => formats::write_policy(path, *format, policy)?,
+    }
+    Ok(())
+}
+
+/// Notes on stderr the parts of `model` that a file in `format` cannot hold.
 pub fn note_losses(format: Format, model: &Pomdp) {
     if format != Format::Pomdp {
         return;

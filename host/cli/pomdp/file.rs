@@ -1,24 +1,27 @@
-//! Files of partially observable models, named on the command line.
+//! Models and policies named on the command line.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use clap::Args;
 use warpkov::common::choice::Choice;
+use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::io as formats;
 use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
+use warpkov::pomdp::simulate;
 
 use super::Error;
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::{ModelFile, extension, reads, reads_standard_input, writes};
+use crate::cli::common::file::{FileOrStd, reads};
 
 /// The model that a command reads.
 #[derive(Args)]
 pub struct Input {
-    /// The model's file, or - for the standard input.
+    /// File of the model, or - for the standard input.
     #[arg(value_name = "FILE")]
-    pub file: ModelFile,
-    /// Format of FILE [default: as its extension says, or its content].
+    pub file: FileOrStd,
+    /// Format of FILE [default: that of its extension, else of its content].
     #[arg(long, alias = "from", value_parser = choice::<Format>(), value_name = "FORMAT")]
     pub format: Option<Format>,
 }
@@ -26,56 +29,64 @@ pub struct Input {
 impl Input {
     /// Reads the model.
     pub fn read(&self) -> Result<Pomdp, Error> {
+        self.file.reads()?;
         Ok(match &self.file {
-            ModelFile::Standard => {
-                reads_standard_input()?;
-                formats::read_from(io::stdin().lock(), "standard input", self.format)?
-            }
-            ModelFile::At(path) => {
-                reads(path)?;
-                formats::read(path, self.format)?
-            }
+            FileOrStd::Standard => formats::read_from(io::stdin().lock(), "standard input", self.format)?,
+            FileOrStd::At(path) => formats::read(path, self.format)?,
         })
     }
 }
 
-/// The format to write `file` in, one of `kinds`: the one asked for, else the extension's, else JSON on the standard output.
-pub fn output_format(file: &ModelFile, asked: Option<Format>, kinds: &[Kind]) -> Result<Format, Error> {
+/// A model and a policy for it.
+#[derive(Args)]
+pub struct WithPolicy {
+    #[command(flatten)]
+    input: Input,
+    /// Policy: alpha vectors in .alpha, or in SARSOP's XML.
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+}
+
+impl WithPolicy {
+    /// Reads model and policy. The vectors have the sign of the model to be maximised.
+    pub fn read(&self) -> Result<(Pomdp, AlphaVectors), Error> {
+        let model = self.input.read()?;
+        reads(&self.policy)?;
+        let sign = model.process().objective().sign();
+        let policy = formats::read_vectors(&self.policy, None, Some(&model))?.times(sign);
+        let wrong = |error| Error::Usage(format!("{}: {error}", self.policy.display()));
+        simulate::check(&model, &policy).map_err(wrong)?;
+        Ok((model, policy))
+    }
+}
+
+/// The format of a file of one of these kinds that is written to `file`: the one asked for, else that of the extension, else `standard` on
+/// the standard output.
+pub fn output_format(
+    file: &FileOrStd,
+    asked: Option<Format>,
+    kinds: &[Kind],
+    standard: Format,
+) -> Result<Format, Error> {
     let fits = |format: &Format| format.is_written() && kinds.contains(&format.kind());
-    let format = match (file, asked) {
-        (_, Some(format)) => format,
-        (ModelFile::Standard, None) => Format::Json,
-        (ModelFile::At(path), None) => match Format::of_name(path) {
-            Some(format) => format,
-            None => {
-                let known = Format::ALL.iter().filter(|format| fits(format));
-                let known: Vec<_> = known.flat_map(|format| format.extensions()).copied().collect();
-                return extension(path, &known).map(|_| Format::Json);
-            }
-        },
-    };
+    let known: Vec<_> = Format::ALL.iter().copied().filter(fits).collect();
+    let format = file.format(asked, Format::extensions, &known, standard)?;
     if !format.is_written() {
         return Err(Error::Usage(format!("{format} is read and not written")));
     }
     if !fits(&format) {
-        let kinds: Vec<_> = kinds.iter().map(Kind::to_string).collect();
-        return Err(Error::Usage(format!(
-            "a file in {format} holds {}, expected {}",
-            format.kind(),
-            kinds.join(" or ")
-        )));
+        let (kind, kinds) = (format.kind(), kinds.iter().map(Kind::to_string).collect::<Vec<_>>().join(" or "));
+        return Err(Error::Usage(format!("a file in {format} holds {kind}, expected {kinds}")));
     }
-    if let ModelFile::At(path) = file {
-        writes(path)?;
-    }
+    file.writes()?;
     Ok(format)
 }
 
 /// Writes a model to a file or to the standard output.
-pub fn write(file: &ModelFile, format: Format, model: &Pomdp, out: impl Write) -> Result<(), Error> {
+pub fn write(file: &FileOrStd, format: Format, model: &Pomdp, out: impl Write) -> Result<(), Error> {
     match file {
-        ModelFile::Standard => formats::write_to(out, format, model)?,
-        ModelFile::At(path) => formats::write(path, format, model)?,
+        FileOrStd::Standard => formats::write_to(out, format, model)?,
+        FileOrStd::At(path) => formats::write(path, format, model)?,
     }
     Ok(())
 }

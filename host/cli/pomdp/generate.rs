@@ -9,12 +9,12 @@ use warpkov::pomdp::generate::{self, Layout, Map};
 use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::model::Pomdp;
 
-use super::{Error, Outcome, file};
+use super::file::{output_format, write};
+use super::{Error, Outcome};
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::{ModelFile, reads};
+use crate::cli::common::file::{FileOrStd, reads};
 use crate::cli::common::number;
 
-/// Examples of the command that lists the families.
 pub const EXAMPLES: &str = "\
 Examples:
   warpkov pomdp generate tiger --out tiger.json
@@ -38,33 +38,33 @@ pub enum Family {
     Aloha(Aloha),
 }
 
-/// Where to write the model.
+/// The destination of the model.
 #[derive(Args)]
 struct Output {
-    /// Where to write the model, or - for the standard output.
+    /// Write the model to this file, or with - to the standard output.
     #[arg(long, value_name = "FILE|-")]
-    out: ModelFile,
-    /// Format of --out [default: as its extension says; JSON on the standard output].
+    out: FileOrStd,
+    /// Format of --out [default: that of its extension; json on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
 }
 
 /// Generates the tiger of Kaelbling, Littman and Cassandra.
 ///
-/// Behind one of two doors is a tiger, behind the other a treasure. Listening tells, not always truly, behind which one.
+/// One of two doors hides a tiger, the other a treasure. Listening gives a noisy observation of the tiger's door.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  warpkov pomdp generate tiger --out tiger.json", allow_negative_numbers = true)]
 pub struct Tiger {
-    /// Probability that listening tells the truth.
+    /// Probability that listening is correct.
     #[arg(long, value_name = "P", default_value = "0.85", value_parser = number::probability)]
     accuracy: f64,
-    /// What listening earns.
+    /// Reward of listening.
     #[arg(long, value_name = "R", default_value = "-1", value_parser = number::finite)]
     listen: f64,
-    /// What opening the door with the treasure earns.
+    /// Reward of opening the door with the treasure.
     #[arg(long, value_name = "R", default_value = "10", value_parser = number::finite)]
     treasure: f64,
-    /// What opening the door with the tiger earns.
+    /// Reward of opening the door with the tiger.
     #[arg(long, value_name = "R", default_value = "-100", value_parser = number::finite)]
     tiger: f64,
     /// Discount factor γ, in [0, 1).
@@ -76,7 +76,7 @@ pub struct Tiger {
 
 /// Generates the 4 × 3 grid of Russell and Norvig, with observations by Parr and Russell.
 ///
-/// Moves slip to either side; what is seen is on which sides of a cell there are walls.
+/// Moves slip to either side. An observation shows which sides of the cell are walls.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  warpkov pomdp generate four-by-three --out 4x3.json",
@@ -86,7 +86,7 @@ pub struct FourByThree {
     /// Probability of slipping to a side.
     #[arg(long, value_name = "P", default_value = "0.2", value_parser = number::probability)]
     slip: f64,
-    /// What a step from any cell but the last two earns.
+    /// Reward of a step from a nonterminal cell.
     #[arg(long, value_name = "R", default_value = "-0.04", value_parser = number::finite)]
     step: f64,
     /// Discount factor γ, in [0, 1).
@@ -98,7 +98,7 @@ pub struct FourByThree {
 
 /// Generates the corridor of Littman, Cassandra and Kaelbling: 60 states.
 ///
-/// A robot that may be anywhere in it sees walls and openings, not always truly, and looks for one of four niches.
+/// A robot starts at a random place and looks for one of four niches. Its observations of walls and openings are noisy.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  warpkov pomdp generate hallway --show --out hallway.pomdp")]
 pub struct Hallway {
@@ -108,7 +108,7 @@ pub struct Hallway {
 
 /// Generates the block of corridors of Littman, Cassandra and Kaelbling: 92 states.
 ///
-/// A robot that may be anywhere in it sees walls and openings, not always truly, and looks for the one way out.
+/// A robot starts at a random place and looks for the only exit. Its observations of walls and openings are noisy.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  warpkov pomdp generate hallway2 --show --out hallway2.pomdp")]
 pub struct Hallway2 {
@@ -118,7 +118,7 @@ pub struct Hallway2 {
 
 /// Generates the tiger grid of Littman, Cassandra and Kaelbling: 36 states.
 ///
-/// A robot starts in one of two rooms. What is a way to the goal from one of them is a way to the tiger from the other.
+/// A robot starts in one of two rooms. The moves that lead to the goal from one room lead to the tiger from the other.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  warpkov pomdp generate tiger-grid --show --out tiger-grid.pomdp")]
 pub struct TigerGrid {
@@ -126,13 +126,13 @@ pub struct TigerGrid {
     known: Known,
 }
 
-/// What may be said of a maze that is known.
+/// Options of a maze with a fixed map.
 #[derive(Args)]
 struct Known {
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
     gamma: f64,
-    /// Draw the map on the standard error.
+    /// Print the map to the standard error.
     #[arg(long)]
     show: bool,
     #[command(flatten)]
@@ -141,46 +141,46 @@ struct Known {
 
 /// Generates a maze for a robot that turns and sees walls around it.
 ///
-/// The robot knows the maze but not where in it it is. In a map '#' and ' ' are walls, '.' is free, 'G' a goal, 'T' a tiger,
-/// and '1' to '9' are marks for who looks south there. '^', '>', 'v' and '<' are where it starts, by how it looks there: in all
-/// other cells than goals if there are none. Without a map or a size it is the hallway.
+/// The robot knows the maze, but not its own place. In a map, '#' and ' ' are walls, '.' is free, 'G' is a goal, 'T' a tiger, and '1' to
+/// '9' are landmarks, visible to a robot that faces south. '^', '>', 'v' and '<' are starts with a direction; without any, the robot
+/// starts in any cell that is no goal. The default map is the hallway.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov pomdp generate maze --map hall.txt --out hall.json
   warpkov pomdp generate maze --width 12 --height 8 --seed 7 --show --out maze.json")]
 pub struct Maze {
-    /// A text file with the map.
+    /// Text file of the map.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["width", "height"])]
     map: Option<PathBuf>,
-    /// Rooms in a row of a random maze.
+    /// Number of rooms in a row of a random maze.
     #[arg(long, value_name = "ROOMS", value_parser = clap::value_parser!(u32).range(1..), requires = "height")]
     width: Option<u32>,
-    /// Rooms in a column of a random maze.
+    /// Number of rooms in a column of a random maze.
     #[arg(long, value_name = "ROOMS", value_parser = clap::value_parser!(u32).range(1..), requires = "width")]
     height: Option<u32>,
     /// Seed of the random maze.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
-    /// Probability that a step forward is made.
+    /// Probability that a step forward succeeds.
     #[arg(long, value_name = "P", default_value = "0.8", value_parser = number::probability)]
     forward: f64,
-    /// Probability that a turn to the right or left is made.
+    /// Probability that a turn to the right or left succeeds.
     #[arg(long, value_name = "P", default_value = "0.7", value_parser = number::probability)]
     turn: f64,
-    /// Probability that a turn around is made.
+    /// Probability that a turn around succeeds.
     #[arg(long, value_name = "P", default_value = "0.6", value_parser = number::probability)]
     around: f64,
-    /// Probability that a wall is seen.
+    /// Probability that the robot observes a wall as a wall.
     #[arg(long, value_name = "P", default_value = "0.9", value_parser = number::probability)]
     sees_wall: f64,
-    /// Probability that an opening is seen.
+    /// Probability that the robot observes an opening as an opening.
     #[arg(long, value_name = "P", default_value = "0.95", value_parser = number::probability)]
     sees_opening: f64,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
     gamma: f64,
-    /// Draw the map on the standard error.
+    /// Print the map to the standard error.
     #[arg(long)]
     show: bool,
     #[command(flatten)]
@@ -189,7 +189,7 @@ pub struct Maze {
 
 /// Generates the game of tag of Pineau, Gordon and Thrun: 870 states.
 ///
-/// A robot chases an opponent that it sees only in its own cell, and that flees.
+/// A robot chases an opponent that flees. It sees the opponent only in its own cell.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  warpkov pomdp generate tag --out tag.json")]
 pub struct Tag {
@@ -205,14 +205,14 @@ pub struct Tag {
 
 /// Generates RockSample[n,k] of Smith and Simmons.
 ///
-/// A rover on n × n cells checks k rocks from afar, samples those that are good, and leaves to the east.
+/// A rover on n × n cells checks k rocks from a distance, samples good rocks, and leaves to the east.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov pomdp generate rock-sample --layout 7,8 --out rocks.json
   warpkov pomdp generate rock-sample --size 3 --rock 0,0 --rock 2,1 --start 0,1 --out small.json")]
 pub struct RockSample {
-    /// Known places of rocks and start, by n and k.
+    /// Published layout of rocks and start, as n,k.
     #[arg(long, value_parser = choice::<Layout>(), value_name = "N,K", required_unless_present = "size",
         conflicts_with_all = ["size", "rock", "start"])]
     layout: Option<Layout>,
@@ -222,10 +222,10 @@ pub struct RockSample {
     /// Column and row, from 0, of a rock; may be repeated.
     #[arg(long, value_name = "X,Y", value_parser = place)]
     rock: Vec<(u32, u32)>,
-    /// Where the rover starts.
+    /// Column and row, from 0, of the start.
     #[arg(long, value_name = "X,Y", value_parser = place, requires = "size")]
     start: Option<(u32, u32)>,
-    /// Distance at which the sensor's efficiency is a half, in cells [default: the layout's own, or 20].
+    /// Distance in cells at which the efficiency of the sensor is one half [default: that of the layout, or 20].
     #[arg(long, value_name = "D", value_parser = number::positive)]
     half_efficiency_distance: Option<f64>,
     /// Discount factor γ, in [0, 1).
@@ -237,8 +237,8 @@ pub struct RockSample {
 
 /// Generates the search for a source of odour in the wind.
 ///
-/// An agent that knows where on the grid the source is, but not where it is itself, goes from cell to cell and smells the
-/// source's plume, now and then. Moves are certain; by default there are 13,585 states.
+/// An agent knows the place of the source on the grid, but not its own. It moves from cell to cell and sometimes smells the plume of
+/// the source. Moves are certain. The default grid has 13,585 states.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -251,7 +251,7 @@ pub struct Olfactory {
     /// Cells in a column.
     #[arg(long, value_name = "CELLS", default_value_t = 65, value_parser = clap::value_parser!(u32).range(1..))]
     height: u32,
-    /// Where the source is; the wind blows to larger X.
+    /// Cell of the source; the wind blows to larger X.
     #[arg(long, value_name = "X,Y", default_value = "20,32", value_parser = place)]
     source: (u32, u32),
     /// Probability of smelling the source next to it.
@@ -260,7 +260,7 @@ pub struct Olfactory {
     /// Half the width of the plume at the source, in cells.
     #[arg(long, value_name = "CELLS", default_value = "1.5", value_parser = number::positive)]
     width_at_source: f64,
-    /// By how much that widens with each cell downwind.
+    /// Growth of half the width per cell downwind.
     #[arg(long, value_name = "CELLS", default_value = "0.1", value_parser = number::non_negative)]
     spread: f64,
     /// Discount factor γ, in [0, 1).
@@ -272,36 +272,36 @@ pub struct Olfactory {
 
 /// Generates the maintenance of a machine by Smallwood and Sondik, with any number of parts.
 ///
-/// Parts wear in operation and are not seen: what is made is good or bad, an inspection sees each part as fine or worn, not always
-/// truly, a repair lifts each part, and a new machine has its price.
+/// Parts wear in operation, unobserved. The product is good or bad; an inspection is a noisy observation of each part as fine or worn; a
+/// repair improves each part; a new machine has a price.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov pomdp generate maintenance --out machine.json
   warpkov pomdp generate maintenance --parts 4 --levels 4 --gamma 0.9999 --out machine.pomdp")]
 pub struct Maintenance {
-    /// Parts.
+    /// Number of parts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10))]
     parts: u32,
-    /// Levels of a part, from broken to new.
+    /// Number of levels of a part, from broken to new.
     #[arg(long, value_name = "L", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..))]
     levels: u32,
     /// Probability that a part loses a level in operation.
     #[arg(long, value_name = "P", default_value = "0.03", value_parser = number::probability)]
     wear: f64,
-    /// Probability that an inspection sees what a new or a broken part is.
+    /// Probability that an inspection of a new or a broken part is correct.
     #[arg(long, value_name = "P", default_value = "0.97", value_parser = number::probability)]
     accuracy: f64,
-    /// Probability that a repair lifts a part by a level.
+    /// Probability that a repair improves a part by one level.
     #[arg(long, value_name = "P", default_value = "0.8", value_parser = number::probability)]
     repaired: f64,
-    /// What an inspection costs.
+    /// Cost of an inspection.
     #[arg(long, value_name = "C", default_value = "1", value_parser = number::finite)]
     inspection: f64,
-    /// What a repair costs.
+    /// Cost of a repair.
     #[arg(long, value_name = "C", default_value = "3", value_parser = number::finite)]
     repair: f64,
-    /// What a new machine costs.
+    /// Cost of a new machine.
     #[arg(long, value_name = "C", default_value = "15", value_parser = number::finite)]
     replacement: f64,
     /// Discount factor γ, in [0, 1).
@@ -313,17 +313,18 @@ pub struct Maintenance {
 
 /// Generates slotted Aloha: stations that share a channel.
 ///
-/// Packets that collide wait to be sent again, with a probability that is to be chosen for each slot without knowing how many wait.
+/// Packets that collide wait to be sent again. The action is the probability of sending in a slot, chosen without knowledge of the number
+/// of waiting packets.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov pomdp generate aloha --out aloha.json
   warpkov pomdp generate aloha --backlogs 30 --gamma 0.99 --out aloha.pomdp")]
 pub struct Aloha {
-    /// One more than the packets that there is room for.
+    /// Number of backlogs: one more than the maximum number of waiting packets.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=1024))]
     backlogs: u32,
-    /// Packets that arrive in a slot on average.
+    /// Mean number of packets that arrive in a slot.
     #[arg(long, value_name = "L", default_value = "0.9", value_parser = number::non_negative)]
     arrivals: f64,
     /// Discount factor γ, in [0, 1).
@@ -333,7 +334,7 @@ pub struct Aloha {
     output: Output,
 }
 
-/// Two whole numbers.
+/// Two whole numbers, as in 2,0.
 fn place(text: &str) -> Result<(u32, u32), String> {
     let place = text.split_once(',').and_then(|(x, y)| Some((x.trim().parse().ok()?, y.trim().parse().ok()?)));
     place.ok_or_else(|| "expected a column and a row, as in 2,0".to_owned())
@@ -342,11 +343,9 @@ fn place(text: &str) -> Result<(u32, u32), String> {
 impl Maze {
     fn map(&self) -> Result<Map, Error> {
         let of_file = |path: &PathBuf| {
-            let file = path.display().to_string();
             reads(path)?;
-            let text = Input::open(path).and_then(Input::read_text);
-            let text = text.map_err(|source| warpkov::pomdp::io::Error::Read { file: file.clone(), source })?;
-            text.parse().map_err(|error| Error::Usage(format!("{file}: {error}")))
+            let text = Input::open(path).and_then(Input::read_text).map_err(warpkov::common::io::Error::read(path))?;
+            text.parse().map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
         };
         Ok(match (&self.map, self.width, self.height) {
             (Some(path), ..) => of_file(path)?,
@@ -444,10 +443,26 @@ impl Family {
     }
 }
 
-/// Generates, then writes.
-pub fn run(family: &Family, out: impl Write) -> Result<Outcome, Error> {
-    let Output { out: target, to } = family.output();
-    let format = file::output_format(target, *to, &[Kind::Model])?;
-    file::write(target, format, &family.generate()?, out)?;
+/// The model to generate, and its destination.
+pub struct Options {
+    family: Family,
+    out: FileOrStd,
+    format: Format,
+}
+
+impl TryFrom<Family> for Options {
+    type Error = Error;
+
+    fn try_from(family: Family) -> Result<Self, Error> {
+        let Output { out, to } = family.output();
+        let (out, format) = (out.clone(), output_format(out, *to, &[Kind::Model], Format::Json)?);
+        Ok(Self { family, out, format })
+    }
+}
+
+/// Generates the model, writes it.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let model = options.family.generate()?;
+    write(&options.out, options.format, &model, out)?;
     Ok(Outcome::Success)
 }

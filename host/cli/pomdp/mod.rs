@@ -13,7 +13,6 @@ mod evaluate;
 mod file;
 mod generate;
 mod info;
-mod policy;
 mod simulate;
 mod solve;
 mod trace;
@@ -32,7 +31,7 @@ pub enum PomdpCommand {
     Generate(generate::Family),
     Info(info::Arguments),
     Convert(convert::Arguments),
-    Solve(solve::Arguments),
+    Solve(Box<solve::Arguments>),
     Evaluate(evaluate::Arguments),
     Simulate(simulate::Arguments),
     Act(act::Arguments),
@@ -40,17 +39,17 @@ pub enum PomdpCommand {
     Trace(trace::Arguments),
 }
 
-/// Runs a command.
+/// Validates the arguments of a command, and runs it.
 pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
-        PomdpCommand::Generate(family) => generate::run(&family, out),
+        PomdpCommand::Generate(family) => generate::run(&family.try_into()?, out),
         PomdpCommand::Info(arguments) => info::run(&arguments, out),
-        PomdpCommand::Convert(arguments) => convert::run(&arguments, out),
-        PomdpCommand::Solve(arguments) => solve::run(&arguments, out),
+        PomdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
+        PomdpCommand::Solve(arguments) => solve::run(&(*arguments).try_into()?, out),
         PomdpCommand::Evaluate(arguments) => evaluate::run(&arguments, out),
         PomdpCommand::Simulate(arguments) => simulate::run(&arguments, out),
         PomdpCommand::Act(arguments) => act::run(&arguments, out),
-        PomdpCommand::Bound(arguments) => bound::run(&arguments, out),
+        PomdpCommand::Bound(arguments) => bound::run(&arguments.try_into()?, out),
         PomdpCommand::Trace(arguments) => trace::run(&arguments, out),
     }
 }

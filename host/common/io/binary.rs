@@ -28,7 +28,7 @@ pub fn of_file(file: String) -> impl FnOnce(io::Error) -> Error {
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
             Error::Content { file, message: error.to_string() }
         }
-        _ => Error::Read { file, source: error },
+        _ => Error::read(file)(error),
     }
 }
 

@@ -90,7 +90,7 @@ impl<R: Read> Lines<R> {
                     return Ok(bytes);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(Error::Read { file: self.file.clone(), source }),
+                Err(error) => return Err(Error::read(&self.file)(error)),
             }
         }
     }

@@ -79,6 +79,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// For `map_err`: the error of reading `file`, a path or the name of a stream.
+    pub fn read(file: impl AsRef<Path>) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Read { file: file.as_ref().display().to_string(), source }
+    }
+
+    /// For `map_err`: the error of writing `file`.
+    pub fn write(file: impl AsRef<Path>) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Write { file: file.as_ref().display().to_string(), source }
+    }
+
     /// An error at a line and column, without an excerpt.
     pub(crate) fn at(file: String, line: usize, column: usize, message: String) -> Self {
         Self::Place { file, line: line as u64, column: column as u64, message, excerpt: String::new() }
@@ -94,7 +104,8 @@ pub(crate) fn invalid<E: std::error::Error + Send + Sync + 'static>(
 }
 
 /// The first format with the extension of `path`; case does not matter.
-pub(crate) fn of_extension<F: Choice>(path: &Path, extensions: fn(F) -> &'static [&'static str]) -> Option<F> {
+#[must_use]
+pub fn of_extension<F: Choice>(path: &Path, extensions: fn(F) -> &'static [&'static str]) -> Option<F> {
     let found = path.extension()?.to_str()?;
     let known = |format: &F| extensions(*format).iter().any(|known| found.eq_ignore_ascii_case(known));
     F::ALL.iter().copied().find(known)

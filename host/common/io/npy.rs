@@ -191,6 +191,12 @@ pub fn write<T: Store>(out: &mut dyn Write, elements: &[T]) -> io::Result<()> {
     out.write_all(bytemuck::cast_slice(elements))
 }
 
+/// Writes an array of two dimensions, whose rows have `columns` elements each.
+pub fn write_rows<T: Store>(out: &mut dyn Write, elements: &[T], columns: usize) -> io::Result<()> {
+    write_header(out, T::DESCR, &[elements.len() / columns.max(1), columns])?;
+    out.write_all(bytemuck::cast_slice(elements))
+}
+
 /// An element type whose bytes in memory are its bytes in the file.
 pub trait Store: bytemuck::Pod {
     const DESCR: &'static str;

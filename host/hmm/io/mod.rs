@@ -59,13 +59,12 @@ impl Format {
 /// If the file cannot be read or does not hold a valid model.
 pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
     let file = path.display().to_string();
-    let cannot_read = |source| Error::Read { file: path.display().to_string(), source };
     if path.is_dir() {
         return validated(arrays::read_folder(path)?, file);
     }
     match format.or(Format::of_name(&plain_name(path))) {
-        Some(Format::Npz) => validated(arrays::read(File::open(path).map_err(cannot_read)?, file.clone())?, file),
-        format => parse(&Input::open(path).and_then(Input::read_all).map_err(cannot_read)?, file, format),
+        Some(Format::Npz) => validated(arrays::read(File::open(path).map_err(Error::read(path))?, file.clone())?, file),
+        format => parse(&Input::open(path).and_then(Input::read_all).map_err(Error::read(path))?, file, format),
     }
 }
 
@@ -74,10 +73,8 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
 /// # Errors
 /// Those of [`read()`], and if the format is an archive.
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Hmm, Error> {
-    match Input::new(reader).and_then(Input::read_all) {
-        Ok(text) => parse(&text, name.to_owned(), format),
-        Err(source) => Err(Error::Read { file: name.to_owned(), source }),
-    }
+    let text = Input::new(reader).and_then(Input::read_all).map_err(Error::read(name))?;
+    parse(&text, name.to_owned(), format)
 }
 
 fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Hmm, Error> {
@@ -112,7 +109,7 @@ pub fn holds(format: Format, model: &Hmm) -> Result<(), &'static str> {
 /// Those of the file system, and if the format cannot represent the model.
 pub fn write(path: &Path, format: Format, model: &Hmm) -> Result<(), Error> {
     let write = |out: &mut dyn Write| write_to(out, format, model);
-    atomic_write(path, write).map_err(|source| Error::Write { file: path.display().to_string(), source })
+    atomic_write(path, write).map_err(Error::write(path))
 }
 
 /// Writes a model to a stream.

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use serde::Serialize;
-use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::Device;
 
 use super::milliseconds;
@@ -14,18 +13,15 @@ use crate::mdp::certificate::Certificate;
 use crate::mdp::device::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
 use crate::mdp::error::SolveError;
 use crate::mdp::generate::GridPatterns;
-use crate::mdp::options::{Limits, Method, Precision, Storage, Target};
+use crate::mdp::options::{Limits, Precision, Storage, Target};
 use crate::mdp::solution::{Run, Status};
 use crate::mdp::solve::value_iteration;
 use crate::mdp::solve::{MIN_EPSILON_FRACTION, span_stop};
-use crate::runtime::choose::DeviceChoice;
-use crate::runtime::gpu;
+use crate::runtime::choose::KernelDevice;
 
 /// Options of the benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct HugeOptions {
-    /// Device: a GPU or the emulator.
-    pub device: DeviceChoice,
     /// Whether to start in f32. The run ends in f64, because the certificate needs a residual in f64.
     pub mixed: bool,
     /// ε: maximum error of V.
@@ -72,26 +68,16 @@ pub struct Measured {
 /// Generates, solves and certifies a grid.
 ///
 /// # Errors
-/// As [`solve_with`](crate::mdp::solve_with), for example without a GPU or with too little GPU memory.
-pub fn measure(grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
-    match options.device {
-        DeviceChoice::Cpu => Err(SolveError::Unsupported {
-            method: Method::Values,
-            device: options.device,
-            instead: "generation on the device needs device cuda:N or emulated",
-        }),
-        DeviceChoice::Emulated => on(&Emulator::default(), "the emulator", grid, options, |_| Ok(())),
-        DeviceChoice::Auto => on_gpu(0, grid, options),
-        DeviceChoice::Cuda(ordinal) => on_gpu(ordinal, grid, options),
+/// Those of the device, and if its memory does not hold the model.
+pub fn measure(device: &KernelDevice, grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
+    let name = device.name();
+    match device {
+        KernelDevice::Emulated(emulator) => on(emulator, &name, grid, options, |_| Ok(())),
+        KernelDevice::Gpu(gpu) => on(gpu, &name, grid, options, |bytes| Ok(gpu.reserve(bytes, "the model")?)),
     }
 }
 
-fn on_gpu(ordinal: u32, grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
-    let gpu = gpu::open(ordinal)?;
-    on(&gpu, &gpu.name(), grid, options, |bytes| Ok(gpu.reserve(bytes, "the model")?))
-}
-
-/// Runs the benchmark on `device`. `reserve` checks that the required bytes of device memory are free.
+/// `reserve` checks that so many bytes of device memory are free.
 fn on<D: Device>(
     device: &D,
     name: &str,

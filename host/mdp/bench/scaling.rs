@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::primitives::copy::copy;
 
@@ -14,10 +13,10 @@ use crate::mdp::device::{SweepLayout, ValueIteration};
 use crate::mdp::error::SolveError;
 use crate::mdp::generate::{self, Garnet, SlipGrid};
 use crate::mdp::model::Mdp;
-use crate::mdp::options::{Method, Precision, Storage};
+use crate::mdp::options::{Precision, Storage};
 use crate::runtime::Precise;
-use crate::runtime::choose::DeviceChoice;
-use crate::runtime::gpu::{self, CudaError};
+use crate::runtime::choose::KernelDevice;
+use crate::runtime::gpu::CudaError;
 
 /// A family of models of any size. γ = 0.99, so that values keep changing during the timed sweeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -84,8 +83,6 @@ impl Family {
 /// Options of the scaling benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct ScalingOptions {
-    /// Device: a GPU or the emulator.
-    pub device: DeviceChoice,
     /// Whether V is in f64 instead of f32.
     pub wide: bool,
     /// Nonzeros of the largest models.
@@ -173,6 +170,7 @@ pub enum ScalingError {
 /// # Errors
 /// Errors of the device, and models that do not fit in host memory.
 pub fn measure(
+    device: &KernelDevice,
     families: &[Family],
     options: &ScalingOptions,
     observe: &mut dyn FnMut(Event),
@@ -186,23 +184,16 @@ pub fn measure(
             false => on.measure::<f32>(families, options),
         }
     }
-    match options.device {
-        DeviceChoice::Cpu => Err(SolveError::Unsupported {
-            method: Method::Values,
-            device: options.device,
-            instead: "the scaling benchmark needs device cuda:N or emulated",
-        })?,
-        DeviceChoice::Emulated => {
-            let device = Emulator::default();
-            let on = On { device: &device, name: "the emulator", copied: 1 << 10, reserve: &|_| Ok(()), observe };
+    let name = device.name();
+    match device {
+        KernelDevice::Emulated(device) => {
+            let on = On { device, name: &name, copied: 1 << 10, reserve: &|_| Ok(()), observe };
             typed(on, families, options)
         }
-        DeviceChoice::Auto | DeviceChoice::Cuda(_) => {
-            let ordinal = if let DeviceChoice::Cuda(ordinal) = options.device { ordinal } else { 0 };
-            let gpu = gpu::open(ordinal).map_err(SolveError::from)?;
-            let reserve = |bytes| gpu.reserve(bytes, "the model");
+        KernelDevice::Gpu(device) => {
+            let reserve = |bytes| device.reserve(bytes, "the model");
             // 2³⁰ bytes, far beyond the caches.
-            let on = On { device: &gpu, name: &gpu.name(), copied: 1 << 30, reserve: &reserve, observe };
+            let on = On { device, name: &name, copied: 1 << 30, reserve: &reserve, observe };
             typed(on, families, options)
         }
     }
@@ -345,7 +336,7 @@ mod tests {
     #[test]
     fn sizes_are_half_decades_up_to_the_largest() {
         let sizes = |largest| {
-            let options = ScalingOptions { device: DeviceChoice::Auto, wide: false, largest, runs: 1 };
+            let options = ScalingOptions { wide: false, largest, runs: 1 };
             options.sizes()
         };
         assert_eq!(sizes(400.0), [400.0]);

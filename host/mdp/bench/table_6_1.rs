@@ -200,6 +200,8 @@ pub struct Locality {
     pub contender: Contender,
     /// The precision.
     pub precision: Precision,
+    /// The device, in words.
+    pub device: String,
     /// Fraction of redirected successors.
     pub redirected: f64,
     /// Sweeps per run.
@@ -219,8 +221,10 @@ pub fn count_sweeps(
     let options = BenchOptions { runs: 1, ..contender.options(options) };
     let solve = options.solve(contender.method, contender.blocks);
     let once = Repeat { warm_up: false, ..Repeat::new(&solve, &options) };
-    let Repeated { run, .. } = once.measure(Placement::choose(mdp, &solve)?.open()?.0)?;
-    Ok(Locality { contender: *contender, precision: options.precision, redirected, sweeps: run.sweeps() })
+    let place = Placement::choose(mdp, &solve)?;
+    let Repeated { run, .. } = once.measure(place.open()?.0)?;
+    let device = place.device.clone();
+    Ok(Locality { contender: *contender, precision: options.precision, device, redirected, sweeps: run.sweeps() })
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
     let table = table.into_inner();
     match read {
         Ok(()) => table.into_model().map_err(|message| Error::Content { file, message }),
-        Err(error) if error.is_io() => Err(Error::Read { file, source: error.into() }),
+        Err(error) if error.is_io() => Err(Error::read(file)(error.into())),
         Err(error) => {
             let (line, column) = (error.line(), error.column());
             let place: String = table.place.iter().map(|index| format!("[{index}]")).collect();

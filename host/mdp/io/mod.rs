@@ -298,9 +298,9 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
 /// # Errors
 /// Errors of the file system.
 pub fn write_as(path: &Path, format: Format, mdp: &Mdp) -> Result<(), Error> {
-    let failed = |source| Error::Write { file: path.display().to_string(), source };
+    let failed = Error::write(path);
     // Checked before the first of several files is written, so that a full disk leaves no mixture of two models.
-    room(path, format.min_bytes(mdp)).map_err(failed)?;
+    room(path, format.min_bytes(mdp)).map_err(&failed)?;
     let written = match format {
         Format::Safetensors => atomic_write(path, |out| safetensors::write(out, mdp)),
         Format::Prism => return prism::write(path, mdp, prism::Dialect::Prism),

@@ -50,7 +50,7 @@ pub fn read(probs: impl Read, path: Option<&Path>, name: String, costs: Option<&
     };
     let costs = costs.map_or_else(beside, |costs| Ok(costs.to_owned()))?;
     let costs_name = costs.display().to_string();
-    let input = Input::open(&costs).map_err(|source| Error::Read { file: costs_name.clone(), source })?;
+    let input = Input::open(&costs).map_err(Error::read(&costs))?;
     let g = Matrix::read(input).map_err(of_file(costs_name.clone()))?;
     if (g.rows, g.columns) != (states as usize, actions as usize) {
         let message = format!("has {} rows and {} columns, expected S = {states} and A = {actions}", g.rows, g.columns);
@@ -169,11 +169,8 @@ impl Matrix {
 
 /// Writes the probabilities to `path` and the costs to the path that [`beside`] returns.
 pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
-    let failed = |path: &Path| {
-        let file = path.display().to_string();
-        move |source| Error::Write { file, source }
-    };
-    let unsupported = |message: &str| failed(path)(io::Error::new(io::ErrorKind::Unsupported, message.to_owned()));
+    let unsupported =
+        |message: &str| Error::write(path)(io::Error::new(io::ErrorKind::Unsupported, message.to_owned()));
     let costs = beside(path).ok_or_else(|| unsupported("expected a name that ends in P.bin, for g.bin beside it"))?;
     let mdp = without_ends(mdp);
     let mdp = uniform(&mdp);
@@ -204,8 +201,8 @@ pub fn write(path: &Path, mdp: &Mdp) -> Result<(), Error> {
         binary::write_all(out, r.iter().map(|value| value.to_be_bytes()))?;
         out.flush()
     };
-    atomic_write(&costs, write_g).map_err(failed(&costs))?;
-    atomic_write(path, write_p).map_err(failed(path))
+    atomic_write(&costs, write_g).map_err(Error::write(&costs))?;
+    atomic_write(path, write_p).map_err(Error::write(path))
 }
 
 /// The same model with equally many actions in every state.

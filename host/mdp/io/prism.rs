@@ -92,10 +92,8 @@ pub fn read(
 /// The lines of a file, or `None` if the file does not exist.
 fn open(path: &Path) -> Result<Option<Lines<Input<'static>>>, Error> {
     let Some(path) = input::find(path) else { return Ok(None) };
-    match Input::open(&path) {
-        Ok(input) => Ok(Some(Lines::new(input, path.display().to_string()))),
-        Err(source) => Err(Error::Read { file: path.display().to_string(), source }),
-    }
+    let input = Input::open(&path).map_err(Error::read(&path))?;
+    Ok(Some(Lines::new(input, path.display().to_string())))
 }
 
 fn head<R: Read>(lines: &mut Lines<R>) -> Result<Head, Error> {
@@ -365,7 +363,7 @@ pub fn beside(path: &Path, dialect: Dialect) -> impl Iterator<Item = PathBuf> {
 /// which a read would combine with this model.
 pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
     let mdp = &*without_ends(mdp);
-    check(mdp, dialect).map_err(|source| Error::Write { file: path.display().to_string(), source })?;
+    check(mdp, dialect).map_err(Error::write(path))?;
     let rewards = Rewards::of(mdp);
     let [states, transitions] = dialect.rewards();
     let file = |extension: &str, content: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
@@ -375,7 +373,7 @@ pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
             content(&mut out)?;
             out.flush()
         };
-        atomic_write(&path, buffered).map_err(|source| Error::Write { file: path.display().to_string(), source })
+        atomic_write(&path, buffered).map_err(Error::write(&path))
     };
     let mut written = Vec::new();
     if !mdp.labels().is_empty() {
@@ -394,7 +392,7 @@ pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
         let path = path.with_extension(stale);
         match fs::remove_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            done => done.map_err(|source| Error::Write { file: path.display().to_string(), source })?,
+            done => done.map_err(Error::write(&path))?,
         }
     }
     let name = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();

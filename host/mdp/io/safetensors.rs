@@ -53,7 +53,7 @@ pub fn read(file: &File, name: String) -> Result<Mdp, Error> {
     // them.
     let map = match unsafe { Mmap::map(file) } {
         Ok(map) => Arc::new(map),
-        Err(source) => return Err(Error::Read { file: name, source }),
+        Err(error) => return Err(Error::read(name)(error)),
     };
     match Parts::of(map).and_then(|parts| parts.model()) {
         Ok(model) => model.validated().map_err(invalid(name)),

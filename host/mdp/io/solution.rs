@@ -44,8 +44,7 @@ pub fn write_npy<T: Store>(mut out: impl Write, elements: &[T]) -> io::Result<()
 /// # Errors
 /// I/O errors of `out`.
 pub fn write_npy_rows<T: Store>(mut out: impl Write, elements: &[T], columns: usize) -> io::Result<()> {
-    npy::write_header(&mut out, T::DESCR, &[elements.len() / columns.max(1), columns])?;
-    out.write_all(bytemuck::cast_slice(elements))
+    npy::write_rows(&mut out, elements, columns)
 }
 
 /// Reads the values of states. The file is one of: .npy of one dimension; .csv with a column `value`; JSON, an array or

@@ -75,7 +75,7 @@ pub fn read(reader: impl Read, file: String) -> Result<MdpParts, Error> {
             Ok(Event::Eof) => break,
             Ok(_) => Ok(()),
             Err(quick_xml::Error::Io(source)) => {
-                return Err(Error::Read { file, source: io::Error::new(source.kind(), source) });
+                return Err(Error::read(file)(io::Error::new(source.kind(), source)));
             }
             Err(error) => Err(error.to_string()),
         };

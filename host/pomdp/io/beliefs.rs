@@ -13,10 +13,8 @@ use crate::pomdp::belief::Belief;
 /// # Errors
 /// If the file cannot be read, a line is not a belief, or there is none.
 pub fn read(path: &Path, states: u32) -> Result<Vec<Belief>, Error> {
-    let file = path.display().to_string();
-    let text = Input::open(path).and_then(Input::read_text);
-    let text = text.map_err(|source| Error::Read { file: file.clone(), source })?;
-    parse(&text, states).map_err(|fault| fault.error(file, text.as_bytes()))
+    let text = Input::open(path).and_then(Input::read_text).map_err(Error::read(path))?;
+    parse(&text, states).map_err(|fault| fault.error(path.display().to_string(), text.as_bytes()))
 }
 
 fn parse(text: &str, states: u32) -> Result<Vec<Belief>, Fault> {

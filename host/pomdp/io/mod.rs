@@ -237,13 +237,13 @@ impl Text {
     /// Opens a file.
     fn at(path: &Path) -> Result<Self, Error> {
         let text = Input::open(path).and_then(Self::of);
-        text.map_err(|source| Error::Read { file: path.display().to_string(), source })
+        text.map_err(Error::read(path))
     }
 
     /// Reads a stream.
     fn from(reader: impl Read, name: &str) -> Result<Self, Error> {
         let text = Input::new(reader).and_then(Input::read_all);
-        text.map(Self::Owned).map_err(|source| Error::Read { file: name.to_owned(), source })
+        text.map(Self::Owned).map_err(Error::read(name))
     }
 
     /// Maps a regular file; reads a compressed or special one.
@@ -351,5 +351,5 @@ pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -
 }
 
 fn whole(path: &Path, write: impl FnMut(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
-    atomic_write(path, write).map_err(|source| Error::Write { file: path.display().to_string(), source })
+    atomic_write(path, write).map_err(Error::write(path))
 }

@@ -9,9 +9,8 @@ use crate::cli::common::number;
 
 /// Generates a grid world in which moves slip sideways.
 ///
-/// A move succeeds with probability 1 − slip and goes to either side with slip / 2 each. Walls cannot be entered, a step
-/// that ends in an obstacle costs a penalty, and one that ends in the goal, the last cell, pays a reward. The same seed
-/// gives the same grid everywhere.
+/// A move succeeds with probability 1 − slip and goes to either side with probability slip / 2. Walls cannot be entered. A step into
+/// an obstacle costs a penalty, and a step into the goal, the last cell, earns a reward. Equal seeds give equal grids on every machine.
 #[derive(Args)]
 #[command(after_help = GRID_EXAMPLES, allow_negative_numbers = true)]
 pub struct Grid {
@@ -83,7 +82,7 @@ impl Arguments for Grid {
     }
 }
 
-/// Cells can be numbered.
+/// Checks that 32 bits can number the cells.
 fn check_size(width: u32, height: u32) -> Result<(), Error> {
     let states = u64::from(width) * u64::from(height);
     if states > u64::from(u32::MAX) {
@@ -97,10 +96,9 @@ fn check_size(width: u32, height: u32) -> Result<(), Error> {
 
 /// Generates a grid world with scattered rewards.
 ///
-/// Actions are up, right, down and left. With one successor they do what they say; with two, the next direction clockwise
-/// has probability .1; with four, each of the other three has. Every step that ends in a reward state pays its reward, a
-/// whole number from 2 to 20. The domains of Jóhannsson (2009), Table 6.1, go by their names there, from GW-64x64x1 to
-/// GW-1024x1024x4.
+/// Actions are up, right, down and left. With one successor, moves are certain; with two, the next direction clockwise has probability
+/// .1; with four, each of the other three directions has probability .1. A step into a reward state earns its reward, a whole number
+/// from 2 to 20. --domain names a grid of Jóhannsson (2009), Table 6.1, from GW-64x64x1 to GW-1024x1024x4.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -108,7 +106,7 @@ Examples:
   warpkov mdp generate wetfloor --domain GW-256x256x1 --redirected 0.15 --out locality.safetensors
   warpkov mdp generate wetfloor --width 100 --height 50 --successors 2 --reward-states 7 --out gw.json")]
 pub struct Wetfloor {
-    /// A domain of Table 6.1, in place of --width, --height and --successors.
+    /// Domain of Table 6.1, in place of --width, --height and --successors.
     #[arg(long, value_name = "NAME", value_parser = domain, required_unless_present = "width",
         conflicts_with_all = ["width", "height", "successors"])]
     domain: Option<WetFloor>,
@@ -118,22 +116,22 @@ pub struct Wetfloor {
     /// Cells in a column.
     #[arg(long, value_name = "CELLS", value_parser = clap::value_parser!(u32).range(1..), requires = "width")]
     height: Option<u32>,
-    /// Outcomes of an action: 1, 2 or 4 [default: 1].
+    /// Number of successors of an action: 1, 2 or 4 [default: 1].
     #[arg(long, value_name = "N")]
     successors: Option<u32>,
-    /// How many states pay a reward [default: as in Table 6.1, else one in a thousand].
+    /// Number of reward states [default: that of Table 6.1, else one in a thousand].
     #[arg(long, value_name = "STATES")]
     reward_states: Option<u32>,
-    /// Let rewards be any numbers from 2 to 20.
+    /// Draw real rewards from 2 to 20, in place of whole numbers.
     #[arg(long)]
     real_rewards: bool,
-    /// Fraction of all outcomes that lead to a random state instead: the locality modification.
+    /// Fraction of successors replaced by random states: the modification of section 6.3.
     #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = number::probability)]
     redirected: f64,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.9", value_parser = number::below_one)]
     gamma: f64,
-    /// Seed of rewards, their places, and redirected outcomes.
+    /// Seed of the rewards, the reward states and the redirected successors.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     #[command(flatten)]
@@ -171,7 +169,7 @@ impl Arguments for Wetfloor {
     }
 }
 
-/// Generates Sutton and Barto's 5 × 5 grid, with its two cells from which one leaps.
+/// Generates Sutton and Barto's 5 × 5 grid, in which any move from two special cells jumps to another cell and earns a reward.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

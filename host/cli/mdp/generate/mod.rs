@@ -7,10 +7,10 @@ use warpkov::mdp::generate;
 use warpkov::mdp::io::Format;
 use warpkov::mdp::model::Mdp;
 
-use super::convert;
+use super::file::{output_format, write};
+use super::{Error, Outcome, convert};
 use crate::cli::common::choice::choice;
-use crate::cli::common::file::ModelFile;
-use crate::cli::error::{Error, Outcome};
+use crate::cli::common::file::FileOrStd;
 
 mod grids;
 mod protocols;
@@ -42,25 +42,25 @@ Examples:
   warpkov mdp generate wetfloor --domain GW-256x256x4 --out gw.safetensors
   warpkov mdp generate garnet --states 100000 --actions 8 --branching 6 --out garnet.safetensors";
 
-/// Where to write the model.
+/// The destination of the model.
 #[derive(Args)]
 struct Output {
-    /// Where to write the model, or - for the standard output.
+    /// Write the model to this file, or with - to the standard output.
     #[arg(long, value_name = "FILE|-")]
-    out: ModelFile,
-    /// Format of --out [default: as its extension says; JSON on the standard output].
+    out: FileOrStd,
+    /// Format of --out [default: that of its extension; json on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
 }
 
 /// The arguments of a family.
 trait Arguments {
-    /// Whether they fit together, as far as options have to be named to say what does not.
+    /// Checks that the arguments fit together, where the error names an option.
     fn check(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Makes the model.
+    /// Generates the model.
     fn generate(&self) -> Result<Mdp, generate::Error>;
 
     fn output(&self) -> &Output;
@@ -86,14 +86,29 @@ impl Family {
     }
 }
 
-/// Generates, then writes.
-pub fn run(family: &Family, out: impl Write) -> Result<Outcome, Error> {
-    let arguments = family.arguments();
-    arguments.check()?;
-    let Output { out: file, to } = arguments.output();
-    let format = file.format(*to)?;
-    let mdp = arguments.generate()?;
-    convert::note_losses(format, &mdp);
-    file.write(format, &mdp, out)?;
+/// The model to generate, and its destination.
+pub struct Options {
+    family: Family,
+    out: FileOrStd,
+    format: Format,
+}
+
+impl TryFrom<Family> for Options {
+    type Error = Error;
+
+    fn try_from(family: Family) -> Result<Self, Error> {
+        let arguments = family.arguments();
+        arguments.check()?;
+        let Output { out, to } = arguments.output();
+        let (out, format) = (out.clone(), output_format(out, *to)?);
+        Ok(Self { family, out, format })
+    }
+}
+
+/// Generates the model, writes it.
+pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let model = options.family.arguments().generate()?;
+    convert::note_losses(options.format, &model);
+    write(&options.out, options.format, &model, out)?;
     Ok(Outcome::Success)
 }

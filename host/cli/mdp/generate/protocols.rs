@@ -9,7 +9,7 @@ use crate::cli::common::number;
 
 /// Generates the shared coin of randomised consensus.
 ///
-/// Every step pays 1 until all processes have decided. Labels: finished, agree, all_coins_equal_0, all_coins_equal_1.
+/// Every step earns 1 until all processes have decided. Labels: finished, agree, all_coins_equal_0, all_coins_equal_1.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ pub struct Consensus {
     /// Number of processes, N.
     #[arg(long, value_name = "N", default_value_t = 2)]
     processes: u32,
-    /// How far the random walk goes, K.
+    /// Bound of the random walk, K.
     #[arg(long, value_name = "K", default_value_t = 2)]
     bound: u32,
     #[command(flatten)]
@@ -38,14 +38,14 @@ impl Arguments for Consensus {
 
 /// Generates the root contention protocol of IEEE 1394, FireWire.
 ///
-/// Every step of time pays 1 until a root is elected. Label: elected.
+/// Every unit of time earns 1 until a root is elected. Label: elected.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov mdp generate firewire --out firewire.safetensors
   warpkov mdp generate firewire --delay 36 --fast 0.6 --out firewire.safetensors")]
 pub struct Firewire {
-    /// How long a signal travels at most.
+    /// Maximum delay of a signal.
     #[arg(long, value_name = "TIME", default_value_t = 3)]
     delay: u32,
     /// Probability of choosing the fast time.
@@ -67,7 +67,7 @@ impl Arguments for Firewire {
 
 /// Generates carrier sense multiple access with collision detection, IEEE 802.3.
 ///
-/// Every step of time pays 1 until all messages are delivered. Labels: all_delivered, one_delivered, early,
+/// Every unit of time earns 1 until all messages are delivered. Labels: all_delivered, one_delivered, early,
 /// collision_max_backoff.
 #[derive(Args)]
 #[command(after_help = "\
@@ -78,7 +78,7 @@ pub struct Csma {
     /// Number of stations, N.
     #[arg(long, value_name = "N", default_value_t = 2)]
     stations: u32,
-    /// Limit of the backoff's exponent, K.
+    /// Maximum exponent of the backoff, K.
     #[arg(long, value_name = "K", default_value_t = 2)]
     backoff: u32,
     #[command(flatten)]
@@ -97,20 +97,20 @@ impl Arguments for Csma {
 
 /// Generates the address configuration of IPv4 Zeroconf.
 ///
-/// Every step of time pays 1 until an address is in use. Labels: configured, and collision, where it is someone else's too.
+/// Every unit of time earns 1 until the host uses an address. Labels: configured, and collision if another host has the address, too.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov mdp generate zeroconf --out zeroconf.json
   warpkov mdp generate zeroconf --hosts 1000 --probes 8 --no-reset --out zeroconf.safetensors")]
 pub struct Zeroconf {
-    /// Hosts that have an address, N.
+    /// Number of configured hosts, N.
     #[arg(long, value_name = "N", default_value_t = 20)]
     hosts: u32,
     /// Number of probes, K.
     #[arg(long, value_name = "K", default_value_t = 2)]
     probes: u32,
-    /// Keep messages that wait when the host takes another address.
+    /// Keep waiting messages when the host chooses another address.
     #[arg(long)]
     no_reset: bool,
     #[command(flatten)]

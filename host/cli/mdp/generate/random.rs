@@ -10,8 +10,8 @@ use crate::cli::common::number;
 
 /// Generates a random model.
 ///
-/// Every action leads to the same number of states, drawn from all, with probabilities that are the gaps between uniform
-/// numbers; rewards are uniform in [0, 1). The same seed gives the same model everywhere.
+/// Every action has the same number of successors, drawn from all states. Their probabilities are the gaps between uniform random
+/// numbers, and rewards are uniform in [0, 1). Equal seeds give equal models on every machine.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -22,34 +22,34 @@ pub struct Garnet {
     /// Number of states.
     #[arg(long, value_name = "S", default_value_t = 1000)]
     states: u32,
-    /// Actions of a state.
+    /// Number of actions of a state, A.
     #[arg(long, value_name = "A", default_value_t = 4)]
     actions: u32,
-    /// Successors of an action.
+    /// Number of successors of an action, B.
     #[arg(long, value_name = "B", default_value_t = 5)]
     branching: u32,
-    /// Let states have 1 to A actions.
+    /// Draw the number of actions of each state from 1 to A.
     #[arg(long)]
     ragged: bool,
-    /// Fraction of states that have no action, and are terminal.
+    /// Fraction of terminal states, which have no action.
     #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = number::below_one)]
     terminals: f64,
-    /// Let actions have 1 to B successors, k or more with probability 1/k.
+    /// Draw the number of successors from 1 to B, at least k with probability 1/k.
     #[arg(long)]
     power_law: bool,
-    /// Draw successors among the states at most this far away, around a ring [default: all states].
+    /// Draw successors at most this far away on a ring of all states [default: from all states].
     #[arg(long, value_name = "STATES")]
     window: Option<u32>,
-    /// What a reward belongs to.
+    /// Arguments of the rewards.
     #[arg(long, value_name = "WHAT", default_value = "action", value_parser = choice::<RewardOf>())]
     reward_of: RewardOf,
-    /// Fraction of rewards that are not 0.
+    /// Fraction of nonzero rewards.
     #[arg(long, value_name = "FRACTION", default_value = "1", value_parser = number::probability)]
     reward_density: f64,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
     gamma: f64,
-    /// Seed of all that is random.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     #[command(flatten)]
@@ -81,9 +81,8 @@ impl Arguments for Garnet {
 
 /// Generates queues in tandem with controlled servers.
 ///
-/// Jobs arrive at the first queue and pass through all; each server works slowly, or fast at a cost, and so do waiting and
-/// lost jobs cost. An action says which servers work fast, bit by bit. The process never ends, and near critical load it
-/// mixes slowly, so that a γ close to 1 is hard.
+/// Jobs arrive at the first queue and pass through all queues. Fast servers, waiting jobs and lost jobs cost. The bits of an action
+/// select the fast servers. The process never ends. Near critical load it mixes slowly, so that a γ close to 1 is hard.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -93,25 +92,25 @@ pub struct Queueing {
     /// Number of queues, 1 to 8.
     #[arg(long, value_name = "N", default_value_t = 2)]
     queues: u32,
-    /// Jobs in a queue at most.
+    /// Capacity of a queue, in jobs.
     #[arg(long, value_name = "JOBS", default_value_t = 63)]
     capacity: u32,
-    /// Jobs that arrive in a unit of time.
+    /// Arrival rate, in jobs per unit of time.
     #[arg(long, value_name = "RATE", default_value = "1", value_parser = number::positive)]
     arrival_rate: f64,
-    /// Jobs that a slow server finishes in a unit of time.
+    /// Service rate of a slow server, in jobs per unit of time.
     #[arg(long, value_name = "RATE", default_value = "1", value_parser = number::positive)]
     slow_rate: f64,
-    /// Jobs that a fast server finishes in a unit of time.
+    /// Service rate of a fast server, in jobs per unit of time.
     #[arg(long, value_name = "RATE", default_value = "1.5", value_parser = number::positive)]
     fast_rate: f64,
-    /// Cost of a job in a queue for a unit of time.
+    /// Cost of a job in a queue, per unit of time.
     #[arg(long, value_name = "COST", default_value = "1", value_parser = number::non_negative)]
     holding_cost: f64,
-    /// Cost of a fast server for a unit of time.
+    /// Cost of a fast server, per unit of time.
     #[arg(long, value_name = "COST", default_value = "10", value_parser = number::non_negative)]
     effort_cost: f64,
-    /// Cost of a job that is lost, because the first queue is full.
+    /// Cost of a lost job, which arrives at a full queue.
     #[arg(long, value_name = "COST", default_value = "100", value_parser = number::non_negative)]
     loss_cost: f64,
     /// Discount factor γ of one event, in [0, 1).

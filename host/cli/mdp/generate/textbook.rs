@@ -9,7 +9,7 @@ use crate::cli::common::number;
 
 /// Generates the forest management model of the MDP toolbox.
 ///
-/// A forest grows older by a year unless it burns down. Waiting pays in the oldest forest, and cutting in all but the
+/// A forest ages by one year unless it burns down. Waiting earns a reward in the oldest forest; cutting earns one in all but the
 /// youngest.
 #[derive(Args)]
 #[command(
@@ -20,13 +20,13 @@ Examples:
     allow_negative_numbers = true
 )]
 pub struct Forest {
-    /// Number of ages, the states.
+    /// Number of ages, which are the states.
     #[arg(long, value_name = "S", default_value_t = 3)]
     ages: u32,
-    /// What waiting pays in the oldest forest.
+    /// Reward of waiting in the oldest forest.
     #[arg(long, value_name = "R1", default_value = "4", value_parser = number::finite)]
     wait_reward: f64,
-    /// What cutting pays in the oldest forest.
+    /// Reward of cutting the oldest forest.
     #[arg(long, value_name = "R2", default_value = "2", value_parser = number::finite)]
     cut_reward: f64,
     /// Probability of fire in a year.
@@ -58,8 +58,8 @@ impl Arguments for Forest {
 
 /// Generates the gambler's problem of Sutton and Barto.
 ///
-/// States are capitals; an action stakes part of one on a coin. V is the probability of reaching the goal. Nothing is
-/// discounted by default, and 0 and the goal are terminal.
+/// A state is a capital, an action a stake on the toss of a coin. V is the probability of reaching the goal, undiscounted by default. The
+/// capital 0 and the goal are terminal.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -91,7 +91,7 @@ impl Arguments for Gambler {
 
 /// Generates Jack's car rental of Sutton and Barto.
 ///
-/// Two places rent out cars; overnight, cars are moved between them. Actions are how many, from the first to the second.
+/// Two locations rent out cars. An action is the number of cars moved overnight from the first location to the second.
 #[derive(Args)]
 #[command(
     after_help = "\
@@ -101,22 +101,22 @@ Examples:
     allow_negative_numbers = true
 )]
 pub struct CarRental {
-    /// Cars at a place at most.
+    /// Maximum number of cars at a location.
     #[arg(long, value_name = "CARS", default_value_t = 20)]
     max_cars: u32,
-    /// Cars moved in a night at most.
+    /// Maximum number of cars moved in a night.
     #[arg(long, value_name = "CARS", default_value_t = 5)]
     max_moves: u32,
-    /// Cars wanted in a day, on average, at each place.
+    /// Mean demand per day at each location, in cars.
     #[arg(long, value_name = "MEAN,MEAN", default_value = "3,4", value_parser = pair)]
     rentals: [f64; 2],
-    /// Cars returned in a day, on average, at each place.
+    /// Mean number of cars returned per day at each location.
     #[arg(long, value_name = "MEAN,MEAN", default_value = "3,2", value_parser = pair)]
     returns: [f64; 2],
     /// Cost of moving a car.
     #[arg(long, value_name = "COST", default_value = "2", value_parser = number::finite)]
     move_cost: f64,
-    /// What a rented car pays.
+    /// Revenue of a rented car.
     #[arg(long, value_name = "R", default_value = "10", value_parser = number::finite)]
     credit: f64,
     /// Discount factor γ, in [0, 1).
@@ -126,7 +126,7 @@ pub struct CarRental {
     output: Output,
 }
 
-/// Two numbers that are not negative.
+/// Two nonnegative numbers.
 fn pair(text: &str) -> Result<[f64; 2], String> {
     let (first, second) = text.split_once(',').ok_or("expected two numbers with a comma between them")?;
     Ok([number::non_negative(first)?, number::non_negative(second)?])
@@ -153,7 +153,7 @@ impl Arguments for CarRental {
 
 /// Generates a stochastic inventory control model, as in Puterman's section 3.2.
 ///
-/// States are units in store, actions units ordered. Orders, stock and lost demand cost; what is sold pays.
+/// A state is the number of units in stock, an action the number of units ordered. Orders and stock cost; sales earn revenue.
 #[derive(Args)]
 #[command(
     after_help = "\
@@ -163,28 +163,28 @@ Examples:
     allow_negative_numbers = true
 )]
 pub struct Inventory {
-    /// Units that fit in the store.
+    /// Capacity of the stock, in units.
     #[arg(long, value_name = "UNITS", default_value_t = 3)]
     capacity: u32,
-    /// Units in an order at most [default: what fits].
+    /// Maximum number of units in an order [default: the free capacity].
     #[arg(long, value_name = "UNITS")]
     max_order: Option<u32>,
     /// Probabilities of a demand of 0, 1, … units in a month.
     #[arg(long, value_name = "P,P,…", default_value = "0.25,0.5,0.25", value_parser = number::probability, value_delimiter = ',')]
     demand: Vec<f64>,
-    /// Mean of a Poisson demand, instead.
+    /// Mean of a Poisson demand, in place of --demand.
     #[arg(long, value_name = "UNITS", value_parser = number::non_negative, conflicts_with = "demand")]
     demand_mean: Option<f64>,
-    /// Cost of any order.
+    /// Fixed cost of an order.
     #[arg(long, value_name = "COST", default_value = "4", value_parser = number::finite)]
     fixed_cost: f64,
-    /// Cost of a unit ordered.
+    /// Cost per ordered unit.
     #[arg(long, value_name = "COST", default_value = "2", value_parser = number::finite)]
     unit_cost: f64,
-    /// Cost of a unit in store for a month.
+    /// Cost per unit in stock and month.
     #[arg(long, value_name = "COST", default_value = "1", value_parser = number::finite)]
     holding_cost: f64,
-    /// What a unit is sold for.
+    /// Price of a unit.
     #[arg(long, value_name = "R", default_value = "8", value_parser = number::finite)]
     price: f64,
     /// Discount factor γ, in [0, 1).

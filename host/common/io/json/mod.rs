@@ -22,7 +22,7 @@ pub(crate) fn parse<T: Fields>(mut reader: impl Read, file: String) -> Result<T,
     let parsed = Object::at(&path).deserialize(&mut json).and_then(|object| json.end().map(|()| object));
     match parsed {
         Ok(object) => Ok(object),
-        Err(error) if error.is_io() => Err(Error::Read { file, source: error.into() }),
+        Err(error) if error.is_io() => Err(Error::read(file)(error.into())),
         Err(error) => {
             let Position { line, column } = path.source.place(error.line(), error.column());
             Err(Error::at(file, line, column, format!("{path}{}", plain(&error))))

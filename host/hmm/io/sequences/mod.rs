@@ -100,11 +100,7 @@ pub fn read(path: &Path, lengths: Option<&Path>, format: Option<Format>, model: 
 /// # Errors
 /// If a file cannot be read, does not hold valid sequences, or holds observations that the model does not emit.
 pub fn read_with(path: &Path, options: &ReadOptions, model: &Hmm) -> Result<Records, Error> {
-    let bytes = |path: &Path| {
-        Input::open(path)
-            .and_then(Input::read_all)
-            .map_err(|source| Error::Read { file: path.display().to_string(), source })
-    };
+    let bytes = |path: &Path| Input::open(path).and_then(Input::read_all).map_err(Error::read(path));
     let lengths = match &options.lengths {
         Some(path) => Some((bytes(path)?, path.display().to_string())),
         None => None,
@@ -132,10 +128,8 @@ pub fn read_from_with(reader: impl Read, name: &str, options: &ReadOptions, mode
         let message = "a file of lengths applies only to an array in a file".to_owned();
         return Err(Error::Content { file: name.to_owned(), message });
     }
-    match Input::new(reader).and_then(Input::read_all) {
-        Ok(text) => parse(&text, name, None, options.format, options, model),
-        Err(source) => Err(Error::Read { file: name.to_owned(), source }),
-    }
+    let text = Input::new(reader).and_then(Input::read_all).map_err(Error::read(name))?;
+    parse(&text, name, None, options.format, options, model)
 }
 
 fn parse(
@@ -197,7 +191,7 @@ pub fn write(
         return Err(Error::Content { file: path.display().to_string(), message });
     }
     let whole = |path: &Path, write: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
-        atomic_write(path, |out| write(out)).map_err(|source| Error::Write { file: path.display().to_string(), source })
+        atomic_write(path, |out| write(out)).map_err(Error::write(path))
     };
     if let Some(lengths) = lengths {
         whole(lengths, &|out| npy::write_lengths(out, sequences))?;

@@ -6,8 +6,9 @@ use clap::Args;
 use warpkov::mdp::bench::huge_grid::{HugeOptions, Measured, measure};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::options::Precision;
+use warpkov::runtime::choose::KernelDevice;
 
-use super::{Arguments, Error, Outcome, number};
+use super::{Arguments, Error, Outcome, number, print_json};
 
 /// The grid.
 #[derive(Args)]
@@ -19,16 +20,16 @@ pub struct HugeGridArguments {
     /// Discount factor γ [default: 0.99].
     #[arg(long, value_name = "G", value_parser = number::below_one)]
     gamma: Option<f64>,
-    /// ε: the largest error that the values may have [default: 1e-5].
+    /// ε: maximum error of the values [default: 1e-5].
     #[arg(long, value_name = "E", value_parser = number::positive)]
     epsilon: Option<f64>,
-    /// Fraction of cells that are walls [default: 0]. With any, what is in each cell comes from the host.
+    /// Fraction of cells that are walls [default: 0]. If positive, the host generates the contents of the cells.
     #[arg(long, value_name = "F", value_parser = number::probability)]
     walls: Option<f64>,
 }
 
 impl HugeGridArguments {
-    /// The first of these options that was given.
+    /// The first of these options that is given.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             (self.side.is_some(), "--side"),
@@ -40,7 +41,7 @@ impl HugeGridArguments {
     }
 }
 
-/// Makes and solves the grid on the device, and prints what came of it.
+/// Generates and solves the grid on the device, prints the measurement.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let HugeGridArguments { side, gamma, epsilon, walls } = arguments.huge_grid;
     let mixed = match arguments.precision[..] {
@@ -56,12 +57,11 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         wall_fraction: walls.unwrap_or(0.0),
         ..SlipGrid::default()
     };
-    let options =
-        HugeOptions { device: arguments.device, mixed, epsilon: epsilon.unwrap_or(1e-5), skip: !arguments.no_skip };
-    let measured = measure(&grid.patterns()?, &options)?;
+    let (device, _) = KernelDevice::open(arguments.device, false)?;
+    let options = HugeOptions { mixed, epsilon: epsilon.unwrap_or(1e-5), skip: !arguments.no_skip };
+    let measured = measure(&device, &grid.patterns()?, &options)?;
     if arguments.json {
-        serde_json::to_writer(&mut out, &measured).map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        print_json(&measured, out)?;
     } else {
         write(&mut out, &measured)?;
     }

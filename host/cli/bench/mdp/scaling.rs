@@ -7,15 +7,17 @@ use clap::Args;
 use warpkov::mdp::bench::scaling::{Event, FAMILIES, Point, Scaling, ScalingError, ScalingOptions, measure};
 use warpkov::mdp::options::Precision;
 use warpkov::mdp::plot::draw_scaling;
+use warpkov::runtime::choose::KernelDevice;
 
-use super::{Arguments, Error, Outcome, file, number};
-use crate::cli::progress::Steps;
+use super::{Arguments, Error, Outcome, number, print_json};
+use crate::cli::common::output::Plot;
+use crate::cli::common::progress::Steps;
 
-/// How far, and where to.
+/// The sizes, and the plots.
 #[derive(Args)]
 #[command(next_help_heading = "Options of --suite scaling")]
 pub struct ScalingArguments {
-    /// Entries of the largest models, of which each takes some 30 bytes of the host's memory [default: 1e9].
+    /// Entries of the largest models [default: 1e9]. An entry takes some 30 bytes of host memory.
     #[arg(long, value_name = "N", value_parser = number::positive)]
     largest: Option<f64>,
     /// Draw the times to this file, .svg or .png; may be repeated.
@@ -24,7 +26,7 @@ pub struct ScalingArguments {
 }
 
 impl ScalingArguments {
-    /// The first of these options that was given.
+    /// The first of these options that is given.
     pub fn given(&self) -> Option<&'static str> {
         let given = [(self.largest.is_some(), "--largest"), (!self.plot.is_empty(), "--plot")];
         given.into_iter().find_map(|(given, name)| given.then_some(name))
@@ -40,10 +42,10 @@ impl From<ScalingError> for Error {
     }
 }
 
-/// Measures model by model, each line printed when it is there, and draws them.
+/// Measures model by model, prints each line when its measurement ends, and draws the times.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let ScalingArguments { largest, plot } = &arguments.scaling;
-    let plots = plot.iter().map(|path| Ok((path, file::plot_format(path)?))).collect::<Result<Vec<_>, Error>>()?;
+    let plots = plot.iter().cloned().map(Plot::new).collect::<Result<Vec<_>, Error>>()?;
     let named = |name: &str| FAMILIES.into_iter().find(|family| family.name().eq_ignore_ascii_case(name));
     let families = arguments.cases(&FAMILIES, named, "grid, garnet or power-law")?;
     let wide = match arguments.precision[..] {
@@ -51,16 +53,12 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         [Precision::F64] => true,
         _ => return Err(Error::Usage("--suite scaling times one type: expected --precision f32 or f64, once".into())),
     };
-    let options = ScalingOptions {
-        device: arguments.device,
-        wide,
-        largest: largest.unwrap_or(1e9),
-        runs: arguments.runs.unwrap_or(5) as usize,
-    };
+    let options = ScalingOptions { wide, largest: largest.unwrap_or(1e9), runs: arguments.runs.unwrap_or(5) as usize };
     let lines = families.iter().map(|family| family.storages().len()).sum::<usize>() * options.sizes().len();
+    let (device, _) = KernelDevice::open(arguments.device, false)?;
     let steps = Steps::new(lines, arguments.json);
     let mut written = Ok(());
-    let scaling = measure(&families, &options, &mut |event| match event {
+    let scaling = measure(&device, &families, &options, &mut |event| match event {
         Event::Making(family, nnz) => steps.say(format!("{} with {nnz:.0e} entries", family.name())),
         Event::Device(scaling) if !arguments.json && written.is_ok() => written = write_header(&mut out, scaling),
         Event::Point(point) => {
@@ -72,14 +70,10 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         Event::Device(_) => {}
     })?;
     drop(steps);
-    for (path, format) in plots {
-        let picture = draw_scaling(&scaling, format)?;
-        file::write_whole(path, |out| out.write_all(&picture))?;
-    }
+    plots.iter().try_for_each(|plot| plot.draw(|format| draw_scaling(&scaling, format)))?;
     written?;
     if arguments.json {
-        serde_json::to_writer(&mut out, &scaling).map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        print_json(&scaling, out)?;
         return Ok(Outcome::Success);
     }
     for note in &scaling.notes {

@@ -1,4 +1,4 @@
-//! Progress on a terminal, for work that takes longer than a moment.
+//! Progress on a terminal.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -8,22 +8,22 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use warpkov::mdp::solution::Round;
 
-/// Work shorter than this shows nothing.
+/// Solves shorter than this show no progress.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Steps of the bar.
+/// Resolution of the bar.
 const STEPS: u64 = 1000;
 
 /// The progress of a solve, on stderr.
 pub struct Progress {
     bar: ProgressBar,
     states: f64,
-    /// Dropped with this, which ends the wait of the thread that would show the bar.
+    /// Its drop ends the thread that waits to show the bar.
     _waiting: Option<Sender<()>>,
 }
 
 impl Progress {
-    /// Progress over a model of `states` states; never shown where stderr is no terminal, or if `quiet`.
+    /// Progress of a model with `states` states, hidden if `quiet` or if stderr is no terminal.
     pub fn new(states: u32, quiet: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {msg}") {
@@ -34,12 +34,12 @@ impl Progress {
         Self { bar, states: f64::from(states), _waiting: waiting }
     }
 
-    /// Takes note of a round.
+    /// Shows a round.
     pub fn observe(&self, round: &Round) {
         let Round { round: number, sweeps, residual, .. } = round;
         let mut message = format!("round {number}: {sweeps} sweeps to residual {residual:.1e}");
         if let Some(changed) = round.changed {
-            // The number of changed states falls about geometrically, so its logarithm tells how much is left.
+            // The number of changed states falls about geometrically: its logarithm measures the remaining work.
             let left = (changed as f64).ln_1p() / self.states.ln_1p();
             let position = ((1.0 - left) * STEPS as f64) as u64;
             self.bar.set_position(position.max(self.bar.position()));
@@ -70,7 +70,7 @@ fn show_after(patience: Duration, bar: ProgressBar) -> Sender<()> {
 pub struct Steps(ProgressBar);
 
 impl Steps {
-    /// `count` steps; never shown where stderr is no terminal, or if `quiet`.
+    /// `count` steps, hidden if `quiet` or if stderr is no terminal.
     pub fn new(count: usize, quiet: bool) -> Self {
         if quiet || !stderr().is_terminal() {
             return Self(ProgressBar::hidden());
@@ -83,12 +83,12 @@ impl Steps {
         Self(bar)
     }
 
-    /// Says what is being done.
+    /// Shows the present step.
     pub fn say(&self, what: String) {
         self.0.set_message(what);
     }
 
-    /// One step is done.
+    /// Completes a step.
     pub fn next(&self) {
         self.0.inc(1);
     }

@@ -11,17 +11,17 @@ use warpkov::mdp::generate::{TABLE_6_1, WetFloor};
 use warpkov::mdp::options::Precision;
 use warpkov::runtime::choose::DeviceChoice;
 
-use super::{Arguments, Error, Outcome, or_default};
-use crate::cli::progress::Steps;
+use super::{Arguments, Error, Outcome, or_default, print_json};
+use crate::cli::common::progress::Steps;
 
-/// All that was measured.
+/// The measurements.
 #[derive(Default, Serialize)]
 struct Results {
     table: Vec<Measured>,
     locality: Vec<Locality>,
 }
 
-/// Measures domain by domain, each line printed when it is there, then the sweeps with less locality.
+/// Measures domain by domain, and prints each line when its measurement ends; then counts the sweeps with less locality.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let on_gpu = arguments.on_gpu();
     let chosen = |contender: &&Contender| {
@@ -30,9 +30,9 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let contenders: Vec<_> = CONTENDERS.iter().filter(chosen).collect();
     let domains = arguments.cases(&TABLE_6_1, WetFloor::named, "GW-64x64x1 to GW-1024x1024x4")?;
     let precisions = or_default(&arguments.precision, &[Precision::F32]);
-    // Which are not named, are not asked for.
+    // `--case` names domains, and the models with less locality have no names.
     let redirected: &[f64] = if arguments.case.is_empty() { &REDIRECTED } else { &[] };
-    // An emulated method takes minutes for what others do in no time.
+    // The emulator would take minutes for these models.
     let counted = |contender: &&&Contender| contender.on_cpu || arguments.device != DeviceChoice::Emulated;
     let counting: Vec<_> = contenders.iter().copied().filter(|contender| counted(&contender)).collect();
     let lines = (domains.len() * contenders.len() + redirected.len() * counting.len()) * precisions.len();
@@ -76,8 +76,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     }
 
     if arguments.json {
-        serde_json::to_writer(&mut out, &results).map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        print_json(&results, out)?;
         return Ok(Outcome::Success);
     }
     if !results.locality.is_empty() {
@@ -133,7 +132,10 @@ fn write_locality(
     precisions: &[Precision],
     contenders: &[&Contender],
 ) -> std::io::Result<()> {
-    writeln!(out, "\nSweeps on GW-256x256x1 where so many successors are states drawn at random (section 6.3)\n")?;
+    writeln!(
+        out,
+        "\nSweeps on GW-256x256x1 with this percentage of successors replaced by random states (section 6.3)\n"
+    )?;
     write!(out, "{:<15} {:<4}", "method", "type")?;
     for redirected in REDIRECTED {
         write!(out, " {:>5.0} %", 100.0 * redirected)?;

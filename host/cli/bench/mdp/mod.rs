@@ -1,0 +1,129 @@
+//! `warpkov bench mdp`.
+
+use std::io::Write;
+
+use clap::{Args, ValueEnum};
+use warpkov::mdp::bench::BenchOptions;
+use warpkov::mdp::options::{Method, Precision, Storage};
+use warpkov::runtime::choose::DeviceChoice;
+
+use super::{Error, Outcome, or_default, print_json};
+use crate::cli::common::choice::choice;
+use crate::cli::common::number;
+
+mod huge_grid;
+mod scaling;
+mod slip_grids;
+mod table_6_1;
+
+/// Measures methods on the models of a publication, beside the times of the publication.
+///
+/// A time is that of a whole run, from V = 0 with the model on the device.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  warpkov bench mdp
+  warpkov bench mdp --device cuda:0 --case G6 --method projected --precision f32 --runs 9
+  warpkov bench mdp --suite table-6.1 --case GW-1024x1024x4
+  warpkov bench mdp --suite huge-grid --side 10000 --gamma 0.99
+  warpkov bench mdp --suite scaling --largest 1e8 --plot scaling.svg
+  warpkov bench mdp --json > results.json")]
+pub struct Arguments {
+    /// Models and methods.
+    #[arg(long, value_enum, default_value = "slip-grids")]
+    suite: MdpSuite,
+    /// Model, G1 to G6 or GW-64x64x1 to GW-1024x1024x4, or family, grid, garnet or power-law; may be repeated [default: all].
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Method; may be repeated [default: the methods of the publication that run on this machine, and the fastest method].
+    #[arg(long, value_parser = choice::<Method>())]
+    method: Vec<Method>,
+    /// Device of the methods that run on a GPU: auto, cpu, cuda:N or emulated. Other methods run on the CPU.
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
+    device: DeviceChoice,
+    /// Floating-point type; may be repeated [default: f32].
+    #[arg(long, value_parser = choice::<Precision>())]
+    precision: Vec<Precision>,
+    /// θ: sweep until no value changes by θ or more [default: that of the publication, 1e-5 or 1e-4].
+    #[arg(long, value_name = "T", value_parser = number::positive)]
+    theta: Option<f64>,
+    /// Layout of the model for value iteration on a GPU [default: the most compact that fits the model].
+    #[arg(long, value_parser = choice::<Storage>())]
+    storage: Option<Storage>,
+    /// Sweep all states every time, including states whose value cannot have changed.
+    #[arg(long)]
+    no_skip: bool,
+    /// Maximum GPU memory, in bytes or as 4GiB [default: all free memory]. Larger models are streamed through it.
+    #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
+    device_memory: Option<u64>,
+    /// Runs per line [default: 5, with median times; 12 in table-6.1, with mean times without the best and the worst].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
+    runs: Option<u32>,
+    /// Print JSON: one array, or one object with an array per table.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    huge_grid: huge_grid::HugeGridArguments,
+    #[command(flatten)]
+    scaling: scaling::ScalingArguments,
+}
+
+/// The models and methods of a publication, or of this program.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MdpSuite {
+    /// Policy iteration on slip grids: Aydin, Policy Iteration on the GPU (2025), Tables 5.4 (grids), 5.5 and 5.7 (times).
+    SlipGrids,
+    /// Value iteration on grid worlds: Jóhannsson, GPU-Based Markov Decision Process Solver (2009), Tables 6.1 (grids) and
+    /// 6.2 (speed-ups), and section 6.3 (locality).
+    #[value(name = "table-6.1")]
+    Table61,
+    /// A slip grid, generated, solved and certified on the device.
+    HugeGrid,
+    /// Time of a sweep of value iteration against the size of the model.
+    Scaling,
+}
+
+impl Arguments {
+    /// Checks that options of one suite are not given to another.
+    fn check(&self) -> Result<(), Error> {
+        let huge_grid = self.huge_grid.given().filter(|_| self.suite != MdpSuite::HugeGrid);
+        let scaling = self.scaling.given().filter(|_| self.suite != MdpSuite::Scaling);
+        let foreign = huge_grid.map(|name| (name, "huge-grid")).or(scaling.map(|name| (name, "scaling")));
+        match foreign {
+            Some((name, suite)) => Err(Error::Usage(format!("{name} belongs to --suite {suite}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The models of `--case`, or `all`. `named` finds a model by its name; `expected` lists the names for the error.
+    fn cases<C: Clone>(&self, all: &[C], named: impl Fn(&str) -> Option<C>, expected: &str) -> Result<Vec<C>, Error> {
+        if self.case.is_empty() {
+            return Ok(all.to_vec());
+        }
+        let found =
+            |name: &String| named(name).ok_or_else(|| Error::Usage(format!("--case {name}: expected {expected}")));
+        self.case.iter().map(found).collect()
+    }
+
+    /// Options of the measurement of one line.
+    fn options(&self, device: DeviceChoice, precision: Precision, theta: f64, runs: usize) -> BenchOptions {
+        let Self { storage, no_skip, device_memory, .. } = *self;
+        BenchOptions { device, precision, theta, storage, skip: !no_skip, device_memory, runs }
+    }
+
+    /// Whether methods for the GPU can run.
+    fn on_gpu(&self) -> bool {
+        self.device.runs_kernels()
+    }
+}
+
+/// Measures the models of a suite, and prints each line when its measurement ends.
+pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+    arguments.check()?;
+    match arguments.suite {
+        MdpSuite::HugeGrid => huge_grid::run(arguments, out),
+        MdpSuite::Scaling => scaling::run(arguments, out),
+        MdpSuite::SlipGrids => slip_grids::run(arguments, out),
+        MdpSuite::Table61 => table_6_1::run(arguments, out),
+    }
+}

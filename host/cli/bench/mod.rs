@@ -1,0 +1,54 @@
+//! `warpkov bench`.
+
+use std::io::Write;
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use super::error::{Error, Outcome};
+
+mod hmm;
+mod mdp;
+mod pomdp;
+
+/// The model class to measure.
+#[derive(Subcommand)]
+pub enum BenchCommand {
+    Mdp(Box<mdp::Arguments>),
+    Pomdp(pomdp::Arguments),
+    Hmm(hmm::Arguments),
+}
+
+pub const EXAMPLES: &str = "\
+Examples:
+  warpkov bench mdp
+  warpkov bench mdp --case G1 --case G2 --method parallel --runs 1
+  warpkov bench pomdp --case tag
+  warpkov bench hmm --case 64x64x16";
+
+/// Runs a benchmark.
+pub fn run(command: &BenchCommand, out: impl Write) -> Result<Outcome, Error> {
+    match command {
+        BenchCommand::Mdp(arguments) => mdp::run(arguments, out),
+        BenchCommand::Pomdp(arguments) => pomdp::run(arguments, out),
+        BenchCommand::Hmm(arguments) => hmm::run(arguments, out),
+    }
+}
+
+/// `chosen`, or `default` if nothing is chosen.
+fn or_default<T: Copy>(chosen: &[T], default: &[T]) -> Vec<T> {
+    if chosen.is_empty() { default.to_vec() } else { chosen.to_vec() }
+}
+
+/// Prints the measurements as JSON.
+fn print_json(measured: &impl Serialize, mut out: impl Write) -> Result<(), Error> {
+    serde_json::to_writer(&mut out, measured).map_err(std::io::Error::from)?;
+    Ok(writeln!(out)?)
+}
+
+/// Notes on stderr why `auto` chose a device.
+fn note(reason: Option<String>) {
+    if let Some(reason) = reason {
+        eprintln!("note: {reason}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Results: the file, the plot, and the printed report.
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use warpkov::common::choice::Choice;
+use warpkov::common::plot::{Format, PlotError};
+use warpkov::common::report::{Report, Results};
+
+use super::file::{FileOrStd, extension, write_whole, writes};
+use crate::cli::error::Error;
+
+/// Where the results go: to a file, to the standard output, or only into the report.
+pub struct Output<F> {
+    file: Option<(FileOrStd, F)>,
+    json: bool,
+}
+
+impl<F: Choice> Output<F> {
+    /// Validates `--out`, `--to` and `--json`. Results on the standard output are in the format `standard` unless `--to` names another.
+    pub fn new(
+        out: Option<FileOrStd>,
+        to: Option<F>,
+        json: bool,
+        extensions: fn(F) -> &'static [&'static str],
+        standard: F,
+    ) -> Result<Self, Error> {
+        let Some(file) = out else { return Ok(Self { file: None, json }) };
+        let format = file.format(to, extensions, F::ALL, standard)?;
+        file.writes()?;
+        Self::of(Some((file, format)), json)
+    }
+
+    /// Validates a file whose format is known.
+    pub fn of(file: Option<(FileOrStd, F)>, json: bool) -> Result<Self, Error> {
+        if json && matches!(file, Some((FileOrStd::Standard, _))) {
+            return Err(Error::Usage("--out - and --json both write to the standard output".to_owned()));
+        }
+        Ok(Self { file, json })
+    }
+
+    /// The format of the results, if they are written.
+    pub fn format(&self) -> Option<F> {
+        self.file.as_ref().map(|(_, format)| *format)
+    }
+
+    /// The file of the results and its format, if they go to a file.
+    pub fn path(&self) -> Option<(&Path, F)> {
+        match &self.file {
+            Some((FileOrStd::At(path), format)) => Some((path, *format)),
+            _ => None,
+        }
+    }
+
+    /// Writes the file, if there is one.
+    pub fn write(&self, results: &impl Results<Format = F>) -> Result<(), Error> {
+        match self.path() {
+            Some((path, format)) => write_whole(path, |out| results.write_as(format, out)),
+            None => Ok(()),
+        }
+    }
+
+    /// Prints the results, if they go to the standard output, else the report.
+    pub fn print(&self, results: &impl Results<Format = F>, out: impl Write) -> Result<(), Error> {
+        let Some((FileOrStd::Standard, format)) = &self.file else { return print(results, self.json, out) };
+        let mut out = BufWriter::new(out);
+        results.write_as(*format, &mut out)?;
+        Ok(out.flush()?)
+    }
+}
+
+/// Prints a report: one JSON object, or text.
+pub fn print(report: &impl Report, json: bool, out: impl Write) -> Result<(), Error> {
+    let mut out = BufWriter::new(out);
+    match json {
+        true => report.write_json(&mut out)?,
+        false => report.write_text(&mut out)?,
+    }
+    Ok(out.flush()?)
+}
+
+/// A plot to draw.
+pub struct Plot {
+    path: PathBuf,
+    format: Format,
+}
+
+impl Plot {
+    /// Validates the file of a plot: its name must end in .svg or .png.
+    pub fn new(path: PathBuf) -> Result<Self, Error> {
+        let format = match extension(&path, &["svg", "png"])? {
+            "svg" => Format::Svg,
+            _ => Format::Png,
+        };
+        writes(&path)?;
+        Ok(Self { path, format })
+    }
+
+    /// Draws the plot and writes its file.
+    pub fn draw(&self, draw: impl FnOnce(Format) -> Result<Vec<u8>, PlotError>) -> Result<(), Error> {
+        let picture = draw(self.format)?;
+        write_whole(&self.path, |out| out.write_all(&picture))
+    }
+}

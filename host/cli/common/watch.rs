@@ -1,0 +1,20 @@
+//! The time of the phases of a command.
+
+use std::time::Instant;
+
+/// Measures one phase after the other.
+#[derive(Clone, Copy)]
+pub struct Watch(Instant);
+
+impl Watch {
+    /// Begins the first phase.
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Ends a phase and begins the next. Returns the seconds of the phase that ended.
+    pub fn lap(&mut self) -> f64 {
+        let begun = std::mem::replace(&mut self.0, Instant::now());
+        (self.0 - begun).as_secs_f64()
+    }
+}
