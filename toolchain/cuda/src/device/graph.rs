@@ -74,8 +74,8 @@ impl Core {
         self.enter()?;
         // SAFETY: the stream exists and its context is current.
         check("cuStreamBeginCapture", unsafe { (driver.stream_begin_capture)(self.stream(), THREAD_LOCAL) })?;
-        let submitted = work();
-        self.enter()?;
+        // `and` takes its argument by value: the context is entered, and the capture ended, whatever `work` returned.
+        let submitted = work().and(self.enter());
         let mut captured = ptr::null_mut();
         // SAFETY: cuStreamEndCapture writes one handle to `captured`, null if the capture is invalid. "Capture must be
         // ended on the same stream in which it was initiated", and from the same thread; both hold, whatever `work`
