@@ -670,7 +670,7 @@ fn outputs_are_checked_before_the_work() {
         #[cfg(unix)]
         {
             std::os::unix::fs::symlink(&name, folder.path().join(&name)).unwrap();
-            fails(folder.path(), &with_output(command, option, &name), 2, &["cannot write", &name, "circle"]);
+            fails(folder.path(), &with_output(command, option, &name), 2, &["cannot write", &name, "form a loop"]);
             fs::remove_file(folder.path().join(&name)).unwrap();
         }
     }
