@@ -7,7 +7,7 @@
 //! | `random` | reproducible random numbers |
 //! | [`choice`] | enums with named variants, for options |
 //! | [`names`] | names of states, actions and observations |
-//! | [`numbers`] | infinite numbers in JSON |
+//! | [`numbers`] | the maximum norm, infinite numbers in JSON |
 //! | [`parameters`] | range checks of model parameters |
 //! | [`report`] | text, JSON and files of results |
 //! | [`interrupt`] | the stop request (Ctrl-C) |

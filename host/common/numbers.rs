@@ -1,6 +1,13 @@
-//! Numbers in JSON reports. JSON has no infinity: infinite numbers become the strings `"inf"` and `"-inf"`.
+//! The maximum norm, and numbers in JSON reports. JSON has no infinity: infinite numbers become the strings `"inf"` and
+//! `"-inf"`.
 
 use serde::{Serialize, Serializer};
+
+/// ‖x‖∞, the largest magnitude; 0 for no numbers. NaN is ignored.
+#[must_use]
+pub fn max_norm(numbers: &[f64]) -> f64 {
+    numbers.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()))
+}
 
 /// A number, which may be infinite.
 #[derive(Clone, Copy, Debug, PartialEq)]

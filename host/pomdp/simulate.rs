@@ -21,6 +21,7 @@ use super::belief::Belief;
 use super::cpu::Vectors;
 use super::model::Pomdp;
 use super::projection::Projection;
+use crate::common::numbers::max_norm;
 use crate::common::random::{draw, random};
 
 /// The 97.5 % quantile of the normal distribution.
@@ -181,7 +182,7 @@ impl<'m> Simulator<'m> {
             model.is_absorbing(state) && (0..actions).all(earns_nothing)
         };
         let ends = (0..model.states()).into_par_iter().map(ended).collect();
-        let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+        let largest = max_norm(&rewards);
         let vectors = Vectors::new(policy);
         Ok(Self {
             model,

@@ -19,6 +19,7 @@ use warpkov_kernels::pomdp::project::{
 };
 use warpkov_kernels::primitives::rows::RowsArgs;
 
+use crate::common::numbers::max_norm;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backend::{Plans, PointBackup};
 use crate::pomdp::belief::Belief;
@@ -698,7 +699,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
 /// The power of 2 that scales the largest value of any policy to at most 1.
 fn scale(model: &Pomdp) -> f64 {
-    let largest = model.expected_rewards().into_iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+    let largest = max_norm(&model.expected_rewards());
     let magnitude = largest / (1.0 - model.gamma());
     if magnitude > 0.0 && magnitude.is_finite() { (-magnitude.log2().ceil()).exp2() } else { 1.0 }
 }

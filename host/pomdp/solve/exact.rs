@@ -1,6 +1,7 @@
 //! Exact finite-horizon value iteration by incremental pruning (Cassandra, Littman and Zhang, *UAI*, 1997), for models
 //! with few states: a reference to test bounds against.
 
+use crate::common::numbers::max_norm;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::game::Game;
 use crate::pomdp::model::Pomdp;
@@ -17,7 +18,7 @@ type Alpha = (u32, Vec<f64>);
 pub fn incremental_pruning(model: &Pomdp, horizon: u32, most: usize) -> Option<AlphaVectors> {
     let (states, actions, gamma) = (model.states(), model.actions(), model.gamma());
     let rewards = model.expected_rewards();
-    let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+    let largest = max_norm(&rewards);
     let margin = MARGIN * largest.max(f64::MIN_POSITIVE) / (1.0 - gamma);
     let mut vectors: Vec<Alpha> = vec![(0, vec![0.0; states as usize])];
     for _ in 0..horizon {

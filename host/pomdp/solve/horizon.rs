@@ -18,6 +18,7 @@ use super::bounds::fib::sweep;
 use super::bounds::sawtooth::Sawtooth;
 use super::clock::{Clock, Standing};
 use super::search::{Interval, informed_bound, terms};
+use crate::common::numbers::max_norm;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::cpu::{Assembler, Vectors};
@@ -81,7 +82,7 @@ pub fn search<'o>(
     clock: impl FnOnce(Interval) -> Clock<'o>,
 ) -> Found {
     let rewards = model.expected_rewards();
-    let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+    let largest = max_norm(&rewards);
     let steps = f64::from(horizon);
     let mut clock = clock(Interval { lower: -steps * largest, upper: steps * largest });
     let assembler = Assembler::new(model, &rewards);

@@ -24,6 +24,7 @@ use super::model::Pomdp;
 use super::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
 use super::solution::{Round, Solution, Status};
 use crate::common::interrupt;
+use crate::common::numbers::max_norm;
 use crate::common::random::random;
 use crate::mdp::SolveError;
 use crate::pomdp::device::{self, Backups, Walkers};
@@ -292,7 +293,7 @@ impl Run<'_> {
 
 /// max |r(s, a)|, over all s and a.
 fn largest(model: &Pomdp) -> f64 {
-    model.expected_rewards().iter().fold(0.0, |most: f64, reward| most.max(reward.abs()))
+    max_norm(&model.expected_rewards())
 }
 
 /// Least improvement of a value that helps to close the gap.

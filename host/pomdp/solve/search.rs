@@ -8,6 +8,7 @@ use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::clock::{Clock, Standing};
 use super::graph::{Child, Edge, Graph, MERGED, NONE, Nodes};
+use crate::common::numbers::max_norm;
 use crate::mdp::SolveError;
 use crate::mdp::model::Csr;
 use crate::pomdp::alpha::AlphaVectors;
@@ -123,7 +124,7 @@ impl<'m, 'o> Search<'m, 'o> {
             return Err(SolveError::Undiscounted);
         }
         let rewards = model.expected_rewards();
-        let largest = rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+        let largest = max_norm(&rewards);
         let magnitude = largest / (1.0 - model.gamma());
         let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12), &mut || clock.late())?;
         let factors = qmdp::qmdp(model, &rewards, &seen, &mut || clock.late());

@@ -17,6 +17,7 @@ use super::clock::Standing;
 use super::expand::{EXPLORED, steps};
 use super::search::{Interval, Search};
 use super::{Error, PATIENCE};
+use crate::common::numbers::max_norm;
 use crate::pomdp::backend::{Trials, Walks};
 use crate::pomdp::options::{Expansion, SolveOptions};
 use crate::pomdp::solution::Status;
@@ -91,7 +92,7 @@ fn rounds<B: Trials>(
     let kept = search.alpha().len();
     let (memory, most_vectors) = (search.clock.memory(), options.limits.vectors.max(kept + 1));
     backend.set_vectors(search.alpha())?;
-    let largest = search.rewards.iter().fold(0.0, |most: f64, reward| most.max(reward.abs()));
+    let largest = max_norm(&search.rewards);
     let [below, above] = backend.slack(largest);
     let start = [search.model.start().clone()];
     let mut horizon = steps(search.model.gamma());
