@@ -1,7 +1,8 @@
 //! Reports of scoring, decoding, posteriors and training: text, JSON, and files of results.
 //!
 //! The JSON objects share the fields of their [`Context`]: `device`, `precision`, `phases`, and,
-//! where there are any, `names`, `starts` and `notes`.
+//! where there are any, `names`, `starts` and `notes`. All four reports are in one file because they share this context and the
+//! writers of records.
 
 use std::io::{self, Write};
 
