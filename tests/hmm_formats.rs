@@ -304,7 +304,7 @@ fn tables_from_other_programs_are_read() {
     );
     assert_eq!(
         error("x,y\n1,2\n", &columns(&["x", "y"], None)),
-        "d:1: found 2 columns named, expected 1 for what the model emits"
+        "d:1: found 2 columns named, expected 1 for an observation of the model"
     );
     // Error positions refer to lines of the file, also after a field with several lines.
     assert_eq!(
