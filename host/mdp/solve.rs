@@ -192,7 +192,7 @@ struct Certified {
 
 /// Smallest fraction of ε in the stopping rule. The first attempt uses ε, and each further attempt a quarter of the
 /// previous value: the certificate includes rounding errors, so a run that stops at ε may miss it.
-pub(super) const MIN_EPSILON_FRACTION: f64 = 1.0 / 256.0;
+const MIN_EPSILON_FRACTION: f64 = 1.0 / 256.0;
 
 /// The ‖ΔV‖∞ that guarantees ε, times a safety factor of 0.9.
 fn change_bound(gamma: f64, epsilon: f64) -> f64 {
@@ -248,36 +248,49 @@ fn until_certified(
 ) -> Result<Certified, SolveError> {
     let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
     backend.state().reset(initial)?;
-    let mut epsilon_fraction = 1.0;
-    let (mut all, mut certify) = (Run::default(), Duration::ZERO);
-    loop {
+    let mut certify = Duration::ZERO;
+    let (mut all, (values, greedy, certificate)) = tighten(epsilon, |epsilon_fraction| {
         let (stop, theta) = (stop(mdp, limits.target, epsilon_fraction), theta(mdp, limits.target, epsilon_fraction));
-        let last = run(backend, stop, theta, limits, &mut *observe)?;
-        let ended = last.status != Status::Solved;
-        all.append(last);
+        let run = run(backend, stop, theta, limits, &mut *observe)?;
         let begun = Instant::now();
         let mut values = backend.state().values()?;
         let (certificate, greedy) = certify_greedy(mdp, &mut values, epsilon.is_some());
         certify += begun.elapsed();
-        let certain = epsilon.is_some_and(|epsilon| certificate.bound.is_some_and(|bound| bound <= epsilon));
+        Ok::<_, SolveError>((run, certificate.bound, (values, greedy, certificate)))
+    })?;
+    let state = backend.state();
+    let policy = if state.policy_is_implicit() { greedy } else { state.policy()? };
+    all.status = match (all.status, epsilon) {
+        (Status::Interrupted, _) => Status::Interrupted,
+        _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
+        (status, None) => status,
+        (_, Some(epsilon)) if certificate.bound.is_some_and(|bound| bound <= epsilon) => Status::Solved,
+        (Status::Solved, _) => Status::Stalled,
+        (status, _) => status,
+    };
+    Ok(Certified { values, policy, run: all, certificate, certify })
+}
+
+/// Repeats `attempt` with ε multiplied by 1, 1/4, 1/16, … until its bound proves `epsilon`, it has none, or a run reaches a
+/// limit. An attempt returns its run, the bound on ‖V − V\*‖∞, and its result. Without `epsilon` there is one attempt.
+///
+/// Returns all runs as one, and the result of the last attempt.
+///
+/// # Errors
+/// The error of an attempt.
+pub(super) fn tighten<T, E>(
+    epsilon: Option<f64>,
+    mut attempt: impl FnMut(f64) -> Result<(Run, Option<f64>, T), E>,
+) -> Result<(Run, T), E> {
+    let (mut epsilon_fraction, mut all) = (1.0, Run::default());
+    loop {
+        let (run, bound, result) = attempt(epsilon_fraction)?;
+        let ended = run.status != Status::Solved;
+        all.append(run);
         epsilon_fraction /= 4.0;
-        if ended
-            || certain
-            || epsilon.is_none()
-            || certificate.bound.is_none()
-            || epsilon_fraction <= MIN_EPSILON_FRACTION
-        {
-            let state = backend.state();
-            let policy = if state.policy_is_implicit() { greedy } else { state.policy()? };
-            all.status = match all.status {
-                Status::Interrupted => Status::Interrupted,
-                _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
-                status if epsilon.is_none() => status,
-                _ if certain => Status::Solved,
-                Status::Solved => Status::Stalled,
-                status => status,
-            };
-            return Ok(Certified { values, policy, run: all, certificate, certify });
+        let open = |(epsilon, bound)| bound > epsilon;
+        if ended || !epsilon.zip(bound).is_some_and(open) || epsilon_fraction <= MIN_EPSILON_FRACTION {
+            return Ok((all, result));
         }
     }
 }

@@ -8,15 +8,13 @@ use serde::Serialize;
 use warpkov_device::launch::Device;
 
 use super::milliseconds;
-use crate::mdp::backend::Stop;
 use crate::mdp::certificate::Certificate;
 use crate::mdp::device::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
 use crate::mdp::error::SolveError;
 use crate::mdp::generate::GridPatterns;
 use crate::mdp::options::{Limits, Precision, Storage, Target};
 use crate::mdp::solution::{Run, Status};
-use crate::mdp::solve::value_iteration;
-use crate::mdp::solve::{MIN_EPSILON_FRACTION, span_stop};
+use crate::mdp::solve::{span_stop, tighten, value_iteration};
 use crate::runtime::choose::KernelDevice;
 
 /// Options of the benchmark.
@@ -139,18 +137,12 @@ fn solve<D: Device, B: Certify<Error = D::Error>>(
     let start = Instant::now();
     let (gamma, epsilon) = (grid.grid.gamma, options.epsilon);
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
-    let (mut epsilon_fraction, mut all) = (1.0, Run::default());
-    loop {
-        let stop = Stop::Span(epsilon_fraction * span_stop(gamma, epsilon).bound());
+    let (run, (certificate, shift)) = tighten(Some(epsilon), |epsilon_fraction| {
+        let stop = span_stop(gamma, epsilon_fraction * epsilon);
         let run = value_iteration(&mut backend, stop, &limits, |_| ControlFlow::Continue(()))?;
-        let ended = run.status != Status::Solved;
-        all.append(run);
         let Residual { range, largest } = backend.residual()?;
         let (certificate, shift) = grid.extremes(range, largest).centred(gamma);
-        epsilon_fraction /= 4.0;
-        if ended || epsilon_fraction <= MIN_EPSILON_FRACTION || certificate.bound.is_none_or(|bound| bound <= epsilon) {
-            let solve_ms = milliseconds(start.elapsed());
-            return Ok(Solved { generation_ms, solve_ms, run: all, certificate, shift });
-        }
-    }
+        Ok((run, certificate.bound, (certificate, shift)))
+    })?;
+    Ok(Solved { generation_ms, solve_ms: milliseconds(start.elapsed()), run, certificate, shift })
 }

@@ -31,6 +31,17 @@ pub(super) fn checked_offset<O: Offset>(offset: u64) -> O {
     O::from_usize(offset as usize)
 }
 
+/// Launches at most `batch` steps without synchronisation. Returns their number, which is smaller after an interrupt.
+pub(super) fn launch_batch<E>(batch: usize, mut step: impl FnMut(usize) -> Result<(), E>) -> Result<usize, E> {
+    for k in 0..batch {
+        if k > 0 && interrupt::requested() {
+            return Ok(k);
+        }
+        step(k)?;
+    }
+    Ok(batch)
+}
+
 /// Uploads the choices: A and no offsets if all states have A actions, otherwise 0 and the row offsets of the states.
 pub(super) fn upload_choices<O: Offset, D: Device>(
     device: &D,
@@ -136,14 +147,11 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
             batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - evaluation.sweeps) as usize);
             device.clear(&mut self.residuals)?;
-            for k in 0..batch {
-                if k > 0 && interrupt::requested() {
-                    batch = k;
-                    break;
-                }
+            batch = launch_batch(batch, |k| {
                 sweep(self, k as u32)?;
                 std::mem::swap(&mut self.v_old, &mut self.v_new);
-            }
+                Ok(())
+            })?;
             let mut residuals = [0; MAX_BATCH];
             device.download(&self.residuals, &mut residuals[..batch])?;
             let met = residuals[..batch].iter().position(|&bits| f64::from_bits(bits) < theta);

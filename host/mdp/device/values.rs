@@ -15,7 +15,7 @@ use warpkov_kernels::mdp::residual::largest;
 use warpkov_kernels::primitives::rows::RowsArgs;
 
 use super::layout::{Model, RowLayout, SLICES_TILE, Source, SweepLayout, tile};
-use super::resident::THREADS;
+use super::resident::{THREADS, launch_batch};
 use super::slices::Slices;
 use super::stored::{Narrow, Stored};
 use crate::common::interrupt;
@@ -255,13 +255,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     /// Launches a batch of sweeps; returns their number, which is smaller after an interrupt.
     fn batch(&mut self, sweeps: usize) -> Result<usize, D::Error> {
         self.device.clear(&mut self.slots)?;
-        for sweep in 0..sweeps {
-            if sweep > 0 && interrupt::requested() {
-                return Ok(sweep);
-            }
-            self.sweep(sweep as u32)?;
-        }
-        Ok(sweeps)
+        launch_batch(sweeps, |sweep| self.sweep(sweep as u32))
     }
 
     fn swap(&mut self) {

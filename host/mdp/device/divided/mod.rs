@@ -10,6 +10,7 @@ use warpkov_kernels::mdp::change::{ExtremesArgs, extremes_of_change, of_sweep};
 
 use crate::common::interrupt;
 use crate::mdp::backend::{Backups, Stop};
+use crate::mdp::device::resident::launch_batch;
 use crate::runtime::Precise;
 
 pub use blocks::BlockIteration;
@@ -77,13 +78,10 @@ impl<D: Device> Extremes<D> {
         while done.sweeps < most {
             batch = batch.clamp(1, MAX_BATCH).min(most - done.sweeps);
             device.clear(&mut self.0)?;
-            for number in 0..batch {
-                if number > 0 && interrupt::requested() {
-                    batch = number;
-                    break;
-                }
-                turn(self, Turn { span, bound, number }, done.sweeps + number)?;
-            }
+            batch = launch_batch(batch as usize, |number| {
+                let number = number as u32;
+                turn(self, Turn { span, bound, number }, done.sweeps + number)
+            })? as u32;
             let mut keys = [0; EXTREMES];
             device.download(&self.0, &mut keys[..2 * batch as usize])?;
             let mut met = false;
