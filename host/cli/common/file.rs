@@ -51,7 +51,7 @@ impl FileOrStd {
         }
     }
 
-    /// The format to write in: the one asked for, else that of the extension, else `standard` on the standard output. An unknown
+    /// The format to write in: the requested format, else that of the extension, else `standard` on the standard output. An unknown
     /// extension is an error that lists the extensions of the formats `known`.
     pub fn format<F: Choice>(
         &self,

@@ -76,7 +76,7 @@ impl Options {
         }
     }
 
-    /// Draws the probabilities of one sequence, if that is asked for.
+    /// Draws the probabilities of one sequence if a plot is requested.
     fn draw(&self, posteriors: &Posteriors) -> Result<(), Error> {
         let Some(plot) = &self.plot else { return Ok(()) };
         let (sequence, records) = (self.sequence as usize - 1, posteriors.context.records);

@@ -240,7 +240,7 @@ fn discounted(mdp: &Mdp, read: Duration, options: &Options, out: impl Write) -> 
 }
 
 impl Options {
-    /// Reads the model, with the discount factor and the objective asked for.
+    /// Reads the model, with the requested discount factor and objective.
     fn read(&self) -> Result<Mdp, Error> {
         let mut mdp = self.input.read()?;
         if let Some(gamma) = self.gamma {
@@ -289,7 +289,7 @@ impl Common {
         }
     }
 
-    /// Writes the solution to the file asked for, and what `draw` draws to those of plots.
+    /// Writes the solution and the plots that `draw` draws to their files.
     pub fn write_files(
         &self,
         report: &dyn Summary,

@@ -60,7 +60,7 @@ impl WithPolicy {
     }
 }
 
-/// The format of a file of one of these kinds that is written to `file`: the one asked for, else that of the extension, else `standard` on
+/// The format of a file of one of these kinds that is written to `file`: the requested format, else that of the extension, else `standard` on
 /// the standard output.
 pub fn output_format(
     file: &FileOrStd,

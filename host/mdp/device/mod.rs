@@ -5,7 +5,7 @@
 //! | `layout`, `patterns`, `slices` | layouts of a model for value iteration |
 //! | `stored` | a model in one of them, in device memory |
 //! | `values`, `mixed`, `streamed` | value iteration: resident, in two precisions, larger than the device's memory |
-//! | `resident`, `block_per_state`, `projected` | policy iteration: what is shared, the plain method, the projected one |
+//! | `resident`, `block_per_state`, `projected` | policy iteration: the shared part, the plain method, the projected method |
 //! | `krylov` | the linear systems of Krylov policy iteration |
 //! | [`divided`] | Block Divided and Result Divided |
 

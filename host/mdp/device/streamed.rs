@@ -1,10 +1,10 @@
-//! Value iteration on a model that is larger than the device's memory: it is streamed through in parts.
+//! Value iteration on a model that is larger than the device's memory: parts of the model are streamed through it.
 //!
-//! V before and after a sweep is on the device, and where the elements of each slice are. The elements stay with the host,
-//! page-locked, cut into parts of whole tiles; the device has *windows*, each with room for the largest part. A sweep
-//! begins with the parts that are in a window already. The others are copied one after the other, beside the sweeps, each
-//! into the window that was swept longest ago: of n parts, w windows save a sweep w of n copies. Parts in which no state
-//! can change are neither copied nor swept. V is that of [`ValueIteration`](super::values::Values), bit for bit.
+//! V and the slice headers stay on the device. The elements stay in page-locked memory of the host, cut into parts of whole
+//! tiles. The device has *windows*, each with room for the largest part. A sweep first processes the parts that are in a
+//! window. The other parts are copied one after the other, while earlier parts are swept, each into the window that was swept
+//! least recently: with n parts, w windows save w of n copies per sweep. Parts in which no value can change are neither copied
+//! nor swept. V equals that of [`ValueIteration`](super::values::ValueIteration) bit for bit.
 
 use std::ops::Range;
 
@@ -28,13 +28,13 @@ use crate::mdp::model::Mdp;
 use crate::mdp::options::Storage;
 use crate::runtime::Precise;
 
-/// Bytes of a part at most: enough for a copy at full speed, and few, so that little of the memory waits for them.
+/// Maximum bytes of a part: enough for a copy at full bandwidth, and few enough that windows fill quickly.
 const PART: u64 = 256 << 20;
 
-/// Windows at least, where tiles are small enough for so many.
+/// Minimum number of windows, if tiles are small enough.
 const WINDOWS: u64 = 8;
 
-/// A model, laid out to be streamed through a device.
+/// A model in a layout that can be streamed through a device.
 pub struct Streaming<'m> {
     mdp: &'m Mdp,
     reward: Vec<f64>,
@@ -45,26 +45,26 @@ pub struct Streaming<'m> {
     room: u64,
 }
 
-/// What [`Storage::Narrow`] has besides its slices.
+/// The palettes of [`Storage::Narrow`], and whether offsets have two bytes.
 struct Small {
     wide: bool,
     palette: Vec<f64>,
     rewards: Vec<f64>,
 }
 
-/// Neighbouring tiles that are on the device together.
+/// Neighbouring tiles that are copied together.
 struct Part {
     states: Range<u32>,
     slices: Range<usize>,
     entries: Range<usize>,
     rewards: Range<usize>,
-    /// Tiles that those of the part depend on.
+    /// Tiles that the part's tiles depend on.
     needs: Vec<u32>,
 }
 
 impl<'m> Streaming<'m> {
-    /// Parts of at most `part_bytes`, but of a tile at least; as many of them on the device as `room` bytes hold, and two
-    /// at least. `None` unless the model is stored as slices, of whatever entries.
+    /// Cuts the model into parts of at most `part_bytes`, and at least one tile. The device holds as many parts as fit into
+    /// `room` bytes, and at least two. `None` unless the layout is slices, plain or narrow.
     #[must_use]
     pub fn new(plan: SweepLayout<'m>, part_bytes: u64, room: u64) -> Option<Self> {
         let SweepLayout { model: Model::Host { mdp, reward, layout }, tiles } = plan else { return None };
@@ -76,7 +76,7 @@ impl<'m> Streaming<'m> {
         Some(Self { mdp, reward, slices, small, tiles, part_bytes, room })
     }
 
-    /// The same in `free` bytes of device memory, V in T; `None` where V and two parts do not fit.
+    /// The same for `free` bytes of device memory, with V in T; `None` if V and two parts do not fit.
     #[must_use]
     pub fn within<T: Precise>(plan: SweepLayout<'m>, free: u64) -> Option<Self> {
         let mut streaming = Self::new(plan, 0, 0)?;
@@ -86,24 +86,24 @@ impl<'m> Streaming<'m> {
         (2 * streaming.window_bytes::<T>(&parts) <= streaming.room).then_some(streaming)
     }
 
-    /// How the entries are stored.
+    /// The layout of the entries.
     #[must_use]
     pub fn storage(&self) -> Storage {
         if self.small.is_some() { Storage::Narrow } else { Storage::Slices }
     }
 
-    /// Whether it passes over states that cannot have changed.
+    /// Whether sweeps skip tiles whose values cannot change.
     #[must_use]
     pub fn skips(&self) -> bool {
         self.tiles.is_some()
     }
 
-    /// States of a tile.
+    /// States per tile.
     fn tile(&self) -> usize {
         if self.small.is_some() { tile(self.mdp.states() as usize) } else { SLICES_TILE }
     }
 
-    /// Parts, and how many of them are on the device at a time.
+    /// The number of parts, and the number of windows.
     #[must_use]
     pub fn parts<T: Precise>(&self) -> (usize, usize) {
         let parts = self.cut::<T>();
@@ -113,19 +113,19 @@ impl<'m> Streaming<'m> {
     /// Whether offsets into a part need 64 bits.
     #[must_use]
     pub fn is_wide(&self) -> bool {
-        // No precision has larger parts.
+        // Parts in f32 have the most elements.
         let (entries, rewards) = largest(&self.cut::<f32>());
         entries.max(rewards) > u32::MAX as usize - 1024
     }
 
-    /// Bytes of device memory in all, V in T.
+    /// Total bytes of device memory, with V in T.
     #[must_use]
     pub fn bytes<T: Precise>(&self) -> u64 {
         let parts = self.cut::<T>();
         self.resident_bytes::<T>() + self.windows::<T>(&parts) as u64 * self.window_bytes::<T>(&parts)
     }
 
-    /// Bytes of the model without padding between parts.
+    /// Bytes of the model that a sweep reads.
     fn model_bytes<T>(&self) -> u64 {
         self.element_bytes::<T>(self.slices.entries(), self.slices.rewards()) + self.place_bytes()
     }
@@ -142,7 +142,7 @@ impl<'m> Streaming<'m> {
         4 * 8 * self.slices.extent.len() as u64
     }
 
-    /// Bytes on the device besides windows.
+    /// Bytes of device memory other than windows.
     fn resident_bytes<T>(&self) -> u64 {
         let palettes = self.small.as_ref().map_or(0, |small| small.palette.len() + small.rewards.len());
         let tiles = self.tiles.as_ref().map_or(0, |tiles| 3 * tiles.ptr.len() + tiles.needs.len());
@@ -197,7 +197,7 @@ impl<'m> Streaming<'m> {
     }
 }
 
-/// Tiles that some of `range` depend on, ascending.
+/// Tiles that the tiles of `range` depend on, ascending.
 fn needs(tiles: &Tiles, range: Range<usize>) -> Vec<u32> {
     let mut needs = tiles.needs[tiles.ptr[range.start] as usize..tiles.ptr[range.end] as usize].to_vec();
     needs.sort_unstable();
@@ -205,26 +205,26 @@ fn needs(tiles: &Tiles, range: Range<usize>) -> Vec<u32> {
     needs
 }
 
-/// Most entries and most rewards of a part.
+/// The largest numbers of entries and of rewards per part.
 fn largest(parts: &[Part]) -> (usize, usize) {
     let most = |of: fn(&Part) -> usize| parts.iter().map(of).max().unwrap_or(0);
     (most(|part| part.entries.len()), most(|part| part.rewards.len()))
 }
 
-/// Successors, probabilities and rewards in the host's memory, and the windows of the device that they go through.
+/// Successors, probabilities and rewards in page-locked memory, and the windows on the device.
 struct Elements<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> {
     successor: D::Pinned<C>,
     probability: D::Pinned<P>,
     reward: D::Pinned<R>,
-    /// In the order in which they were swept last.
+    /// The window swept least recently comes first.
     windows: Vec<Window<C, P, R, D>>,
     copies: u64,
 }
 
 struct Window<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> {
-    /// The number of the part that it holds.
+    /// The number of the part in the window.
     part: Option<usize>,
-    /// When it was swept last.
+    /// Completion of the last sweep of the window.
     swept: D::Event,
     successor: D::Buffer<C>,
     probability: D::Buffer<P>,
@@ -248,7 +248,7 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> Elements<C, P, R, D
         for _ in 0..windows {
             match window() {
                 Ok(window) => all.push(window),
-                // Somebody else has taken the memory meanwhile: two suffice.
+                // Another process has taken the memory; two windows suffice.
                 Err(_) if all.len() >= 2 => break,
                 Err(error) => return Err(error),
             }
@@ -257,13 +257,13 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> Elements<C, P, R, D
         Ok(Self { successor, probability, reward: device.pin(reward)?, windows: all, copies: 0 })
     }
 
-    /// The numbers of parts in the order in which to sweep them: first those that are there.
+    /// Sorts the numbers of parts: parts in a window come first.
     fn order(&self, mut numbers: Vec<usize>) -> Vec<usize> {
         numbers.sort_by_key(|&number| !self.windows.iter().any(|window| window.part == Some(number)));
         numbers
     }
 
-    /// The window with the part of that number, which is copied there if it is in none; it is the next to be swept.
+    /// The window of part `number`. Copies the part to the window swept least recently if no window holds it.
     fn hold(&mut self, device: &D, number: usize, part: &Part) -> Result<&mut Window<C, P, R, D>, D::Error> {
         let found = self.windows.iter().position(|window| window.part == Some(number));
         self.windows[found.unwrap_or(0)..].rotate_left(1);
@@ -287,7 +287,7 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> Elements<C, P, R, D
     }
 }
 
-/// The model.
+/// The elements of the three layouts.
 enum Streams<T: Precise, D: Device> {
     Plain(Elements<u32, T, T, D>),
     One(Elements<i8, u8, u16, D>, Palettes<T, D>),
@@ -299,12 +299,12 @@ struct Palettes<T: Precise, D: Device> {
     rewards: D::Buffer<T>,
 }
 
-/// Value iteration by greedy sweeps over a model that is streamed through the device, V in T.
+/// Value iteration by greedy sweeps over a streamed model, with V in T.
 pub struct Streamed<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
     mdp: &'d Mdp,
     parts: Vec<Part>,
-    /// States of a tile.
+    /// States per tile.
     tile: usize,
     model: Streams<T, D>,
     model_bytes: u64,
@@ -317,19 +317,19 @@ pub struct Streamed<'d, T: Precise, O: Offset, D: Device> {
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
-    /// Lays the model out in the host's memory and starts at V = 0.
+    /// Lays the model out in page-locked memory. V starts at 0.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     ///
     /// # Panics
-    /// If offsets are of 32 bits and the model [needs](Streaming::is_wide) 64.
+    /// If O has 32 bits and the model [needs](Streaming::is_wide) 64.
     pub fn new(device: &'d D, streaming: &Streaming<'d>) -> Result<Self, D::Error> {
         assert!(O::WIDE || !streaming.is_wide(), "offsets of 32 bits are too small for the model");
         let Streaming { mdp, reward, slices, small, tiles, .. } = streaming;
         let parts = streaming.cut::<T>();
         let windows = streaming.windows::<T>(&parts);
-        // Elements are counted from the first of their part.
+        // Positions are relative to the part.
         let part = |slice: usize| &parts[parts.partition_point(|part| part.slices.end <= slice)];
         let place = slices.place::<O>(|slice, [entry, reward]| {
             let part = part(slice);
@@ -339,7 +339,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
         let states = mdp.states() as usize;
         let (v_old, v_new) = (device.zeros(states)?, device.zeros(states)?);
         let tiles = Dependencies::upload(device, tiles.as_ref())?;
-        // Windows take what is left.
+        // Windows take the remaining memory, so they are allocated last.
         let model = match small {
             None => {
                 let successor = slices.entries_of(slices.successors(mdp));
@@ -381,7 +381,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
         })
     }
 
-    /// How many parts have been copied to the device.
+    /// The number of copies of parts to the device so far.
     #[must_use]
     pub fn copies(&self) -> u64 {
         match &self.model {
@@ -400,7 +400,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
         let active: Vec<usize> = (0..parts.len()).filter(|&number| may_change(&parts[number])).collect();
         let all = active.len() == parts.len();
         device.clear(slots)?;
-        // Nobody else says so of tiles in parts that are passed over.
+        // No kernel writes the flags of tiles in skipped parts.
         device.clear(&mut tiles.changed_new)?;
         macro_rules! through {
             ($elements:ident, $kernel:ident, $slices:ident, $offset:ident $(, $palette:expr, $rewards:expr)?) => {
@@ -413,8 +413,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
                         place: &*place, $offset: successor, prob: probability, reward $(, palette: $palette, rewards: $rewards)?
                     };
                     let blocks = part.states.len().div_ceil(tile as usize) as u64;
-                    // SAFETY: an `Mdp` has only columns below |S|; it is laid out, the buffers have its sizes, and the window
-                    // holds the part, from whose start its slices are counted.
+                    // SAFETY: `Mdp` guarantees columns below |S|. `Streamed::new` gave the buffers the model's sizes. The window
+                    // holds the part, and `place` has positions relative to it.
                     unsafe {
                         $kernel(
                             device,
@@ -475,14 +475,14 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
         true
     }
 
-    /// The model once, and V read and written.
+    /// The model once, V read and written.
     fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
         Ok(self.model_bytes + 2 * u64::from(self.mdp.states()) * size_of::<T>() as u64)
     }
 }
 
 impl<T: Precise, O: Offset, D: Device> GreedySweeps for Streamed<'_, T, O, D> {
-    /// The host looks at every sweep before it asks for the next: next to its copies that takes no time.
+    /// The host reads the changes of every sweep before it launches the next one: the copies take longer.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
         self.stop.set(self.device, stop)?;
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };

@@ -1,4 +1,4 @@
-//! Value iteration on a device: greedy sweeps in batches, of which the host sees the last change only.
+//! Value iteration on a device: greedy sweeps in batches. The host reads the changes once per batch.
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
