@@ -111,6 +111,11 @@ fn emulated_launches_stop() {
     let limited = warpkov(&[&solve[..], &["--time", "1"]].concat()).output().unwrap();
     let report: serde_json::Value = serde_json::from_slice(&limited.stdout).unwrap();
     assert_eq!((limited.status.code(), &report["stopped_by"]), (Some(1), &"time".into()));
+    // A round of billions of trials ends, too.
+    let many = ["pomdp", "solve", &hallway, "--device", "cpu", "--trials", "4294967295", "--time", "0.5", "--json"];
+    let limited = warpkov(&many).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&limited.stdout).unwrap();
+    assert_eq!((limited.status.code(), &report["stopped_by"]), (Some(1), &"time".into()));
 
     let grid = slow_grid(folder.path(), "700");
     let output = interrupted(&["mdp", "solve", &grid, "--device", "emulated", "--method", "plain", "--json"]);

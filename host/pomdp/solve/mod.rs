@@ -242,6 +242,9 @@ impl Run<'_> {
             search.choose_root();
             for turn in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
                 sampled.push(expand.sample(&mut search, &mut random, gap, idle > 0, turn));
+                if search.late() {
+                    break;
+                }
             }
             let progress = match (scheme, &sampled[..]) {
                 (Scheme::Path, [nodes]) => Ok(scheme::path(&mut search, nodes, min_improvement)),
