@@ -40,6 +40,12 @@ pub struct Certificate {
 }
 
 impl Certificate {
+    /// Whether ‖V − V*‖∞ ≤ ε is proved.
+    #[must_use]
+    pub fn proves(&self, epsilon: f64) -> bool {
+        self.bound.is_some_and(|bound| bound <= epsilon)
+    }
+
     /// The bound with two digits, rounded up so that the printed number is also a bound.
     #[must_use]
     pub fn bound_text(&self) -> Option<String> {

@@ -116,7 +116,7 @@ impl Solution {
     /// [`Status::Solved`]: its last sweep met θ and V is finite.
     pub fn converged(&self, limits: &Limits) -> bool {
         match limits.target {
-            Target::Epsilon(epsilon) => self.certificate.bound.is_some_and(|bound| bound <= epsilon),
+            Target::Epsilon(epsilon) => self.certificate.proves(epsilon),
             Target::Theta(_) => self.run.status == Status::Solved,
         }
     }

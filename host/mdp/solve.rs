@@ -23,7 +23,6 @@ use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use super::place::Placement;
 use super::solution::{Phases, Round, Run, Solution, Status};
 use crate::runtime::choose::DeviceChoice;
-use crate::runtime::gpu::Gpu;
 
 /// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
@@ -108,7 +107,7 @@ fn solve_as_is(
 fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
     let on_cpu = || match options.device {
         DeviceChoice::Cpu => true,
-        DeviceChoice::Auto => features.cost().suits_cpu() || !Gpu::count().is_ok_and(|count| count > 0),
+        DeviceChoice::Auto => features.cost().suits_cpu() || !options.device.runs_kernels(),
         DeviceChoice::Cuda(_) | DeviceChoice::Emulated => false,
     };
     let exact = matches!(options.precision, Precision::F64 | Precision::Mixed);
@@ -249,14 +248,14 @@ fn until_certified(
     let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
     backend.state().reset(initial)?;
     let mut certify = Duration::ZERO;
-    let (mut all, (values, greedy, certificate)) = tighten(epsilon, |epsilon_fraction| {
+    let (mut all, certificate, (values, greedy)) = tighten(epsilon, |epsilon_fraction| {
         let (stop, theta) = (stop(mdp, limits.target, epsilon_fraction), theta(mdp, limits.target, epsilon_fraction));
         let run = run(backend, stop, theta, limits, &mut *observe)?;
         let begun = Instant::now();
         let mut values = backend.state().values()?;
         let (certificate, greedy) = certify_greedy(mdp, &mut values, epsilon.is_some());
         certify += begun.elapsed();
-        Ok::<_, SolveError>((run, certificate.bound, (values, greedy, certificate)))
+        Ok::<_, SolveError>((run, certificate, (values, greedy)))
     })?;
     let state = backend.state();
     let policy = if state.policy_is_implicit() { greedy } else { state.policy()? };
@@ -264,33 +263,33 @@ fn until_certified(
         (Status::Interrupted, _) => Status::Interrupted,
         _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
         (status, None) => status,
-        (_, Some(epsilon)) if certificate.bound.is_some_and(|bound| bound <= epsilon) => Status::Solved,
+        (_, Some(epsilon)) if certificate.proves(epsilon) => Status::Solved,
         (Status::Solved, _) => Status::Stalled,
         (status, _) => status,
     };
     Ok(Certified { values, policy, run: all, certificate, certify })
 }
 
-/// Repeats `attempt` with ε multiplied by 1, 1/4, 1/16, … until its bound proves `epsilon`, it has none, or a run reaches a
-/// limit. An attempt returns its run, the bound on ‖V − V\*‖∞, and its result. Without `epsilon` there is one attempt.
+/// Repeats `attempt` with ε multiplied by 1, 1/4, 1/16, … until its certificate proves `epsilon` or has no bound, or a run
+/// reaches a limit. An attempt returns its run, certificate and result. Without `epsilon` there is one attempt.
 ///
-/// Returns all runs as one, and the result of the last attempt.
+/// Returns all runs as one, with certificate and result of the last attempt.
 ///
 /// # Errors
 /// The error of an attempt.
 pub(super) fn tighten<T, E>(
     epsilon: Option<f64>,
-    mut attempt: impl FnMut(f64) -> Result<(Run, Option<f64>, T), E>,
-) -> Result<(Run, T), E> {
+    mut attempt: impl FnMut(f64) -> Result<(Run, Certificate, T), E>,
+) -> Result<(Run, Certificate, T), E> {
     let (mut epsilon_fraction, mut all) = (1.0, Run::default());
     loop {
-        let (run, bound, result) = attempt(epsilon_fraction)?;
-        let ended = run.status != Status::Solved;
+        let (run, certificate, result) = attempt(epsilon_fraction)?;
+        let ended = run.status != Status::Solved || certificate.bound.is_none();
         all.append(run);
         epsilon_fraction /= 4.0;
-        let open = |(epsilon, bound)| bound > epsilon;
-        if ended || !epsilon.zip(bound).is_some_and(open) || epsilon_fraction <= MIN_EPSILON_FRACTION {
-            return Ok((all, result));
+        let proved = epsilon.is_none_or(|epsilon| certificate.proves(epsilon));
+        if ended || proved || epsilon_fraction <= MIN_EPSILON_FRACTION {
+            return Ok((all, certificate, result));
         }
     }
 }

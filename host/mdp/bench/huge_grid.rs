@@ -137,12 +137,12 @@ fn solve<D: Device, B: Certify<Error = D::Error>>(
     let start = Instant::now();
     let (gamma, epsilon) = (grid.grid.gamma, options.epsilon);
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
-    let (run, (certificate, shift)) = tighten(Some(epsilon), |epsilon_fraction| {
+    let (run, certificate, shift) = tighten(Some(epsilon), |epsilon_fraction| {
         let stop = span_stop(gamma, epsilon_fraction * epsilon);
         let run = value_iteration(&mut backend, stop, &limits, |_| ControlFlow::Continue(()))?;
         let Residual { range, largest } = backend.residual()?;
         let (certificate, shift) = grid.extremes(range, largest).centred(gamma);
-        Ok((run, certificate.bound, (certificate, shift)))
+        Ok((run, certificate, shift))
     })?;
     Ok(Solved { generation_ms, solve_ms: milliseconds(start.elapsed()), run, certificate, shift })
 }

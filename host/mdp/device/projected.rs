@@ -11,7 +11,7 @@ use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count
 use warpkov_kernels::mdp::residual::ResidualsArgs;
 use warpkov_kernels::primitives::rows::RowsArgs;
 
-use super::resident::{Resident, THREADS, lanes_for};
+use super::resident::{Resident, THREADS, checked_offset, lanes_for};
 use crate::common::interrupt;
 use crate::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use crate::mdp::model::Mdp;
@@ -139,10 +139,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         }
         let groups = layout.groups(model);
         let capacity = layout.capacity(model);
-        assert!(
-            size_of::<O>() == 8 || u32::try_from(capacity).is_ok(),
-            "offsets of 32 bits are too small for the model"
-        );
+        // Fails here and not after the uploads.
+        let _: O = checked_offset(capacity as u64);
         let improve_lanes = lanes_for(model.transitions().nnz() as f64 / model.rows() as f64 / 2.0);
         let actions = model.rows().div_ceil(model.states() as usize) as u32;
         Ok(Self {

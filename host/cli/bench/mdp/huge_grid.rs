@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     } else {
         write(&mut out, &measured)?;
     }
-    let reached = measured.certificate.bound.is_some_and(|bound| bound <= measured.epsilon);
+    let reached = measured.certificate.proves(measured.epsilon);
     Ok(if reached { Outcome::Success } else { Outcome::Negative })
 }
 
