@@ -2,11 +2,21 @@
 
 use std::process::ExitCode;
 
+use warpkov::runtime::comm::mpi;
+
 mod cli;
 
 fn main() -> ExitCode {
     match cli::run() {
-        Ok(outcome) => outcome.into(),
-        Err(error) => error.report().into(),
+        Ok(outcome) => {
+            mpi::finalize();
+            outcome.into()
+        }
+        Err(error) => {
+            let code = error.report();
+            // The other ranks would wait for this one.
+            mpi::abort(code);
+            code.into()
+        }
     }
 }

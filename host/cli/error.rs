@@ -77,9 +77,18 @@ pub enum Error {
     /// A plot cannot be drawn.
     #[error(transparent)]
     Plot(#[from] warpkov::common::plot::PlotError),
+    /// Another rank has the error, with this exit code, and reports it.
+    #[error("another rank failed")]
+    Elsewhere(u8),
     /// The standard output is closed or full.
     #[error("cannot write to the standard output")]
     Stdout(#[from] io::Error),
+}
+
+impl From<runtime::comm::Error> for Error {
+    fn from(error: runtime::comm::Error) -> Self {
+        Self::Runtime(error.into())
+    }
 }
 
 impl From<mdp::criterion::Error<mdp::SolveError>> for Error {
@@ -119,11 +128,18 @@ impl Error {
         match self {
             // The reader of the output closed the pipe, as `head` does.
             Self::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe => return 0,
+            Self::Elsewhere(_) => {}
             _ => eprintln!("error: {}", self.message()),
         }
+        self.exit_code()
+    }
+
+    /// The exit code.
+    pub fn exit_code(&self) -> u8 {
         match (self, self.runtime()) {
+            (Self::Elsewhere(code), _) => *code,
             (_, Some(runtime::Error::Interrupted)) => 130,
-            (_, Some(runtime::Error::Device(_))) => 3,
+            (_, Some(runtime::Error::Device(_) | runtime::Error::Comm(_))) => 3,
             (Self::Generate(mdp::generate::Error::Parameter(parameters::Error::Memory { .. })), _) => 3,
             // The input is valid; the computation failed.
             (Self::Recursions(hmm::place::Error::Violated(_)), _) => 1,

@@ -10,6 +10,7 @@ use std::process;
 
 use clap::{Parser, Subcommand};
 use warpkov::common::terminal::escaped;
+use warpkov::runtime::comm::launch::Launch;
 
 mod bench;
 mod common;
@@ -64,6 +65,29 @@ enum Command {
 
 use error::{Error, Outcome};
 
+impl Command {
+    /// Whether several ranks can run this command together.
+    fn takes_ranks(&self) -> bool {
+        match self {
+            Self::Mdp(command) => command.takes_ranks(),
+            Self::Pomdp(command) => command.takes_ranks(),
+            Self::Hmm(command) => command.takes_ranks(),
+            Self::Bench(_) | Self::New(_) | Self::Devices(_) | Self::Completions(_) => false,
+        }
+    }
+
+    /// Checks that no launcher started several processes of a command for one.
+    fn check(&self) -> Result<(), Error> {
+        match Launch::of_environment() {
+            Some(Launch { rank: 0, by, size, .. }) if !self.takes_ranks() => {
+                Err(Error::Usage(format!("{by} started {size} processes of a command for one process")))
+            }
+            Some(_) if !self.takes_ranks() => Err(Error::Elsewhere(2)),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Parses the arguments, or ends the process with a message.
 fn parse() -> Arguments {
     Arguments::try_parse().unwrap_or_else(|error| {
@@ -84,6 +108,7 @@ fn parse() -> Arguments {
 /// Runs the command that the arguments name.
 pub fn run() -> Result<Outcome, Error> {
     let arguments = parse();
+    arguments.command.check()?;
     let out = io::stdout().lock();
     match arguments.command {
         Command::Mdp(command) => mdp::run(command, out),

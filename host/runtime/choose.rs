@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use warpkov_device::emulator::Emulator;
 
+use super::comm::World;
 use super::gpu;
 use super::{Error, cores, emulator};
 use crate::runtime::gpu::Gpu;
@@ -77,6 +78,91 @@ impl Serialize for DeviceChoice {
         serializer.collect_str(self)
     }
 }
+
+/// The value of `--device` where several GPUs can work together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// One device.
+    One(DeviceChoice),
+    /// The GPU of this rank.
+    Own,
+    /// The GPUs with these ordinals, in ascending order.
+    These(Vec<u32>),
+    /// All GPUs.
+    All,
+}
+
+impl Devices {
+    /// The devices of this process, one for each of its ranks. A process without other processes has a rank for each
+    /// GPU. If there are other processes, each has one rank, and its GPU is that of its [local
+    /// rank](World::local_rank). `auto` then takes the GPU if every process has one, else the CPU.
+    ///
+    /// # Errors
+    /// If there is no driver for the GPUs that are asked for, or if the other processes cannot be asked.
+    pub fn of(&self, world: &World) -> Result<Vec<DeviceChoice>, Error> {
+        let all = || Ok::<_, Error>((0..Gpu::count()?).collect::<Vec<u32>>());
+        let alone = world.comm().size() == 1;
+        let own = |ordinals: &[u32]| match ordinals.len() {
+            0 => DeviceChoice::Cuda(0),
+            count => DeviceChoice::Cuda(ordinals[world.local_rank() as usize % count]),
+        };
+        Ok(match self {
+            Self::One(DeviceChoice::Auto) if !alone => {
+                let ordinals = all().unwrap_or_default();
+                let lacks = world.comm().any(ordinals.is_empty())?;
+                vec![if lacks { DeviceChoice::Cpu } else { own(&ordinals) }]
+            }
+            Self::One(device) => vec![*device],
+            Self::Own => vec![own(&all()?)],
+            Self::These(ordinals) if !alone => vec![own(ordinals)],
+            Self::These(ordinals) => ordinals.iter().map(|&ordinal| DeviceChoice::Cuda(ordinal)).collect(),
+            Self::All if !alone => vec![own(&all()?)],
+            Self::All => all()?.into_iter().map(DeviceChoice::Cuda).collect(),
+        })
+    }
+}
+
+impl FromStr for Devices {
+    type Err = UnknownDevices;
+
+    fn from_str(text: &str) -> Result<Self, UnknownDevices> {
+        match text.strip_prefix("cuda:") {
+            Some("all") => Ok(Self::All),
+            Some(list) if list.contains(',') => {
+                let ordinals: Result<Vec<u32>, _> = list.split(',').map(str::parse).collect();
+                let mut ordinals = ordinals.map_err(|_| UnknownDevices)?;
+                ordinals.sort_unstable();
+                // NCCL refuses two ranks on one GPU.
+                if ordinals.windows(2).any(|pair| pair[0] == pair[1]) {
+                    Err(UnknownDevices)
+                } else {
+                    Ok(Self::These(ordinals))
+                }
+            }
+            None if text == "cuda" => Ok(Self::Own),
+            _ => text.parse().map(Self::One).map_err(|_| UnknownDevices),
+        }
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(device) => device.fmt(f),
+            Self::Own => f.write_str("cuda"),
+            Self::All => f.write_str("cuda:all"),
+            Self::These(ordinals) => {
+                let ordinals: Vec<_> = ordinals.iter().map(u32::to_string).collect();
+                write!(f, "cuda:{}", ordinals.join(","))
+            }
+        }
+    }
+}
+
+/// A text that is not [`Devices`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected auto, cpu, cuda:N, cuda:N,M,… with distinct numbers, cuda:all or emulated")]
+pub struct UnknownDevices;
 
 /// Seconds to start the driver and create a context; measured: 0.2 to 0.36 on an H100 and an H200.
 pub const GPU_START: f64 = 1.0 / 3.0;
@@ -266,6 +352,21 @@ mod tests {
         for text in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "CPU"] {
             assert_eq!(text.parse::<DeviceChoice>(), Err(UnknownDevice), "{text}");
         }
+    }
+
+    #[test]
+    fn several_gpus_parse_and_print() {
+        for text in ["auto", "cpu", "cuda", "cuda:1", "cuda:0,1", "cuda:1,3,64", "cuda:all", "emulated"] {
+            assert_eq!(text.parse::<Devices>().unwrap().to_string(), text);
+        }
+        assert_eq!("cuda:2,0".parse(), Ok(Devices::These(vec![0, 2])));
+        for text in ["", "cuda:", "cuda:0,", "cuda:0,0", "cuda:,1", "cuda:0,x", "cpu,cpu", "all"] {
+            assert_eq!(text.parse::<Devices>(), Err(UnknownDevices), "{text}");
+        }
+        let alone = World::alone();
+        let of = |devices: Devices| devices.of(&alone).unwrap();
+        assert_eq!(of(Devices::One(DeviceChoice::Auto)), [DeviceChoice::Auto]);
+        assert_eq!(of(Devices::These(vec![0, 2])), [DeviceChoice::Cuda(0), DeviceChoice::Cuda(2)]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use warpkov_device::emulator::EmulatorError;
 
+use super::comm;
 use crate::runtime::gpu::CudaError;
 
 /// A failed or interrupted run.
@@ -18,6 +19,9 @@ pub enum Error {
     /// The CPU was asked for work that only kernels do.
     #[error("device cpu runs no kernels, expected auto, cuda:N or emulated")]
     NoKernels,
+    /// Another rank failed, or the connection to it.
+    #[error(transparent)]
+    Comm(#[from] comm::Error),
     /// The emulator found a fault in a kernel.
     #[error(transparent)]
     Emulator(EmulatorError),

@@ -5,11 +5,13 @@
 //! | [`choose`] | the `--device` choice, and the rule of `auto` |
 //! | [`error`] | errors of devices |
 //! | [`precision`] | floating-point types |
+//! | [`comm`] | ranks that work on one model together |
 //! | [`cores`] | the description of the CPU |
 //! | [`gpu`] | GPUs and the table of compiled kernels |
 //! | [`prefix_sum`], [`scratch`] | a device prefix sum and growable device memory, for the backends of all model classes |
 
 pub mod choose;
+pub mod comm;
 pub mod cores;
 pub mod error;
 pub mod gpu;

@@ -6,4 +6,5 @@ pub mod interrupts;
 pub mod number;
 pub mod output;
 pub mod progress;
+pub mod ranks;
 pub mod watch;

@@ -35,6 +35,13 @@ pub enum HmmCommand {
     Info(info::Arguments),
 }
 
+impl HmmCommand {
+    /// Whether several ranks can run this command together.
+    pub fn takes_ranks(&self) -> bool {
+        false
+    }
+}
+
 /// Validates the arguments of a command, and runs it.
 pub fn run(command: HmmCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {

@@ -30,6 +30,13 @@ pub enum MdpCommand {
     Compare(compare::Arguments),
 }
 
+impl MdpCommand {
+    /// Whether several ranks can run this command together.
+    pub fn takes_ranks(&self) -> bool {
+        false
+    }
+}
+
 /// Validates the arguments of a command, and runs it.
 pub fn run(command: MdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {

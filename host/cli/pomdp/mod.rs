@@ -39,6 +39,13 @@ pub enum PomdpCommand {
     Trace(trace::Arguments),
 }
 
+impl PomdpCommand {
+    /// Whether several ranks can run this command together.
+    pub fn takes_ranks(&self) -> bool {
+        false
+    }
+}
+
 /// Validates the arguments of a command, and runs it.
 pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {

@@ -1,0 +1,74 @@
+//! Why ranks cannot work together.
+
+use std::time::Duration;
+
+/// A failure of a [`Communicator`](super::Communicator).
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Error {
+    /// No library with MPI was found.
+    #[error("no MPI library was found (tried {tried}); WARPKOV_MPI=FILE names one")]
+    NoLibrary {
+        /// The names that were tried.
+        tried: String,
+    },
+    /// The library lacks a function.
+    #[error("{library} has no {symbol}")]
+    NoSymbol {
+        /// File of the library.
+        library: String,
+        /// Name of the function.
+        symbol: &'static str,
+    },
+    /// An MPI call failed.
+    #[error("rank {rank}: {call}: {message}")]
+    Mpi {
+        /// The rank that called.
+        rank: u32,
+        /// Name of the function.
+        call: &'static str,
+        /// The library's text.
+        message: String,
+    },
+    /// MPI knows other ranks than the launcher.
+    #[error(
+        "{launcher} started {started} ranks, and MPI knows {found} ({library}): expected the launcher of this library; for srun, option --mpi"
+    )]
+    Launcher {
+        /// The launcher.
+        launcher: &'static str,
+        /// Ranks that it started.
+        started: u32,
+        /// The library.
+        library: String,
+        /// Ranks that the library knows.
+        found: u32,
+    },
+    /// Another rank failed.
+    #[error("rank {rank} failed: {reason}")]
+    Failed {
+        /// The rank that failed first.
+        rank: u32,
+        /// Its reason.
+        reason: String,
+    },
+    /// Ranks did not answer in time.
+    #[error("rank {rank} waited {waited:?} for rank {other}, which has failed or is slower than option timeout allows")]
+    Timeout {
+        /// The rank that waited.
+        rank: u32,
+        /// The rank that it waited for.
+        other: u32,
+        /// The time limit.
+        waited: Duration,
+    },
+    /// A message of the wrong length.
+    #[error("rank {rank} sent {found} bytes, expected {expected}")]
+    Length {
+        /// The sender.
+        rank: u32,
+        /// Bytes of the message.
+        found: usize,
+        /// Bytes that the receiver expects.
+        expected: usize,
+    },
+}

@@ -1,0 +1,238 @@
+//! Ranks that work on one model together.
+//!
+//! A [`Communicator`] connects the ranks: threads of one process ([`Local`]), or processes that an MPI launcher started
+//! ([`Mpi`]). A transport supplies one operation, [`Communicator::exchange`]; all collectives are built on it. [`World`] is
+//! what a process sees of its ranks: the communicator, the nodes, and the GPU of this rank.
+//!
+//! *Reproducibility*: sums are taken in the order of ranks, so equal inputs on equally many ranks give equal bits.
+
+pub mod error;
+pub mod launch;
+pub mod local;
+pub mod mpi;
+pub mod world;
+
+pub use error::Error;
+pub use local::Local;
+pub use mpi::Mpi;
+pub use world::World;
+
+use bytemuck::Pod;
+
+/// A message to or from another rank.
+pub type Message = (u32, Vec<u8>);
+
+/// An exchange in progress.
+#[must_use = "the messages arrive in wait"]
+pub trait Exchange {
+    /// Waits for the messages, in the order in which they were asked for.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    fn wait(self: Box<Self>) -> Result<Vec<Vec<u8>>, Error>;
+}
+
+/// Ranks 0 … `size` − 1, one of which is this one. All ranks call the collective operations in the same order.
+pub trait Communicator {
+    /// This rank.
+    fn rank(&self) -> u32;
+
+    /// The number of ranks.
+    fn size(&self) -> u32;
+
+    /// Starts to send each message of `sends` to its rank, and to receive from each of `receives` (rank, bytes) one
+    /// message of that length. Messages between two ranks arrive in the order in which they were sent.
+    ///
+    /// # Errors
+    /// If the transport fails.
+    fn exchange<'a>(&'a self, sends: Vec<Message>, receives: &[(u32, usize)]) -> Result<Box<dyn Exchange + 'a>, Error>;
+
+    /// Waits until all ranks have called it.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    fn barrier(&self) -> Result<(), Error> {
+        // Dissemination: in round k, each rank hears of 2ᵏ ranks more.
+        let (rank, size) = (self.rank(), self.size());
+        let mut distance = 1;
+        while distance < size {
+            let to = (rank + distance) % size;
+            let from = (rank + size - distance) % size;
+            self.exchange(vec![(to, Vec::new())], &[(from, 0)])?.wait()?;
+            distance *= 2;
+        }
+        Ok(())
+    }
+
+    /// The bytes of every rank, in the order of ranks.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        let lengths = self.all_gather_equal(&(own.len() as u64).to_le_bytes())?;
+        let length = |bytes: &Vec<u8>| u64::from_le_bytes(bytes[..].try_into().unwrap_or_default()) as usize;
+        self.gather_lengths(own, &lengths.iter().map(length).collect::<Vec<_>>())
+    }
+
+    /// [`all_gather`](Self::all_gather) if all ranks have the same number of bytes.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    fn all_gather_equal(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        self.gather_lengths(own, &vec![own.len(); self.size() as usize])
+    }
+
+    /// [`all_gather`](Self::all_gather) of these numbers of bytes.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    fn gather_lengths(&self, own: &[u8], lengths: &[usize]) -> Result<Vec<Vec<u8>>, Error> {
+        let (rank, size) = (self.rank(), self.size());
+        let others = || (1..size).map(move |distance| (rank + distance) % size);
+        let sends = others().map(|to| (to, own.to_vec())).collect();
+        let receives: Vec<_> = others().map(|from| (from, lengths[from as usize])).collect();
+        let mut all = vec![Vec::new(); size as usize];
+        all[rank as usize] = own.to_vec();
+        for (&(from, _), bytes) in receives.iter().zip(self.exchange(sends, &receives)?.wait()?) {
+            all[from as usize] = bytes;
+        }
+        Ok(all)
+    }
+
+    /// Replaces `bytes` by those of rank `root`. All have the same number of bytes.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    fn broadcast(&self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
+        // A binomial tree over ranks relative to the root: rank r hears from r without its highest bit.
+        let (size, own) = (self.size(), (self.rank() + self.size() - root) % self.size());
+        let absolute = |relative: u32| (relative + root) % size;
+        if own > 0 {
+            let parent = own & !(1 << own.ilog2());
+            let received = self.exchange(Vec::new(), &[(absolute(parent), bytes.len())])?.wait()?;
+            bytes.copy_from_slice(&received[0]);
+        }
+        let first = if own > 0 { own.ilog2() + 1 } else { 0 };
+        let children = (first..32).map(|bit| own | 1 << bit).take_while(|&child| child < size);
+        let sends = children.map(|child| (absolute(child), bytes.to_vec())).collect();
+        self.exchange(sends, &[])?.wait()?;
+        Ok(())
+    }
+
+    /// Replaces each number by the largest of all ranks. NaN is larger than all numbers.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    fn all_reduce_max(&self, numbers: &mut [f64]) -> Result<(), Error> {
+        let larger = |a: f64, b: f64| if a >= b || a.is_nan() { a } else { b };
+        self.all_reduce(numbers, larger)
+    }
+
+    /// Replaces each number by the sum of all ranks, in the order of ranks: all ranks have the same bits.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    fn all_reduce_sum(&self, numbers: &mut [f64]) -> Result<(), Error> {
+        self.all_reduce(numbers, |a, b| a + b)
+    }
+
+    /// Combines each number of all ranks in the order of ranks. Each rank combines a part, and all gather the parts: a
+    /// rank sends and receives 16 bytes for a number, however many ranks there are.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    fn all_reduce(&self, numbers: &mut [f64], combine: fn(f64, f64) -> f64) -> Result<(), Error> {
+        let (rank, size) = (self.rank(), self.size());
+        if size == 1 || numbers.is_empty() {
+            return Ok(());
+        }
+        let part = numbers.len().div_ceil(size as usize);
+        let len = numbers.len();
+        let range = |of: u32| (of as usize * part).min(len)..((of as usize + 1) * part).min(len);
+        let others: Vec<u32> = (1..size).map(|distance| (rank + distance) % size).collect();
+        let sends = others.iter().map(|&to| (to, bytes_of(&numbers[range(to)]))).collect();
+        let own = range(rank);
+        let receives: Vec<_> = others.iter().map(|&from| (from, 8 * own.len())).collect();
+        let mut parts = vec![Vec::new(); size as usize];
+        parts[rank as usize] = numbers[own.clone()].to_vec();
+        for (&from, bytes) in others.iter().zip(self.exchange(sends, &receives)?.wait()?) {
+            parts[from as usize] = numbers_of(&bytes);
+        }
+        let mut combined = parts[0].clone();
+        for part in &parts[1..] {
+            combined.iter_mut().zip(part).for_each(|(sum, &number)| *sum = combine(*sum, number));
+        }
+        combined.resize(part, 0.0);
+        let all = self.all_gather_equal(&bytes_of(&combined))?;
+        for (of, bytes) in (0..size).zip(all) {
+            let target = &mut numbers[range(of)];
+            target.copy_from_slice(&numbers_of(&bytes)[..target.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// Typed collectives, and collective decisions.
+impl dyn Communicator + '_ {
+    /// The elements of every rank, in the order of ranks.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    pub fn gather<T: Pod>(&self, own: &[T]) -> Result<Vec<Vec<T>>, Error> {
+        let all = self.all_gather(bytemuck::cast_slice(own))?;
+        Ok(all.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect())
+    }
+
+    /// Whether it holds on any rank.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    pub fn any(&self, holds: bool) -> Result<bool, Error> {
+        Ok(self.size() > 1 && self.all_gather_equal(&[holds.into()])?.iter().any(|rank| rank == &[1]) || holds)
+    }
+
+    /// The result, if all ranks succeeded. The first rank that failed has its own error, and all others have
+    /// [`Elsewhere`](Disagreed::Elsewhere) with its `code`.
+    ///
+    /// # Errors
+    /// If a rank failed.
+    pub fn agree<T, E>(&self, result: Result<T, E>, code: impl Fn(&E) -> u8) -> Result<T, Disagreed<E>> {
+        if self.size() == 1 {
+            return result.map_err(Disagreed::Here);
+        }
+        let own = result.as_ref().err().map_or([0, 0], |error| [1, code(error)]);
+        let all = self.all_gather_equal(&own).map_err(Disagreed::Comm)?;
+        match (all.iter().position(|found| found[0] != 0), result) {
+            (None, Ok(result)) => Ok(result),
+            (Some(rank), Err(error)) if rank == self.rank() as usize => Err(Disagreed::Here(error)),
+            (rank, _) => {
+                let rank = rank.unwrap_or_default();
+                Err(Disagreed::Elsewhere { rank: rank as u32, code: all[rank][1] })
+            }
+        }
+    }
+}
+
+/// Why not all ranks succeeded.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Disagreed<E> {
+    /// This rank is the first that failed.
+    Here(E),
+    /// Another rank is.
+    Elsewhere {
+        /// The rank.
+        rank: u32,
+        /// Its code.
+        code: u8,
+    },
+    /// The ranks could not be asked.
+    Comm(Error),
+}
+
+fn bytes_of(numbers: &[f64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn numbers_of(bytes: &[u8]) -> Vec<f64> {
+    bytes.chunks_exact(8).map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default())).collect()
+}
