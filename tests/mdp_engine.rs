@@ -4,6 +4,7 @@
 mod random;
 
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use warpkov::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
@@ -86,9 +87,8 @@ fn almost_over(states: u32) -> Mdp {
     .unwrap()
 }
 
-fn solved<B: State<Error = std::convert::Infallible>>(mut backend: B) -> (Vec<f64>, Vec<u32>) {
-    let (Ok(values), Ok(policy)) = (backend.values(), backend.policy());
-    (values, policy)
+fn solved<B: State<Error: Debug>>(mut backend: B) -> (Vec<f64>, Vec<u32>) {
+    (backend.values().unwrap(), backend.policy().unwrap())
 }
 
 fn assert_close(what: &str, got: &[f64], expected: &[f64], tolerance: f64) {
@@ -99,7 +99,7 @@ fn assert_close(what: &str, got: &[f64], expected: &[f64], tolerance: f64) {
 /// The optimal values, by the serial backend.
 fn reference(model: &Mdp) -> Vec<f64> {
     let mut serial = Serial::<f64>::new(model);
-    let Ok(run) = policy_iteration(&mut serial, 1e-13, &LIMITS, go);
+    let run = policy_iteration(&mut serial, 1e-13, &LIMITS, go).unwrap();
     assert_eq!(run.status, Status::Solved);
     solved(serial).0
 }
@@ -109,10 +109,10 @@ fn every_storage_gives_the_same_bits() {
     fn check<T: Precise>(model: &Mdp) {
         let sweeps = |storage, skip| {
             let mut engine = Engine::<T>::new(model, EngineOptions { storage, skip, ..EngineOptions::default() });
-            let Ok(backups) = engine.backup(Stop::Change(0.0), 40);
-            let Ok(evaluation) = engine.evaluate(0.0, 7);
-            let Ok(changed) = engine.improve(1e-9);
-            let Ok(more) = engine.backup(Stop::Change(0.0), 3);
+            let backups = engine.backup(Stop::Change(0.0), 40).unwrap();
+            let evaluation = engine.evaluate(0.0, 7).unwrap();
+            let changed = engine.improve(1e-9).unwrap();
+            let more = engine.backup(Stop::Change(0.0), 3).unwrap();
             let (values, policy) = solved(engine);
             let bits: Vec<u64> = values.into_iter().map(f64::to_bits).collect();
             (bits, policy, backups, evaluation, changed, more)
@@ -134,10 +134,10 @@ fn every_storage_gives_the_same_bits() {
 fn sweeps_agree_with_the_serial_backend() {
     for model in models() {
         let mut serial = Serial::<f64>::new(&model);
-        let Ok(expected) = serial.backup(Stop::Change(0.0), 25);
+        let expected = serial.backup(Stop::Change(0.0), 25).unwrap();
         for storage in STORAGES {
             let mut engine = Engine::<f64>::new(&model, EngineOptions { storage, ..EngineOptions::default() });
-            let Ok(found) = engine.backup(Stop::Change(0.0), 25);
+            let found = engine.backup(Stop::Change(0.0), 25).unwrap();
             assert_eq!(found.sweeps, expected.sweeps);
             assert!((found.least - expected.least).abs() < 1e-13 && (found.greatest - expected.greatest).abs() < 1e-13);
             let (Ok(values), Ok(policy)) = (serial.values(), serial.policy());
@@ -154,11 +154,11 @@ fn sweeps_start_from_given_values() {
     for model in models() {
         let optimal = reference(&model);
         let mut engine = Engine::<f64>::new(&model, EngineOptions::default());
-        let Ok(()) = engine.reset(Some(&optimal));
-        let Ok(backups) = engine.backup(Stop::Change(1e-9), 100);
+        engine.reset(Some(&optimal)).unwrap();
+        let backups = engine.backup(Stop::Change(1e-9), 100).unwrap();
         assert_eq!(backups.sweeps, 1);
-        let Ok(()) = engine.reset(None);
-        let Ok(values) = engine.values();
+        engine.reset(None).unwrap();
+        let values = engine.values().unwrap();
         assert!(values.iter().all(|&value| value == 0.0));
     }
 }
@@ -173,12 +173,12 @@ fn all_methods_agree() {
             for storage in STORAGES {
                 let options = EngineOptions { storage, order, ..EngineOptions::default() };
                 let mut engine = Engine::<f64>::new(&model, options);
-                let Ok(run) = value_iteration(&mut engine, Stop::Change(1e-11), &LIMITS, go);
+                let run = value_iteration(&mut engine, Stop::Change(1e-11), &LIMITS, go).unwrap();
                 assert_eq!(run.status, Status::Solved, "{options:?}");
                 assert_close(&format!("{options:?}"), &solved(engine).0, &optimal, 1e-9);
 
                 let mut engine = Engine::<f64>::new(&model, options);
-                let Ok(run) = modified_policy_iteration(&mut engine, Stop::Change(1e-11), 10, &LIMITS, go);
+                let run = modified_policy_iteration(&mut engine, Stop::Change(1e-11), 10, &LIMITS, go).unwrap();
                 assert_eq!(run.status, Status::Solved, "modified, {options:?}");
                 assert_close(&format!("modified, {options:?}"), &solved(engine).0, &optimal, 1e-9);
             }
@@ -186,11 +186,11 @@ fn all_methods_agree() {
         for storage in STORAGES {
             let options = EngineOptions { storage, ..EngineOptions::default() };
             let mut engine = Engine::<f64>::new(&model, options);
-            let Ok(run) = policy_iteration(&mut engine, 1e-11, &LIMITS, go);
+            let run = policy_iteration(&mut engine, 1e-11, &LIMITS, go).unwrap();
             assert_eq!(run.status, Status::Solved);
             assert_close("policy iteration", &solved(engine).0, &optimal, 1e-9);
-            let Ok(mut krylov) = Krylov::new(System::new(Engine::new(&model, options)));
-            let Ok(run) = policy_iteration(&mut krylov, 1e-11, &LIMITS, go);
+            let mut krylov = Krylov::new(System::new(Engine::new(&model, options))).unwrap();
+            let run = policy_iteration(&mut krylov, 1e-11, &LIMITS, go).unwrap();
             assert_eq!(run.status, Status::Solved);
             assert!(run.rounds.last().unwrap().residual < 1e-11);
             assert_close("Krylov", &solved(krylov).0, &optimal, 1e-9);
@@ -228,9 +228,9 @@ fn krylov_evaluation_needs_few_products_for_distant_rewards() {
 fn modified_policy_iteration_stops_on_the_span() {
     let model = toroid(2500, 0.99);
     let mut engine = Engine::<f64>::new(&model, EngineOptions::default());
-    let Ok(run) = modified_policy_iteration(&mut engine, Stop::Span(1e-8), 20, &LIMITS, go);
+    let run = modified_policy_iteration(&mut engine, Stop::Span(1e-8), 20, &LIMITS, go).unwrap();
     assert_eq!(run.status, Status::Solved);
-    let Ok(mut values) = engine.values();
+    let mut values = engine.values().unwrap();
     let bound = warpkov::mdp::certificate::certify_centred(&model, &mut values).bound.unwrap();
     assert!(bound <= 0.5 * 1e-8 / (1.0 - 0.99) * 1.001, "{bound:e}");
 }
@@ -316,7 +316,7 @@ fn modified_policy_iteration_stops_at_rounding_errors() {
     let limits = Limits { max_sweeps: 10_000, ..LIMITS };
     for (change, status, rounds) in [(1e-7, Status::Stalled, 33), (1e-2, Status::SweepLimit, 477)] {
         let mut backend = Restless { changes: vec![change], other: usize::MAX, made: 0 };
-        let Ok(run) = modified_policy_iteration(&mut backend, Stop::Change(1e-9), 20, &limits, go);
+        let run = modified_policy_iteration(&mut backend, Stop::Change(1e-9), 20, &limits, go).unwrap();
         assert_eq!((run.status, run.rounds.len()), (status, rounds), "changes of {change:e}");
     }
 }
@@ -334,8 +334,8 @@ fn gauss_seidel_does_not_stop_too_soon() {
             let mdp = garnet.generate().unwrap();
             let options = EngineOptions { order: Order::BLOCKS, ..EngineOptions::default() };
             let mut engine = Engine::<f64>::new(&mdp, options);
-            let Ok(run) = value_iteration(&mut engine, Stop::Span(1.8 * epsilon * (1.0 - gamma)), &LIMITS, go);
-            let Ok(mut values) = engine.values();
+            let run = value_iteration(&mut engine, Stop::Span(1.8 * epsilon * (1.0 - gamma)), &LIMITS, go).unwrap();
+            let mut values = engine.values().unwrap();
             let found = warpkov::mdp::certificate::certify_centred(&mdp, &mut values);
             assert_eq!(run.status, Status::Solved, "seed {seed}, {} sweeps: {found:?}", run.sweeps());
             assert!(found.bound.is_some_and(|bound| bound <= epsilon), "seed {seed}: {found:?}");
@@ -351,7 +351,7 @@ fn a_finer_type_restarts_the_stopping_rule() {
     let changes = [1e-5, 1e-7].into_iter().chain((0..100).map(|k| 1e-5 * 0.9_f64.powi(k)));
     let run = |other| {
         let mut backend = Restless { changes: changes.clone().collect(), other, made: 0 };
-        let Ok(run) = value_iteration(&mut backend, Stop::Change(1e-8), &LIMITS, go);
+        let run = value_iteration(&mut backend, Stop::Change(1e-8), &LIMITS, go).unwrap();
         (run.status, run.rounds.len())
     };
     // 1e-5 · .9⁶⁶ is the first below 1e-8.
@@ -392,9 +392,9 @@ fn queue(capacity: u32, gamma: f64) -> Mdp {
 #[test]
 fn krylov_evaluation_is_fast_on_slow_chains() {
     let model = queue(20_000, 0.9999);
-    let Ok(mut krylov) = Krylov::new(System::new(Engine::new(&model, EngineOptions::default())));
+    let mut krylov = Krylov::new(System::new(Engine::new(&model, EngineOptions::default()))).unwrap();
     let theta = 1e-6;
-    let Ok(run) = policy_iteration(&mut krylov, theta, &LIMITS, go);
+    let run = policy_iteration(&mut krylov, theta, &LIMITS, go).unwrap();
     assert_eq!(run.status, Status::Solved);
     assert!(run.sweeps() < 20_000, "{} products", run.sweeps());
     let (values, _) = solved(krylov);

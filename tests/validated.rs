@@ -332,11 +332,11 @@ fn backends_check_their_arguments() {
         let mut blocks = BlockIteration::<f64, u32, _>::new(device, &forest, &division).unwrap();
         assert!(panics(|| drop(blocks.reset(Some(&values)))));
         let mut system = System::<u32, _>::new(device, &forest, PolicyLayout::Slices).unwrap();
-        let (whole, other) = (system.vector().unwrap(), device.upload(&values).unwrap());
+        let (whole, mut other) = (system.vector().unwrap(), device.upload(&values).unwrap());
         assert!(panics(|| drop(system.dots(&whole, &other, &whole))));
         assert!(panics(|| drop(system.store(&other))));
         let mut target = system.vector().unwrap();
-        assert!(panics(|| drop(system.apply(&other, &mut target))));
+        assert!(panics(|| drop(system.apply(&mut other, &mut target))));
     }
     assert!(panics(|| drop(Projected::<f64, u32, _>::new(device, &forest, PolicyLayout::Rows { lanes: 3 }))));
 

@@ -11,8 +11,13 @@ pub trait State {
     /// Resets π to the first action of every state, and V to `initial` (one value per state) or 0.
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Self::Error>;
 
-    /// V, one entry per state.
+    /// V, one entry per state, with the ghosts of a part.
     fn values(&mut self) -> Result<Vec<f64>, Self::Error>;
+
+    /// ‖V‖∞, over all ranks.
+    fn magnitude(&mut self) -> Result<f64, Self::Error> {
+        Ok(self.values()?.into_iter().map(f64::abs).fold(0.0, f64::max))
+    }
 
     /// π, one action per state; [`NO_ACTION`](super::model::NO_ACTION) for states without actions.
     fn policy(&mut self) -> Result<Vec<u32>, Self::Error>;

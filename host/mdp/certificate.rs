@@ -22,6 +22,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::model::{CHUNK, Mdp, NO_ACTION, View};
+use super::team::Team;
+use crate::runtime::comm;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
@@ -84,23 +86,33 @@ fn shift_all(values: &mut [f64], shift: f64) {
 }
 
 /// Certifies `values` and returns their greedy policy, in one pass. With `centre`, shifts `values` afterwards as
-/// [`certify_centred`] does. The policy is that of [`greedy`] for the values before the shift.
-pub(super) fn certify_greedy(mdp: &Mdp, values: &mut [f64], centre: bool) -> (Certificate, Vec<u32>) {
+/// [`certify_centred`] does. The policy is that of [`greedy`] for the values before the shift. The ranks of `team`
+/// certify their own states together.
+///
+/// # Errors
+/// If a rank fails.
+pub(super) fn certify_greedy(
+    mdp: &Mdp,
+    team: &Team,
+    values: &mut [f64],
+    centre: bool,
+) -> Result<(Certificate, Vec<u32>), comm::Error> {
     let mut policy = vec![NO_ACTION; values.len()];
-    let view = mdp.view();
+    let (view, own) = (mdp.view(), mdp.own());
     let tasks = policy.par_chunks_mut(CHUNK / 4).enumerate().map(|(task, policy)| {
         let of_state = |(state, action): (usize, &mut u32)| {
             let (found, best) = of_state(mdp, view, values, state);
             *action = best;
             found
         };
-        (task * (CHUNK / 4)..).zip(policy).map(of_state).fold(Extremes::default(), Extremes::max)
+        let states = (task * (CHUNK / 4)..).zip(policy).filter(|(state, _)| own.contains(state));
+        states.map(of_state).fold(Extremes::default(), Extremes::max)
     });
-    let found = tasks.reduce(Extremes::default, Extremes::max);
+    let found = tasks.reduce(Extremes::default, Extremes::max).of_all(team)?;
     let (certificate, shift) =
         if centre { found.centred(mdp.gamma()) } else { (found.certificate(mdp.gamma(), 0.0), 0.0) };
     shift_all(values, shift);
-    (certificate, policy)
+    Ok((certificate, policy))
 }
 
 /// The greedy policy of `values`, on all cores: the best action of each state, the lowest-numbered one of equals,
@@ -199,6 +211,26 @@ impl Extremes {
             length: self.length.max(other.length),
             never_terminates: self.never_terminates && other.never_terminates,
         }
+    }
+
+    /// The extremes over the states of all ranks.
+    ///
+    /// # Errors
+    /// If a rank fails.
+    pub fn of_all(self, team: &Team) -> Result<Self, comm::Error> {
+        let Self { least, greatest, magnitude, row_sum, length, never_terminates } = self;
+        let ends = f64::from(u8::from(!never_terminates));
+        let mut numbers = [-least, greatest, magnitude, -row_sum[0], row_sum[1], length as f64, ends];
+        team.max(&mut numbers)?;
+        let [least, greatest, magnitude, low, high, length, ends] = numbers;
+        Ok(Self {
+            least: -least,
+            greatest,
+            magnitude,
+            row_sum: [-low, high],
+            length: length as usize,
+            never_terminates: ends == 0.0,
+        })
     }
 
     /// The best certificate of V plus a constant, and the constant; 0 if the model can end.
@@ -313,7 +345,7 @@ mod tests {
                 for centre in [false, true] {
                     let (mut plain, mut certified) = (values.clone(), values.clone());
                     let certificate = if centre { certify_centred(&mdp, &mut plain) } else { certify(&mdp, &plain) };
-                    let found = certify_greedy(&mdp, &mut certified, centre);
+                    let found = certify_greedy(&mdp, &Team::alone(), &mut certified, centre).unwrap();
                     assert_eq!((found, certified), ((certificate, greedy(&mdp, &values)), plain));
                 }
             }

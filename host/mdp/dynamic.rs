@@ -1,6 +1,6 @@
 //! Backends behind one type, chosen at run time. One virtual call per batch of sweeps is negligible.
 
-use super::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
+use super::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use super::error::SolveError;
 
 /// A backend, by the operations that its method needs.
@@ -65,6 +65,10 @@ where
         Ok(self.0.values()?)
     }
 
+    fn magnitude(&mut self) -> Result<f64, SolveError> {
+        Ok(self.0.magnitude()?)
+    }
+
     fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
         Ok(self.0.policy()?)
     }
@@ -114,5 +118,14 @@ where
 {
     fn unit(&self) -> f64 {
         self.0.unit()
+    }
+}
+
+impl<B: Correct> Correct for Unified<B>
+where
+    SolveError: From<B::Error>,
+{
+    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, SolveError> {
+        Ok(self.0.set_rewards(rewards)?)
     }
 }

@@ -4,6 +4,7 @@ use super::model::validate::Invalid;
 use super::options::{InvalidBlocks, Method, Storage};
 use crate::runtime;
 use crate::runtime::choose::DeviceChoice;
+use crate::runtime::comm;
 use crate::runtime::error::from_devices;
 
 /// Why a solve failed.
@@ -19,6 +20,9 @@ pub enum SolveError {
         /// The required device.
         instead: &'static str,
     },
+    /// The method works on one rank.
+    #[error("method {0} works on one rank: expected values, gauss-seidel, modified, parallel, projected or krylov")]
+    OneRank(Method),
     /// Wrong number of initial values.
     #[error("{found} initial values, expected one per state, {expected}")]
     Initial {
@@ -49,3 +53,9 @@ pub enum SolveError {
 }
 
 from_devices!(SolveError);
+
+impl From<comm::Error> for SolveError {
+    fn from(error: comm::Error) -> Self {
+        Self::Runtime(error.into())
+    }
+}

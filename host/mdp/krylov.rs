@@ -39,6 +39,11 @@ pub trait Linear: Evaluate {
     /// A vector with one number per state; 0 for terminal states.
     type Vector;
 
+    /// Whether a stop was requested, on any rank.
+    fn stopped(&self) -> Result<bool, Self::Error> {
+        Ok(interrupt::requested())
+    }
+
     /// Allocates a zero vector.
     fn vector(&mut self) -> Result<Self::Vector, Self::Error>;
 
@@ -51,16 +56,17 @@ pub trait Linear: Evaluate {
     /// V ← `x`.
     fn store(&mut self, x: &Self::Vector) -> Result<(), Self::Error>;
 
-    /// `y` ← (I − γP)`x`.
-    fn apply(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<(), Self::Error>;
+    /// `y` ← (I − γP)`x`. May change the ghosts of `x`; those of `y` are 0.
+    fn apply(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<(), Self::Error>;
 
     /// `y` ← M⁻¹`x` for a fixed linear M ≈ I − γP.
     fn precondition(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<(), Self::Error> {
         self.copy(x, y)
     }
 
-    /// `y` ← r − (I − γP)`x`. Returns ‖y‖∞, or infinity if an element is NaN.
-    fn residual(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<f64, Self::Error>;
+    /// `y` ← r − (I − γP)`x`. Returns ‖y‖∞, or infinity if an element is NaN. May change the ghosts of `x`; those of `y`
+    /// are 0.
+    fn residual(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<f64, Self::Error>;
 
     /// `x`·`y` and `x`·`z`, deterministic for the same vectors.
     fn dots(&mut self, x: &Self::Vector, y: &Self::Vector, z: &Self::Vector) -> Result<(f64, f64), Self::Error>;
@@ -132,7 +138,7 @@ impl<B: Linear> Krylov<B> {
         backend.copy(r, p)?;
         let (mut rho, first) = backend.dots(r, shadow, r)?;
         let (mut least, mut idle_iterations, mut products) = (first, 0, 0);
-        while products + 2 <= most && !interrupt::requested() {
+        while products + 2 <= most && !backend.stopped()? {
             backend.precondition(p, y)?;
             backend.apply(y, v)?;
             products += 1;
@@ -169,7 +175,7 @@ impl<B: Linear> Krylov<B> {
         let Self { backend, vectors } = self;
         backend.prepare()?;
         backend.load(&mut vectors.x)?;
-        let mut norm = backend.residual(&vectors.x, &mut vectors.residual)?;
+        let mut norm = backend.residual(&mut vectors.x, &mut vectors.residual)?;
         let tolerance = theta.max(FORCING * norm);
         let (mut best, mut sweeps) = (f64::INFINITY, 1);
         // Consecutive starts that did not halve the residual, and consecutive starts that did not reduce it.
@@ -183,25 +189,25 @@ impl<B: Linear> Krylov<B> {
                 backend.copy(&vectors.x, &mut vectors.best)?;
             } else {
                 backend.copy(&vectors.best, &mut vectors.x)?;
-                norm = backend.residual(&vectors.x, &mut vectors.residual)?;
+                norm = backend.residual(&mut vectors.x, &mut vectors.residual)?;
                 sweeps += 1;
             }
             // After failed starts, sweeps reduce the residual first.
             let fallback = if failures == 0 { 0 } else { SWEEPS << failures.min(16) };
             for _ in 0..fallback {
-                if norm < tolerance || sweeps >= max_sweeps || interrupt::requested() {
+                if norm < tolerance || sweeps >= max_sweeps || backend.stopped()? {
                     break;
                 }
                 // A sweep: TV = V + (TV − V).
                 backend.combine(1.0, &mut vectors.x, 1.0, &vectors.residual, 0.0, &vectors.residual)?;
-                norm = backend.residual(&vectors.x, &mut vectors.residual)?;
+                norm = backend.residual(&mut vectors.x, &mut vectors.residual)?;
                 sweeps += 1;
             }
             if norm < best {
                 (best, idle) = (norm, 0);
                 backend.copy(&vectors.x, &mut vectors.best)?;
             }
-            if best < tolerance || sweeps >= max_sweeps || idle > MAX_IDLE || interrupt::requested() {
+            if best < tolerance || sweeps >= max_sweeps || idle > MAX_IDLE || backend.stopped()? {
                 backend.store(&vectors.best)?;
                 return Ok(Evaluation { sweeps, residual: best });
             }
@@ -209,7 +215,7 @@ impl<B: Linear> Krylov<B> {
             let reduction = (0.5 * tolerance / norm).clamp(REDUCTION, 0.5);
             sweeps += self.start(reduction, max_sweeps.saturating_sub(sweeps))?;
             let Self { backend, vectors } = self;
-            norm = backend.residual(&vectors.x, &mut vectors.residual)?;
+            norm = backend.residual(&mut vectors.x, &mut vectors.residual)?;
             sweeps += 1;
         }
     }

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod cpu;
 pub mod criterion;
 pub mod device;
+pub mod divide;
 pub mod dynamic;
 pub mod error;
 pub mod generate;
@@ -27,6 +28,7 @@ pub mod refine;
 pub mod report;
 pub mod solution;
 pub mod solve;
+pub mod team;
 
 pub use error::SolveError;
 pub use solve::{Observer, solve_from, solve_with};

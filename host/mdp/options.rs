@@ -52,6 +52,15 @@ impl Method {
         )
     }
 
+    /// Whether several ranks can run the method together.
+    #[must_use]
+    pub fn divides(self) -> bool {
+        match self {
+            Self::Parallel | Self::Projected | Self::Values | Self::GaussSeidel | Self::Modified | Self::Krylov => true,
+            Self::Serial | Self::Plain | Self::Sequential | Self::ResultDivided | Self::BlockDivided => false,
+        }
+    }
+
     /// The precision of the method for the `requested` precision: Krylov always uses `f64`.
     #[must_use]
     pub fn precision(self, requested: Precision) -> Precision {

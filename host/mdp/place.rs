@@ -16,6 +16,7 @@ use super::options::{Method, Places, Precision, SolveOptions, Storage};
 use super::prepared::Prepared;
 use super::refine::Refined;
 use super::solution::Phases;
+use super::team::Team;
 use crate::runtime::choose::{Decision, DeviceChoice};
 use crate::runtime::gpu;
 use crate::runtime::gpu::Gpu;
@@ -24,6 +25,7 @@ use crate::runtime::{self, Precise, cores, emulator};
 /// Device, method and precision of a solve.
 pub struct Placement<'m> {
     mdp: &'m Mdp,
+    team: Team<'m>,
     options: SolveOptions,
     chosen: Chosen<'m>,
     /// Method, requested or chosen.
@@ -62,14 +64,19 @@ impl<'m> Placement<'m> {
     /// # Errors
     /// [`SolveError`].
     pub fn choose(mdp: &'m Mdp, options: &SolveOptions) -> Result<Self, SolveError> {
-        Self::choose_by(mdp, Features::if_auto(mdp, options).as_ref(), options)
+        Self::choose_by(mdp, &Team::alone(), Features::if_auto(mdp, options).as_ref(), options)
     }
 
-    /// [`choose`](Self::choose) with known features; `None` if the options name a method.
+    /// [`choose`](Self::choose) with known features, `None` if the options name a method; for the ranks of `team`.
     ///
     /// # Errors
     /// [`SolveError`].
-    pub fn choose_by(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -> Result<Self, SolveError> {
+    pub fn choose_by(
+        mdp: &'m Mdp,
+        team: &Team<'m>,
+        features: Option<&Features>,
+        options: &SolveOptions,
+    ) -> Result<Self, SolveError> {
         let begun = Instant::now();
         let Found { place: chosen, precision, mut notes, phases } = find(mdp, features, options)?;
         let choice_time = begun.elapsed();
@@ -80,6 +87,9 @@ impl<'m> Placement<'m> {
             }
             None => options.method.unwrap_or(Method::Values),
         };
+        if team.part().is_some() && !method.divides() {
+            return Err(SolveError::OneRank(method));
+        }
         let precision = chosen.precision(method, precision);
         if options.precision == Precision::F32 && precision != Precision::F32 {
             notes.push(format!("{method} computes in {precision} regardless of option precision"));
@@ -97,7 +107,19 @@ impl<'m> Placement<'m> {
                 "the emulator".to_owned()
             }
         };
-        Ok(Self { mdp, options: *options, chosen, method, precision, device, notes, phases, begun, choice_time })
+        Ok(Self {
+            mdp,
+            team: team.clone(),
+            options: *options,
+            chosen,
+            method,
+            precision,
+            device,
+            notes,
+            phases,
+            begun,
+            choice_time,
+        })
     }
 
     /// Transfers the model to the device. Returns the backend, the time since the start of the choice, and the time of
@@ -106,12 +128,12 @@ impl<'m> Placement<'m> {
     /// # Errors
     /// Errors of the device, or [`SolveError::Shared`] for a storage that refinement does not support.
     pub fn open(&self) -> Result<(Dynamic<'_>, Duration, Duration), SolveError> {
-        let Self { mdp, options, method, precision, .. } = self;
+        let Self { mdp, team, options, method, precision, .. } = self;
         let backend = match &self.chosen {
             Chosen::Cpu => match precision {
-                Precision::F32 => on_cpu::<f32>(mdp, *method, options)?,
-                Precision::Refined if *method == Method::Values => refined_on_cpu(mdp, options)?,
-                Precision::F64 | Precision::Mixed | Precision::Refined => on_cpu::<f64>(mdp, *method, options)?,
+                Precision::F32 => on_cpu::<f32>(mdp, team, *method, options)?,
+                Precision::Refined if *method == Method::Values => refined_on_cpu(mdp, team, options)?,
+                Precision::F64 | Precision::Mixed | Precision::Refined => on_cpu::<f64>(mdp, team, *method, options)?,
             },
             Chosen::Gpu(gpu, prepared) => prepared.open(gpu, *precision)?,
             Chosen::Emulated(emulator, prepared) => prepared.open(emulator, *precision)?,
@@ -212,7 +234,12 @@ fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Foun
     Ok(Found { place, precision, notes: Vec::new(), phases })
 }
 
-fn on_cpu<'m, T: Precise>(mdp: &'m Mdp, method: Method, options: &SolveOptions) -> Result<Dynamic<'m>, SolveError> {
+fn on_cpu<'m, T: Precise>(
+    mdp: &'m Mdp,
+    team: &Team<'m>,
+    method: Method,
+    options: &SolveOptions,
+) -> Result<Dynamic<'m>, SolveError> {
     let storage = match options.storage {
         None => cpu::Storage::Auto,
         Some(Storage::Rows | Storage::Slices) => cpu::Storage::Plain,
@@ -220,7 +247,7 @@ fn on_cpu<'m, T: Precise>(mdp: &'m Mdp, method: Method, options: &SolveOptions) 
         Some(Storage::Patterns) => cpu::Storage::Patterns,
     };
     let with = |order| cpu::EngineOptions { storage, order, skip: options.skip };
-    let engine = |order| cpu::Engine::<T>::new(mdp, with(order));
+    let engine = |order| cpu::Engine::<T>::in_team(mdp, with(order), team.clone());
     Ok(match method {
         Method::Serial => Dynamic::policies(cpu::Serial::<T>::new(mdp)),
         Method::Sequential => Dynamic::values(cpu::Sequential::<T>::new(mdp)),
@@ -228,21 +255,23 @@ fn on_cpu<'m, T: Precise>(mdp: &'m Mdp, method: Method, options: &SolveOptions) 
         Method::GaussSeidel => Dynamic::values(engine(cpu::Order::BLOCKS)),
         Method::Modified => Dynamic::modified(engine(cpu::Order::Jacobi)),
         Method::Krylov => {
-            let engine = cpu::Engine::new(mdp, with(cpu::Order::Jacobi));
+            let engine = cpu::Engine::in_team(mdp, with(cpu::Order::Jacobi), team.clone());
             Dynamic::policies(Krylov::new(cpu::System::new(engine))?)
         }
+        _ if team.part().is_some() => Dynamic::policies(engine(cpu::Order::Jacobi)),
         _ => Dynamic::policies(cpu::Parallel::<T>::new(mdp)),
     })
 }
 
 /// A backend of sweeps in f32 on the CPU with refinement in f64.
-fn refined_on_cpu<'m>(mdp: &'m Mdp, options: &SolveOptions) -> Result<Dynamic<'m>, SolveError> {
+fn refined_on_cpu<'m>(mdp: &'m Mdp, team: &Team<'m>, options: &SolveOptions) -> Result<Dynamic<'m>, SolveError> {
     let storage = match options.storage {
         None | Some(Storage::Narrow) => cpu::Storage::Packed,
         Some(Storage::Rows | Storage::Slices) => cpu::Storage::Plain,
         Some(storage @ Storage::Patterns) => return Err(SolveError::Shared(storage)),
     };
     let order = cpu::Order::Jacobi;
-    let engine = cpu::Engine::<f32>::new(mdp, cpu::EngineOptions { storage, order, skip: options.skip });
-    Ok(Dynamic::values(Refined::new(engine, mdp)))
+    let engine_options = cpu::EngineOptions { storage, order, skip: options.skip };
+    let engine = cpu::Engine::<f32>::in_team(mdp, engine_options, team.clone());
+    Ok(Dynamic::values(Refined::new(engine, mdp, team.clone())))
 }

@@ -8,12 +8,13 @@ use super::device::divided::{BlockIteration, Division, ResultIteration};
 use super::device::{
     BlockPerState, Mixed, PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration,
 };
-use super::dynamic::Dynamic;
+use super::dynamic::{Dynamic, Unified};
 use super::error::SolveError;
 use super::krylov::Krylov;
 use super::model::Mdp;
 use super::options::{Method, Precision, SolveOptions, Storage};
 use super::refine::Refined;
+use super::team::Team;
 use crate::runtime::Precise;
 use crate::runtime::gpu::{CudaError, size};
 
@@ -222,7 +223,8 @@ impl<'m> Prepared<'m> {
     {
         match &self.layout {
             Layout::Values(layout) => {
-                Ok(Dynamic::values(Refined::new(ValueIteration::<f32, O, D>::new(device, layout)?, self.mdp)))
+                let sweeps = Unified(ValueIteration::<f32, O, D>::new(device, layout)?);
+                Ok(Dynamic::Values(Box::new(Refined::new(sweeps, self.mdp, Team::alone()))))
             }
             _ => self.typed::<f64, O, D>(device),
         }

@@ -9,7 +9,9 @@
 use super::backend::{Backups, Correct, GreedySweeps, State, Stop};
 use super::certificate::{advantages, greedy};
 use super::model::Mdp;
+use super::team::Team;
 use crate::common::interrupt;
+use crate::runtime::comm;
 
 /// A correction ends when the changes of a sweep fall to this fraction of the initial ones, divided by 1 − γ. A few
 /// roundoffs of `f32`.
@@ -22,6 +24,7 @@ const COARSEST: f64 = 0.25;
 pub struct Refined<'m, B> {
     backend: B,
     mdp: &'m Mdp,
+    team: Team<'m>,
     /// V₀
     base: Vec<f64>,
     /// Least and greatest TV₀ − V₀.
@@ -32,26 +35,38 @@ pub struct Refined<'m, B> {
     correctable: bool,
 }
 
-impl<'m, B: Correct> Refined<'m, B> {
-    /// Refines the values of `backend` for `mdp`, a maximisation model.
-    pub fn new(backend: B, mdp: &'m Mdp) -> Self {
-        Self { backend, mdp, base: Vec::new(), range: [0.0; 2], last: f64::INFINITY, correctable: true }
+impl<'m, B: Correct> Refined<'m, B>
+where
+    B::Error: From<comm::Error>,
+{
+    /// Refines the values of `backend` for `mdp`, a maximisation model, or for the part of a rank in `team`.
+    pub fn new(backend: B, mdp: &'m Mdp, team: Team<'m>) -> Self {
+        Self { backend, mdp, team, base: Vec::new(), range: [0.0; 2], last: f64::INFINITY, correctable: true }
     }
 
     /// Continues from V₀ = `base`. In a model that never ends, first adds the common offset of all values: beside it,
     /// `f32` could not resolve the differences between states in r'.
     fn rebase(&mut self, mut base: Vec<f64>) -> Result<(), B::Error> {
-        let (mut rewards, mut range) = advantages(self.mdp, &base);
+        let (mut rewards, mut range) = self.advantages(&mut base)?;
         let shift = (range[0] + range[1]) / 2.0 / (1.0 - self.mdp.gamma());
         let off_centre = (range[0] + range[1]).abs() / 2.0 > range[1] - range[0];
         if off_centre && shift.is_finite() && self.mdp.never_terminates() {
             base.iter_mut().for_each(|value| *value += shift);
-            (rewards, range) = advantages(self.mdp, &base);
+            (rewards, range) = self.advantages(&mut base)?;
         }
         self.correctable = self.backend.set_rewards(&rewards)?;
         self.backend.reset(None)?;
         (self.base, self.range, self.last) = (base, range, f64::INFINITY);
         Ok(())
+    }
+
+    /// [`advantages`] of the own states, with the extremes over all ranks.
+    fn advantages(&self, base: &mut [f64]) -> Result<(Vec<f64>, [f64; 2]), B::Error> {
+        self.team.refresh(base)?;
+        let (rewards, [least, greatest]) = advantages(self.mdp, base);
+        let mut extremes = if self.team.works() { [-least, greatest] } else { [f64::NEG_INFINITY; 2] };
+        self.team.max(&mut extremes)?;
+        Ok((rewards, [-extremes[0], extremes[1]]))
     }
 
     /// Stopping rule of a correction: `stop` is likely to be met, or `f32` is exhausted.
@@ -65,7 +80,10 @@ impl<'m, B: Correct> Refined<'m, B> {
     }
 }
 
-impl<B: Correct> State for Refined<'_, B> {
+impl<B: Correct> State for Refined<'_, B>
+where
+    B::Error: From<comm::Error>,
+{
     type Error = B::Error;
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), B::Error> {
@@ -91,7 +109,10 @@ impl<B: Correct> State for Refined<'_, B> {
     }
 }
 
-impl<B: Correct> GreedySweeps for Refined<'_, B> {
+impl<B: Correct> GreedySweeps for Refined<'_, B>
+where
+    B::Error: From<comm::Error>,
+{
     /// Returns the changes of an `f64` sweep from V if a correction has just ended.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, B::Error> {
         if self.base.is_empty() {
@@ -100,7 +121,8 @@ impl<B: Correct> GreedySweeps for Refined<'_, B> {
         let mut sweeps = 0;
         loop {
             let [least, greatest] = self.range;
-            let ends = sweeps >= max_sweeps || !self.correctable || interrupt::requested();
+            let stopped = self.team.any(interrupt::requested())?;
+            let ends = sweeps >= max_sweeps || !self.correctable || stopped;
             if sweeps > 0 && stop.is_met(least, greatest) || ends {
                 return Ok(Backups { sweeps, least, greatest, fixed: !self.correctable });
             }
@@ -113,7 +135,7 @@ impl<B: Correct> GreedySweeps for Refined<'_, B> {
             let rounding = left >= self.last * (1.0 + self.mdp.gamma().powi(found.sweeps as i32)) / 2.0;
             self.last = left;
             let ended = correction.is_met(found.least, found.greatest) || found.fixed || rounding;
-            if !ended || interrupt::requested() {
+            if !ended || self.team.any(interrupt::requested())? {
                 return Ok(Backups { sweeps, fixed: false, ..found });
             }
             let values = self.values()?;

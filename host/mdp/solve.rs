@@ -16,13 +16,16 @@ use super::analysis::reorder::Order;
 use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
 use super::backend::{Backups, Evaluate, GreedySweeps, Modify, Stop};
 use super::certificate::{Certificate, certify_greedy};
+use super::divide::{balanced, cut};
 use super::dynamic::Dynamic;
 use super::error::SolveError;
 use super::model::Mdp;
 use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use super::place::Placement;
 use super::solution::{Phases, Round, Run, Solution, Status};
+use super::team::Team;
 use crate::runtime::choose::DeviceChoice;
+use crate::runtime::comm::Communicator;
 
 /// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
@@ -39,12 +42,7 @@ pub fn solve_from(
     options: &SolveOptions,
     observe: Observer,
 ) -> Result<Solution, SolveError> {
-    if let Some(found) = initial.map(<[f64]>::len).filter(|&length| length != mdp.states() as usize) {
-        return Err(SolveError::Initial { found, expected: mdp.states() });
-    }
-    if mdp.gamma() >= 1.0 {
-        return Err(SolveError::Undiscounted);
-    }
+    check(mdp, initial)?;
     let begun = Instant::now();
     if let Some((order, note)) = order(mdp, options) {
         let initial = initial.map(|values| order.to_new(values));
@@ -59,11 +57,91 @@ pub fn solve_from(
         return Ok(Solution { values, policy, ..solution });
     }
     let features = Features::if_auto(mdp, options);
+    solve_by(mdp, &Team::alone(), initial, options, features, begun, observe)
+}
+
+/// Solves a discounted model on all ranks of `comm`. Every rank has the whole model, and solves a part of it: its states
+/// are divided in their [order](SolveOptions::reorder) into parts of equal work. The solution of rank 0 has the values
+/// and the policy of all states, those of the other ranks none.
+///
+/// # Errors
+/// As for [`solve_from`], and if a rank fails.
+pub fn solve_on_ranks(
+    comm: &dyn Communicator,
+    mdp: &Mdp,
+    initial: Option<&[f64]>,
+    options: &SolveOptions,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
+    if comm.size() == 1 {
+        return solve_from(mdp, initial, options, observe);
+    }
+    check(mdp, initial)?;
+    let begun = Instant::now();
+    if let Some((order, note)) = order(mdp, options) {
+        let initial = initial.map(|values| order.to_new(values));
+        let options = SolveOptions { reorder: Reorder::None, ..*options };
+        let mut solution = solve_on_ranks(comm, &order.apply(mdp), initial.as_deref(), &options, observe)?;
+        solution.notes.insert(0, note);
+        if comm.rank() == 0 {
+            solution.values = order.to_old(&solution.values);
+            solution.policy = order.to_old(&solution.policy);
+        }
+        return Ok(solution);
+    }
+    let features = Features::if_auto(mdp, options);
+    let part = cut(mdp, &balanced(mdp, comm.size()), comm)?;
+    let Some(of_rank) = part.part() else { return solve_from(mdp, initial, options, observe) };
+    let team = Team::of(comm, of_rank);
+    // The ghosts follow.
+    let initial = initial.map(|values| {
+        let mut local = vec![0.0; part.states() as usize];
+        local[part.own()].copy_from_slice(&values[of_rank.first as usize..][..part.own().len()]);
+        local
+    });
+    // A stop request reaches the ranks at different times.
+    let mut failed = None;
+    let mut observe = |round: &Round| match team.any(observe(round).is_break()) {
+        Ok(false) => ControlFlow::Continue(()),
+        Ok(true) => ControlFlow::Break(()),
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    };
+    let solution = solve_by(&part, &team, initial.as_deref(), options, features, begun, &mut observe)?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let Solution { values, policy, .. } = solution;
+    let values = comm.collect(&values[part.own()])?;
+    let policy = comm.collect(&policy[part.own()])?;
+    Ok(Solution { values, policy, ..solution })
+}
+
+/// Checks that the model is discounted and that the initial values fit it.
+fn check(mdp: &Mdp, initial: Option<&[f64]>) -> Result<(), SolveError> {
+    if let Some(found) = initial.map(<[f64]>::len).filter(|&length| length != mdp.states() as usize) {
+        return Err(SolveError::Initial { found, expected: mdp.states() });
+    }
+    if mdp.gamma() >= 1.0 { Err(SolveError::Undiscounted) } else { Ok(()) }
+}
+
+/// Solves in the model's own state order, with a trial of value iteration if the method is open.
+fn solve_by(
+    mdp: &Mdp,
+    team: &Team,
+    initial: Option<&[f64]>,
+    options: &SolveOptions,
+    features: Option<Features>,
+    begun: Instant,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
     if features.is_some_and(|features| needs_trial(&features, options)) {
-        return with_trial(mdp, initial, options, observe);
+        return with_trial(mdp, team, initial, options, observe);
     }
     let chosen = begun.elapsed();
-    let mut solution = solve_as_is(mdp, initial, options, features, false, observe)?;
+    let mut solution = solve_as_is(mdp, team, initial, options, features, false, observe)?;
     solution.phases.prepare += chosen;
     solution.setup += chosen;
     Ok(solution)
@@ -73,6 +151,7 @@ pub fn solve_from(
 /// [`auto::trial`] sweeps.
 fn solve_as_is(
     mdp: &Mdp,
+    team: &Team,
     initial: Option<&[f64]>,
     options: &SolveOptions,
     features: Option<Features>,
@@ -83,16 +162,17 @@ fn solve_as_is(
     let sign = mdp.objective().sign();
     let start = |(state, value): (usize, &f64)| if mdp.choices().count(state) == 0 { 0.0 } else { sign * value };
     let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
-    let place = Placement::choose_by(&maximized, features.as_ref(), options)?;
+    let place = Placement::choose_by(&maximized, team, features.as_ref(), options)?;
     let (mut backend, setup, upload) = place.open()?;
     let limits = match &mut backend {
         Dynamic::Values(backend) if trial => {
-            let most = auto::trial(&maximized, backend.sweep_bytes()?);
-            Limits { max_sweeps: options.limits.max_sweeps.min(most), ..options.limits }
+            let mut most = [f64::from(auto::trial(&maximized, backend.sweep_bytes()?))];
+            team.max(&mut most)?;
+            Limits { max_sweeps: options.limits.max_sweeps.min(most[0] as u32), ..options.limits }
         }
         _ => options.limits,
     };
-    let certified = until_certified(&mut backend, &maximized, initial.as_deref(), &limits, observe)?;
+    let certified = until_certified(&mut backend, &maximized, team, initial.as_deref(), &limits, observe)?;
     let Certified { mut values, policy, run, certificate, certify } = certified;
     drop(backend);
     let Placement { method, precision, device, notes, phases, .. } = place;
@@ -119,13 +199,14 @@ fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
 /// converge.
 fn with_trial(
     mdp: &Mdp,
+    team: &Team,
     initial: Option<&[f64]>,
     options: &SolveOptions,
     observe: Observer,
 ) -> Result<Solution, SolveError> {
     let on_cpu = SolveOptions { device: DeviceChoice::Cpu, reorder: Reorder::None, ..*options };
     let trial = SolveOptions { method: Some(Method::Values), ..on_cpu };
-    let mut trial = solve_as_is(mdp, initial, &trial, None, true, &mut *observe)?;
+    let mut trial = solve_as_is(mdp, team, initial, &trial, None, true, &mut *observe)?;
     if trial.converged(&options.limits) {
         trial.notes.push(format!("auto chose values: {} sweeps were enough", trial.run.sweeps()));
         return Ok(trial);
@@ -135,7 +216,7 @@ fn with_trial(
         return Ok(trial);
     }
     let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
-    let mut solution = solve_as_is(mdp, Some(&trial.values), &krylov, None, false, observe)?;
+    let mut solution = solve_as_is(mdp, team, Some(&trial.values), &krylov, None, false, observe)?;
     let (sweeps, gamma) = (trial.run.sweeps(), mdp.gamma());
     let note = format!("auto chose krylov: value iteration did not converge in {sweeps} sweeps, gamma is {gamma}");
     solution.notes.insert(0, note);
@@ -241,6 +322,7 @@ pub(super) fn run(
 fn until_certified(
     backend: &mut Dynamic,
     mdp: &Mdp,
+    team: &Team,
     initial: Option<&[f64]>,
     limits: &Limits,
     observe: Observer,
@@ -253,7 +335,7 @@ fn until_certified(
         let run = run(backend, stop, theta, limits, &mut *observe)?;
         let begun = Instant::now();
         let mut values = backend.state().values()?;
-        let (certificate, greedy) = certify_greedy(mdp, &mut values, epsilon.is_some());
+        let (certificate, greedy) = certify_greedy(mdp, team, &mut values, epsilon.is_some())?;
         certify += begun.elapsed();
         Ok::<_, SolveError>((run, certificate, (values, greedy)))
     })?;
@@ -405,8 +487,7 @@ fn may_be_rounding<B: GreedySweeps + ?Sized>(
     if idle_rounds == 0 || !idle_rounds.is_multiple_of(PATIENCE) {
         return Ok(false);
     }
-    let largest = backend.values()?.into_iter().map(f64::abs).fold(0.0, f64::max);
-    Ok(size <= NOISE * unit * largest)
+    Ok(size <= NOISE * unit * backend.magnitude()?)
 }
 
 /// Runs rounds of greedy sweeps until `stop` is met, `stalled` reports rounding errors, a limit is reached, or

@@ -1,14 +1,16 @@
 //! Greedy and evaluation sweeps on all cores, for value iteration and modified policy iteration.
 
-use std::convert::Infallible;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::layout::{self, BLOCK, Change, Layout, Storage};
 use crate::common::interrupt;
 use crate::mdp::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
-use crate::mdp::model::{Mdp, NO_ACTION};
+use crate::mdp::model::{Mdp, NO_ACTION, Part};
+use crate::mdp::team::Team;
 use crate::runtime::Precise;
+use crate::runtime::comm::Error;
 
 /// Minimum blocks per task of a parallel loop.
 const BLOCKS_PER_TASK: usize = 4;
@@ -52,9 +54,10 @@ impl Default for EngineOptions {
     }
 }
 
-/// Sweeps on all cores over a compact copy of the model.
+/// Sweeps on all cores over a compact copy of the model, or of the part of this rank.
 pub struct Engine<'m, T: Precise> {
     model: &'m Mdp,
+    team: Team<'m>,
     order: Order,
     layout: Box<dyn Layout<T> + 'm>,
     /// P^π and r^π of the current policy, built on demand.
@@ -82,58 +85,117 @@ struct Iterates<T> {
     has_actions: Vec<bool>,
     /// The blocks that each block depends on; `None` for all blocks. Empty if skipping is disabled.
     dependencies: Vec<Option<Box<[u32]>>>,
+    /// Per block, whether it depends on ghosts. Empty if there are none.
+    at_border: Vec<bool>,
 }
 
 impl<T: Precise> Iterates<T> {
-    /// Runs one sweep. Afterwards `old` holds the new values and `new` the previous ones.
-    fn sweep(&mut self, layout: &dyn Layout<T>) -> Change {
-        let Self { old, new, changed, changed_valid, has_actions, dependencies } = self;
-        let some_changed = changed.iter().any(|&changed| changed);
-        let skippable = |block: usize| {
-            *changed_valid
-                && match dependencies.get(block) {
-                    Some(Some(blocks)) => !blocks.iter().any(|&block| changed[block as usize]),
-                    Some(None) => !some_changed,
-                    None => false,
+    /// Runs one sweep. Afterwards `old` holds the new values and `new` the previous ones. Blocks at the border wait for
+    /// the ghosts, which arrive while the others are swept.
+    fn sweep(&mut self, layout: &dyn Layout<T>, team: &Team) -> Result<Change, Error> {
+        let ghosts = team.send(&self.old)?;
+        let waits = |block: usize| self.at_border.get(block).is_some_and(|&waits| waits);
+        let (inside, border): (Vec<_>, Vec<_>) =
+            (0..self.changed.len()).zip(self.new.chunks_mut(BLOCK)).partition(|(block, _)| !waits(*block));
+        let Self { old, changed, changed_valid, has_actions, dependencies, .. } = self;
+        let of_blocks = |blocks: Vec<(usize, &mut [T])>, old: &[T], changed: &[bool]| {
+            let some_changed = changed.iter().any(|&changed| changed);
+            let skippable = |block: usize| {
+                *changed_valid
+                    && match dependencies.get(block) {
+                        Some(Some(blocks)) => !blocks.iter().any(|&block| changed[block as usize]),
+                        Some(None) => !some_changed,
+                        None => false,
+                    }
+            };
+            let of_block = |(block, target): (usize, &mut [T])| {
+                if !skippable(block) {
+                    return (block, layout.backup(block * BLOCK, old, target));
                 }
+                // `target` holds the values before the previous sweep.
+                if changed[block] {
+                    target.copy_from_slice(&old[block * BLOCK..][..target.len()]);
+                }
+                (block, if has_actions[block] { Change::ZERO } else { Change::NONE })
+            };
+            blocks.into_par_iter().with_min_len(BLOCKS_PER_TASK).map(of_block).collect::<Vec<_>>()
         };
-        let of_block = |(block, target): (usize, &mut [T])| {
-            if !skippable(block) {
-                return layout.backup(block * BLOCK, old, target);
+        let mut changes = of_blocks(inside, old, changed);
+        ghosts.receive(|first, ghosts: &[T]| {
+            for (state, &ghost) in (first..).zip(ghosts) {
+                changed[state / BLOCK] |= ghost.to_f64().to_bits() != old[state].to_f64().to_bits();
+                old[state] = ghost;
             }
-            // `target` holds the values before the previous sweep.
-            if changed[block] {
-                target.copy_from_slice(&old[block * BLOCK..][..target.len()]);
-            }
-            if has_actions[block] { Change::ZERO } else { Change::NONE }
-        };
-        let blocks = new.par_chunks_mut(BLOCK).enumerate().with_min_len(BLOCKS_PER_TASK).map(of_block);
-        let changes: Vec<Change> = blocks.collect();
-        *changed = changes.iter().map(|change| change.any).collect();
+        })?;
+        changes.extend(of_blocks(border, old, changed));
+        for (block, change) in &changes {
+            changed[*block] = change.any;
+        }
         *changed_valid = true;
-        std::mem::swap(old, new);
-        changes.into_iter().fold(Change::NONE, Change::and)
+        for peer in team.part().into_iter().flat_map(Part::receives) {
+            self.new[peer.ghosts.clone()].copy_from_slice(&old[peer.ghosts.clone()]);
+        }
+        std::mem::swap(old, &mut self.new);
+        Ok(changes.into_iter().map(|(_, change)| change).fold(Change::NONE, Change::and))
     }
 
     /// Runs one Gauss-Seidel sweep in blocks of `size` states.
-    fn sweep_in_place(&mut self, layout: &dyn Layout<T>, size: usize, backward: bool) -> Change {
+    fn sweep_in_place(
+        &mut self,
+        layout: &dyn Layout<T>,
+        team: &Team,
+        size: usize,
+        backward: bool,
+    ) -> Result<Change, Error> {
         let Self { old, new, changed_valid, .. } = self;
+        team.refresh(old)?;
         new.par_chunks_mut(BLOCK).zip(old.par_chunks(BLOCK)).for_each(|(new, old)| new.copy_from_slice(old));
         let blocks = new.par_chunks_mut(size).enumerate();
         let change = blocks.map(|(block, target)| layout.backup_in_place(block * size, old, target, backward));
         let change = change.reduce(|| Change::NONE, Change::and);
         *changed_valid = false;
         std::mem::swap(old, new);
-        change
+        Ok(change)
     }
+}
+
+/// The change over all ranks, and whether a stop was requested on any of them.
+fn reduced(team: &Team, change: Change) -> Result<(Change, bool), Error> {
+    let change = if team.works() { change } else { Change::NONE };
+    let mut numbers = [-change.least, change.greatest, f64::from(change.any), f64::from(interrupt::requested())];
+    team.max(&mut numbers)?;
+    let [least, greatest, any, stopped] = numbers;
+    Ok((Change { least: -least, greatest, any: any > 0.0 }, stopped > 0.0))
 }
 
 impl<'m, T: Precise> Engine<'m, T> {
     /// Converts the model to its layout; V = 0 and the first action of every state.
     #[must_use]
     pub fn new(model: &'m Mdp, options: EngineOptions) -> Self {
+        Self::in_team(model, options, Team::alone())
+    }
+
+    /// [`new`](Self::new) for the part of one rank. All ranks call the methods in the same order.
+    #[must_use]
+    pub fn in_team(model: &'m Mdp, options: EngineOptions, team: Team<'m>) -> Self {
         let states = model.states() as usize;
         let layout = layout::store::<T>(model, options.storage);
+        let mut dependencies = Vec::new();
+        if options.skip || team.part().is_some() {
+            dependencies = layout.dependencies(states);
+        }
+        let at_border = team.part().map_or_else(Vec::new, |part| {
+            let with_ghosts = |block: &u32| {
+                let block = *block as usize * BLOCK..states.min((*block as usize + 1) * BLOCK);
+                block.start < part.own.start || part.own.end < block.end
+            };
+            let depends =
+                |blocks: &Option<Box<[u32]>>| blocks.as_ref().is_none_or(|blocks| blocks.iter().any(with_ghosts));
+            dependencies.iter().map(depends).collect()
+        });
+        if !options.skip {
+            dependencies.clear();
+        }
         let has_actions =
             (0..states).step_by(BLOCK).map(|first| layout.has_actions(first..states.min(first + BLOCK))).collect();
         let values = Iterates {
@@ -142,10 +204,12 @@ impl<'m, T: Precise> Engine<'m, T> {
             changed: vec![true; states.div_ceil(BLOCK)],
             changed_valid: false,
             has_actions,
-            dependencies: if options.skip { layout.dependencies(states) } else { Vec::new() },
+            dependencies,
+            at_border,
         };
         Self {
             model,
+            team,
             order: options.order,
             layout,
             projected: None,
@@ -188,14 +252,25 @@ impl<'m, T: Precise> Engine<'m, T> {
         }
     }
 
-    /// The number of states.
+    /// The ranks that share the model.
+    pub(super) fn team(&self) -> &Team<'m> {
+        &self.team
+    }
+
+    /// The states that are no ghosts.
+    pub(super) fn own(&self) -> Range<usize> {
+        self.model.own()
+    }
+
+    /// The number of states, with ghosts.
     pub(super) fn states(&self) -> usize {
         self.values.old.len()
     }
 
     /// Whether each state has actions.
     pub(super) fn has_actions(&self) -> Vec<bool> {
-        (0..self.states()).into_par_iter().map(|state| self.model.choices().count(state) > 0).collect()
+        let model = self.model;
+        (0..self.states()).into_par_iter().map(|state| model.choices().count(state) > 0).collect()
     }
 
     /// γP^π as a layout without rewards, and r^π.
@@ -224,9 +299,9 @@ impl<'m, T: Precise> Engine<'m, T> {
 }
 
 impl<T: Precise> State for Engine<'_, T> {
-    type Error = Infallible;
+    type Error = Error;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Infallible> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Error> {
         self.policy = self.model.first_policy();
         (self.stale, self.projected, self.values.changed_valid, self.backward) = (false, None, false, false);
         self.last_shift_span = f64::INFINITY;
@@ -244,11 +319,19 @@ impl<T: Precise> State for Engine<'_, T> {
         Ok(())
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, Infallible> {
+    fn values(&mut self) -> Result<Vec<f64>, Error> {
+        self.team.refresh(&mut self.values.old)?;
         Ok(self.values.old.par_iter().with_min_len(BLOCK).map(|v| v.to_f64()).collect())
     }
 
-    fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
+    fn magnitude(&mut self) -> Result<f64, Error> {
+        let largest = self.values.old.par_iter().with_min_len(BLOCK).map(|v| v.to_f64().abs()).reduce(|| 0.0, f64::max);
+        let mut all = [largest];
+        self.team.max(&mut all)?;
+        Ok(all[0])
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, Error> {
         self.update_policy();
         Ok(self.policy.clone())
     }
@@ -259,7 +342,7 @@ impl<T: Precise> State for Engine<'_, T> {
     }
 
     /// The stored model, or P^π after an evaluation; and V, read and written.
-    fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
+    fn sweep_bytes(&mut self) -> Result<u64, Error> {
         let layout = if self.stale { None } else { self.projected.as_deref() };
         let model = layout.map_or_else(|| self.layout.bytes(), |layout| layout.bytes());
         Ok(model + 2 * size_of_val(&self.values.old[..]) as u64)
@@ -269,7 +352,7 @@ impl<T: Precise> State for Engine<'_, T> {
 impl<T: Precise> GreedySweeps for Engine<'_, T> {
     /// Gauss-Seidel sweeps end with a Jacobi sweep: its changes bound the distance to V*, those of Gauss-Seidel sweeps
     /// do not.
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Infallible> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Error> {
         let mut sweeps = 0;
         if !self.stale {
             // `changed` describes an evaluation sweep.
@@ -284,21 +367,23 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
         loop {
             if let Order::GaussSeidel { block } = self.order {
                 while sweeps + 1 < max_sweeps {
-                    let Self { layout, values, .. } = self;
-                    let change = values.sweep_in_place(&**layout, block.max(1), self.backward);
+                    let Self { layout, values, team, .. } = self;
+                    let change = values.sweep_in_place(&**layout, team, block.max(1), self.backward)?;
+                    let (change, stopped) = reduced(&self.team, change)?;
                     self.backward = !self.backward;
                     sweeps += 1;
-                    if change.norm() < trial_bound || !change.any || interrupt::requested() {
+                    if change.norm() < trial_bound || !change.any || stopped {
                         break;
                     }
                 }
                 trial_bound /= 4.0;
             }
-            let change = self.values.sweep(&*self.layout);
+            let change = self.values.sweep(&*self.layout, &self.team)?;
+            let (change, stopped) = reduced(&self.team, change)?;
             sweeps += 1;
             // No state has actions.
             let Change { least, greatest, any } = if change.least > change.greatest { Change::ZERO } else { change };
-            if sweeps >= max_sweeps || !any || stop.is_met(least, greatest) || interrupt::requested() {
+            if sweeps >= max_sweeps || !any || stop.is_met(least, greatest) || stopped {
                 if matches!((self.order, stop), (Order::GaussSeidel { .. }, Stop::Span(_)))
                     && !stop.is_met(least, greatest)
                 {
@@ -321,7 +406,7 @@ impl<T: Precise> Modify for Engine<'_, T> {
 }
 
 impl<T: Precise> Correct for Engine<'_, T> {
-    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Infallible> {
+    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Error> {
         self.update_policy();
         (self.projected, self.values.changed_valid) = (None, false);
         Ok(self.layout.set_rewards(rewards))
@@ -329,15 +414,16 @@ impl<T: Precise> Correct for Engine<'_, T> {
 }
 
 impl<T: Precise> Evaluate for Engine<'_, T> {
-    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Error> {
         self.update_policy();
         let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
         self.values.changed_valid = false;
         let projected = self.projected.get_or_insert_with(|| self.layout.project(&self.policy, true));
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
-            let residual = self.values.sweep(&**projected).norm();
-            evaluation = Evaluation { sweeps: evaluation.sweeps + 1, residual };
-            if interrupt::requested() {
+            let change = self.values.sweep(&**projected, &self.team)?;
+            let (change, stopped) = reduced(&self.team, change)?;
+            evaluation = Evaluation { sweeps: evaluation.sweeps + 1, residual: change.norm() };
+            if stopped {
                 break;
             }
         }
@@ -345,12 +431,13 @@ impl<T: Precise> Evaluate for Engine<'_, T> {
         Ok(evaluation)
     }
 
-    fn improve(&mut self, tie: f64) -> Result<u64, Infallible> {
+    fn improve(&mut self, tie: f64) -> Result<u64, Error> {
         self.update_policy();
+        self.team.refresh(&mut self.values.old)?;
         let changed = Self::improve_for(&*self.layout, &self.values.old, &mut self.policy, tie);
         if changed > 0 {
             self.projected = None;
         }
-        Ok(changed)
+        self.team.count(changed)
     }
 }

@@ -1,13 +1,14 @@
 //! The linear system (I − γP^π)x = r^π on all cores.
 
-use std::convert::Infallible;
-
 use rayon::prelude::*;
 
 use super::engine::Engine;
 use super::layout::{BLOCK, Layout};
+use crate::common::interrupt;
 use crate::mdp::backend::{Evaluate, Evaluation, State};
 use crate::mdp::krylov::Linear;
+use crate::mdp::team::Team;
+use crate::runtime::comm::Error;
 
 /// Minimum blocks per task of a parallel loop.
 const BLOCKS_PER_TASK: usize = 4;
@@ -207,32 +208,40 @@ impl<'m> System<'m> {
 }
 
 impl State for System<'_> {
-    type Error = Infallible;
+    type Error = Error;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Infallible> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Error> {
         self.engine.reset(initial)
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, Infallible> {
+    fn values(&mut self) -> Result<Vec<f64>, Error> {
         self.engine.values()
     }
 
-    fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
+    fn policy(&mut self) -> Result<Vec<u32>, Error> {
         self.engine.policy()
     }
 
-    fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
+    fn sweep_bytes(&mut self) -> Result<u64, Error> {
         self.engine.sweep_bytes()
     }
 }
 
 impl Evaluate for System<'_> {
-    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Infallible> {
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, Error> {
         self.engine.evaluate(theta, max_sweeps)
     }
 
-    fn improve(&mut self, tie: f64) -> Result<u64, Infallible> {
+    fn improve(&mut self, tie: f64) -> Result<u64, Error> {
         self.engine.improve(tie)
+    }
+}
+
+/// Sets the ghosts of `y` to 0, so that scalar products leave them out.
+fn clear_ghosts(team: &Team, y: &mut [f64]) {
+    if let Some(part) = team.part() {
+        y[..part.own.start].fill(0.0);
+        y[part.own.end..].fill(0.0);
     }
 }
 
@@ -262,77 +271,82 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
 impl Linear for System<'_> {
     type Vector = Vec<f64>;
 
-    fn vector(&mut self) -> Result<Vec<f64>, Infallible> {
+    fn vector(&mut self) -> Result<Vec<f64>, Error> {
         Ok(vec![0.0; self.engine.states()])
     }
 
-    fn prepare(&mut self) -> Result<(), Infallible> {
+    fn prepare(&mut self) -> Result<(), Error> {
         let (matrix, reward) = self.engine.system();
         self.prepare_levels(&*matrix);
         (self.matrix, self.reward) = (Some(matrix), reward);
         Ok(())
     }
 
-    fn load(&mut self, x: &mut Vec<f64>) -> Result<(), Infallible> {
+    fn load(&mut self, x: &mut Vec<f64>) -> Result<(), Error> {
         x.copy_from_slice(self.engine.current_values());
         Ok(())
     }
 
-    fn store(&mut self, x: &Vec<f64>) -> Result<(), Infallible> {
+    fn store(&mut self, x: &Vec<f64>) -> Result<(), Error> {
         self.engine.set_values(x);
         Ok(())
     }
 
-    fn apply(&mut self, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<(), Infallible> {
+    fn stopped(&self) -> Result<bool, Error> {
+        self.engine.team().any(interrupt::requested())
+    }
+
+    fn apply(&mut self, x: &mut Vec<f64>, y: &mut Vec<f64>) -> Result<(), Error> {
         if let Some(matrix) = &self.matrix {
+            self.engine.team().refresh(x)?;
             blocks(y, |first, y| {
                 matrix.backup(first, x, y);
                 for (y, x) in y.iter_mut().zip(&x[first..]) {
                     *y = x - *y;
                 }
             });
+            clear_ghosts(self.engine.team(), y);
         }
         Ok(())
     }
 
-    fn precondition(&mut self, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<(), Infallible> {
+    fn precondition(&mut self, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<(), Error> {
         let Self { matrix: Some(matrix), finest, coarser, dense, .. } = self else { return Ok(()) };
         // Enter the thread pool once for the whole cycle; entering it takes longer than a coarse level.
         rayon::scope(|_| finest.cycle(&**matrix, coarser, dense.as_ref(), x, y));
         Ok(())
     }
 
-    fn residual(&mut self, x: &Vec<f64>, y: &mut Vec<f64>) -> Result<f64, Infallible> {
-        let Some(matrix) = &self.matrix else { return Ok(f64::INFINITY) };
+    fn residual(&mut self, x: &mut Vec<f64>, y: &mut Vec<f64>) -> Result<f64, Error> {
+        let Self { matrix: Some(matrix), reward, engine, .. } = self else { return Ok(f64::INFINITY) };
+        engine.team().refresh(x)?;
+        let own = engine.own();
         let norms = blocks(y, |first, y| {
             matrix.backup(first, x, y);
             let mut norm: f64 = 0.0;
-            for ((y, x), r) in y.iter_mut().zip(&x[first..]).zip(&self.reward[first..]) {
-                *y = r + *y - x;
+            for (state, ((y, x), r)) in (first..).zip(y.iter_mut().zip(&x[first..]).zip(&reward[first..])) {
+                *y = if own.contains(&state) { r + *y - x } else { 0.0 };
                 norm = if y.is_nan() { f64::INFINITY } else { norm.max(y.abs()) };
             }
             norm
         });
-        Ok(norms.into_iter().fold(0.0, f64::max))
+        let mut norm = [norms.into_iter().fold(0.0, f64::max)];
+        engine.team().max(&mut norm)?;
+        Ok(norm[0])
     }
 
-    fn dots(&mut self, x: &Vec<f64>, y: &Vec<f64>, z: &Vec<f64>) -> Result<(f64, f64), Infallible> {
+    fn dots(&mut self, x: &Vec<f64>, y: &Vec<f64>, z: &Vec<f64>) -> Result<(f64, f64), Error> {
         let blocks = x.par_chunks(BLOCK).zip(y.par_chunks(BLOCK)).zip(z.par_chunks(BLOCK));
         let blocks = blocks.with_min_len(SHARED / BLOCK).map(|((x, y), z)| (dot(x, y), dot(x, z)));
         // Add in block order, so that the result does not depend on the number of cores.
         let blocks: Vec<(f64, f64)> = blocks.collect();
-        Ok(blocks.into_iter().fold((0.0, 0.0), |sums, block| (sums.0 + block.0, sums.1 + block.1)))
+        let (first, second) = blocks.into_iter().fold((0.0, 0.0), |sums, block| (sums.0 + block.0, sums.1 + block.1));
+        let mut sums = [first, second];
+        self.engine.team().sum(&mut sums)?;
+        Ok((sums[0], sums[1]))
     }
 
-    fn combine(
-        &mut self,
-        a: f64,
-        y: &mut Vec<f64>,
-        b: f64,
-        x: &Vec<f64>,
-        c: f64,
-        z: &Vec<f64>,
-    ) -> Result<(), Infallible> {
+    fn combine(&mut self, a: f64, y: &mut Vec<f64>, b: f64, x: &Vec<f64>, c: f64, z: &Vec<f64>) -> Result<(), Error> {
         blocks(y, |first, y| {
             for ((y, x), z) in y.iter_mut().zip(&x[first..]).zip(&z[first..]) {
                 let rest = b * x + c * z;

@@ -120,13 +120,13 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
         combined(v.0, self.states, (0.0, v.1), (1.0, x), (0.0, x))
     }
 
-    fn apply(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<(), D::Error> {
+    fn apply(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<(), D::Error> {
         self.assert_whole(&[x, y]);
         self.projected.product(x, Some(&self.nothing), y)?;
         combined(self.projected.device(), self.states, (-1.0, y), (1.0, x), (0.0, x))
     }
 
-    fn residual(&mut self, x: &Self::Vector, y: &mut Self::Vector) -> Result<f64, D::Error> {
+    fn residual(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<f64, D::Error> {
         self.assert_whole(&[x, y]);
         self.projected.product(x, None, y)?;
         let norm = self.projected.change()?;

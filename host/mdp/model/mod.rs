@@ -8,6 +8,7 @@
 //! This file keeps [`Csr`] and [`Mdp`] together because both must keep their fields private to preserve their
 //! invariants.
 
+pub mod part;
 pub mod validate;
 
 use std::borrow::Cow;
@@ -19,6 +20,7 @@ use bytemuck::Pod;
 use memmap2::Mmap;
 use rayon::prelude::*;
 
+pub use self::part::{Part, Peer};
 use self::validate::Invalid;
 use crate::common::choice::choice;
 
@@ -448,11 +450,11 @@ impl MdpParts {
             self.rewards = Csr::empty(self.transitions.rows());
         }
         if validate::check(&self)? {
-            return Ok(Mdp(self));
+            return Ok(Mdp(self, None));
         }
         let parts = Self { transitions: self.transitions.sorted(), rewards: self.rewards.sorted(), ..self };
         validate::check_distinct(&parts)?;
-        Ok(Mdp(parts))
+        Ok(Mdp(parts, None))
     }
 }
 
@@ -470,8 +472,10 @@ impl MdpParts {
 /// let mut mdp = Forest::default().generate().unwrap();
 /// mdp.0.states = 1;
 /// ```
+///
+/// A model may be the [part](Self::part) of one rank: its ghosts are states without actions.
 #[derive(Clone)]
-pub struct Mdp(MdpParts);
+pub struct Mdp(MdpParts, Option<Arc<Part>>);
 
 impl Mdp {
     /// A model in which every state has `actions` actions and the process never ends.
@@ -496,7 +500,25 @@ impl Mdp {
     /// permuted model.
     pub(crate) fn built(parts: MdpParts) -> Self {
         debug_assert!(matches!(validate::check(&parts), Ok(true)));
-        Self(parts)
+        Self(parts, None)
+    }
+
+    /// Makes this model the part of one rank.
+    pub(super) fn as_part(self, part: Part) -> Self {
+        debug_assert!(part.own.end <= self.states() as usize);
+        Self(self.0, Some(Arc::new(part)))
+    }
+
+    /// The place in the whole model, if this is the part of one rank.
+    #[must_use]
+    pub fn part(&self) -> Option<&Arc<Part>> {
+        self.1.as_ref()
+    }
+
+    /// The states of this model: all but the ghosts, if it is a [part](Self::part).
+    #[must_use]
+    pub fn own(&self) -> Range<usize> {
+        self.1.as_ref().map_or(0..self.0.states as usize, |part| part.own.clone())
     }
 
     /// Takes the model apart. To change a part, change it here and validate again.
@@ -625,8 +647,12 @@ impl Mdp {
         self.0.action_rewards.get(row).copied().unwrap_or_default()
     }
 
-    /// Whether the process never ends: every state has an action and no row has an end probability.
+    /// Whether the process never ends: every state has an action and no row has an end probability. For a
+    /// [part](Self::part), whether this holds for the whole model.
     pub fn never_terminates(&self) -> bool {
+        if let Some(part) = &self.1 {
+            return part.never_terminates;
+        }
         let ragged =
             matches!(&self.0.choices, Choices::Ragged(offsets) if offsets.windows(2).any(|ends| ends[0] == ends[1]));
         self.0.ends.is_empty() && !ragged
@@ -648,12 +674,13 @@ impl Mdp {
         }
         let negated = |rewards: &[f64]| rewards.par_iter().map(|&reward| -reward).collect::<Vec<_>>();
         let rewards = self.rewards();
-        Cow::Owned(Self(MdpParts {
+        let parts = MdpParts {
             objective: Objective::Maximize,
             rewards: Csr::built(rewards.row_ptr().clone(), rewards.col().clone(), negated(rewards.val())),
             action_rewards: negated(self.action_rewards()).into(),
             ..self.0.clone()
-        }))
+        };
+        Cow::Owned(Self(parts, self.1.clone()))
     }
 
     /// r(s, a) for each row: Σ P(s'|s, a)·R(s, a, s') over the entries present in both matrices, plus the action

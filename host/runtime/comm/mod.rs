@@ -19,6 +19,9 @@ pub use world::World;
 
 use bytemuck::Pod;
 
+/// Up to so many numbers, an all-reduce takes one step.
+const SHORT: usize = 64;
+
 /// A message to or from another rank.
 pub type Message = (u32, Vec<u8>);
 
@@ -137,13 +140,23 @@ pub trait Communicator {
     }
 
     /// Combines each number of all ranks in the order of ranks. Each rank combines a part, and all gather the parts: a
-    /// rank sends and receives 16 bytes for a number, however many ranks there are.
+    /// rank sends and receives 16 bytes for a number, however many ranks there are. Every rank sends a few numbers to all
+    /// others at once.
     ///
     /// # Errors
     /// If a rank failed, or did not answer in time.
     fn all_reduce(&self, numbers: &mut [f64], combine: fn(f64, f64) -> f64) -> Result<(), Error> {
         let (rank, size) = (self.rank(), self.size());
         if size == 1 || numbers.is_empty() {
+            return Ok(());
+        }
+        if numbers.len() <= SHORT {
+            let all = self.all_gather_equal(&bytes_of(numbers))?;
+            let mut all = all.iter().map(|bytes| numbers_of(bytes));
+            numbers.copy_from_slice(&all.next().unwrap_or_default());
+            for of_rank in all {
+                numbers.iter_mut().zip(of_rank).for_each(|(sum, number)| *sum = combine(*sum, number));
+            }
             return Ok(());
         }
         let part = numbers.len().div_ceil(size as usize);
@@ -181,6 +194,25 @@ impl dyn Communicator + '_ {
     pub fn gather<T: Pod>(&self, own: &[T]) -> Result<Vec<Vec<T>>, Error> {
         let all = self.all_gather(bytemuck::cast_slice(own))?;
         Ok(all.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect())
+    }
+
+    /// The elements of all ranks one after another, in the order of ranks, on rank 0; nothing on the others.
+    ///
+    /// # Errors
+    /// If a rank failed, or did not answer in time.
+    pub fn collect<T: Pod>(&self, own: &[T]) -> Result<Vec<T>, Error> {
+        let lengths = self.gather(&[own.len() as u64])?;
+        if self.rank() > 0 {
+            self.exchange(vec![(0, bytemuck::cast_slice(own).to_vec())], &[])?.wait()?;
+            return Ok(Vec::new());
+        }
+        let mut all = own.to_vec();
+        for (rank, length) in (1..).zip(lengths[1..].iter().flatten()) {
+            for bytes in self.exchange(Vec::new(), &[(rank, *length as usize * size_of::<T>())])?.wait()? {
+                all.extend(bytemuck::pod_collect_to_vec::<u8, T>(&bytes));
+            }
+        }
+        Ok(all)
     }
 
     /// Whether it holds on any rank.

@@ -1,0 +1,198 @@
+//! Models divided among ranks: every method gives the values of one rank.
+
+#[path = "kernels/random.rs"]
+mod random;
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use warpkov::mdp::divide::{balanced, cut};
+use warpkov::mdp::generate::{Garnet, SlipGrid};
+use warpkov::mdp::model::{Mdp, Objective};
+use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov::mdp::solution::{Round, Solution, Status};
+use warpkov::mdp::solve::solve_on_ranks;
+use warpkov::mdp::{SolveError, solve_with};
+use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::comm::{Communicator, Local};
+
+use random::Random;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn go(_: &Round) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
+/// Models whose parts have ghosts of all kinds: neighbours alone, ranks far away, all states, none.
+fn models() -> Vec<Mdp> {
+    let mut random = Random::new(11);
+    let garnet = |states, window| Garnet { states, window, terminal_fraction: 0.05, ragged: true, ..Garnet::default() };
+    let grid = SlipGrid { width: 97, height: 60, wall_fraction: 0.1, ..SlipGrid::default() };
+    vec![
+        random.mdp(1, 2, 1, 0.5),
+        random.mdp(5, 3, 3, 0.9),
+        random.mdp(700, 3, 20, 0.9),
+        random.ragged(2500, 4, 6, 0.95),
+        garnet(6000, None).generate().unwrap(),
+        garnet(6000, Some(3)).generate().unwrap(),
+        grid.generate().unwrap(),
+        grid.generate().unwrap().with_objective(Objective::Minimize),
+    ]
+}
+
+fn solved(mdp: &Mdp, ranks: u32, initial: Option<&[f64]>, options: &SolveOptions) -> Solution {
+    let work = |comm: &Local| solve_on_ranks(comm, mdp, initial, options, &mut go);
+    Local::run(ranks, PATIENCE, work)
+        .unwrap_or_else(|error: SolveError| panic!("{ranks} ranks: {error}"))
+        .swap_remove(0)
+}
+
+fn cpu(method: Option<Method>) -> SolveOptions {
+    SolveOptions { device: DeviceChoice::Cpu, method, ..SolveOptions::default() }
+}
+
+/// The distance of two solutions is at most the sum of their certified errors.
+fn assert_agree(what: &str, found: &Solution, expected: &Solution) {
+    let allowed = found.certificate.bound.unwrap() + expected.certificate.bound.unwrap();
+    assert_eq!((found.values.len(), found.policy.len()), (expected.values.len(), expected.policy.len()), "{what}");
+    for (state, (a, b)) in found.values.iter().zip(&expected.values).enumerate() {
+        assert!((a - b).abs() <= allowed, "{what}: V({state}) is {a}, expected {b} within {allowed:e}");
+    }
+}
+
+#[test]
+fn a_part_has_the_rows_of_its_states() {
+    for mdp in models() {
+        for ranks in 1..=5 {
+            let splits = balanced(&mdp, ranks);
+            assert!(splits.is_sorted() && splits.len() == ranks as usize + 1);
+            let parts = Local::run(ranks, PATIENCE, |comm: &Local| cut(&mdp, &splits, comm)).unwrap();
+            let mut entries = 0;
+            for (rank, part) in parts.iter().enumerate() {
+                let of_rank = part.part().unwrap();
+                let (first, own) = (of_rank.first as usize, part.own());
+                assert_eq!((first, own.len() as u64), (splits[rank] as usize, splits[rank + 1] - splits[rank]));
+                let spare = usize::from(!of_rank.works);
+                assert_eq!(part.states() as usize, own.len() + of_rank.ghosts() + spare);
+                assert_eq!(part.never_terminates(), mdp.never_terminates());
+                // The number in the whole model of each local state.
+                let mut global = vec![0; part.states() as usize - spare];
+                own.clone().for_each(|state| global[state] = first + state - own.start);
+                for peer in &of_rank.peers {
+                    let owner = parts[peer.rank as usize].part().unwrap();
+                    let sends = &owner.peers.iter().find(|peer| peer.rank as usize == rank).unwrap().sends;
+                    for (ghost, &state) in peer.ghosts.clone().zip(sends) {
+                        global[ghost] = owner.first as usize + state as usize - owner.own.start;
+                    }
+                }
+                assert!(global.is_sorted_by(|a, b| a < b), "the order of the whole model is kept");
+                for state in 0..global.len() {
+                    let rows = part.choices().rows(state);
+                    if !own.contains(&state) {
+                        assert!(rows.is_empty(), "a ghost has no actions");
+                        continue;
+                    }
+                    let expected = mdp.choices().rows(global[state]);
+                    assert_eq!(rows.len(), expected.len());
+                    for (row, expected) in rows.zip(expected) {
+                        let (col, val) = part.transitions().row(row);
+                        let col: Vec<u32> = col.iter().map(|&state| global[state as usize] as u32).collect();
+                        assert_eq!((&col[..], val), mdp.transitions().row(expected));
+                        assert_eq!(part.end(row), mdp.end(expected));
+                        entries += val.len();
+                    }
+                }
+                let rewards = mdp.expected_rewards();
+                let rows = mdp.choices().first(first)..mdp.choices().first(first + own.len());
+                let spare = vec![0.0; spare];
+                assert_eq!(part.expected_rewards(), if of_rank.works { &rewards[rows] } else { &spare[..] });
+            }
+            assert_eq!(entries, mdp.transitions().nnz());
+        }
+    }
+}
+
+#[test]
+fn every_method_on_ranks_has_the_values_of_one() {
+    let methods = [Method::Values, Method::GaussSeidel, Method::Modified, Method::Parallel, Method::Krylov];
+    for (number, mdp) in models().iter().enumerate() {
+        let expected = solve_with(mdp, &cpu(Some(Method::Values)), &mut go).unwrap();
+        for method in methods.map(Some).into_iter().chain([None]) {
+            for ranks in [2, 3, 7] {
+                for precision in [Precision::F64, Precision::Refined] {
+                    let options = SolveOptions { precision, ..cpu(method) };
+                    let what = format!("model {number}, {method:?} in {precision} on {ranks} ranks");
+                    let found = solved(mdp, ranks, None, &options);
+                    assert!(found.converged(&options.limits), "{what}: {:?}", found.run.status);
+                    assert_agree(&what, &found, &expected);
+                }
+            }
+        }
+    }
+}
+
+/// Jacobi sweeps do the same arithmetic wherever a state is.
+#[test]
+fn sweeps_on_ranks_have_the_bits_of_one() {
+    for mdp in models() {
+        let never_ends = mdp.never_terminates();
+        for reorder in [Reorder::None, Reorder::Rcm] {
+            for skip in [true, false] {
+                for storage in [None, Some(Storage::Narrow), Some(Storage::Rows)] {
+                    let limits = Limits { target: Target::Theta(1e-9), max_sweeps: 300, ..Limits::default() };
+                    let options = SolveOptions { skip, storage, limits, reorder, ..cpu(Some(Method::Values)) };
+                    let one = solve_with(&mdp, &options, &mut go).unwrap();
+                    for ranks in 1..=7 {
+                        let found = solved(&mdp, ranks, None, &options);
+                        assert_eq!(found.run.sweeps(), one.run.sweeps());
+                        assert_eq!((&found.values, &found.policy), (&one.values, &one.policy), "{ranks} ranks");
+                        assert_eq!(found.certificate, one.certificate);
+                        assert_eq!(never_ends, mdp.never_terminates());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn initial_values_reach_their_states() {
+    let mdp = &models()[6];
+    let options = cpu(Some(Method::Values));
+    let whole = solve_with(mdp, &options, &mut go).unwrap();
+    for ranks in [2, 5] {
+        let again = solved(mdp, ranks, Some(&whole.values), &options);
+        assert!(again.run.sweeps() <= 2, "{} sweeps from the solution", again.run.sweeps());
+        assert_agree("restart", &again, &whole);
+    }
+    let wrong = Local::run(2, PATIENCE, |comm: &Local| solve_on_ranks(comm, mdp, Some(&[0.0]), &options, &mut go));
+    assert!(matches!(wrong, Err(SolveError::Initial { found: 1, .. })), "{:?}", wrong.err());
+}
+
+#[test]
+fn baselines_of_one_rank_say_so() {
+    let mdp = &models()[2];
+    for method in [Method::Serial, Method::Sequential] {
+        let found =
+            Local::run(2, PATIENCE, |comm: &Local| solve_on_ranks(comm, mdp, None, &cpu(Some(method)), &mut go));
+        assert!(matches!(found, Err(SolveError::OneRank(found)) if found == method));
+    }
+}
+
+/// One rank's request to stop stops all in the same round.
+#[test]
+fn a_stop_on_one_rank_stops_all() {
+    let mdp = SlipGrid { gamma: 0.9999, ..SlipGrid::default() }.generate().unwrap();
+    let limits = Limits { target: Target::Theta(1e-12), ..Limits::default() };
+    let options = SolveOptions { limits, ..cpu(Some(Method::Values)) };
+    let stopped = Local::run(3, PATIENCE, |comm: &Local| {
+        let mut rounds = 0;
+        let mut observe = |_: &Round| {
+            rounds += 1;
+            if comm.rank() == 1 && rounds == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        solve_on_ranks(comm, &mdp, None, &options, &mut observe).map(|found| (found.run.status, found.run.rounds.len()))
+    });
+    assert_eq!(stopped.unwrap_or_else(|error: SolveError| panic!("{error}")), [(Status::Interrupted, 2); 3]);
+}
