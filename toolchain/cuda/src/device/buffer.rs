@@ -44,7 +44,9 @@ impl<T: DeviceCopy> Buffer<T> for GpuBuffer<T> {
 impl<T> Drop for GpuBuffer<T> {
     fn drop(&mut self) {
         // The field `bytes` is freed next, in its context. Kernels that use the memory may be in flight: cuMemFree
-        // waits for them, unlike cuMemFreeAsync.
+        // waits for them, unlike cuMemFreeAsync. The operations of a communicator have a timeout; a failure aborts
+        // them, and later operations return it.
+        let _ = self.core.settle();
         let _ = self.core.enter();
     }
 }
@@ -74,6 +76,7 @@ impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
         // Copies from this memory may be in flight, and the memory is freed next, in its context. A destructor cannot
         // report a failure.
+        let _ = self.core.settle();
         let _ = self.core.enter();
         let _ = self.core.copy_stream.synchronize();
     }
@@ -82,6 +85,7 @@ impl<T> Drop for Pinned<T> {
 impl Core {
     /// A buffer of `len` elements with undefined contents, which the caller initialises.
     pub(super) fn allocate<T: DeviceCopy>(self: &Rc<Self>, len: usize) -> Result<GpuBuffer<T>, CudaError> {
+        self.settle()?;
         self.enter()?;
         let lacking = |needed| {
             let (free, total) = mem_get_info().unwrap_or_default();
@@ -119,6 +123,7 @@ impl Core {
     /// Implements [`Device::write`](warpkov_device::launch::Device::write).
     pub(super) fn write<T: DeviceCopy>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
         assert_eq!(target.len, source.len(), "elements");
+        self.settle()?;
         self.enter()?;
         let bytes: &[u8] = bytemuck::cast_slice(source);
         if bytes.len() > PIECE {
@@ -152,6 +157,8 @@ impl Core {
     /// Implements [`Device::download`](warpkov_device::launch::Device::download).
     pub(super) fn download<T: DeviceCopy>(&self, buffer: &GpuBuffer<T>, target: &mut [T]) -> Result<(), CudaError> {
         assert!(target.len() <= buffer.len, "{} elements requested from a buffer of {}", target.len(), buffer.len);
+        // A copy to pageable memory may wait for the stream.
+        self.settle()?;
         self.enter()?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(target);
         if !bytes.is_empty() {
@@ -165,6 +172,7 @@ impl Core {
 
     /// Implements [`Device::pin`](warpkov_device::launch::Device::pin).
     pub(super) fn pin<T: DeviceCopy>(self: &Rc<Self>, source: Vec<T>) -> Result<Pinned<T>, CudaError> {
+        self.settle()?;
         self.enter()?;
         let bytes: &[u8] = bytemuck::cast_slice(&source);
         // SAFETY: cust requires that the memory is written before it is read: the next statement writes all of it.
@@ -196,6 +204,10 @@ impl Core {
         if bytes.is_empty() {
             return Ok(());
         }
+        if matches!(source.elements, Elements::Pageable(_)) {
+            // A copy from pageable memory may wait for `after`.
+            self.settle()?;
+        }
         self.enter()?;
         self.wait(&self.copy_stream, after)?;
         let mut target = target.bytes.index(..bytes.len());
@@ -214,6 +226,7 @@ impl Core {
         ends: &[usize],
         mut fill: impl FnMut(usize, &mut [T]),
     ) -> Result<bool, CudaError> {
+        self.settle()?;
         let starts = || [0].into_iter().chain(ends.iter().copied());
         let largest = starts().zip(ends).map(|(start, end)| (end - start) * size_of::<T>()).max().unwrap_or_default();
         let mut staging = self.staging.borrow_mut();
