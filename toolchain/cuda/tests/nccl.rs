@@ -4,7 +4,8 @@
 //! `WARPKOV_REQUIRE_NCCL=1` makes this an error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Barrier, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -115,6 +116,20 @@ fn ring<T: DeviceCopy>(
     let (next, last) = ((rank + 1) % size, (rank + size - 1) % size);
     // SAFETY: all ranks call this with buffers of the same length.
     unsafe { ranks.exchange(source, &[(next, all.clone())], target, &[(last, all)]) }
+}
+
+/// Waits until `count` threads have called this with the same counter. Unlike a `Barrier`, panics if one never does.
+fn meet(counter: &AtomicU32, count: u32) {
+    counter.fetch_add(1, Ordering::SeqCst);
+    await_count(counter, count);
+}
+
+fn await_count(counter: &AtomicU32, count: u32) {
+    let start = Instant::now();
+    while counter.load(Ordering::SeqCst) < count {
+        assert!(start.elapsed() < PATIENT, "{counter:?} of {count} threads are here");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Whether this is the error of a rank that waited in vain.
@@ -267,22 +282,33 @@ fn a_graph_outlives_its_communicator() {
 }
 
 #[test]
-fn an_exchange_overlaps_with_a_kernel() {
+fn kernels_run_during_an_exchange() {
     let Some((size, _turn)) = ranks(2) else { return };
+    let kernels = AtomicU32::new(0);
     run(size, PATIENT, |gpu, ranks| {
         let own = gpu.upload(&[1 + u64::from(ranks.rank())]).unwrap();
-        let mut received = gpu.zeros(1).unwrap();
-        let mut seen = gpu.zeros(1).unwrap();
-        // Connects the GPUs.
+        let (mut received, mut seen) = (gpu.zeros(1).unwrap(), gpu.zeros(1).unwrap());
+        // Connects the GPUs and loads the kernel.
         ring(ranks, &own, &mut received).unwrap();
+        await_flag(gpu, &own, &mut seen, SHORT).unwrap();
         gpu.clear(&mut received).unwrap();
         gpu.synchronize().unwrap();
-        // SAFETY: the kernel reads one aligned word of the memory that is received, and that at any time.
+        let last = u64::from((ranks.rank() + size - 1) % size);
+        if ranks.rank() > 0 {
+            // Rank 0 receives nothing before its first kernel has ended.
+            await_count(&kernels, 1);
+        }
+        // SAFETY: the second kernel reads one aligned word of the memory that is received, and that at any time.
         let request = unsafe { ranks.start(|| ring(ranks, &own, &mut received)) }.unwrap();
-        // Ends with the word, if the exchange does not wait for this kernel; else with 0, after 20 s.
+        if ranks.rank() == 0 {
+            // The kernel does not wait for the exchange, which waits for the other ranks.
+            await_flag(gpu, &own, &mut seen, SHORT).unwrap();
+            ranks.wait_event(&gpu.record_event().unwrap(), PATIENT).unwrap();
+            kernels.fetch_add(1, Ordering::SeqCst);
+        }
+        // The exchange does not wait for this kernel, which waits for it: else the kernel ends with 0, after 20 s.
         await_flag(gpu, &received, &mut seen, Duration::from_secs(20)).unwrap();
         request.wait().unwrap();
-        let last = u64::from((ranks.rank() + size - 1) % size);
         assert_eq!(gpu.to_vec(&received).unwrap(), [1 + last]);
         assert_eq!(gpu.to_vec(&seen).unwrap(), [1 + last]);
     });
@@ -325,13 +351,13 @@ fn a_rank_that_never_comes_ends_the_others_in_time() {
 
 /// Rank 0 leaves in its way after one exchange. The others, connected by now, wait for it in vain, and end in time.
 fn leave(size: u32, leave: impl Fn(&Communicator) + Sync) {
-    let left = Barrier::new(size as usize);
+    let [left, ended] = [AtomicU32::new(0), AtomicU32::new(0)];
     run(size, SHORT, |gpu, ranks| {
         let own = gpu.upload(&vec![1.0; 1 << 16]).unwrap();
         let mut received = gpu.zeros(own.len()).unwrap();
         ring(ranks, &own, &mut received).unwrap();
         ranks.synchronize().unwrap();
-        left.wait();
+        meet(&left, size);
         if ranks.rank() == 0 {
             leave(ranks);
         } else {
@@ -345,7 +371,7 @@ fn leave(size: u32, leave: impl Fn(&Communicator) + Sync) {
             assert!(start.elapsed() < SHORT + GRACE, "{:?}", start.elapsed());
             assert_eq!(ring(ranks, &own, &mut received), Err(error));
         }
-        left.wait();
+        meet(&ended, size);
         // The GPU is as good as ever.
         assert!(gpu.to_vec(&own).unwrap().iter().all(|&x| x == 1.0));
     });
@@ -446,6 +472,25 @@ fn a_rank_may_allocate_free_and_load_while_others_wait_for_it() {
 }
 
 #[test]
+fn memory_of_dropped_buffers_is_used_again() {
+    let Some((size, _turn)) = ranks(1) else { return };
+    run(size, PATIENT, |gpu, _| {
+        let address = |buffer: &GpuBuffer<u32>| match buffer.arg() {
+            Arg::Buffer { address, .. } => address,
+            Arg::Scalar { .. } => unreachable!("the argument of a buffer"),
+        };
+        let one = gpu.upload(&[7_u32; 1 << 12]).unwrap();
+        let (first, (free, _)) = (address(&one), gpu.memory().unwrap());
+        drop(one);
+        assert!(gpu.memory().unwrap().0 > free);
+        let smaller = gpu.zeros(1 << 11).unwrap();
+        let two = gpu.zeros(1 << 12).unwrap();
+        assert!(address(&two) == first && address(&smaller) != first);
+        assert!(gpu.to_vec(&two).unwrap().iter().all(|&x| x == 0));
+    });
+}
+
+#[test]
 fn threads_use_their_gpus_independently() {
     let Some((size, _turn)) = ranks(1) else { return };
     let one = |at: u32| {
@@ -478,5 +523,40 @@ fn the_listing_names_peers() {
         peers.dedup();
         assert_eq!(peers.len(), gpu.peers.len());
         assert!(peers.iter().all(|&peer| peer != gpu.ordinal && (peer as usize) < gpus.len()));
+    }
+}
+
+/// Prints the time of an operation; `cargo test -p warpkov-cuda --test nccl -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn times() {
+    const COUNT: u32 = 200;
+
+    let Some((size, _turn)) = ranks(1) else { return };
+    for len in [1, 1 << 10, 1 << 17, 1 << 24] {
+        let times = run(size, PATIENT, |gpu, ranks| {
+            let (own, mut received) = (gpu.zeros::<f64>(len).unwrap(), gpu.zeros(len).unwrap());
+            let mut sum = gpu.zeros::<f64>(1).unwrap();
+            let mut step = || {
+                ring(ranks, &own, &mut received)?;
+                // SAFETY: all ranks call this.
+                unsafe { ranks.all_reduce(&mut sum, 0..1, Reduction::Max) }
+            };
+            step().and_then(|()| gpu.synchronize()).unwrap();
+            let start = Instant::now();
+            (0..COUNT).try_for_each(|_| step()).and_then(|()| gpu.synchronize()).unwrap();
+            let submitted = start.elapsed() / COUNT;
+            let graph = gpu.capture(|| (0..COUNT).try_for_each(|_| step())).unwrap().unwrap();
+            let replay = || {
+                // SAFETY: the buffers exist, and all ranks replay the graph.
+                unsafe { gpu.launch_graph(&graph) }.and_then(|()| gpu.synchronize()).unwrap();
+            };
+            replay();
+            let start = Instant::now();
+            replay();
+            (submitted, start.elapsed() / COUNT)
+        });
+        let (submitted, replayed) = times[0];
+        println!("{len} f64 to the next of {size} ranks, and a maximum: {submitted:?}, in a graph {replayed:?}");
     }
 }

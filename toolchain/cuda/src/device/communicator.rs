@@ -13,6 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cust::context::CurrentContext;
 use cust::stream::{Stream, StreamFlags};
 use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Arg, Buffer};
@@ -72,9 +73,11 @@ use crate::nccl::{self, BYTE, Config, IN_PROGRESS, Nccl, SUCCESS, UniqueId};
 /// created from the same GPUs when all ranks have dropped theirs.
 ///
 /// # Memory
-/// GPUs of one process reach each other's memory. Allocating or freeing memory on one of them may wait for the others.
-/// A rank that does so while another rank already waits for it may therefore wait until the timeout: allocate the
-/// buffers before the first operation.
+/// GPUs of one process reach each other's memory, and the driver frees memory on one of them only while the others do
+/// nothing. A rank that freed memory while another already waits for it would never reach the operation for which the
+/// other waits. Buffers of a GPU with communicators are therefore not freed when they are dropped: later buffers of the
+/// same size use their memory. The last communicator of the GPU frees the rest when it is dropped, as does an allocation
+/// that finds too little memory.
 pub struct Communicator {
     shared: Rc<Shared>,
 }
@@ -185,7 +188,10 @@ impl Communicator {
         let core = &gpu.core;
         core.settle()?;
         core.enter()?;
-        let side = Stream::new(StreamFlags::NON_BLOCKING, None).map_err(from_cust("cuStreamCreate"))?;
+        let priorities = CurrentContext::get_stream_priority_range();
+        // The blocks of an exchange are few, and other GPUs wait for them: they precede waiting blocks of kernels.
+        let priority = Some(priorities.map_err(from_cust("cuCtxGetStreamPriorityRange"))?.greatest);
+        let side = Stream::new(StreamFlags::NON_BLOCKING, priority).map_err(from_cust("cuStreamCreate"))?;
         let shared = Rc::new(Shared {
             nccl,
             handle: Cell::new(ptr::null_mut()),
@@ -672,23 +678,36 @@ impl Shared {
         if handle.is_null() {
             return;
         }
-        let (done, finished) = mpsc::channel();
-        let handle = handle.expose_provenance();
+        let (done, finished) = mpsc::channel::<()>();
+        let exposed = handle.expose_provenance();
         let thread = thread::Builder::new().name("nccl".to_owned()).spawn(move || {
             // SAFETY: the caller's promise. The functions of NCCL may be called from every thread, and set the device.
             // The result does not matter: there is nothing left to do with the communicator.
-            unsafe { end(ptr::with_exposed_provenance_mut(handle)) };
-            // The receiver may have stopped waiting.
-            let _ = done.send(());
+            unsafe { end(ptr::with_exposed_provenance_mut(exposed)) };
+            drop(done);
         });
         if thread.is_ok() {
+            // An error in any case: the thread has ended, or needs longer.
             let _ = finished.recv_timeout(PATIENCE);
+        } else {
+            // SAFETY: as above.
+            unsafe { end(handle) };
         }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        self.end();
+        if !self.core.has_communicators() {
+            self.core.free_spare();
+        }
+    }
+}
+
+impl Shared {
+    /// Ends the communicator: properly, or by an abort if that fails.
+    fn end(&self) {
         if self.handle.get().is_null() || self.core.enter().is_err() {
             return;
         }
@@ -710,6 +729,11 @@ impl Drop for Shared {
 }
 
 impl Core {
+    /// Whether a communicator of this GPU exists.
+    pub(super) fn has_communicators(&self) -> bool {
+        self.communicators.borrow().iter().any(|communicator| communicator.strong_count() > 0)
+    }
+
     /// Waits for all unfinished operations of communicators, with their timeouts. Everything by which the driver may
     /// wait for the GPU without limit calls this first, because the GPU may wait for a rank that has ended. Does nothing
     /// during a capture, which has no unfinished operations.

@@ -37,6 +37,7 @@ pub use context::Background;
 pub use graph::{Event, Graph};
 pub use info::DeviceInfo;
 
+use buffer::Memory;
 use communicator::Shared;
 use context::{PrimaryContext, Program};
 use launch::{Function, Limits};
@@ -61,6 +62,8 @@ struct Core {
     staging: RefCell<Option<[LockedBuffer<u8>; 2]>>,
     /// Communicators of this GPU.
     communicators: RefCell<Vec<Weak<Shared>>>,
+    /// Freed memory, kept as long as there are communicators.
+    spare: RefCell<Vec<Memory>>,
     /// The communicators used in the present capture; `None` if there is none.
     captured: RefCell<Option<Vec<Rc<Shared>>>>,
     stream: Stream,
@@ -93,6 +96,7 @@ impl Gpu {
             functions: RefCell::default(),
             staging: RefCell::default(),
             communicators: RefCell::default(),
+            spare: RefCell::default(),
             captured: RefCell::default(),
             stream,
             copy_stream,
@@ -175,7 +179,8 @@ impl Gpu {
     pub fn memory(&self) -> Result<(u64, u64), CudaError> {
         self.core.enter()?;
         let (free, total) = mem_get_info().map_err(from_cust("cuMemGetInfo"))?;
-        Ok((free as u64, total as u64))
+        // Buffers can have the memory kept as well.
+        Ok(((free + self.core.spare_bytes()) as u64, total as u64))
     }
 
     /// Checks that `needed` bytes of device memory are free. `what`, the purpose of the memory, begins the error
@@ -224,6 +229,11 @@ impl Core {
     /// Waits for all work submitted to the stream.
     fn synchronize(&self) -> Result<(), CudaError> {
         self.settle()?;
+        self.synchronize_stream()
+    }
+
+    /// Waits for the stream, without limit: its operations of communicators have ended or were aborted.
+    fn synchronize_stream(&self) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`, and all callers have made its context current.
         check("cuStreamSynchronize", unsafe { (self.context.driver.stream_synchronize)(self.stream()) })
     }
