@@ -24,6 +24,9 @@ compile_error!("the CUDA backend is written for Linux on x86-64 and aarch64");
 /// `CUDA_ERROR_STUB_LIBRARY`: every function returns this code as long as no driver is loaded.
 pub const STUB_LIBRARY: u32 = 34;
 
+/// `CUDA_ERROR_NOT_READY`: work queried for has not completed.
+pub const NOT_READY: u32 = 600;
+
 /// A driver handle: `CUmodule`, `CUfunction`, `CUstream`, `CUevent`, `CUgraph` or `CUgraphExec`.
 pub type Handle = *mut c_void;
 
@@ -67,7 +70,7 @@ fn load() -> Result<Driver, String> {
 }
 
 /// The dynamic loader's message, if there is one.
-fn reason(error: &libloading::Error) -> String {
+pub fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
@@ -145,6 +148,14 @@ driver! {
     occupancy_max_active_blocks = cuOccupancyMaxActiveBlocksPerMultiprocessor(*mut i32, Handle, i32, usize);
     /// (stream); not through cust, because this call returns the failures of kernels, with codes that cust lacks
     stream_synchronize = cuStreamSynchronize(Handle);
+    /// (stream)
+    stream_query = cuStreamQuery(Handle);
+    /// (event)
+    event_query = cuEventQuery(Handle);
+    /// (&accessible, device, peer)
+    device_can_access_peer = cuDeviceCanAccessPeer(*mut i32, i32, i32);
+    /// (&value, attribute, device, peer)
+    device_get_p2p_attribute = cuDeviceGetP2PAttribute(*mut i32, i32, i32, i32);
     /// (stream, event, flags); this and the next three not through cust, which consumes the event
     stream_wait_event = cuStreamWaitEvent(Handle, Handle, u32);
     /// (&event, flags)

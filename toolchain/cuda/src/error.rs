@@ -1,5 +1,7 @@
 //! Errors of opening and using a GPU.
 
+use std::time::Duration;
+
 use crate::driver;
 
 /// An error of opening or using a GPU. The message says what to do.
@@ -116,6 +118,48 @@ pub enum CudaError {
         entry: String,
         /// The mismatch.
         why: String,
+    },
+    /// NCCL cannot be loaded.
+    #[error(
+        "there is no NCCL library here ({why}): install NCCL 2.14 or newer, such as PyPI's nvidia-nccl-cu12, or name \
+        its file in WARPKOV_NCCL"
+    )]
+    NoNccl {
+        /// The files tried, each with the reason.
+        why: String,
+    },
+    /// An NCCL call failed on a rank of a communicator.
+    #[error("rank {rank} of {size}: {call} failed: {text}; set NCCL_DEBUG=WARN for NCCL's messages")]
+    Nccl {
+        /// The rank.
+        rank: u32,
+        /// Number of ranks.
+        size: u32,
+        /// The NCCL function.
+        call: &'static str,
+        /// NCCL's description of the code, and its last error.
+        text: String,
+    },
+    /// A rank waited too long for the other ranks of its communicator.
+    #[error("rank {rank} of {size}: {call} did not complete within {:.1} s: another rank has failed, has not started, or \
+        needs more time than that", waited.as_secs_f64())]
+    RankTimeout {
+        /// The rank that waited.
+        rank: u32,
+        /// Number of ranks.
+        size: u32,
+        /// The operation that it waited for.
+        call: &'static str,
+        /// The timeout.
+        waited: Duration,
+    },
+    /// A communicator was used after [`abort`](crate::Communicator::abort).
+    #[error("rank {rank} of {size}: the communicator was aborted")]
+    Aborted {
+        /// The rank.
+        rank: u32,
+        /// Number of ranks.
+        size: u32,
     },
     /// Any other error code of the driver.
     #[error("{call} failed: {text} (code {code}); `nvidia-smi` shows the state of the GPU and its driver")]

@@ -50,6 +50,7 @@
 //! | [`GpuBuffer`] | device memory |
 //! | [`Pinned`] | page-locked host memory, for copies that overlap with kernels |
 //! | [`Event`], [`Graph`] | a CUDA event, a CUDA graph |
+//! | [`Communicator`] | one of several GPUs that exchange data through NCCL, loaded at run time |
 //! | [`Modules`], [`Baseline`], [`Entry`] | the device code in a binary |
 //! | [`DeviceInfo`] | properties of a GPU |
 //! | [`CudaError`] | errors, each with advice |
@@ -68,12 +69,17 @@
 //! | `WARPKOV_PTX=80` | use the device code of this baseline |
 //! | `WARPKOV_CODE=machine` | use machine code only: fail if there is none for the GPU |
 //! | `WARPKOV_CODE=ptx` | use PTX only |
+//! | `WARPKOV_NCCL=FILE` | use this NCCL library; by default `libnccl.so.2` of the system or of a Python environment |
 
 mod device;
 mod driver;
 mod error;
 mod module;
+mod nccl;
 
-pub use device::{Background, DeviceInfo, Event, Gpu, GpuBuffer, Graph, Pinned};
+pub use device::{
+    Background, Communicator, DeviceInfo, Event, Gpu, GpuBuffer, Graph, Pinned, Reducible, Reduction, Request,
+};
 pub use error::{CudaError, size};
 pub use module::{Baseline, Entry, Modules};
+pub use nccl::nccl_version;

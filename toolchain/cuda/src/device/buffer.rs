@@ -1,6 +1,7 @@
 //! Device memory, page-locked host memory, and the copies between them.
 
 use std::marker::PhantomData;
+use std::mem::{self, ManuallyDrop};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -25,7 +26,8 @@ const PARALLEL_CHUNK: usize = 1 << 20;
 ///
 /// The GPU stays open as long as one of its buffers exists.
 pub struct GpuBuffer<T> {
-    bytes: DeviceBuffer<u8>,
+    /// Freed by [`Core::free`].
+    bytes: ManuallyDrop<DeviceBuffer<u8>>,
     len: usize,
     core: Rc<Core>,
     elements: PhantomData<T>,
@@ -43,10 +45,16 @@ impl<T: DeviceCopy> Buffer<T> for GpuBuffer<T> {
 
 impl<T> Drop for GpuBuffer<T> {
     fn drop(&mut self) {
-        // The field `bytes` is freed next, in its context. Kernels that use the memory may be in flight: cuMemFree
-        // waits for them, unlike cuMemFreeAsync.
-        let _ = self.core.enter();
+        // SAFETY: the field is not used again.
+        let bytes = unsafe { ManuallyDrop::take(&mut self.bytes) };
+        self.core.free(Memory::Device(bytes));
     }
+}
+
+/// Memory to be freed.
+pub(super) enum Memory {
+    Device(DeviceBuffer<u8>),
+    Host(LockedBuffer<u8>),
 }
 
 /// Elements in host memory from which a [`Gpu`](super::Gpu) copies asynchronously. The memory is page-locked if the
@@ -72,29 +80,104 @@ impl<T: DeviceCopy> Elements<T> {
 
 impl<T> Drop for Pinned<T> {
     fn drop(&mut self) {
-        // Copies from this memory may be in flight, and the memory is freed next, in its context. A destructor cannot
-        // report a failure.
-        let _ = self.core.enter();
-        let _ = self.core.copy_stream.synchronize();
+        match mem::replace(&mut self.elements, Elements::Pageable(Vec::new())) {
+            Elements::Locked(bytes) => self.core.free(Memory::Host(bytes)),
+            // Copies from this memory may be in flight. A destructor cannot report a failure.
+            Elements::Pageable(elements) => {
+                let _ = self.core.idle();
+                drop(elements);
+            }
+        }
     }
 }
 
 impl Core {
+    /// Waits until the GPU executes no operation of this `Gpu`.
+    fn idle(&self) -> Result<(), CudaError> {
+        // All three, whatever the others return. The operations of a communicator have a timeout; a failure aborts them,
+        // and later operations return it.
+        let settled = self.settle();
+        self.enter()?;
+        let (main, copies) = (self.synchronize_stream(), self.copy_stream.synchronize());
+        settled.and(main).and(copies.map_err(from_cust("cuStreamSynchronize")))
+    }
+
+    /// Frees memory once no operation uses it.
+    ///
+    /// The driver waits for all GPUs that reach each other's memory before it frees some. One of them may wait for an
+    /// operation that this thread has yet to submit to a communicator. The memory is therefore kept for later buffers as
+    /// long as there are communicators.
+    pub(super) fn free(&self, memory: Memory) {
+        let keep = self.has_communicators();
+        // Operations that use the memory may be in flight. cuMemFree waits for them, unlike cuMemFreeAsync. A destructor
+        // cannot report a failure.
+        let _ = if keep || matches!(memory, Memory::Host(_)) { self.idle() } else { self.enter() };
+        if keep {
+            self.spare.borrow_mut().push(memory);
+        }
+    }
+
+    /// Frees the memory that was kept for later buffers.
+    pub(super) fn free_spare(&self) {
+        let spare = self.spare.take();
+        if !spare.is_empty() {
+            let _ = self.idle();
+        }
+    }
+
+    /// Device memory in bytes that is kept for later buffers.
+    pub(super) fn spare_bytes(&self) -> usize {
+        let bytes = |memory: &Memory| if let Memory::Device(bytes) = memory { bytes.len() } else { 0 };
+        self.spare.borrow().iter().map(bytes).sum()
+    }
+
+    /// Takes memory that was kept for later buffers.
+    fn take_spare(&self, fits: impl Fn(&Memory) -> bool) -> Option<Memory> {
+        let mut spare = self.spare.borrow_mut();
+        spare.iter().position(fits).map(|at| spare.swap_remove(at))
+    }
+
+    /// Page-locked host memory of `size` bytes; undefined contents, which the caller writes before it reads them.
+    fn host_memory(&self, size: usize) -> Result<LockedBuffer<u8>, cust::error::CudaError> {
+        match self.take_spare(|memory| matches!(memory, Memory::Host(bytes) if bytes.len() == size)) {
+            Some(Memory::Host(bytes)) => Ok(bytes),
+            // SAFETY: cust requires that the memory is written before it is read, as does this method.
+            _ => unsafe { LockedBuffer::uninitialized(size) },
+        }
+    }
+
+    /// Device memory of `size` bytes, with undefined contents.
+    fn device_memory(&self, size: usize) -> Result<DeviceBuffer<u8>, cust::error::CudaError> {
+        let spare = self.take_spare(|memory| matches!(memory, Memory::Device(bytes) if bytes.len() == size));
+        if let Some(Memory::Device(bytes)) = spare {
+            return Ok(bytes);
+        }
+        // SAFETY: cust requires that the memory is written before it is read; all callers of `allocate` do so. For 0
+        // bytes cust does not call the driver.
+        match unsafe { DeviceBuffer::uninitialized(size) } {
+            Err(cust::error::CudaError::OutOfMemory) if self.spare_bytes() > 0 => {
+                self.free_spare();
+                // SAFETY: as above.
+                unsafe { DeviceBuffer::uninitialized(size) }
+            }
+            result => result,
+        }
+    }
+
     /// A buffer of `len` elements with undefined contents, which the caller initialises.
     pub(super) fn allocate<T: DeviceCopy>(self: &Rc<Self>, len: usize) -> Result<GpuBuffer<T>, CudaError> {
+        self.settle()?;
         self.enter()?;
         let lacking = |needed| {
             let (free, total) = mem_get_info().unwrap_or_default();
             CudaError::OutOfMemory { needed, free: free as u64, total: total as u64, what: "a buffer".to_owned() }
         };
         let size = len.checked_mul(size_of::<T>()).ok_or_else(|| lacking(u64::MAX))?;
-        // SAFETY: cust requires that the memory is written before it is read; all callers do so. For 0 bytes cust does
-        // not call the driver.
-        let bytes = unsafe { DeviceBuffer::uninitialized(size) }.map_err(|error| match error {
+        let bytes = self.device_memory(size).map_err(|error| match error {
             cust::error::CudaError::OutOfMemory => lacking(size as u64),
             other => from_cust("cuMemAlloc")(other),
         })?;
-        Ok(GpuBuffer { bytes, len, core: Rc::clone(self), elements: PhantomData })
+        Ok(GpuBuffer { bytes: ManuallyDrop::new(bytes), len, core: Rc::clone(self), elements: PhantomData })
     }
 
     /// Implements [`Device::upload_pieces`](warpkov_device::launch::Device::upload_pieces).
@@ -119,6 +202,7 @@ impl Core {
     /// Implements [`Device::write`](warpkov_device::launch::Device::write).
     pub(super) fn write<T: DeviceCopy>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
         assert_eq!(target.len, source.len(), "elements");
+        self.settle()?;
         self.enter()?;
         let bytes: &[u8] = bytemuck::cast_slice(source);
         if bytes.len() > PIECE {
@@ -152,6 +236,8 @@ impl Core {
     /// Implements [`Device::download`](warpkov_device::launch::Device::download).
     pub(super) fn download<T: DeviceCopy>(&self, buffer: &GpuBuffer<T>, target: &mut [T]) -> Result<(), CudaError> {
         assert!(target.len() <= buffer.len, "{} elements requested from a buffer of {}", target.len(), buffer.len);
+        // A copy to pageable memory may wait for the stream.
+        self.settle()?;
         self.enter()?;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(target);
         if !bytes.is_empty() {
@@ -165,10 +251,11 @@ impl Core {
 
     /// Implements [`Device::pin`](warpkov_device::launch::Device::pin).
     pub(super) fn pin<T: DeviceCopy>(self: &Rc<Self>, source: Vec<T>) -> Result<Pinned<T>, CudaError> {
+        self.settle()?;
         self.enter()?;
         let bytes: &[u8] = bytemuck::cast_slice(&source);
-        // SAFETY: cust requires that the memory is written before it is read: the next statement writes all of it.
-        let elements = match unsafe { LockedBuffer::uninitialized(bytes.len()) } {
+        // The next statement writes all of the memory.
+        let elements = match self.host_memory(bytes.len()) {
             Ok(mut locked) => {
                 locked
                     .par_chunks_mut(PIECE)
@@ -196,6 +283,10 @@ impl Core {
         if bytes.is_empty() {
             return Ok(());
         }
+        if matches!(source.elements, Elements::Pageable(_)) {
+            // A copy from pageable memory may wait for `after`.
+            self.settle()?;
+        }
         self.enter()?;
         self.wait(&self.copy_stream, after)?;
         let mut target = target.bytes.index(..bytes.len());
@@ -214,16 +305,18 @@ impl Core {
         ends: &[usize],
         mut fill: impl FnMut(usize, &mut [T]),
     ) -> Result<bool, CudaError> {
+        self.settle()?;
         let starts = || [0].into_iter().chain(ends.iter().copied());
         let largest = starts().zip(ends).map(|(start, end)| (end - start) * size_of::<T>()).max().unwrap_or_default();
         let mut staging = self.staging.borrow_mut();
         if staging.as_ref().is_none_or(|staging| staging[0].len() < largest) {
-            // SAFETY: cust requires that the memory is written before it is read: the fill below writes all of it.
-            let locked = || unsafe { LockedBuffer::uninitialized(largest.max(PIECE)) };
+            // The fill below writes all of the memory.
+            let locked = || self.host_memory(largest.max(PIECE));
             let (Ok(mut one), Ok(mut other)) = (locked(), locked()) else { return Ok(false) };
             let (first, second) = (one.par_chunks_mut(PARALLEL_CHUNK), other.par_chunks_mut(PARALLEL_CHUNK));
             first.chain(second).for_each(|bytes| bytes.fill(0));
-            *staging = Some([one, other]);
+            let outgrown = staging.replace([one, other]);
+            outgrown.into_iter().flatten().for_each(|bytes| self.free(Memory::Host(bytes)));
         }
         let Some(staging) = staging.as_mut() else { return Ok(false) };
         let event = || CudaEvent::new(EventFlags::DISABLE_TIMING).map_err(from_cust("cuEventCreate"));

@@ -40,7 +40,14 @@ struct Loaded {
 }
 
 /// All contexts created so far and not released by [`PrimaryContext::take_all`].
-static CONTEXTS: Mutex<Vec<Arc<PrimaryContext>>> = Mutex::new(Vec::new());
+static CONTEXTS: Mutex<Vec<Arc<Slot>>> = Mutex::new(Vec::new());
+
+/// The place of a GPU's context. Threads that open the same GPU wait for each other; those that open different GPUs do
+/// not.
+pub(super) struct Slot {
+    ordinal: u32,
+    context: Mutex<Option<Arc<PrimaryContext>>>,
+}
 
 /// A thread that creates or destroys contexts. Dropping this value joins the thread, so that the process does not exit
 /// while the driver is at work.
@@ -85,19 +92,27 @@ impl PrimaryContext {
     fn get(ordinal: u32) -> Result<Arc<Self>, CudaError> {
         let device = cuda_device(ordinal)?;
         let mut all = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.iter().find(|known| known.ordinal == ordinal) {
+        let known = all.iter().find(|slot| slot.ordinal == ordinal).map(Arc::clone);
+        let slot = known.unwrap_or_else(|| {
+            let slot = Arc::new(Slot { ordinal, context: Mutex::default() });
+            all.push(Arc::clone(&slot));
+            slot
+        });
+        drop(all);
+        let mut place = slot.context.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*place {
             return Ok(Arc::clone(known));
         }
         let driver = driver::get()?;
         let multiprocessors = attribute(device, DeviceAttribute::MultiprocessorCount)?;
         let context = Context::new(device).map_err(from_cust("cuDevicePrimaryCtxRetain"))?;
         let created = Arc::new(Self { ordinal, driver, device, context, multiprocessors, programs: Mutex::default() });
-        all.push(Arc::clone(&created));
+        *place = Some(Arc::clone(&created));
         Ok(created)
     }
 
     /// Empties the list of contexts. A context that no open [`Gpu`] shares is released when the result is dropped.
-    pub(super) fn take_all() -> Vec<Arc<Self>> {
+    pub(super) fn take_all() -> Vec<Arc<Slot>> {
         std::mem::take(&mut *CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

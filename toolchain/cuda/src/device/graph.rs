@@ -6,6 +6,7 @@ use std::rc::Rc;
 use cust::stream::Stream;
 
 use super::Core;
+use super::communicator::Shared;
 use crate::driver::Handle;
 use crate::error::{CudaError, check};
 
@@ -13,6 +14,13 @@ use crate::error::{CudaError, check};
 pub struct Event {
     event: Handle,
     core: Rc<Core>,
+}
+
+impl Event {
+    /// `CUevent`.
+    pub(super) fn handle(&self) -> Handle {
+        self.event
+    }
 }
 
 impl Drop for Event {
@@ -28,6 +36,8 @@ impl Drop for Event {
 pub struct Graph {
     /// `CUgraphExec`.
     executable: Handle,
+    /// The communicators whose operations it contains. NCCL requires that they outlive the executable graph.
+    communicators: Vec<Rc<Shared>>,
     core: Rc<Core>,
 }
 
@@ -70,18 +80,40 @@ impl Core {
         /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: restricts the calls of this thread alone.
         const THREAD_LOCAL: u32 = 1;
 
+        /// Ends a capture, also when its work panics.
+        struct Capture<'a>(&'a Core);
+
+        impl Drop for Capture<'_> {
+            fn drop(&mut self) {
+                if self.0.captured.take().is_some() && self.0.enter().is_ok() {
+                    let (driver, mut captured) = (self.0.context.driver, ptr::null_mut());
+                    // SAFETY: as in `capture`; cuGraphDestroy gets a graph that nothing else holds.
+                    unsafe {
+                        (driver.stream_end_capture)(self.0.stream(), &mut captured);
+                        if !captured.is_null() {
+                            (driver.graph_destroy)(captured);
+                        }
+                    }
+                }
+            }
+        }
+
         let driver = self.context.driver;
         self.enter()?;
         // SAFETY: the stream exists and its context is current.
         check("cuStreamBeginCapture", unsafe { (driver.stream_begin_capture)(self.stream(), THREAD_LOCAL) })?;
+        self.captured.replace(Some(Vec::new()));
+        let capture = Capture(self);
         // `and` takes its argument by value: the context is entered, and the capture ended, whatever `work` returned.
         let submitted = work().and(self.enter());
+        let communicators = self.captured.take().unwrap_or_default();
+        drop(capture);
         let mut captured = ptr::null_mut();
         // SAFETY: cuStreamEndCapture writes one handle to `captured`, null if the capture is invalid. "Capture must be
         // ended on the same stream in which it was initiated", and from the same thread; both hold, whatever `work`
         // returned.
         let code = unsafe { (driver.stream_end_capture)(self.stream(), &mut captured) };
-        let mut graph = Graph { executable: ptr::null_mut(), core: Rc::clone(self) };
+        let mut graph = Graph { executable: ptr::null_mut(), communicators, core: Rc::clone(self) };
         let instantiated = submitted.and_then(|()| check("cuStreamEndCapture", code)).and_then(|()| {
             // SAFETY: cuGraphInstantiateWithFlags writes one handle to `graph.executable`. The capture succeeded, so
             // `captured` is a graph.
@@ -100,7 +132,10 @@ impl Core {
     /// # Safety
     /// As for that method.
     pub(super) unsafe fn launch_graph(&self, graph: &Graph) -> Result<(), CudaError> {
+        // NCCL has freed what the operations of an aborted communicator use.
+        graph.communicators.iter().try_for_each(|communicator| communicator.usable())?;
         self.enter()?;
+        graph.communicators.iter().for_each(|communicator| communicator.mark());
         // SAFETY: `capture` returns a `Graph` only with an instantiated executable graph, of the stream's context. The
         // caller promises that the addresses in it are still valid.
         check("cuGraphLaunch", unsafe { (self.context.driver.graph_launch)(graph.executable, self.stream()) })

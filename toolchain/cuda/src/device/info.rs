@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::Gpu;
 use super::context::PrimaryContext;
-use crate::error::{CudaError, from_cust};
+use crate::driver;
+use crate::error::{CudaError, check, from_cust};
 use crate::module::{Code, Modules, choose};
 
 /// Properties of a GPU, as [`Gpu::list`] reports them.
@@ -30,6 +31,8 @@ pub struct DeviceInfo {
     pub max_threads: u32,
     /// PCI address, such as `0000:1b:00.0`.
     pub pci: String,
+    /// Ordinals of the GPUs whose memory this one can access, those with the fastest link first.
+    pub peers: Vec<u32>,
     /// Baseline of the device code that the GPU would run: 90 for `sm_90`. `None` if it can run none.
     pub ptx: Option<u32>,
     /// Target of the machine code that the GPU would run: 86 for `sm_86`. `None` if the driver compiles the PTX.
@@ -76,10 +79,34 @@ pub(super) fn info(ordinal: u32, modules: &'static Modules) -> Result<DeviceInfo
         l2_bytes: u64::from(attribute(device, DeviceAttribute::L2CacheSize)?),
         max_threads: attribute(device, DeviceAttribute::MaxThreadsPerBlock)?,
         pci: format!("{:04x}:{:02x}:{:02x}.0", domain?, bus?, slot?),
+        peers: peers(ordinal, device)?,
         ptx: code.as_ref().ok().map(|code| code.baseline.sm),
         machine_code: code.as_ref().ok().and_then(Code::machine),
         unsupported,
     })
+}
+
+/// The GPUs whose memory GPU `ordinal` can access, in the driver's order of performance.
+fn peers(ordinal: u32, device: CudaDevice) -> Result<Vec<u32>, CudaError> {
+    /// `CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK`; 0 is the fastest link.
+    const PERFORMANCE_RANK: i32 = 1;
+
+    let driver = driver::get()?;
+    let mut peers = Vec::new();
+    for other in (0..Gpu::count()?).filter(|&other| other != ordinal) {
+        let peer = cuda_device(other)?.as_raw();
+        let (mut accessible, mut rank) = (0, 0);
+        // SAFETY: both devices are handles from cuDeviceGet, and the function writes one integer.
+        let code = unsafe { (driver.device_can_access_peer)(&mut accessible, device.as_raw(), peer) };
+        check("cuDeviceCanAccessPeer", code)?;
+        if accessible != 0 {
+            // SAFETY: as above. A driver that refuses leaves the rank at 0, so that the ordinal decides.
+            unsafe { (driver.device_get_p2p_attribute)(&mut rank, PERFORMANCE_RANK, device.as_raw(), peer) };
+            peers.push((rank, other));
+        }
+    }
+    peers.sort_unstable();
+    Ok(peers.into_iter().map(|(_, other)| other).collect())
 }
 
 /// Compute capability (major, minor).

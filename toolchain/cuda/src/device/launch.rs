@@ -88,6 +88,8 @@ impl Core {
         if let Some(function) = self.functions.borrow().get(entry) {
             return Ok(Arc::clone(function));
         }
+        // Loading a kernel may wait for the GPU.
+        self.settle()?;
         let function = self.program.function(&self.context, entry)?;
         self.functions.borrow_mut().insert(entry, Arc::clone(&function));
         Ok(function)

@@ -7,8 +7,10 @@
 //! | `buffer` | device memory, page-locked host memory, copies |
 //! | `launch` | checks of a launch, and the launch |
 //! | `graph` | events and graphs |
+//! | `communicator` | ranks of a group of GPUs, and their exchanges through NCCL |
 
 mod buffer;
+mod communicator;
 mod context;
 mod graph;
 mod info;
@@ -17,7 +19,7 @@ mod launch;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,10 +32,13 @@ use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Call, Device};
 
 pub use buffer::{GpuBuffer, Pinned};
+pub use communicator::{Communicator, Reducible, Reduction, Request};
 pub use context::Background;
 pub use graph::{Event, Graph};
 pub use info::DeviceInfo;
 
+use buffer::Memory;
+use communicator::Shared;
 use context::{PrimaryContext, Program};
 use launch::{Function, Limits};
 
@@ -55,6 +60,12 @@ struct Core {
     functions: RefCell<HashMap<&'static str, Arc<Function>>>,
     /// Two page-locked buffers through which large copies pass, allocated by the first of them.
     staging: RefCell<Option<[LockedBuffer<u8>; 2]>>,
+    /// Communicators of this GPU.
+    communicators: RefCell<Vec<Weak<Shared>>>,
+    /// Freed memory, kept as long as there are communicators.
+    spare: RefCell<Vec<Memory>>,
+    /// The communicators used in the present capture; `None` if there is none.
+    captured: RefCell<Option<Vec<Rc<Shared>>>>,
     stream: Stream,
     /// The stream of copies that overlap with other work.
     copy_stream: Stream,
@@ -77,11 +88,23 @@ impl Gpu {
         let (context, program) = PrimaryContext::open(ordinal, modules)?;
         context.enter()?;
         let limits = Limits::of(context.device)?;
-        let stream = || Stream::new(StreamFlags::DEFAULT, None).map_err(from_cust("cuStreamCreate"));
+        // Nothing uses the legacy default stream. NCCL's threads may, and must not wait for captured work.
+        let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).map_err(from_cust("cuStreamCreate"));
         let (stream, copy_stream) = (stream()?, stream()?);
         let baseline = program.code().baseline.sm;
-        let (functions, staging) = (RefCell::default(), RefCell::default());
-        let core = Core { functions, staging, stream, copy_stream, context, program, limits, baseline };
+        let core = Core {
+            functions: RefCell::default(),
+            staging: RefCell::default(),
+            communicators: RefCell::default(),
+            spare: RefCell::default(),
+            captured: RefCell::default(),
+            stream,
+            copy_stream,
+            context,
+            program,
+            limits,
+            baseline,
+        };
         Ok(Self { core: Rc::new(core) })
     }
 
@@ -135,6 +158,12 @@ impl Gpu {
         Ok((version.major().unsigned_abs(), version.minor().unsigned_abs()))
     }
 
+    /// The ordinal with which the GPU was opened.
+    #[must_use]
+    pub fn ordinal(&self) -> u32 {
+        self.core.context.ordinal
+    }
+
     /// Name and ordinal: "NVIDIA H200 (cuda:0)".
     #[must_use]
     pub fn name(&self) -> String {
@@ -150,7 +179,8 @@ impl Gpu {
     pub fn memory(&self) -> Result<(u64, u64), CudaError> {
         self.core.enter()?;
         let (free, total) = mem_get_info().map_err(from_cust("cuMemGetInfo"))?;
-        Ok((free as u64, total as u64))
+        // Buffers can have the memory kept as well.
+        Ok(((free + self.core.spare_bytes()) as u64, total as u64))
     }
 
     /// Checks that `needed` bytes of device memory are free. `what`, the purpose of the memory, begins the error
@@ -180,6 +210,7 @@ impl Gpu {
         let result = work()?;
         self.core.enter()?;
         stop.record(&self.core.stream).map_err(from_cust("cuEventRecord"))?;
+        self.core.settle()?;
         stop.synchronize().map_err(from_cust("cuEventSynchronize"))?;
         Ok((result, stop.elapsed(&start).map_err(from_cust("cuEventElapsedTime"))?))
     }
@@ -197,6 +228,12 @@ impl Core {
 
     /// Waits for all work submitted to the stream.
     fn synchronize(&self) -> Result<(), CudaError> {
+        self.settle()?;
+        self.synchronize_stream()
+    }
+
+    /// Waits for the stream, without limit: its operations of communicators have ended or were aborted.
+    fn synchronize_stream(&self) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`, and all callers have made its context current.
         check("cuStreamSynchronize", unsafe { (self.context.driver.stream_synchronize)(self.stream()) })
     }
