@@ -33,11 +33,6 @@ ranks() {
     timeout --kill-after 5 60 "${launcher[@]}" -n "$n" "$WARPKOV" "$@"
 }
 
-# Runs a command as one process, without a launcher's variables. The script itself may be a task of a launcher's job.
-alone() {
-    env -u WARPKOV_MPI -u SLURM_STEP_NUM_TASKS "$WARPKOV" "$@"
-}
-
 # Runs a command as one process and as N ranks, and compares the results: both NAME N EXTENSION COMMAND...
 # EXTENSION is that of --out.
 both() {
@@ -45,7 +40,7 @@ both() {
     shift 3
     if [[ ! -e $one.code ]]; then
         code=0
-        alone "$@" --device "${device:-cpu}" --json --out "$one.$extension" >"$one.stdout" 2>"$one.stderr" || code=$?
+        "$WARPKOV" "$@" --device "${device:-cpu}" --json --out "$one.$extension" >"$one.stdout" 2>"$one.stderr" || code=$?
         mv "$one.$extension" "$one.out"
         echo "$code" >"$one.code"
     fi
@@ -115,15 +110,15 @@ hmm() {
     local files=$folder/hmm
     if [[ ! -e $files ]]; then
         mkdir "$files"
-        alone hmm generate random --states 4 --symbols 6 --seed 3 --out "$files/truth.json"
-        alone hmm sample "$files/truth.json" --sequences 30 --length 50 --out "$files/data.txt"
-        alone hmm sample "$files/truth.json" --sequences 2 --length 80 --out "$files/two.txt"
-        alone hmm generate random --states 3 --symbols 6 --seed 9 --out "$files/start.json"
-        alone hmm generate left-right --states 3 --dimensions 2 --full --ends --out "$files/word.json"
-        alone hmm sample "$files/word.json" --sequences 25 --out "$files/words.csv"
-        alone hmm generate random --states 16 --symbols 16 --out "$files/large.json"
-        alone hmm sample "$files/large.json" --sequences 200 --length 200 --out "$files/large.txt"
-        alone hmm generate random --states 16 --symbols 16 --seed 2 --out "$files/large-start.json"
+        "$WARPKOV" hmm generate random --states 4 --symbols 6 --seed 3 --out "$files/truth.json"
+        "$WARPKOV" hmm sample "$files/truth.json" --sequences 30 --length 50 --out "$files/data.txt"
+        "$WARPKOV" hmm sample "$files/truth.json" --sequences 2 --length 80 --out "$files/two.txt"
+        "$WARPKOV" hmm generate random --states 3 --symbols 6 --seed 9 --out "$files/start.json"
+        "$WARPKOV" hmm generate left-right --states 3 --dimensions 2 --full --ends --out "$files/word.json"
+        "$WARPKOV" hmm sample "$files/word.json" --sequences 25 --out "$files/words.csv"
+        "$WARPKOV" hmm generate random --states 16 --symbols 16 --out "$files/large.json"
+        "$WARPKOV" hmm sample "$files/large.json" --sequences 200 --length 200 --out "$files/large.txt"
+        "$WARPKOV" hmm generate random --states 16 --symbols 16 --seed 2 --out "$files/large-start.json"
         echo '{"pi": [0.5, 0.4], "A": [[1, 0], [0, 1]], "B": [[1], [1]]}' >"$files/bad.json"
     fi
     both hmm-train 2 json hmm train "$files/start.json" "$files/data.txt" --iterations 30
@@ -140,8 +135,8 @@ pomdp() {
     local files=$folder/pomdp
     if [[ ! -e $files ]]; then
         mkdir "$files"
-        alone pomdp generate tiger --out "$files/tiger.json"
-        alone pomdp generate hallway --out "$files/hallway.json"
+        "$WARPKOV" pomdp generate tiger --out "$files/tiger.json"
+        "$WARPKOV" pomdp generate hallway --out "$files/hallway.json"
         echo '{"S": 2' >"$files/bad.json"
     fi
     both pomdp-gap 2 alpha pomdp solve "$files/tiger.json" --seed 1 --gap 0.01
@@ -155,11 +150,11 @@ mdp() {
     local files=$folder/mdp method rank
     if [[ ! -e $files ]]; then
         mkdir "$files"
-        alone mdp generate grid --width 16 --height 12 --gamma 0.95 --out "$files/grid.json"
-        alone mdp generate garnet --states 150 --ragged --out "$files/garnet.json"
-        alone mdp generate garnet --states 200 --ragged --terminals 0.02 --seed 4 --out "$files/traps.json"
-        alone mdp generate consensus --out "$files/coin.json"
-        alone mdp generate consensus --processes 4 --bound 40 --out "$files/large.safetensors"
+        "$WARPKOV" mdp generate grid --width 16 --height 12 --gamma 0.95 --out "$files/grid.json"
+        "$WARPKOV" mdp generate garnet --states 150 --ragged --out "$files/garnet.json"
+        "$WARPKOV" mdp generate garnet --states 200 --ragged --terminals 0.02 --seed 4 --out "$files/traps.json"
+        "$WARPKOV" mdp generate consensus --out "$files/coin.json"
+        "$WARPKOV" mdp generate consensus --processes 4 --bound 40 --out "$files/large.safetensors"
         echo '{"S": 2, "A": 1, "gamma": 0.9, "P": 3}' >"$files/bad.json"
     fi
     for method in values modified krylov; do
