@@ -1,6 +1,6 @@
 # Every target is a script in scripts/, or one line.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench ptx-report gpu-bundle audit
+.PHONY: help setup demo test test-slurm bench ptx-report gpu-bundle audit
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -13,6 +13,9 @@ demo: setup ## solve a 512 x 512 grid world and draw it, into target/demo
 
 test: setup ## everything that CI checks; needs no GPU
 	@scripts/test.sh
+
+test-slurm: setup ## compare runs of many ranks with one process under Slurm on this machine; needs root
+	@scripts/test-slurm.sh
 
 bench: setup ## measure the solvers on this machine's GPU, or its CPU
 	cargo run --release -- bench mdp

@@ -13,3 +13,4 @@ step scripts/own-kernel.sh
 step scripts/ptx-report.sh
 step scripts/licences.py
 PROFILE=dev step scripts/demo.sh >/dev/null
+step scripts/test-mpi.sh

@@ -1,0 +1,202 @@
+#!/usr/bin/env bash
+# Compares runs of many ranks with runs of one process, for each MPI library of scripts/mpi.sh.
+# scripts/test-mpi.sh NAME LAUNCHER... does so under one launcher, to which `-n N` is appended.
+# CLASSES="hmm pomdp mdp" chooses the model classes, WARPKOV=FILE the program.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The model classes whose solvers accept ranks.
+classes=()
+[[ -z ${CLASSES:-} ]] || read -ra classes <<<"$CLASSES"
+((${#classes[@]})) || { echo "no model class accepts ranks yet"; exit 0; }
+# Seconds that a rank waits for another.
+patience=5
+
+if [[ -z ${WARPKOV:-} ]]; then
+    cargo build --quiet --bin warpkov
+    WARPKOV=$(realpath "${CARGO_TARGET_DIR:-target}/debug/warpkov")
+fi
+export WARPKOV
+folder=$(mktemp -d)
+mkdir "$folder/alone" "$folder/ranks"
+trap 'rm -rf "$folder"' EXIT
+
+fail() {
+    echo "$launcher_name: $*" >&2
+    exit 1
+}
+
+# Runs warpkov as N ranks: ranks N ARGUMENTS...
+ranks() {
+    local n=$1
+    shift
+    timeout --kill-after 5 60 "${launcher[@]}" -n "$n" "$WARPKOV" "$@"
+}
+
+# Runs a command as one process and as N ranks, and compares the results: both NAME N EXTENSION COMMAND...
+# EXTENSION is that of --out.
+both() {
+    local name=$1 n=$2 extension=$3 one=$folder/alone/$1 many=$folder/ranks/$1 code
+    shift 3
+    if [[ ! -e $one.code ]]; then
+        code=0
+        "$WARPKOV" "$@" --device "${device:-cpu}" --json --out "$one.$extension" >"$one.stdout" 2>"$one.stderr" || code=$?
+        mv "$one.$extension" "$one.out"
+        echo "$code" >"$one.code"
+    fi
+    rm -f "$many".*
+    code=0
+    ranks "$n" "$@" --device "${device:-cpu}" --json --out "$many.$extension" --timeout "$patience" \
+        >"$many.stdout" 2>"$many.stderr" || code=$?
+    echo "$code" >"$many.code"
+    if ! { mv "$many.$extension" "$many.out" && scripts/compare_ranks.py "$one" "$many" "$@"; }; then
+        head -n 20 "$many.stderr" >&2
+        fail "$n ranks differ from one process: warpkov $*"
+    fi
+    echo "$launcher_name, $n ranks: $name"
+}
+
+# Tests that a bad file is one message, on the standard error, and exit code 2: refused COMMAND...
+refused() {
+    local code=0 many=$folder/ranks/refused
+    ranks 2 "$@" --timeout "$patience" >"$many.stdout" 2>"$many.stderr" || code=$?
+    if ((code != 2)) || [[ -s $many.stdout || $(grep -c '^error:' "$many.stderr") != 1 ]]; then
+        head -n 20 "$many.stdout" "$many.stderr" >&2
+        fail "exit code $code and not one message: warpkov $*"
+    fi
+    echo "$launcher_name, 2 ranks: one message for a bad file"
+}
+
+# Prints the process of a rank of the test's warpkov, or those of all ranks without an argument.
+processes() {
+    local process
+    for process in /proc/[0-9]*; do
+        if [[ $(readlink "$process/exe") == "$(realpath "$WARPKOV")" ]] && grep -q "$folder" "$process/cmdline" &&
+            tr '\0' '\n' <"$process/environ" | grep -qE "^(PMI|PMIX)_RANK=${1:-}"; then
+            echo "${process#/proc/}"
+        fi
+    done 2>/dev/null
+}
+
+# Kills one of two ranks of a long solve. All must end, soon and without success: killed RANK COMMAND...
+killed() {
+    local rank=$1 many=$folder/ranks/killed code=0 job process='' start
+    shift
+    ranks 2 "$@" --device cpu --quiet --timeout "$patience" >"$many.stdout" 2>"$many.stderr" &
+    job=$!
+    for _ in {1..100}; do
+        process=$(processes "$rank")
+        [[ -z $process ]] || break
+        sleep 0.1
+    done
+    # Open MPI needs a second to start.
+    sleep 1.5
+    start=$SECONDS
+    if [[ -z $process ]] || ! kill -KILL "$process"; then
+        head -n 20 "$many.stderr" >&2
+        kill "$job" 2>/dev/null || true
+        fail "there is no rank $rank to kill: warpkov $*"
+    fi
+    wait "$job" || code=$?
+    if ((code == 0 || SECONDS - start > patience + 10)); then
+        head -n 20 "$many.stderr" >&2
+        fail "exit code $code $((SECONDS - start)) s after rank $rank was killed: warpkov $*"
+    fi
+    [[ -z $(processes) ]] || fail "ranks are left after rank $rank was killed: warpkov $*"
+    echo "$launcher_name, 2 ranks: exit code $code after rank $rank was killed"
+}
+
+hmm() {
+    local files=$folder/hmm
+    if [[ ! -e $files ]]; then
+        mkdir "$files"
+        "$WARPKOV" hmm generate random --states 4 --symbols 6 --seed 3 --out "$files/truth.json"
+        "$WARPKOV" hmm sample "$files/truth.json" --sequences 30 --length 50 --out "$files/data.txt"
+        "$WARPKOV" hmm sample "$files/truth.json" --sequences 2 --length 80 --out "$files/two.txt"
+        "$WARPKOV" hmm generate random --states 3 --symbols 6 --seed 9 --out "$files/start.json"
+        "$WARPKOV" hmm generate left-right --states 3 --dimensions 2 --full --ends --out "$files/word.json"
+        "$WARPKOV" hmm sample "$files/word.json" --sequences 25 --out "$files/words.csv"
+        "$WARPKOV" hmm generate random --states 16 --symbols 16 --out "$files/large.json"
+        "$WARPKOV" hmm sample "$files/large.json" --sequences 200 --length 200 --out "$files/large.txt"
+        "$WARPKOV" hmm generate random --states 16 --symbols 16 --seed 2 --out "$files/large-start.json"
+        echo '{"pi": [0.5, 0.4], "A": [[1, 0], [0, 1]], "B": [[1], [1]]}' >"$files/bad.json"
+    fi
+    both hmm-train 2 json hmm train "$files/start.json" "$files/data.txt" --iterations 30
+    both hmm-restarts 3 json hmm train "$files/start.json" "$files/data.txt" --iterations 20 --restarts 4 --seed 7
+    both hmm-prior 2 json hmm train "$files/start.json" "$files/data.txt" --tolerance 1e-4 --pseudocount 0.5
+    both hmm-gaussian 2 json hmm train "$files/word.json" "$files/words.csv" --iterations 15
+    both hmm-few 3 json hmm train "$files/start.json" "$files/two.txt" --iterations 10
+    both hmm-score 2 csv hmm score "$files/truth.json" "$files/data.txt"
+    refused hmm train "$files/bad.json" "$files/data.txt"
+    killed 0 hmm train "$files/large-start.json" "$files/large.txt" --iterations 1000000 --tolerance 0
+}
+
+pomdp() {
+    local files=$folder/pomdp
+    if [[ ! -e $files ]]; then
+        mkdir "$files"
+        "$WARPKOV" pomdp generate tiger --out "$files/tiger.json"
+        "$WARPKOV" pomdp generate hallway --out "$files/hallway.json"
+        echo '{"S": 2' >"$files/bad.json"
+    fi
+    both pomdp-gap 2 alpha pomdp solve "$files/tiger.json" --seed 1 --gap 0.01
+    both pomdp-large 3 alpha pomdp solve "$files/hallway.json" --seed 1 --gap 0.4
+    both pomdp-limit 2 alpha pomdp solve "$files/hallway.json" --seed 5 --iterations 12
+    refused pomdp solve "$files/bad.json"
+    killed 1 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
+}
+
+mdp() {
+    local files=$folder/mdp method rank
+    if [[ ! -e $files ]]; then
+        mkdir "$files"
+        "$WARPKOV" mdp generate grid --width 16 --height 12 --gamma 0.95 --out "$files/grid.json"
+        "$WARPKOV" mdp generate garnet --states 150 --ragged --out "$files/garnet.json"
+        "$WARPKOV" mdp generate garnet --states 200 --ragged --terminals 0.02 --seed 4 --out "$files/traps.json"
+        "$WARPKOV" mdp generate consensus --out "$files/coin.json"
+        "$WARPKOV" mdp generate consensus --processes 4 --bound 40 --out "$files/large.safetensors"
+        echo '{"S": 2, "A": 1, "gamma": 0.9, "P": 3}' >"$files/bad.json"
+    fi
+    for method in values modified krylov; do
+        both "mdp-grid-$method" 2 json mdp solve "$files/grid.json" --method "$method"
+        both "mdp-garnet-$method" 3 json mdp solve "$files/garnet.json" --method "$method"
+    done
+    device=emulated both mdp-projected 2 json mdp solve "$files/garnet.json" --method projected
+    both mdp-reach 2 json mdp solve "$files/traps.json" --criterion reach --goal "$(terminal "$files/traps.json")"
+    both mdp-average 2 json mdp solve "$files/garnet.json" --criterion average
+    both mdp-total 2 json mdp solve "$files/coin.json" --criterion total --goal finished
+    both mdp-total-least 2 json mdp solve "$files/coin.json" --criterion total --goal finished --minimize
+    both mdp-horizon 2 json mdp solve "$files/garnet.json" --horizon 12
+    refused mdp solve "$files/bad.json"
+    for rank in 0 1; do
+        killed "$rank" mdp solve "$files/large.safetensors" --criterion total --goal finished
+    done
+}
+
+# Prints the number of a model's first state without actions.
+terminal() {
+    python3 -c '
+import json, sys
+choices = json.load(open(sys.argv[1]))["choices"]
+print(next(s for s, (i, j) in enumerate(zip(choices, choices[1:])) if i == j))
+' "$1"
+}
+
+# Tests all classes under a launcher: under NAME LAUNCHER...
+under() {
+    launcher_name=$1 launcher=("${@:2}")
+    for class in "${classes[@]}"; do
+        "$class"
+    done
+}
+
+if (($#)); then
+    under "$@"
+else
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    mpich=$(scripts/mpi.sh mpich)
+    openmpi=$(scripts/mpi.sh openmpi)
+    under mpich "$mpich"
+    under openmpi "$openmpi" --oversubscribe
+    WARPKOV_MPI=$(dirname "$mpich")/../lib/libmpi.so.12 under mpich-libmpi.so.12 "$mpich"
+fi
