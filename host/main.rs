@@ -14,8 +14,11 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             let code = error.report();
-            // The other ranks would wait for this one.
-            mpi::abort(code);
+            match error.is_agreed() {
+                true => mpi::finalize(),
+                // The other ranks would wait for this one.
+                false => mpi::abort(code),
+            }
             code.into()
         }
     }

@@ -23,6 +23,7 @@ use warpkov::mdp::io::read;
 use warpkov::mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 use warpkov::mdp::solution::{Round, Status};
 use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::comm::Local;
 
 use rational::{Chain, Value, enumerate};
 
@@ -258,10 +259,10 @@ fn horizons() {
     // is better than nothing; with two steps left, the other action is better.
     for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
         let mut go = |_: &Round| ControlFlow::Continue(());
-        let (_, steps) = backward_on(device, &mdp, 3, None, true, &mut go).unwrap();
+        let (_, steps) = backward_on(&Local::alone(), device, &mdp, 3, None, true, &mut go).unwrap();
         assert_eq!(steps.unwrap().policies, [0, 0, 1, 0, 0, 0], "{device}");
         for (steps, expected) in [(1, [0, 0]), (2, [1, 0]), (3, [0, 0])] {
-            let (found, _) = backward_on(device, &mdp, steps, None, false, &mut go).unwrap();
+            let (found, _) = backward_on(&Local::alone(), device, &mdp, steps, None, false, &mut go).unwrap();
             assert_eq!(found.bounded.policy, expected, "{steps} steps on {device}");
         }
     }
@@ -373,7 +374,9 @@ fn textbook_models_undiscounted() {
     let devices = [DeviceChoice::Cpu, DeviceChoice::Emulated];
     let solved_on = |device, mdp: &Mdp, criterion: &Criterion| {
         let options = Options { epsilon: 1e-9, ..Options::default() };
-        let found = solve_on(device, mdp, criterion, &options, &mut |_| ControlFlow::Continue(())).unwrap().bounded;
+        let found = solve_on(&Local::alone(), device, mdp, criterion, &options, &mut |_| ControlFlow::Continue(()))
+            .unwrap()
+            .bounded;
         assert_eq!(found.status, Status::Solved);
         found
     };
@@ -425,10 +428,13 @@ fn devices_agree() {
     let reach = Criterion::Reach { goal: vec![10] };
     for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
         let options = Options { epsilon: 1e-9, ..Options::default() };
-        let found = solve_on(device, &lake, &reach, &options, &mut |_| ControlFlow::Continue(())).unwrap().bounded;
+        let found = solve_on(&Local::alone(), device, &lake, &reach, &options, &mut |_| ControlFlow::Continue(()))
+            .unwrap()
+            .bounded;
         (0..=10).for_each(|i| assert_holds(&found, i, i as f64 / 10.0));
         assert!(found.error() <= 1e-9 && found.status == Status::Solved);
-        let found = solve_on(device, &lake, &Criterion::Average, &options, &mut |_| ControlFlow::Continue(()));
+        let found =
+            solve_on(&Local::alone(), device, &lake, &Criterion::Average, &options, &mut |_| ControlFlow::Continue(()));
         assert_holds(&found.unwrap().bounded, 5, 0.0);
     }
 }
@@ -694,7 +700,9 @@ fn devices_eliminate_states() {
     let rest = vec![vec![leave.clone()], vec![(vec![(61, 1.0)], 0.0)], vec![(vec![(62, 1.0)], 0.0)]];
     let mdp = model(Objective::Maximize, &long_way(60, &[leave], rest));
     let reach = Criterion::Reach { goal: vec![61] };
-    let found = solve_on(DeviceChoice::Emulated, &mdp, &reach, &Options::default(), &mut |_| ControlFlow::Continue(()));
+    let found = solve_on(&Local::alone(), DeviceChoice::Emulated, &mdp, &reach, &Options::default(), &mut |_| {
+        ControlFlow::Continue(())
+    });
     let found = found.unwrap().bounded;
     assert_eq!((found.status, found.bits), (Status::Solved, Some(128)));
     assert_holds(&found, 0, 0.25);
@@ -703,7 +711,8 @@ fn devices_eliminate_states() {
         rounds += 1;
         if rounds < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let found = solve_on(DeviceChoice::Cpu, &mdp, &reach, &Options::default(), &mut stop).unwrap().bounded;
+    let found =
+        solve_on(&Local::alone(), DeviceChoice::Cpu, &mdp, &reach, &Options::default(), &mut stop).unwrap().bounded;
     assert_eq!(found.status, Status::Interrupted);
     assert_holds(&found, 0, 0.25);
 }

@@ -77,6 +77,9 @@ pub enum Error {
     /// A plot cannot be drawn.
     #[error(transparent)]
     Plot(#[from] warpkov::common::plot::PlotError),
+    /// All ranks know that this one has an error.
+    #[error(transparent)]
+    Agreed(Box<Error>),
     /// Another rank has the error, with this exit code, and reports it.
     #[error("another rank failed")]
     Elsewhere(u8),
@@ -128,15 +131,22 @@ impl Error {
         match self {
             // The reader of the output closed the pipe, as `head` does.
             Self::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe => return 0,
+            Self::Agreed(error) => return error.report(),
             Self::Elsewhere(_) => {}
             _ => eprintln!("error: {}", self.message()),
         }
         self.exit_code()
     }
 
+    /// Whether all ranks know of the error and end.
+    pub fn is_agreed(&self) -> bool {
+        matches!(self, Self::Agreed(_) | Self::Elsewhere(_))
+    }
+
     /// The exit code.
     pub fn exit_code(&self) -> u8 {
         match (self, self.runtime()) {
+            (Self::Agreed(error), _) => error.exit_code(),
             (Self::Elsewhere(code), _) => *code,
             (_, Some(runtime::Error::Interrupted)) => 130,
             (_, Some(runtime::Error::Device(_) | runtime::Error::Comm(_))) => 3,

@@ -78,7 +78,7 @@ impl<'m> Placement<'m> {
         options: &SolveOptions,
     ) -> Result<Self, SolveError> {
         let begun = Instant::now();
-        let Found { place: chosen, precision, mut notes, phases } = find(mdp, features, options)?;
+        let Found { place: chosen, precision, mut notes, phases } = find(mdp, team, features, options)?;
         let choice_time = begun.elapsed();
         let method = match features.map(Features::method) {
             Some((method, note)) => {
@@ -135,8 +135,8 @@ impl<'m> Placement<'m> {
                 Precision::Refined if *method == Method::Values => refined_on_cpu(mdp, team, options)?,
                 Precision::F64 | Precision::Mixed | Precision::Refined => on_cpu::<f64>(mdp, team, *method, options)?,
             },
-            Chosen::Gpu(gpu, prepared) => prepared.open(gpu, *precision)?,
-            Chosen::Emulated(emulator, prepared) => prepared.open(emulator, *precision)?,
+            Chosen::Gpu(gpu, prepared) => prepared.open(gpu, team, *precision)?,
+            Chosen::Emulated(emulator, prepared) => prepared.open(emulator, team, *precision)?,
         };
         let setup = self.begun.elapsed();
         Ok((backend, setup, setup.saturating_sub(self.choice_time)))
@@ -161,7 +161,12 @@ impl Chosen<'_> {
 }
 
 /// The device that the options name, or the cheapest one by the features.
-fn find<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -> Result<Found<'m>, SolveError> {
+fn find<'m>(
+    mdp: &'m Mdp,
+    team: &Team,
+    features: Option<&Features>,
+    options: &SolveOptions,
+) -> Result<Found<'m>, SolveError> {
     let places = options.method.map_or(Places { cpu: true, gpu: true }, Method::places);
     if let Some(method) = options.method {
         let unsupported = |instead| Err(SolveError::Unsupported { method, device: options.device, instead });
@@ -183,7 +188,7 @@ fn find<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -
     match decision {
         Decision::Cpu => Ok(on_cpu(reason)),
         Decision::Gpu { or_cpu: true, .. } if !places.gpu => Ok(on_cpu(None)),
-        Decision::Gpu { ordinal, or_cpu } => match on_gpu(ordinal, mdp, options) {
+        Decision::Gpu { ordinal, or_cpu } => match on_gpu(ordinal, mdp, team, options) {
             Ok(mut found) => {
                 found.notes.splice(0..0, reason);
                 Ok(found)
@@ -206,7 +211,7 @@ fn find<'m>(mdp: &'m Mdp, features: Option<&Features>, options: &SolveOptions) -
 
 /// Opens a GPU and lays the model out for its free memory, in parts if necessary. The layout and the start of the GPU
 /// overlap.
-fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Found<'m>, SolveError> {
+fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, team: &Team, options: &SolveOptions) -> Result<Found<'m>, SolveError> {
     // Without a driver, skip the layout.
     Gpu::driver_version()?;
     let begun = Instant::now();
@@ -221,7 +226,9 @@ fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, options: &SolveOptions) -> Result<Foun
     let (free, total) = gpu.memory()?;
     let free = free.min(options.device_memory.unwrap_or(u64::MAX));
     let precision = options.precision;
-    if precision == Precision::Mixed && options.method.is_none() && prepared.bytes(precision) > free {
+    // All ranks have the same precision.
+    let alone = team.part().is_none();
+    if alone && precision == Precision::Mixed && options.method.is_none() && prepared.bytes(precision) > free {
         // A model too large in f64 may fit in f32.
         let precision = Precision::Refined;
         let refined = Prepared::new(mdp, &SolveOptions { precision, storage: None, ..*options })?;

@@ -6,7 +6,8 @@ use warpkov_device::launch::Device;
 
 use super::device::divided::{BlockIteration, Division, ResultIteration};
 use super::device::{
-    BlockPerState, Mixed, PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration,
+    BlockPerState, Linked, Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System,
+    ValueIteration,
 };
 use super::dynamic::{Dynamic, Unified};
 use super::error::SolveError;
@@ -169,10 +170,21 @@ impl<'m> Prepared<'m> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn open<'d, D: Device>(&'d self, device: &'d D, precision: Precision) -> Result<Dynamic<'d>, SolveError>
+    pub fn open<'d, D: Linked>(
+        &'d self,
+        device: &'d D,
+        team: &Team<'d>,
+        precision: Precision,
+    ) -> Result<Dynamic<'d>, SolveError>
     where
         SolveError: From<D::Error>,
     {
+        if let Some(ranks) = Ranks::new(device, team)? {
+            return match self.is_wide() {
+                false => self.on_ranks::<u32, D>(device, &ranks, team, precision),
+                true => self.on_ranks::<u64, D>(device, &ranks, team, precision),
+            };
+        }
         match (precision, self.is_wide()) {
             (Precision::F32, false) => self.typed::<f32, u32, D>(device),
             (Precision::F32, true) => self.typed::<f32, u64, D>(device),
@@ -183,6 +195,32 @@ impl<'m> Prepared<'m> {
             (Precision::Refined, false) => self.refined::<u32, D>(device),
             (Precision::Refined, true) => self.refined::<u64, D>(device),
         }
+    }
+
+    /// The backend of one of several ranks.
+    fn on_ranks<'d, O: Offset, D: Linked>(
+        &'d self,
+        device: &'d D,
+        ranks: &Ranks<'d, D>,
+        team: &Team<'d>,
+        precision: Precision,
+    ) -> Result<Dynamic<'d>, SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        let Layout::Values(layout) = &self.layout else { return Err(SolveError::OneRank(self.method)) };
+        macro_rules! values {
+            ($T:ty) => {{
+                let ghosts = Box::new(ranks.ghosts::<$T>(device)?);
+                ranks.wrap(ValueIteration::<$T, O, D>::in_team(device, layout, Some(ghosts))?)
+            }};
+        }
+        Ok(Dynamic::Values(match precision {
+            Precision::F32 => Box::new(values!(f32)),
+            Precision::F64 => Box::new(values!(f64)),
+            Precision::Mixed => Box::new(ranks.wrap(Mixed::<O, D>::in_team(device, layout, Some(ranks))?)),
+            Precision::Refined => Box::new(Refined::new(values!(f32), self.mdp, team.clone())),
+        }))
     }
 
     fn typed<'d, T: Precise, O: Offset, D: Device>(&'d self, device: &'d D) -> Result<Dynamic<'d>, SolveError>

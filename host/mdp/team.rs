@@ -26,6 +26,12 @@ impl<'c> Team<'c> {
         Self { others: (comm.size() > 1).then(|| (comm, Arc::clone(part))) }
     }
 
+    /// The connection to the other ranks; `None` for one rank.
+    #[must_use]
+    pub fn comm(&self) -> Option<&'c dyn Communicator> {
+        self.others.as_ref().map(|(comm, _)| *comm)
+    }
+
     /// The part of this rank; `None` if the model is whole.
     #[must_use]
     pub fn part(&self) -> Option<&Part> {

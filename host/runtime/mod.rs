@@ -7,6 +7,7 @@
 //! | [`precision`] | floating-point types |
 //! | [`comm`] | ranks that work on one model together |
 //! | [`cores`] | the description of the CPU |
+//! | [`link`] | GPUs of several ranks that exchange data |
 //! | [`gpu`] | GPUs and the table of compiled kernels |
 //! | [`prefix_sum`], [`scratch`] | a device prefix sum and growable device memory, for the backends of all model classes |
 
@@ -15,6 +16,7 @@ pub mod comm;
 pub mod cores;
 pub mod error;
 pub mod gpu;
+pub mod link;
 pub mod precision;
 pub mod prefix_sum;
 pub mod scratch;

@@ -22,6 +22,7 @@ mod lessons;
 mod mdp;
 mod pomdp;
 mod random;
+mod ranks;
 mod streamed;
 mod values;
 mod vector;
@@ -76,6 +77,7 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     generate::add(&mut suite);
     divided::add(&mut suite);
     streamed::add(&mut suite);
+    ranks::add(&mut suite);
     suite.trials
 }
 
@@ -134,6 +136,9 @@ fn main() -> ExitCode {
         let mut suite = Suite { device: format!("cuda:{ordinal}"), with: OnGpu(ordinal), trials: Vec::new() };
         gpu::add(&mut suite);
         all.extend(suite.trials);
+    }
+    if gpus > 0 {
+        all.extend(ranks::of_gpus(gpus));
     }
     libtest_mimic::run(&arguments, all).exit_code()
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 use warpkov::runtime::choose::{DeviceChoice, Devices};
-use warpkov::runtime::comm::{Communicator, Disagreed, Local, World, mpi};
+use warpkov::runtime::comm::{Communicator, Disagreed, Local, World};
 
+use super::file::FileOrStd;
 use super::number;
 use crate::cli::error::Error;
 
@@ -38,17 +39,22 @@ impl Ranks {
         self.world.comm().rank() == 0
     }
 
-    /// The result, if all ranks have one. If not, one of them keeps its error, all others are silent, and MPI ends.
+    /// Checks that every rank can read a file.
+    pub fn reads(&self, file: &FileOrStd) -> Result<(), Error> {
+        match file {
+            FileOrStd::Standard if self.world.comm().size() > 1 => {
+                Err(Error::Usage("the standard input reaches one rank only: expected a file".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The result, if all ranks have one. If not, one of them has its error, and all others are silent.
     pub fn agree<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        self.world.comm().agree(result, Error::exit_code).map_err(|disagreed| {
-            if !matches!(disagreed, Disagreed::Comm(_)) {
-                mpi::finalize();
-            }
-            match disagreed {
-                Disagreed::Here(error) => error,
-                Disagreed::Elsewhere { code, .. } => Error::Elsewhere(code),
-                Disagreed::Comm(error) => error.into(),
-            }
+        self.world.comm().agree(result, Error::exit_code).map_err(|disagreed| match disagreed {
+            Disagreed::Here(error) => Error::Agreed(Box::new(error)),
+            Disagreed::Elsewhere { code, .. } => Error::Elsewhere(code),
+            Disagreed::Comm(error) => error.into(),
         })
     }
 
@@ -64,7 +70,11 @@ impl Ranks {
         work: impl Fn(&dyn Communicator, DeviceChoice) -> Result<T, Error> + Sync,
     ) -> Result<T, Error> {
         match devices {
-            [device] => work(self.world.comm(), *device),
+            [device] => match work(self.world.comm(), *device) {
+                // Wrong input is wrong on every rank.
+                Err(error) if error.exit_code() == 2 => self.agree(Err(error)),
+                result => result,
+            },
             devices => {
                 let of_rank = |local: &Local| work(local, devices[local.rank() as usize]);
                 let mut results = Local::run(devices.len() as u32, self.timeout, of_rank)?;

@@ -11,10 +11,12 @@ use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
 use warpkov::mdp::plot::draw_bounds;
 use warpkov::mdp::solution::Status;
 use warpkov::mdp::{self};
+use warpkov::runtime::comm::Communicator;
 
 use super::solve::{self, Common};
 use super::{Error, Outcome};
 use crate::cli::common::file;
+use crate::cli::common::ranks::Ranks;
 
 const HEADING: &str = "Criterion";
 
@@ -122,15 +124,8 @@ enum Asked {
 }
 
 /// Solves, writes the files, prints the report.
-pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Result<Outcome, Error> {
-    let criterion = match &options.kind {
-        Asked::Reach(goal) => Criterion::Reach { goal: states(goal, mdp)? },
-        Asked::Total(goal) => {
-            Criterion::TotalReward { goal: goal.as_deref().map(|goal| states(goal, mdp)).transpose()? }
-        }
-        Asked::Average => Criterion::Average,
-        Asked::Horizon { steps, .. } => Criterion::Horizon(*steps),
-    };
+pub fn run(mdp: &Mdp, ranks: &Ranks, options: &Options, common: &Common, out: impl Write) -> Result<Outcome, Error> {
+    let criterion = ranks.agree(options.kind.criterion(mdp))?;
     if let Asked::Horizon { steps, all_steps: Some(path), .. } = &options.kind {
         // At least one value and one action.
         let least = if file::extension(path, &["json", "npy"])? == "npy" { 12 } else { 4 };
@@ -138,7 +133,7 @@ pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Re
     }
     let (mut solved, elapsed) = {
         let start = Instant::now();
-        let solved = solve(mdp, &criterion, options, common)?;
+        let solved = solve(mdp, ranks, &criterion, options, common)?;
         (solved, start.elapsed())
     };
     if let Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } = &criterion
@@ -152,10 +147,12 @@ pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Re
         count => solved.notes.push(format!("the values of {count} states are infinite")),
     }
     let report = Report::new(mdp, &criterion, &options.solve, &solved, elapsed);
-    let (written, printed) =
-        (common.write_files(&report, |format| draw_bounds(&report, format)), common.print(&report, out));
-    written?;
-    printed?;
+    if ranks.is_first() {
+        let (written, printed) =
+            (common.write_files(&report, |format| draw_bounds(&report, format)), common.print(&report, out));
+        written?;
+        printed?;
+    }
     Ok(match report.status() {
         Status::Interrupted => Outcome::Interrupted,
         _ if report.converged() => Outcome::Success,
@@ -163,23 +160,46 @@ pub fn run(mdp: &Mdp, options: &Options, common: &Common, out: impl Write) -> Re
     })
 }
 
-fn solve(mdp: &Mdp, criterion: &Criterion, options: &Options, common: &Common) -> Result<Solved, Error> {
-    let mut observe = solve::observer(mdp.states(), common.quiet);
-    let Asked::Horizon { steps, terminal_values, all_steps } = &options.kind else {
-        return Ok(solve_on(common.device, mdp, criterion, &options.solve, &mut observe)?);
-    };
-    let last = terminal_values.as_deref().map(solve::initial_values).transpose()?;
-    if let (Some(path), Some(values)) = (terminal_values, &last)
-        && values.len() != mdp.states() as usize
-    {
-        let (path, found, states) = (path.display(), values.len(), mdp.states());
-        return Err(Error::Usage(format!("{path}: {found} terminal values, expected one per state, {states}")));
+impl Asked {
+    /// The criterion for the states of `mdp`.
+    fn criterion(&self, mdp: &Mdp) -> Result<Criterion, Error> {
+        Ok(match self {
+            Self::Reach(goal) => Criterion::Reach { goal: states(goal, mdp)? },
+            Self::Total(goal) => {
+                Criterion::TotalReward { goal: goal.as_deref().map(|goal| states(goal, mdp)).transpose()? }
+            }
+            Self::Average => Criterion::Average,
+            Self::Horizon { steps, .. } => Criterion::Horizon(*steps),
+        })
     }
-    let (solved, stages) = backward_on(common.device, mdp, *steps, last.as_deref(), all_steps.is_some(), &mut observe)?;
-    if let (Some(path), Some(stages)) = (all_steps, stages) {
+}
+
+fn solve(mdp: &Mdp, ranks: &Ranks, criterion: &Criterion, options: &Options, common: &Common) -> Result<Solved, Error> {
+    let devices = ranks.devices(&common.devices)?;
+    let observer = |comm: &dyn Communicator| solve::observer(mdp.states(), common.quiet || comm.rank() > 0);
+    let Asked::Horizon { steps, terminal_values, all_steps } = &options.kind else {
+        return ranks.run(&devices, |comm, device| {
+            Ok(solve_on(comm, device, mdp, criterion, &options.solve, &mut observer(comm))?)
+        });
+    };
+    let last = ranks.agree(terminal_values.as_deref().map(|path| read_terminal_values(path, mdp)).transpose())?;
+    let (solved, stages) = ranks.run(&devices, |comm, device| {
+        Ok(backward_on(comm, device, mdp, *steps, last.as_deref(), all_steps.is_some(), &mut observer(comm))?)
+    })?;
+    if let (Some(path), Some(stages), true) = (all_steps, stages, ranks.is_first()) {
         write_steps(path, &stages, mdp.states() as usize)?;
     }
     Ok(solved)
+}
+
+/// Reads V_T, one value per state.
+fn read_terminal_values(path: &Path, mdp: &Mdp) -> Result<Vec<f64>, Error> {
+    let values = solve::initial_values(path)?;
+    if values.len() == mdp.states() as usize {
+        return Ok(values);
+    }
+    let (path, found, states) = (path.display(), values.len(), mdp.states());
+    Err(Error::Usage(format!("{path}: {found} terminal values, expected one per state, {states}")))
 }
 
 /// Writes V_t and π_t for t = 0 … T−1.

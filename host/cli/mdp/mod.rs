@@ -33,7 +33,7 @@ pub enum MdpCommand {
 impl MdpCommand {
     /// Whether several ranks can run this command together.
     pub fn takes_ranks(&self) -> bool {
-        false
+        matches!(self, Self::Solve(_))
     }
 }
 

@@ -13,8 +13,9 @@ use warpkov::mdp::model::{Mdp, Objective};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Extent, Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{Round, Solution, Status};
-use warpkov::mdp::{self, plot, solve_from};
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov::mdp::solve::solve_on_ranks;
+use warpkov::mdp::{self, plot};
+use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::gpu::Gpu;
 
 use super::file::Input;
@@ -25,6 +26,7 @@ use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;
 use crate::cli::common::output::Plot;
 use crate::cli::common::progress::Progress;
+use crate::cli::common::ranks::{self, Ranks};
 
 /// Solves a model: computes its optimal values and an optimal policy.
 ///
@@ -36,9 +38,11 @@ use crate::cli::common::progress::Progress;
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Device: auto, cpu, cuda:N or emulated.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
-    device: DeviceChoice,
+    /// Device: auto, cpu, cuda:N or emulated; several GPUs as cuda:0,1 or cuda:all.
+    #[arg(long, value_name = "DEVICE", default_value_t = Devices::One(DeviceChoice::Auto))]
+    device: Devices,
+    #[command(flatten)]
+    ranks: ranks::Arguments,
     /// Method [default: chosen for the model; a note gives the reason].
     #[arg(long, value_parser = choice::<Method>())]
     method: Option<Method>,
@@ -120,6 +124,7 @@ pub struct Options {
     criterion: Option<criterion::Options>,
     solve: SolveOptions,
     initial: Option<PathBuf>,
+    ranks: ranks::Arguments,
     /// Whether the tie margin follows from ε and γ.
     default_tie: bool,
     common: Common,
@@ -127,7 +132,7 @@ pub struct Options {
 
 /// Options that all criteria share.
 pub struct Common {
-    pub device: DeviceChoice,
+    pub devices: Devices,
     out: Option<(FileOrStd, SolutionFormat)>,
     plots: Vec<Plot>,
     json: bool,
@@ -155,7 +160,7 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { precision, epsilon, theta, max_sweeps, max_policies, json, quiet, device, .. } = arguments;
+        let Arguments { precision, epsilon, theta, max_sweeps, max_policies, json, quiet, ranks, .. } = arguments;
         let discounted_only = arguments.of_discounted_only();
         let objective = arguments.criterion.objective();
         let criterion = arguments.criterion.options(epsilon, max_sweeps)?;
@@ -187,7 +192,7 @@ impl TryFrom<Arguments> for Options {
             criterion,
             solve: SolveOptions {
                 method: arguments.method,
-                device,
+                device: DeviceChoice::Auto,
                 precision,
                 storage: arguments.storage,
                 skip: !arguments.no_skip,
@@ -197,9 +202,10 @@ impl TryFrom<Arguments> for Options {
                 blocks: arguments.blocks.into(),
             },
             initial: arguments.values,
+            ranks,
             default_tie,
             common: Common {
-                device,
+                devices: arguments.device,
                 out: out.transpose()?,
                 plots: arguments.plot.into_iter().map(Plot::new).collect::<Result<_, _>>()?,
                 json,
@@ -211,38 +217,48 @@ impl TryFrom<Arguments> for Options {
 
 /// Reads the model, solves it by the criterion, writes the files, prints the report.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
-    let _starting = options.input.file.start(options.common.device);
+    let ranks = options.ranks.join()?;
+    let _starting = ranks.devices(&options.common.devices)?.first().map(|device| options.input.file.start(*device));
     let begun = Instant::now();
-    let mdp = options.read()?;
+    let mdp = ranks.agree(options.read(&ranks))?;
     let read = begun.elapsed();
-    options.common.room(&mdp)?;
     match &options.criterion {
-        Some(criterion) => criterion::run(&mdp, criterion, &options.common, out),
-        None => discounted(&mdp, read, options, out),
+        Some(criterion) => criterion::run(&mdp, &ranks, criterion, &options.common, out),
+        None => discounted(&mdp, &ranks, read, options, out),
     }
 }
 
 /// Solves for the discounted sum of rewards; `read` is the time of reading the model.
-fn discounted(mdp: &Mdp, read: Duration, options: &Options, out: impl Write) -> Result<Outcome, Error> {
+fn discounted(mdp: &Mdp, ranks: &Ranks, read: Duration, options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let (solve, common) = (options.solve_options(mdp), &options.common);
-    let initial = options.initial.as_deref().map(initial_values).transpose()?;
-    let mut solution = solve_from(mdp, initial.as_deref(), &solve, &mut observer(mdp.states(), common.quiet))?;
-    solution.phases.read = read;
-    let report = Report { mdp, limits: &solve.limits, solution: &solution };
-    // A full disk or a closed pipe must not lose the other half of the results.
-    let begun = Instant::now();
-    let written = common.write_files(&report, |format| plot::draw(&report, format));
-    solution.phases.write = begun.elapsed();
-    let printed = common.print(&Report { mdp, limits: &solve.limits, solution: &solution }, out);
-    written?;
-    printed?;
+    let initial = ranks.agree(options.initial.as_deref().map(initial_values).transpose())?;
+    let mut solution = ranks.run(&ranks.devices(&common.devices)?, |comm, device| {
+        let solve = SolveOptions { device, ..solve };
+        let mut observe = observer(mdp.states(), common.quiet || comm.rank() > 0);
+        Ok(solve_on_ranks(comm, mdp, initial.as_deref(), &solve, &mut observe)?)
+    })?;
+    if ranks.is_first() {
+        solution.phases.read = read;
+        let report = Report { mdp, limits: &solve.limits, solution: &solution };
+        // A full disk or a closed pipe must not lose the other half of the results.
+        let begun = Instant::now();
+        let written = common.write_files(&report, |format| plot::draw(&report, format));
+        solution.phases.write = begun.elapsed();
+        let printed = common.print(&Report { mdp, limits: &solve.limits, solution: &solution }, out);
+        written?;
+        printed?;
+    }
     Ok(outcome(&solution, &solve.limits))
 }
 
 impl Options {
-    /// Reads the model, with the requested discount factor and objective.
-    fn read(&self) -> Result<Mdp, Error> {
+    /// Reads the model, with the requested discount factor and objective. Checks that the solution has room.
+    fn read(&self, ranks: &Ranks) -> Result<Mdp, Error> {
+        ranks.reads(&self.input.file)?;
         let mut mdp = self.input.read()?;
+        if ranks.is_first() {
+            self.common.room(&mdp)?;
+        }
         if let Some(gamma) = self.gamma {
             mdp = mdp.with_gamma(gamma).map_err(|error| Error::Usage(format!("--gamma: {error}")))?;
         }

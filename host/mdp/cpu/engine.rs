@@ -8,7 +8,7 @@ use super::layout::{self, BLOCK, Change, Layout, Storage};
 use crate::common::interrupt;
 use crate::mdp::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use crate::mdp::model::{Mdp, NO_ACTION, Part};
-use crate::mdp::team::Team;
+use crate::mdp::team::{Ghosts, Team};
 use crate::runtime::Precise;
 use crate::runtime::comm::Error;
 
@@ -90,6 +90,12 @@ struct Iterates<T> {
 }
 
 impl<T: Precise> Iterates<T> {
+    /// Replaces the ghosts of V.
+    fn refresh(&mut self, team: &Team) -> Result<(), Error> {
+        let ghosts = team.send(&self.old)?;
+        take(ghosts, &mut self.old, &mut self.changed)
+    }
+
     /// Runs one sweep. Afterwards `old` holds the new values and `new` the previous ones. Blocks at the border wait for
     /// the ghosts, which arrive while the others are swept.
     fn sweep(&mut self, layout: &dyn Layout<T>, team: &Team) -> Result<Change, Error> {
@@ -121,12 +127,7 @@ impl<T: Precise> Iterates<T> {
             blocks.into_par_iter().with_min_len(BLOCKS_PER_TASK).map(of_block).collect::<Vec<_>>()
         };
         let mut changes = of_blocks(inside, old, changed);
-        ghosts.receive(|first, ghosts: &[T]| {
-            for (state, &ghost) in (first..).zip(ghosts) {
-                changed[state / BLOCK] |= ghost.to_f64().to_bits() != old[state].to_f64().to_bits();
-                old[state] = ghost;
-            }
-        })?;
+        take(ghosts, old, changed)?;
         changes.extend(of_blocks(border, old, changed));
         for (block, change) in &changes {
             changed[*block] = change.any;
@@ -157,6 +158,16 @@ impl<T: Precise> Iterates<T> {
         std::mem::swap(old, new);
         Ok(change)
     }
+}
+
+/// Puts received values in place of the ghosts, and marks the blocks of those that changed.
+fn take<T: Precise>(ghosts: Ghosts, values: &mut [T], changed: &mut [bool]) -> Result<(), Error> {
+    ghosts.receive(|first, ghosts: &[T]| {
+        for (state, &ghost) in (first..).zip(ghosts) {
+            changed[state / BLOCK] |= ghost.to_f64().to_bits() != values[state].to_f64().to_bits();
+            values[state] = ghost;
+        }
+    })
 }
 
 /// The change over all ranks, and whether a stop was requested on any of them.
@@ -320,7 +331,7 @@ impl<T: Precise> State for Engine<'_, T> {
     }
 
     fn values(&mut self) -> Result<Vec<f64>, Error> {
-        self.team.refresh(&mut self.values.old)?;
+        self.values.refresh(&self.team)?;
         Ok(self.values.old.par_iter().with_min_len(BLOCK).map(|v| v.to_f64()).collect())
     }
 
@@ -433,7 +444,7 @@ impl<T: Precise> Evaluate for Engine<'_, T> {
 
     fn improve(&mut self, tie: f64) -> Result<u64, Error> {
         self.update_policy();
-        self.team.refresh(&mut self.values.old)?;
+        self.values.refresh(&self.team)?;
         let changed = Self::improve_for(&*self.layout, &self.values.old, &mut self.policy, tie);
         if changed > 0 {
             self.projected = None;

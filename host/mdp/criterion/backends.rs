@@ -1,27 +1,50 @@
 //! Backends for the criteria: CPU, GPU and emulator.
 
+use std::borrow::Cow;
+
 use warpkov_device::launch::Device;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
 use crate::mdp::auto::{Sweeps, criterion_cost};
+use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::cpu::{Engine, EngineOptions};
 use crate::mdp::device::{SweepLayout, ValueIteration};
+use crate::mdp::divide::{balanced, cut};
 use crate::mdp::dynamic::Unified;
 use crate::mdp::error::SolveError;
-use crate::mdp::model::Mdp;
+use crate::mdp::model::{Mdp, Part};
 use crate::mdp::options::Storage;
+use crate::mdp::team::Team;
 use crate::runtime;
 use crate::runtime::choose::{DeviceChoice, Place};
+use crate::runtime::comm::Communicator;
 
 /// Backends on all CPU cores.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cpu;
+#[derive(Clone, Copy, Default)]
+pub struct Cpu<'c> {
+    /// The ranks that share the models, if there are several.
+    pub comm: Option<&'c dyn Communicator>,
+}
 
-impl Make for Cpu {
+impl Make for Cpu<'_> {
     type Error = SolveError;
 
+    fn part<'m>(&self, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, SolveError> {
+        part(self.comm, mdp)
+    }
+
+    fn any(&self, holds: bool) -> Result<bool, SolveError> {
+        Ok(self.comm.map_or(Ok(holds), |comm| comm.any(holds))?)
+    }
+
     fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
-        Ok(Box::new(Unified(Engine::<f64>::new(mdp, EngineOptions::default()))))
+        let backend = |team| Unified(Engine::<f64>::in_team(mdp, EngineOptions::default(), team));
+        Ok(match (self.comm, mdp.part()) {
+            (Some(comm), Some(of_rank)) => {
+                Box::new(Gathered { backend: backend(Team::of(comm, of_rank)), comm, part: of_rank })
+            }
+            _ => Box::new(backend(Team::alone())),
+        })
     }
 }
 
@@ -43,6 +66,69 @@ where
     }
 }
 
+/// The part of this rank, or the whole model of one rank.
+fn part<'m>(comm: Option<&dyn Communicator>, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, SolveError> {
+    Ok(match comm {
+        Some(comm) => Cow::Owned(cut(mdp, &balanced(mdp, comm.size()), comm)?),
+        None => Cow::Borrowed(mdp),
+    })
+}
+
+/// A backend for the part of a rank, with the values of all states: the proofs of the criteria need them on every rank.
+struct Gathered<'c, B> {
+    backend: B,
+    comm: &'c dyn Communicator,
+    part: &'c Part,
+}
+
+impl<B: GreedySweeps<Error = SolveError>> State for Gathered<'_, B> {
+    type Error = SolveError;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
+        let Some(values) = initial else { return self.backend.reset(None) };
+        let Part { first, own, .. } = self.part;
+        let first = *first as usize;
+        // The ghosts follow.
+        let mut local = vec![0.0; self.part.states()];
+        local[own.clone()].copy_from_slice(&values[first..first + own.len()]);
+        self.backend.reset(Some(&local))
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, SolveError> {
+        Ok(self.comm.gather(&self.backend.values()?[self.part.own.clone()])?.concat())
+    }
+
+    fn magnitude(&mut self) -> Result<f64, SolveError> {
+        self.backend.magnitude()
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
+        Ok(self.comm.gather(&self.backend.policy()?[self.part.own.clone()])?.concat())
+    }
+
+    fn policy_is_implicit(&self) -> bool {
+        self.backend.policy_is_implicit()
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
+        self.backend.sweep_bytes()
+    }
+}
+
+impl<B: GreedySweeps<Error = SolveError>> GreedySweeps for Gathered<'_, B> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
+        self.backend.backup(stop, max_sweeps)
+    }
+
+    fn phase(&self) -> u32 {
+        self.backend.phase()
+    }
+
+    fn non_monotone_unit(&self) -> Option<f64> {
+        self.backend.non_monotone_unit()
+    }
+}
+
 /// A solution and the device that computed it.
 #[derive(Clone, Debug)]
 pub struct Solved {
@@ -54,11 +140,13 @@ pub struct Solved {
     pub notes: Vec<String>,
 }
 
-/// Runs [`solve`](super::solve) on a device.
+/// Runs [`solve`](super::solve) on the devices of the ranks of `comm`. Every rank has the whole model, and sweeps a part
+/// of it.
 ///
 /// # Errors
-/// The errors of [`solve`](super::solve), and an unavailable device.
+/// The errors of [`solve`](super::solve), an unavailable device, and a rank that fails.
 pub fn solve_on(
+    comm: &dyn Communicator,
     device: DeviceChoice,
     mdp: &Mdp,
     criterion: &Criterion,
@@ -66,16 +154,18 @@ pub fn solve_on(
     observe: &mut Observe,
 ) -> Result<Solved, Error<SolveError>> {
     let Opened { make, device, notes } =
-        Opened::new(device, mdp, Sweeps::Unknown).map_err(|error| Error::Backend(error.into()))?;
+        Opened::new(comm, device, mdp, Sweeps::Unknown).map_err(|error| Error::Backend(error.into()))?;
     let bounded = solve(mdp, criterion, options, &*make, &mut |round| observe(round))?;
     Ok(Solved { bounded, device, notes })
 }
 
-/// Runs [`backward`](super::backward) on a device. Returns the solution and, if `keep`, all steps.
+/// Runs [`backward`](super::backward) on the devices of the ranks of `comm`, as [`solve_on`]. Returns the solution and,
+/// if `keep`, all steps.
 ///
 /// # Errors
-/// The errors of [`backward`](super::backward), and an unavailable device.
+/// As for [`solve_on`].
 pub fn backward_on(
+    comm: &dyn Communicator,
     device: DeviceChoice,
     mdp: &Mdp,
     steps: u32,
@@ -84,25 +174,31 @@ pub fn backward_on(
     observe: &mut Observe,
 ) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
     let Opened { make, device, notes } =
-        Opened::new(device, mdp, Sweeps::Steps(steps)).map_err(|error| Error::Backend(error.into()))?;
+        Opened::new(comm, device, mdp, Sweeps::Steps(steps)).map_err(|error| Error::Backend(error.into()))?;
     let Stages { bounded, steps } = backward(mdp, steps, terminal, keep, &*make, &mut |round| observe(round))?;
     Ok((Solved { bounded, device, notes }, steps))
 }
 
 /// An open device.
-struct Opened {
-    make: Box<dyn Make<Error = SolveError>>,
+struct Opened<'c> {
+    make: Box<dyn Make<Error = SolveError> + 'c>,
     /// The name of the device.
     device: String,
     notes: Vec<String>,
 }
 
-impl Opened {
-    fn new(device: DeviceChoice, mdp: &Mdp, sweeps: Sweeps) -> Result<Self, runtime::Error> {
+impl<'c> Opened<'c> {
+    fn new(
+        comm: &'c dyn Communicator,
+        device: DeviceChoice,
+        mdp: &Mdp,
+        sweeps: Sweeps,
+    ) -> Result<Self, runtime::Error> {
         let (place, note) = Place::open(device, Some(&criterion_cost(mdp, sweeps)))?;
         let device = place.name();
-        let make: Box<dyn Make<Error = SolveError>> = match place {
-            Place::Cpu => Box::new(Cpu),
+        let comm = (comm.size() > 1).then_some(comm);
+        let make: Box<dyn Make<Error = SolveError> + 'c> = match place {
+            Place::Cpu => Box::new(Cpu { comm }),
             Place::Gpu(gpu) => Box::new(OnDevice(gpu)),
             Place::Emulated(emulator) => Box::new(OnDevice(emulator)),
         };

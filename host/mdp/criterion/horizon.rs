@@ -76,7 +76,8 @@ fn stages<E: std::error::Error>(
     let (values, policy) = if steps == 0 {
         (last.clone(), mdp.first_policy())
     } else {
-        let mut backend = session.make(&model)?;
+        let part = session.part(&model)?;
+        let mut backend = session.make(&part)?;
         backend.reset(Some(&last)).map_err(Error::Backend)?;
         let mut values = last.clone();
         let mut policy = Vec::new();

@@ -15,6 +15,7 @@
 //! and evaluates them by elimination, in as many bits as necessary. V* always refers to the model whose rows are
 //! divided by their sums.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -23,6 +24,7 @@ use super::backend::{GreedySweeps, Stop};
 use super::model::validate::Invalid;
 use super::model::{Mdp, Objective};
 use super::solution::{Round, Status};
+use crate::common::interrupt;
 
 mod accelerate;
 mod average;
@@ -204,7 +206,24 @@ pub trait Make {
     /// Error of the device.
     type Error: std::error::Error;
 
-    /// Makes a backend for a model, which it must maximise. V must be `f64`: lower precision does not reach ε.
+    /// The part of a model for [`make`](Self::make): the whole model, unless several ranks share it.
+    ///
+    /// # Errors
+    /// If a rank fails.
+    fn part<'m>(&self, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, Self::Error> {
+        Ok(Cow::Borrowed(mdp))
+    }
+
+    /// Whether it holds on any rank.
+    ///
+    /// # Errors
+    /// If a rank fails.
+    fn any(&self, holds: bool) -> Result<bool, Self::Error> {
+        Ok(holds)
+    }
+
+    /// Makes a backend for a [`part`](Self::part) of a model, which it must maximise. The backend has the values of all
+    /// states. V must be `f64`: lower precision does not reach ε.
     ///
     /// # Errors
     /// Errors of the device.
@@ -371,6 +390,10 @@ impl<'a, E: std::error::Error> Session<'a, E> {
         }
     }
 
+    fn part<'m>(&self, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, Error<E>> {
+        self.make.part(mdp).map_err(Error::Backend)
+    }
+
     fn make<'m>(&self, mdp: &'m Mdp) -> Result<Boxed<'m, E>, Error<E>>
     where
         'a: 'm,
@@ -398,7 +421,8 @@ impl<'a, E: std::error::Error> Session<'a, E> {
             if stop.is_met(done.least, done.greatest) {
                 return Ok(Ended::Met);
             }
-            if done.sweeps == self.chunk && begun.elapsed().as_secs_f64() < PATIENCE / 2.0 {
+            let slow = begun.elapsed().as_secs_f64() >= PATIENCE / 2.0;
+            if done.sweeps == self.chunk && !self.make.any(slow).map_err(Error::Backend)? {
                 self.chunk = self.chunk.saturating_mul(2);
             }
         }
@@ -426,7 +450,14 @@ impl<'a, E: std::error::Error> Session<'a, E> {
     fn stop_requested(&mut self) -> bool {
         let none = Round { round: 0, sweeps: 0, residual: f64::INFINITY, changed: None, seconds: 0.0 };
         let last = self.rounds.last().copied().unwrap_or(none);
-        (self.observe)(&Round { sweeps: 0, seconds: self.start.elapsed().as_secs_f64(), ..last }).is_break()
+        self.asks_to_stop(&Round { sweeps: 0, seconds: self.start.elapsed().as_secs_f64(), ..last })
+    }
+
+    /// Calls the observer. Returns whether it asks to stop, on any rank.
+    fn asks_to_stop(&mut self, round: &Round) -> bool {
+        let asks = (self.observe)(round).is_break() || interrupt::requested();
+        // A rank that fails ends the run at the next exchange.
+        self.make.any(asks).unwrap_or(true)
     }
 
     /// Records a round of sweeps and calls the observer.
@@ -434,7 +465,7 @@ impl<'a, E: std::error::Error> Session<'a, E> {
         let round = self.rounds.len() as u32 + 1;
         let round = Round { round, sweeps, residual, changed: None, seconds: self.start.elapsed().as_secs_f64() };
         self.rounds.push(round);
-        (self.observe)(&round)
+        if self.asks_to_stop(&round) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

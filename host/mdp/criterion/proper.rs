@@ -76,7 +76,8 @@ pub(super) fn solve<E: std::error::Error>(
         return Ok(Proper { lower: Vec::new(), upper: Vec::new(), rows: Vec::new(), status: Status::Solved });
     };
     let options = session.options;
-    let mut backend = session.make(mdp)?;
+    let part = session.part(mdp)?;
+    let mut backend = session.make(&part)?;
     let (mut allowance, mut theta) = (Allowance::new(options.max_sweeps), options.epsilon);
     let mut weights: Option<Vec<f64>> = None;
     let mut attempt = Attempt { numbers: Numbers::FIRST, rows: Vec::new() };
@@ -224,7 +225,8 @@ fn find_weights<E: std::error::Error>(
             eta /= 4.0;
             continue;
         }
-        let mut backend = session.make(&near)?;
+        let part = session.part(&near)?;
+        let mut backend = session.make(&part)?;
         // The weights have their own sweep budget, as large as the budget of the values.
         let left = session.options.max_sweeps;
         let mut own = Allowance { left, patience: allowance.period, done: 0, ..*allowance };

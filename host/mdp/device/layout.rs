@@ -1,5 +1,7 @@
 //! The layouts of a model on a device for value iteration, and the choice of the most compact one that fits.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
 
@@ -11,7 +13,7 @@ use crate::mdp::analysis::patterns::Patterns;
 use crate::mdp::analysis::tiles::Tiles;
 use crate::mdp::certificate::greedy;
 use crate::mdp::generate::GridPatterns;
-use crate::mdp::model::Mdp;
+use crate::mdp::model::{Choices, Mdp};
 use crate::mdp::options::Storage;
 use crate::runtime::Precise;
 
@@ -161,6 +163,14 @@ impl<'m> SweepLayout<'m> {
             + (tiles + kinds) as u64
     }
 
+    /// States per tile.
+    pub(super) fn tile(&self) -> u32 {
+        match &self.model {
+            Model::Host { mdp, layout, .. } => layout.tile(mdp) as u32,
+            Model::Generated { grid, .. } => tile(grid.states() as usize) as u32,
+        }
+    }
+
     pub(super) fn source(&self) -> Source<'m> {
         match &self.model {
             Model::Host { mdp, .. } => Source::Host(mdp),
@@ -188,6 +198,17 @@ impl Source<'_> {
         match self {
             Self::Host(mdp) => mdp.gamma(),
             Self::Generated(grid) => grid.grid.gamma,
+        }
+    }
+
+    /// The values, with 0 for states without actions, which sweeps leave alone.
+    pub fn without_terminal(self, values: &[f64]) -> Cow<'_, [f64]> {
+        match self {
+            Self::Host(mdp) if matches!(mdp.choices(), Choices::Ragged(_)) => {
+                let value = |(state, value): (usize, &f64)| if mdp.choices().count(state) > 0 { *value } else { 0.0 };
+                values.par_iter().enumerate().map(value).collect::<Vec<_>>().into()
+            }
+            _ => values.into(),
         }
     }
 

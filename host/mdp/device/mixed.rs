@@ -3,6 +3,7 @@
 use warpkov_device::device::Offset;
 use warpkov_device::launch::Device;
 
+use super::ghosts::{Exchanges, Linked, Ranks};
 use super::layout::SweepLayout;
 use super::stored::Stored;
 use super::values::{Certify, Residual, ValueIteration};
@@ -24,10 +25,36 @@ impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
     /// # Errors
     /// Errors of the device.
     pub fn new(device: &'d D, sweep_layout: &SweepLayout<'d>) -> Result<Self, D::Error> {
-        let exact = ValueIteration::new(device, sweep_layout)?;
+        Self::of(device, sweep_layout, None, None)
+    }
+
+    /// [`new`](Self::new) for the part of one rank. All ranks call the methods in the same order.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn in_team(
+        device: &'d D,
+        sweep_layout: &SweepLayout<'d>,
+        ranks: Option<&Ranks<'d, D>>,
+    ) -> Result<Self, D::Error>
+    where
+        D: Linked,
+    {
+        let Some(ranks) = ranks else { return Self::new(device, sweep_layout) };
+        let (fast, exact) = (ranks.ghosts(device)?, ranks.ghosts(device)?);
+        Self::of(device, sweep_layout, Some(Box::new(fast)), Some(Box::new(exact)))
+    }
+
+    fn of(
+        device: &'d D,
+        sweep_layout: &SweepLayout<'d>,
+        fast: Option<Box<dyn Exchanges<f32, D> + 'd>>,
+        exact: Option<Box<dyn Exchanges<f64, D> + 'd>>,
+    ) -> Result<Self, D::Error> {
+        let exact = ValueIteration::in_team(device, sweep_layout, exact)?;
         let fast = match Stored::shortened(device, &exact.model)? {
-            Some(model) => ValueIteration::with(device, sweep_layout, model)?,
-            None => ValueIteration::new(device, sweep_layout)?,
+            Some(model) => ValueIteration::with(device, sweep_layout, model, fast)?,
+            None => ValueIteration::in_team(device, sweep_layout, fast)?,
         };
         Ok(Self { fast, exact, in_f64: false, last: f64::INFINITY })
     }

@@ -5,12 +5,14 @@
 //! | `layout`, `patterns`, `slices` | layouts of a model for value iteration |
 //! | `stored` | a model in one of them, in device memory |
 //! | `values`, `mixed`, `streamed` | value iteration: resident, in two precisions, larger than the device's memory |
+//! | `ghosts` | the exchange of ghosts between the devices of several ranks |
 //! | `resident`, `block_per_state`, `projected` | policy iteration: the shared part, the plain method, the projected method |
 //! | `krylov` | the linear systems of Krylov policy iteration |
 //! | [`divided`] | Block Divided and Result Divided |
 
 mod block_per_state;
 pub mod divided;
+mod ghosts;
 mod krylov;
 mod layout;
 mod mixed;
@@ -23,6 +25,7 @@ mod streamed;
 mod values;
 
 pub use block_per_state::BlockPerState;
+pub use ghosts::{Exchanges, Ghosts, Linked, Linking, Ranks};
 pub use krylov::System;
 pub use layout::SweepLayout;
 pub use mixed::Mixed;

@@ -14,6 +14,7 @@ use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
 use warpkov_kernels::mdp::residual::largest;
 use warpkov_kernels::primitives::rows::RowsArgs;
 
+use super::ghosts::Exchanges;
 use super::layout::{Model, RowLayout, SLICES_TILE, Source, SweepLayout, tile};
 use super::resident::{THREADS, launch_batch};
 use super::slices::Slices;
@@ -102,6 +103,8 @@ pub struct ValueIteration<'d, T: Precise, O: Offset, D: Device> {
     slices: Option<Slices>,
     model_bytes: u64,
     tiles: Dependencies<D>,
+    /// States per tile.
+    tile: u32,
     v_old: D::Buffer<T>,
     v_new: D::Buffer<T>,
     slots: D::Buffer<u64>,
@@ -111,6 +114,8 @@ pub struct ValueIteration<'d, T: Precise, O: Offset, D: Device> {
     swapped: bool,
     /// A batch of [`MAX_BATCH`] sweeps; valid only while the buffers are not swapped.
     graph: Option<D::Graph>,
+    /// Exchanges with the other ranks, if there are some.
+    ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
@@ -119,7 +124,19 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     /// # Errors
     /// Errors of the device.
     pub fn new(device: &'d D, sweep_layout: &SweepLayout<'d>) -> Result<Self, D::Error> {
-        Self::with(device, sweep_layout, Stored::upload(device, sweep_layout)?)
+        Self::with(device, sweep_layout, Stored::upload(device, sweep_layout)?, None)
+    }
+
+    /// [`new`](Self::new) for the part of one rank. All ranks call the methods in the same order.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn in_team(
+        device: &'d D,
+        sweep_layout: &SweepLayout<'d>,
+        ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
+    ) -> Result<Self, D::Error> {
+        Self::with(device, sweep_layout, Stored::upload(device, sweep_layout)?, ranks)
     }
 
     /// Builds the backend for a model on the device. V starts at 0.
@@ -127,6 +144,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
         device: &'d D,
         sweep_layout: &SweepLayout<'d>,
         model: Stored<T, O, D>,
+        ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
     ) -> Result<Self, D::Error> {
         assert!(O::WIDE || !sweep_layout.is_wide(), "offsets of 32 bits are too small for the model");
         let source = sweep_layout.source();
@@ -141,22 +159,48 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
             },
             model_bytes: sweep_layout.model_bytes::<T, O>(),
             tiles: Dependencies::upload(device, sweep_layout.tiles.as_ref())?,
+            tile: sweep_layout.tile(),
             v_old: device.zeros(states)?,
             v_new: device.zeros(states)?,
             slots: device.zeros(SLOTS * MAX_BATCH)?,
             stop: StopOnDevice::new(device)?,
             swapped: false,
             graph: None,
+            ranks,
         };
-        values.graph = device.capture(|| {
-            device.clear(&mut values.slots)?;
-            (0..MAX_BATCH).try_for_each(|sweep| values.sweep(sweep as u32))
-        })?;
+        if values.ranks.as_ref().is_none_or(|ranks| ranks.records()) {
+            values.graph = device.capture(|| {
+                device.clear(&mut values.slots)?;
+                (0..MAX_BATCH).try_for_each(|sweep| values.sweep(sweep as u32))
+            })?;
+        }
         Ok(values)
     }
 
-    /// Launches sweep number `sweep` of a batch and swaps the old and new buffers.
+    /// Launches sweep number `sweep` of a batch on all ranks, and swaps the old and new buffers. Afterwards the slots of the
+    /// sweep are the same on all ranks.
     fn sweep(&mut self, sweep: u32) -> Result<(), D::Error> {
+        self.refresh()?;
+        if self.ranks.as_ref().is_none_or(|ranks| ranks.works()) {
+            self.launch(sweep)?;
+        }
+        if let Some(ranks) = &mut self.ranks {
+            let first = SLOTS * sweep as usize;
+            ranks.max(self.device, &mut self.slots, first..first + SLOTS)?;
+        }
+        self.swap();
+        Ok(())
+    }
+
+    /// Replaces the ghosts of V.
+    fn refresh(&mut self) -> Result<(), D::Error> {
+        let Some(ranks) = &mut self.ranks else { return Ok(()) };
+        let tile = if self.tiles.skip { self.tile } else { 0 };
+        ranks.refresh(self.device, &mut self.v_old, (tile, &mut self.tiles.changed_old))
+    }
+
+    /// Launches the sweep of this rank.
+    fn launch(&mut self, sweep: u32) -> Result<(), D::Error> {
         let Self { device, source, model, tiles, v_old, v_new, slots, stop, .. } = self;
         let (device, states, gamma) = (*device, source.states(), source.gamma());
         // A grid-stride loop over tiles: at most one block per tile.
@@ -247,15 +291,22 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
                     _ => rows!(32),
                 }
             }
-        }?;
-        self.swap();
-        Ok(())
+        }
     }
 
     /// Launches a batch of sweeps; returns their number, which is smaller after an interrupt.
     fn batch(&mut self, sweeps: usize) -> Result<usize, D::Error> {
         self.device.clear(&mut self.slots)?;
+        if self.ranks.is_some() {
+            // All ranks launch the same sweeps.
+            return (0..sweeps).try_for_each(|sweep| self.sweep(sweep as u32)).map(|()| sweeps);
+        }
         launch_batch(sweeps, |sweep| self.sweep(sweep as u32))
+    }
+
+    /// Whether a stop was requested, on any rank.
+    fn stopped(&mut self) -> bool {
+        self.ranks.as_mut().map_or_else(interrupt::requested, |ranks| ranks.stopped())
     }
 
     fn swap(&mut self) {
@@ -281,7 +332,7 @@ impl<T: Precise, O: Offset, D: Device> State for ValueIteration<'_, T, O, D> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.source.states() as usize, "a value for each state");
-                self.device.write(&mut self.v_old, &T::of(values))?;
+                self.device.write(&mut self.v_old, &T::of(&self.source.without_terminal(values)))?;
             }
             None => self.device.clear(&mut self.v_old)?,
         }
@@ -289,6 +340,7 @@ impl<T: Precise, O: Offset, D: Device> State for ValueIteration<'_, T, O, D> {
     }
 
     fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+        self.refresh()?;
         Ok(self.device.to_vec(&self.v_old)?.into_par_iter().map(T::to_f64).collect())
     }
 
@@ -365,7 +417,7 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for ValueIteration<'_, T, O,
             }
             done.sweeps += swept as u32;
             let met = done.fixed || stop.is_met(done.least, done.greatest);
-            if met || done.sweeps >= max_sweeps || interrupt::requested() {
+            if met || done.sweeps >= max_sweeps || self.stopped() {
                 return Ok(done);
             }
             batch = self.expected(stop, &done);

@@ -32,6 +32,12 @@ pub struct Peer {
 }
 
 impl Part {
+    /// The number of states here: own ones, ghosts, and the one that stays if no own state has actions.
+    #[must_use]
+    pub fn states(&self) -> usize {
+        self.own.len() + self.ghosts() + usize::from(!self.works)
+    }
+
     /// The number of ghosts.
     #[must_use]
     pub fn ghosts(&self) -> usize {

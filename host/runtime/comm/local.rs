@@ -112,6 +112,10 @@ impl Communicator for Local {
         self.size
     }
 
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     fn exchange<'a>(&'a self, sends: Vec<Message>, receives: &[(u32, usize)]) -> Result<Box<dyn Exchange + 'a>, Error> {
         let mut mail = self.shared.mail();
         for (to, bytes) in sends {

@@ -15,7 +15,9 @@ pub mod world;
 pub use error::Error;
 pub use local::Local;
 pub use mpi::Mpi;
-pub use world::World;
+pub use world::{World, node};
+
+use std::time::Duration;
 
 use bytemuck::Pod;
 
@@ -42,6 +44,9 @@ pub trait Communicator {
 
     /// The number of ranks.
     fn size(&self) -> u32;
+
+    /// The longest time that this rank waits for another.
+    fn timeout(&self) -> Duration;
 
     /// Starts to send each message of `sends` to its rank, and to receive from each of `receives` (rank, bytes) one
     /// message of that length. Messages between two ranks arrive in the order in which they were sent.
@@ -233,7 +238,12 @@ impl dyn Communicator + '_ {
             return result.map_err(Disagreed::Here);
         }
         let own = result.as_ref().err().map_or([0, 0], |error| [1, code(error)]);
-        let all = self.all_gather_equal(&own).map_err(Disagreed::Comm)?;
+        let (all, result) = match (self.all_gather_equal(&own), result) {
+            (Ok(all), result) => (all, result),
+            // The other ranks are elsewhere.
+            (Err(_), Err(error)) => return Err(Disagreed::Here(error)),
+            (Err(error), Ok(_)) => return Err(Disagreed::Comm(error)),
+        };
         match (all.iter().position(|found| found[0] != 0), result) {
             (None, Ok(result)) => Ok(result),
             (Some(rank), Err(error)) if rank == self.rank() as usize => Err(Disagreed::Here(error)),

@@ -313,6 +313,10 @@ impl Communicator for Mpi {
         self.size
     }
 
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     fn exchange<'a>(&'a self, sends: Vec<Message>, receives: &[(u32, usize)]) -> Result<Box<dyn Exchange + 'a>, Error> {
         let _running = self.running("MPI_Isend")?;
         let Loaded { abi, functions, world, byte, .. } = self.library;

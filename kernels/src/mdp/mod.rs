@@ -10,6 +10,7 @@ pub mod change;
 pub mod choices;
 pub mod evaluate;
 pub mod generate;
+pub mod ghosts;
 pub mod improve;
 pub mod model;
 pub mod project;

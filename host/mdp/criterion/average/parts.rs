@@ -107,7 +107,8 @@ impl Parts {
         let mut last = self.values.take();
         let Some(mdp) = &self.mdp else { return Ok(gains) };
         let options = session.options;
-        let mut backend = session.make(mdp)?;
+        let part = session.part(mdp)?;
+        let mut backend = session.make(&part)?;
         if last.is_some() {
             backend.reset(last.as_deref()).map_err(Error::Backend)?;
         }

@@ -23,7 +23,6 @@ use dashu_float::FBig;
 use dashu_float::round::mode::HalfEven;
 
 use super::{Options, middle};
-use crate::common::interrupt;
 use crate::mdp::model::Mdp;
 use crate::mdp::solution::Status;
 
@@ -109,7 +108,7 @@ impl<'a> Work<'a> {
         self.since += cost;
         if self.since > LOOK {
             self.since = 0.0;
-            if interrupt::requested() || (self.interrupted)() {
+            if (self.interrupted)() {
                 return Err(Halt::Interrupted);
             }
         }

@@ -1,7 +1,7 @@
 //! Greedy sweeps (value iteration).
 //!
-//! *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s') for every state s with actions; V_new(s) = 0 for a
-//! terminal state.
+//! *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s') for every state s with actions; V_new(s) = V_old(s) for
+//! a state without actions: 0 for a terminal state, the last value received for a ghost.
 //!
 //! *Layouts of the model*, from the most general to the most compact:
 //! 1. [`rows`]: compressed rows, several lanes per row; for long rows.
@@ -200,8 +200,8 @@ impl<T: Real> Iterates<T> {
             self.new.set(state as usize, best);
             Change { greatest: -T::NEG_INFINITY, fall: -T::NEG_INFINITY, any: true }
         } else {
-            self.new.set(state as usize, T::ZERO);
-            Change { any: old != T::ZERO, ..Change::NONE }
+            self.new.set(state as usize, old);
+            Change::NONE
         }
     }
 }

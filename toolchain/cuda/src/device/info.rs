@@ -67,8 +67,6 @@ pub(super) fn info(ordinal: u32, modules: &'static Modules) -> Result<DeviceInfo
         _ => Ok(code),
     });
     let unsupported = code.as_ref().err().map(ToString::to_string);
-    let [domain, bus, slot] = [DeviceAttribute::PciDomainId, DeviceAttribute::PciBusId, DeviceAttribute::PciDeviceId]
-        .map(|kind| attribute(device, kind));
     Ok(DeviceInfo {
         ordinal,
         name: device.name().map_err(from_cust("cuDeviceGetName"))?,
@@ -78,12 +76,19 @@ pub(super) fn info(ordinal: u32, modules: &'static Modules) -> Result<DeviceInfo
         multiprocessors: attribute(device, DeviceAttribute::MultiprocessorCount)?,
         l2_bytes: u64::from(attribute(device, DeviceAttribute::L2CacheSize)?),
         max_threads: attribute(device, DeviceAttribute::MaxThreadsPerBlock)?,
-        pci: format!("{:04x}:{:02x}:{:02x}.0", domain?, bus?, slot?),
+        pci: pci(device)?,
         peers: peers(ordinal, device)?,
         ptx: code.as_ref().ok().map(|code| code.baseline.sm),
         machine_code: code.as_ref().ok().and_then(Code::machine),
         unsupported,
     })
+}
+
+/// The PCI address: "0000:1b:00.0".
+pub(super) fn pci(device: CudaDevice) -> Result<String, CudaError> {
+    let [domain, bus, slot] = [DeviceAttribute::PciDomainId, DeviceAttribute::PciBusId, DeviceAttribute::PciDeviceId]
+        .map(|kind| attribute(device, kind));
+    Ok(format!("{:04x}:{:02x}:{:02x}.0", domain?, bus?, slot?))
 }
 
 /// The GPUs whose memory GPU `ordinal` can access, in the driver's order of performance.

@@ -164,6 +164,14 @@ impl Gpu {
         self.core.context.ordinal
     }
 
+    /// The PCI address, which tells the GPUs of a node apart: "0000:1b:00.0".
+    ///
+    /// # Errors
+    /// If the driver does not tell.
+    pub fn pci(&self) -> Result<String, CudaError> {
+        info::pci(info::cuda_device(self.ordinal())?)
+    }
+
     /// Name and ordinal: "NVIDIA H200 (cuda:0)".
     #[must_use]
     pub fn name(&self) -> String {

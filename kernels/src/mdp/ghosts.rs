@@ -1,0 +1,70 @@
+//! Ghosts: states of other ranks whose values a part of a model reads.
+//!
+//! Before a sweep, each rank packs the values of the states that others need, the devices exchange them, and each rank
+//! puts what it received in place of its ghosts.
+
+use warpkov_device::device::{Global, GlobalMut, Real, atomic, kernel, thread};
+
+/// Packs the values of some states.
+///
+/// - *Mathematics*: `packed[i]` = `values[states[i]]`.
+/// - *Thread mapping*: a grid-stride loop over the states to pack.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `packed`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `count` | scalar | elements of `states` |
+/// | `states` | `count` | below the length of `values` |
+/// | `values` | states | reward |
+/// | `packed` | `count` | reward |
+///
+/// *Launch*: any grid, any block; no dynamic shared memory.
+#[kernel(T = [f32, f64])]
+pub fn pack<T: Real>(count: u32, states: Global<u32>, values: Global<T>, packed: GlobalMut<T>) {
+    let mut i = thread::index_1d();
+    while i < u64::from(count) {
+        packed.set(i as usize, values.get(states.get(i as usize) as usize));
+        i += u64::from(thread::grid_dim_x()) * u64::from(thread::block_dim_x());
+    }
+}
+
+/// Puts received values in place of the ghosts, and marks the tiles of those that changed.
+///
+/// - *Mathematics*: `values[ghosts[i]]` = `received[i]`; `changed[⌊ghosts[i] / tile⌋]` = 1 if that is another number.
+/// - *Thread mapping*: a grid-stride loop over ghosts.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `values`, `changed`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `count` | scalar | elements of `ghosts` |
+/// | `ghosts` | `count` | distinct, below the length of `values` |
+/// | `received` | `count` | reward |
+/// | `values` | states | reward |
+/// | `tile` | scalar | states per tile; 0 to mark none |
+/// | `changed` | ⌈states / `tile`⌉ if `tile` > 0; else any length | 1 or 0 |
+///
+/// *Launch*: any grid, any block; no dynamic shared memory.
+#[kernel(T = [f32, f64])]
+pub fn unpack<T: Real>(
+    count: u32,
+    ghosts: Global<u32>,
+    received: Global<T>,
+    values: GlobalMut<T>,
+    tile: u32,
+    changed: GlobalMut<u32>,
+) {
+    let mut i = thread::index_1d();
+    while i < u64::from(count) {
+        let (ghost, value) = (ghosts.get(i as usize) as usize, received.get(i as usize));
+        if tile > 0 && value != values.get(ghost) {
+            // Several ghosts may be in one tile.
+            atomic::max((changed, ghost / tile as usize), 1u32);
+        }
+        values.set(ghost, value);
+        i += u64::from(thread::grid_dim_x()) * u64::from(thread::block_dim_x());
+    }
+}
