@@ -955,8 +955,8 @@ fn an_impossible_sequence_has_its_own_number_on_every_rank() {
     let model = categorical(&[1.0, 0.0], &[0.5, 0.5, 0.0, 1.0], 2, &[1.0, 0.0, 0.0, 1.0]);
     let sequences = Sequences::of_symbols(&[&[0, 0, 0, 1][..], &[0, 1, 1], &[0, 1], &[0, 1, 0], &[1]]).unwrap();
     let ranks = on_ranks(3, DeviceChoice::Cpu, Precision::F64, &sequences, |recursions| {
-        let observe = &mut |_: &_| ControlFlow::Continue(());
-        let error = train(recursions, vec![model.clone()], &Options::default(), observe).unwrap_err();
+        let models = vec![model.clone()];
+        let error = train(recursions, models, &Options::default(), &mut |_| ControlFlow::Continue(())).unwrap_err();
         recursions.set_models(std::slice::from_ref(&model)).unwrap();
         (error.to_string(), recursions.viterbi().unwrap(), recursions.posteriors().unwrap())
     });
