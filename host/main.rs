@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let code = error.report();
             // The other ranks would wait for this one.
-            mpi::abort(code);
+            cli::ranks::end(code);
             code.into()
         }
     }

@@ -522,8 +522,7 @@ fn likelihood_rises_in_every_step_of_500_random_models() {
 fn zeros_stay_zero_and_restarts_find_more() {
     let source = LeftRight { states: 4, jump: 1, kind: Kind::Symbols(6), ends: true, seed: 1 }.generate().unwrap();
     let sequences = sample(&source, 40, Some(60), 2).unwrap().sequences;
-    let restarts: Vec<Hmm> =
-        (0..6).map(|stream| restart(&source, &sequences, 5, stream)).collect();
+    let restarts: Vec<Hmm> = (0..6).map(|stream| restart(&source, &sequences, 5, stream)).collect();
     let mut batch = Batch::<f64>::new(&sequences);
     let options = Options { iterations: 500, tolerance: 1e-9, ..Options::default() };
     let trained = train(&mut batch, restarts, &options, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -869,16 +868,18 @@ fn ranks_are_one(device: DeviceChoice, precision: Precision, models: &[Hmm], seq
         let ranks = on_ranks(size, device, precision, sequences, work);
         let (first, learned) = &ranks[0];
         assert!((&first.0, &first.1, &first.2) == (&alone.0, &alone.1, &alone.2), "{size} ranks");
+        // In f32 the CPU rounds the counts of a group, and a group is of one rank.
+        let tolerance = if precision == Precision::F64 { 1e-12 } else { 1e-5 };
         for (expected, counts) in alone.3.iter().zip(&first.3) {
             assert_eq!(counts.log_likelihoods, expected.log_likelihoods);
-            close(&counts.transitions, &expected.transitions, 1e-12);
-            close(&counts.start, &expected.start, 1e-12);
-            close(&counts.end, &expected.end, 1e-12);
+            close(&counts.transitions, &expected.transitions, tolerance);
+            close(&counts.start, &expected.start, tolerance);
+            close(&counts.end, &expected.end, tolerance);
         }
         assert_eq!((learned.best, learned.status), (trained.best, trained.status));
         for (run, expected) in learned.runs.iter().zip(&trained.runs) {
-            close(&run.log_likelihoods, &expected.log_likelihoods, 1e-12);
-            close(&parameters(&run.model), &parameters(&expected.model), 1e-12);
+            close(&run.log_likelihoods, &expected.log_likelihoods, tolerance);
+            close(&parameters(&run.model), &parameters(&expected.model), tolerance);
         }
         for (found, also) in &ranks[1..] {
             assert!(also == learned, "all of {size} ranks learn the same bits");

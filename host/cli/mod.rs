@@ -63,7 +63,7 @@ enum Command {
     Completions(completions::Arguments),
 }
 
-use common::ranks;
+pub use common::ranks;
 use error::{Error, Outcome};
 
 impl Command {
@@ -98,6 +98,7 @@ fn parse() -> Arguments {
             escaped(&text) != text
         };
         if !ranks::writes() {
+            ranks::leave_to_first();
             process::exit(error.exit_code());
         }
         if !error.use_stderr() || !env::args_os().any(odd) {

@@ -282,8 +282,7 @@ impl<'a> Divided<'a> {
             self.talk(|comm| comm.exchange(vec![(0, own)], &[])?.wait())?;
             return Ok(Vec::new());
         }
-        let receives: Vec<_> =
-            (1..self.comm.size()).map(|rank| (rank, models * len(rank) * size_of::<T>())).collect();
+        let receives: Vec<_> = (1..self.comm.size()).map(|rank| (rank, models * len(rank) * size_of::<T>())).collect();
         let received = self.talk(|comm| comm.exchange(Vec::new(), &receives)?.wait())?;
         let lengths = (0..division.sequences.len()).map(|sequence| division.sequences.range(sequence).len());
         let offsets: Vec<usize> = lengths
@@ -398,7 +397,6 @@ mod tests {
     use super::*;
     use crate::hmm::generate::IceCream;
     use crate::hmm::options::Options;
-    use crate::hmm::sample::sample;
     use crate::hmm::train::{Status, Trained, train};
     use crate::runtime::comm::Local;
 
@@ -452,7 +450,8 @@ mod tests {
     /// number of E steps.
     fn broken(after: usize, error: fn() -> Error) -> Result<Vec<(Trained, Error)>, String> {
         let model = IceCream.generate().map_err(|error| error.to_string())?;
-        let sequences = sample(&model, 9, Some(20), 4).map_err(|error| error.to_string())?.sequences;
+        let sequence = |m: u32| -> Vec<u32> { (0..20).map(|t| (t * t + m * t) % 7 % 3).collect() };
+        let sequences = Sequences::of_symbols(&(0..9).map(sequence).collect::<Vec<_>>()).unwrap();
         let options = Options { iterations: 9, tolerance: 0.0, ..Options::default() };
         Local::run(3, LONG, |local| {
             let division = Division::new(&sequences, 3);
@@ -495,7 +494,7 @@ mod tests {
         let fault = || Violated { what: "a test", sequence: 2, found: 1.0, expected: "0".to_owned() }.into();
         let begun = Instant::now();
         let message = broken(2, fault).unwrap_err();
-        // The second sequence of the second rank.
+        // Sequences of one length go round: this is the second of the second rank.
         assert!(message.contains("a test of sequence 5 is 1, expected 0"), "{message}");
         assert!(begun.elapsed() < LONG);
     }
@@ -511,7 +510,17 @@ mod tests {
             all.sort_unstable();
             assert!(all.iter().copied().eq(0..lengths.len()), "{all:?}");
             let most = (0..ranks).map(|rank| division.sum(rank, |length| length)).max();
-            assert_eq!(most, Some(if ranks == 1 { 147 } else if ranks == 2 { 74 } else { 70 }), "{ranks} ranks");
+            assert_eq!(
+                most,
+                Some(if ranks == 1 {
+                    147
+                } else if ranks == 2 {
+                    74
+                } else {
+                    70
+                }),
+                "{ranks} ranks"
+            );
             let none = (0..ranks).filter(|&rank| division.share(rank).is_none()).count();
             assert_eq!(none, (ranks as usize).saturating_sub(lengths.len()));
         }

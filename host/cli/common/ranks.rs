@@ -1,5 +1,6 @@
 //! The ranks that run a command together: those that a launcher started, or threads for the GPUs of this process.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{env, thread};
 
@@ -53,12 +54,11 @@ impl Ranks {
         &self.world.nodes()[self.world.comm().rank() as usize]
     }
 
-    /// The result, if all ranks have one. If not, one of them keeps its error, all others are silent, and MPI ends.
+    /// The result, if all ranks have one. If not, one of them keeps its error, all others are silent, and all
+    /// [end together](end).
     pub fn agree<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         self.world.comm().agree(result, Error::exit_code).map_err(|disagreed| {
-            if !matches!(disagreed, Disagreed::Comm(_)) {
-                mpi::finalize();
-            }
+            AGREED.store(!matches!(disagreed, Disagreed::Comm(_)), Ordering::Relaxed);
             match disagreed {
                 Disagreed::Here(error) => error,
                 Disagreed::Elsewhere { code, .. } => Error::Elsewhere(code),
@@ -89,9 +89,26 @@ impl Ranks {
     }
 }
 
+/// Whether all ranks know that the command fails.
+static AGREED: AtomicBool = AtomicBool::new(false);
+
+/// Ends MPI after an error was reported: together with the other ranks if they know of it, else for them, too.
+pub fn end(exit_code: u8) {
+    if AGREED.load(Ordering::Relaxed) { mpi::finalize() } else { mpi::abort(exit_code) }
+}
+
 /// The error of a command that a launcher started in a way that no rank can run: the first rank reports it.
 pub fn refused(launch: Launch, message: String) -> Error {
-    if launch.rank == 0 { Error::Usage(message) } else { Error::Elsewhere(2) }
+    if launch.rank == 0 {
+        return Error::Usage(message);
+    }
+    leave_to_first();
+    Error::Elsewhere(2)
+}
+
+/// Leaves a message to the first rank, before the ranks have joined. A launcher may end all ranks as soon as one has failed.
+pub fn leave_to_first() {
+    thread::sleep(Duration::from_millis(500));
 }
 
 /// Whether this process writes files, for checks before the ranks have joined: the first rank does.

@@ -369,9 +369,9 @@ impl<'g> Opened<'g, '_> {
         }
         let division = Division::new(sequences, comm.size());
         let share = division.share(comm.rank());
-        let opened = self.limits(model, count, share.as_ref().unwrap_or(sequences)).and_then(|limits| {
-            Ok(Divided::open(&division, share.as_ref(), &self.place, precision, limits, comm)?)
-        });
+        let opened = self
+            .limits(model, count, share.as_ref().unwrap_or(sequences))
+            .and_then(|limits| Ok(Divided::open(&division, share.as_ref(), &self.place, precision, limits, comm)?));
         let mut divided = self.ranks.agree(opened)?;
         let found = work(&mut divided)?;
         let Load { sequences, steps, recursions, communication } = divided.load();

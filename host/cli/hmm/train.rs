@@ -222,7 +222,8 @@ impl Job<'_> {
     /// Trains the models on one of the ranks. The first shows progress, and ends all if Ctrl-C comes and an E step takes too long.
     fn train(&mut self, opened: &Opened, models: &[Hmm]) -> Result<Trained, Error> {
         let job = &*self;
-        let trained = opened.recursions(&models[0], models.len(), |recursions| job.train_by(recursions, opened, models));
+        let trained =
+            opened.recursions(&models[0], models.len(), |recursions| job.train_by(recursions, opened, models));
         let (trained, ranks) = trained?;
         self.context.ranks = ranks;
         Ok(trained)

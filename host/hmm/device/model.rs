@@ -155,9 +155,8 @@ pub fn raised(prob: f64, least: i32) -> f64 {
 /// that of the host, stay as they are.
 pub fn round<T: Precise>(model: &mut Hmm) {
     let Emissions::Categorical { probs, .. } = model.emissions() else { return };
-    let of = |probs: &[f64], least: i32| -> Vec<T> {
-        probs.iter().map(|&prob| T::from_f64(raised(prob, least))).collect()
-    };
+    let of =
+        |probs: &[f64], least: i32| -> Vec<T> { probs.iter().map(|&prob| T::from_f64(raised(prob, least))).collect() };
     let (normal, entry) = (hmm::normal(T::WIDE), hmm::entry(T::WIDE));
     let (start, transitions) = (of(model.start(), normal), of(model.transitions(), entry));
     let (end, table) = (of(model.end().unwrap_or_default(), entry), of(probs, normal));
