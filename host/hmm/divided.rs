@@ -81,9 +81,9 @@ impl<'s> Division<'s> {
         &self.shares[rank as usize]
     }
 
-    /// Sum of `width` over the lengths of a rank's sequences.
-    fn sum(&self, rank: u32, width: impl Fn(usize) -> usize) -> usize {
-        self.of(rank).iter().map(|&sequence| width(self.sequences.range(sequence).len())).sum()
+    /// Steps of a rank's sequences.
+    fn steps(&self, rank: u32) -> usize {
+        self.of(rank).iter().map(|&sequence| self.sequences.range(sequence).len()).sum()
     }
 }
 
@@ -159,11 +159,8 @@ impl<'a> Divided<'a> {
         on_device: [bool; 2],
         comm: &'a dyn Communicator,
     ) -> Self {
-        let load = Load {
-            sequences: division.of(comm.rank()).len(),
-            steps: division.sum(comm.rank(), |length| length),
-            ..Load::default()
-        };
+        let load =
+            Load { sequences: division.of(comm.rank()).len(), steps: division.steps(comm.rank()), ..Load::default() };
         Self {
             division,
             own,
@@ -276,37 +273,29 @@ impl<'a> Divided<'a> {
             return Err(runtime::Error::Interrupted.into());
         }
         let (division, models) = (self.division, self.models.len());
-        let len = |rank: u32| division.sum(rank, &width);
+        let collected = self.talk(|comm| comm.collect(&found.concat()))?;
         if self.comm.rank() > 0 {
-            let own = bytemuck::cast_slice(&found.concat()).to_vec();
-            self.talk(|comm| comm.exchange(vec![(0, own)], &[])?.wait())?;
             return Ok(Vec::new());
         }
-        let receives: Vec<_> = (1..self.comm.size()).map(|rank| (rank, models * len(rank) * size_of::<T>())).collect();
-        let received = self.talk(|comm| comm.exchange(Vec::new(), &receives)?.wait())?;
-        let lengths = (0..division.sequences.len()).map(|sequence| division.sequences.range(sequence).len());
-        let offsets: Vec<usize> = lengths
-            .scan(0, |end, length| {
-                let start = *end;
-                *end += width(length);
-                Some(start)
-            })
-            .collect();
-        let whole: usize = (0..self.comm.size()).map(len).sum();
+        let width = |sequence: usize| width(division.sequences.range(sequence).len());
+        let mut whole = 0;
+        let offset = |sequence: usize| {
+            let start = whole;
+            whole += width(sequence);
+            start
+        };
+        let offsets: Vec<usize> = (0..division.sequences.len()).map(offset).collect();
         let mut all = vec![vec![none; whole]; models];
-        let mut put = |rank: u32, numbers: &[T]| {
-            for (all, numbers) in all.iter_mut().zip(numbers.chunks_exact(len(rank).max(1))) {
-                let mut rest = numbers;
+        // Rank by rank, model by model, sequence by sequence.
+        let mut rest = &collected[..];
+        for rank in 0..self.comm.size() {
+            for all in &mut all {
                 for &sequence in division.of(rank) {
-                    let (part, behind) = rest.split_at(width(division.sequences.range(sequence).len()));
+                    let (part, behind) = rest.split_at(width(sequence));
                     all[offsets[sequence]..][..part.len()].copy_from_slice(part);
                     rest = behind;
                 }
             }
-        };
-        put(0, &found.concat());
-        for (&(rank, _), bytes) in receives.iter().zip(received) {
-            put(rank, &bytemuck::pod_collect_to_vec(&bytes));
         }
         Ok(all)
     }
@@ -509,7 +498,7 @@ mod tests {
             let mut all: Vec<usize> = (0..ranks).flat_map(|rank| division.of(rank).to_vec()).collect();
             all.sort_unstable();
             assert!(all.iter().copied().eq(0..lengths.len()), "{all:?}");
-            let most = (0..ranks).map(|rank| division.sum(rank, |length| length)).max();
+            let most = (0..ranks).map(|rank| division.steps(rank)).max();
             assert_eq!(
                 most,
                 Some(if ranks == 1 {
