@@ -605,3 +605,55 @@ fn samples_that_cannot_be_written_are_refused_first() {
     assert!(message.contains("x.csv") && message.contains("needs at least"), "{message}");
     assert!(!folder.path().join("x.csv").exists() && !folder.path().join("x").exists());
 }
+
+/// A command that a launcher is said to have started as this one of two processes.
+fn launched(folder: &Path, arguments: &str, rank: &str, input: &str) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+    command.current_dir(folder).arg("hmm").args(arguments.split(' '));
+    command.env("OMPI_COMM_WORLD_RANK", rank).env("OMPI_COMM_WORLD_SIZE", "2").env("WARPKOV_MPI", "none.so");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stdout.is_empty());
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// What no rank can do is an error of the first rank, before the ranks meet.
+#[test]
+fn launched_ranks_refuse_what_they_cannot_share() {
+    let folder = ice_cream();
+    let expected = "error: Open MPI's mpirun gives the standard input to one process: expected names of files\n";
+    for command in ["score", "decode", "posterior", "train"] {
+        for files in ["ice.json -", "- diary.txt"] {
+            let started = |rank| launched(folder.path(), &format!("{command} {files}"), rank, "1 2 3\n");
+            assert_eq!(started("0"), (Some(2), expected.to_owned()));
+            assert_eq!(started("1"), (Some(2), String::new()));
+        }
+        let (code, message) = launched(folder.path(), &format!("{command} ice.json diary.txt"), "0", "");
+        assert_eq!(code, Some(3));
+        assert!(message.starts_with("error: no MPI library was found (tried none.so)"), "{message}");
+    }
+    let (code, message) = launched(folder.path(), "info ice.json", "0", "");
+    assert_eq!(code, Some(2));
+    assert!(message.contains("started 2 processes of a command for one process"), "{message}");
+    let wrong = |rank| launched(folder.path(), "score ice.json diary.txt --device gpu", rank, "");
+    assert!(wrong("0").1.contains("cuda:all"));
+    assert_eq!(wrong("1"), (Some(2), String::new()));
+}
+
+#[test]
+fn several_devices_are_several_gpus() {
+    let folder = ice_cream();
+    for devices in ["cuda:0,0", "cuda:0,", "cuda:,", "cpu,cpu", "cuda:0,x", "cuda:0-1", "all"] {
+        for command in ["score", "decode", "posterior", "train"] {
+            let message = fails(folder.path(), &format!("{command} ice.json diary.txt --device {devices}"), 2);
+            assert!(message.contains("cuda:N,M,… with distinct numbers, cuda:all or emulated"), "{message}");
+        }
+    }
+    // One process alone has no ranks to report.
+    let report = parsed(&run(folder.path(), "score ice.json diary.txt --json --device cpu --timeout 5"));
+    assert_eq!(report.get("ranks"), None);
+    assert!(!run(folder.path(), "train ice.json diary.txt --tolerance 1 --device cpu").contains("Ranks"));
+    let message = fails(folder.path(), "train ice.json diary.txt --device cuda:4096,4097", 3);
+    assert_eq!(message.lines().count(), 1, "{message}");
+}

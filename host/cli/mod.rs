@@ -63,6 +63,7 @@ enum Command {
     Completions(completions::Arguments),
 }
 
+use common::ranks;
 use error::{Error, Outcome};
 
 impl Command {
@@ -79,10 +80,10 @@ impl Command {
     /// Checks that no launcher started several processes of a command for one.
     fn check(&self) -> Result<(), Error> {
         match Launch::of_environment() {
-            Some(Launch { rank: 0, by, size, .. }) if !self.takes_ranks() => {
-                Err(Error::Usage(format!("{by} started {size} processes of a command for one process")))
+            Some(launch) if !self.takes_ranks() => {
+                let message = format!("{} started {} processes of a command for one process", launch.by, launch.size);
+                Err(ranks::refused(launch, message))
             }
-            Some(_) if !self.takes_ranks() => Err(Error::Elsewhere(2)),
             _ => Ok(()),
         }
     }
@@ -96,6 +97,10 @@ fn parse() -> Arguments {
             let text = argument.to_string_lossy();
             escaped(&text) != text
         };
+        if !ranks::writes() {
+            ranks::leave_to_first();
+            process::exit(error.exit_code());
+        }
         if !error.use_stderr() || !env::args_os().any(odd) {
             error.exit();
         }

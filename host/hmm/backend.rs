@@ -23,12 +23,18 @@
 //! with one exception: a device may [cut](crate::hmm::device::Scan) long sequences into chunks, which reorders sums and
 //! changes the last digits. By default it decides this from the shape of the whole batch.
 
+use std::time::Duration;
+
 use super::model::{Covariances, Emissions, Hmm};
 use super::options::Pseudocounts;
 use super::sequences::Sequences;
+use crate::common::interrupt;
 
 /// Placeholder for a state in the path of an impossible sequence.
 pub const NO_STATE: u32 = u32::MAX;
+
+/// Duration from which an E step is slow: fetching the models then costs little in comparison.
+pub const SLOW: Duration = Duration::from_millis(100);
 
 /// The recursions over M sequences, for one or several models of equal shape (random restarts). Results have one
 /// element per model, in the order of [`set_models`](Self::set_models).
@@ -77,6 +83,13 @@ pub trait Recursions {
     /// Those of the backend.
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Self::Error>;
 
+    /// Takes the expected counts of the last [`e_step`](Self::e_step) out of the backend, without log-likelihoods. Then
+    /// [`m_step`](Self::m_step) changes nothing.
+    ///
+    /// # Errors
+    /// Those of the backend.
+    fn take_counts(&mut self) -> Result<Vec<Expected>, Self::Error>;
+
     /// The [M step](super::maximise): replaces the models by the maximisers of the expected counts of the last
     /// [`e_step`](Self::e_step). `floor` is the least variance as a fraction of the variance of all observations.
     /// Without an `e_step` since the last `set_models` or `m_step`, nothing changes.
@@ -90,6 +103,16 @@ pub trait Recursions {
     /// # Errors
     /// Those of the backend.
     fn models(&mut self) -> Result<Vec<Hmm>, Self::Error>;
+
+    /// Whether a [stop request](interrupt) explains the last error. All ranks have the same answer.
+    fn interrupted(&self) -> bool {
+        interrupt::requested()
+    }
+
+    /// Whether the last [`e_step`](Self::e_step), which took this rank `time`, was slow. All ranks have the same answer.
+    fn slow(&self, time: Duration) -> bool {
+        time > SLOW
+    }
 }
 
 /// The most probable path of each sequence, argmax over q of P(O, q). Ties go to the path with the lowest last state,
@@ -163,7 +186,7 @@ impl Expected {
         self.counts().iter().map(|counts| counts.len()).sum()
     }
 
-    fn counts(&self) -> Vec<&[f64]> {
+    pub(super) fn counts(&self) -> Vec<&[f64]> {
         let mut all: Vec<&[f64]> = vec![&self.start, &self.transitions, &self.end];
         match &self.emissions {
             Statistics::Categorical(counts) => all.push(counts),
@@ -172,7 +195,7 @@ impl Expected {
         all
     }
 
-    fn counts_mut(&mut self) -> Vec<&mut [f64]> {
+    pub(super) fn counts_mut(&mut self) -> Vec<&mut [f64]> {
         let mut all: Vec<&mut [f64]> = vec![&mut self.start, &mut self.transitions, &mut self.end];
         match &mut self.emissions {
             Statistics::Categorical(counts) => all.push(counts),

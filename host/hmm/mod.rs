@@ -6,6 +6,7 @@
 //! | [`backend`] | the trait [`Recursions`](backend::Recursions): forward, backward, Viterbi and expected counts |
 //! | [`mod@cpu`], [`device`] | its implementations on the CPU and on a GPU or the emulator |
 //! | [`place`] | the choice of a backend, and its checks |
+//! | [`divided`] | the recursions on several ranks |
 //! | [`invariants`] | identities that every result satisfies, checked at run time |
 //! | [`maximise`] | the M step of the Baum-Welch algorithm |
 //! | [`train`] | the Baum-Welch loop, AIC and BIC |
@@ -18,6 +19,7 @@ pub mod backend;
 pub mod bench;
 pub mod cpu;
 pub mod device;
+pub mod divided;
 pub mod generate;
 pub mod info;
 pub mod invariants;

@@ -164,6 +164,10 @@ where
         Ok(all)
     }
 
+    fn take_counts(&mut self) -> Result<Vec<Expected>, Error> {
+        Ok(self.recursions.take_counts()?)
+    }
+
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Error> {
         Ok(self.recursions.m_step(pseudocounts, floor)?)
     }

@@ -1,12 +1,13 @@
 //! Reports of scoring, decoding, posteriors and training: text, JSON, and files of results.
 //!
 //! The JSON objects share the fields of their [`Context`]: `device`, `precision`, `phases`, and,
-//! where there are any, `names`, `starts` and `notes`. All four reports are in one file because they share this context and the
+//! where there are any, `names`, `starts`, `notes` and `ranks`. All four reports are in one file because they share this context and the
 //! writers of records.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::backend::NO_STATE;
 use super::io::sequences::{Records, field, word};
@@ -36,6 +37,25 @@ pub struct Phases {
     pub write: f64,
 }
 
+/// One of several ranks of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rank {
+    /// The rank.
+    pub rank: u32,
+    /// Name of its node.
+    pub node: String,
+    /// Its device, in words.
+    pub device: String,
+    /// Sequences of its share.
+    pub sequences: usize,
+    /// Their steps.
+    pub steps: usize,
+    /// Seconds in the recursions.
+    pub recursions: f64,
+    /// Seconds in communication: sending, receiving, and waiting for other ranks.
+    pub communication: f64,
+}
+
 /// Input and device of a run.
 #[derive(Clone, Debug)]
 pub struct Context<'a> {
@@ -51,6 +71,8 @@ pub struct Context<'a> {
     pub reason: Option<String>,
     /// Time of each phase.
     pub phases: Phases,
+    /// All ranks, if there are several.
+    pub ranks: Vec<Rank>,
 }
 
 /// The fields that all JSON objects share.
@@ -65,6 +87,8 @@ struct Shared<'a> {
     starts: &'a [u64],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<&'a String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    ranks: &'a [Rank],
 }
 
 /// The fields of one report beside the shared ones.
@@ -80,9 +104,26 @@ impl Context<'_> {
     fn write_json(&self, out: &mut dyn Write, results: impl Serialize) -> io::Result<()> {
         let Records { names, starts, notes, .. } = self.records;
         let notes = notes.iter().chain(&self.reason).collect();
-        let shared =
-            Shared { device: &self.device, precision: self.precision, phases: self.phases, names, starts, notes };
+        let Self { device, precision, phases, ranks, .. } = self;
+        let shared = Shared { device, precision: *precision, phases: *phases, names, starts, notes, ranks };
         write_object(out, &Object { results, shared })
+    }
+
+    /// One line about the ranks, if there are several.
+    fn write_ranks(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.ranks.is_empty() {
+            return Ok(());
+        }
+        let range = |of: fn(&Rank) -> f64| {
+            let least = self.ranks.iter().map(of).fold(f64::INFINITY, f64::min);
+            let most = self.ranks.iter().map(of).fold(0.0, f64::max);
+            format!("{least:.3} to {most:.3} s")
+        };
+        let nodes: BTreeSet<&str> = self.ranks.iter().map(|rank| &*rank.node).collect();
+        let (count, nodes) = (self.ranks.len(), nodes.len());
+        let (recursions, communication) = (range(|rank| rank.recursions), range(|rank| rank.communication));
+        let nodes = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
+        writeln!(out, "Ranks            {count} on {nodes}: recursions {recursions}, communication {communication}")
     }
 
     /// M, the number of sequences.
@@ -166,7 +207,8 @@ impl Report for Scores<'_> {
             writeln!(out, "  not possible   {impossible}")?;
         }
         writeln!(out, "AIC, BIC         {aic:.3}, {bic:.3}")?;
-        writeln!(out, "Device           {}, {}", context.device, context.precision)
+        writeln!(out, "Device           {}, {}", context.device, context.precision)?;
+        context.write_ranks(out)
     }
 
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -603,7 +645,8 @@ impl Report for Training<'_> {
         writeln!(out, "ln P(O)          {first:.6} at first, {last:.6} at last")?;
         writeln!(out, "AIC, BIC         {aic:.3}, {bic:.3}")?;
         writeln!(out, "Time             {solve:.3} s on {device}, {precision}")?;
-        writeln!(out, "  files          {read:.3} s to read, {write:.3} s to write")
+        writeln!(out, "  files          {read:.3} s to read, {write:.3} s to write")?;
+        self.context.write_ranks(out)
     }
 
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {

@@ -268,6 +268,27 @@ impl Sequences {
         (!ends).then(|| self.range(sequence).len() + 1)
     }
 
+    /// The sequences with these indices, in this order; `None` if there are none.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
+    #[must_use]
+    pub fn select(&self, which: &[usize]) -> Option<Self> {
+        let offsets = offsets(which.iter().map(|&sequence| self.range(sequence).len()));
+        let ranges = which.iter().map(|&sequence| self.range(sequence));
+        let observations = match &self.observations {
+            Observations::Symbols(symbols) => {
+                Observations::Symbols(ranges.flat_map(|range| &symbols[range]).copied().collect())
+            }
+            &Observations::Vectors { dimensions, ref values } => {
+                let d = dimensions as usize;
+                let values = ranges.flat_map(|range| &values[range.start * d..range.end * d]).copied().collect();
+                Observations::Vectors { dimensions, values }
+            }
+        };
+        Self::new(offsets, observations).ok()
+    }
+
     /// The sequence and the position, both from 1, of observation `at`.
     #[must_use]
     pub fn place(&self, at: usize) -> (usize, usize) {

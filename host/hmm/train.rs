@@ -6,7 +6,7 @@
 //! objective is ln P(O) + Σ c ln p. It never decreases; each iteration checks this.
 
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::backend::Recursions;
 pub use super::maximise::{Held, Spread};
@@ -14,7 +14,6 @@ use super::model::{Covariances, Emissions, Hmm};
 use super::options::Options;
 pub use super::options::Pseudocounts;
 use super::sequences::Sequences;
-use crate::common::interrupt;
 
 /// Progress after an E step.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,9 +28,6 @@ pub struct Round<'r> {
     /// the next one.
     pub so_far: Option<&'r Trained>,
 }
-
-/// Duration from which an E step is slow: fetching the models then costs little in comparison.
-const SLOW: Duration = Duration::from_millis(100);
 
 /// Why training ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +152,7 @@ pub fn train<R: Recursions + ?Sized>(
         let begun = Instant::now();
         let found = match recursions.e_step() {
             // The last M step has raised the objective beyond the last known value, so its models are the best result.
-            Err(_) if interrupt::requested() && iteration > 0 => {
+            Err(_) if recursions.interrupted() && iteration > 0 => {
                 take(recursions, &active, &mut runs)?;
                 status = Status::Interrupted;
                 break;
@@ -188,7 +184,7 @@ pub fn train<R: Recursions + ?Sized>(
         }
         let left = active.iter().filter(|&&index| !runs[index].ended()).count();
         let objective = runs.iter().map(Run::objective).fold(f64::NEG_INFINITY, f64::max);
-        let so_far = match begun.elapsed() > SLOW {
+        let so_far = match recursions.slow(begun.elapsed()) {
             true => {
                 take(recursions, &active, &mut runs)?;
                 Trained::of(runs.clone(), Status::Interrupted)
@@ -268,10 +264,11 @@ mod tests {
     use std::convert::Infallible;
     use std::iter::Copied;
     use std::slice::Iter;
+    use std::time::Duration;
 
     use super::super::generate::IceCream;
     use super::*;
-    use crate::hmm::backend::{Decoded, Expected};
+    use crate::hmm::backend::{Decoded, Expected, SLOW};
     use crate::hmm::model::HmmParts;
 
     /// A backend that replays a given ln P(O) of one sequence per model and E step.
@@ -288,6 +285,10 @@ mod tests {
 
         fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
             Ok(self.0.iter_mut().map(|left| left.next().into_iter().collect()).collect())
+        }
+
+        fn take_counts(&mut self) -> Result<Vec<Expected>, Infallible> {
+            unreachable!("training does not ask for this")
         }
 
         fn m_step(&mut self, _: &Pseudocounts, _: f64) -> Result<(), Infallible> {
@@ -339,6 +340,10 @@ mod tests {
         fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Infallible> {
             std::thread::sleep(self.1);
             self.0.e_step()
+        }
+
+        fn take_counts(&mut self) -> Result<Vec<Expected>, Infallible> {
+            self.0.take_counts()
         }
 
         fn m_step(&mut self, counts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {

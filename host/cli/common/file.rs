@@ -11,6 +11,7 @@ use warpkov::common::io::{self as files, of_extension};
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::gpu::{Background, Gpu, MODULES};
 
+use super::ranks;
 use crate::cli::error::Error;
 
 /// A file, or `-` for a standard stream.
@@ -112,11 +113,14 @@ struct Files {
     written: Vec<(Identity, String)>,
 }
 
-/// Notes that `path` will be written, before the work begins.
+/// Notes that `path` will be written, before the work begins. Ranks that write nothing skip this.
 ///
 /// # Errors
 /// If the file cannot be written, is an input of the command, or receives another output.
 pub fn writes(path: &Path) -> Result<(), Error> {
+    if !ranks::writes() {
+        return Ok(());
+    }
     let file = path.display().to_string();
     output::check(path).map_err(files::Error::write(path))?;
     let Some(identity) = Identity::of(path).map_err(files::Error::write(path))? else { return Ok(()) };
@@ -185,11 +189,14 @@ pub fn policy_beside(path: &Path) -> Option<PathBuf> {
     output::is_file(path).is_ok_and(|file| file).then(|| path.with_extension("policy.npy"))
 }
 
-/// Checks that a result of at least `bytes` bytes fits on the disk of `path`.
+/// Checks that a result of at least `bytes` bytes fits on the disk of `path`. Ranks that write nothing skip this.
 ///
 /// # Errors
 /// If it does not fit.
 pub fn room(path: &Path, bytes: u64) -> Result<(), Error> {
+    if !ranks::writes() {
+        return Ok(());
+    }
     Ok(output::room(path, bytes).map_err(files::Error::write(path))?)
 }
 

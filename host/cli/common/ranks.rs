@@ -1,9 +1,11 @@
 //! The ranks that run a command together: those that a launcher started, or threads for the GPUs of this process.
 
 use std::time::Duration;
+use std::{env, thread};
 
 use clap::Args;
 use warpkov::runtime::choose::{DeviceChoice, Devices};
+use warpkov::runtime::comm::launch::Launch;
 use warpkov::runtime::comm::{Communicator, Disagreed, Local, World};
 
 use super::file::FileOrStd;
@@ -12,6 +14,7 @@ use crate::cli::error::Error;
 
 /// Options of a command that several ranks may run.
 #[derive(Args, Clone, Copy)]
+#[group(skip)]
 pub struct Arguments {
     /// Seconds that a rank waits for another before all end, if a launcher (mpirun, srun) started several, or for several GPUs.
     #[arg(long, value_name = "S", default_value = "30", value_parser = number::positive)]
@@ -25,11 +28,18 @@ pub struct Ranks {
 }
 
 impl Arguments {
-    /// Joins the ranks that the launcher of this process started.
+    /// Joins the ranks that the launcher of this process started, and divides the cores of a node among its ranks.
     pub fn join(self) -> Result<Ranks, Error> {
         // A time beyond the range of `Duration` is no limit.
         let timeout = Duration::try_from_secs_f64(self.timeout).unwrap_or(Duration::MAX);
-        Ok(Ranks { world: World::join(timeout)?, timeout })
+        let world = World::join(timeout)?;
+        if world.sharing() > 1 && env::var_os("RAYON_NUM_THREADS").is_none() {
+            let cores = thread::available_parallelism().map_or(1, usize::from);
+            let threads = (cores / world.sharing()).max(1);
+            // A pool that exists stays.
+            let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
+        }
+        Ok(Ranks { world, timeout })
     }
 }
 
@@ -37,6 +47,11 @@ impl Ranks {
     /// Whether this process writes the results.
     pub fn is_first(&self) -> bool {
         self.world.comm().rank() == 0
+    }
+
+    /// Name of this process's node.
+    pub fn node(&self) -> &str {
+        &self.world.nodes()[self.world.comm().rank() as usize]
     }
 
     /// Checks that every rank can read a file.
@@ -82,4 +97,23 @@ impl Ranks {
             }
         }
     }
+}
+
+/// The error of a command that a launcher started in a way that no rank can run: the first rank reports it.
+pub fn refused(launch: Launch, message: String) -> Error {
+    if launch.rank == 0 {
+        return Error::Usage(message);
+    }
+    leave_to_first();
+    Error::Elsewhere(2)
+}
+
+/// Leaves a message to the first rank, before the ranks have joined. A launcher may end all ranks as soon as one has failed.
+pub fn leave_to_first() {
+    thread::sleep(Duration::from_millis(500));
+}
+
+/// Whether this process writes files, for checks before the ranks have joined: the first rank does.
+pub fn writes() -> bool {
+    Launch::of_environment().is_none_or(|launch| launch.rank == 0)
 }

@@ -13,6 +13,7 @@ use super::{Error, Outcome};
 use crate::cli::common::choice::format;
 use crate::cli::common::file::{FileOrStd, room};
 use crate::cli::common::output::Output;
+use crate::cli::common::ranks::Ranks;
 use crate::cli::common::watch::Watch;
 
 /// Finds the hidden states of sequences: the most probable path, or the most probable state of each step.
@@ -59,7 +60,7 @@ enum Criterion {
 }
 
 /// The sequences to decode, and the destination of the paths.
-pub struct Options {
+struct Options {
     source: Source,
     by: Criterion,
     output: Output<PathFormat>,
@@ -108,11 +109,15 @@ impl Options {
 }
 
 /// Reads model and sequences, decodes, writes the file, prints the paths.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
-    let given = options.source.read()?;
-    options.check(&given)?;
-    let shown = options.shown(&given.model)?;
-    let mut paths = decode(&given, options.by, shown)?;
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let ranks = arguments.source.join()?;
+    let options: Options = ranks.agree(arguments.try_into())?;
+    let given = options.source.read(&ranks)?;
+    let shown = ranks.agree(options.check(&given).and_then(|()| options.shown(&given.model)))?;
+    let mut paths = decode(&given, &ranks, options.by, shown)?;
+    if !ranks.is_first() {
+        return Ok(Outcome::Success);
+    }
     given.note_impossible(|sequence| paths.is_possible(sequence));
     let mut watch = Watch::start();
     options.output.write(&paths)?;
@@ -123,14 +128,14 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     Ok(Outcome::Success)
 }
 
-fn decode(given: &Given, by: Criterion, shown: Vec<bool>) -> Result<Paths<'_>, Error> {
+fn decode<'g>(given: &'g Given, ranks: &Ranks, by: Criterion, shown: Vec<bool>) -> Result<Paths<'g>, Error> {
     Ok(match by {
         Criterion::Viterbi => {
-            let (decoded, context) = given.compute(|recursions| recursions.viterbi())?;
+            let (decoded, context) = given.compute(ranks, |recursions| recursions.viterbi())?;
             Paths { context, states: decoded.states, scores: Some(decoded.scores), shown }
         }
         Criterion::Posterior => {
-            let (posteriors, context) = given.compute(|recursions| recursions.posteriors())?;
+            let (posteriors, context) = given.compute(ranks, |recursions| recursions.posteriors())?;
             Paths { context, states: posterior_path(&posteriors, given.model.states()), scores: None, shown }
         }
     })

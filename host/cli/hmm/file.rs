@@ -5,20 +5,25 @@ use std::path::PathBuf;
 
 use clap::Args;
 use warpkov::common::choice::Choice;
+use warpkov::hmm::backend::Recursions;
 use warpkov::hmm::device::{Limits, Scan};
+use warpkov::hmm::divided::{Divided, Division, Load};
 use warpkov::hmm::io as formats;
 use warpkov::hmm::io::Format;
 use warpkov::hmm::io::sequences::{self, Missing, ReadOptions, Records, Table};
 use warpkov::hmm::model::Hmm;
 use warpkov::hmm::options::Precision;
-use warpkov::hmm::place::{self, Dynamic, cost, recursions};
-use warpkov::hmm::report::{Context, Phases};
+use warpkov::hmm::place::{self, cost, recursions};
+use warpkov::hmm::report::{Context, Phases, Rank};
 use warpkov::hmm::sequences::Sequences;
-use warpkov::runtime::choose::{DeviceChoice, Place};
+use warpkov::runtime::choose::{DeviceChoice, Devices, Place};
+use warpkov::runtime::comm::Communicator;
+use warpkov::runtime::comm::launch::Launch;
 
 use super::Error;
 use crate::cli::common::choice::choice;
 use crate::cli::common::file::{FileOrStd, reads};
+use crate::cli::common::ranks::{self, Ranks, refused};
 use crate::cli::common::watch::Watch;
 
 /// The model that a command reads.
@@ -52,6 +57,8 @@ pub struct Source {
     data: Data,
     #[command(flatten)]
     compute: Compute,
+    #[command(flatten)]
+    ranks: ranks::Arguments,
 }
 
 /// The sequences that a command reads.
@@ -86,11 +93,12 @@ struct Data {
 }
 
 /// The device of the recursions.
-#[derive(Args, Clone, Copy)]
+#[derive(Args, Clone)]
 struct Compute {
-    /// Device: auto, cpu, cuda:N or emulated.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
-    device: DeviceChoice,
+    /// Device: auto, cpu, cuda:N or emulated; or GPUs that divide the sequences: cuda:0,1 or cuda:all. Of the processes that a launcher
+    /// (mpirun, srun) starts, each takes one device.
+    #[arg(long, value_name = "DEVICE", default_value_t = Devices::One(DeviceChoice::Auto))]
+    device: Devices,
     /// Floating-point type of the recursions.
     #[arg(long, value_parser = choice::<Precision>(), default_value = "f64")]
     precision: Precision,
@@ -133,23 +141,36 @@ pub struct Given {
     /// Name of the sequences' file in messages.
     file: String,
     compute: Compute,
+    /// The device of each rank of this process.
+    devices: Vec<DeviceChoice>,
     /// Seconds of reading.
     read: f64,
 }
 
 impl Source {
+    /// Joins the ranks of this command.
+    pub fn join(&self) -> Result<Ranks, Error> {
+        let standard = self.input.model == FileOrStd::Standard || self.data.sequences == FileOrStd::Standard;
+        match Launch::of_environment() {
+            Some(launch) if standard => {
+                let message = format!("{} gives the standard input to one process: expected names of files", launch.by);
+                Err(refused(launch, message))
+            }
+            _ => self.ranks.join(),
+        }
+    }
+
     /// Checks that the arguments fit together.
     pub fn check(&self) -> Result<(), Error> {
-        let Self { input, data, compute } = self;
+        let Self { input, data, compute, .. } = self;
+        let cpu = compute.device == Devices::One(DeviceChoice::Cpu);
         let problem = match &data.sequences {
             FileOrStd::Standard if input.model == FileOrStd::Standard => {
                 "model and sequences cannot both come from the standard input"
             }
             FileOrStd::Standard if data.lengths.is_some() => "--lengths needs sequences from a file",
-            _ if (compute.precision, compute.device) == (Precision::Tf32, DeviceChoice::Cpu) => {
-                "--precision tf32 needs a GPU: on a CPU there is f32"
-            }
-            _ if (compute.scan, compute.device) == (Scan::Always, DeviceChoice::Cpu) => SCAN_NEEDS_GPU,
+            _ if cpu && compute.precision == Precision::Tf32 => "--precision tf32 needs a GPU: on a CPU there is f32",
+            _ if cpu && compute.scan == Scan::Always => SCAN_NEEDS_GPU,
             _ => return Ok(()),
         };
         Err(Error::Usage(problem.to_owned()))
@@ -160,20 +181,27 @@ impl Source {
         self.data.missing == Missing::Marginalise
     }
 
-    /// Reads model and sequences.
-    pub fn read(&self) -> Result<Given, Error> {
-        let Self { input, data, compute } = self;
+    /// Reads model and sequences, on every rank.
+    pub fn read(&self, ranks: &Ranks) -> Result<Given, Error> {
+        let devices = ranks.agree(ranks.devices(&self.compute.device))?;
+        let given = ranks.agree(self.read_alone(devices))?;
+        if ranks.is_first() {
+            given.records.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        }
+        Ok(given)
+    }
+
+    fn read_alone(&self, devices: Vec<DeviceChoice>) -> Result<Given, Error> {
+        let Self { input, data, compute, .. } = self;
         let mut watch = Watch::start();
         data.sequences.reads()?;
         data.lengths.as_deref().map_or(Ok(()), reads)?;
-        let _starting = data.sequences.start(compute.device);
+        let _starting: Vec<_> = devices.iter().map(|&device| data.sequences.start(device)).collect();
         let model = input.read()?;
         let records = data.read(&model)?;
-        for note in &records.notes {
-            eprintln!("note: {note}");
-        }
         let extended = (!records.sets.is_empty()).then(|| records.extended(&model).into_owned());
-        Ok(Given { model, records, extended, file: data.name(), compute: *compute, read: watch.lap() })
+        let (file, compute) = (data.name(), compute.clone());
+        Ok(Given { model, records, extended, file, compute, devices, read: watch.lap() })
     }
 }
 
@@ -231,45 +259,77 @@ impl Given {
         }
     }
 
-    /// Opens the device.
-    pub fn open(&self) -> Result<Opened<'_>, Error> {
+    /// Runs `work` on every rank, each with its device, and returns the result of this process's first rank.
+    pub fn run<'g, T: Send>(
+        &'g self,
+        ranks: &Ranks,
+        work: impl Fn(&Opened<'g, '_>) -> Result<T, Error> + Sync,
+    ) -> Result<T, Error> {
+        let found = ranks.run(&self.devices, |comm, device| work(&self.open(ranks, comm, device)?));
+        match found {
+            // All ranks have such an error at the same time, and others end all ranks.
+            Err(error) if error.exit_code() == 130 || matches!(error, Error::Train(_)) => ranks.agree(Err(error)),
+            found => found,
+        }
+    }
+
+    /// Opens the device of one rank.
+    fn open<'g, 'r>(
+        &'g self,
+        ranks: &'r Ranks,
+        comm: &'r dyn Communicator,
+        device: DeviceChoice,
+    ) -> Result<Opened<'g, 'r>, Error> {
         let mut watch = Watch::start();
         let cost = cost(self.emitter(), self.sequences());
-        let (place, reason) = Place::open(self.compute.device, Some(&cost))?;
+        let (place, reason) = ranks.agree(Place::open(device, Some(&cost)).map_err(Error::from))?;
         // The JSON report holds the reason, too.
-        if let (Some(reason), true) = (&reason, io::stderr().is_terminal()) {
+        if let (Some(reason), true) = (&reason, comm.rank() == 0 && io::stderr().is_terminal()) {
             eprintln!("note: {reason}");
         }
         let phases = Phases { read: self.read, start: watch.lap(), ..Phases::default() };
-        Ok(Opened { given: self, place, reason, phases })
+        Ok(Opened { given: self, ranks, comm, place, reason, phases })
     }
 
-    /// Opens the device and computes one result of the recursions there.
-    pub fn compute<R: Default>(
+    /// Computes one result of the recursions. The first rank has it.
+    pub fn compute<R: Default + Send>(
         &self,
-        result: impl FnOnce(&mut Dynamic<'_>) -> Result<Vec<R>, place::Error>,
+        ranks: &Ranks,
+        result: impl Fn(&mut Running) -> Result<Vec<R>, place::Error> + Sync,
     ) -> Result<(R, Context<'_>), Error> {
-        let opened = self.open()?;
-        let mut watch = Watch::start();
-        let mut recursions = opened.recursions(self.emitter(), 1)?;
-        recursions.set_models(std::slice::from_ref(self.emitter()))?;
-        let result = result(&mut recursions)?.pop().unwrap_or_default();
-        drop(recursions);
-        let mut context = opened.context();
-        context.phases.solve = watch.lap();
-        Ok((result, context))
+        let emitter = self.emitter();
+        self.run(ranks, |opened| {
+            let mut watch = Watch::start();
+            let (result, all) = opened.recursions(emitter, 1, |recursions| {
+                recursions.set_models(std::slice::from_ref(emitter))?;
+                Ok(result(recursions)?.pop().unwrap_or_default())
+            })?;
+            let mut context = Context { ranks: all, ..opened.context() };
+            context.phases.solve = watch.lap();
+            Ok((result, context))
+        })
     }
 }
 
-/// A device, opened for the recursions over some sequences.
-pub struct Opened<'g> {
+/// The recursions of a rank.
+pub type Running<'r> = dyn Recursions<Error = place::Error> + 'r;
+
+/// The device of a rank, opened for the recursions over some sequences.
+pub struct Opened<'g, 'r> {
     given: &'g Given,
+    ranks: &'r Ranks,
+    comm: &'r dyn Communicator,
     place: Place,
     reason: Option<String>,
     phases: Phases,
 }
 
-impl<'g> Opened<'g> {
+impl<'g> Opened<'g, '_> {
+    /// The connection to the other ranks.
+    pub fn comm(&self) -> &dyn Communicator {
+        self.comm
+    }
+
     /// Floating-point type of the recursions. TF32 is for the products of a GPU for many states.
     pub fn precision(&self) -> Precision {
         let few = self.given.model.states() <= Precision::TF32_STATES;
@@ -289,12 +349,43 @@ impl<'g> Opened<'g> {
             precision: self.precision(),
             reason: self.reason.clone(),
             phases: self.phases,
+            ranks: Vec::new(),
         }
     }
 
-    /// The recursions by `count` models of the shape of `model`.
-    pub fn recursions(&self, model: &Hmm, count: usize) -> Result<Dynamic<'_>, Error> {
-        let Compute { precision, scan, .. } = self.given.compute;
+    /// Runs `work` with the recursions by `count` models of the shape of `model`. If there are several ranks, also
+    /// returns what each of them did.
+    pub fn recursions<T>(
+        &self,
+        model: &Hmm,
+        count: usize,
+        work: impl FnOnce(&mut Running) -> Result<T, Error>,
+    ) -> Result<(T, Vec<Rank>), Error> {
+        let (comm, precision) = (self.comm, self.given.compute.precision);
+        let sequences = self.given.sequences();
+        if comm.size() == 1 {
+            let limits = self.limits(model, count, sequences)?;
+            return Ok((work(&mut *recursions(&self.place, sequences, precision, limits)?)?, Vec::new()));
+        }
+        let division = Division::new(sequences, comm.size());
+        let share = division.share(comm.rank());
+        let opened = self
+            .limits(model, count, share.as_ref().unwrap_or(sequences))
+            .and_then(|limits| Ok(Divided::open(&division, share.as_ref(), &self.place, precision, limits, comm)?));
+        let mut divided = self.ranks.agree(opened)?;
+        let found = work(&mut divided)?;
+        let Load { sequences, steps, recursions, communication } = divided.load();
+        let [recursions, communication] = [recursions, communication].map(|time| time.as_secs_f64());
+        let (rank, node, device) = (comm.rank(), self.ranks.node().to_owned(), self.place.name());
+        let own = Rank { rank, node, device, sequences, steps, recursions, communication };
+        let all = comm.all_gather(&serde_json::to_vec(&own).map_err(io::Error::from)?)?;
+        let all: Result<Vec<Rank>, _> = all.iter().map(|bytes| serde_json::from_slice(bytes)).collect();
+        Ok((found, all.map_err(io::Error::from)?))
+    }
+
+    /// The limits of a device for `count` models of the shape of `model` over these sequences.
+    fn limits(&self, model: &Hmm, count: usize, sequences: &Sequences) -> Result<Limits, Error> {
+        let scan = self.given.compute.scan;
         let (states, most) = (model.states(), Scan::STATES);
         if scan == Scan::Always && matches!(self.place, Place::Cpu) {
             return Err(Error::Usage(SCAN_NEEDS_GPU.to_owned()));
@@ -303,9 +394,7 @@ impl<'g> Opened<'g> {
             let message = format!("--scan always takes up to {most} states, and the model has {states}");
             return Err(Error::Usage(message));
         }
-        let sequences = self.given.sequences();
-        let limits = Limits { chunks: scan.steps(states, count, sequences), ..Limits::default() };
-        Ok(recursions(&self.place, sequences, precision, limits)?)
+        Ok(Limits { chunks: scan.steps(states, count, sequences), ..Limits::default() })
     }
 }
 

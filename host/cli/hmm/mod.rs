@@ -36,19 +36,19 @@ pub enum HmmCommand {
 }
 
 impl HmmCommand {
-    /// Whether several ranks can run this command together.
+    /// Whether several ranks can run this command together: where there are sequences to divide.
     pub fn takes_ranks(&self) -> bool {
-        false
+        matches!(self, Self::Score(_) | Self::Decode(_) | Self::Posterior(_) | Self::Train(_))
     }
 }
 
 /// Validates the arguments of a command, and runs it.
 pub fn run(command: HmmCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
-        HmmCommand::Score(arguments) => score::run(&arguments.try_into()?, out),
-        HmmCommand::Decode(arguments) => decode::run(&arguments.try_into()?, out),
-        HmmCommand::Posterior(arguments) => posterior::run(&arguments.try_into()?, out),
-        HmmCommand::Train(arguments) => train::run(&arguments.try_into()?, out),
+        HmmCommand::Score(arguments) => score::run(arguments, out),
+        HmmCommand::Decode(arguments) => decode::run(arguments, out),
+        HmmCommand::Posterior(arguments) => posterior::run(arguments, out),
+        HmmCommand::Train(arguments) => train::run(arguments, out),
         HmmCommand::Sample(arguments) => sample::run(&arguments.try_into()?, out),
         HmmCommand::Generate(family) => generate::run(&family.try_into()?, out),
         HmmCommand::Info(arguments) => info::run(&arguments.try_into()?, out),

@@ -44,7 +44,7 @@ pub struct Arguments {
 }
 
 /// The sequences, and the destination of the probabilities.
-pub struct Options {
+struct Options {
     source: Source,
     output: Output<PosteriorFormat>,
     plot: Option<Plot>,
@@ -88,10 +88,15 @@ impl Options {
 }
 
 /// Reads model and sequences, computes the probabilities, writes file and plot, prints the table.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
-    let given = options.source.read()?;
-    options.check(&given)?;
-    let (probabilities, context) = given.compute(|recursions| recursions.posteriors())?;
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let ranks = arguments.source.join()?;
+    let options: Options = ranks.agree(arguments.try_into())?;
+    let given = options.source.read(&ranks)?;
+    ranks.agree(options.check(&given))?;
+    let (probabilities, context) = given.compute(&ranks, |recursions| recursions.posteriors())?;
+    if !ranks.is_first() {
+        return Ok(Outcome::Success);
+    }
     let mut posteriors = Posteriors { context, probabilities };
     given.note_impossible(|sequence| posteriors.is_possible(sequence));
     let mut watch = Watch::start();

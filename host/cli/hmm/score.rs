@@ -36,7 +36,7 @@ pub struct Arguments {
 }
 
 /// The sequences to score, and the destination of the scores.
-pub struct Options {
+struct Options {
     source: Source,
     output: Output<ScoreFormat>,
 }
@@ -52,9 +52,14 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads model and sequences, scores, writes the file, prints the report.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
-    let given = options.source.read()?;
-    let (log_likelihoods, context) = given.compute(|recursions| recursions.log_likelihoods())?;
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let ranks = arguments.source.join()?;
+    let options: Options = ranks.agree(arguments.try_into())?;
+    let given = options.source.read(&ranks)?;
+    let (log_likelihoods, context) = given.compute(&ranks, |recursions| recursions.log_likelihoods())?;
+    if !ranks.is_first() {
+        return Ok(Outcome::Success);
+    }
     let mut scores = Scores { context, log_likelihoods };
     given.note_impossible(|sequence| scores.is_possible(sequence));
     let mut watch = Watch::start();

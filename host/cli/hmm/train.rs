@@ -20,8 +20,9 @@ use warpkov::hmm::plot::draw_training;
 use warpkov::hmm::report::{Context, Training, progress};
 use warpkov::hmm::train::{self as training, Round, Status, Trained, train};
 use warpkov::runtime;
+use warpkov::runtime::comm::mpi;
 
-use super::file::{Given, Opened, Source, output_format};
+use super::file::{Given, Opened, Running, Source, output_format};
 use super::{Error, Outcome};
 use crate::cli::common::choice::choice;
 use crate::cli::common::file::{FileOrStd, room};
@@ -122,7 +123,7 @@ fn least_bytes(format: Format, model: &Hmm) -> u64 {
 }
 
 /// The models to train, and the destination of the result.
-pub struct Options {
+struct Options {
     source: Source,
     restarts: u32,
     seed: u64,
@@ -180,51 +181,76 @@ impl Options {
 }
 
 /// Reads model and sequences, trains, writes the model and the plot, prints the report.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
-    let given = options.source.read()?;
-    let model = with_covariances(given.model.clone(), options.covariances)?;
-    options.check(&model)?;
-    let opened = given.open()?;
-    let job = Job { options, given: &given, context: opened.context(), watch: Watch::start() };
-    let trained = job.train(&opened, options.models(model, &given))?;
-    job.finish(&trained, out)
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let ranks = arguments.source.join()?;
+    let options: Options = ranks.agree(arguments.try_into())?;
+    let given = options.source.read(&ranks)?;
+    let model = with_covariances(given.model.clone(), options.covariances);
+    let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;
+    let models = options.models(model, &given);
+    let trained = given.run(&ranks, |opened| {
+        let mut job = Job { options: &options, context: opened.context(), watch: Watch::start() };
+        let trained = job.train(opened, &models)?;
+        Ok((job, trained))
+    });
+    let (job, trained) = trained.map_err(|error| match error {
+        Error::Train(training::Error::Impossible { sequence }) => {
+            Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
+        }
+        error => error,
+    })?;
+    if ranks.is_first() { job.finish(&trained, out) } else { Ok(outcome(&trained)) }
+}
+
+fn outcome(trained: &Trained) -> Outcome {
+    match trained.status {
+        Status::Converged => Outcome::Success,
+        Status::Iterations | Status::Fell => Outcome::Negative,
+        Status::Interrupted => Outcome::Interrupted,
+    }
 }
 
 /// A training run.
 struct Job<'a> {
     options: &'a Options,
-    given: &'a Given,
     context: Context<'a>,
     /// Started with the training.
     watch: Watch,
 }
 
 impl Job<'_> {
-    /// Trains the models, and shows progress. Ends the process if Ctrl-C comes and an E step takes too long.
-    fn train(&self, opened: &Opened, models: Vec<Hmm>) -> Result<Trained, Error> {
+    /// Trains the models on one of the ranks. The first shows progress, and ends all if Ctrl-C comes and an E step takes too long.
+    fn train(&mut self, opened: &Opened, models: &[Hmm]) -> Result<Trained, Error> {
+        let job = &*self;
+        let trained =
+            opened.recursions(&models[0], models.len(), |recursions| job.train_by(recursions, opened, models));
+        let (trained, ranks) = trained?;
+        self.context.ranks = ranks;
+        Ok(trained)
+    }
+
+    fn train_by(&self, recursions: &mut Running, opened: &Opened, models: &[Hmm]) -> Result<Trained, Error> {
         let options = options::Options { slack: self.context.precision.slack(), ..self.options.training };
-        let mut recursions = opened.recursions(&models[0], models.len())?;
         let so_far = Mutex::new(None);
         handle_interrupts();
-        let steps = Steps::new(options.iterations as usize + 1, self.options.quiet);
+        let (alone, first) = (opened.comm().size() == 1, opened.comm().rank() == 0);
+        let steps = Steps::new(options.iterations as usize + 1, self.options.quiet || !first);
         let mut observe = |round: &Round| {
             steps.next();
             steps.say(progress(round));
             *so_far.lock().unwrap_or_else(PoisonError::into_inner) = round.so_far.cloned();
-            if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            // Several ranks stop together, in the next E step.
+            if alone && interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let trained = thread::scope(|scope| {
             // The end of the training drops the sender.
             let (_training, ended) = mpsc::channel();
-            scope.spawn(|| end_in_time(self, &so_far, ended));
-            train(&mut *recursions, models, &options, &mut observe)
-        });
-        trained.map_err(|error| match error {
-            training::Error::Impossible { sequence } => {
-                Error::Usage(format!("{}: its likelihood is 0, and stays so", self.given.why_impossible(sequence - 1)))
+            if first {
+                scope.spawn(|| end_in_time(self, &so_far, ended));
             }
-            error => error.into(),
-        })
+            train(recursions, models.to_vec(), &options, &mut observe)
+        });
+        Ok(trained?)
     }
 
     /// Writes the model and the plot, prints the report.
@@ -248,19 +274,15 @@ impl Job<'_> {
             report.write_text(&mut io::stderr())?;
         }
         written.and(drawn).and(printed)?;
-        Ok(match trained.status {
-            Status::Converged => Outcome::Success,
-            Status::Iterations | Status::Fell => Outcome::Negative,
-            Status::Interrupted => Outcome::Interrupted,
-        })
+        Ok(outcome(trained))
     }
 }
 
 /// Time for an E step to end after Ctrl-C.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// Ends the process with the models of the last round if an E step does not end within [`GRACE`] after Ctrl-C: a running kernel cannot be
-/// stopped.
+/// Ends this process, and with it all ranks, with the models of the last round if an E step does not end within [`GRACE`] after Ctrl-C: a
+/// running kernel cannot be stopped.
 fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) {
     let mut asked = None;
     while ended.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
@@ -273,9 +295,11 @@ fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) 
             Some(trained) => output::stdout().map_err(Error::from).and_then(|out| job.finish(&trained, out)),
             None => Err(runtime::Error::Interrupted.into()),
         };
-        process::exit(match finished {
+        let code = match finished {
             Ok(_) => 130,
-            Err(error) => error.report().into(),
-        });
+            Err(error) => error.report(),
+        };
+        mpi::abort(code);
+        process::exit(code.into());
     }
 }

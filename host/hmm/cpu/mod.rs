@@ -283,6 +283,12 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         Ok(self.expected.iter().map(|expected| expected.log_likelihoods.clone()).collect())
     }
 
+    fn take_counts(&mut self) -> Result<Vec<Expected>, Infallible> {
+        let mut expected = std::mem::take(&mut self.expected);
+        expected.iter_mut().for_each(|expected| expected.log_likelihoods.clear());
+        Ok(expected)
+    }
+
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {
         let expected = std::mem::take(&mut self.expected);
         let floors = self.spread.get_or_init(|| Spread::new(self.sequences)).floors(floor);

@@ -21,7 +21,7 @@ use crate::hmm::cpu::Exact;
 use crate::hmm::device::chunks::Chunks;
 use crate::hmm::device::gaussian::{Gaussians, vectors};
 use crate::hmm::device::launch::{Launch, OnDevice, PARTS, Wanted, Work};
-use crate::hmm::device::model::{KernelVariant, Models, symbols};
+use crate::hmm::device::model::{KernelVariant, Models, raised, symbols};
 use crate::hmm::device::packing::{Lists, Packing, Window};
 use crate::hmm::device::wide::{self, Asked, Doubtful, Recomputation};
 use crate::hmm::maximise::{Spread, maximise};
@@ -660,8 +660,9 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         let expected = set.hosts.iter().enumerate().map(|(k, model)| {
             let pairs = &sums[k * places.pairs_pitch..];
             let row = |first: usize| &counts[k * places.counts_pitch + first..][..n];
-            let xi =
-                (0..n * n).map(|at| pairs[at / n * stride + at % n] * T::from_f64(model.transitions()[at]).to_f64());
+            // The device sums ξ without the factor A; multiply by the entry of its table.
+            let of_table = |prob: f64| T::from_f64(raised(prob, entry(T::WIDE))).to_f64();
+            let xi = (0..n * n).map(|at| pairs[at / n * stride + at % n] * of_table(model.transitions()[at]));
             let by_symbol = (0..n * slots).map(|at| row(places.symbols + at % slots * stride)[at / slots]);
             let mut expected = Expected {
                 log_likelihoods: log_likelihoods.next().unwrap_or_default(),
@@ -895,6 +896,18 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
     fn e_step(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
         self.count()?;
         self.settle_counts()
+    }
+
+    fn take_counts(&mut self) -> Result<Vec<Expected>, D::Error> {
+        self.refresh()?;
+        if !self.set.as_ref().is_some_and(|set| set.has_counts) {
+            return Ok(Vec::new());
+        }
+        let expected = self.read_counts(Vec::new())?;
+        if let Some(set) = &mut self.set {
+            set.has_counts = false;
+        }
+        Ok(expected)
     }
 
     fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), D::Error> {

@@ -18,3 +18,4 @@ mod wide;
 
 pub use batch::{Batch, Limits};
 pub use chunks::{STEPS, Scan};
+pub(super) use model::round;

@@ -79,7 +79,7 @@ impl<T: Precise, D: Device> Models<T, D> {
     /// Uploads probabilities. Positive ones are raised to the least value that the kernels [keep
     /// positive](warpkov_kernels::hmm).
     pub fn probabilities(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
-        Self::upload(device, models, stride, 0.0, |least, x| if x > 0.0 { x.max(hmm::power(least)) } else { 0.0 })
+        Self::upload(device, models, stride, 0.0, |least, x| raised(x, least))
     }
 
     /// Uploads logarithms of the probabilities.
@@ -135,35 +135,67 @@ impl<T: Precise, D: Device> Models<T, D> {
         let (start, transitions, end, table) =
             (all(&self.start)?, all(&self.transitions)?, all(&self.end)?, all(&self.table)?);
         for (k, host) in hosts.iter_mut().enumerate() {
-            host.update(|model| {
-                let n = model.start.len();
-                let take = |probs: &mut [f64], of: &dyn Fn(usize) -> T| {
-                    probs.iter_mut().enumerate().for_each(|(at, prob)| *prob = of(at).to_f64());
-                };
-                let scale = |probs: &mut [f64], last: Option<&mut f64>| {
-                    let total = probs.iter().sum::<f64>() + last.as_deref().copied().unwrap_or(0.0);
-                    if !T::WIDE && total > 0.0 {
-                        probs.iter_mut().chain(last).for_each(|prob| *prob /= total);
-                    }
-                };
-                take(&mut model.start, &|i| start[k * stride + i]);
-                scale(&mut model.start, None);
-                take(&mut model.transitions, &|at| transitions[(k * stride + at / n) * stride + at % n]);
-                if let Some(ends) = &mut model.end {
-                    take(ends, &|i| end[k * stride + i]);
-                }
-                for (i, row) in model.transitions.chunks_exact_mut(n).enumerate() {
-                    scale(row, model.end.as_mut().map(|end| &mut end[i]));
-                }
-                if let Emissions::Categorical { symbols, probs } = &mut model.emissions {
-                    let v = *symbols as usize;
-                    take(probs, &|at| table[(k * v + at % v) * stride + at / v]);
-                    probs.chunks_exact_mut(v).for_each(|row| scale(row, None));
-                }
-            });
+            let (n, v) = (host.start().len(), symbols(host));
+            let of_start = |i: usize| start[k * stride + i];
+            let of_transitions = |at: usize| transitions[(k * stride + at / n) * stride + at % n];
+            let of_end = |i: usize| end[k * stride + i];
+            let of_table = |at: usize| table[(k * v + at % v) * stride + at / v];
+            fill(host, &of_start, &of_transitions, &of_end, &of_table);
         }
         Ok(())
     }
+}
+
+/// `prob`, raised to 2^`least` where it is positive.
+pub fn raised(prob: f64, least: i32) -> f64 {
+    if prob > 0.0 { prob.max(hmm::power(least)) } else { 0.0 }
+}
+
+/// Replaces a model by the one that [`Models::read`] returns where a device stores it. Gaussian models, whose M step is
+/// that of the host, stay as they are.
+pub fn round<T: Precise>(model: &mut Hmm) {
+    let Emissions::Categorical { probs, .. } = model.emissions() else { return };
+    let of =
+        |probs: &[f64], least: i32| -> Vec<T> { probs.iter().map(|&prob| T::from_f64(raised(prob, least))).collect() };
+    let (normal, entry) = (hmm::normal(T::WIDE), hmm::entry(T::WIDE));
+    let (start, transitions) = (of(model.start(), normal), of(model.transitions(), entry));
+    let (end, table) = (of(model.end().unwrap_or_default(), entry), of(probs, normal));
+    fill(model, &|i| start[i], &|at| transitions[at], &|i| end[i], &|at| table[at]);
+}
+
+/// Replaces the probabilities of a model by those of π, A, end and B. Rows of f32 are rescaled to sum to 1 in f64.
+fn fill<T: Precise>(
+    model: &mut Hmm,
+    start: &dyn Fn(usize) -> T,
+    transitions: &dyn Fn(usize) -> T,
+    end: &dyn Fn(usize) -> T,
+    table: &dyn Fn(usize) -> T,
+) {
+    let take = |probs: &mut [f64], of: &dyn Fn(usize) -> T| {
+        probs.iter_mut().enumerate().for_each(|(at, prob)| *prob = of(at).to_f64());
+    };
+    let scale = |probs: &mut [f64], last: Option<&mut f64>| {
+        let total = probs.iter().sum::<f64>() + last.as_deref().copied().unwrap_or(0.0);
+        if !T::WIDE && total > 0.0 {
+            probs.iter_mut().chain(last).for_each(|prob| *prob /= total);
+        }
+    };
+    model.update(|model| {
+        let n = model.start.len();
+        take(&mut model.start, start);
+        scale(&mut model.start, None);
+        take(&mut model.transitions, transitions);
+        if let Some(ends) = &mut model.end {
+            take(ends, end);
+        }
+        for (i, row) in model.transitions.chunks_exact_mut(n).enumerate() {
+            scale(row, model.end.as_mut().map(|end| &mut end[i]));
+        }
+        if let Emissions::Categorical { symbols, probs } = &mut model.emissions {
+            take(probs, table);
+            probs.chunks_exact_mut(*symbols as usize).for_each(|row| scale(row, None));
+        }
+    });
 }
 
 /// V, or 0 for Gaussian emissions.

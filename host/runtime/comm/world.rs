@@ -11,6 +11,8 @@ pub struct World {
     ranks: Ranks,
     /// Name of each rank's node.
     nodes: Vec<String>,
+    /// The number of ranks that have the same cores as this one.
+    sharing: usize,
 }
 
 enum Ranks {
@@ -22,7 +24,7 @@ impl World {
     /// This process alone.
     #[must_use]
     pub fn alone() -> Self {
-        Self { ranks: Ranks::Alone(Local::alone()), nodes: vec![node()] }
+        Self { ranks: Ranks::Alone(Local::alone()), nodes: vec![node()], sharing: 1 }
     }
 
     /// Joins the ranks that the launcher of this process started; without a launcher, the process is alone. A rank
@@ -39,7 +41,11 @@ impl World {
         }
         let names = mpi.all_gather(node().as_bytes())?;
         let nodes = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        Ok(Self { ranks: Ranks::Mpi(Box::new(mpi)), nodes })
+        let cores = mpi.all_gather(cores().as_bytes())?;
+        let rank = mpi.rank() as usize;
+        let place = |rank: usize| (&names[rank], &cores[rank]);
+        let sharing = (0..names.len()).filter(|&other| place(other) == place(rank)).count();
+        Ok(Self { ranks: Ranks::Mpi(Box::new(mpi)), nodes, sharing })
     }
 
     /// The connection to the other ranks.
@@ -64,6 +70,13 @@ impl World {
         self.nodes[..rank].iter().filter(|node| **node == self.nodes[rank]).count() as u32
     }
 
+    /// The number of ranks that have the same cores as this one: those of its node that the launcher did not bind to
+    /// others, itself included.
+    #[must_use]
+    pub fn sharing(&self) -> usize {
+        self.sharing
+    }
+
     /// Name, version and file of the MPI library, if several ranks use one.
     #[must_use]
     pub fn library(&self) -> Option<String> {
@@ -72,6 +85,12 @@ impl World {
             Ranks::Mpi(mpi) => Some(format!("{}, {}", mpi.version(), mpi.library())),
         }
     }
+}
+
+/// The cores that this process may use, as the kernel lists them.
+fn cores() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default().trim().to_owned()
 }
 
 /// Name of this node.

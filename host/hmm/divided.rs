@@ -1,0 +1,517 @@
+//! The recursions on several [ranks](crate::runtime::comm), each with a share of the sequences.
+//!
+//! [`Division`] gives every rank a share. [`Divided`] is the backend of one rank: it runs the recursions over the share on
+//! the rank's own device, and exchanges what the ranks must know of each other.
+//!
+//! | result | exchange | where |
+//! | --- | --- | --- |
+//! | ln P(O), paths, posteriors | each rank sends those of its share | the first rank |
+//! | expected counts, ln P(O) in training | one sum per iteration, over all models | all ranks |
+//! | model | none: every rank computes the same M step from the same sums | all ranks |
+//!
+//! *Reproducibility.* Sums are taken in the order of ranks, so equal inputs on equally many ranks give equal bits, and all
+//! ranks hold the same model, bit for bit. Another number of ranks adds the counts in another order, which changes the last
+//! digits. Results of a sequence have the same bits on any number of ranks, but for a device that
+//! [cuts](super::device::Scan) long sequences: it decides this from its own share.
+//!
+//! *Stop requests.* A [request](crate::common::interrupt) reaches each rank at another time, or only one of them. The ranks
+//! tell each other with the sum of the counts, so all stop in the same iteration, with the same model.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use rayon::prelude::*;
+
+use super::backend::{Decoded, Expected, NO_STATE, Recursions, SLOW, fit};
+use super::device::{self, Limits};
+use super::invariants::Violated;
+use super::maximise::{Spread, maximise};
+use super::model::Hmm;
+use super::options::{Precision, Pseudocounts};
+use super::place::{Dynamic, Error, recursions};
+use super::sequences::Sequences;
+use crate::common::interrupt;
+use crate::runtime;
+use crate::runtime::choose::Place;
+use crate::runtime::comm::{self, Communicator};
+
+/// The share of each rank: whole sequences, with about equally many steps.
+///
+/// The longest sequence that is left goes to the rank with the fewest steps (Graham's rule: no share exceeds 4/3 of the
+/// least possible maximum). The first rank has the longest sequence; a rank may have none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division<'s> {
+    sequences: &'s Sequences,
+    /// Indices of each rank's sequences, in ascending order.
+    shares: Vec<Vec<usize>>,
+}
+
+impl<'s> Division<'s> {
+    /// Divides the sequences among this number of ranks.
+    #[must_use]
+    pub fn new(sequences: &'s Sequences, ranks: u32) -> Self {
+        let length = |&sequence: &usize| sequences.range(sequence).len();
+        let mut order: Vec<usize> = (0..sequences.len()).collect();
+        // Stable: of equally long sequences, the first comes first.
+        order.sort_by_key(|sequence| Reverse(length(sequence)));
+        let mut shares = vec![Vec::new(); ranks as usize];
+        let mut loads: BinaryHeap<_> = (0..shares.len()).map(|rank| Reverse((0, rank))).collect();
+        for sequence in order {
+            let Some(mut least) = loads.peek_mut() else { break };
+            let Reverse((steps, rank)) = &mut *least;
+            *steps += length(&sequence);
+            shares[*rank].push(sequence);
+        }
+        shares.iter_mut().for_each(|share| share.sort_unstable());
+        Self { sequences, shares }
+    }
+
+    /// The sequences of a rank; `None` if it has none.
+    #[must_use]
+    pub fn share(&self, rank: u32) -> Option<Sequences> {
+        self.sequences.select(&self.shares[rank as usize])
+    }
+
+    /// Indices of a rank's sequences, in ascending order.
+    #[must_use]
+    pub fn of(&self, rank: u32) -> &[usize] {
+        &self.shares[rank as usize]
+    }
+
+    /// Steps of a rank's sequences.
+    fn steps(&self, rank: u32) -> usize {
+        self.of(rank).iter().map(|&sequence| self.sequences.range(sequence).len()).sum()
+    }
+}
+
+/// What a rank does, and how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Sequences of the rank.
+    pub sequences: usize,
+    /// Their steps.
+    pub steps: usize,
+    /// Time in the recursions over them.
+    pub recursions: Duration,
+    /// Time in communication: sending, receiving, and waiting for other ranks.
+    pub communication: Duration,
+}
+
+/// The backend of one of several ranks. All ranks call its methods in the same order, with the same arguments, except for
+/// [`models`](Recursions::models), [`interrupted`](Recursions::interrupted) and [`slow`](Recursions::slow), which need
+/// no other rank.
+///
+/// [`log_likelihoods`](Recursions::log_likelihoods), [`posteriors`](Recursions::posteriors) and
+/// [`viterbi`](Recursions::viterbi) have their results on the first rank; elsewhere they return an empty list.
+///
+/// # Errors
+/// An error of one rank's device is that rank's alone: the others wait for it until it [fails](comm::Local::fail), its
+/// process ends, or their time-out passes. A stop request of one rank is an error of all.
+pub struct Divided<'a> {
+    division: &'a Division<'a>,
+    /// The recursions over the share; `None` if it is empty.
+    own: Option<Dynamic<'a>>,
+    comm: &'a dyn Communicator,
+    /// Whether the share is on a device in f64, and whether it is on one in f32.
+    on_device: [bool; 2],
+    /// What [`models`](Recursions::models) does to the models of M steps, if any rank has a device, which rounds them.
+    round: Option<fn(&mut Hmm)>,
+    /// Unrounded.
+    models: Vec<Hmm>,
+    /// Whether `models` come from an M step.
+    maximised: bool,
+    /// Expected counts of the last E step over all ranks; empty after the M step.
+    expected: Vec<Expected>,
+    /// Spread of the observations of all ranks, computed at the first M step.
+    spread: OnceLock<Spread>,
+    /// Whether this rank, or all of them, stopped.
+    stopped: bool,
+    /// Whether the last recursions over the share were slow, or those of any rank.
+    slow: bool,
+    load: Load,
+}
+
+impl<'a> Divided<'a> {
+    /// The recursions over `share`, which is [this rank's](Division::share), at `place`. `limits` applies to devices.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn open(
+        division: &'a Division<'a>,
+        share: Option<&'a Sequences>,
+        place: &'a Place,
+        precision: Precision,
+        limits: Limits,
+        comm: &'a dyn Communicator,
+    ) -> Result<Self, Error> {
+        let own = share.map(|share| recursions(place, share, precision, limits)).transpose()?;
+        let (device, wide) = (!matches!(place, Place::Cpu), precision == Precision::F64);
+        Ok(Self::new(division, own, [device && wide, device && !wide], comm))
+    }
+
+    /// The recursions `own` over this rank's share.
+    fn new(
+        division: &'a Division<'a>,
+        own: Option<Dynamic<'a>>,
+        on_device: [bool; 2],
+        comm: &'a dyn Communicator,
+    ) -> Self {
+        let load =
+            Load { sequences: division.of(comm.rank()).len(), steps: division.steps(comm.rank()), ..Load::default() };
+        Self {
+            division,
+            own,
+            comm,
+            on_device,
+            round: None,
+            models: Vec::new(),
+            maximised: false,
+            expected: Vec::new(),
+            spread: OnceLock::new(),
+            stopped: false,
+            slow: false,
+            load,
+        }
+    }
+
+    /// What this rank has done so far.
+    #[must_use]
+    pub fn load(&self) -> Load {
+        self.load
+    }
+
+    /// Runs the recursions over the share. Without a share, or once this rank has stopped, there are no results.
+    fn run<T>(&mut self, of: impl FnOnce(&mut Dynamic<'a>) -> Result<Vec<T>, Error>) -> Result<Vec<T>, Error> {
+        self.stopped |= interrupt::requested();
+        let Some(own) = self.own.as_mut().filter(|_| !self.stopped) else { return Ok(Vec::new()) };
+        let begun = Instant::now();
+        let found = of(own);
+        self.slow = begun.elapsed() > SLOW;
+        self.load.recursions += begun.elapsed();
+        match found {
+            Err(Error::Runtime(runtime::Error::Interrupted)) => {
+                self.stopped = true;
+                Ok(Vec::new())
+            }
+            Err(Error::Violated(violated)) => {
+                let sequence = self.division.of(self.comm.rank())[violated.sequence - 1] + 1;
+                Err(Violated { sequence, ..violated }.into())
+            }
+            found => found,
+        }
+    }
+
+    /// Communicates.
+    fn talk<T>(&mut self, with: impl FnOnce(&dyn Communicator) -> Result<T, comm::Error>) -> Result<T, Error> {
+        let begun = Instant::now();
+        let found = with(self.comm);
+        self.load.communication += begun.elapsed();
+        Ok(found.map_err(runtime::Error::from)?)
+    }
+
+    /// Gives the models to the share's recursions.
+    fn set(&mut self) -> Result<(), Error> {
+        let models = std::mem::take(&mut self.models);
+        let set = self.run(|own| own.set_models(&models).map(|()| Vec::<()>::new()));
+        self.models = models;
+        set.map(|_| ())
+    }
+
+    /// Sums the expected counts of all ranks, and collects their log-likelihoods, by one exchange.
+    fn sum(&mut self, found: Vec<Expected>) -> Result<Vec<Expected>, Error> {
+        let mut all: Vec<Expected> = self.models.iter().map(Expected::zero).collect();
+        let (count, share) = (self.division.sequences.len(), self.division.of(self.comm.rank()));
+        let [double, single] = self.on_device;
+        let mut numbers = [self.stopped, self.slow, double, single].map(|flag| f64::from(u8::from(flag))).to_vec();
+        let mut own = found.iter();
+        for zero in &all {
+            let own = own.next();
+            let mut logs = vec![0.0; count];
+            if let Some(own) = own {
+                share.iter().zip(&own.log_likelihoods).for_each(|(&sequence, &log)| logs[sequence] = log);
+            }
+            numbers.extend(logs);
+            own.unwrap_or(zero).counts().into_iter().for_each(|counts| numbers.extend(counts));
+        }
+        self.talk(|comm| comm.all_reduce_sum(&mut numbers))?;
+        let (flags, mut rest) = numbers.split_at(4);
+        (self.stopped, self.slow) = (flags[0] > 0.0, flags[1] > 0.0);
+        self.round = match [flags[2] > 0.0, flags[3] > 0.0] {
+            [_, true] => Some(device::round::<f32>),
+            [true, _] => Some(device::round::<f64>),
+            _ => None,
+        };
+        if self.stopped {
+            return Err(runtime::Error::Interrupted.into());
+        }
+        let mut next = |len: usize| {
+            let (part, behind) = rest.split_at(len);
+            rest = behind;
+            part
+        };
+        for sum in &mut all {
+            sum.log_likelihoods = next(count).to_vec();
+            sum.counts_mut().into_iter().for_each(|counts| counts.copy_from_slice(next(counts.len())));
+        }
+        Ok(all)
+    }
+
+    /// The results of all models, in the order of the sequences, on the first rank. A sequence of T steps has `width`(T)
+    /// numbers; `none` fills the place of numbers to come.
+    fn gather<T: Pod>(
+        &mut self,
+        found: Vec<Vec<T>>,
+        none: T,
+        width: impl Fn(usize) -> usize,
+    ) -> Result<Vec<Vec<T>>, Error> {
+        let stopped = self.stopped;
+        self.stopped = self.talk(|comm| comm.any(stopped))?;
+        if self.stopped {
+            return Err(runtime::Error::Interrupted.into());
+        }
+        let (division, models) = (self.division, self.models.len());
+        let collected = self.talk(|comm| comm.collect(&found.concat()))?;
+        if self.comm.rank() > 0 {
+            return Ok(Vec::new());
+        }
+        let width = |sequence: usize| width(division.sequences.range(sequence).len());
+        let mut whole = 0;
+        let offset = |sequence: usize| {
+            let start = whole;
+            whole += width(sequence);
+            start
+        };
+        let offsets: Vec<usize> = (0..division.sequences.len()).map(offset).collect();
+        let mut all = vec![vec![none; whole]; models];
+        // Rank by rank, model by model, sequence by sequence.
+        let mut rest = &collected[..];
+        for rank in 0..self.comm.size() {
+            for all in &mut all {
+                for &sequence in division.of(rank) {
+                    let (part, behind) = rest.split_at(width(sequence));
+                    all[offsets[sequence]..][..part.len()].copy_from_slice(part);
+                    rest = behind;
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Recursions for Divided<'_> {
+    type Error = Error;
+
+    fn set_models(&mut self, models: &[Hmm]) -> Result<(), Error> {
+        assert!(fit(models, self.division.sequences), "models of one shape that emit what was observed");
+        self.models = models.to_vec();
+        (self.maximised, self.stopped) = (false, false);
+        self.expected.clear();
+        self.set()
+    }
+
+    fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Error> {
+        let found = self.run(|own| own.log_likelihoods())?;
+        self.gather(found, f64::NEG_INFINITY, |_| 1)
+    }
+
+    fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Error> {
+        let found = self.run(|own| own.posteriors())?;
+        let states = self.models.first().map_or(0, |model| model.start().len());
+        self.gather(found, 0.0, |length| length * states)
+    }
+
+    fn viterbi(&mut self) -> Result<Vec<Decoded>, Error> {
+        let found = self.run(|own| own.viterbi())?;
+        let (states, scores) = found.into_iter().map(|Decoded { states, scores }| (states, scores)).unzip();
+        let states = self.gather(states, NO_STATE, |length| length)?;
+        let scores = self.gather(scores, f64::NEG_INFINITY, |_| 1)?;
+        Ok(states.into_iter().zip(scores).map(|(states, scores)| Decoded { states, scores }).collect())
+    }
+
+    fn expect(&mut self) -> Result<Vec<Expected>, Error> {
+        let found = self.run(|own| own.expect())?;
+        self.sum(found)
+    }
+
+    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Error> {
+        let found = self.run(|own| {
+            let logs = own.e_step()?;
+            let counts = own.take_counts()?.into_iter();
+            Ok(counts.zip(logs).map(|(counts, logs)| Expected { log_likelihoods: logs, ..counts }).collect())
+        })?;
+        self.expected = self.sum(found)?;
+        Ok(self.expected.iter_mut().map(|expected| std::mem::take(&mut expected.log_likelihoods)).collect())
+    }
+
+    fn take_counts(&mut self) -> Result<Vec<Expected>, Error> {
+        Ok(std::mem::take(&mut self.expected))
+    }
+
+    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Error> {
+        let expected = std::mem::take(&mut self.expected);
+        if expected.is_empty() {
+            return Ok(());
+        }
+        let floors = self.spread.get_or_init(|| Spread::new(self.division.sequences)).floors(floor);
+        let pairs = self.models.par_iter_mut().zip(&expected);
+        pairs.for_each(|(model, expected)| model.update(|parts| maximise(parts, expected, pseudocounts, &floors)));
+        self.maximised = true;
+        self.set()
+    }
+
+    fn models(&mut self) -> Result<Vec<Hmm>, Error> {
+        let mut models = self.models.clone();
+        if let Some(round) = self.round.filter(|_| self.maximised) {
+            models.iter_mut().for_each(round);
+        }
+        Ok(models)
+    }
+
+    fn interrupted(&self) -> bool {
+        self.stopped
+    }
+
+    fn slow(&self, _: Duration) -> bool {
+        self.slow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::hmm::generate::IceCream;
+    use crate::hmm::options::Options;
+    use crate::hmm::train::{Status, Trained, train};
+    use crate::runtime::comm::Local;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A backend whose E step fails after this number of E steps.
+    struct Broken<'a>(Dynamic<'a>, usize, fn() -> Error);
+
+    impl Recursions for Broken<'_> {
+        type Error = Error;
+
+        fn set_models(&mut self, models: &[Hmm]) -> Result<(), Error> {
+            self.0.set_models(models)
+        }
+
+        fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, Error> {
+            Err(self.2())
+        }
+
+        fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, Error> {
+            Err(self.2())
+        }
+
+        fn viterbi(&mut self) -> Result<Vec<Decoded>, Error> {
+            Err(self.2())
+        }
+
+        fn expect(&mut self) -> Result<Vec<Expected>, Error> {
+            Err(self.2())
+        }
+
+        fn e_step(&mut self) -> Result<Vec<Vec<f64>>, Error> {
+            self.1 = self.1.checked_sub(1).ok_or_else(self.2)?;
+            self.0.e_step()
+        }
+
+        fn take_counts(&mut self) -> Result<Vec<Expected>, Error> {
+            self.0.take_counts()
+        }
+
+        fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Error> {
+            self.0.m_step(pseudocounts, floor)
+        }
+
+        fn models(&mut self) -> Result<Vec<Hmm>, Error> {
+            self.0.models()
+        }
+    }
+
+    /// Trains the ice-cream model on three ranks, and scores. The E step of the second rank fails with this error after this
+    /// number of E steps.
+    fn broken(after: usize, error: fn() -> Error) -> Result<Vec<(Trained, Error)>, String> {
+        let model = IceCream.generate().map_err(|error| error.to_string())?;
+        let sequence = |m: u32| -> Vec<u32> { (0..20).map(|t| (t * t + m * t) % 7 % 3).collect() };
+        let sequences = Sequences::of_symbols(&(0..9).map(sequence).collect::<Vec<_>>()).unwrap();
+        let options = Options { iterations: 9, tolerance: 0.0, ..Options::default() };
+        Local::run(3, LONG, |local| {
+            let division = Division::new(&sequences, 3);
+            let share = division.share(local.rank());
+            let open = |share| recursions(&Place::Cpu, share, Precision::F64, Limits::default());
+            let mut own = share.as_ref().map(open).transpose().map_err(|error| error.to_string())?;
+            if local.rank() == 1 {
+                own = own.map(|own| Box::new(Broken(own, after, error)) as Dynamic);
+            }
+            let mut divided = Divided::new(&division, own, [false; 2], local);
+            let trained = train(&mut divided, vec![model.clone()], &options, &mut |_| ControlFlow::Continue(()));
+            let trained = trained.map_err(|error| error.to_string())?;
+            divided.set_models(std::slice::from_ref(&model)).map_err(|error| error.to_string())?;
+            match divided.log_likelihoods() {
+                Err(error) => Ok((trained, error)),
+                Ok(_) => Err("a rank stopped, and the others did not".to_owned()),
+            }
+        })
+    }
+
+    #[test]
+    fn a_stop_request_of_one_rank_stops_all_with_one_model() {
+        let stop = || runtime::Error::Interrupted.into();
+        let ranks = broken(3, stop).unwrap();
+        for (trained, scored) in &ranks {
+            assert_eq!(trained.status, Status::Interrupted);
+            assert_eq!(trained.best().log_likelihoods.len(), 3);
+            assert_eq!(trained, &ranks[0].0);
+            assert!(matches!(scored, Error::Runtime(runtime::Error::Interrupted)));
+        }
+        // The last complete model is that of the third M step.
+        let more = broken(4, stop).unwrap();
+        assert_ne!(more[0].0.best().model, ranks[0].0.best().model);
+        assert_eq!(more[0].0.best().log_likelihoods[..3], ranks[0].0.best().log_likelihoods);
+        assert_eq!(broken(0, stop).unwrap_err(), runtime::Error::Interrupted.to_string());
+    }
+
+    #[test]
+    fn a_rank_that_fails_ends_all_with_its_error() {
+        let fault = || Violated { what: "a test", sequence: 2, found: 1.0, expected: "0".to_owned() }.into();
+        let begun = Instant::now();
+        let message = broken(2, fault).unwrap_err();
+        // Sequences of one length go round: this is the second of the second rank.
+        assert!(message.contains("a test of sequence 5 is 1, expected 0"), "{message}");
+        assert!(begun.elapsed() < LONG);
+    }
+
+    #[test]
+    fn shares_are_balanced_and_complete() {
+        let lengths = [70, 1, 1, 30, 20, 20, 4, 1];
+        let sequences: Vec<Vec<u32>> = lengths.iter().map(|&length| vec![0; length]).collect();
+        let sequences = Sequences::of_symbols(&sequences).unwrap();
+        for ranks in 1..12 {
+            let division = Division::new(&sequences, ranks);
+            let mut all: Vec<usize> = (0..ranks).flat_map(|rank| division.of(rank).to_vec()).collect();
+            all.sort_unstable();
+            assert!(all.iter().copied().eq(0..lengths.len()), "{all:?}");
+            let most = (0..ranks).map(|rank| division.steps(rank)).max();
+            assert_eq!(
+                most,
+                Some(if ranks == 1 {
+                    147
+                } else if ranks == 2 {
+                    74
+                } else {
+                    70
+                }),
+                "{ranks} ranks"
+            );
+            let none = (0..ranks).filter(|&rank| division.share(rank).is_none()).count();
+            assert_eq!(none, (ranks as usize).saturating_sub(lengths.len()));
+        }
+    }
+}
