@@ -6,6 +6,7 @@ use clap::Args;
 use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::comm::{Communicator, Disagreed, Local, World, mpi};
 
+use super::file::FileOrStd;
 use super::number;
 use crate::cli::error::Error;
 
@@ -50,6 +51,16 @@ impl Ranks {
                 Disagreed::Comm(error) => error.into(),
             }
         })
+    }
+
+    /// Checks that every process can read this input: the standard input reaches only one.
+    pub fn one_input(&self, file: &FileOrStd) -> Result<(), Error> {
+        match file {
+            FileOrStd::Standard if self.world.comm().size() > 1 => {
+                Err(Error::Usage("the standard input reaches one of the processes only, expected a file".to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The devices of this process: one for each of its ranks.

@@ -75,6 +75,7 @@ impl World {
 }
 
 /// Name of this node.
-fn node() -> String {
+#[must_use]
+pub fn node() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
