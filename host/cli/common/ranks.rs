@@ -12,6 +12,7 @@ use crate::cli::error::Error;
 
 /// Options of a command that several ranks may run.
 #[derive(Args, Clone, Copy)]
+#[group(skip)]
 pub struct Arguments {
     /// Seconds that a rank waits for another before all end, if a launcher (mpirun, srun) started several, or for several GPUs.
     #[arg(long, value_name = "S", default_value = "30", value_parser = number::positive)]

@@ -80,7 +80,9 @@ where
     let largest = max_norm(&search.rewards);
     let slack = backend.slack(largest);
     let (first, backups, beliefs) = (standing.bytes, 0, 0);
+    let iterations = options.limits.iterations.unwrap_or(u64::MAX);
     let mut trial = Trial {
+        iterations,
         backend,
         search,
         standing,
@@ -118,6 +120,8 @@ struct Trial<'a, 'm, 'o, B> {
     kept: usize,
     /// Limit of |Γ|.
     most_vectors: usize,
+    /// Limit of the number of expansions. An expansion is a step of the walks of all ranks.
+    iterations: u64,
     /// Memory limit in bytes.
     memory: u64,
     /// Bytes of the host's search.
@@ -204,8 +208,7 @@ where
     fn round(&mut self, length: u32, seed: u64, rough: bool, found: &mut Achieved) -> Result<(), Error> {
         let alone = self.search.clock.team().is_alone();
         // Walks are no longer than the number of expansions left.
-        let last = self.search.clock.allowance();
-        let Some(left) = last.saturating_sub(self.search.clock.iterations).checked_sub(1) else { return Ok(()) };
+        let left = self.iterations.saturating_sub(self.search.clock.iterations + 1);
         let steps = length.min(u32::try_from(left).unwrap_or(u32::MAX));
         let clock = &mut self.search.clock;
         let walked = self.backend.walk(&self.walks, steps, self.memory / BELIEF_SHARE, seed, &mut || clock.late())?;
@@ -234,8 +237,7 @@ where
                 self.shrink(batch)?;
             }
             (self.standing.vectors, self.standing.bytes) = (self.backend.count(), if alone { self.bytes() } else { 0 });
-            let done = !alone && self.search.clock.iterations >= last;
-            if batch > 0 && (found.cut || done || self.search.clock.over(self.standing)) {
+            if batch > 0 && (found.cut || self.search.clock.over(self.standing)) {
                 break;
             }
         }
@@ -285,11 +287,12 @@ where
         let bound = |field: usize| all.iter().map(move |rank| f64::from_bits(rank[field]));
         let bounds = Interval { lower: bound(0).fold(own.lower, f64::max), upper: bound(1).fold(own.upper, f64::min) };
         let sum = |field: usize| heads.iter().map(|head| head[field]).sum::<u64>();
-        let elsewhere = sum(1).saturating_sub(self.search.clock.iterations);
+        let steps = heads.iter().map(|head| head[1]).max();
+        self.search.clock.iterations = steps.unwrap_or(self.search.clock.iterations);
         let bytes = all.iter().map(|rank| rank[2]).max().unwrap_or_default();
         let (backups, beliefs) = (sum(2), sum(3) as usize + 1);
         self.standing = Standing { bounds, backups, beliefs, vectors: self.backend.count(), bytes };
-        self.search.clock.conclude(heads.iter().map(|head| head[0]), ended, elsewhere, self.standing);
+        self.search.clock.conclude(heads.iter().map(|head| head[0]), ended, 0, self.standing);
         Ok(self.search.clock.status.is_some())
     }
 
