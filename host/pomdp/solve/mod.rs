@@ -92,7 +92,11 @@ impl Error {
     /// Whether every rank has this error, and at the same point.
     #[must_use]
     pub fn is_of_all(&self) -> bool {
-        matches!(self, Self::Endless | Self::Horizon(_) | Self::Models | Self::Process(_))
+        match self {
+            Self::Endless | Self::Horizon(_) | Self::Models => true,
+            Self::Process(error) => !matches!(error, SolveError::Runtime(_)),
+            Self::Runtime(_) | Self::Elsewhere(_) => false,
+        }
     }
 }
 
@@ -325,7 +329,7 @@ impl<'a> Run<'a> {
         } else {
             search.clock.together();
         }
-        let mut backend = Divided::new(backend, team);
+        let mut backend = Divided::new(backend, model, team);
         let mut expand = Expand::new(expansion, options.beliefs, Branch(rank));
         let mut idle = 0;
         while !search.ended() {

@@ -235,17 +235,17 @@ impl<'c> Team<'c> {
             self.all(&[backups, start.elapsed().saturating_sub(waited).as_nanos() as u64, waited.as_nanos() as u64]);
         let names = |name: &str| self.ask(|comm| comm.all_gather(name.as_bytes()), || vec![Vec::new(); self.size()]);
         let (nodes, devices) = (names(&world::node()), names(device));
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
-        let share = |(rank, (counts, (node, device))): (u32, (Vec<u64>, (Vec<u8>, Vec<u8>)))| RankShare {
-            rank,
-            node: text(node),
-            device: text(device),
-            backups: counts[0],
-            seconds: seconds(counts[1]),
-            waited: seconds(counts[2]),
+        let share = |rank: usize| RankShare {
+            rank: rank as u32,
+            node: text(&nodes[rank]),
+            device: text(&devices[rank]),
+            backups: counts[rank][0],
+            seconds: seconds(counts[rank][1]),
+            waited: seconds(counts[rank][2]),
         };
-        (0..).zip(counts.into_iter().zip(nodes.into_iter().zip(devices))).map(share).collect()
+        (0..self.size()).map(share).collect()
     }
 }
 
@@ -287,16 +287,20 @@ pub fn joined(states: u32, known: usize, news: &[(Vec<u64>, News)], rank: usize)
 pub struct Divided<'a, B> {
     backend: &'a mut B,
     team: &'a Team<'a>,
+    /// |S|.
+    states: u32,
+    /// |Ω|.
+    observations: u32,
     /// Number of backups of this rank.
     pub backups: u64,
 }
 
 impl<'a, B: PointBackup> Divided<'a, B> {
-    /// Divides the backups of `backend` among the ranks of `team`.
+    /// Divides the backups of `backend`, which has this model, among the ranks of `team`.
     #[must_use]
-    pub fn new(backend: &'a mut B, team: &'a Team<'a>) -> Self {
+    pub fn new(backend: &'a mut B, model: &Pomdp, team: &'a Team<'a>) -> Self {
         team.set_steady(!team.is_alone());
-        Self { backend, team, backups: 0 }
+        Self { backend, team, states: model.states(), observations: model.observation_count(), backups: 0 }
     }
 }
 
@@ -315,7 +319,7 @@ where
     }
 
     fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, Error> {
-        let Self { backend, team, backups } = self;
+        let Self { backend, team, states, observations, backups } = self;
         let own = team.part(&part, team.rank());
         *backups += own.len() as u64;
         if team.is_alone() {
@@ -324,28 +328,37 @@ where
         team.set_steady(false);
         let result = backend.backup_part(beliefs, own.clone()).map_err(Error::from);
         team.set_steady(true);
-        let (plans, stopped) = match result {
-            Err(error) if error.is_stop() => (Plans::default(), true),
-            plans => (plans?, false),
-        };
-        let sizes =
-            [stopped.into(), plans.vectors.values().len() as u64, plans.vectors.len() as u64, plans.next.len() as u64];
-        let sizes = team.all(&sizes);
-        if sizes.iter().any(|rank| rank[0] != 0) {
-            return Err(crate::runtime::Error::Interrupted.into());
+        // One message: whether the launch was stopped, the vectors, their actions, and their continuations.
+        let (width, next) = (*states as usize, *observations as usize);
+        let mut numbers = vec![0_u64; 1 + own.len() * width];
+        let mut indices = vec![0_u32; own.len() * (1 + next)];
+        match result {
+            Err(error) if error.is_stop() => numbers[0] = 1,
+            plans => {
+                let Plans { vectors, next } = plans?;
+                let values = vectors.values().iter().map(|value| value.to_bits());
+                numbers[1..].iter_mut().zip(values).for_each(|(number, value)| *number = value);
+                indices = [vectors.actions(), &next[..]].concat();
+            }
         }
-        let lengths = |length: fn(&[u64]) -> u64| sizes.iter().map(|sizes| length(sizes) as usize).collect::<Vec<_>>();
-        let values = team.parts(plans.vectors.values(), &lengths(|sizes| sizes[1]));
-        let indices = [plans.vectors.actions(), &plans.next[..]].concat();
-        let indices = team.parts(&indices, &lengths(|sizes| sizes[2] + sizes[3]));
+        let message = [bytemuck::cast_slice(&numbers), bytemuck::cast_slice::<u32, u8>(&indices)].concat();
+        let counts: Vec<usize> = (0..team.size()).map(|rank| team.part(&part, rank).len()).collect();
+        let lengths: Vec<usize> = counts.iter().map(|count| 8 + count * (8 * width + 4 + 4 * next)).collect();
+        let all = team.parts(&message, &lengths);
         team.check().map_err(crate::runtime::Error::from)?;
-        let mut all = Plans { vectors: AlphaVectors::new(plans.vectors.states()), next: Vec::new() };
-        for ((values, indices), sizes) in values.into_iter().zip(indices).zip(&sizes) {
-            let (actions, next) = indices.split_at(sizes[2] as usize);
-            all.vectors.append(values, actions);
-            all.next.extend(next);
+        let mut joined = Plans { vectors: AlphaVectors::new(*states), next: Vec::new() };
+        for (message, count) in all.iter().zip(counts) {
+            let (numbers, indices) = message.split_at(8 + 8 * count * width);
+            let numbers: Vec<u64> = bytemuck::pod_collect_to_vec(numbers);
+            if numbers[0] != 0 {
+                return Err(crate::runtime::Error::Interrupted.into());
+            }
+            let indices: Vec<u32> = bytemuck::pod_collect_to_vec(indices);
+            let (actions, next) = indices.split_at(count);
+            joined.vectors.append(numbers[1..].iter().map(|&bits| f64::from_bits(bits)), actions);
+            joined.next.extend(next);
         }
-        Ok(all)
+        Ok(joined)
     }
 
     /// Every rank compares all beliefs: the result is too small to send.
