@@ -173,6 +173,12 @@ impl AlphaVectors {
         (self.values.capacity() - self.values.len()) / (self.states as usize).max(1)
     }
 
+    /// Keeps only the first `count` vectors.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.values.truncate(count * self.states as usize);
+        self.actions.truncate(count);
+    }
+
     /// Releases unused capacity.
     pub(crate) fn shrink_to_fit(&mut self) {
         self.values.shrink_to_fit();

@@ -9,6 +9,8 @@
 //! choice of a and of the i. So the choice may use rounded scores, while the vector itself needs full precision. Ties
 //! go to the lowest a and the lowest i.
 
+use std::ops::Range;
+
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
 
@@ -52,7 +54,18 @@ pub trait PointBackup {
     ///
     /// # Panics
     /// If a belief does not fit the model, or if Γ is empty.
-    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, Self::Error>;
+    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, Self::Error> {
+        self.backup_part(beliefs, 0..beliefs.len())
+    }
+
+    /// The part of [`backup`](Self::backup)'s result that belongs to the beliefs in `part`, with the same bits.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    ///
+    /// # Panics
+    /// As [`backup`](Self::backup).
+    fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, Self::Error>;
 
     /// Returns for each belief the first best vector of Γ and its value b·α.
     ///
@@ -137,20 +150,61 @@ pub trait Trials: PointBackup {
     /// Errors of the device.
     fn upper(&mut self, beliefs: &[Belief]) -> Result<Vec<f64>, Self::Error>;
 
+    /// Number of beliefs at which each vector of Γ is the best, in a sample of the batches up to `batch`. The best vector at b₀
+    /// counts more than all beliefs.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn uses(&mut self, batch: usize) -> Result<Vec<u64>, Self::Error>;
+
+    /// Reduces Γ to the vectors i with `stays[i]`. The continuations of these are [retired](super::support).
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn retain(&mut self, stays: &[bool]) -> Result<(), Self::Error>;
+
     /// Reduces Γ to its first `kept` vectors and those that are best at a belief of a sample of the batches up to
     /// `batch`. If more than `most` remain, the best vector at b₀ and those that are best most often stay. Their
     /// continuations are [retired](super::support).
     ///
     /// # Errors
     /// Errors of the device.
-    fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), Self::Error>;
+    fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), Self::Error> {
+        let uses = self.uses(batch)?;
+        self.retain(&staying(&uses, kept, most))
+    }
 
-    /// Releases memory until `bytes` bytes are in use, if possible: sawtooth points unused for longest, and vectors as
-    /// [`prune`](Self::prune) does.
+    /// Releases memory until sawtooth points take at most `bytes` bytes: those unused for longest.
     ///
     /// # Errors
     /// Errors of the device.
-    fn shrink(&mut self, kept: usize, bytes: u64, batch: usize) -> Result<(), Self::Error>;
+    fn drop_points(&mut self, bytes: u64) -> Result<(), Self::Error>;
+
+    /// The vectors of Γ from index `first` on. None of them has been pruned since.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn plans_from(&mut self, first: usize) -> Result<Plans, Self::Error>;
+
+    /// Replaces the vectors of Γ from index `first` on. None of them has been pruned since. Continuations are indices into the
+    /// new Γ.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn replace_from(&mut self, first: usize, plans: &Plans) -> Result<(), Self::Error>;
+
+    /// The points that [`tighten`](Self::tighten) added since the last call of [`add_points`](Self::add_points): beliefs c, and
+    /// the drops u − c·v of their bounds u below the vertices v of the fast informed bound.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn new_points(&mut self) -> Result<Vec<(Belief, f64)>, Self::Error>;
+
+    /// Adds those of these points that lower the upper bound at their belief by more than `min_improvement`.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn add_points(&mut self, points: &[(Belief, f64)], min_improvement: f64) -> Result<(), Self::Error>;
 
     /// |Γ|, without retired vectors.
     fn count(&self) -> usize;
@@ -161,4 +215,19 @@ pub trait Trials: PointBackup {
     /// Bounds on rounding errors, `[below, above]`, for rewards with |r| ≤ `largest`: V\*(b) ≥ b·α − below, and V\*(b)
     /// ≤ upper(b) + above.
     fn slack(&self, largest: f64) -> [f64; 2];
+}
+
+/// Which vectors stay, by the number of their uses: the first `kept` and those in use, the `most` with the most uses if these
+/// are more.
+#[must_use]
+pub fn staying(uses: &[u64], kept: usize, most: usize) -> Vec<bool> {
+    let uses_of = |vector: usize| if vector < kept { u64::MAX } else { uses[vector] };
+    let mut picked: Vec<usize> = (0..uses.len()).filter(|&vector| uses_of(vector) > 0).collect();
+    if picked.len() > most {
+        picked.sort_by_key(|&vector| std::cmp::Reverse(uses_of(vector)));
+        picked.truncate(most);
+    }
+    let mut stays = vec![false; uses.len()];
+    picked.into_iter().for_each(|vector| stays[vector] = true);
+    stays
 }

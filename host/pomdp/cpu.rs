@@ -1,6 +1,7 @@
 //! Point-based backups on the CPU: belief updates through sparse T and O, scores in `f32`, vectors in `f64`.
 
 use std::convert::Infallible;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -83,6 +84,15 @@ impl Vectors {
             }
         }
         self.blocks.truncate(kept.len().div_ceil(LANES));
+    }
+
+    /// Keeps only the first `count` vectors.
+    pub fn truncate(&mut self, count: usize) {
+        self.alpha.truncate(count);
+        self.blocks.truncate(count.div_ceil(LANES));
+        if let Some(last) = self.blocks.last_mut().filter(|_| !count.is_multiple_of(LANES)) {
+            last.iter_mut().for_each(|entry| entry[count % LANES..].fill(f32::NEG_INFINITY));
+        }
     }
 
     /// The vectors without the `f32` layout.
@@ -381,10 +391,10 @@ impl PointBackup for PointBased<'_> {
         Ok(())
     }
 
-    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, Infallible> {
+    fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, Infallible> {
         let assembler = self.assembler.take().unwrap_or_else(|| Assembler::new(self.model, &self.rewards));
         let backup = |scratch: &mut _, belief| self.backup_of(&assembler, scratch, belief);
-        let backups: Vec<_> = beliefs.par_iter().map_init(Projection::default, backup).collect();
+        let backups: Vec<_> = beliefs[part].par_iter().map_init(Projection::default, backup).collect();
         self.assembler = Some(assembler);
         let mut all = Plans { vectors: AlphaVectors::new(self.model.states()), next: Vec::new() };
         for (action, vector, next) in backups {

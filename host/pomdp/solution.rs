@@ -61,6 +61,23 @@ impl Round {
     }
 }
 
+/// The part of one rank in a solve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RankShare {
+    /// The rank.
+    pub rank: u32,
+    /// Name of its node.
+    pub node: String,
+    /// Name of its device.
+    pub device: String,
+    /// Number of its backups.
+    pub backups: u64,
+    /// Seconds of work.
+    pub seconds: f64,
+    /// Seconds in communication, most of them waiting for other ranks.
+    pub waited: f64,
+}
+
 /// The result of a solve.
 #[derive(Clone, Debug)]
 pub struct Solution {
@@ -82,6 +99,8 @@ pub struct Solution {
     pub device: String,
     /// Automatic choices and their reasons.
     pub notes: Vec<String>,
+    /// The part of each rank, if there are several.
+    pub ranks: Vec<RankShare>,
 }
 
 impl Solution {

@@ -52,6 +52,17 @@ impl Supports {
         self.next.extend_from_slice(next);
     }
 
+    /// The continuations of the vectors from index `first` on. None of them has been pruned since.
+    #[must_use]
+    pub fn from(&self, first: usize) -> &[u32] {
+        &self.next[first * self.observations..]
+    }
+
+    /// Forgets the continuations of the vectors from index `count` on. Nothing has been pruned since they were added.
+    pub fn truncate(&mut self, count: usize) {
+        self.next.truncate(count * self.observations);
+    }
+
     /// The retired vectors.
     #[must_use]
     pub fn retired(&self) -> &AlphaVectors {

@@ -73,6 +73,16 @@ impl Ranks {
         })
     }
 
+    /// Checks that every process can read this input: the standard input reaches only one.
+    pub fn one_input(&self, file: &FileOrStd) -> Result<(), Error> {
+        match file {
+            FileOrStd::Standard if self.world.comm().size() > 1 => {
+                Err(Error::Usage("the standard input reaches one of the processes only, expected a file".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The devices of this process: one for each of its ranks.
     pub fn devices(&self, devices: &Devices) -> Result<Vec<DeviceChoice>, Error> {
         Ok(devices.of(&self.world)?)

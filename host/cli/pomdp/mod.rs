@@ -42,7 +42,7 @@ pub enum PomdpCommand {
 impl PomdpCommand {
     /// Whether several ranks can run this command together.
     pub fn takes_ranks(&self) -> bool {
-        false
+        matches!(self, Self::Solve(_))
     }
 }
 
@@ -52,7 +52,7 @@ pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
         PomdpCommand::Generate(family) => generate::run(&family.try_into()?, out),
         PomdpCommand::Info(arguments) => info::run(&arguments, out),
         PomdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
-        PomdpCommand::Solve(arguments) => solve::run(&(*arguments).try_into()?, out),
+        PomdpCommand::Solve(arguments) => solve::run(*arguments, out),
         PomdpCommand::Evaluate(arguments) => evaluate::run(&arguments, out),
         PomdpCommand::Simulate(arguments) => simulate::run(&arguments, out),
         PomdpCommand::Act(arguments) => act::run(&arguments, out),

@@ -12,8 +12,9 @@ use warpkov::pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions
 use warpkov::pomdp::plot::draw_bounds;
 use warpkov::pomdp::report::{Solved, progress};
 use warpkov::pomdp::solution::{Round, Solution, Status};
-use warpkov::pomdp::solve::solve_with;
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov::pomdp::solve::{self, solve_on};
+use warpkov::runtime::choose::{DeviceChoice, Devices};
+use warpkov::runtime::comm::{Communicator, mpi};
 
 use super::file::{Input, output_format};
 use super::{Error, Outcome};
@@ -22,20 +23,24 @@ use crate::cli::common::file::FileOrStd;
 use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;
 use crate::cli::common::output::{Output, Plot};
+use crate::cli::common::ranks;
 
 /// Solves a model: bounds the optimal value of its start belief from below and from above until the bounds meet.
 ///
 /// Both bounds hold at any time, rounding errors included. The policy attains the lower bound of rewards, or the upper bound of costs.
 /// Progress goes to the standard error, one line per second. Exit code 0 if the bounds differ by at most --gap or the policy attains
 /// --target, 1 if a limit stopped the solver first.
+///
+/// With several GPUs, or several processes that mpirun or srun started, all work together: each takes its own walks or trials, or a part
+/// of each batch of backups, and all share the vectors and the upper bounds. The first process writes the results.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Device: auto, cpu, cuda:N or emulated.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
-    device: DeviceChoice,
+    /// Device: auto, cpu, cuda:N, emulated; or several GPUs, cuda:N,M,… or cuda:all. Of several processes, each takes one of the GPUs.
+    #[arg(long, value_name = "DEVICE", default_value_t = Devices::One(DeviceChoice::Auto))]
+    device: Devices,
     /// Floating-point type of the vectors on a device.
     #[arg(long, value_parser = choice::<Precision>(), default_value_t)]
     precision: Precision,
@@ -50,13 +55,13 @@ pub struct Arguments {
     /// Beliefs to back up after each expansion [default: chosen for the expansion].
     #[arg(long, value_parser = choice::<Scheme>())]
     backups: Option<Scheme>,
-    /// Maximum number of beliefs of an expansion; on a device, number of simultaneous walks. Trials have no maximum.
+    /// Maximum number of beliefs of an expansion; on a device, number of simultaneous walks of all GPUs. Trials have no maximum.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     beliefs: u32,
     /// Number of trials or walks whose paths are backed up together [default: 1 on the CPU, 64 on a device].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     trials: Option<u32>,
-    /// Seed of the random numbers: equal seeds give equal runs, unless --time ends them.
+    /// Seed of the random numbers: equal seeds on equally many processes or GPUs give equal runs, unless --time ends them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Stop when the bounds differ by at most G.
@@ -68,7 +73,7 @@ pub struct Arguments {
     /// Maximum time in seconds.
     #[arg(long, value_name = "S", value_parser = number::positive)]
     time: Option<f64>,
-    /// Maximum memory of beliefs and vectors, in bytes or as 4GiB. The solver drops the least recently used ones [default: 8GiB, or half
+    /// Maximum memory of beliefs and vectors, in bytes or as 4GiB, of each process or GPU. The solver drops the least recently used ones [default: 8GiB, or half
     /// of the free memory of a GPU].
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
     memory: Option<u64>,
@@ -94,6 +99,8 @@ pub struct Arguments {
     /// Show no progress.
     #[arg(long)]
     quiet: bool,
+    #[command(flatten)]
+    ranks: ranks::Arguments,
 }
 
 const EXAMPLES: &str = "\
@@ -104,22 +111,24 @@ Examples:
   warpkov pomdp solve tiger.pomdp --horizon 10 --out plan.dot
   warpkov pomdp solve tiger.pomdp --quiet --out - --to dot | dot -Tsvg -o tiger.svg
   warpkov pomdp solve tag.json --expansion ssea --backups full --time 60
-  warpkov pomdp solve olfactory.json --device cuda:0 --beliefs 684 --iterations 300";
+  warpkov pomdp solve olfactory.json --device cuda:0 --beliefs 684 --iterations 300
+  warpkov pomdp solve olfactory.json --device cuda:all --time 60
+  mpirun -n 4 warpkov pomdp solve rock-sample.json --device cpu --time 60 --out rock-sample.alpha";
 
 /// The model, the limits, and the destination of the results.
-pub struct Options {
+struct Options {
     input: Input,
+    devices: Devices,
     solve: SolveOptions,
     output: Output<Format>,
     plot: Option<Plot>,
     quiet: bool,
 }
 
-impl TryFrom<Arguments> for Options {
-    type Error = Error;
-
-    fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let file = match arguments.out {
+impl Options {
+    /// Validates the arguments. Only the process that `writes` has destinations.
+    fn new(arguments: Arguments, writes: bool) -> Result<Self, Error> {
+        let file = match arguments.out.filter(|_| writes) {
             Some(file) => {
                 let format = output_format(&file, arguments.to, &[Kind::Vectors, Kind::Graph], Format::Alpha)?;
                 Some((file, format))
@@ -136,7 +145,7 @@ impl TryFrom<Arguments> for Options {
             vectors: arguments.vectors as usize,
         };
         let solve = SolveOptions {
-            device: arguments.device,
+            device: DeviceChoice::Auto,
             precision: arguments.precision,
             horizon: arguments.horizon,
             expansion: arguments.expansion,
@@ -148,19 +157,55 @@ impl TryFrom<Arguments> for Options {
         };
         Ok(Self {
             input: arguments.input,
+            devices: arguments.device,
             solve,
             output: Output::of(file, arguments.json)?,
-            plot: arguments.plot.map(Plot::new).transpose()?,
-            quiet: arguments.quiet,
+            plot: arguments.plot.filter(|_| writes).map(Plot::new).transpose()?,
+            quiet: arguments.quiet || !writes,
         })
     }
 }
 
+impl Options {
+    /// Whether `auto` takes the CPU, whatever the model.
+    fn is_sequential(&self) -> bool {
+        self.solve.horizon.is_some() || self.solve.expansion.is_some_and(|expansion| !expansion.walks())
+    }
+}
+
 /// Reads the model, solves it, writes the policy and the plot, prints the report.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
-    let _starting = options.input.file.start(options.solve.device);
-    let model = options.input.read()?;
-    let solution = solve_with(&model, &options.solve, &mut observer(options.quiet))?;
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let ranks = arguments.ranks.join()?;
+    let options = ranks.agree(Options::new(arguments, ranks.is_first()))?;
+    let devices = match options.devices {
+        // One rank would take the CPU for these, and all do the same.
+        Devices::One(DeviceChoice::Auto) if options.is_sequential() => vec![DeviceChoice::Auto],
+        ref devices => ranks.agree(ranks.devices(devices))?,
+    };
+    let _starting = devices.iter().take(1).filter_map(|device| options.input.file.start(*device)).next();
+    let model = ranks.agree(ranks.one_input(&options.input.file).and_then(|()| options.input.read()))?;
+    handle_interrupts();
+    let solve = |comm: &dyn Communicator, device| {
+        let solve = SolveOptions { device, ..options.solve };
+        Ok(solve_on(comm, &model, &solve, &mut observer(options.quiet || comm.rank() > 0))?)
+    };
+    let solution = match ranks.run(&devices, solve) {
+        Err(Error::PomdpSolve(error)) if error.is_of_all() => ranks.agree(Err(error.into()))?,
+        Err(Error::PomdpSolve(solve::Error::Elsewhere(_))) => {
+            // Ends with the rank that reports the error.
+            mpi::finalize();
+            return Err(Error::Elsewhere(3));
+        }
+        solution => solution?,
+    };
+    let outcome = match solution.status {
+        Status::Gap | Status::Target => Outcome::Success,
+        Status::Interrupted => Outcome::Interrupted,
+        Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
+    };
+    if !ranks.is_first() {
+        return Ok(outcome);
+    }
     let name = options.input.file.name();
     let report = Solved { model: &model, name: &name, solution: &solution };
     // A full disk or a closed pipe must not lose the other results.
@@ -168,11 +213,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let drawn = options.plot.as_ref().map_or(Ok(()), |plot| draw(plot, &name, &solution));
     options.output.print(&report, out)?;
     written.and(drawn)?;
-    Ok(match solution.status {
-        Status::Gap | Status::Target => Outcome::Success,
-        Status::Interrupted => Outcome::Interrupted,
-        Status::Time | Status::Memory | Status::Iterations | Status::Stalled => Outcome::Negative,
-    })
+    Ok(outcome)
 }
 
 /// Draws the bounds of the model called `name` against time.
@@ -182,9 +223,8 @@ fn draw(plot: &Plot, name: &str, solution: &Solution) -> Result<(), Error> {
     plot.draw(|format| draw_bounds(&title, &solution.rounds, format))
 }
 
-/// Prints one line of progress per second; stops the solver after Ctrl-C.
+/// Prints one line of progress per second unless it is `quiet`; stops the solver after Ctrl-C.
 fn observer(quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
-    handle_interrupts();
     let mut due = 1.0;
     move |round| {
         if !quiet && round.seconds >= due {

@@ -5,6 +5,7 @@
 //! beliefs. The file is one piece because all steps of a backup pass intermediate results in the same scratch buffers.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
@@ -294,6 +295,21 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
         self.vectors.pick(self.device, picked)?;
         self.vector_actions = picked.iter().map(|&vector| self.vector_actions[vector as usize]).collect();
         Ok(())
+    }
+
+    /// The vectors from index `first` on.
+    pub(super) fn vectors_from(&self, first: usize) -> Result<AlphaVectors, D::Error> {
+        let count = self.vector_actions.len();
+        let mut vectors = AlphaVectors::new(self.states);
+        let values = self.vectors.download(self.device, first as u32..count as u32)?;
+        vectors.append(values, &self.vector_actions[first..]);
+        Ok(vectors)
+    }
+
+    /// Keeps only the first `count` vectors.
+    pub(super) fn truncate(&mut self, count: usize) {
+        self.vectors.truncate(count as u32);
+        self.vector_actions.truncate(count);
     }
 
     /// Uploads beliefs in batches within the limits.
@@ -720,11 +736,11 @@ impl<T: Precise, D: Device> PointBackup for Backups<'_, T, D> {
         Ok(())
     }
 
-    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, D::Error> {
+    fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, D::Error> {
         let mut out = Plans { vectors: AlphaVectors::new(self.states), next: Vec::new() };
-        let mut rest = beliefs;
-        let mut branches: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
+        let branches: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
         let product = self.choose(beliefs.len(), branches.iter().sum());
+        let (mut rest, mut branches) = (&beliefs[part.clone()], branches[part].to_vec());
         while !rest.is_empty() {
             let count = self.batch(&branches, product);
             let (batch, later) = rest.split_at(count);

@@ -229,7 +229,18 @@ impl<T: Precise, D: Device> Vectors<T, D> {
 
     /// Removes all vectors; keeps the memory.
     pub fn clear(&mut self) {
-        (self.rows.count, self.columns.count, self.exact.vectors.count, self.rough.vectors.count) = (0, 0, 0, 0);
+        self.truncate(0);
+    }
+
+    /// Keeps only the first `count` vectors, and the memory.
+    pub fn truncate(&mut self, count: u32) {
+        let counts = [
+            &mut self.rows.count,
+            &mut self.columns.count,
+            &mut self.exact.vectors.count,
+            &mut self.rough.vectors.count,
+        ];
+        counts.into_iter().for_each(|known| *known = count.min(*known));
     }
 
     /// Appends concatenated vectors of S elements each.

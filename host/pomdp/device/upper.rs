@@ -11,6 +11,7 @@ use warpkov_kernels::pomdp::sawtooth::{
 };
 use warpkov_kernels::primitives::rows::RowsArgs;
 
+use crate::pomdp::belief::Belief;
 use crate::pomdp::device::backup::{Backups, THREADS, threads};
 use crate::pomdp::device::beliefs::Beliefs;
 use crate::runtime::Precise;
@@ -54,6 +55,8 @@ pub(super) struct Upper<T: Precise, D: Device> {
     points: Points<T, D>,
     /// Number of points after the last pruning.
     pruned: usize,
+    /// The last points, which [`new_points`](Self::new_points) returns.
+    fresh: usize,
     /// Number of calls of [`tighten`](Self::tighten), which serves as time.
     now: u32,
     /// Number of beliefs within the work limit, estimated from the last batch.
@@ -230,6 +233,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
             corners: device.upload(&corners)?,
             points: Points::new(device, corners.len() as u32, 0, 0)?,
             pruned: 0,
+            fresh: 0,
             now: 0,
             affordable: MAX_BELIEFS,
             work: device.zeros(1)?,
@@ -267,10 +271,62 @@ impl<T: Precise, D: Device> Upper<T, D> {
             taken <= bytes / 2
         });
         kept.sort_by_key(|point| point.row);
+        self.count_fresh(&kept);
         let entries = kept.iter().map(|point| point.entries as usize).sum();
         let mut left = Points::new(device, self.states, kept.len(), entries)?;
         left.place(device, self.points.rows(), &kept)?;
         (self.points, self.pruned) = (left, kept.len());
+        Ok(())
+    }
+
+    /// Counts the fresh points among those that stay.
+    fn count_fresh(&mut self, kept: &[New]) {
+        let first = self.points.count() - self.fresh;
+        self.fresh = kept.iter().filter(|point| point.row as usize >= first).count();
+    }
+
+    /// The points added since the last call of [`add_points`](Self::add_points), with their drops.
+    pub fn new_points(&mut self, device: &D) -> Result<Vec<(Belief, f64)>, D::Error> {
+        if self.fresh == 0 {
+            return Ok(Vec::new());
+        }
+        let first = self.points.count() - self.fresh;
+        let new = self.points.some(device, |i, _| i >= first)?;
+        let entries = new.iter().map(|point| point.entries as usize).sum();
+        let mut last = Points::new(device, self.states, new.len(), entries)?;
+        last.place(device, self.points.rows(), &new)?;
+        let (states, probs) = (device.to_vec(&last.state)?, device.to_vec(&last.prob)?);
+        let point = |(ends, new): (&[u32], &New)| {
+            let entries = ends[0] as usize..ends[1] as usize;
+            let probs = probs[entries.clone()].iter().map(|p| p.to_f64()).collect();
+            (Belief::built(states[entries].to_vec(), probs), new.drop)
+        };
+        Ok(last.ends.windows(2).zip(&new).map(point).collect())
+    }
+
+    /// Adds those of these points that lower the bound by more than `min_improvement`. Afterwards, no point is fresh.
+    pub fn add_points(
+        &mut self,
+        backups: &Backups<'_, T, D>,
+        points: &[(Belief, f64)],
+        min_improvement: f64,
+    ) -> Result<(), D::Error> {
+        let (device, most) = (backups.device, backups.limits.entries / LIMIT_DIVISOR);
+        for points in points.chunks(MAX_ROWS) {
+            let beliefs: Vec<Belief> = points.iter().map(|(belief, _)| belief.clone()).collect();
+            let rows = Beliefs::upload(device, &beliefs, 0)?;
+            let (known, bases) = self.bound(device, points.len(), Some(rows.args()))?;
+            let lowers = |&j: &usize| known[j] - (bases[j] + points[j].1) > min_improvement;
+            let new = (0..points.len()).filter(lowers).map(|j| New {
+                row: j as u32,
+                entries: beliefs[j].states().len() as u32,
+                drop: points[j].1,
+                used: self.now,
+            });
+            let new: Vec<New> = new.collect();
+            self.add(device, rows.args(), &new, most)?;
+        }
+        self.fresh = 0;
         Ok(())
     }
 
@@ -425,6 +481,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
             self.points = grown;
         }
         self.points.place(device, rows, new)?;
+        self.fresh += new.len();
         let many = points > MAX_POINTS || entries > most || points.saturating_mul(entries) > MAX_PRUNING_WORK;
         if many || points > self.pruned + self.pruned / 2 + MAX_BELIEFS {
             self.prune(device, most)?;
@@ -446,6 +503,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
                 && points.saturating_mul(entries) <= MAX_PRUNING_WORK / 2
         });
         kept.sort_by_key(|point| point.row);
+        self.count_fresh(&kept);
         self.pruned = kept.len();
         if kept.len() < self.points.count() {
             let (points, entries) = (self.points.drop.len(), self.points.state.len());

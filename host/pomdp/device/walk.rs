@@ -1,6 +1,7 @@
 //! Walks on a device, with backups and upper bounds at their beliefs.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::walk::{ANEW, GuideArgs, StartArgs, WALK_THREADS, WalksArgs, act, advance, compress};
@@ -19,9 +20,6 @@ use crate::runtime::scratch::Scratch;
 
 /// Maximum number of batches whose best vectors decide which vectors stay.
 const SAMPLED_BATCHES: usize = 16;
-
-/// Fraction of the memory limit that sawtooth points may take when memory is short.
-const POINTS_SHARE: f64 = 0.25;
 
 /// Simultaneous walks, with their backups and upper bounds.
 pub struct Walkers<'d, T: Precise, D: Device> {
@@ -321,8 +319,8 @@ impl<T: Precise, D: Device> PointBackup for Walkers<'_, T, D> {
         Ok(())
     }
 
-    fn backup(&mut self, beliefs: &[Belief]) -> Result<Plans, D::Error> {
-        self.backups.backup(beliefs)
+    fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, D::Error> {
+        self.backups.backup_part(beliefs, part)
     }
 
     fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, D::Error> {
@@ -385,45 +383,54 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         self.upper.at(device, &Beliefs::upload(device, beliefs, 0)?)
     }
 
-    fn prune(&mut self, kept: usize, most: usize, batch: usize) -> Result<(), D::Error> {
-        let count = self.count();
-        let mut uses = vec![0_usize; count];
+    fn uses(&mut self, batch: usize) -> Result<Vec<u64>, D::Error> {
+        let mut uses = vec![0_u64; self.count()];
         let last = self.batches.len().min(batch + 1);
         // An even sample of the batches, which contains b₀.
         for (number, batch) in self.batches[..last].iter().enumerate().step_by(last.div_ceil(SAMPLED_BATCHES).max(1)) {
             // Batch 0 holds b₀.
-            let weight = if number == 0 { usize::MAX / 2 } else { 1 };
+            let weight = if number == 0 { u64::MAX / 2 } else { 1 };
             for vector in self.backups.best_vectors(batch)? {
                 uses[vector as usize] = uses[vector as usize].saturating_add(weight);
             }
         }
-        uses[..kept.min(count)].fill(usize::MAX / 2);
-        let mut picked: Vec<u32> = (0..count as u32).filter(|&vector| uses[vector as usize] > 0).collect();
-        if picked.len() > most {
-            picked.sort_by_key(|&vector| std::cmp::Reverse(uses[vector as usize]));
-            picked.truncate(most);
-            picked.sort_unstable();
-        }
-        if picked.len() == count {
+        Ok(uses)
+    }
+
+    fn retain(&mut self, stays: &[bool]) -> Result<(), D::Error> {
+        if stays.iter().all(|&stays| stays) {
             return Ok(());
         }
-        self.backups.download_into(&mut self.mirror, count)?;
-        let mut stays = vec![false; count];
-        picked.iter().for_each(|&vector| stays[vector as usize] = true);
-        self.supports.retain(&self.mirror, &stays, &mut || false);
+        self.backups.download_into(&mut self.mirror, stays.len())?;
+        self.supports.retain(&self.mirror, stays, &mut || false);
         self.mirror = self.mirror.retain(|vector| stays[vector]);
+        let picked: Vec<u32> = (0..stays.len() as u32).filter(|&vector| stays[vector as usize]).collect();
         self.backups.pick(&picked)
     }
 
-    fn shrink(&mut self, kept: usize, bytes: u64, batch: usize) -> Result<(), D::Error> {
-        self.upper.shrink(self.backups.device, (bytes as f64 * POINTS_SHARE) as usize)?;
-        // Halves Γ repeatedly, because retired vectors may keep memory in use.
-        let mut most = self.count();
-        while self.bytes() > bytes && most > kept + 1 {
-            most = (most / 2).max(kept + 1);
-            self.prune(kept, most, batch)?;
-        }
+    fn drop_points(&mut self, bytes: u64) -> Result<(), D::Error> {
+        self.upper.shrink(self.backups.device, bytes as usize)
+    }
+
+    fn plans_from(&mut self, first: usize) -> Result<Plans, D::Error> {
+        Ok(Plans { vectors: self.backups.vectors_from(first)?, next: self.supports.from(first).to_vec() })
+    }
+
+    fn replace_from(&mut self, first: usize, plans: &Plans) -> Result<(), D::Error> {
+        self.backups.truncate(first);
+        self.supports.truncate(first);
+        self.mirror.truncate(first);
+        self.backups.add_vectors(&plans.vectors)?;
+        plans.next.chunks(self.backups.observations as usize).for_each(|next| self.supports.push(next));
         Ok(())
+    }
+
+    fn new_points(&mut self) -> Result<Vec<(Belief, f64)>, D::Error> {
+        self.upper.new_points(self.backups.device)
+    }
+
+    fn add_points(&mut self, points: &[(Belief, f64)], min_improvement: f64) -> Result<(), D::Error> {
+        self.upper.add_points(&self.backups, points, min_improvement)
     }
 
     fn count(&self) -> usize {

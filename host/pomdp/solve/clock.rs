@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use super::search::Interval;
+use super::team::Team;
 use crate::pomdp::options::{Limits, MEMORY};
 use crate::pomdp::solution::{Round, Status};
 
@@ -39,6 +40,28 @@ pub struct Standing {
     pub bytes: u64,
 }
 
+/// Largest number of checks between two questions to all ranks.
+const MOST_CHECKS: u32 = 16;
+
+/// Intended time between two questions to all ranks, in seconds.
+const QUESTION_INTERVAL: f64 = 0.01;
+
+/// Who decides whether the time is over, or the observer stops the run.
+enum Pace {
+    /// This rank.
+    Own,
+    /// All ranks, which check at the same points of the same search. Only some checks ask the other ranks: the first rank
+    /// sets the number of checks up to the next question, so that all ask at the same check.
+    Together {
+        /// Checks that do not ask, up to the next question.
+        left: u32,
+        /// Checks between the last two questions.
+        span: u32,
+        /// The time of the last question.
+        asked: Instant,
+    },
+}
+
 /// Checks the limits of a run and records its progress.
 pub struct Clock<'a> {
     start: Instant,
@@ -46,8 +69,12 @@ pub struct Clock<'a> {
     observe: Observer<'a>,
     /// 1 for rewards, −1 for costs.
     sign: f64,
-    /// Number of expansions.
+    /// Number of expansions of this rank.
     pub iterations: u64,
+    /// Number of expansions of the other ranks, if they have their own.
+    elsewhere: u64,
+    team: &'a Team<'a>,
+    pace: Pace,
     /// Recorded rounds.
     pub rounds: Vec<Round>,
     /// Why the run ended; `None` while it runs.
@@ -57,10 +84,71 @@ pub struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    /// Starts the clock of a run that began at `start`, with initial bounds on V\*(b₀).
-    pub fn new(start: Instant, limits: Limits, sign: f64, observe: Observer<'a>, bounds: Interval) -> Self {
+    /// Starts the clock of a run that began at `start`, with initial bounds on V\*(b₀). This rank decides about time.
+    pub fn new(
+        start: Instant,
+        limits: Limits,
+        sign: f64,
+        observe: Observer<'a>,
+        bounds: Interval,
+        team: &'a Team<'a>,
+    ) -> Self {
         let last = Standing { bounds, backups: 0, beliefs: 1, vectors: 1, bytes: 0 };
-        Self { start, limits, observe, sign, iterations: 0, rounds: Vec::new(), status: None, last }
+        let (rounds, status, pace) = (Vec::new(), None, Pace::Own);
+        Self { start, limits, observe, sign, iterations: 0, elsewhere: 0, team, pace, rounds, status, last }
+    }
+
+    /// The ranks of the run.
+    #[must_use]
+    pub fn team(&self) -> &'a Team<'a> {
+        self.team
+    }
+
+    /// From now on, all ranks run the same search and decide together.
+    pub fn together(&mut self) {
+        if !self.team.is_alone() {
+            self.pace = Pace::Together { left: 0, span: 1, asked: Instant::now() };
+        }
+    }
+
+    /// Ends the run on all ranks if time or an observer ended it on one of them. All ranks call it.
+    pub fn share_status(&mut self) {
+        if !self.team.is_alone() {
+            let code = self.code();
+            self.status = status_of(self.team.all(&[code]).into_iter().flatten());
+        }
+    }
+
+    /// What ended the run on this rank, if that is time or the observer; for [`conclude`](Self::conclude).
+    pub fn code(&mut self) -> u64 {
+        match self.status {
+            Some(status @ (Status::Time | Status::Interrupted)) => code(status),
+            _ => self.pressed_here().map_or(0, code),
+        }
+    }
+
+    /// Decides for all ranks after an exchange: `codes` are their [codes](Self::code), `ended` another reason to end, `elsewhere`
+    /// the number of expansions of the other ranks, and `standing` the state of all.
+    pub fn conclude(
+        &mut self,
+        codes: impl Iterator<Item = u64>,
+        ended: Option<Status>,
+        elsewhere: u64,
+        standing: Standing,
+    ) {
+        self.elsewhere = elsewhere;
+        self.note(standing);
+        let round = self.round();
+        let broken = self.team.is_broken().then_some(Status::Interrupted);
+        self.status = broken.or(self.reached(&round)).or(status_of(codes)).or(ended);
+        self.record(round);
+    }
+
+    /// The number of expansions up to which this rank may go on alone: its portion of those left to all ranks.
+    #[must_use]
+    pub fn allowance(&self) -> u64 {
+        let left = |most: u64| most.saturating_sub(self.iterations + self.elsewhere);
+        self.limits.iterations.map_or(u64::MAX, |most| self.iterations + self.team.portion(left(most)))
     }
 
     /// Memory limit of beliefs and vectors, in bytes.
@@ -74,51 +162,79 @@ impl<'a> Clock<'a> {
         if self.status.is_some() {
             return true;
         }
+        self.note(standing);
+        let round = self.round();
+        self.status = self.reached(&round).or_else(|| self.pressed());
+        self.record(round);
+        self.status.is_some()
+    }
+
+    fn note(&mut self, standing: Standing) {
         // Every upper bound stays valid; rounding may make a later one slightly higher.
         let upper = standing.bounds.upper.min(self.last.bounds.upper);
         self.last = Standing { bounds: Interval { upper, ..standing.bounds }, ..standing };
-        let Standing { bounds, bytes, .. } = self.last;
-        let round = self.round();
-        let elapsed = Duration::from_secs_f64(round.seconds);
-        let limits = &self.limits;
-        self.status = if round.gap() <= limits.gap {
-            Some(Status::Gap)
-        } else if limits.target.is_some_and(|target| bounds.lower >= self.sign * target) {
-            Some(Status::Target)
-        } else if limits.time.is_some_and(|time| elapsed >= time) {
-            Some(Status::Time)
-        } else if bytes >= limits.memory.unwrap_or(MEMORY) {
-            Some(Status::Memory)
-        } else if limits.iterations.is_some_and(|most| self.iterations >= most) {
-            Some(Status::Iterations)
-        } else if (self.observe)(&round).is_break() {
-            Some(Status::Interrupted)
-        } else {
-            None
-        };
+    }
+
+    fn record(&mut self, round: Round) {
         let due = self.rounds.last().is_none_or(|last| round.seconds > SPACING * last.seconds);
         if due || self.status.is_some() {
             self.rounds.push(round);
         }
-        self.status.is_some()
+    }
+
+    /// The limit that the state at the last check reaches, except time.
+    fn reached(&self, round: &Round) -> Option<Status> {
+        let (Standing { bounds, bytes, .. }, limits) = (self.last, &self.limits);
+        if round.gap() <= limits.gap {
+            Some(Status::Gap)
+        } else if limits.target.is_some_and(|target| bounds.lower >= self.sign * target) {
+            Some(Status::Target)
+        } else if bytes >= limits.memory.unwrap_or(MEMORY) {
+            Some(Status::Memory)
+        } else if limits.iterations.is_some_and(|most| round.iterations >= most) {
+            Some(Status::Iterations)
+        } else {
+            None
+        }
+    }
+
+    /// Whether time is over or the observer stops the run, for this rank or, if they decide together, for all.
+    fn pressed(&mut self) -> Option<Status> {
+        let Pace::Together { left, span, asked } = &mut self.pace else { return self.pressed_here() };
+        if *left > 0 {
+            *left -= 1;
+            return None;
+        }
+        let faster = QUESTION_INTERVAL / asked.elapsed().as_secs_f64().max(1e-6);
+        let next = (f64::from(*span) * faster).clamp(1.0, f64::from(MOST_CHECKS.min(2 * *span))) as u32;
+        let own = self.pressed_here().map_or(0, code);
+        let all = self.team.all(&[own, next.into()]);
+        let next = all.first().map_or(1, |first| first[1] as u32);
+        self.pace = Pace::Together { left: next - 1, span: next, asked: Instant::now() };
+        if self.team.is_broken() { Some(Status::Interrupted) } else { status_of(all.iter().map(|rank| rank[0])) }
+    }
+
+    fn pressed_here(&mut self) -> Option<Status> {
+        let round = self.round();
+        if self.team.is_broken() {
+            Some(Status::Interrupted)
+        } else if self.limits.time.is_some_and(|time| round.seconds >= time.as_secs_f64()) {
+            Some(Status::Time)
+        } else {
+            (self.observe)(&round).is_break().then_some(Status::Interrupted)
+        }
     }
 
     /// Checks the time limit and the observer during an expansion. After `true` the run is over, and work in progress
     /// may stay unfinished.
     pub fn late(&mut self) -> bool {
-        let round = self.round();
-        let late = if matches!(self.status, Some(Status::Time | Status::Interrupted)) {
+        if matches!(self.status, Some(Status::Time | Status::Interrupted)) {
             return true;
-        } else if self.limits.time.is_some_and(|time| round.seconds >= time.as_secs_f64()) {
-            Status::Time
-        } else if (self.observe)(&round).is_break() {
-            Status::Interrupted
-        } else {
-            return false;
-        };
+        }
+        let Some(late) = self.pressed() else { return false };
         if self.status.is_none() {
             self.status = Some(late);
-            self.rounds.push(round);
+            self.rounds.push(self.round());
         }
         true
     }
@@ -134,6 +250,9 @@ impl<'a> Clock<'a> {
 
     /// Ends the run because a launch was [stopped](super::Error::is_stop).
     pub fn stopped(&mut self) {
+        if let Pace::Together { left, .. } = &mut self.pace {
+            *left = 0;
+        }
         if !self.late() {
             self.status.get_or_insert(Status::Interrupted);
         }
@@ -144,7 +263,7 @@ impl<'a> Clock<'a> {
         let Standing { bounds, backups, beliefs, vectors, .. } = self.last;
         let (lower, upper) =
             if self.sign < 0.0 { (-bounds.upper, -bounds.lower) } else { (bounds.lower, bounds.upper) };
-        let (seconds, iterations) = (self.start.elapsed().as_secs_f64(), self.iterations);
+        let (seconds, iterations) = (self.start.elapsed().as_secs_f64(), self.iterations + self.elsewhere);
         Round { seconds, iterations, backups, beliefs, vectors, lower, upper }
     }
 
@@ -166,5 +285,23 @@ impl<'a> Clock<'a> {
             end.seconds = last.seconds;
         }
         (status, self.rounds)
+    }
+}
+
+/// A reason to end the run on all ranks, as a number.
+fn code(status: Status) -> u64 {
+    match status {
+        Status::Time => 1,
+        Status::Interrupted => 2,
+        _ => 0,
+    }
+}
+
+/// The reason with the largest code of all ranks.
+fn status_of(codes: impl Iterator<Item = u64>) -> Option<Status> {
+    match codes.max() {
+        Some(2) => Some(Status::Interrupted),
+        Some(1) => Some(Status::Time),
+        _ => None,
     }
 }

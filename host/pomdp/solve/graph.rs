@@ -156,6 +156,20 @@ impl Graph {
         })
     }
 
+    /// The index of the node of exactly this belief, if there is one.
+    #[must_use]
+    pub fn find(&self, belief: &Belief) -> Option<u32> {
+        let mut number = self.numbers.get(&hash(belief)).copied().unwrap_or(NONE);
+        while number != NONE {
+            let node = &self.nodes[number as usize];
+            if node.belief == *belief {
+                return Some(number);
+            }
+            number = node.next_in_bucket;
+        }
+        None
+    }
+
     /// Adds a node; the caller has checked that it is new.
     fn add(&mut self, mut node: Node) -> u32 {
         let number = self.nodes.len() as u32;

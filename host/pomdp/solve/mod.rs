@@ -9,20 +9,26 @@
 //! >   B ← B ∪ expand(B)
 //! >   Γ ← Γ ∪ {backup(b)} for the beliefs b that the [scheme] selects
 //! >   Γ ← the vectors that are best at a belief of B, with their [continuations](super::support)
+//!
+//! Several [ranks](team) divide this work. Each holds the model. Either all run the same search and divide each batch of backups,
+//! or each samples its own beliefs, and once a round all exchange the vectors and the upper bounds that they found: both are
+//! valid for all, and the bounds of the run are the best of all ranks.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use warpkov_device::launch::Device;
 
 use self::clock::{Clock, Standing, overtime};
 use self::expand::Expand;
-use self::search::{Interval, Search, slack};
+use self::search::{Branch, Interval, Search, slack};
+use self::team::{Divided, Team};
 use super::alpha::AlphaVectors;
 use super::backend::{PointBackup, Trials};
 use super::cpu::PointBased;
 use super::model::Pomdp;
 use super::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
-use super::solution::{Round, Solution, Status};
+use super::solution::{RankShare, Round, Solution, Status};
 use crate::common::interrupt;
 use crate::common::numbers::max_norm;
 use crate::common::random::random;
@@ -30,6 +36,7 @@ use crate::mdp::SolveError;
 use crate::pomdp::device::{self, Backups, Walkers};
 use crate::runtime;
 use crate::runtime::choose::{Cost, DeviceChoice, GPU_START, Place};
+use crate::runtime::comm::{Communicator, Disagreed, Local};
 use crate::runtime::error::from_devices;
 use crate::runtime::{Precise, cores};
 
@@ -41,6 +48,7 @@ pub mod graph;
 pub mod horizon;
 pub mod scheme;
 pub mod search;
+pub mod team;
 pub mod trials;
 
 pub use clock::Observer;
@@ -60,6 +68,12 @@ pub enum Error {
     /// An option that a horizon excludes.
     #[error("a finite horizon runs on the CPU with heuristic search: expected no option {0}")]
     Horizon(&'static str),
+    /// Another rank has another model.
+    #[error("the ranks have read different models, expected one on all of them")]
+    Models,
+    /// The device of another rank cannot be opened. That rank has the reason.
+    #[error("rank {0} cannot open its device")]
+    Elsewhere(u32),
     /// The underlying MDP cannot be solved.
     #[error(transparent)]
     Process(#[from] SolveError),
@@ -74,6 +88,16 @@ impl Error {
     pub fn is_stop(&self) -> bool {
         matches!(self, Self::Runtime(runtime::Error::Interrupted))
     }
+
+    /// Whether every rank has this error, and at the same point.
+    #[must_use]
+    pub fn is_of_all(&self) -> bool {
+        match self {
+            Self::Endless | Self::Horizon(_) | Self::Models => true,
+            Self::Process(error) => !matches!(error, SolveError::Runtime(_)),
+            Self::Runtime(_) | Self::Elsewhere(_) => false,
+        }
+    }
 }
 
 from_devices!(Error);
@@ -84,39 +108,32 @@ from_devices!(Error);
 /// If γ = 1 without a horizon, if the device does not exist, or if it fails. Reaching a limit is not an error: see
 /// [`Status`].
 pub fn solve_with(model: &Pomdp, options: &SolveOptions, observe: Observer) -> Result<Solution, Error> {
+    solve_on(&Local::alone(), model, options, observe)
+}
+
+/// Solves a model on several ranks, each of which calls this function with the same model and options, except its device.
+/// All ranks return the same vectors and status, and the run stops on all of them if the observer of one breaks.
+///
+/// Equal options on equally many ranks give equal results, unless time ends the run. The memory limit is that of each rank. A
+/// finite horizon is not divided: all ranks do the same work.
+///
+/// # Errors
+/// Those of [`solve_with`]; [`Error::Models`]; and if a rank failed or did not answer in time.
+pub fn solve_on(
+    comm: &dyn Communicator,
+    model: &Pomdp,
+    options: &SolveOptions,
+    observe: Observer,
+) -> Result<Solution, Error> {
     let start = Instant::now();
-    let maximized = model.to_maximize();
-    let (sign, limits) = (model.process().objective().sign(), options.limits);
-    let (device, notes) = (cores::all(), Vec::new());
-    let mut run = Run { model: &maximized, sign, options, limits, start, observe, device, notes };
-    if let Some(horizon) = options.horizon {
-        return run.finite(horizon.max(1));
+    let team = Team::new(comm);
+    if !team.agrees_on(model) {
+        return Err(Error::Models);
     }
-    if model.gamma() >= 1.0 {
-        return Err(Error::Endless);
-    }
-    // Trials guided by the upper bound are sequential.
-    let one_by_one = options.expansion.is_some_and(|expansion| !expansion.walks());
-    if options.device == DeviceChoice::Auto && one_by_one {
-        run.notes.push("auto chose the CPU: trials guided by the upper bound are sequential".to_owned());
-        return run.on_cpu();
-    }
-    let (place, reason) = Place::open(options.device, Some(&cost(&maximized)))?;
-    run.device = place.name();
-    run.notes.extend(reason);
-    match place {
-        Place::Cpu => run.on_cpu(),
-        Place::Gpu(gpu) => {
-            let (free, _) = gpu.memory()?;
-            run.limits.memory.get_or_insert(free / 2);
-            run.on_device(&gpu)
-        }
-        Place::Emulated(emulator) => {
-            // Emulated launches are slow, so the time limit can stop them too.
-            let (mut asked, end) = (interrupt::overdue(), limits.time.map(overtime));
-            run.on_device(&emulator.until(move || asked() || end.is_some_and(|end| start.elapsed() >= end)))
-        }
-    }
+    let result = Run::solve(&team, start, model, options, observe);
+    // A failed connection is the cause of other errors.
+    team.check().map_err(runtime::Error::from)?;
+    result
 }
 
 /// Estimated cost of the first part of the search, the only part that can be predicted.
@@ -141,9 +158,70 @@ struct Run<'a> {
     /// Name of the device that does the backups.
     device: String,
     notes: Vec<String>,
+    team: &'a Team<'a>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn solve(
+        team: &'a Team<'a>,
+        start: Instant,
+        model: &Pomdp,
+        options: &'a SolveOptions,
+        observe: Observer<'a>,
+    ) -> Result<Solution, Error> {
+        let maximized = model.to_maximize();
+        let (sign, limits) = (model.process().objective().sign(), options.limits);
+        let (device, notes) = (cores::all(), Vec::new());
+        let mut run = Run { model: &maximized, sign, options, limits, start, observe, device, notes, team };
+        if let Some(horizon) = options.horizon {
+            return run.finite(horizon.max(1));
+        }
+        if model.gamma() >= 1.0 {
+            return Err(Error::Endless);
+        }
+        // Trials guided by the upper bound are sequential.
+        let one_by_one = options.expansion.is_some_and(|expansion| !expansion.walks());
+        if options.device == DeviceChoice::Auto && one_by_one {
+            run.notes.push("auto chose the CPU: trials guided by the upper bound are sequential".to_owned());
+            return run.on_cpu();
+        }
+        let opened = Place::open(options.device, Some(&cost(&maximized)));
+        let (place, reason) = run.agree(opened)?;
+        if team.any(matches!(place, Place::Cpu)) && !matches!(place, Place::Cpu) {
+            run.notes.push("a rank has no GPU, so that all compute on the CPU".to_owned());
+            return run.on_cpu();
+        }
+        run.device = place.name();
+        run.notes.extend(reason);
+        match place {
+            Place::Cpu => run.on_cpu(),
+            Place::Gpu(gpu) => {
+                let (free, _) = run.agree(gpu.memory())?;
+                run.limits.memory.get_or_insert(team.least(free / 2));
+                run.on_device(&gpu)
+            }
+            Place::Emulated(emulator) => {
+                // Emulated launches are slow, so the time limit can stop them too.
+                let (mut asked, end, steady) = (interrupt::overdue(), limits.time.map(overtime), team.steady());
+                run.on_device(&emulator.until(move || {
+                    !steady.load(Ordering::Relaxed) && (asked() || end.is_some_and(|end| start.elapsed() >= end))
+                }))
+            }
+        }
+    }
+
+    /// The result, if all ranks have one; otherwise the first rank that failed has its error.
+    fn agree<T, E>(&self, result: Result<T, E>) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        self.team.comm().agree(result, |_| 0).map_err(|disagreed| match disagreed {
+            Disagreed::Here(error) => error.into(),
+            Disagreed::Elsewhere { rank, .. } => Error::Elsewhere(rank),
+            Disagreed::Comm(error) => runtime::Error::from(error).into(),
+        })
+    }
+
     /// Solves a finite-horizon problem.
     fn finite(&mut self, horizon: u32) -> Result<Solution, Error> {
         let options = self.options;
@@ -155,14 +233,20 @@ impl Run<'_> {
         if let Some((what, _)) = given.iter().find(|(_, given)| *given) {
             return Err(Error::Horizon(what));
         }
-        let (start, limits, sign) = (self.start, self.limits, self.sign);
+        let (start, limits, sign, team) = (self.start, self.limits, self.sign, self.team);
         let observe = &mut *self.observe;
         let found = horizon::search(self.model, horizon, limits.gap, limits.vectors, move |bounds| {
-            Clock::new(start, limits, sign, observe, bounds)
+            let mut clock = Clock::new(start, limits, sign, observe, bounds, team);
+            clock.together();
+            clock
         });
+        if !team.is_alone() {
+            self.notes.push("a finite horizon is not divided: every rank does the same work".to_owned());
+        }
+        let shares = team.shares(&self.device, found.ended.1.last().map_or(0, |last| last.backups), start);
         let vectors =
             found.stages.first().map_or_else(|| AlphaVectors::new(self.model.states()), |first| first.vectors.clone());
-        let solution = self.solution(vectors, found.ended, Expansion::Hsvi, Scheme::Path);
+        let solution = self.solution(vectors, found.ended, Expansion::Hsvi, Scheme::Path, shares);
         Ok(Solution { stages: found.stages, ..solution })
     }
 
@@ -192,12 +276,14 @@ impl Run<'_> {
         if several || !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
             return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TRIALS_PER_BATCH));
         }
-        let (model, options) = (self.model, self.options);
+        let (model, options, team, start) = (self.model, self.options, self.team, self.start);
+        let device_name = self.device.clone();
         let clock = self.clock();
         let mut search = Search::new(model, options.limits.gap, options.limits.vectors, clock)?;
         let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
-        let standing =
+        let (standing, backups) =
             trials::run(&mut walkers, &mut search, expansion, options, min_improvement(model, options.limits.gap))?;
+        let shares = team.shares(&device_name, backups, start);
         let mut clock = search.into_clock();
         let [slack, _] = walkers.slack(largest(model));
         let vectors = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
@@ -205,7 +291,7 @@ impl Run<'_> {
         let attained = vectors.best(model.start()).map_or(f64::NEG_INFINITY, |(_, value)| value);
         let bounds = Interval { lower: standing.bounds.lower.min(attained), ..standing.bounds };
         let end = clock.end(Standing { bounds, vectors: vectors.len(), ..standing });
-        Ok(self.solution(vectors, end, expansion, Scheme::Path))
+        Ok(self.solution(vectors, end, expansion, Scheme::Path, shares))
     }
 
     /// The clock of the run, with initial bounds that hold for every policy.
@@ -216,7 +302,7 @@ impl Run<'_> {
         // Wide enough to contain all later bounds with their rounding errors.
         let [below, above] = slack(self.model, largest(self.model) / rest);
         let bounds = Interval { lower: extreme(f64::min) / rest - below, upper: extreme(f64::max) / rest + above };
-        Clock::new(self.start, self.limits, self.sign, self.observe, bounds)
+        Clock::new(self.start, self.limits, self.sign, self.observe, bounds, self.team)
     }
 
     /// Solves with beliefs and bounds on the host. `backend` does the backups, except those of single paths.
@@ -229,17 +315,26 @@ impl Run<'_> {
     where
         Error: From<B::Error>,
     {
-        let (model, options) = (self.model, self.options);
+        let (model, options, team, start) = (self.model, self.options, self.team, self.start);
+        let device = self.device.clone();
         let scheme = options.scheme.unwrap_or(expansion.scheme());
         let (gap, min_improvement) = (options.limits.gap, min_improvement(model, options.limits.gap));
-        let mut random = random(options.seed, 0);
+        // A single path is backed up on the host, step by step, so that each rank has paths of its own.
+        let apart = scheme == Scheme::Path && trials <= 1 && !team.is_alone();
+        let rank = if apart { team.rank() } else { 0 };
+        let mut random = random(options.seed, rank as u64);
         let mut search = Search::new(model, gap, options.limits.vectors, self.clock())?;
-        let mut expand = Expand::new(expansion, options.beliefs);
+        if apart {
+            search.part();
+        } else {
+            search.clock.together();
+        }
+        let mut backend = Divided::new(backend, model, team);
+        let mut expand = Expand::new(expansion, options.beliefs, Branch(rank));
         let mut idle = 0;
         while !search.ended() {
             let known = search.points.len();
             let mut sampled: Vec<Vec<u32>> = Vec::new();
-            search.choose_root();
             for turn in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
                 sampled.push(expand.sample(&mut search, &mut random, gap, idle > 0, turn));
                 if search.late() {
@@ -248,11 +343,11 @@ impl Run<'_> {
             }
             let progress = match (scheme, &sampled[..]) {
                 (Scheme::Path, [nodes]) => Ok(scheme::path(&mut search, nodes, min_improvement)),
-                (Scheme::Path, walks) => scheme::layers(&mut search, backend, walks, min_improvement),
-                (Scheme::Full, _) => scheme::full(&mut search, backend, min_improvement),
-                (Scheme::Randomized, _) => scheme::randomized(&mut search, backend, &mut random, min_improvement),
+                (Scheme::Path, walks) => scheme::layers(&mut search, &mut backend, walks, min_improvement),
+                (Scheme::Full, _) => scheme::full(&mut search, &mut backend, min_improvement),
+                (Scheme::Randomized, _) => scheme::randomized(&mut search, &mut backend, &mut random, min_improvement),
             };
-            let mut progress = match progress.map_err(Error::from) {
+            let mut progress = match progress {
                 Err(error) if error.is_stop() => {
                     search.clock.stopped();
                     break;
@@ -263,18 +358,20 @@ impl Run<'_> {
                 progress += sampled.iter().map(|nodes| scheme::tighten(&mut search, nodes)).sum::<f64>();
                 progress += (0..search.starts.len() as u32).map(|start| search.tighten(start)).sum::<f64>();
             }
-            search.prune_if_grown();
+            search.prune_after_expansion();
             search.clock.iterations += 1;
             idle = if progress > 0.0 || search.points.len() > known { 0 } else { idle + 1 };
             if idle >= PATIENCE && !expand.deepens() {
                 search.clock.status.get_or_insert(Status::Stalled);
             }
         }
+        let backups = if apart { search.backups } else { backend.backups };
         search.prune();
         let standing = search.standing();
+        let shares = team.shares(&device, backups, start);
         let (vectors, clock) = search.into_vectors();
         let end = clock.end(Standing { vectors: vectors.len(), ..standing });
-        Ok(self.solution(vectors, end, expansion, scheme))
+        Ok(self.solution(vectors, end, expansion, scheme, shares))
     }
 
     fn solution(
@@ -283,6 +380,7 @@ impl Run<'_> {
         (status, rounds): (Option<Status>, Vec<Round>),
         expansion: Expansion,
         scheme: Scheme,
+        ranks: Vec<RankShare>,
     ) -> Solution {
         let vectors = vectors.times(self.sign);
         let (device, mut notes) = (std::mem::take(&mut self.device), std::mem::take(&mut self.notes));
@@ -290,7 +388,7 @@ impl Run<'_> {
             notes.push(format!("auto chose {expansion}: {}", expansion.merit()));
         }
         let (status, stages) = (status.unwrap_or(Status::Interrupted), Vec::new());
-        Solution { vectors, stages, status, rounds, expansion, scheme, device, notes }
+        Solution { vectors, stages, status, rounds, expansion, scheme, device, notes, ranks }
     }
 }
 

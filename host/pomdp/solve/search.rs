@@ -8,10 +8,12 @@ use super::bounds::sawtooth::Sawtooth;
 use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
 use super::clock::{Clock, Standing};
 use super::graph::{Child, Edge, Graph, MERGED, NONE, Nodes};
+use super::team::{News, joined};
 use crate::common::numbers::max_norm;
 use crate::mdp::SolveError;
 use crate::mdp::model::Csr;
 use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::backend::Plans;
 use crate::pomdp::belief::Belief;
 use crate::pomdp::cpu::{Assembler, Vectors};
 use crate::pomdp::model::Pomdp;
@@ -86,7 +88,28 @@ pub struct Search<'m, 'o> {
     pruned_points: usize,
     /// Bounds on the rounding errors of the lower and the upper bound.
     slack: [f64; 2],
+    /// What the other ranks know, if each rank samples its own beliefs.
+    apart: Option<Apart>,
 }
+
+/// The state of a search whose ranks sample their own beliefs. Γ is the same on all ranks after each [round](Search::meet).
+struct Apart {
+    /// |Γ| at the begin of the round.
+    shared: usize,
+    /// Value of [`Sawtooth::time`] at the begin of the round.
+    sent: u32,
+    /// Number of backups at which this rank ends the round.
+    backups: u64,
+    /// Number of expansions at which this rank ends the round.
+    iterations: u64,
+    /// Nodes whose best vector was added in the round, or that were compared with such vectors.
+    moved: Vec<u32>,
+    /// Bounds, backups and |B| of the other ranks at the begin of the round.
+    others: (Interval, u64, usize),
+}
+
+/// Backups of a rank per round. A round ends after an expansion.
+const ROUND: u64 = 128;
 
 /// Tolerance of the fast informed bound, relative to the gap of the initial bounds.
 const FIB_TOLERANCE: f64 = 1e-3;
@@ -126,10 +149,10 @@ impl<'m, 'o> Search<'m, 'o> {
         let rewards = model.expected_rewards();
         let largest = max_norm(&rewards);
         let magnitude = largest / (1.0 - model.gamma());
-        let seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12), &mut || clock.late())?;
+        let mut seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12), &mut || clock.late())?;
         let factors = qmdp::qmdp(model, &rewards, &seen, &mut || clock.late());
         let assembler = Assembler::new(model, &rewards);
-        let blind = blind::blind(model, &rewards, &assembler, precision / 10.0, &mut || clock.late());
+        let mut blind = blind::blind(model, &rewards, &assembler, precision / 10.0, &mut || clock.late());
         let starts = model.starts();
         let gap: f64 = starts
             .iter()
@@ -138,8 +161,12 @@ impl<'m, 'o> Search<'m, 'o> {
                 prob * (informed_bound(&factors, model.actions() as usize, start) - lower)
             })
             .sum();
-        let informed =
+        let mut informed =
             fib::fib(model, &rewards, factors, (FIB_TOLERANCE * gap).max(precision / 10.0), &mut || clock.late());
+        // All ranks begin with the same bounds, also if the time ends one of these computations.
+        let team = clock.team();
+        [&mut seen[..], &mut informed, blind.values_mut()].into_iter().for_each(|numbers| team.first(numbers));
+        clock.share_status();
         let largest = |factors: &[f64]| factors.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let corners = informed.chunks(model.actions() as usize).map(largest).collect();
         let vectors = Vectors::new(&blind);
@@ -171,23 +198,25 @@ impl<'m, 'o> Search<'m, 'o> {
             pruned: 0,
             pruned_points: 0,
             slack: slack(model, magnitude),
+            apart: None,
         };
         for start in 0..search.starts.len() as u32 {
             search.add_point(start);
         }
-        search.choose_root();
+        search.choose_root(&mut Branch::default());
         Ok(search)
     }
 
-    /// Makes expansions start at the initial belief with the largest weighted gap.
-    pub fn choose_root(&mut self) {
-        let mut widest = f64::NEG_INFINITY;
+    /// Makes expansions start at the initial belief with the largest weighted gap, or at another with a similar one if
+    /// `branch` says so.
+    pub fn choose_root(&mut self, branch: &mut Branch) {
+        let mut gaps = Vec::with_capacity(self.starts.len());
         for i in 0..self.starts.len() {
             let (prob, start) = self.starts[i];
-            let gap = prob * (self.upper(start) - self.lower(start));
-            if gap > widest {
-                (widest, self.root) = (gap, start);
-            }
+            gaps.push(prob * (self.upper(start) - self.lower(start)));
+        }
+        if let Some(chosen) = branch.choose(&gaps) {
+            self.root = self.starts[chosen].1;
         }
     }
 
@@ -206,9 +235,33 @@ impl<'m, 'o> Search<'m, 'o> {
         self.clock.over(Standing { bytes: 0, ..standing }) || self.is_full()
     }
 
+    /// From now on, this rank samples its own beliefs, and exchanges its findings with the other ranks once a round.
+    pub fn part(&mut self) {
+        let bounds = Interval { lower: f64::NEG_INFINITY, upper: f64::INFINITY };
+        self.apart = Some(Apart {
+            shared: self.alpha().len(),
+            sent: self.sawtooth.time(),
+            backups: ROUND,
+            iterations: self.clock.allowance(),
+            moved: Vec::new(),
+            others: (bounds, 0, 0),
+        });
+    }
+
     /// Checks all limits between expansions. Releases memory if it is full, and ends the run only if that is not
-    /// enough. Releasing memory renumbers nodes.
+    /// enough. Releasing memory renumbers nodes. If ranks are [apart](Self::part), they meet at the end of each round.
     pub fn ended(&mut self) -> bool {
+        while let Some(apart) = &self.apart {
+            let goes_on =
+                self.clock.status.is_none() && self.backups < apart.backups && self.clock.iterations < apart.iterations;
+            if goes_on && !self.over() {
+                return false;
+            }
+            self.meet();
+            if self.clock.status.is_some() {
+                return true;
+            }
+        }
         if self.clock.status.is_none() && self.is_full() {
             self.shrink();
             if self.is_full() {
@@ -216,6 +269,109 @@ impl<'m, 'o> Search<'m, 'o> {
             }
         }
         self.over()
+    }
+
+    /// The end of a round: all ranks exchange their new vectors and points, and decide together whether the run ends. A
+    /// stalled rank ends it only if all are.
+    fn meet(&mut self) {
+        let (team, code, own) = (self.clock.team(), self.clock.code(), self.own_bounds());
+        let Some(mut apart) = self.apart.take() else { return };
+        let stalled = u64::from(self.clock.status == Some(Status::Stalled));
+        let head = [
+            code,
+            stalled,
+            u64::from(self.is_full()),
+            self.clock.iterations,
+            self.backups,
+            self.points.len() as u64,
+            own.lower.to_bits(),
+            own.upper.to_bits(),
+        ];
+        let plans = Plans { vectors: self.alpha().from(apart.shared), next: self.supports.from(apart.shared).to_vec() };
+        let points = self.sawtooth.changed(apart.sent).collect();
+        let all = team.exchange(&head, &News { plans, points });
+        if team.is_broken() {
+            self.clock.stopped();
+            return;
+        }
+        self.replace_vectors(&mut apart, &all);
+        for (rank, (_, news)) in all.iter().enumerate() {
+            if rank != team.rank() {
+                news.points.iter().for_each(|(belief, drop)| self.add_upper(belief, *drop));
+            }
+        }
+        (apart.shared, apart.sent) = (self.alpha().len(), self.sawtooth.time());
+        let sum = |field: usize| all.iter().map(|(head, _)| head[field]).sum::<u64>();
+        let bound = |field: usize| all.iter().map(move |(head, _)| f64::from_bits(head[field]));
+        let bounds = Interval {
+            lower: bound(6).fold(f64::NEG_INFINITY, f64::max),
+            upper: bound(7).fold(f64::INFINITY, f64::min),
+        };
+        apart.others = (bounds, sum(4) - self.backups, sum(5) as usize - self.points.len());
+        self.apart = Some(apart);
+        self.prune_if_grown();
+        let mut ended = all.iter().all(|(head, _)| head[1] != 0).then_some(Status::Stalled);
+        if sum(2) > 0 {
+            self.shrink();
+            if team.any(self.is_full()) {
+                ended = Some(Status::Memory);
+            }
+        }
+        let standing = Standing { bounds, bytes: 0, ..self.standing() };
+        self.clock.conclude(all.iter().map(|(head, _)| head[0]), ended, sum(3) - self.clock.iterations, standing);
+        let (backups, iterations) = (self.backups + ROUND, self.clock.allowance());
+        if let Some(apart) = &mut self.apart {
+            (apart.backups, apart.iterations) = (backups, iterations);
+        }
+    }
+
+    /// Replaces the vectors of the round by those of all ranks, in the order of ranks.
+    fn replace_vectors(&mut self, apart: &mut Apart, all: &[(Vec<u64>, News)]) {
+        let (shared, width) = (apart.shared, self.model.observation_count() as usize);
+        let (Plans { vectors, next }, first) = joined(self.model.states(), shared, all, self.clock.team().rank());
+        self.vectors.truncate(shared);
+        self.supports.truncate(shared);
+        for (i, next) in (0..vectors.len()).zip(next.chunks(width)) {
+            self.push(vectors.actions()[i], vectors.vector(i), next);
+        }
+        apart.moved.sort_unstable();
+        apart.moved.dedup();
+        for node in apart.moved.drain(..) {
+            let node = &mut self.graph.nodes[node as usize];
+            if node.vector != NONE && node.vector as usize >= shared {
+                node.vector += (first - shared) as u32;
+            }
+            node.scanned = node.scanned.min(shared as u32);
+        }
+    }
+
+    /// Lowers the upper bound at a belief to the bound of the vertices plus `drop`, if that is lower.
+    fn add_upper(&mut self, belief: &Belief, drop: f64) {
+        let value = self.sawtooth.base(belief) + drop;
+        let Some(node) = self.graph.find(belief) else {
+            let informed = informed_bound(&self.informed, self.model.actions() as usize, belief);
+            if value < self.sawtooth.bound(belief, informed, 0) {
+                self.sawtooth.put(belief, drop, None);
+            }
+            return;
+        };
+        if value < self.upper(node) {
+            let node = &mut self.graph.nodes[node as usize];
+            node.upper = value;
+            node.point = self.sawtooth.put(belief, drop, (node.point != NONE).then_some(node.point)).unwrap_or(NONE);
+        }
+    }
+
+    /// Notes that a node may refer to vectors of the round.
+    fn note_moved(&mut self, node: u32) {
+        if let Some(apart) = &mut self.apart {
+            apart.moved.push(node);
+        }
+    }
+
+    /// Whether it holds on any rank, if ranks are apart; otherwise on this one.
+    fn any(&self, holds: bool) -> bool {
+        if self.apart.is_some() { self.clock.team().any(holds) } else { holds }
     }
 
     /// Whether the clock is [late](Clock::late) or memory is full.
@@ -241,6 +397,10 @@ impl<'m, 'o> Search<'m, 'o> {
 
     /// Records that the node has been compared with all vectors, of which `found` is the best new one.
     fn record_best(&mut self, node: u32, found: Option<(u32, f64)>) -> f64 {
+        let (count, known) = (self.vectors.alpha().len(), self.graph.nodes[node as usize].scanned as usize);
+        if self.apart.as_ref().is_some_and(|apart| known <= apart.shared && count > apart.shared) {
+            self.note_moved(node);
+        }
         let node = &mut self.graph.nodes[node as usize];
         node.scanned = self.vectors.alpha().len() as u32;
         if let Some((vector, value)) = found
@@ -257,9 +417,10 @@ impl<'m, 'o> Search<'m, 'o> {
         let least = self.lower(node);
         let own = self.graph.nodes[node as usize].vector;
         for child in edges.iter().flat_map(|edge| &edge.children) {
-            let child = &mut self.graph.nodes[child.node as usize];
-            if child.vector == NONE {
-                (child.vector, child.lower) = (own, child.belief.dot(self.vectors.alpha().vector(own as usize)));
+            let node = &mut self.graph.nodes[child.node as usize];
+            if node.vector == NONE {
+                (node.vector, node.lower) = (own, node.belief.dot(self.vectors.alpha().vector(own as usize)));
+                self.note_moved(child.node);
             }
         }
         let count = self.alpha().len();
@@ -477,6 +638,7 @@ impl<'m, 'o> Search<'m, 'o> {
             return Interval { lower: 0.0, upper };
         }
         self.push(action, &vector, &next);
+        self.note_moved(node);
         let node = &mut self.graph.nodes[node as usize];
         (node.lower, node.vector) = (value, self.vectors.alpha().len() as u32 - 1);
         node.scanned = node.vector + 1;
@@ -529,8 +691,15 @@ impl<'m, 'o> Search<'m, 'o> {
         (action, self.assembler.vector(self.vectors.alpha(), action, &next), next)
     }
 
+    /// Prunes Γ between expansions, unless ranks are [apart](Self::part) and prune it together at the end of a round.
+    pub fn prune_after_expansion(&mut self) {
+        if self.apart.is_none() {
+            self.prune_if_grown();
+        }
+    }
+
     /// Prunes Γ if it has grown by a quarter, and examines sawtooth points in proportion to the new ones.
-    pub fn prune_if_grown(&mut self) {
+    fn prune_if_grown(&mut self) {
         if self.alpha().len() > self.pruned + self.pruned / 4 + 32 {
             self.prune();
         }
@@ -548,11 +717,11 @@ impl<'m, 'o> Search<'m, 'o> {
 
     fn prune_to(&mut self, max_vectors: usize) {
         let count = self.alpha().len();
-        let mut uses = vec![0_usize; count];
-        uses[..self.permanent.min(count)].fill(usize::MAX / 2);
+        let mut uses = vec![0_u64; count];
+        uses[..self.permanent.min(count)].fill(u64::MAX / 2);
         for start in 0..self.starts.len() as u32 {
             self.lower(start);
-            uses[self.graph.nodes[start as usize].vector as usize] = usize::MAX / 2;
+            uses[self.graph.nodes[start as usize].vector as usize] = u64::MAX / 2;
         }
         if !self.clock.late() {
             let points = std::mem::take(&mut self.points);
@@ -564,6 +733,10 @@ impl<'m, 'o> Search<'m, 'o> {
             if vector != NONE {
                 uses[vector as usize] += 1;
             }
+        }
+        if self.apart.is_some() {
+            let all = self.clock.team().all(&uses);
+            uses = (0..count).map(|i| all.iter().fold(0, |sum: u64, uses| sum.saturating_add(uses[i]))).collect();
         }
         let mut least = 1;
         if uses.iter().filter(|&&uses| uses > 0).count() > max_vectors {
@@ -578,8 +751,14 @@ impl<'m, 'o> Search<'m, 'o> {
             before[i + 1] = before[i] + u32::from(stays[i]);
         }
         self.pruned = before[count] as usize;
+        // Ranks that are apart drop the same retired vectors.
+        let late = self.apart.is_some().then(|| self.clock.late()).map(|late| self.any(late));
         let clock = &mut self.clock;
-        self.supports.retain(self.vectors.alpha(), &stays, &mut || clock.late());
+        self.supports.retain(self.vectors.alpha(), &stays, &mut || late.unwrap_or_else(|| clock.late()));
+        if let Some(apart) = &mut self.apart {
+            apart.shared = self.pruned;
+            apart.moved.clear();
+        }
         if self.pruned == count {
             return;
         }
@@ -603,7 +782,7 @@ impl<'m, 'o> Search<'m, 'o> {
             self.sawtooth.shrink(limit(POINTS_SHARE / 2.0));
         }
         // Halves Γ repeatedly, because retired vectors may keep memory in use.
-        while self.vectors.needed() + self.supports.bytes() > limit(VECTORS_SHARE) {
+        while self.any(self.vectors.needed() + self.supports.bytes() > limit(VECTORS_SHARE)) {
             let count = self.alpha().len();
             self.prune_to((count / 2).max(self.permanent + self.starts.len()));
             if self.alpha().len() == count {
@@ -615,8 +794,15 @@ impl<'m, 'o> Search<'m, 'o> {
         self.vectors.shrink_to_fit();
     }
 
-    /// Bounds on V\*(b₀) that include rounding errors.
+    /// Bounds on V\*(b₀) that include rounding errors, the best of all ranks.
     pub fn bounds(&mut self) -> Interval {
+        let own = self.own_bounds();
+        let Some(Apart { others: (others, ..), .. }) = &self.apart else { return own };
+        Interval { lower: own.lower.max(others.lower), upper: own.upper.min(others.upper) }
+    }
+
+    /// Bounds on V\*(b₀) from the vectors and points of this rank.
+    fn own_bounds(&mut self) -> Interval {
         let [below, above] = self.slack;
         let (mut lower, mut upper) = (0.0, 0.0);
         for i in 0..self.starts.len() {
@@ -629,10 +815,11 @@ impl<'m, 'o> Search<'m, 'o> {
 
     /// The present state of the run.
     pub fn standing(&mut self) -> Standing {
+        let (backups, beliefs) = self.apart.as_ref().map_or((0, 0), |apart| (apart.others.1, apart.others.2));
         Standing {
             bounds: self.bounds(),
-            backups: self.backups,
-            beliefs: self.points.len(),
+            backups: self.backups + backups,
+            beliefs: self.points.len() + beliefs,
             vectors: self.alpha().len() + self.supports.retired().len(),
             bytes: self.bytes() as u64,
         }
@@ -688,6 +875,31 @@ impl<'m, 'o> Search<'m, 'o> {
     #[must_use]
     pub fn alpha(&self) -> &AlphaVectors {
         self.vectors.alpha()
+    }
+}
+
+/// A number whose digits choose between branches of similar merit, so that ranks go different ways. The first rank has 0, and
+/// always takes the best.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Branch(pub usize);
+
+/// Least merit of a branch that a rank may take instead of the best, relative to it.
+const SIMILAR: f64 = 0.1;
+
+impl Branch {
+    /// The index of the branch to take, by the merits of all: the largest of them, the first in case of ties; or another of at
+    /// least [`SIMILAR`] times its merit, which consumes a digit.
+    pub fn choose(&mut self, merits: &[f64]) -> Option<usize> {
+        let best = first_largest(merits)?;
+        let similar = |&i: &usize| merits[i] > 0.0 && merits[i] >= SIMILAR * merits[best];
+        let mut ways: Vec<usize> = if self.0 == 0 { Vec::new() } else { (0..merits.len()).filter(similar).collect() };
+        if ways.len() < 2 {
+            return Some(best);
+        }
+        ways.sort_by(|&a, &b| merits[b].total_cmp(&merits[a]));
+        let chosen = ways[self.0 % ways.len()];
+        self.0 /= ways.len();
+        Some(chosen)
     }
 }
 

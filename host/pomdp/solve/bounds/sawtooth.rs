@@ -107,10 +107,29 @@ impl Sawtooth {
     /// Records V\*(`belief`) ≤ `value` and returns the index of its point. `number` is its present index, if any. A
     /// value that does not improve on the vertices adds no point.
     pub fn lower(&mut self, belief: &Belief, value: f64, number: Option<u32>) -> Option<u32> {
-        let drop = value - belief.dot(&self.corners);
-        if drop >= 0.0 {
-            return number;
-        }
+        let drop = value - self.base(belief);
+        if drop < 0.0 { self.put(belief, drop, number) } else { number }
+    }
+
+    /// The bound of the vertices, Σ b(s) v(s).
+    #[must_use]
+    pub fn base(&self, belief: &Belief) -> f64 {
+        belief.dot(&self.corners)
+    }
+
+    /// The points that changed after time `since`, each with its drop u − Σ c(s) v(s).
+    pub fn changed(&self, since: u32) -> impl Iterator<Item = (Belief, f64)> + '_ {
+        let changed = self.points.iter().filter(move |point| point.changed > since && !point.entries.is_empty());
+        changed.map(|point| {
+            let mut entries = point.entries.clone();
+            entries.sort_unstable_by_key(|entry| entry.0);
+            let (states, probs) = entries.into_iter().unzip();
+            (Belief::built(states, probs), point.drop)
+        })
+    }
+
+    /// [`lower`](Self::lower) to the value whose `drop` below the vertices is known and negative.
+    pub fn put(&mut self, belief: &Belief, drop: f64, number: Option<u32>) -> Option<u32> {
         self.time += 1;
         let number = number.unwrap_or_else(|| {
             self.points.push(Point { entries: Vec::new(), drop, filed_under: 0, changed: 0, checked: 0 });

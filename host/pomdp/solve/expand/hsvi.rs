@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::super::graph::{Child, Edge, Node};
-use super::super::search::{Search, first_largest};
+use super::super::search::{Branch, Search, first_largest};
 
 /// Initial length limit of a trial, in steps.
 pub const DEEPEST: usize = 500;
@@ -45,13 +45,14 @@ impl Predictions {
 /// The nodes of one trial, b₀ first. With `predictions`, the trial continues while it may raise the lower bound at b₀
 /// (SARSOP); without, while the gap exceeds its target (HSVI). It has at most `deepest` steps. It follows the
 /// observation with the largest weighted excess gap, divided by 1 + the number of `visits` of its node since the last
-/// progress.
+/// progress; or another one as `branch` chooses.
 pub fn trial(
     search: &mut Search,
     mut predictions: Option<&mut Predictions>,
     target: f64,
     deepest: usize,
     visits: &HashMap<u32, u32>,
+    mut branch: Branch,
 ) -> Vec<u32> {
     let gamma = search.model.gamma();
     let mut node = search.root;
@@ -81,12 +82,14 @@ pub fn trial(
         least = least.max(best_lower);
         most = most.max(best_lower + allowed);
         let Edge { reward, ref children, .. } = search.graph.nodes[node as usize].edges[edge];
-        let gap = |child: &&Child| {
+        let gap = |child: &Child| {
             let node = &search.graph.nodes[child.node as usize];
             let visits = visits.get(&child.node).copied().unwrap_or_default();
             child.prob * (node.upper - node.lower - allowed / gamma) / f64::from(1 + visits)
         };
-        let Some(next) = children.iter().max_by(|a, b| gap(a).total_cmp(&gap(b))) else { break };
+        // The last of the largest is the best.
+        let gaps: Vec<f64> = children.iter().rev().map(gap).collect();
+        let Some(next) = branch.choose(&gaps).map(|i| &children[children.len() - 1 - i]) else { break };
         // Subtracts the contributions of the other observations from the targets.
         let others = |value: fn(&Node) -> f64| -> f64 {
             let others = children.iter().filter(|child| child.node != next.node);

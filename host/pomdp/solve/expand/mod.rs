@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use rand_chacha::rand_core::Rng;
 
-use super::search::Search;
+use super::search::{Branch, Search};
 use crate::pomdp::options::Expansion;
 
 /// Largest fraction of the discounted horizon beyond the end of a walk.
@@ -47,6 +47,8 @@ pub struct Expand {
     depth: Depth,
     /// Visits of each node since the last progress.
     visits: HashMap<u32, u32>,
+    /// The way of this rank.
+    branch: Branch,
 }
 
 /// Adaptive length limit of trials and walks. It grows only if the gap at b₀ stops shrinking: with γ near 1 a trial may
@@ -127,12 +129,13 @@ impl Turns {
 }
 
 impl Expand {
-    /// An expansion of at most `count` beliefs at a time.
+    /// An expansion of at most `count` beliefs at a time. If ranks sample their own beliefs, `branch` is that of the rank.
     #[must_use]
-    pub fn new(expansion: Expansion, count: usize) -> Self {
+    pub fn new(expansion: Expansion, count: usize, branch: Branch) -> Self {
         let predictions = hsvi::Predictions::default();
         let depth = Depth { max_steps: hsvi::DEEPEST, gap: f64::INFINITY, expansions: 0, limit_reached: false };
-        Self { expansion, count, predictions, walks: 0, turns: Turns::default(), depth, visits: HashMap::new() }
+        let (walks, turns, visits) = (branch.0 as u64, Turns::default(), HashMap::new());
+        Self { expansion, count, predictions, walks, turns, depth, visits, branch }
     }
 
     /// Whether longer trials may still help where shorter ones did not.
@@ -155,7 +158,10 @@ impl Expand {
         if turn == 0 && !idle {
             self.visits.clear();
         }
-        let (longest, visits) = (self.depth.max_steps, &self.visits);
+        let (longest, visits, mut branch) = (self.depth.max_steps, &self.visits, self.branch);
+        if turn == 0 {
+            search.choose_root(&mut branch);
+        }
         let nodes = match self.expansion {
             Expansion::Random => random::walk(search, random, self.count),
             Expansion::Ssea => ssea::farthest(search, random, self.count),
@@ -171,11 +177,11 @@ impl Expand {
                 }
             }
             Expansion::Mixed if !idle && self.turns.next(search) == 1 => fsvi::walk(search, random, longest),
-            Expansion::Hsvi => hsvi::trial(search, None, target, longest, visits),
+            Expansion::Hsvi => hsvi::trial(search, None, target, longest, visits, branch),
             // Predictions may stay too high for ever. A trial without them always reduces the gap.
-            Expansion::Sarsop | Expansion::Mixed if idle => hsvi::trial(search, None, target, longest, visits),
+            Expansion::Sarsop | Expansion::Mixed if idle => hsvi::trial(search, None, target, longest, visits, branch),
             Expansion::Sarsop | Expansion::Mixed => {
-                hsvi::trial(search, Some(&mut self.predictions), target, longest, visits)
+                hsvi::trial(search, Some(&mut self.predictions), target, longest, visits, branch)
             }
         };
         for &node in &nodes {

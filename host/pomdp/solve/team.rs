@@ -1,0 +1,368 @@
+//! The ranks of one search, and what they tell each other.
+//!
+//! Ranks search in one of two ways.
+//!
+//! *Together*: all ranks run the same search in lock step, and divide the beliefs of each batch of backups ([`Divided`]). The
+//! result is that of one rank, bit for bit. Whatever depends on time, [`Clock`](super::clock::Clock) decides for all ranks.
+//!
+//! *Apart*: each rank samples its own beliefs. Once a round, all ranks [exchange](Team::exchange) their new vectors and their
+//! new points of the upper bound. A vector is a lower bound and a point is an upper bound, whichever rank found it. After the
+//! exchange, Γ is the same on all ranks, continuations included, while beliefs and upper bounds are those of each rank.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+
+use super::Error;
+use crate::pomdp::alpha::AlphaVectors;
+use crate::pomdp::backend::{Plans, PointBackup};
+use crate::pomdp::belief::Belief;
+use crate::pomdp::model::Pomdp;
+use crate::pomdp::solution::RankShare;
+use crate::runtime::comm::{self, Communicator, world};
+
+/// The ranks of a search.
+///
+/// After the first failure of the connection, no operation waits for other ranks again: each returns the contribution of this
+/// rank, the [clock](super::clock::Clock) ends the search, and [`check`](Self::check) returns the error.
+pub struct Team<'c> {
+    comm: &'c dyn Communicator,
+    failed: RefCell<Option<comm::Error>>,
+    waited: Cell<Duration>,
+    /// Whether no launch may be stopped, because the other ranks rely on its result.
+    steady: Arc<AtomicBool>,
+}
+
+/// A point of the upper bound: a belief c and the drop u − Σ c(s) v(s) of the bound u at c below the vertices.
+pub type Point = (Belief, f64);
+
+/// The findings of a rank since the last exchange.
+pub struct News {
+    /// New vectors; their continuations are indices into Γ of this rank.
+    pub plans: Plans,
+    /// New points of the upper bound.
+    pub points: Vec<Point>,
+}
+
+impl<'c> Team<'c> {
+    /// The ranks that `comm` connects.
+    #[must_use]
+    pub fn new(comm: &'c dyn Communicator) -> Self {
+        Self { comm, failed: RefCell::default(), waited: Cell::default(), steady: Arc::default() }
+    }
+
+    /// The connection of the ranks.
+    #[must_use]
+    pub fn comm(&self) -> &'c dyn Communicator {
+        self.comm
+    }
+
+    /// This rank.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.comm.rank() as usize
+    }
+
+    /// The number of ranks.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.comm.size() as usize
+    }
+
+    /// Whether there is only one rank.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.comm.size() == 1
+    }
+
+    /// Whether the connection has failed.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.failed.borrow().is_some()
+    }
+
+    /// The first failure of the connection, if there was one.
+    ///
+    /// # Errors
+    /// That failure.
+    pub fn check(&self) -> Result<(), comm::Error> {
+        self.failed.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// A flag that is set while no launch may be stopped.
+    #[must_use]
+    pub fn steady(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.steady)
+    }
+
+    /// Forbids or permits to stop launches.
+    pub fn set_steady(&self, steady: bool) {
+        self.steady.store(steady, Ordering::Relaxed);
+    }
+
+    /// The result of a collective operation, or `own` without other ranks.
+    fn ask<R>(
+        &self,
+        collective: impl FnOnce(&dyn Communicator) -> Result<R, comm::Error>,
+        own: impl FnOnce() -> R,
+    ) -> R {
+        if self.is_alone() || self.is_broken() {
+            return own();
+        }
+        let start = Instant::now();
+        let result = collective(self.comm);
+        self.waited.set(self.waited.get() + start.elapsed());
+        result.unwrap_or_else(|error| {
+            *self.failed.borrow_mut() = Some(error);
+            own()
+        })
+    }
+
+    /// The elements of every rank, in the order of ranks; `lengths` are their numbers.
+    fn parts<T: Pod>(&self, own: &[T], lengths: &[usize]) -> Vec<Vec<T>> {
+        let bytes: Vec<usize> = lengths.iter().map(|length| length * size_of::<T>()).collect();
+        self.ask(
+            |comm| {
+                let all = comm.gather_lengths(bytemuck::cast_slice(own), &bytes)?;
+                Ok(all.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect())
+            },
+            || vec![own.to_vec(); self.size()],
+        )
+    }
+
+    /// The elements of every rank, in the order of ranks. All ranks have equally many.
+    #[must_use]
+    pub fn all<T: Pod>(&self, own: &[T]) -> Vec<Vec<T>> {
+        self.parts(own, &vec![own.len(); self.size()])
+    }
+
+    /// Whether it holds on any rank.
+    #[must_use]
+    pub fn any(&self, holds: bool) -> bool {
+        self.all(&[u8::from(holds)]).iter().any(|rank| rank == &[1])
+    }
+
+    /// The least number of all ranks.
+    #[must_use]
+    pub fn least(&self, own: u64) -> u64 {
+        self.all(&[own]).into_iter().flatten().min().unwrap_or(own)
+    }
+
+    /// Replaces the numbers by those of the first rank.
+    pub fn first(&self, numbers: &mut [f64]) {
+        self.ask(|comm| comm.broadcast(0, bytemuck::cast_slice_mut(numbers)), || ());
+    }
+
+    /// Whether this rank has the same model as the first.
+    #[must_use]
+    pub fn agrees_on(&self, model: &Pomdp) -> bool {
+        self.is_alone() || {
+            let all = self.all(&[fingerprint(model)]);
+            all.iter().all(|found| *found == all[0])
+        }
+    }
+
+    /// This rank's part of `range`: contiguous, in the order of ranks, and of nearly equal length.
+    #[must_use]
+    pub fn part(&self, range: &Range<usize>, rank: usize) -> Range<usize> {
+        let end = |rank: usize| range.start + range.len() * rank / self.size();
+        end(rank)..end(rank + 1)
+    }
+
+    /// This rank's part of `count` things to do; the first ranks have one more.
+    #[must_use]
+    pub fn portion(&self, count: u64) -> u64 {
+        let size = self.size() as u64;
+        count / size + u64::from((self.rank() as u64) < count % size)
+    }
+
+    /// The heads and the news of every rank, in the order of ranks. All heads have the same length.
+    #[must_use]
+    pub fn exchange(&self, head: &[u64], news: &News) -> Vec<(Vec<u64>, News)> {
+        let News { plans: Plans { vectors, next }, points } = news;
+        let entries: usize = points.iter().map(|(belief, _)| belief.states().len()).sum();
+        let sizes = [vectors.len() as u64, next.len() as u64, points.len() as u64, entries as u64];
+        let heads = self.all(&[&sizes[..], head].concat());
+        let size = |head: &Vec<u64>| [0, 1, 2, 3].map(|i| head[i] as usize);
+        let states = vectors.states() as usize;
+        let mut numbers: Vec<f64> = vectors.values().to_vec();
+        numbers.extend(points.iter().map(|point| point.1));
+        numbers.extend(points.iter().flat_map(|(belief, _)| belief.probs()));
+        let mut indices: Vec<u32> = [vectors.actions(), next].concat();
+        indices.extend(points.iter().map(|(belief, _)| belief.states().len() as u32));
+        indices.extend(points.iter().flat_map(|(belief, _)| belief.states()));
+        let lengths = |length: fn([usize; 4], usize) -> usize| -> Vec<usize> {
+            heads.iter().map(|head| length(size(head), states)).collect()
+        };
+        let numbers =
+            self.parts(&numbers, &lengths(|[vectors, _, points, entries], states| vectors * states + points + entries));
+        let indices =
+            self.parts(&indices, &lengths(|[vectors, next, points, entries], _| vectors + next + points + entries));
+        let news = heads.iter().zip(numbers.iter().zip(&indices)).map(|(head, (numbers, indices))| {
+            let [count, next, points, _] = size(head);
+            let (values, numbers) = numbers.split_at(count * states);
+            let (drops, mut probs) = numbers.split_at(points);
+            let (actions, indices) = indices.split_at(count);
+            let (next, indices) = indices.split_at(next);
+            let (lengths, mut states_of) = indices.split_at(points);
+            let mut vectors = AlphaVectors::new(states as u32);
+            vectors.append(values.iter().copied(), actions);
+            let point = |(&length, &drop): (&u32, &f64)| {
+                let (states, later_states) = states_of.split_at(length as usize);
+                let (own, later) = probs.split_at(length as usize);
+                (states_of, probs) = (later_states, later);
+                (Belief::built(states.to_vec(), own.to_vec()), drop)
+            };
+            let points = lengths.iter().zip(drops).map(point).collect();
+            (head[4..].to_vec(), News { plans: Plans { vectors, next: next.to_vec() }, points })
+        });
+        news.collect()
+    }
+
+    /// The node, the device, the number of backups and the times of every rank, for a search that began at `start`; empty if
+    /// there is one rank.
+    #[must_use]
+    pub fn shares(&self, device: &str, backups: u64, start: Instant) -> Vec<RankShare> {
+        if self.is_alone() {
+            return Vec::new();
+        }
+        let waited = self.waited.get();
+        let counts =
+            self.all(&[backups, start.elapsed().saturating_sub(waited).as_nanos() as u64, waited.as_nanos() as u64]);
+        let names = |name: &str| self.ask(|comm| comm.all_gather(name.as_bytes()), || vec![Vec::new(); self.size()]);
+        let (nodes, devices) = (names(&world::node()), names(device));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
+        let share = |rank: usize| RankShare {
+            rank: rank as u32,
+            node: text(&nodes[rank]),
+            device: text(&devices[rank]),
+            backups: counts[rank][0],
+            seconds: seconds(counts[rank][1]),
+            waited: seconds(counts[rank][2]),
+        };
+        (0..self.size()).map(share).collect()
+    }
+}
+
+/// A hash of a model's numbers.
+fn fingerprint(model: &Pomdp) -> u64 {
+    let mixed = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
+    let of_words = |hash, words: &[u64]| words.iter().fold(hash, |hash, &word| mixed(hash, word));
+    let of_numbers = |hash, numbers: &[f64]| numbers.iter().fold(hash, |hash, number| mixed(hash, number.to_bits()));
+    let of_indices = |hash, indices: &[u32]| indices.iter().fold(hash, |hash, &index| mixed(hash, index.into()));
+    let sizes = [model.states(), model.actions(), model.observation_count()];
+    let mut hash = of_numbers(of_indices(0, &sizes), &[model.gamma(), model.process().objective().sign()]);
+    for matrix in [model.process().transitions(), model.observations()] {
+        hash = of_numbers(of_indices(of_words(hash, matrix.row_ptr()), matrix.col()), matrix.val());
+    }
+    let start = model.start();
+    hash = of_numbers(of_indices(hash, start.states()), start.probs());
+    of_indices(of_numbers(hash, &model.expected_rewards()), model.seen())
+}
+
+/// The new vectors of all ranks in the order of ranks, with continuations in the Γ that has them after its first `known`
+/// vectors, and the index of this rank's first new vector.
+#[must_use]
+pub fn joined(states: u32, known: usize, news: &[(Vec<u64>, News)], rank: usize) -> (Plans, usize) {
+    let mut all = Plans { vectors: AlphaVectors::new(states), next: Vec::new() };
+    let mut own = known;
+    for (number, (_, News { plans: Plans { vectors, next }, .. })) in news.iter().enumerate() {
+        let moved = all.vectors.len() as u32;
+        if number == rank {
+            own = known + moved as usize;
+        }
+        all.next.extend(next.iter().map(|&next| if (next as usize) < known { next } else { next + moved }));
+        all.vectors.append(vectors.values().iter().copied(), vectors.actions());
+    }
+    (all, own)
+}
+
+/// Point-based backups of several ranks that run the same search: each rank backs up its part of the beliefs, and gets the
+/// vectors of all. If a launch of a rank is [stopped](Error::is_stop), all ranks return that error.
+pub struct Divided<'a, B> {
+    backend: &'a mut B,
+    team: &'a Team<'a>,
+    /// |S|.
+    states: u32,
+    /// |Ω|.
+    observations: u32,
+    /// Number of backups of this rank.
+    pub backups: u64,
+}
+
+impl<'a, B: PointBackup> Divided<'a, B> {
+    /// Divides the backups of `backend`, which has this model, among the ranks of `team`.
+    #[must_use]
+    pub fn new(backend: &'a mut B, model: &Pomdp, team: &'a Team<'a>) -> Self {
+        team.set_steady(!team.is_alone());
+        Self { backend, team, states: model.states(), observations: model.observation_count(), backups: 0 }
+    }
+}
+
+impl<B: PointBackup> PointBackup for Divided<'_, B>
+where
+    Error: From<B::Error>,
+{
+    type Error = Error;
+
+    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Error> {
+        Ok(self.backend.set_vectors(vectors)?)
+    }
+
+    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), Error> {
+        Ok(self.backend.add_vectors(vectors)?)
+    }
+
+    fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, Error> {
+        let Self { backend, team, states, observations, backups } = self;
+        let own = team.part(&part, team.rank());
+        *backups += own.len() as u64;
+        if team.is_alone() {
+            return Ok(backend.backup_part(beliefs, own)?);
+        }
+        team.set_steady(false);
+        let result = backend.backup_part(beliefs, own.clone()).map_err(Error::from);
+        team.set_steady(true);
+        // One message: whether the launch was stopped, the vectors, their actions, and their continuations.
+        let (width, next) = (*states as usize, *observations as usize);
+        let mut numbers = vec![0_u64; 1 + own.len() * width];
+        let mut indices = vec![0_u32; own.len() * (1 + next)];
+        match result {
+            Err(error) if error.is_stop() => numbers[0] = 1,
+            plans => {
+                let Plans { vectors, next } = plans?;
+                let values = vectors.values().iter().map(|value| value.to_bits());
+                numbers[1..].iter_mut().zip(values).for_each(|(number, value)| *number = value);
+                indices = [vectors.actions(), &next[..]].concat();
+            }
+        }
+        let message = [bytemuck::cast_slice(&numbers), bytemuck::cast_slice::<u32, u8>(&indices)].concat();
+        let counts: Vec<usize> = (0..team.size()).map(|rank| team.part(&part, rank).len()).collect();
+        let lengths: Vec<usize> = counts.iter().map(|count| 8 + count * (8 * width + 4 + 4 * next)).collect();
+        let all = team.parts(&message, &lengths);
+        team.check().map_err(crate::runtime::Error::from)?;
+        let mut joined = Plans { vectors: AlphaVectors::new(*states), next: Vec::new() };
+        for (message, count) in all.iter().zip(counts) {
+            let (numbers, indices) = message.split_at(8 + 8 * count * width);
+            let numbers: Vec<u64> = bytemuck::pod_collect_to_vec(numbers);
+            if numbers[0] != 0 {
+                return Err(crate::runtime::Error::Interrupted.into());
+            }
+            let indices: Vec<u32> = bytemuck::pod_collect_to_vec(indices);
+            let (actions, next) = indices.split_at(count);
+            joined.vectors.append(numbers[1..].iter().map(|&bits| f64::from_bits(bits)), actions);
+            joined.next.extend(next);
+        }
+        Ok(joined)
+    }
+
+    /// Every rank compares all beliefs: the result is too small to send.
+    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, Error> {
+        Ok(self.backend.best(beliefs)?)
+    }
+}
