@@ -166,7 +166,7 @@ pub fn cut(mdp: &Mdp, splits: &[u64], comm: &dyn Communicator) -> Result<Mdp, Er
             rewards: Csr::empty(1),
             ..MdpParts::default()
         };
-        return Ok(Mdp::built(parts).as_part(part));
+        return Ok(Mdp::built(parts).with_part(part));
     }
     let parts = MdpParts {
         states: local.number(states),
@@ -179,7 +179,7 @@ pub fn cut(mdp: &Mdp, splits: &[u64], comm: &dyn Communicator) -> Result<Mdp, Er
         action_rewards: of_rows(mdp.action_rewards()).into(),
         ..MdpParts::default()
     };
-    Ok(Mdp::built(parts).as_part(part))
+    Ok(Mdp::built(parts).with_part(part))
 }
 
 /// The rows of a matrix, without columns that are not local, which only rewards without a transition have.

@@ -31,7 +31,7 @@ fn ghosts<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let values: Vec<T> = (0..states).map(|state| T::from_f64((state % 7) as f64)).collect();
         let packed: Vec<u32> = (0..states as u32).filter(|_| random.below(3) == 0).collect();
         let ghosts: Vec<u32> = (0..states as u32).filter(|_| random.below(2) == 0).collect();
-        let received: Vec<T> = ghosts.iter().map(|_| T::from_f64(f64::from(random.below(7)))).collect();
+        let received: Vec<T> = ghosts.iter().map(|_| T::from_f64(random.below(7) as f64)).collect();
         let mut expected = (values.clone(), vec![0; states.div_ceil(tile.max(1))]);
         for (&ghost, &value) in ghosts.iter().zip(&received) {
             if tile > 0 && value != values[ghost as usize] {

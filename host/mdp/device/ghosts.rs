@@ -23,7 +23,7 @@ use crate::runtime::gpu::{CudaError, Gpu};
 use crate::runtime::link::Link;
 
 /// A device that can be linked with the devices of other ranks.
-pub trait Linked: Device {
+pub trait Linked: Device + Sized {
     /// The link.
     type Link: Linking<Self>;
 

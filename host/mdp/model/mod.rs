@@ -504,7 +504,7 @@ impl Mdp {
     }
 
     /// Makes this model the part of one rank.
-    pub(super) fn as_part(self, part: Part) -> Self {
+    pub(super) fn with_part(self, part: Part) -> Self {
         debug_assert!(part.own.end <= self.states() as usize);
         Self(self.0, Some(Arc::new(part)))
     }
