@@ -45,11 +45,23 @@ struct Local {
     words: Vec<u64>,
     /// The number of members before each word.
     before: Vec<u32>,
+    /// The own states.
+    own: Range<usize>,
+    place: Place,
+}
+
+/// The place of the ghosts in a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Before and behind the own states, in the order of the whole model: compact layouts stay compact.
+    Around,
+    /// Behind the own states, which are the first: a kernel for the first states needs no ghosts.
+    Behind,
 }
 
 impl Local {
     /// The own states and all successors of their rows.
-    fn of(mdp: &Mdp, own: &Range<usize>, entries: Range<usize>) -> Self {
+    fn of(mdp: &Mdp, own: &Range<usize>, entries: Range<usize>, place: Place) -> Self {
         let words: Vec<AtomicU64> = (0..(mdp.states() as usize).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let insert = |state: usize| {
             let (word, bit) = (&words[state / 64], 1 << (state % 64));
@@ -57,7 +69,7 @@ impl Local {
                 word.fetch_or(bit, Ordering::Relaxed);
             }
         };
-        own.clone().for_each(insert);
+        own.clone().into_par_iter().with_min_len(CHUNK).for_each(insert);
         mdp.transitions().col()[entries].par_iter().with_min_len(CHUNK).for_each(|&state| insert(state as usize));
         let words: Vec<u64> = words.into_iter().map(AtomicU64::into_inner).collect();
         let before = words
@@ -68,15 +80,35 @@ impl Local {
                 Some(before)
             })
             .collect();
-        Self { words, before }
+        Self { words, before, own: own.clone(), place }
     }
 
     fn contains(&self, state: usize) -> bool {
         self.words[state / 64] & 1 << (state % 64) != 0
     }
 
-    /// The number of members below `state`, which may be S.
+    /// The local number of a member.
     fn number(&self, state: usize) -> u32 {
+        let (number, own) = (self.below(state), &self.own);
+        match self.place {
+            Place::Behind if own.contains(&state) => (state - own.start) as u32,
+            Place::Behind if state < own.start => number + own.len() as u32,
+            _ => number,
+        }
+    }
+
+    /// The local numbers of the members in a range that no border of the part divides.
+    fn numbers(&self, range: Range<usize>) -> Range<usize> {
+        let count = (self.below(range.end) - self.below(range.start)) as usize;
+        let first = match self.place {
+            Place::Behind if range.start == self.own.start => 0,
+            _ => self.number(range.start) as usize,
+        };
+        first..first + count
+    }
+
+    /// The number of members below `state`, which may be S.
+    fn below(&self, state: usize) -> u32 {
         match self.words.get(state / 64) {
             Some(word) => self.before[state / 64] + (word & ((1 << (state % 64)) - 1)).count_ones(),
             None => self.before.last().map_or(0, |before| before + self.words[self.words.len() - 1].count_ones()),
@@ -90,14 +122,15 @@ impl Local {
     }
 }
 
-/// The part of `mdp` on this rank. `splits` holds the first state of each rank's part, and S.
+/// The part of `mdp` on this rank. `splits` holds the first state of each rank's part, and S; `place` the place of the
+/// ghosts.
 ///
 /// # Errors
 /// If a rank fails.
 ///
 /// # Panics
 /// If `splits` has not one number for each rank and one more, ascending from 0 to S.
-pub fn cut(mdp: &Mdp, splits: &[u64], comm: &dyn Communicator) -> Result<Mdp, Error> {
+pub fn cut(mdp: &Mdp, splits: &[u64], place: Place, comm: &dyn Communicator) -> Result<Mdp, Error> {
     let (rank, size, states) = (comm.rank() as usize, comm.size() as usize, mdp.states() as usize);
     let whole = splits.len() == size + 1 && splits.is_sorted() && (splits[0], splits[size]) == (0, states as u64);
     assert!(whole, "the parts must cover the states");
@@ -105,8 +138,8 @@ pub fn cut(mdp: &Mdp, splits: &[u64], comm: &dyn Communicator) -> Result<Mdp, Er
     let own = range(rank);
     let rows = mdp.choices().first(own.start)..mdp.choices().first(own.end);
     let entries = |csr: &Csr| csr.row_ptr()[rows.start] as usize..csr.row_ptr()[rows.end] as usize;
-    let local = Local::of(mdp, &own, entries(mdp.transitions()));
-    let here = |range: Range<usize>| local.number(range.start) as usize..local.number(range.end) as usize;
+    let local = Local::of(mdp, &own, entries(mdp.transitions()), place);
+    let count = local.below(states);
 
     // Tell each owner which of its states are ghosts here.
     let others: Vec<usize> = (0..size).filter(|&other| other != rank).collect();
@@ -122,7 +155,7 @@ pub fn cut(mdp: &Mdp, splits: &[u64], comm: &dyn Communicator) -> Result<Mdp, Er
         .filter(|&(_, bytes)| bytes > 0)
         .collect();
     let mut asked = vec![Vec::new(); size];
-    let inside = here(own.clone());
+    let inside = local.numbers(own.clone());
     for (&(other, _), bytes) in receives.iter().zip(comm.exchange(sends, &receives)?.wait()?) {
         let offsets: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
         asked[other as usize] = offsets.iter().map(|offset| inside.start as u32 + offset).collect();
@@ -130,17 +163,17 @@ pub fn cut(mdp: &Mdp, splits: &[u64], comm: &dyn Communicator) -> Result<Mdp, Er
     let peers = others.iter().map(|&other| Peer {
         rank: other as u32,
         sends: std::mem::take(&mut asked[other]),
-        ghosts: here(range(other)),
+        ghosts: local.numbers(range(other)),
     });
     let peers = peers.filter(|peer| !peer.sends.is_empty() || !peer.ghosts.is_empty()).collect();
 
     let of_rows = |values: &Array<f64>| values.get(rows.clone()).map_or_else(Vec::new, <[f64]>::to_vec);
     let choices = match mdp.choices() {
-        Choices::Uniform(actions) if inside.len() == local.number(states) as usize => Choices::Uniform(*actions),
+        Choices::Uniform(actions) if inside.len() == count as usize => Choices::Uniform(*actions),
         choices => {
             let before = std::iter::repeat_n(0, inside.start);
             let of_own = own.clone().map(|state| (choices.first(state) - rows.start) as u64);
-            let after = std::iter::repeat_n(rows.len() as u64, local.number(states) as usize - inside.end + 1);
+            let after = std::iter::repeat_n(rows.len() as u64, count as usize - inside.end + 1);
             Choices::Ragged(before.chain(of_own).chain(after).collect::<Vec<_>>().into())
         }
     };
@@ -156,20 +189,19 @@ pub fn cut(mdp: &Mdp, splits: &[u64], comm: &dyn Communicator) -> Result<Mdp, Er
         peers,
     };
     if !works {
-        let states = local.number(states);
         let parts = MdpParts {
-            states: states + 1,
-            choices: Choices::Ragged([vec![0; states as usize + 1], vec![1]].concat().into()),
+            states: count + 1,
+            choices: Choices::Ragged([vec![0; count as usize + 1], vec![1]].concat().into()),
             gamma: mdp.gamma(),
             objective: mdp.objective(),
-            transitions: Csr::built(vec![0, 1], vec![states], vec![1.0]),
+            transitions: Csr::built(vec![0, 1], vec![count], vec![1.0]),
             rewards: Csr::empty(1),
             ..MdpParts::default()
         };
         return Ok(Mdp::built(parts).with_part(part));
     }
     let parts = MdpParts {
-        states: local.number(states),
+        states: count,
         choices,
         gamma: mdp.gamma(),
         objective: mdp.objective(),
@@ -190,7 +222,9 @@ fn of_columns(csr: &Csr, rows: &Range<usize>, local: &Local) -> Csr {
     let start = row_ptr[0];
     if col.par_iter().with_min_len(CHUNK).all(|&state| local.contains(state as usize)) {
         let col: Vec<u32> = col.par_iter().with_min_len(CHUNK).map(|&state| local.number(state as usize)).collect();
-        return Csr::built(row_ptr.iter().map(|end| end - start).collect::<Vec<_>>(), col, val.to_vec());
+        let ends: Vec<u64> = row_ptr.par_iter().with_min_len(CHUNK).map(|end| end - start).collect();
+        let val: Vec<f64> = val.par_iter().with_min_len(CHUNK).copied().collect();
+        return Csr::built(ends, col, val).sorted();
     }
     let (mut ends, mut kept) = (vec![0], (Vec::new(), Vec::new()));
     for row in row_ptr.windows(2) {
@@ -202,5 +236,5 @@ fn of_columns(csr: &Csr, rows: &Range<usize>, local: &Local) -> Csr {
         }
         ends.push(kept.0.len() as u64);
     }
-    Csr::built(ends, kept.0, kept.1)
+    Csr::built(ends, kept.0, kept.1).sorted()
 }

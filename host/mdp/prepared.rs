@@ -208,7 +208,21 @@ impl<'m> Prepared<'m> {
     where
         SolveError: From<D::Error>,
     {
-        let Layout::Values(layout) = &self.layout else { return Err(SolveError::OneRank(self.method)) };
+        let layout = match (&self.layout, self.method) {
+            (Layout::Values(layout), _) => layout,
+            (Layout::Policies(layout), Method::Krylov) => {
+                let ghosts = Box::new(ranks.ghosts(device)?);
+                let system = System::<O, D>::in_team(device, self.mdp, *layout, Some(ghosts))?;
+                return Ok(Dynamic::Policies(Box::new(ranks.wrap(Krylov::new(system)?))));
+            }
+            (Layout::Policies(layout), Method::Projected | Method::Modified) => {
+                return match precision {
+                    Precision::F32 => self.policies_on_ranks::<f32, O, D>(device, ranks, *layout),
+                    _ => self.policies_on_ranks::<f64, O, D>(device, ranks, *layout),
+                };
+            }
+            _ => return Err(SolveError::OneRank(self.method)),
+        };
         macro_rules! values {
             ($T:ty) => {{
                 let ghosts = Box::new(ranks.ghosts::<$T>(device)?);
@@ -221,6 +235,24 @@ impl<'m> Prepared<'m> {
             Precision::Mixed => Box::new(ranks.wrap(Mixed::<O, D>::in_team(device, layout, Some(ranks))?)),
             Precision::Refined => Box::new(Refined::new(values!(f32), self.mdp, team.clone())),
         }))
+    }
+
+    /// The backend of one of several ranks for policy iteration.
+    fn policies_on_ranks<'d, T: Precise, O: Offset, D: Linked>(
+        &'d self,
+        device: &'d D,
+        ranks: &Ranks<'d, D>,
+        layout: PolicyLayout,
+    ) -> Result<Dynamic<'d>, SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        let ghosts = Box::new(ranks.ghosts::<T>(device)?);
+        let backend = ranks.wrap(Projected::<T, O, D>::in_team(device, self.mdp, layout, Some(ghosts))?);
+        Ok(match self.method {
+            Method::Modified => Dynamic::Modified(Box::new(backend)),
+            _ => Dynamic::Policies(Box::new(backend)),
+        })
     }
 
     fn typed<'d, T: Precise, O: Offset, D: Device>(&'d self, device: &'d D) -> Result<Dynamic<'d>, SolveError>

@@ -16,7 +16,7 @@ use super::analysis::reorder::Order;
 use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
 use super::backend::{Backups, Evaluate, GreedySweeps, Modify, Stop};
 use super::certificate::{Certificate, certify_greedy};
-use super::divide::{balanced, cut};
+use super::divide::{Place, balanced, cut};
 use super::dynamic::Dynamic;
 use super::error::SolveError;
 use super::model::Mdp;
@@ -90,7 +90,12 @@ pub fn solve_on_ranks(
         return Ok(solution);
     }
     let features = Features::if_auto(mdp, options);
-    let part = cut(mdp, &balanced(mdp, comm.size()), comm)?;
+    let method = features.map_or(options.method, |features| Some(features.method().0));
+    let place = match method {
+        Some(Method::Projected | Method::Modified | Method::Krylov) => Place::Behind,
+        _ => Place::Around,
+    };
+    let part = cut(mdp, &balanced(mdp, comm.size()), place, comm)?;
     let Some(of_rank) = part.part() else { return solve_from(mdp, initial, options, observe) };
     let team = Team::of(comm, of_rank);
     // The ghosts follow.

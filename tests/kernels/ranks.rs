@@ -100,6 +100,13 @@ fn divided(ordinals: &[u32]) -> Outcome {
                 return Err(format!("{precision}: {:?}", found.certificate).into());
             }
         }
+        for method in [Method::Projected, Method::Modified, Method::Krylov] {
+            let options = SolveOptions { method: Some(method), ..SolveOptions::default() };
+            let found = solved(&mdp, ordinals, &options)?;
+            if !found.converged(&options.limits) {
+                return Err(format!("{method}: {:?}", found.certificate).into());
+            }
+        }
     }
     Ok(())
 }

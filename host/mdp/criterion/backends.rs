@@ -9,7 +9,7 @@ use crate::mdp::auto::{Sweeps, criterion_cost};
 use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::cpu::{Engine, EngineOptions};
 use crate::mdp::device::{SweepLayout, ValueIteration};
-use crate::mdp::divide::{balanced, cut};
+use crate::mdp::divide::{Place as GhostPlace, balanced, cut};
 use crate::mdp::dynamic::Unified;
 use crate::mdp::error::SolveError;
 use crate::mdp::model::{Mdp, Part};
@@ -69,7 +69,7 @@ where
 /// The part of this rank, or the whole model of one rank.
 fn part<'m>(comm: Option<&dyn Communicator>, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, SolveError> {
     Ok(match comm {
-        Some(comm) => Cow::Owned(cut(mdp, &balanced(mdp, comm.size()), comm)?),
+        Some(comm) => Cow::Owned(cut(mdp, &balanced(mdp, comm.size()), GhostPlace::Around, comm)?),
         None => Cow::Borrowed(mdp),
     })
 }

@@ -15,7 +15,7 @@ use crate::runtime::Precise;
 /// The plain method of the source: one block per state, rows read from the full model.
 pub struct BlockPerState<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
-    resident: Resident<T, O, D>,
+    resident: Resident<'d, T, O, D>,
     /// R(s, a, s') for each entry of P.
     transition_reward: D::Buffer<T>,
     /// Reward of each row independent of the successor.
@@ -35,7 +35,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockPerState<'d, T, O, D> {
         let whole_warps = |n: u64| (n.next_power_of_two() as u32).clamp(32, THREADS);
         Ok(Self {
             device,
-            resident: Resident::upload(device, model)?,
+            resident: Resident::upload(device, model, None)?,
             transition_reward: device.upload(&T::of(&model.transition_rewards()))?,
             action_reward: device.upload(&T::of(&action_reward))?,
             evaluate_threads: whole_warps(longest),

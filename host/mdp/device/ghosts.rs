@@ -12,7 +12,7 @@ use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
 use super::resident::THREADS;
 use crate::common::interrupt;
-use crate::mdp::backend::{Backups, Correct, GreedySweeps, State, Stop};
+use crate::mdp::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use crate::mdp::error::SolveError;
 use crate::mdp::model::Peer;
 use crate::mdp::team::Team;
@@ -153,6 +153,7 @@ impl<'c, D: Linked> Ranks<'c, D> {
             ranks: self.clone(),
             sends: ranges(|peer| peer.sends.len()),
             receives: ranges(|peer| peer.ghosts.len()),
+            no_tiles: device.zeros(0)?,
             packed: device.zeros(states.len())?,
             received: device.zeros(ghosts.len())?,
             states: device.upload(&states)?,
@@ -173,8 +174,8 @@ impl<'c, D: Linked> Ranks<'c, D> {
 
 /// Exchanges of a backend on one of several ranks.
 pub trait Exchanges<T: Precise, D: Device> {
-    /// Replaces the ghosts of `values` by the values of their owners. Marks the tiles of those that change: states per
-    /// tile, and a flag for each tile.
+    /// Replaces the ghosts of `values` by the values of their owners. Marks the tiles of those that change, if there are
+    /// tiles: states per tile, and a flag for each tile.
     ///
     /// # Errors
     /// Errors of the device.
@@ -182,7 +183,7 @@ pub trait Exchanges<T: Precise, D: Device> {
         &mut self,
         device: &D,
         values: &mut D::Buffer<T>,
-        tiles: (u32, &mut D::Buffer<u32>),
+        tiles: Option<(u32, &mut D::Buffer<u32>)>,
     ) -> Result<(), D::Error>;
 
     /// Replaces each number of a range by its maximum over all ranks.
@@ -191,8 +192,11 @@ pub trait Exchanges<T: Precise, D: Device> {
     /// Errors of the device.
     fn max(&mut self, device: &D, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error>;
 
+    /// Replaces each number of the host by its sum over all ranks, in the order of the ranks.
+    fn sum(&mut self, numbers: &mut [f64]);
+
     /// Whether a stop was requested, or an exchange failed, on any rank.
-    fn stopped(&mut self) -> bool;
+    fn stopped(&self) -> bool;
 
     /// Whether this rank has states with actions.
     fn works(&self) -> bool;
@@ -207,6 +211,7 @@ pub struct Ghosts<'c, T: Precise, D: Linked> {
     /// The own states that other ranks need, and the ghosts, rank by rank.
     states: D::Buffer<u32>,
     ghosts: D::Buffer<u32>,
+    no_tiles: D::Buffer<u32>,
     /// Their values.
     packed: D::Buffer<T>,
     received: D::Buffer<T>,
@@ -241,7 +246,7 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
         &mut self,
         device: &D,
         values: &mut D::Buffer<T>,
-        (tile, changed): (u32, &mut D::Buffer<u32>),
+        tiles: Option<(u32, &mut D::Buffer<u32>)>,
     ) -> Result<(), D::Error> {
         let [sent, received] = [self.states.len(), self.ghosts.len()].map(|count| count as u32);
         if sent > 0 {
@@ -256,6 +261,7 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
         }
         if received > 0 {
             let shape = Shape::grid_stride(received.into(), THREADS);
+            let (tile, changed) = tiles.unwrap_or((0, &mut self.no_tiles));
             // SAFETY: `ghosts` holds distinct states below the length of `values`; `received` is as long. `changed` has an
             // element for each tile if there are tiles.
             unsafe { unpack(device, shape, received, &self.ghosts, &self.received, values, tile, changed)? };
@@ -279,7 +285,12 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
         Ok(())
     }
 
-    fn stopped(&mut self) -> bool {
+    fn sum(&mut self, numbers: &mut [f64]) {
+        let sums = self.ranks.team.sum(numbers);
+        self.ranks.note(sums);
+    }
+
+    fn stopped(&self) -> bool {
         let failed = self.ranks.failure.borrow().is_some();
         failed || self.ranks.note(self.ranks.team.any(interrupt::requested())).unwrap_or(true)
     }
@@ -361,6 +372,29 @@ where
 
     fn non_monotone_unit(&self) -> Option<f64> {
         self.backend.non_monotone_unit()
+    }
+}
+
+impl<B: Evaluate> Evaluate for Checked<'_, B>
+where
+    SolveError: From<B::Error>,
+{
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, SolveError> {
+        self.of(|backend| backend.evaluate(theta, max_sweeps))
+    }
+
+    fn improve(&mut self, tie: f64) -> Result<u64, SolveError> {
+        let changed = self.of(|backend| backend.improve(tie))?;
+        Ok(self.team.count(changed)?)
+    }
+}
+
+impl<B: Modify> Modify for Checked<'_, B>
+where
+    SolveError: From<B::Error>,
+{
+    fn unit(&self) -> f64 {
+        self.backend.unit()
     }
 }
 

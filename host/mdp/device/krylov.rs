@@ -4,6 +4,7 @@ use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::primitives::vector::{MAX_BLOCKS, THREADS, combine, dots, dots_total};
 
+use super::ghosts::Exchanges;
 use super::projected::{PolicyLayout, Projected};
 use crate::mdp::backend::{Evaluate, Evaluation, State};
 use crate::mdp::krylov::Linear;
@@ -12,7 +13,9 @@ use crate::mdp::model::Mdp;
 /// The projected method with the buffers for BiCGSTAB.
 pub struct System<'d, O: Offset, D: Device> {
     projected: Projected<'d, f64, O, D>,
+    /// The states of this rank, and those with the ghosts behind them.
     states: usize,
+    all: usize,
     /// Zero reward vector.
     nothing: D::Buffer<f64>,
     parts: D::Buffer<f64>,
@@ -25,10 +28,25 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
     /// # Errors
     /// Errors of the device.
     pub fn new(device: &'d D, model: &Mdp, layout: PolicyLayout) -> Result<Self, D::Error> {
-        let states = model.states() as usize;
+        Self::in_team(device, model, layout, None)
+    }
+
+    /// [`new`](Self::new) for the part of one rank, as [`Projected::in_team`].
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn in_team(
+        device: &'d D,
+        model: &Mdp,
+        layout: PolicyLayout,
+        ranks: Option<Box<dyn Exchanges<f64, D> + 'd>>,
+    ) -> Result<Self, D::Error> {
+        let projected = Projected::in_team(device, model, layout, ranks)?;
+        let (states, all) = (projected.states(), model.states() as usize);
         Ok(Self {
-            projected: Projected::new(device, model, layout)?,
+            projected,
             states,
+            all,
             nothing: device.zeros(states)?,
             parts: device.zeros(2 * blocks(states) as usize)?,
             sums: device.zeros(2)?,
@@ -46,8 +64,14 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
 impl<O: Offset, D: Device> System<'_, O, D> {
     /// Checks the vector lengths, because safe callers may pass any buffer.
     fn assert_whole(&self, vectors: &[&D::Buffer<f64>]) {
-        let whole = |vector: &&D::Buffer<f64>| vector.len() == self.states;
+        let whole = |vector: &&D::Buffer<f64>| vector.len() == self.all;
         assert!(vectors.iter().all(whole), "vectors of one element per state");
+    }
+
+    /// Replaces the ghosts of a vector.
+    fn refresh(&mut self, x: &mut D::Buffer<f64>) -> Result<(), D::Error> {
+        let device = self.projected.device();
+        self.projected.ranks().map_or(Ok(()), |ranks| ranks.refresh(device, x, None))
     }
 }
 
@@ -94,8 +118,9 @@ fn combined<D: Device>(
     (b, x): (f64, &D::Buffer<f64>),
     (c, z): (f64, &D::Buffer<f64>),
 ) -> Result<(), D::Error> {
-    assert!([y.len(), x.len(), z.len()] == [n; 3], "vectors of one element per state");
-    // SAFETY: the assertion above guarantees `n` elements for each vector.
+    let long = [y.len(), x.len(), z.len()];
+    assert!(long == [long[0]; 3] && n <= long[0], "vectors of one element per state");
+    // SAFETY: the assertion above guarantees `n` elements or more for each vector.
     unsafe { combine(device, Shape::grid_stride(n as u64, THREADS), n as u64, a, y, b, x, c, z) }
 }
 
@@ -103,7 +128,7 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
     type Vector = D::Buffer<f64>;
 
     fn vector(&mut self) -> Result<Self::Vector, D::Error> {
-        self.projected.device().zeros(self.states)
+        self.projected.device().zeros(self.all)
     }
 
     fn prepare(&mut self) -> Result<(), D::Error> {
@@ -120,14 +145,20 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
         combined(v.0, self.states, (0.0, v.1), (1.0, x), (0.0, x))
     }
 
+    fn stopped(&self) -> Result<bool, D::Error> {
+        Ok(self.projected.stopped())
+    }
+
     fn apply(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<(), D::Error> {
         self.assert_whole(&[x, y]);
+        self.refresh(x)?;
         self.projected.product(x, Some(&self.nothing), y)?;
         combined(self.projected.device(), self.states, (-1.0, y), (1.0, x), (0.0, x))
     }
 
     fn residual(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<f64, D::Error> {
         self.assert_whole(&[x, y]);
+        self.refresh(x)?;
         self.projected.product(x, None, y)?;
         let norm = self.projected.change()?;
         combined(self.projected.device(), self.states, (1.0, y), (-1.0, x), (0.0, x))?;
@@ -146,6 +177,9 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
         }
         let mut sums = [0.0; 2];
         device.download(&self.sums, &mut sums)?;
+        if let Some(ranks) = self.projected.ranks() {
+            ranks.sum(&mut sums);
+        }
         Ok((sums[0], sums[1]))
     }
 

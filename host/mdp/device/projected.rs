@@ -11,8 +11,8 @@ use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count
 use warpkov_kernels::mdp::residual::ResidualsArgs;
 use warpkov_kernels::primitives::rows::RowsArgs;
 
+use super::ghosts::Exchanges;
 use super::resident::{Resident, THREADS, checked_offset, lanes_for};
-use crate::common::interrupt;
 use crate::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use crate::mdp::model::Mdp;
 use crate::runtime::Precise;
@@ -94,7 +94,7 @@ fn sum_of_longest(model: &Mdp, states: usize) -> usize {
 /// The projected method: gathers P^π and r^π on the device for each policy and sweeps over them.
 pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
     device: &'d D,
-    resident: Resident<T, O, D>,
+    resident: Resident<'d, T, O, D>,
     layout: PolicyLayout,
     improve_lanes: u32,
     /// States per block of the improvement kernel.
@@ -134,6 +134,23 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     /// # Panics
     /// If `layout` has an invalid number of threads per row, or if P^π may have more entries than `O` can index.
     pub fn new(device: &'d D, model: &Mdp, layout: PolicyLayout) -> Result<Self, D::Error> {
+        Self::in_team(device, model, layout, None)
+    }
+
+    /// [`new`](Self::new) for the part of one rank, whose ghosts follow its own states. All ranks call the methods in the
+    /// same order.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    ///
+    /// # Panics
+    /// As [`new`](Self::new), and if ghosts precede other states.
+    pub fn in_team(
+        device: &'d D,
+        model: &Mdp,
+        layout: PolicyLayout,
+        ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
+    ) -> Result<Self, D::Error> {
         if let PolicyLayout::Rows { lanes } = layout {
             assert!([2, 4, 8, 16, 32].contains(&lanes), "2, 4, 8, 16 or 32 lanes per row, not {lanes}");
         }
@@ -145,7 +162,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         let actions = model.rows().div_ceil(model.states() as usize) as u32;
         Ok(Self {
             device,
-            resident: Resident::upload(device, model)?,
+            resident: Resident::upload(device, model, ranks)?,
             layout,
             improve_lanes,
             improve_states: (THREADS / improve_lanes / actions).max(1),
@@ -180,6 +197,16 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         (self.device, &mut self.resident.v_old)
     }
 
+    /// The ranks that share the model, if there are several.
+    pub(super) fn ranks(&mut self) -> Option<&mut (dyn Exchanges<T, D> + 'd)> {
+        self.resident.ranks.as_deref_mut()
+    }
+
+    /// The states of this rank.
+    pub(super) fn states(&self) -> usize {
+        self.resident.states as usize
+    }
+
     /// `y` ← `reward` + γ P^π `x` with P^π from the last [`project`](Self::project). `None` means `reward` = r^π.
     pub(super) fn product(
         &mut self,
@@ -192,7 +219,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         let shape = Shape::grid_stride(u64::from(resident.states) * layout.lanes(), THREADS);
         device.clear(&mut resident.residuals)?;
         // SAFETY: `project` filled the buffers from an `Mdp`, whose columns are below |S|, and callers pass vectors of
-        // |S| elements.
+        // |S| elements, with the ghosts; `reward` has one for each own state.
         unsafe {
             evaluate_projected!(
                 *layout,
@@ -208,8 +235,16 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         }
     }
 
-    /// ‖y − x‖∞ of the last [`product`](Self::product); ignores NaN.
-    pub(super) fn change(&self) -> Result<f64, D::Error> {
+    /// Whether a stop was requested, on any rank.
+    pub(super) fn stopped(&self) -> bool {
+        self.resident.stopped()
+    }
+
+    /// ‖y − x‖∞ of the last [`product`](Self::product), over all ranks; ignores NaN.
+    pub(super) fn change(&mut self) -> Result<f64, D::Error> {
+        if let Some(ranks) = &mut self.resident.ranks {
+            ranks.max(self.device, &mut self.resident.residuals, 0..1)?;
+        }
         let mut norm = [0];
         self.device.download(&self.resident.residuals, &mut norm)?;
         Ok(f64::from_bits(norm[0]))
@@ -313,12 +348,17 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for Projected<'_, T, O, D> {
             device.clear(extremes)?;
             let shape = Shape::grid_stride(u64::from(model.states), THREADS);
             // SAFETY: both vectors have |S| elements. After the swap, the last sweep read `v_new` and wrote `v_old`.
-            unsafe { extremes_between(*device, shape, model.states, &model.v_new, &model.v_old, extremes)? };
+            if model.ranks.as_ref().is_none_or(|ranks| ranks.works()) {
+                unsafe { extremes_between(*device, shape, model.states, &model.v_new, &model.v_old, extremes)? };
+            }
+            if let Some(ranks) = &mut model.ranks {
+                ranks.max(device, extremes, 0..2)?;
+            }
             let mut keys = [0; 2];
             device.download(extremes, &mut keys)?;
             let (least, greatest) = of_sweep(keys[0], keys[1]);
             let fixed = least == 0.0 && greatest == 0.0;
-            if fixed || stop.is_met(least, greatest) || sweeps >= max_sweeps || interrupt::requested() {
+            if fixed || stop.is_met(least, greatest) || sweeps >= max_sweeps || self.resident.stopped() {
                 return Ok(Backups { sweeps, least, greatest, fixed });
             }
         }

@@ -3,12 +3,13 @@
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
-use warpkov_device::launch::{Device, Shape};
+use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::improve::improve;
 use warpkov_kernels::mdp::model::ModelArgs;
 use warpkov_kernels::primitives::rows::RowsArgs;
 
+use super::ghosts::Exchanges;
 use crate::common::interrupt;
 use crate::mdp::backend::Evaluation;
 use crate::mdp::model::{Choices, Mdp};
@@ -93,7 +94,8 @@ impl<T: Precise, O: Offset, D: Device> Model<T, O, D> {
 }
 
 /// The model, V and π in device memory.
-pub(super) struct Resident<T: Precise, O: Offset, D: Device> {
+pub(super) struct Resident<'d, T: Precise, O: Offset, D: Device> {
+    /// The states of this rank; ghosts follow them.
     pub states: u32,
     pub model: Model<T, O, D>,
     pub first_policy: Vec<u32>,
@@ -104,14 +106,21 @@ pub(super) struct Resident<T: Precise, O: Offset, D: Device> {
     pub changed: D::Buffer<u64>,
     /// Sweeps of the last evaluation, plus one: the length of the next first batch.
     pub expected_sweeps: usize,
+    /// Exchanges with the other ranks, if there are some.
+    pub ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
 }
 
-impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
-    pub fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
+impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
+    /// # Panics
+    /// If ghosts precede other states.
+    pub fn upload(device: &D, model: &Mdp, ranks: Option<Box<dyn Exchanges<T, D> + 'd>>) -> Result<Self, D::Error> {
         let states = model.states() as usize;
         let first_policy = model.first_policy();
+        assert_eq!(model.own().start, 0, "ghosts follow the states of this rank");
+        let ghosts = model.part().map_or(0, |part| part.ghosts());
         Ok(Self {
-            states: model.states(),
+            ranks,
+            states: (states - ghosts) as u32,
             model: Model::upload(device, model)?,
             policy: device.upload(&first_policy)?,
             first_policy,
@@ -147,11 +156,20 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
             batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - evaluation.sweeps) as usize);
             device.clear(&mut self.residuals)?;
-            batch = launch_batch(batch, |k| {
-                sweep(self, k as u32)?;
-                std::mem::swap(&mut self.v_old, &mut self.v_new);
+            let mut one = |resident: &mut Self, k: usize| {
+                resident.refresh(device)?;
+                sweep(resident, k as u32)?;
+                if let Some(ranks) = &mut resident.ranks {
+                    ranks.max(device, &mut resident.residuals, k..k + 1)?;
+                }
+                std::mem::swap(&mut resident.v_old, &mut resident.v_new);
                 Ok(())
-            })?;
+            };
+            batch = match self.ranks {
+                // All ranks launch the same sweeps.
+                Some(_) => (0..batch).try_for_each(|k| one(self, k)).map(|()| batch)?,
+                None => launch_batch(batch, |k| one(self, k))?,
+            };
             let mut residuals = [0; MAX_BATCH];
             device.download(&self.residuals, &mut residuals[..batch])?;
             let met = residuals[..batch].iter().position(|&bits| f64::from_bits(bits) < theta);
@@ -162,7 +180,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
             }
             evaluation.sweeps += done as u32;
             evaluation.residual = f64::from_bits(residuals[done - 1]);
-            if interrupt::requested() {
+            if self.stopped() {
                 break;
             }
             batch = next;
@@ -171,6 +189,16 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
             self.expected_sweeps = evaluation.sweeps as usize + 1;
         }
         Ok(evaluation)
+    }
+
+    /// Replaces the ghosts of V.
+    pub fn refresh(&mut self, device: &D) -> Result<(), D::Error> {
+        self.ranks.as_mut().map_or(Ok(()), |ranks| ranks.refresh(device, &mut self.v_old, None))
+    }
+
+    /// Whether a stop was requested, on any rank.
+    pub fn stopped(&self) -> bool {
+        self.ranks.as_ref().map_or_else(interrupt::requested, |ranks| ranks.stopped())
     }
 
     /// Improves the policy with `lanes` threads per row and `states_per_block` states per block.
@@ -182,6 +210,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         threads: u32,
         states_per_block: u32,
     ) -> Result<u64, D::Error> {
+        self.refresh(device)?;
         device.clear(&mut self.changed)?;
         let blocks = self.states.div_ceil(states_per_block);
         let shape = Shape::new(blocks, threads).with_shared(threads / lanes * 8);
@@ -222,7 +251,7 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         self.policy = device.upload(&self.first_policy)?;
         match initial {
             Some(values) => {
-                assert_eq!(values.len(), self.states as usize, "a value for each state");
+                assert_eq!(values.len(), self.v_old.len(), "a value for each state");
                 self.v_old = device.upload(&T::of(values))?;
             }
             None => device.clear(&mut self.v_old)?,
@@ -230,7 +259,8 @@ impl<T: Precise, O: Offset, D: Device> Resident<T, O, D> {
         Ok(())
     }
 
-    pub fn values(&self, device: &D) -> Result<Vec<f64>, D::Error> {
+    pub fn values(&mut self, device: &D) -> Result<Vec<f64>, D::Error> {
+        self.refresh(device)?;
         Ok(device.to_vec(&self.v_old)?.into_iter().map(T::to_f64).collect())
     }
 }

@@ -195,8 +195,8 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     /// Replaces the ghosts of V.
     fn refresh(&mut self) -> Result<(), D::Error> {
         let Some(ranks) = &mut self.ranks else { return Ok(()) };
-        let tile = if self.tiles.skip { self.tile } else { 0 };
-        ranks.refresh(self.device, &mut self.v_old, (tile, &mut self.tiles.changed_old))
+        let tiles = self.tiles.skip.then_some((self.tile, &mut self.tiles.changed_old));
+        ranks.refresh(self.device, &mut self.v_old, tiles)
     }
 
     /// Launches the sweep of this rank.
@@ -305,8 +305,8 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     }
 
     /// Whether a stop was requested, on any rank.
-    fn stopped(&mut self) -> bool {
-        self.ranks.as_mut().map_or_else(interrupt::requested, |ranks| ranks.stopped())
+    fn stopped(&self) -> bool {
+        self.ranks.as_ref().map_or_else(interrupt::requested, |ranks| ranks.stopped())
     }
 
     fn swap(&mut self) {
