@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The model classes whose solvers accept ranks.
-classes=()
+classes=(hmm pomdp mdp)
 [[ -z ${CLASSES:-} ]] || read -ra classes <<<"$CLASSES"
 ((${#classes[@]})) || { echo "no model class accepts ranks yet"; exit 0; }
 # Seconds that a rank waits for another.

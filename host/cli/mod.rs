@@ -41,7 +41,7 @@ Exit codes:
   0    done, or solved
   1    not converged within its limits, or solutions differ
   2    bad input or usage
-  3    no such device, or out of memory
+  3    no such device, out of memory, or a rank failed
   130  interrupted";
 
 #[derive(Subcommand)]

@@ -47,12 +47,12 @@ struct Local {
     before: Vec<u32>,
     /// The own states.
     own: Range<usize>,
-    place: Place,
+    order: GhostOrder,
 }
 
 /// The place of the ghosts in a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum GhostOrder {
     /// Before and behind the own states, in the order of the whole model: compact layouts stay compact.
     Around,
     /// Behind the own states, which are the first: a kernel for the first states needs no ghosts.
@@ -61,7 +61,7 @@ pub enum Place {
 
 impl Local {
     /// The own states and all successors of their rows.
-    fn of(mdp: &Mdp, own: &Range<usize>, entries: Range<usize>, place: Place) -> Self {
+    fn of(mdp: &Mdp, own: &Range<usize>, entries: Range<usize>, order: GhostOrder) -> Self {
         let words: Vec<AtomicU64> = (0..(mdp.states() as usize).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let insert = |state: usize| {
             let (word, bit) = (&words[state / 64], 1 << (state % 64));
@@ -80,7 +80,7 @@ impl Local {
                 Some(before)
             })
             .collect();
-        Self { words, before, own: own.clone(), place }
+        Self { words, before, own: own.clone(), order }
     }
 
     fn contains(&self, state: usize) -> bool {
@@ -90,9 +90,9 @@ impl Local {
     /// The local number of a member.
     fn number(&self, state: usize) -> u32 {
         let (number, own) = (self.below(state), &self.own);
-        match self.place {
-            Place::Behind if own.contains(&state) => (state - own.start) as u32,
-            Place::Behind if state < own.start => number + own.len() as u32,
+        match self.order {
+            GhostOrder::Behind if own.contains(&state) => (state - own.start) as u32,
+            GhostOrder::Behind if state < own.start => number + own.len() as u32,
             _ => number,
         }
     }
@@ -100,8 +100,8 @@ impl Local {
     /// The local numbers of the members in a range that no border of the part divides.
     fn numbers(&self, range: Range<usize>) -> Range<usize> {
         let count = (self.below(range.end) - self.below(range.start)) as usize;
-        let first = match self.place {
-            Place::Behind if range.start == self.own.start => 0,
+        let first = match self.order {
+            GhostOrder::Behind if range.start == self.own.start => 0,
             _ => self.number(range.start) as usize,
         };
         first..first + count
@@ -122,7 +122,7 @@ impl Local {
     }
 }
 
-/// The part of `mdp` on this rank. `splits` holds the first state of each rank's part, and S; `place` the place of the
+/// The part of `mdp` on this rank. `splits` holds the first state of each rank's part, and S; `order` the place of the
 /// ghosts.
 ///
 /// # Errors
@@ -130,7 +130,7 @@ impl Local {
 ///
 /// # Panics
 /// If `splits` has not one number for each rank and one more, ascending from 0 to S.
-pub fn cut(mdp: &Mdp, splits: &[u64], place: Place, comm: &dyn Communicator) -> Result<Mdp, Error> {
+pub fn cut(mdp: &Mdp, splits: &[u64], order: GhostOrder, comm: &dyn Communicator) -> Result<Mdp, Error> {
     let (rank, size, states) = (comm.rank() as usize, comm.size() as usize, mdp.states() as usize);
     let whole = splits.len() == size + 1 && splits.is_sorted() && (splits[0], splits[size]) == (0, states as u64);
     assert!(whole, "the parts must cover the states");
@@ -138,7 +138,7 @@ pub fn cut(mdp: &Mdp, splits: &[u64], place: Place, comm: &dyn Communicator) -> 
     let own = range(rank);
     let rows = mdp.choices().first(own.start)..mdp.choices().first(own.end);
     let entries = |csr: &Csr| csr.row_ptr()[rows.start] as usize..csr.row_ptr()[rows.end] as usize;
-    let local = Local::of(mdp, &own, entries(mdp.transitions()), place);
+    let local = Local::of(mdp, &own, entries(mdp.transitions()), order);
     let count = local.below(states);
 
     // Tell each owner which of its states are ghosts here.

@@ -16,7 +16,7 @@ use super::analysis::reorder::Order;
 use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
 use super::backend::{Backups, Evaluate, GreedySweeps, Modify, Stop};
 use super::certificate::{Certificate, certify_greedy};
-use super::divide::{Place, balanced, cut};
+use super::divide::{GhostOrder, balanced, cut};
 use super::dynamic::Dynamic;
 use super::error::SolveError;
 use super::model::Mdp;
@@ -91,11 +91,11 @@ pub fn solve_on_ranks(
     }
     let features = Features::if_auto(mdp, options);
     let method = features.map_or(options.method, |features| Some(features.method().0));
-    let place = match method {
-        Some(Method::Projected | Method::Modified | Method::Krylov) => Place::Behind,
-        _ => Place::Around,
+    let order = match method {
+        Some(Method::Projected | Method::Modified | Method::Krylov) => GhostOrder::Behind,
+        _ => GhostOrder::Around,
     };
-    let part = cut(mdp, &balanced(mdp, comm.size()), place, comm)?;
+    let part = cut(mdp, &balanced(mdp, comm.size()), order, comm)?;
     let Some(of_rank) = part.part() else { return solve_from(mdp, initial, options, observe) };
     let team = Team::of(comm, of_rank);
     // The ghosts follow.

@@ -1,15 +1,16 @@
 //! Backends for the criteria: CPU, GPU and emulator.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
-use warpkov_device::launch::Device;
+use warpkov_device::device::Offset;
 
 use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
 use crate::mdp::auto::{Sweeps, criterion_cost};
 use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::cpu::{Engine, EngineOptions};
-use crate::mdp::device::{SweepLayout, ValueIteration};
-use crate::mdp::divide::{Place as GhostPlace, balanced, cut};
+use crate::mdp::device::{Linked, Ranks, SweepLayout, ValueIteration};
+use crate::mdp::divide::{GhostOrder, balanced, cut};
 use crate::mdp::dynamic::Unified;
 use crate::mdp::error::SolveError;
 use crate::mdp::model::{Mdp, Part};
@@ -49,27 +50,72 @@ impl Make for Cpu<'_> {
 }
 
 /// Backends on a GPU or the emulator.
-pub struct OnDevice<D>(pub D);
+pub struct OnDevice<'c, D: Linked> {
+    device: D,
+    /// The ranks that share the models, if there are several.
+    comm: Option<&'c dyn Communicator>,
+    /// The link of their devices.
+    link: Option<Rc<D::Link>>,
+}
 
-impl<D: Device> Make for OnDevice<D>
+impl<'c, D: Linked> OnDevice<'c, D> {
+    /// Backends on `device`, for the ranks of `comm` if there are several.
+    ///
+    /// # Errors
+    /// If a rank fails.
+    pub fn new(device: D, comm: Option<&'c dyn Communicator>) -> Result<Self, runtime::Error> {
+        let link = match comm {
+            Some(comm) => device.link(comm)?.map(Rc::new),
+            None => None,
+        };
+        Ok(Self { device, comm, link })
+    }
+
+    fn typed<'m, O: Offset>(
+        &'m self,
+        mdp: &'m Mdp,
+        layout: &SweepLayout<'m>,
+    ) -> Result<Boxed<'m, SolveError>, SolveError>
+    where
+        SolveError: From<D::Error>,
+    {
+        let device = &self.device;
+        Ok(match (self.comm, mdp.part()) {
+            (Some(comm), Some(part)) => {
+                let ranks = Ranks::linked(&Team::of(comm, part), self.link.clone());
+                let ghosts = Box::new(ranks.ghosts(device)?);
+                let backend = ValueIteration::<f64, O, D>::in_team(device, layout, Some(ghosts))?;
+                Box::new(Gathered { backend: ranks.wrap(backend), comm, part })
+            }
+            _ => Box::new(Unified(ValueIteration::<f64, O, D>::new(device, layout)?)),
+        })
+    }
+}
+
+impl<D: Linked> Make for OnDevice<'_, D>
 where
     SolveError: From<D::Error>,
 {
     type Error = SolveError;
 
+    fn part<'m>(&self, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, SolveError> {
+        part(self.comm, mdp)
+    }
+
+    fn any(&self, holds: bool) -> Result<bool, SolveError> {
+        Ok(self.comm.map_or(Ok(holds), |comm| comm.any(holds))?)
+    }
+
     fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
         let layout = SweepLayout::new(mdp, None).ok_or(SolveError::Storage(Storage::Rows))?;
-        Ok(match layout.is_wide() {
-            false => Box::new(Unified(ValueIteration::<f64, u32, D>::new(&self.0, &layout)?)),
-            true => Box::new(Unified(ValueIteration::<f64, u64, D>::new(&self.0, &layout)?)),
-        })
+        if layout.is_wide() { self.typed::<u64>(mdp, &layout) } else { self.typed::<u32>(mdp, &layout) }
     }
 }
 
 /// The part of this rank, or the whole model of one rank.
 fn part<'m>(comm: Option<&dyn Communicator>, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, SolveError> {
     Ok(match comm {
-        Some(comm) => Cow::Owned(cut(mdp, &balanced(mdp, comm.size()), GhostPlace::Around, comm)?),
+        Some(comm) => Cow::Owned(cut(mdp, &balanced(mdp, comm.size()), GhostOrder::Around, comm)?),
         None => Cow::Borrowed(mdp),
     })
 }
@@ -199,8 +245,8 @@ impl<'c> Opened<'c> {
         let comm = (comm.size() > 1).then_some(comm);
         let make: Box<dyn Make<Error = SolveError> + 'c> = match place {
             Place::Cpu => Box::new(Cpu { comm }),
-            Place::Gpu(gpu) => Box::new(OnDevice(gpu)),
-            Place::Emulated(emulator) => Box::new(OnDevice(emulator)),
+            Place::Gpu(gpu) => Box::new(OnDevice::new(gpu, comm)?),
+            Place::Emulated(emulator) => Box::new(OnDevice::new(emulator, comm)?),
         };
         Ok(Self { make, device, notes: note.into_iter().collect() })
     }

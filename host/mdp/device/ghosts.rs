@@ -129,8 +129,12 @@ impl<'c, D: Linked> Ranks<'c, D> {
     /// If a rank fails.
     pub fn new(device: &D, team: &Team<'c>) -> Result<Option<Self>, runtime::Error> {
         let Some(comm) = team.comm() else { return Ok(None) };
-        let link = device.link(comm)?.map(Rc::new);
-        Ok(Some(Self { team: team.clone(), link, failure: Rc::default() }))
+        Ok(Some(Self::linked(team, device.link(comm)?.map(Rc::new))))
+    }
+
+    /// The devices of `team`, which have a link.
+    pub fn linked(team: &Team<'c>, link: Option<Rc<D::Link>>) -> Self {
+        Self { team: team.clone(), link, failure: Rc::default() }
     }
 
     /// The ghosts of vectors of `T`.

@@ -347,8 +347,9 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for Projected<'_, T, O, D> {
             let Self { device, resident: model, extremes, .. } = self;
             device.clear(extremes)?;
             let shape = Shape::grid_stride(u64::from(model.states), THREADS);
-            // SAFETY: both vectors have |S| elements. After the swap, the last sweep read `v_new` and wrote `v_old`.
             if model.ranks.as_ref().is_none_or(|ranks| ranks.works()) {
+                // SAFETY: both vectors have |S| elements or more, with the ghosts. After the swap, the last sweep read
+                // `v_new` and wrote `v_old`.
                 unsafe { extremes_between(*device, shape, model.states, &model.v_new, &model.v_old, extremes)? };
             }
             if let Some(ranks) = &mut model.ranks {

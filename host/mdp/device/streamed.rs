@@ -16,7 +16,7 @@ use warpkov_kernels::mdp::backup::slices::{SLICE, SlicesArgs, backup_slices};
 use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs};
 use warpkov_kernels::mdp::model::IteratesArgs;
 
-use super::layout::{Model, RowLayout, SLICES_TILE, SweepLayout, discounted, tile};
+use super::layout::{Model, RowLayout, SLICES_TILE, Source, SweepLayout, discounted, tile};
 use super::resident::THREADS;
 use super::slices::Slices;
 use super::values::{Dependencies, StopOnDevice, changes};
@@ -456,7 +456,7 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.mdp.states() as usize, "a value for each state");
-                self.device.write(&mut self.v_old, &T::of(values))?;
+                self.device.write(&mut self.v_old, &T::of(&Source::Host(self.mdp).without_terminal(values)))?;
             }
             None => self.device.clear(&mut self.v_old)?,
         }
