@@ -888,7 +888,7 @@ const SIMILAR: f64 = 0.1;
 
 impl Branch {
     /// The index of the branch to take, by the merits of all: the largest of them, the first in case of ties; or another of at
-    /// least [`SIMILAR`] times its merit, which consumes a digit.
+    /// least `SIMILAR` times its merit, which consumes a digit.
     pub fn choose(&mut self, merits: &[f64]) -> Option<usize> {
         let best = first_largest(merits)?;
         let similar = |&i: &usize| merits[i] > 0.0 && merits[i] >= SIMILAR * merits[best];

@@ -14,7 +14,7 @@
 //! improve Γ.
 //!
 //! Of several ranks, each walks its portion of the walks with its own random numbers, and improves and tightens its own batches.
-//! At the end of a round, all [meet](Trial::meet).
+//! At the end of a round, all meet.
 
 use super::clock::Standing;
 use super::expand::{EXPLORED, steps};
