@@ -1,16 +1,15 @@
 #!/usr/bin/env bash
 # Compares runs of many ranks with runs of one process, for each MPI library of scripts/mpi.sh.
 # scripts/test-mpi.sh NAME LAUNCHER... does so under one launcher, to which `-n N` is appended.
-# CLASSES="hmm pomdp mdp" chooses the model classes, WARPKOV=FILE the program.
+# CLASSES="devices hmm pomdp mdp" chooses the parts, WARPKOV=FILE the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The model classes whose solvers accept ranks.
-classes=(hmm pomdp mdp)
+# The listing of devices, and the model classes.
+classes=(devices hmm pomdp mdp)
 [[ -z ${CLASSES:-} ]] || read -ra classes <<<"$CLASSES"
-((${#classes[@]})) || { echo "no model class accepts ranks yet"; exit 0; }
-# Seconds that a rank waits for another.
-patience=5
+# Seconds that a rank waits for another: long, because other programs may keep the cores busy.
+patience=20
 
 if [[ -z ${WARPKOV:-} ]]; then
     cargo build --quiet --bin warpkov
@@ -30,7 +29,7 @@ fail() {
 ranks() {
     local n=$1
     shift
-    timeout --kill-after 5 60 "${launcher[@]}" -n "$n" "$WARPKOV" "$@"
+    timeout --kill-after 5 120 "${launcher[@]}" -n "$n" "$WARPKOV" "$@"
 }
 
 # Runs a command as one process and as N ranks, and compares the results: both NAME N EXTENSION COMMAND...
@@ -104,6 +103,18 @@ killed() {
     fi
     [[ -z $(processes) ]] || fail "ranks are left after rank $rank was killed: warpkov $*"
     echo "$launcher_name, 2 ranks: exit code $code after rank $rank was killed"
+}
+
+devices() {
+    local many=$folder/ranks/devices
+    ranks 3 devices --json >"$many" || fail "3 ranks do not list their devices"
+    python3 -c '
+import json, sys
+ranks = json.load(open(sys.argv[1]))["ranks"]
+assert [of_rank["rank"] for of_rank in ranks] == [0, 1, 2], ranks
+assert all(of_rank["node"] and "found" in of_rank["devices"]["mpi"] for of_rank in ranks), ranks
+' "$many" || fail "the listing of 3 ranks is incomplete"
+    echo "$launcher_name, 3 ranks: devices"
 }
 
 hmm() {

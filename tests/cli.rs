@@ -129,7 +129,7 @@ fn wrong_usage_has_exit_code_2() {
     usage(&["mdp", "solve", "grid.json", "--gamma", "1.1"], "from 0 to 1");
     usage(&["mdp", "solve", "grid.json", "--tie", "-1"], "0 or above");
     usage(&["mdp", "solve", "grid.json", "--max-sweeps", "0"], "max-sweeps");
-    usage(&["mdp", "solve", "grid.json", "--device", "gpu"], "expected auto, cpu, cuda:N or emulated");
+    usage(&["mdp", "solve", "grid.json", "--device", "gpu"], "cuda:all or emulated");
     usage(&["mdp", "solve", "grid.json", "--method", "magic"], "projected");
     usage(&["mdp", "solve", "grid.json", "--out", "solution.doc"], ".json or .csv or .npy or .txt");
     usage(&["mdp", "solve", "grid.json", "--out", "absent/solution.txt"], "absent/solution.txt");
@@ -524,7 +524,14 @@ fn devices_lists_gpus_cores_and_device_code() {
     assert_eq!(baselines.is_empty(), code["missing"].is_string(), "{listing}");
     assert_eq!(baselines.is_empty(), code["compiler"].is_null(), "{listing}");
 
+    // Either a library or the reason why there is none.
+    for library in ["nccl", "mpi"] {
+        let found = &listing[library];
+        assert!(found["found"].is_string() != found["missing"].is_string(), "{listing}");
+    }
+
     let text = succeeds(folder().path(), &["devices"]);
+    assert!(stdout(&text).contains("\nNCCL: ") && stdout(&text).contains("\nMPI: "), "{}", stdout(&text));
     assert!(stdout(&text).contains("cpu  ") && stdout(&text).contains("Device code: "), "{}", stdout(&text));
 }
 

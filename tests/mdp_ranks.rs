@@ -11,7 +11,7 @@ use warpkov::mdp::divide::{GhostOrder, balanced, cut};
 use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::model::{Mdp, Objective};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
-use warpkov::mdp::solution::{Round, Solution, Status};
+use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov::mdp::solve::solve_on_ranks;
 use warpkov::mdp::{SolveError, solve_with};
 use warpkov::runtime::choose::DeviceChoice;
@@ -258,6 +258,10 @@ fn initial_values_reach_their_states() {
     let whole = solve_with(mdp, &options, &mut go).unwrap();
     for ranks in [2, 5] {
         let again = solved(mdp, ranks, Some(&whole.values), &options);
+        let sum = |of: fn(&RankShare) -> u64| again.ranks.iter().map(of).sum::<u64>();
+        assert_eq!(sum(|rank| rank.states), u64::from(mdp.states()));
+        assert_eq!(sum(|rank| rank.transitions), mdp.transitions().nnz() as u64);
+        assert!(again.ranks.iter().all(|rank| rank.ghosts > 0 && rank.waited > 0.0), "{:?}", again.ranks);
         assert!(again.run.sweeps() <= 2, "{} sweeps from the solution", again.run.sweeps());
         assert_agree("restart", &again, &whole);
     }

@@ -1,18 +1,26 @@
 //! `warpkov devices`.
 
-use std::io::Write;
+use std::fmt;
+use std::io::{self, Write};
 use std::thread::available_parallelism;
 
 use clap::Args;
 use serde::Serialize;
-use warpkov::runtime::gpu::{DeviceInfo, Gpu, MODULES};
+use serde_json::value::RawValue;
+use warpkov::runtime::comm::mpi;
+use warpkov::runtime::gpu::{DeviceInfo, Gpu, MODULES, nccl_version};
 
+use super::common::ranks;
 use super::error::{Error, Outcome};
 
-/// Lists the devices: GPUs, CPU and emulator.
+/// Lists the devices: GPUs, CPU and emulator, and the libraries that connect several.
+///
+/// Started by mpirun or srun, it lists the devices of every rank.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
+    #[command(flatten)]
+    ranks: ranks::Arguments,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -21,7 +29,8 @@ pub struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   warpkov devices
-  warpkov devices --json";
+  warpkov devices --json
+  mpirun -n 2 warpkov devices";
 
 /// The devices of this machine.
 #[derive(Serialize)]
@@ -35,6 +44,50 @@ struct Listing {
     no_gpu: Option<String>,
     cpu_cores: usize,
     device_code: DeviceCode,
+    /// Version and file of NCCL.
+    nccl: Library,
+    /// Name, version and file of MPI.
+    mpi: Library,
+}
+
+/// A library that is loaded at run time.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Library {
+    /// Its version and its file.
+    Found(String),
+    /// Why there is none.
+    Missing(String),
+}
+
+impl<E: ToString> From<Result<String, E>> for Library {
+    fn from(found: Result<String, E>) -> Self {
+        found.map_or_else(|error| Self::Missing(error.to_string()), Self::Found)
+    }
+}
+
+impl fmt::Display for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Found(library) => f.write_str(library),
+            Self::Missing(why) => write!(f, "none; {why}"),
+        }
+    }
+}
+
+/// The devices of all ranks.
+#[derive(Serialize)]
+struct Everywhere {
+    ranks: Vec<OfRank>,
+}
+
+/// The devices of one of several ranks.
+#[derive(Serialize)]
+struct OfRank {
+    rank: usize,
+    node: String,
+    /// What `devices --json` prints for one process.
+    devices: Box<RawValue>,
 }
 
 /// The kernels in this binary.
@@ -55,7 +108,8 @@ struct DeviceCode {
     missing: Option<&'static str>,
 }
 
-fn list() -> Listing {
+/// The devices of this process; `mpi` is the library in use.
+fn list(mpi: Option<String>) -> Listing {
     let (gpus, no_gpu) = match Gpu::list(&MODULES) {
         Ok(gpus) => (gpus, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
@@ -74,17 +128,50 @@ fn list() -> Listing {
             assembler: MODULES.assembler.map(|(version, _)| version),
             missing: MODULES.compiler.err(),
         },
+        nccl: nccl_version().into(),
+        mpi: mpi.map_or_else(mpi::installed, Ok).into(),
     }
 }
 
-/// Finds the devices, prints them.
+/// Finds the devices of all ranks, prints them.
 pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
-    let listing = list();
-    if arguments.json {
-        serde_json::to_writer(&mut out, &listing).map_err(std::io::Error::from)?;
-        writeln!(out)?;
+    let ranks = arguments.ranks.join()?;
+    let listing = list(ranks.library());
+    if ranks.size() == 1 {
+        match arguments.json {
+            true => writeln!(out, "{}", serde_json::to_string(&listing).map_err(io::Error::from)?)?,
+            false => write_text(&listing, &mut out)?,
+        }
         return Ok(Outcome::Success);
     }
+    let mut text = Vec::new();
+    write_text(&listing, &mut text)?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let own = (ranks.node(), serde_json::to_string(&listing).map_err(io::Error::from)?, text);
+    let all = ranks.gather(&serde_json::to_vec(&own).map_err(io::Error::from)?)?;
+    if !ranks.is_first() {
+        return Ok(Outcome::Success);
+    }
+    let all: Result<Vec<(String, String, String)>, _> = all.iter().map(|bytes| serde_json::from_slice(bytes)).collect();
+    let all = all.map_err(io::Error::from)?;
+    if arguments.json {
+        let of_rank = |(rank, (node, listing, _)): (usize, &(String, String, String))| {
+            Ok(OfRank { rank, node: node.clone(), devices: RawValue::from_string(listing.clone())? })
+        };
+        let all: serde_json::Result<Vec<OfRank>> = all.iter().enumerate().map(of_rank).collect();
+        let all = all.and_then(|ranks| serde_json::to_string(&Everywhere { ranks }));
+        writeln!(out, "{}", all.map_err(io::Error::from)?)?;
+        return Ok(Outcome::Success);
+    }
+    for (rank, (node, _, text)) in all.iter().enumerate() {
+        writeln!(out, "rank {rank} on {node}")?;
+        text.lines().try_for_each(|line| writeln!(out, "  {line}"))?;
+    }
+    Ok(Outcome::Success)
+}
+
+/// Writes the devices for people.
+fn write_text(listing: &Listing, mut out: impl Write) -> io::Result<()> {
     for gpu in &listing.gpus {
         let (major, minor) = gpu.compute_capability;
         writeln!(out, "{:<10} {}", format!("cuda:{}", gpu.ordinal), gpu.name)?;
@@ -98,6 +185,10 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
             1024.0 * gibibytes(gpu.l2_bytes),
             gpu.pci,
         )?;
+        if !gpu.peers.is_empty() {
+            let peers: Vec<_> = gpu.peers.iter().map(|peer| format!("cuda:{peer}")).collect();
+            writeln!(out, "{:10} accesses the memory of {}", "", peers.join(", "))?;
+        }
         match (gpu.machine_code, gpu.ptx, &gpu.unsupported) {
             (Some(sm), ..) => writeln!(out, "{:10} runs machine code for sm_{sm}", "")?,
             (None, Some(sm), _) => {
@@ -130,7 +221,8 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
     if let Some(version) = code.assembler {
         writeln!(out, "Machine code: for {}, by ptxas {version}", code.machine_code.join(", "))?;
     }
-    Ok(Outcome::Success)
+    writeln!(out, "NCCL: {}", listing.nccl)?;
+    writeln!(out, "MPI: {}", listing.mpi)
 }
 
 fn gibibytes(bytes: u64) -> f64 {

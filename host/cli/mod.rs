@@ -73,7 +73,8 @@ impl Command {
             Self::Mdp(command) => command.takes_ranks(),
             Self::Pomdp(command) => command.takes_ranks(),
             Self::Hmm(command) => command.takes_ranks(),
-            Self::Bench(_) | Self::New(_) | Self::Devices(_) | Self::Completions(_) => false,
+            Self::Devices(_) => true,
+            Self::Bench(_) | Self::New(_) | Self::Completions(_) => false,
         }
     }
 

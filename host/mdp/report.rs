@@ -3,6 +3,7 @@
 //! The text follows Aydin, *Policy Iteration on the GPU* (2025), Appendix D.1, and adds rounds, the certificate and
 //! times.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::certificate::Certificate;
 use super::io::{write_csv, write_npy};
 use super::model::{Mdp, NO_ACTION, Objective};
 use super::options::{Limits, Method, Precision, Target};
-use super::solution::{Phases, Round, Solution, Status};
+use super::solution::{Phases, RankShare, Round, Solution, Status};
 use crate::common::choice::choice;
 pub(super) use crate::common::numbers::{Number, Numbers};
 
@@ -155,6 +156,8 @@ struct Record<'a> {
     compute_seconds: f64,
     phases: Seconds,
     certificate: &'a Certificate,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    ranks: &'a [RankShare],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     init: Vec<Start>,
     rounds: &'a [Round],
@@ -226,6 +229,7 @@ impl Summary for Report<'_> {
             compute_seconds: solution.run.elapsed.as_secs_f64(),
             phases: Seconds::of(&solution.phases, solution.run.elapsed),
             certificate: &solution.certificate,
+            ranks: &solution.ranks,
             init: starts(mdp).map(|state| Start { state, value: Number(solution.values[state as usize]) }).collect(),
             rounds: &solution.run.rounds,
             policy: with_solution.then_some(Actions(&solution.policy)),
@@ -246,6 +250,16 @@ impl Summary for Report<'_> {
         };
         writeln!(out, "Precision: {precision}")?;
         writeln!(out, "Using {}, method {}", solution.device, solution.method)?;
+        if !solution.ranks.is_empty() {
+            let nodes: BTreeSet<&str> = solution.ranks.iter().map(|rank| &*rank.node).collect();
+            let (count, nodes) = (solution.ranks.len(), nodes.len());
+            let waited = solution.ranks.iter().map(|rank| rank.waited).fold(0.0, f64::max);
+            let ghosts = solution.ranks.iter().map(|rank| rank.ghosts).max().unwrap_or_default();
+            writeln!(
+                out,
+                "Ranks: {count} on {nodes} nodes, up to {ghosts} ghosts, up to {waited:.3} s of communication"
+            )?;
+        }
         for note in &solution.notes {
             writeln!(out, "Note: {note}")?;
         }

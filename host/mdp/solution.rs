@@ -86,6 +86,28 @@ pub struct Phases {
     pub write: Duration,
 }
 
+/// The share of one of several ranks.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RankShare {
+    /// The rank.
+    pub rank: u32,
+    /// Name of its node.
+    pub node: String,
+    /// Description of its device.
+    pub device: String,
+    /// Number of its states.
+    pub states: u64,
+    /// Number of its ghosts: states of other ranks whose values it reads.
+    pub ghosts: u64,
+    /// Number of its transitions.
+    pub transitions: u64,
+    /// Seconds in the loop.
+    pub seconds: f64,
+    /// Seconds of the whole solve in communication between hosts, most of them waiting for other ranks. GPUs that
+    /// exchange data themselves do so in the loop.
+    pub waited: f64,
+}
+
 /// Result of a solve.
 #[derive(Clone, Debug)]
 pub struct Solution {
@@ -109,6 +131,8 @@ pub struct Solution {
     pub setup: Duration,
     /// Times outside the loop.
     pub phases: Phases,
+    /// The shares of the ranks on rank 0, if there are several.
+    pub ranks: Vec<RankShare>,
 }
 
 impl Solution {

@@ -22,10 +22,10 @@ use super::error::SolveError;
 use super::model::Mdp;
 use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use super::place::Placement;
-use super::solution::{Phases, Round, Run, Solution, Status};
+use super::solution::{Phases, RankShare, Round, Run, Solution, Status};
 use super::team::Team;
 use crate::runtime::choose::DeviceChoice;
-use crate::runtime::comm::Communicator;
+use crate::runtime::comm::{Clocked, Communicator, node};
 
 /// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
@@ -78,6 +78,8 @@ pub fn solve_on_ranks(
     }
     check(mdp, initial)?;
     let begun = Instant::now();
+    let clocked = Clocked::new(comm);
+    let comm: &dyn Communicator = &clocked;
     if let Some((order, note)) = order(mdp, options) {
         let initial = initial.map(|values| order.to_new(values));
         let options = SolveOptions { reorder: Reorder::None, ..*options };
@@ -121,7 +123,37 @@ pub fn solve_on_ranks(
     let Solution { values, policy, .. } = solution;
     let values = comm.collect(&values[part.own()])?;
     let policy = comm.collect(&policy[part.own()])?;
-    Ok(Solution { values, policy, ..solution })
+    let share = RankShare {
+        rank: comm.rank(),
+        node: node(),
+        device: solution.device.clone(),
+        states: part.own().len() as u64,
+        ghosts: of_rank.ghosts() as u64,
+        transitions: if of_rank.works { part.transitions().nnz() as u64 } else { 0 },
+        seconds: solution.run.elapsed.as_secs_f64(),
+        waited: clocked.spent().as_secs_f64(),
+    };
+    let ranks = shares(comm, share)?;
+    Ok(Solution { values, policy, ranks, ..solution })
+}
+
+/// The shares of all ranks.
+fn shares(comm: &dyn Communicator, own: RankShare) -> Result<Vec<RankShare>, SolveError> {
+    let texts = [comm.all_gather(own.node.as_bytes())?, comm.all_gather(own.device.as_bytes())?];
+    let counts = comm.gather(&[own.states, own.ghosts, own.transitions])?;
+    let times = comm.gather(&[own.seconds, own.waited])?;
+    let text = |all: &[Vec<u8>], rank: usize| String::from_utf8_lossy(&all[rank]).into_owned();
+    let share = |rank: usize| RankShare {
+        rank: rank as u32,
+        node: text(&texts[0], rank),
+        device: text(&texts[1], rank),
+        states: counts[rank][0],
+        ghosts: counts[rank][1],
+        transitions: counts[rank][2],
+        seconds: times[rank][0],
+        waited: times[rank][1],
+    };
+    Ok((0..comm.size() as usize).map(share).collect())
 }
 
 /// Checks that the model is discounted and that the initial values fit it.
@@ -185,7 +217,19 @@ fn solve_as_is(
     if sign < 0.0 {
         values.par_iter_mut().for_each(|value| *value = -*value);
     }
-    Ok(Solution { values, policy, run, certificate, method, precision, device, notes, setup, phases })
+    Ok(Solution {
+        values,
+        policy,
+        run,
+        certificate,
+        method,
+        precision,
+        device,
+        notes,
+        setup,
+        phases,
+        ranks: Vec::new(),
+    })
 }
 
 /// Whether `auto` may switch the method: on the CPU, in `f64`, if value iteration may need many sweeps.

@@ -49,6 +49,21 @@ impl Ranks {
         self.world.comm().rank() == 0
     }
 
+    /// The number of processes.
+    pub fn size(&self) -> u32 {
+        self.world.comm().size()
+    }
+
+    /// Name, version and file of the MPI library, if several processes use one.
+    pub fn library(&self) -> Option<String> {
+        self.world.library()
+    }
+
+    /// The bytes of every process.
+    pub fn gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        Ok(self.world.comm().all_gather(own)?)
+    }
+
     /// Name of this process's node.
     pub fn node(&self) -> &str {
         &self.world.nodes()[self.world.comm().rank() as usize]

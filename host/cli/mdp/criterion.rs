@@ -11,6 +11,7 @@ use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
 use warpkov::mdp::plot::draw_bounds;
 use warpkov::mdp::solution::Status;
 use warpkov::mdp::{self};
+use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::comm::Communicator;
 
 use super::solve::{self, Common};
@@ -124,7 +125,14 @@ enum Asked {
 }
 
 /// Solves, writes the files, prints the report.
-pub fn run(mdp: &Mdp, ranks: &Ranks, options: &Options, common: &Common, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(
+    mdp: &Mdp,
+    ranks: &Ranks,
+    devices: &[DeviceChoice],
+    options: &Options,
+    common: &Common,
+    out: impl Write,
+) -> Result<Outcome, Error> {
     let criterion = ranks.agree(options.kind.criterion(mdp))?;
     if let Asked::Horizon { steps, all_steps: Some(path), .. } = &options.kind {
         // At least one value and one action.
@@ -133,7 +141,7 @@ pub fn run(mdp: &Mdp, ranks: &Ranks, options: &Options, common: &Common, out: im
     }
     let (mut solved, elapsed) = {
         let start = Instant::now();
-        let solved = solve(mdp, ranks, &criterion, options, common)?;
+        let solved = solve(mdp, ranks, devices, &criterion, options, common)?;
         (solved, start.elapsed())
     };
     if let Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } = &criterion
@@ -174,16 +182,22 @@ impl Asked {
     }
 }
 
-fn solve(mdp: &Mdp, ranks: &Ranks, criterion: &Criterion, options: &Options, common: &Common) -> Result<Solved, Error> {
-    let devices = ranks.devices(&common.devices)?;
+fn solve(
+    mdp: &Mdp,
+    ranks: &Ranks,
+    devices: &[DeviceChoice],
+    criterion: &Criterion,
+    options: &Options,
+    common: &Common,
+) -> Result<Solved, Error> {
     let observer = |comm: &dyn Communicator| solve::observer(mdp.states(), common.quiet || comm.rank() > 0);
     let Asked::Horizon { steps, terminal_values, all_steps } = &options.kind else {
-        return ranks.run(&devices, |comm, device| {
+        return ranks.run(devices, |comm, device| {
             Ok(solve_on(comm, device, mdp, criterion, &options.solve, &mut observer(comm))?)
         });
     };
     let last = ranks.agree(terminal_values.as_deref().map(|path| read_terminal_values(path, mdp)).transpose())?;
-    let (solved, stages) = ranks.run(&devices, |comm, device| {
+    let (solved, stages) = ranks.run(devices, |comm, device| {
         Ok(backward_on(comm, device, mdp, *steps, last.as_deref(), all_steps.is_some(), &mut observer(comm))?)
     })?;
     if let (Some(path), Some(stages), true) = (all_steps, stages, ranks.is_first()) {

@@ -218,21 +218,29 @@ impl TryFrom<Arguments> for Options {
 /// Reads the model, solves it by the criterion, writes the files, prints the report.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let ranks = options.ranks.join()?;
-    let _starting = ranks.devices(&options.common.devices)?.first().map(|device| options.input.file.start(*device));
+    let devices = ranks.agree(ranks.devices(&options.common.devices))?;
+    let _starting: Vec<_> = devices.iter().map(|&device| options.input.file.start(device)).collect();
     let begun = Instant::now();
     let mdp = ranks.agree(options.read(&ranks))?;
     let read = begun.elapsed();
     match &options.criterion {
-        Some(criterion) => criterion::run(&mdp, &ranks, criterion, &options.common, out),
-        None => discounted(&mdp, &ranks, read, options, out),
+        Some(criterion) => criterion::run(&mdp, &ranks, &devices, criterion, &options.common, out),
+        None => discounted(&mdp, &ranks, &devices, read, options, out),
     }
 }
 
 /// Solves for the discounted sum of rewards; `read` is the time of reading the model.
-fn discounted(mdp: &Mdp, ranks: &Ranks, read: Duration, options: &Options, out: impl Write) -> Result<Outcome, Error> {
+fn discounted(
+    mdp: &Mdp,
+    ranks: &Ranks,
+    devices: &[DeviceChoice],
+    read: Duration,
+    options: &Options,
+    out: impl Write,
+) -> Result<Outcome, Error> {
     let (solve, common) = (options.solve_options(mdp), &options.common);
     let initial = ranks.agree(options.initial.as_deref().map(initial_values).transpose())?;
-    let mut solution = ranks.run(&ranks.devices(&common.devices)?, |comm, device| {
+    let mut solution = ranks.run(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(mdp.states(), common.quiet || comm.rank() > 0);
         Ok(solve_on_ranks(comm, mdp, initial.as_deref(), &solve, &mut observe)?)

@@ -6,12 +6,15 @@
 //!
 //! *Reproducibility*: sums are taken in the order of ranks, so equal inputs on equally many ranks give equal bits.
 
+pub mod clocked;
 pub mod error;
 pub mod launch;
 pub mod local;
 pub mod mpi;
+
 pub mod world;
 
+pub use clocked::Clocked;
 pub use error::Error;
 pub use local::Local;
 pub use mpi::Mpi;

@@ -163,6 +163,20 @@ impl Loaded {
         }
     }
 
+    /// The library's name and version, which may be asked before MPI has started.
+    fn version(&self) -> Result<String, c_int> {
+        let (mut text, mut length) = ([0_u8; 8192], 0);
+        // SAFETY: the text has room for MPI_MAX_LIBRARY_VERSION_STRING bytes, which are at most 8192 in the known libraries.
+        match unsafe { (self.functions.library_version)(text.as_mut_ptr().cast(), &mut length) } {
+            0 => {
+                let version = String::from_utf8_lossy(&text[..length.clamp(0, 8191) as usize]);
+                let first = version.lines().next().unwrap_or_default();
+                Ok(first.split(", package").next().unwrap_or_default().trim().to_owned())
+            }
+            code => Err(code),
+        }
+    }
+
     /// The library's text for a code.
     fn message(&self, code: c_int) -> String {
         let mut text = [0_u8; 8192];
@@ -241,13 +255,8 @@ impl Mpi {
         check("MPI_Comm_rank", unsafe { (functions.comm_rank)(library.world, &mut rank) })?;
         // SAFETY: as above.
         check("MPI_Comm_size", unsafe { (functions.comm_size)(library.world, &mut size) })?;
-        let (mut text, mut length) = ([0_u8; 8192], 0);
-        // SAFETY: the text has room for MPI_MAX_LIBRARY_VERSION_STRING bytes, which are at most 8192 in the known libraries.
-        let code = unsafe { (functions.library_version)(text.as_mut_ptr().cast(), &mut length) };
-        check("MPI_Get_library_version", code)?;
-        let version = String::from_utf8_lossy(&text[..length.clamp(0, 8191) as usize]);
         let version =
-            version.lines().next().unwrap_or_default().split(", package").next().unwrap_or_default().to_owned();
+            library.version().or_else(|code| check("MPI_Get_library_version", code).map(|()| String::new()))?;
         Ok(Self { rank: rank as u32, size: size as u32, timeout, version, library })
     }
 
@@ -278,6 +287,19 @@ impl Mpi {
             code => Err(Error::Mpi { rank: self.rank, call, message: self.library.message(code) }),
         }
     }
+}
+
+/// Name, version and file of the MPI library that [`Mpi::start`] would load. Does not start MPI.
+///
+/// # Errors
+/// If there is none, or if it lacks a function.
+pub fn installed() -> Result<String, Error> {
+    let library = Loaded::find()?;
+    let version = library.version().unwrap_or_else(|code| format!("unknown version (error {code})"));
+    let text = format!("{version}, {}", library.file);
+    // Its destructors may expect that MPI was started.
+    std::mem::forget(library);
+    Ok(text)
 }
 
 fn running() -> MutexGuard<'static, bool> {
