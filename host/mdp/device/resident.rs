@@ -108,8 +108,6 @@ pub(super) struct Resident<'d, T: Precise, O: Offset, D: Device> {
     pub expected_sweeps: usize,
     /// Exchanges with the other ranks, if there are some.
     pub ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
-    /// The last recorded batch, which may still run.
-    graph: Option<D::Graph>,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
@@ -122,7 +120,6 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
         let ghosts = model.part().map_or(0, |part| part.ghosts());
         Ok(Self {
             ranks,
-            graph: None,
             states: (states - ghosts) as u32,
             model: Model::upload(device, model)?,
             policy: device.upload(&first_policy)?,
@@ -168,19 +165,10 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
                 std::mem::swap(&mut resident.v_old, &mut resident.v_new);
                 Ok(())
             };
-            batch = match self.ranks.as_ref().map(|ranks| ranks.records()) {
+            batch = match self.ranks {
+                // All ranks launch the same sweeps.
+                Some(_) => (0..batch).try_for_each(|k| one(self, k)).map(|()| batch)?,
                 None => launch_batch(batch, |k| one(self, k))?,
-                // All ranks launch the same sweeps. An exchange that the host submits takes longer than a recorded one.
-                Some(records) => {
-                    let mut all = || (0..batch).try_for_each(|k| one(self, k));
-                    let graph = if records { device.capture(&mut all)? } else { None };
-                    match graph {
-                        // SAFETY: `self` owns the recorded buffers, and the contract of each launch is that of `sweep`.
-                        Some(graph) => unsafe { device.launch_graph(self.graph.insert(graph))? },
-                        None => all()?,
-                    }
-                    batch
-                }
             };
             let mut residuals = [0; MAX_BATCH];
             device.download(&self.residuals, &mut residuals[..batch])?;
