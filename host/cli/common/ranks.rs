@@ -112,7 +112,7 @@ impl Ranks {
         match devices {
             [device] => match work(self.world.comm(), *device) {
                 // Wrong input is wrong on every rank.
-                Err(error) if error.exit_code() == 2 => self.agree(Err(error)),
+                Err(error) if error.exit_code() == 2 && self.size() > 1 => self.agree(Err(error)),
                 result => result,
             },
             devices => {

@@ -190,15 +190,15 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let models = options.models(model, &given);
     let trained = given.run(&ranks, |opened| {
         let mut job = Job { options: &options, context: opened.context(), watch: Watch::start() };
-        let trained = job.train(opened, &models)?;
+        let trained = job.train(opened, &models).map_err(|error| match error {
+            Error::Train(training::Error::Impossible { sequence }) => {
+                Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
+            }
+            error => error,
+        })?;
         Ok((job, trained))
     });
-    let (job, trained) = trained.map_err(|error| match error {
-        Error::Train(training::Error::Impossible { sequence }) => {
-            Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
-        }
-        error => error,
-    })?;
+    let (job, trained) = trained?;
     if ranks.is_first() { job.finish(&trained, out) } else { Ok(outcome(&trained)) }
 }
 
