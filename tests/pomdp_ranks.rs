@@ -1,5 +1,7 @@
 //! Several ranks solve a model: shared searches have the bits of one rank, and the bounds of searches apart hold for all.
 
+#[path = "kernels/distributions.rs"]
+mod distributions;
 #[path = "kernels/random.rs"]
 #[allow(dead_code, reason = "only its numbers are needed")]
 mod random;
@@ -7,7 +9,7 @@ mod random;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use warpkov::mdp::model::{Choices, Csr, MdpParts, Objective};
+use warpkov::mdp::model::{Choices, MdpParts, Objective};
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::generate::{FourByThree, Maze, Olfactory, Tiger};
 use warpkov::pomdp::model::{Pomdp, PomdpParts};
@@ -18,6 +20,7 @@ use warpkov::pomdp::verify::verify;
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::comm::{self, Communicator, Local};
 
+use self::distributions::distributions;
 use self::random::Random;
 
 /// Long enough for a loaded machine.
@@ -59,22 +62,6 @@ fn solve(size: u32, model: &Pomdp, options: &SolveOptions) -> Solution {
         assert_eq!(ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), (0..size).collect::<Vec<_>>());
     }
     all.swap_remove(0)
-}
-
-/// `rows` random distributions over `columns`; about a third of the entries are 0.
-fn distributions(random: &mut Random, rows: usize, columns: u32) -> Csr {
-    let (mut row_ptr, mut col, mut val) = (vec![0_u64], Vec::new(), Vec::new());
-    for _ in 0..rows {
-        let mut row: Vec<f64> = (0..columns).map(|_| if random.unit() < 0.35 { 0.0 } else { random.unit() }).collect();
-        row[random.below(u64::from(columns)) as usize] += 0.25;
-        let sum: f64 = row.iter().sum();
-        for (column, &x) in (0..).zip(&row).filter(|(_, x)| **x > 0.0) {
-            col.push(column);
-            val.push(x / sum);
-        }
-        row_ptr.push(col.len() as u64);
-    }
-    Csr::new(row_ptr, col, val).unwrap()
 }
 
 /// A random model of 2 to 6 states, 2 or 3 actions and 1 to 3 observations, with rewards and costs of any size.

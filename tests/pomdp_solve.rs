@@ -2,6 +2,8 @@
 //!
 //! One file, because all tests share the random models and the check of policies.
 
+#[path = "kernels/distributions.rs"]
+mod distributions;
 #[path = "kernels/random.rs"]
 #[allow(dead_code, reason = "only its numbers are needed")]
 mod random;
@@ -28,6 +30,7 @@ use warpkov::pomdp::solve::solve_with;
 use warpkov::pomdp::verify::verify;
 use warpkov::runtime::choose::DeviceChoice;
 
+use self::distributions::distributions;
 use self::random::Random;
 
 /// Options without a time limit, so that no assertion depends on the speed of the machine.
@@ -49,22 +52,6 @@ fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
         ControlFlow::Continue(())
     });
     solution.unwrap()
-}
-
-/// `rows` random distributions over `columns`; about a third of the entries are 0.
-fn distributions(random: &mut Random, rows: usize, columns: u32) -> Csr {
-    let (mut row_ptr, mut col, mut val) = (vec![0_u64], Vec::new(), Vec::new());
-    for _ in 0..rows {
-        let mut row: Vec<f64> = (0..columns).map(|_| if random.unit() < 0.35 { 0.0 } else { random.unit() }).collect();
-        row[random.below(u64::from(columns)) as usize] += 0.25;
-        let sum: f64 = row.iter().sum();
-        for (column, &x) in (0..).zip(&row).filter(|(_, x)| **x > 0.0) {
-            col.push(column);
-            val.push(x / sum);
-        }
-        row_ptr.push(col.len() as u64);
-    }
-    Csr::new(row_ptr, col, val).unwrap()
 }
 
 /// A random model of 2 or 3 states, 2 actions and 1 or 2 observations.

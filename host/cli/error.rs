@@ -150,6 +150,7 @@ impl Error {
             (Self::Elsewhere(code), _) => *code,
             (_, Some(runtime::Error::Interrupted)) => 130,
             (_, Some(runtime::Error::Device(_) | runtime::Error::Comm(_))) => 3,
+            (Self::PomdpSolve(pomdp::solve::Error::Elsewhere(_)), _) => 3,
             (Self::Generate(mdp::generate::Error::Parameter(parameters::Error::Memory { .. })), _) => 3,
             // The input is valid; the computation failed.
             (Self::Recursions(hmm::place::Error::Violated(_)), _) => 1,

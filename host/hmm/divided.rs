@@ -209,7 +209,7 @@ impl<'a> Divided<'a> {
         let begun = Instant::now();
         let found = with(self.comm);
         self.load.communication += begun.elapsed();
-        Ok(found.map_err(runtime::Error::from)?)
+        Ok(found?)
     }
 
     /// Gives the models to the share's recursions.

@@ -4,7 +4,6 @@ use super::model::validate::Invalid;
 use super::options::{InvalidBlocks, Method, Storage};
 use crate::runtime;
 use crate::runtime::choose::DeviceChoice;
-use crate::runtime::comm;
 use crate::runtime::error::from_devices;
 
 /// Why a solve failed.
@@ -47,15 +46,8 @@ pub enum SolveError {
     #[error(transparent)]
     Blocks(#[from] InvalidBlocks),
     /// The device failed or the run was stopped.
-    ///
     #[error(transparent)]
     Runtime(#[from] runtime::Error),
 }
 
 from_devices!(SolveError);
-
-impl From<comm::Error> for SolveError {
-    fn from(error: comm::Error) -> Self {
-        Self::Runtime(error.into())
-    }
-}

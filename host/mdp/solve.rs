@@ -78,8 +78,6 @@ pub fn solve_on_ranks(
     }
     check(mdp, initial)?;
     let begun = Instant::now();
-    let clocked = Clocked::new(comm);
-    let comm: &dyn Communicator = &clocked;
     if let Some((order, note)) = order(mdp, options) {
         let initial = initial.map(|values| order.to_new(values));
         let options = SolveOptions { reorder: Reorder::None, ..*options };
@@ -91,6 +89,8 @@ pub fn solve_on_ranks(
         }
         return Ok(solution);
     }
+    let clocked = Clocked::new(comm);
+    let comm: &dyn Communicator = &clocked;
     let features = Features::if_auto(mdp, options);
     let method = features.map_or(options.method, |features| Some(features.method().0));
     let order = match method {

@@ -51,6 +51,12 @@ macro_rules! from_devices {
             }
         }
 
+        impl From<$crate::runtime::comm::Error> for $error {
+            fn from(error: $crate::runtime::comm::Error) -> Self {
+                $crate::runtime::Error::from(error).into()
+            }
+        }
+
         impl From<warpkov_device::emulator::EmulatorError> for $error {
             fn from(error: warpkov_device::emulator::EmulatorError) -> Self {
                 $crate::runtime::Error::from(error).into()

@@ -69,16 +69,6 @@ impl Ranks {
         &self.world.nodes()[self.world.comm().rank() as usize]
     }
 
-    /// Checks that every rank can read a file.
-    pub fn reads(&self, file: &FileOrStd) -> Result<(), Error> {
-        match file {
-            FileOrStd::Standard if self.world.comm().size() > 1 => {
-                Err(Error::Usage("the standard input reaches one rank only: expected a file".to_owned()))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The result, if all ranks have one. If not, one of them has its error, and all others are silent.
     pub fn agree<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         self.world.comm().agree(result, Error::exit_code).map_err(|disagreed| match disagreed {

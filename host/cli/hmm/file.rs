@@ -267,8 +267,8 @@ impl Given {
     ) -> Result<T, Error> {
         let found = ranks.run(&self.devices, |comm, device| work(&self.open(ranks, comm, device)?));
         match found {
-            // All ranks have such an error at the same time, and others end all ranks.
-            Err(error) if error.exit_code() == 130 || matches!(error, Error::Train(_)) => ranks.agree(Err(error)),
+            // A stop request ends all ranks in the same step.
+            Err(error) if error.exit_code() == 130 => ranks.agree(Err(error)),
             found => found,
         }
     }

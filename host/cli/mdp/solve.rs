@@ -262,11 +262,9 @@ fn discounted(
 impl Options {
     /// Reads the model, with the requested discount factor and objective. Checks that the solution has room.
     fn read(&self, ranks: &Ranks) -> Result<Mdp, Error> {
-        ranks.reads(&self.input.file)?;
+        ranks.one_input(&self.input.file)?;
         let mut mdp = self.input.read()?;
-        if ranks.is_first() {
-            self.common.room(&mdp)?;
-        }
+        self.common.room(&mdp)?;
         if let Some(gamma) = self.gamma {
             mdp = mdp.with_gamma(gamma).map_err(|error| Error::Usage(format!("--gamma: {error}")))?;
         }

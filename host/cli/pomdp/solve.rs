@@ -125,10 +125,11 @@ struct Options {
     quiet: bool,
 }
 
-impl Options {
-    /// Validates the arguments. Only the process that `writes` has destinations.
-    fn new(arguments: Arguments, writes: bool) -> Result<Self, Error> {
-        let file = match arguments.out.filter(|_| writes) {
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        let file = match arguments.out {
             Some(file) => {
                 let format = output_format(&file, arguments.to, &[Kind::Vectors, Kind::Graph], Format::Alpha)?;
                 Some((file, format))
@@ -160,8 +161,8 @@ impl Options {
             devices: arguments.device,
             solve,
             output: Output::of(file, arguments.json)?,
-            plot: arguments.plot.filter(|_| writes).map(Plot::new).transpose()?,
-            quiet: arguments.quiet || !writes,
+            plot: arguments.plot.map(Plot::new).transpose()?,
+            quiet: arguments.quiet,
         })
     }
 }
@@ -176,7 +177,7 @@ impl Options {
 /// Reads the model, solves it, writes the policy and the plot, prints the report.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.ranks.join()?;
-    let options = ranks.agree(Options::new(arguments, ranks.is_first()))?;
+    let options: Options = ranks.agree(arguments.try_into())?;
     let devices = match options.devices {
         // One rank would take the CPU for these, and all do the same.
         Devices::One(DeviceChoice::Auto) if options.is_sequential() => vec![DeviceChoice::Auto],
@@ -190,7 +191,6 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         Ok(solve_on(comm, &model, &solve, &mut observer(options.quiet || comm.rank() > 0))?)
     };
     let solution = match ranks.run(&devices, solve) {
-        Err(Error::PomdpSolve(error)) if error.is_of_all() => ranks.agree(Err(error.into()))?,
         Err(Error::PomdpSolve(solve::Error::Elsewhere(_))) => {
             // Ends with the rank that reports the error.
             mpi::finalize();

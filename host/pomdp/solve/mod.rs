@@ -88,16 +88,6 @@ impl Error {
     pub fn is_stop(&self) -> bool {
         matches!(self, Self::Runtime(runtime::Error::Interrupted))
     }
-
-    /// Whether every rank has this error, and at the same point.
-    #[must_use]
-    pub fn is_of_all(&self) -> bool {
-        match self {
-            Self::Endless | Self::Horizon(_) | Self::Models => true,
-            Self::Process(error) => !matches!(error, SolveError::Runtime(_)),
-            Self::Runtime(_) | Self::Elsewhere(_) => false,
-        }
-    }
 }
 
 from_devices!(Error);
@@ -132,7 +122,7 @@ pub fn solve_on(
     }
     let result = Run::solve(&team, start, model, options, observe);
     // A failed connection is the cause of other errors.
-    team.check().map_err(runtime::Error::from)?;
+    team.check()?;
     result
 }
 
@@ -218,7 +208,7 @@ impl<'a> Run<'a> {
         self.team.comm().agree(result, |_| 0).map_err(|disagreed| match disagreed {
             Disagreed::Here(error) => error.into(),
             Disagreed::Elsewhere { rank, .. } => Error::Elsewhere(rank),
-            Disagreed::Comm(error) => runtime::Error::from(error).into(),
+            Disagreed::Comm(error) => error.into(),
         })
     }
 

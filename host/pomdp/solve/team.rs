@@ -345,7 +345,7 @@ where
         let counts: Vec<usize> = (0..team.size()).map(|rank| team.part(&part, rank).len()).collect();
         let lengths: Vec<usize> = counts.iter().map(|count| 8 + count * (8 * width + 4 + 4 * next)).collect();
         let all = team.parts(&message, &lengths);
-        team.check().map_err(crate::runtime::Error::from)?;
+        team.check()?;
         let mut joined = Plans { vectors: AlphaVectors::new(*states), next: Vec::new() };
         for (message, count) in all.iter().zip(counts) {
             let (numbers, indices) = message.split_at(8 + 8 * count * width);
