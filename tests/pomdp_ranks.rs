@@ -240,7 +240,7 @@ fn walks_on_devices_share_their_findings() {
             assert_eq!(end.iterations, iterations, "{what}");
             is_attained(&model, &solution, &what);
             ends.push(end);
-            if size == 3 {
+            if size == 3 || precision == Precision::F32 {
                 continue;
             }
             same(&solution, &solve(size, &model, &options), "repeated");
@@ -272,7 +272,9 @@ fn ways() -> [SolveOptions; 4] {
 fn all_ranks_end_in_the_same_round() {
     let maze = Maze::hallway().generate().unwrap();
     for (way, endless) in ways().into_iter().enumerate() {
-        for stopping in 0..3 {
+        // Emulated walks are slow.
+        let stopping = if endless.device == DeviceChoice::Emulated { 1..2 } else { 0..3 };
+        for stopping in stopping {
             let all = Local::run(3, PATIENCE, |local| {
                 let (mut checks, mut watch) = (0, watch());
                 solve_on(local, &maze, &endless, &mut |round| {
