@@ -73,8 +73,9 @@ impl Command {
             Self::Mdp(command) => command.takes_ranks(),
             Self::Pomdp(command) => command.takes_ranks(),
             Self::Hmm(command) => command.takes_ranks(),
+            Self::Bench(command) => command.takes_ranks(),
             Self::Devices(_) => true,
-            Self::Bench(_) | Self::New(_) | Self::Completions(_) => false,
+            Self::New(_) | Self::Completions(_) => false,
         }
     }
 

@@ -16,11 +16,12 @@ use super::model::{Invalid, Pomdp, PomdpParts};
 use super::options::{Limits, Precision, SolveOptions};
 use super::projection::Projection;
 use super::solution::Status;
-use super::solve::{Error, solve_with};
+use super::solve::{Error, solve_on};
 use crate::common::random::{below, draw, random, unit};
 use crate::mdp::model::{Choices, Csr, MdpParts};
 use crate::pomdp::device::{Backups, Product};
 use crate::runtime::choose::Place;
+use crate::runtime::comm::Communicator;
 use crate::runtime::{self, Precise, cores};
 
 /// A model with a target value or a number of expansions.
@@ -179,11 +180,17 @@ pub enum BenchError {
     Solve(#[from] Error),
 }
 
-/// Writes a case's model as `.pomdp`, then reads and solves it `runs` times. Returns the run with the median time.
+/// Writes a case's model as `.pomdp`, then reads it and solves it on all ranks `runs` times. Returns this rank's run with the
+/// median time.
 ///
 /// # Errors
 /// [`BenchError`].
-pub fn solve_case(case: &Case, options: &SolveOptions, runs: usize) -> Result<Run, BenchError> {
+pub fn solve_case(
+    comm: &dyn Communicator,
+    case: &Case,
+    options: &SolveOptions,
+    runs: usize,
+) -> Result<Run, BenchError> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join(format!("{}.pomdp", case.name));
     io::write(&path, Format::Pomdp, &case.generate()?)?;
@@ -196,7 +203,7 @@ pub fn solve_case(case: &Case, options: &SolveOptions, runs: usize) -> Result<Ru
         let start = Instant::now();
         let model = io::read(&path, Some(Format::Pomdp))?;
         let read = start.elapsed().as_secs_f64();
-        let solution = solve_with(&model, &options, &mut |_| std::ops::ControlFlow::Continue(()))?;
+        let solution = solve_on(comm, &model, &options, &mut |_| std::ops::ControlFlow::Continue(()))?;
         let solve = start.elapsed().as_secs_f64() - read;
         let end = *solution.end();
         measured.push(Run {
@@ -313,9 +320,11 @@ fn random_vectors(model: &Pomdp, count: usize) -> AlphaVectors {
     vectors
 }
 
-/// Throughput of backups of all beliefs in one batch.
+/// Throughput of backups of all beliefs. Each rank backs up an equal part of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rate {
+    /// The number of ranks.
+    pub ranks: u32,
     /// |S|.
     pub states: u32,
     /// |B|.
@@ -324,7 +333,7 @@ pub struct Rate {
     pub vectors: usize,
     /// Name of the product.
     pub product: String,
-    /// Number of projected rows, for the dense product only.
+    /// Number of projected rows of all ranks, for the dense product only.
     pub rows: Option<u64>,
     /// Median time in seconds.
     pub seconds: f64,
@@ -354,103 +363,111 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.get(seconds.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Measures backups on a device. The new vectors stay in device memory.
-///
-/// # Errors
-/// Errors of the device.
-pub fn device_rate<T: Precise, D: Device>(
-    device: &D,
-    name: &str,
-    work: &Work,
-    product: Option<Product>,
+/// A measurement of backups: the beliefs of one rank, and the others to start and to end with.
+struct Bench<'w> {
+    comm: &'w dyn Communicator,
+    work: &'w Work,
+    beliefs: &'w [Belief],
     runs: usize,
-) -> Result<Rate, D::Error> {
-    let Work { model, beliefs, vectors } = work;
-    let mut backups = Backups::<T, D>::new(device, model, product, Default::default())?;
-    backups.set_vectors(vectors)?;
-    let batches = backups.batches(beliefs)?;
-    let mut seconds = Vec::new();
-    let mut rows = 0;
-    for run in 0..=runs {
-        device.synchronize()?;
-        let start = Instant::now();
-        rows = 0;
-        for batch in &batches {
-            rows += u64::from(backups.back_up_here(batch)?);
-        }
-        device.synchronize()?;
-        if run > 0 {
-            seconds.push(start.elapsed().as_secs_f64());
-        }
-    }
-    let (product, rows) = match batches.first().map(|batch| backups.chosen_product(batch)) {
-        Some(Product::Dense { exact: true }) => ("dense, 3 × tf32", Some(rows)),
-        Some(Product::Dense { exact: false }) => ("dense, f16", Some(rows)),
-        _ => ("sparse", None),
-    };
-    Ok(Rate {
-        states: model.states(),
-        beliefs: beliefs.len(),
-        vectors: vectors.len(),
-        product: format!("{product}, vectors {}", T::NAME),
-        rows,
-        seconds: median(seconds),
-        device: name.to_owned(),
-    })
 }
 
-/// Backups at a place; `product` and `precision` are those of a device.
+impl<'w> Bench<'w> {
+    fn new(comm: &'w dyn Communicator, work: &'w Work, runs: usize) -> Self {
+        let (rank, size, all) = (comm.rank() as usize, comm.size() as usize, work.beliefs.len());
+        Self { comm, work, beliefs: &work.beliefs[all * rank / size..all * (rank + 1) / size], runs }
+    }
+
+    /// The median time in which all ranks have done their work, after a first time that does not count.
+    fn seconds(&self, mut work: impl FnMut() -> Result<(), runtime::Error>) -> Result<f64, runtime::Error> {
+        let mut seconds = Vec::new();
+        for run in 0..=self.runs {
+            self.comm.barrier()?;
+            let start = Instant::now();
+            work()?;
+            self.comm.barrier()?;
+            if run > 0 {
+                seconds.push(start.elapsed().as_secs_f64());
+            }
+        }
+        Ok(median(seconds))
+    }
+
+    /// The result; `rows` is the number of this rank's projected rows.
+    fn rate(&self, product: String, rows: Option<u64>, seconds: f64, device: String) -> Result<Rate, runtime::Error> {
+        let Work { model, beliefs, vectors } = self.work;
+        let all = self.comm.gather(&[rows.unwrap_or_default()])?;
+        Ok(Rate {
+            ranks: self.comm.size(),
+            states: model.states(),
+            beliefs: beliefs.len(),
+            vectors: vectors.len(),
+            product,
+            rows: rows.map(|_| all.iter().map(|of_rank| of_rank[0]).sum()),
+            seconds,
+            device,
+        })
+    }
+
+    /// Measures a device. The new vectors stay in its memory.
+    fn on_device<T: Precise, D: Device>(
+        &self,
+        device: &D,
+        name: String,
+        product: Product,
+    ) -> Result<Rate, runtime::Error>
+    where
+        runtime::Error: From<D::Error>,
+    {
+        let mut backups = Backups::<T, D>::new(device, &self.work.model, Some(product), Default::default())?;
+        backups.set_vectors(&self.work.vectors)?;
+        let batches = backups.batches(self.beliefs)?;
+        let mut rows = 0;
+        let seconds = self.seconds(|| {
+            rows = 0;
+            for batch in &batches {
+                rows += u64::from(backups.back_up_here(batch)?);
+            }
+            Ok(device.synchronize()?)
+        })?;
+        let (product, rows) = match batches.first().map(|batch| backups.chosen_product(batch)) {
+            Some(Product::Dense { exact: true }) => ("dense, 3 × tf32", Some(rows)),
+            Some(Product::Dense { exact: false }) => ("dense, f16", Some(rows)),
+            _ => ("sparse", None),
+        };
+        self.rate(format!("{product}, vectors {}", T::NAME), rows, seconds, name)
+    }
+
+    /// Measures all cores.
+    fn on_cpu(&self) -> Result<Rate, runtime::Error> {
+        let mut backups = PointBased::new(&self.work.model);
+        let Ok(()) = backups.set_vectors(&self.work.vectors);
+        let seconds = self.seconds(|| {
+            let Ok(made) = backups.backup(self.beliefs);
+            std::hint::black_box(made);
+            Ok(())
+        })?;
+        self.rate("sparse".to_owned(), None, seconds, cores::all())
+    }
+}
+
+/// Measures backups on all ranks, each at its `place`; `product` and `precision` are those of a device.
 ///
 /// # Errors
-/// Those of the device.
+/// Those of the device, and if a rank fails.
 pub fn rate(
+    comm: &dyn Communicator,
     place: &Place,
     work: &Work,
     product: Product,
     precision: Precision,
     runs: usize,
 ) -> Result<Rate, runtime::Error> {
-    fn typed<D: Device>(
-        device: &D,
-        name: &str,
-        work: &Work,
-        product: Product,
-        precision: Precision,
-        runs: usize,
-    ) -> Result<Rate, D::Error> {
-        match precision {
-            Precision::F32 => device_rate::<f32, D>(device, name, work, Some(product), runs),
-            Precision::F64 => device_rate::<f64, D>(device, name, work, Some(product), runs),
-        }
-    }
-    let name = place.name();
-    Ok(match place {
-        Place::Cpu => cpu_rate(work, runs),
-        Place::Gpu(gpu) => typed(gpu, &name, work, product, precision, runs)?,
-        Place::Emulated(emulator) => typed(emulator, &name, work, product, precision, runs)?,
-    })
-}
-
-/// Measures backups on all cores.
-#[must_use]
-pub fn cpu_rate(work: &Work, runs: usize) -> Rate {
-    let Work { model, beliefs, vectors } = work;
-    let mut backups = PointBased::new(model);
-    let Ok(()) = backups.set_vectors(vectors);
-    let mut seconds = Vec::new();
-    for _ in 0..runs {
-        let start = Instant::now();
-        let Ok(made) = backups.backup(beliefs);
-        std::hint::black_box(made);
-        seconds.push(start.elapsed().as_secs_f64());
-    }
-    Rate {
-        states: model.states(),
-        beliefs: beliefs.len(),
-        vectors: vectors.len(),
-        product: "sparse".to_owned(),
-        rows: None,
-        seconds: median(seconds),
-        device: cores::all(),
+    let (bench, name) = (Bench::new(comm, work, runs), place.name());
+    match (place, precision) {
+        (Place::Cpu, _) => bench.on_cpu(),
+        (Place::Gpu(gpu), Precision::F32) => bench.on_device::<f32, _>(gpu, name, product),
+        (Place::Gpu(gpu), Precision::F64) => bench.on_device::<f64, _>(gpu, name, product),
+        (Place::Emulated(emulator), Precision::F32) => bench.on_device::<f32, _>(emulator, name, product),
+        (Place::Emulated(emulator), Precision::F64) => bench.on_device::<f64, _>(emulator, name, product),
     }
 }

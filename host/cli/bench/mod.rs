@@ -19,6 +19,13 @@ pub enum BenchCommand {
     Hmm(hmm::Arguments),
 }
 
+impl BenchCommand {
+    /// Whether several ranks can run this command together.
+    pub fn takes_ranks(&self) -> bool {
+        matches!(self, Self::Pomdp(_))
+    }
+}
+
 pub const EXAMPLES: &str = "\
 Examples:
   warpkov bench mdp

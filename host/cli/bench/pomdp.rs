@@ -9,12 +9,13 @@ use warpkov::pomdp::device::Product;
 use warpkov::pomdp::generate::{self, Tag};
 use warpkov::pomdp::options::{Expansion, Limits, Precision, SolveOptions};
 use warpkov::pomdp::report;
-use warpkov::runtime::choose::{DeviceChoice, Place};
+use warpkov::runtime::choose::{DeviceChoice, Devices, Place};
 
 use super::{Error, Outcome, note, print_json};
 use crate::cli::common::choice::choice;
 use crate::cli::common::number;
 use crate::cli::common::progress::Steps;
+use crate::cli::common::ranks::{self, Ranks};
 
 /// Measures point-based solvers: whole runs to a published value, or backups per second.
 #[derive(Args)]
@@ -22,7 +23,8 @@ use crate::cli::common::progress::Steps;
 Examples:
   warpkov bench pomdp
   warpkov bench pomdp --case tag --device cpu --runs 5
-  warpkov bench pomdp --suite backups --device cuda:0 --json > results.json")]
+  warpkov bench pomdp --suite backups --device cuda:0 --json > results.json
+  warpkov bench pomdp --suite backups --device cuda:all --beliefs 16384")]
 pub struct Arguments {
     /// Measurement.
     #[arg(long, value_enum, default_value = "runs")]
@@ -30,16 +32,17 @@ pub struct Arguments {
     /// Name of a model; may be repeated [default: all].
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
-    /// Device: auto, cpu, cuda:N or emulated.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
-    device: DeviceChoice,
+    /// Device: auto, cpu, cuda:N, emulated; or several GPUs, cuda:N,M,… or cuda:all. Of several processes, each takes one of the GPUs.
+    #[arg(long, value_name = "DEVICE", default_value_t = Devices::One(DeviceChoice::Auto))]
+    device: Devices,
     /// Floating-point type of the vectors on a device, in runs.
     #[arg(long, value_parser = choice::<Precision>(), default_value_t)]
     precision: Precision,
     /// Expansion of the set of beliefs, in runs [default: chosen for the model].
     #[arg(long, value_parser = choice::<Expansion>())]
     expansion: Option<Expansion>,
-    /// Number of simultaneous walks, in runs on a device [default: that of the case].
+    /// Number of simultaneous walks, in runs on a device [default: that of the case]; number of beliefs, in backups
+    /// [default: that of --size].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     beliefs: Option<u32>,
     /// Maximum time of a run in seconds.
@@ -57,6 +60,8 @@ pub struct Arguments {
     /// Print JSON: one array.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    ranks: ranks::Arguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -69,17 +74,15 @@ enum PomdpSuite {
 
 /// Measures, and prints each line when its measurement ends.
 pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let ranks = arguments.ranks.join()?;
+    let devices = ranks.agree(ranks.devices(&arguments.device))?;
     match arguments.suite {
-        PomdpSuite::Runs => runs(arguments, out),
-        PomdpSuite::Backups => {
-            let (place, reason) = Place::open(arguments.device, None)?;
-            note(reason);
-            backups(arguments, &place, out)
-        }
+        PomdpSuite::Runs => runs(arguments, &ranks, &devices, out),
+        PomdpSuite::Backups => backups(arguments, &ranks, &devices, out),
     }
 }
 
-fn runs(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+fn runs(arguments: &Arguments, ranks: &Ranks, devices: &[DeviceChoice], mut out: impl Write) -> Result<Outcome, Error> {
     let named = |name: &String| {
         let case = CASES.iter().find(|case| case.name.eq_ignore_ascii_case(name));
         let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
@@ -88,26 +91,28 @@ fn runs(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let cases = arguments.case.iter().map(named).collect::<Result<Vec<_>, _>>()?;
     let cases = if cases.is_empty() { CASES.iter().collect() } else { cases };
     let options = SolveOptions {
-        device: arguments.device,
         precision: arguments.precision,
         expansion: arguments.expansion,
         limits: Limits { time: Some(Duration::from_secs_f64(arguments.time.min(1e9))), ..Limits::default() },
         ..SolveOptions::default()
     };
-    let steps = Steps::new(cases.len(), arguments.json);
+    let steps = Steps::new(cases.len(), arguments.json || !ranks.is_first());
     let mut all: Vec<Run> = Vec::new();
     for case in cases {
         steps.say(case.name.to_owned());
         let mut case = *case;
         case.beliefs = arguments.beliefs.map_or(case.beliefs, |beliefs| beliefs as usize);
-        let run = solve_case(&case, &options, arguments.runs as usize).map_err(|error| match error {
-            BenchError::Generate(error) => error.into(),
-            BenchError::File(error) => error.into(),
-            BenchError::Temporary(error) => Error::from(error),
-            BenchError::Solve(error) => error.into(),
+        let run = ranks.run(devices, |comm, device| {
+            let options = SolveOptions { device, ..options };
+            solve_case(comm, &case, &options, arguments.runs as usize).map_err(|error| match error {
+                BenchError::Generate(error) => error.into(),
+                BenchError::File(error) => error.into(),
+                BenchError::Temporary(error) => Error::from(error),
+                BenchError::Solve(error) => error.into(),
+            })
         })?;
         steps.next();
-        if !arguments.json {
+        if !arguments.json && ranks.is_first() {
             if all.is_empty() {
                 writeln!(
                     out,
@@ -139,44 +144,60 @@ fn runs(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
         }
         all.push(run);
     }
-    if arguments.json {
+    if arguments.json && ranks.is_first() {
         print_json(&all, out)?;
     }
     let attained = |run: &Run| run.target.is_none_or(|target| run.lower >= target);
     Ok(if all.iter().all(attained) { Outcome::Success } else { Outcome::Negative })
 }
 
-fn backups(arguments: &Arguments, place: &Place, mut out: impl Write) -> Result<Outcome, Error> {
+fn backups(
+    arguments: &Arguments,
+    ranks: &Ranks,
+    devices: &[DeviceChoice],
+    mut out: impl Write,
+) -> Result<Outcome, Error> {
     let (size, runs) = (arguments.size as usize, arguments.runs as usize);
+    let beliefs = arguments.beliefs.map_or(size, |beliefs| beliefs as usize);
+    let kernels = devices.iter().all(|device| device.runs_kernels());
     let dense = [Product::Dense { exact: false }, Product::Dense { exact: true }];
     let all_products = [Product::Sparse, dense[0], dense[1]];
-    let mut all = Vec::new();
+    let mut all: Vec<Rate> = Vec::new();
     for large in [false, true] {
-        let (products, precisions): (&[_], &[_]) = match (place, large) {
+        let (products, precisions): (&[_], &[_]) = match (kernels, large) {
             // The CPU has one product in one type, and the large model is for devices.
-            (Place::Cpu, true) => continue,
-            (Place::Cpu, false) => (&[Product::Sparse], &[Precision::F64]),
-            (_, true) => (&dense, &[Precision::F32, Precision::F64]),
-            (_, false) => (&all_products, &[Precision::F32, Precision::F64]),
+            (false, true) => continue,
+            (false, false) => (&[Product::Sparse], &[Precision::F64]),
+            (true, true) => (&dense, &[Precision::F32, Precision::F64]),
+            (true, false) => (&all_products, &[Precision::F32, Precision::F64]),
         };
         let work = match large {
-            true => Work::dense(arguments.states, size, size).map_err(generate::Error::from)?,
-            false => Work::walked(Tag::default().generate()?, size, size),
+            true => Work::dense(arguments.states, beliefs, size).map_err(generate::Error::from)?,
+            false => Work::walked(Tag::default().generate()?, beliefs, size),
         };
         for &product in products {
             for &precision in precisions {
-                let rate = rate(place, &work, product, precision, runs)?;
-                if !arguments.json {
+                let rate = ranks.run(devices, |comm, device| {
+                    let (place, reason) = Place::open(device, None)?;
+                    if comm.rank() == 0 && all.is_empty() {
+                        note(reason);
+                    }
+                    Ok(rate(comm, &place, &work, product, precision, runs)?)
+                })?;
+                if !arguments.json && ranks.is_first() {
                     write_rate(&mut out, &rate, all.is_empty())?;
                 }
                 all.push(rate);
             }
         }
     }
-    if arguments.json {
-        print_json(&all, out)?;
-    } else {
-        writeln!(out, "\nMeasured on {}.", place.name())?;
+    match (ranks.is_first(), arguments.json, all.first()) {
+        (true, true, _) => print_json(&all, out)?,
+        (true, false, Some(Rate { ranks: 1, device, .. })) => writeln!(out, "\nMeasured on {device}.")?,
+        (true, false, Some(Rate { ranks, device, .. })) => {
+            writeln!(out, "\nMeasured on {ranks} ranks, the first on {device}.")?;
+        }
+        _ => {}
     }
     Ok(Outcome::Success)
 }
