@@ -60,6 +60,17 @@ def differences(a, b, place, tolerance):
         yield f"{place}: {str(a)[:80]} alone, {str(b)[:80]} with ranks"
 
 
+def wrong_times(report):
+    """What is wrong with the times of the ranks."""
+    ranks = report.get("ranks", [])
+    if len(ranks) < 2 or [of_rank["rank"] for of_rank in ranks] != list(range(len(ranks))):
+        yield f"ranks: {ranks}"
+    for of_rank in ranks:
+        parts = [of_rank[part] for part in ("sweeps", "exchange", "waiting")]
+        if min(parts) < 0 or of_rank["waiting"] <= 0 or not near(sum(parts), of_rank["seconds"], 1e-6):
+            yield f"times of a rank: {of_rank}"
+
+
 def numbers(text):
     try:
         return float(text)
@@ -210,7 +221,8 @@ def main():
     alone, ranks, *command = sys.argv[1:]
     compare = {"hmm": compare_hmm, "pomdp": compare_pomdp, "mdp": compare_mdp}[command[0]]
     try:
-        found = list(compare(Run(alone), Run(ranks), command))
+        many = Run(ranks)
+        found = list(compare(Run(alone), many, command)) + list(wrong_times(many.report))
     except (OSError, ValueError, KeyError) as error:
         found = [f"{type(error).__name__}: {error}"]
     for difference in found[:10]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares runs of many ranks with runs of one process, for each MPI library of scripts/mpi.sh.
 # scripts/test-mpi.sh NAME LAUNCHER... does so under one launcher, to which `-n N` is appended.
-# CLASSES="devices hmm pomdp mdp" chooses the parts, WARPKOV=FILE the program.
+# CLASSES="devices hmm pomdp mdp" chooses the parts, MOST=2 the largest number of ranks, WARPKOV=FILE the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,14 +29,17 @@ fail() {
 ranks() {
     local n=$1
     shift
+    ((n <= ${MOST:-$n})) || n=$MOST
     timeout --kill-after 5 120 "${launcher[@]}" -n "$n" "$WARPKOV" "$@"
 }
 
 # Runs a command as one process and as N ranks, and compares the results: both NAME N EXTENSION COMMAND...
 # EXTENSION is that of --out.
 both() {
-    local name=$1 n=$2 extension=$3 one=$folder/alone/$1 many=$folder/ranks/$1 code
+    local name=$1 n=$2 extension=$3 one=$folder/alone/$1 many=$folder/ranks/$1 code plot=()
     shift 3
+    # The picture of the ranks' times.
+    [[ "$1 $2" == "hmm score" ]] || plot=(--plot "ranks:$many.svg")
     if [[ ! -e $one.code ]]; then
         code=0
         "$WARPKOV" "$@" --device "${device:-cpu}" --json --out "$one.$extension" >"$one.stdout" 2>"$one.stderr" || code=$?
@@ -46,8 +49,9 @@ both() {
     rm -f "$many".*
     code=0
     ranks "$n" "$@" --device "${device:-cpu}" --json --out "$many.$extension" --timeout "$patience" \
-        >"$many.stdout" 2>"$many.stderr" || code=$?
+        "${plot[@]}" >"$many.stdout" 2>"$many.stderr" || code=$?
     echo "$code" >"$many.code"
+    ((!${#plot[@]})) || grep -q '^waiting$' "$many.svg" || fail "$n ranks draw no picture of their times: warpkov $*"
     if ! { mv "$many.$extension" "$many.out" && scripts/compare_ranks.py "$one" "$many" "$@"; }; then
         head -n 20 "$many.stderr" >&2
         fail "$n ranks differ from one process: warpkov $*"
@@ -71,7 +75,7 @@ processes() {
     local process
     for process in /proc/[0-9]*; do
         if [[ $(readlink "$process/exe") == "$(realpath "$WARPKOV")" ]] && grep -q "$folder" "$process/cmdline" &&
-            tr '\0' '\n' <"$process/environ" | grep -qE "^(PMI|PMIX)_RANK=${1:-}"; then
+            tr '\0' '\n' <"$process/environ" | grep -qE "^((PMI|PMIX)_)?RANK=${1:-}"; then
             echo "${process#/proc/}"
         fi
     done 2>/dev/null
@@ -111,7 +115,7 @@ devices() {
     python3 -c '
 import json, sys
 ranks = json.load(open(sys.argv[1]))["ranks"]
-assert [of_rank["rank"] for of_rank in ranks] == [0, 1, 2], ranks
+assert len(ranks) > 1 and [of_rank["rank"] for of_rank in ranks] == list(range(len(ranks))), ranks
 assert all(of_rank["node"] and "found" in of_rank["devices"]["mpi"] for of_rank in ranks), ranks
 ' "$many" || fail "the listing of 3 ranks is incomplete"
     echo "$launcher_name, 3 ranks: devices"

@@ -12,7 +12,7 @@ use std::time::Duration;
 use warpkov::hmm::backend::{Decoded, Expected, NO_STATE, Recursions, Statistics, posterior_path};
 use warpkov::hmm::cpu::{Batch, Exact};
 use warpkov::hmm::device::Limits;
-use warpkov::hmm::divided::{Divided, Division};
+use warpkov::hmm::divided::{Divided, Division, RankShare};
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform, restart};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov::hmm::options::{FLOOR, Options, Precision, Pseudocounts};
@@ -823,8 +823,13 @@ fn on_ranks<T: Send>(
         let divided = Divided::open(&division, share.as_ref(), &place, precision, Limits::default(), local);
         let mut divided = divided.map_err(|error| error.to_string())?;
         let found = work(&mut divided);
-        let (load, own) = (divided.load(), division.of(local.rank()));
-        assert_eq!((load.sequences, load.steps), (own.len(), share.as_ref().map_or(0, Sequences::steps)));
+        let shares = divided.shares(&place.name()).map_err(|error| error.to_string())?;
+        if let Some(RankShare { work, time, .. }) = shares.get(local.rank() as usize) {
+            let own = division.of(local.rank());
+            assert_eq!((work.sequences, work.steps), (own.len(), share.as_ref().map_or(0, Sequences::steps)));
+            assert!(time.sweeps > 0.0 && time.waiting > 0.0, "{shares:?}");
+        }
+        assert_eq!(shares.len(), if size > 1 { size as usize } else { 0 });
         Ok::<_, String>(found)
     });
     found.unwrap()

@@ -6,7 +6,7 @@ mod random;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use warpkov::mdp::criterion::{self, Criterion, solve_on};
+use warpkov::mdp::criterion::{self, Criterion, Solved, solve_on};
 use warpkov::mdp::divide::{GhostOrder, balanced, cut};
 use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::model::{Mdp, Objective};
@@ -204,7 +204,14 @@ fn every_criterion_on_ranks_bounds_the_same_values() {
             let solved = |device, ranks| {
                 let work =
                     |comm: &Local| solve_on(comm, device, &mdp, &criterion, &criterion::Options::default(), &mut go);
-                Local::run(ranks, PATIENCE, work).map(|mut all| all.swap_remove(0).bounded)
+                Local::run(ranks, PATIENCE, work).map(|mut all| {
+                    let Solved { bounded, ranks: shares, .. } = all.swap_remove(0);
+                    assert_eq!(shares.len(), if ranks > 1 { ranks as usize } else { 0 });
+                    // A part of the model, or of one that a criterion makes of it.
+                    assert!(ranks == 1 || shares.iter().any(|share| share.work.states > 0), "{shares:?}");
+                    assert!(shares.iter().all(|share| share.time.waiting > 0.0 && share.time.sweeps > 0.0));
+                    bounded
+                })
             };
             let one = solved(DeviceChoice::Cpu, 1);
             let emulated = if mdp.states() < 500 { Some((DeviceChoice::Emulated, 2)) } else { None };
@@ -259,9 +266,9 @@ fn initial_values_reach_their_states() {
     for ranks in [2, 5] {
         let again = solved(mdp, ranks, Some(&whole.values), &options);
         let sum = |of: fn(&RankShare) -> u64| again.ranks.iter().map(of).sum::<u64>();
-        assert_eq!(sum(|rank| rank.states), u64::from(mdp.states()));
-        assert_eq!(sum(|rank| rank.transitions), mdp.transitions().nnz() as u64);
-        assert!(again.ranks.iter().all(|rank| rank.ghosts > 0 && rank.waited > 0.0), "{:?}", again.ranks);
+        assert_eq!(sum(|rank| rank.work.states), u64::from(mdp.states()));
+        assert_eq!(sum(|rank| rank.work.transitions), mdp.transitions().nnz() as u64);
+        assert!(again.ranks.iter().all(|rank| rank.work.ghosts > 0 && rank.time.waiting > 0.0), "{:?}", again.ranks);
         assert!(again.run.sweeps() <= 2, "{} sweeps from the solution", again.run.sweeps());
         assert_agree("restart", &again, &whole);
     }

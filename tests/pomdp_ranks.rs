@@ -60,6 +60,7 @@ fn solve(size: u32, model: &Pomdp, options: &SolveOptions) -> Solution {
     if size > 1 {
         let ranks = &all[0].ranks;
         assert_eq!(ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), (0..size).collect::<Vec<_>>());
+        assert!(ranks.iter().all(|rank| rank.time.waiting > 0.0 && rank.time.sweeps > 0.0), "{ranks:?}");
     }
     all.swap_remove(0)
 }

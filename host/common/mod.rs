@@ -9,6 +9,7 @@
 //! | [`names`] | names of states, actions and observations |
 //! | [`numbers`] | the maximum norm, infinite numbers in JSON |
 //! | [`parameters`] | range checks of model parameters |
+//! | [`ranks`] | what several ranks did, and how long |
 //! | [`report`] | text, JSON and files of results |
 //! | [`interrupt`] | the stop request (Ctrl-C) |
 //! | [`terminal`] | text that is safe to print on a terminal |
@@ -21,5 +22,6 @@ pub mod numbers;
 pub mod parameters;
 pub mod plot;
 pub(crate) mod random;
+pub mod ranks;
 pub mod report;
 pub mod terminal;

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::backend::{Decoded, Expected, NO_STATE, Recursions, SLOW, fit};
 use super::device::{self, Limits};
@@ -34,9 +35,10 @@ use super::options::{Precision, Pseudocounts};
 use super::place::{Dynamic, Error, recursions};
 use super::sequences::Sequences;
 use crate::common::interrupt;
+use crate::common::ranks;
 use crate::runtime;
 use crate::runtime::choose::Place;
-use crate::runtime::comm::{self, Communicator};
+use crate::runtime::comm::{self, Clocked, Communicator};
 
 /// The share of each rank: whole sequences, with about equally many steps.
 ///
@@ -87,18 +89,17 @@ impl<'s> Division<'s> {
     }
 }
 
-/// What a rank does, and how long.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
-    /// Sequences of the rank.
+/// The work of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankWork {
+    /// Its sequences.
     pub sequences: usize,
     /// Their steps.
     pub steps: usize,
-    /// Time in the recursions over them.
-    pub recursions: Duration,
-    /// Time in communication: sending, receiving, and waiting for other ranks.
-    pub communication: Duration,
 }
+
+/// The share of one of several ranks.
+pub type RankShare = ranks::RankShare<RankWork>;
 
 /// The backend of one of several ranks. All ranks call its methods in the same order, with the same arguments, except for
 /// [`models`](Recursions::models), [`interrupted`](Recursions::interrupted) and [`slow`](Recursions::slow), which need
@@ -114,7 +115,7 @@ pub struct Divided<'a> {
     division: &'a Division<'a>,
     /// The recursions over the share; `None` if it is empty.
     own: Option<Dynamic<'a>>,
-    comm: &'a dyn Communicator,
+    comm: Clocked<'a>,
     /// Whether the share is on a device in f64, and whether it is on one in f32.
     on_device: [bool; 2],
     /// What [`models`](Recursions::models) does to the models of M steps, if any rank has a device, which rounds them.
@@ -131,7 +132,6 @@ pub struct Divided<'a> {
     stopped: bool,
     /// Whether the last recursions over the share were slow, or those of any rank.
     slow: bool,
-    load: Load,
 }
 
 impl<'a> Divided<'a> {
@@ -159,12 +159,10 @@ impl<'a> Divided<'a> {
         on_device: [bool; 2],
         comm: &'a dyn Communicator,
     ) -> Self {
-        let load =
-            Load { sequences: division.of(comm.rank()).len(), steps: division.steps(comm.rank()), ..Load::default() };
         Self {
             division,
             own,
-            comm,
+            comm: Clocked::new(comm),
             on_device,
             round: None,
             models: Vec::new(),
@@ -173,14 +171,17 @@ impl<'a> Divided<'a> {
             spread: OnceLock::new(),
             stopped: false,
             slow: false,
-            load,
         }
     }
 
-    /// What this rank has done so far.
-    #[must_use]
-    pub fn load(&self) -> Load {
-        self.load
+    /// What each rank, on its `device`, has done so far. All ranks call it.
+    ///
+    /// # Errors
+    /// If a rank fails.
+    pub fn shares(&self, device: &str) -> Result<Vec<RankShare>, Error> {
+        let rank = self.comm.rank();
+        let work = RankWork { sequences: self.division.of(rank).len(), steps: self.division.steps(rank) };
+        Ok(self.comm.shares(device, work).map_err(runtime::Error::from)?)
     }
 
     /// Runs the recursions over the share. Without a share, or once this rank has stopped, there are no results.
@@ -190,7 +191,6 @@ impl<'a> Divided<'a> {
         let begun = Instant::now();
         let found = of(own);
         self.slow = begun.elapsed() > SLOW;
-        self.load.recursions += begun.elapsed();
         match found {
             Err(Error::Runtime(runtime::Error::Interrupted)) => {
                 self.stopped = true;
@@ -206,10 +206,7 @@ impl<'a> Divided<'a> {
 
     /// Communicates.
     fn talk<T>(&mut self, with: impl FnOnce(&dyn Communicator) -> Result<T, comm::Error>) -> Result<T, Error> {
-        let begun = Instant::now();
-        let found = with(self.comm);
-        self.load.communication += begun.elapsed();
-        Ok(found?)
+        Ok(with(&self.comm)?)
     }
 
     /// Gives the models to the share's recursions.

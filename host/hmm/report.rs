@@ -4,12 +4,12 @@
 //! where there are any, `names`, `starts`, `notes` and `ranks`. All four reports are in one file because they share this context and the
 //! writers of records.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
 use super::backend::NO_STATE;
+use super::divided::RankShare;
 use super::io::sequences::{Records, field, word};
 use super::io::{self as files};
 use super::maximise::{Held, Spread};
@@ -22,6 +22,7 @@ use crate::common::choice::choice;
 use crate::common::io::npy;
 use crate::common::names::name;
 use crate::common::numbers::{Number, Numbers};
+use crate::common::ranks::summary;
 use crate::common::report::{Report, Results, write_object};
 
 /// Seconds of the phases of a run.
@@ -35,25 +36,6 @@ pub struct Phases {
     pub solve: f64,
     /// Writing files.
     pub write: f64,
-}
-
-/// One of several ranks of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rank {
-    /// The rank.
-    pub rank: u32,
-    /// Name of its node.
-    pub node: String,
-    /// Its device, in words.
-    pub device: String,
-    /// Sequences of its share.
-    pub sequences: usize,
-    /// Their steps.
-    pub steps: usize,
-    /// Seconds in the recursions.
-    pub recursions: f64,
-    /// Seconds in communication: sending, receiving, and waiting for other ranks.
-    pub communication: f64,
 }
 
 /// Input and device of a run.
@@ -72,7 +54,7 @@ pub struct Context<'a> {
     /// Time of each phase.
     pub phases: Phases,
     /// All ranks, if there are several.
-    pub ranks: Vec<Rank>,
+    pub ranks: Vec<RankShare>,
 }
 
 /// The fields that all JSON objects share.
@@ -88,7 +70,7 @@ struct Shared<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<&'a String>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    ranks: &'a [Rank],
+    ranks: &'a [RankShare],
 }
 
 /// The fields of one report beside the shared ones.
@@ -111,19 +93,10 @@ impl Context<'_> {
 
     /// One line about the ranks, if there are several.
     fn write_ranks(&self, out: &mut dyn Write) -> io::Result<()> {
-        if self.ranks.is_empty() {
-            return Ok(());
+        match summary(&self.ranks) {
+            Some(ranks) => writeln!(out, "Ranks            {ranks}"),
+            None => Ok(()),
         }
-        let range = |of: fn(&Rank) -> f64| {
-            let least = self.ranks.iter().map(of).fold(f64::INFINITY, f64::min);
-            let most = self.ranks.iter().map(of).fold(0.0, f64::max);
-            format!("{least:.3} to {most:.3} s")
-        };
-        let nodes: BTreeSet<&str> = self.ranks.iter().map(|rank| &*rank.node).collect();
-        let (count, nodes) = (self.ranks.len(), nodes.len());
-        let (recursions, communication) = (range(|rank| rank.recursions), range(|rank| rank.communication));
-        let nodes = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
-        writeln!(out, "Ranks            {count} on {nodes}: recursions {recursions}, communication {communication}")
     }
 
     /// M, the number of sequences.

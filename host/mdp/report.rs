@@ -3,7 +3,6 @@
 //! The text follows Aydin, *Policy Iteration on the GPU* (2025), Appendix D.1, and adds rounds, the certificate and
 //! times.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -17,12 +16,20 @@ use super::options::{Limits, Method, Precision, Target};
 use super::solution::{Phases, RankShare, Round, Solution, Status};
 use crate::common::choice::choice;
 pub(super) use crate::common::numbers::{Number, Numbers};
+use crate::common::ranks::summary;
 
 /// States shown in a shortened line.
 const SHOWN_STATES: usize = 10;
 
 /// Rows shown in the table of rounds.
 const SHOWN_ROUNDS: usize = 20;
+
+/// One line about the ranks, if there are several.
+pub(super) fn write_ranks(out: &mut dyn Write, ranks: &[RankShare]) -> io::Result<()> {
+    let Some(summary) = summary(ranks) else { return Ok(()) };
+    let ghosts = ranks.iter().map(|rank| rank.work.ghosts).max().unwrap_or_default();
+    writeln!(out, "Ranks: {summary}, up to {ghosts} ghosts")
+}
 
 /// A model, the limits of its solve, and the solution.
 #[derive(Clone, Copy)]
@@ -250,16 +257,7 @@ impl Summary for Report<'_> {
         };
         writeln!(out, "Precision: {precision}")?;
         writeln!(out, "Using {}, method {}", solution.device, solution.method)?;
-        if !solution.ranks.is_empty() {
-            let nodes: BTreeSet<&str> = solution.ranks.iter().map(|rank| &*rank.node).collect();
-            let (count, nodes) = (solution.ranks.len(), nodes.len());
-            let waited = solution.ranks.iter().map(|rank| rank.waited).fold(0.0, f64::max);
-            let ghosts = solution.ranks.iter().map(|rank| rank.ghosts).max().unwrap_or_default();
-            writeln!(
-                out,
-                "Ranks: {count} on {nodes} nodes, up to {ghosts} ghosts, up to {waited:.3} s of communication"
-            )?;
-        }
+        write_ranks(out, &solution.ranks)?;
         for note in &solution.notes {
             writeln!(out, "Note: {note}")?;
         }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::certificate::Certificate;
+use super::model::Mdp;
 use super::options::{Limits, Method, Precision, Target};
+use crate::common::ranks;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -86,27 +88,31 @@ pub struct Phases {
     pub write: Duration,
 }
 
-/// The share of one of several ranks.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RankShare {
-    /// The rank.
-    pub rank: u32,
-    /// Name of its node.
-    pub node: String,
-    /// Description of its device.
-    pub device: String,
+/// The part of a model on one of several ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankWork {
     /// Number of its states.
     pub states: u64,
     /// Number of its ghosts: states of other ranks whose values it reads.
     pub ghosts: u64,
     /// Number of its transitions.
     pub transitions: u64,
-    /// Seconds in the loop.
-    pub seconds: f64,
-    /// Seconds of the whole solve in communication between hosts, most of them waiting for other ranks. GPUs that
-    /// exchange data themselves do so in the loop.
-    pub waited: f64,
 }
+
+impl RankWork {
+    /// The part that a model is; `None` for a whole model.
+    #[must_use]
+    pub fn of(mdp: &Mdp) -> Option<Self> {
+        mdp.part().map(|part| Self {
+            states: part.own.len() as u64,
+            ghosts: part.ghosts() as u64,
+            transitions: if part.works { mdp.transitions().nnz() as u64 } else { 0 },
+        })
+    }
+}
+
+/// The share of one of several ranks.
+pub type RankShare = ranks::RankShare<RankWork>;
 
 /// Result of a solve.
 #[derive(Clone, Debug)]

@@ -22,10 +22,10 @@ use super::error::SolveError;
 use super::model::Mdp;
 use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use super::place::Placement;
-use super::solution::{Phases, RankShare, Round, Run, Solution, Status};
+use super::solution::{Phases, RankWork, Round, Run, Solution, Status};
 use super::team::Team;
 use crate::runtime::choose::DeviceChoice;
-use crate::runtime::comm::{Clocked, Communicator, node};
+use crate::runtime::comm::{Clocked, Communicator};
 
 /// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
@@ -123,37 +123,8 @@ pub fn solve_on_ranks(
     let Solution { values, policy, .. } = solution;
     let values = comm.collect(&values[part.own()])?;
     let policy = comm.collect(&policy[part.own()])?;
-    let share = RankShare {
-        rank: comm.rank(),
-        node: node(),
-        device: solution.device.clone(),
-        states: part.own().len() as u64,
-        ghosts: of_rank.ghosts() as u64,
-        transitions: if of_rank.works { part.transitions().nnz() as u64 } else { 0 },
-        seconds: solution.run.elapsed.as_secs_f64(),
-        waited: clocked.spent().as_secs_f64(),
-    };
-    let ranks = shares(comm, share)?;
+    let ranks = clocked.shares(&solution.device, RankWork::of(&part).unwrap_or_default())?;
     Ok(Solution { values, policy, ranks, ..solution })
-}
-
-/// The shares of all ranks.
-fn shares(comm: &dyn Communicator, own: RankShare) -> Result<Vec<RankShare>, SolveError> {
-    let texts = [comm.all_gather(own.node.as_bytes())?, comm.all_gather(own.device.as_bytes())?];
-    let counts = comm.gather(&[own.states, own.ghosts, own.transitions])?;
-    let times = comm.gather(&[own.seconds, own.waited])?;
-    let text = |all: &[Vec<u8>], rank: usize| String::from_utf8_lossy(&all[rank]).into_owned();
-    let share = |rank: usize| RankShare {
-        rank: rank as u32,
-        node: text(&texts[0], rank),
-        device: text(&texts[1], rank),
-        states: counts[rank][0],
-        ghosts: counts[rank][1],
-        transitions: counts[rank][2],
-        seconds: times[rank][0],
-        waited: times[rank][1],
-    };
-    Ok((0..comm.size() as usize).map(share).collect())
 }
 
 /// Checks that the model is discounted and that the initial values fit it.

@@ -2,7 +2,6 @@
 //!
 //! Values of costs are printed as costs: each report multiplies by the sign of the model's objective.
 
-use std::collections::HashSet;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -18,6 +17,7 @@ use super::solution::{RankShare, Round, Solution, Status};
 use super::trace::{Element, Trace};
 use super::verify::Certificate;
 use crate::common::names::name;
+use crate::common::ranks;
 use crate::common::report::{Report, Results, write_object};
 use crate::mdp::model::Objective;
 
@@ -108,19 +108,8 @@ impl Report for Solved<'_> {
         writeln!(out, "Method: {} expansion, {} backups, on {}", solution.expansion, solution.scheme, solution.device)?;
         writeln!(out, "Stopped: {}, after {:.3} s", ended(solution.status), end.seconds)?;
         writeln!(out, "Work: {} expansions, {} backups", end.iterations, end.backups)?;
-        if let [first, ..] = &solution.ranks[..] {
-            let nodes: HashSet<&str> = solution.ranks.iter().map(|rank| &*rank.node).collect();
-            let range = |of: fn(&RankShare) -> f64| {
-                let ends = |ends: (f64, f64), rank| (ends.0.min(of(rank)), ends.1.max(of(rank)));
-                solution.ranks.iter().fold((of(first), of(first)), ends)
-            };
-            let ((least, most), (shortest, longest)) = (range(|rank| rank.seconds), range(|rank| rank.waited));
-            let (ranks, nodes) = (solution.ranks.len(), nodes.len());
-            let nodes = if nodes == 1 { "1 node".to_owned() } else { format!("{nodes} nodes") };
-            writeln!(
-                out,
-                "Ranks: {ranks} on {nodes}, {least:.3} to {most:.3} s of work, {shortest:.3} to {longest:.3} s of communication"
-            )?;
+        if let Some(ranks) = ranks::summary(&solution.ranks) {
+            writeln!(out, "Ranks: {ranks}")?;
         }
         writeln!(out, "Size: {} beliefs, {} vectors", end.beliefs, end.vectors)?;
         writeln!(out, "Value of the start: {:.6} to {:.6}, gap {:.1e}", end.lower, end.upper, end.gap())

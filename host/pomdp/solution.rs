@@ -1,9 +1,10 @@
 //! Results of a solve.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::alpha::AlphaVectors;
 use super::options::{Expansion, Scheme};
+use crate::common::ranks;
 
 /// The policy for a fixed number of steps to go.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,22 +62,15 @@ impl Round {
     }
 }
 
-/// The part of one rank in a solve.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct RankShare {
-    /// The rank.
-    pub rank: u32,
-    /// Name of its node.
-    pub node: String,
-    /// Name of its device.
-    pub device: String,
+/// What one of several ranks did in a solve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankWork {
     /// Number of its backups.
     pub backups: u64,
-    /// Seconds of work.
-    pub seconds: f64,
-    /// Seconds in communication, most of them waiting for other ranks.
-    pub waited: f64,
 }
+
+/// The share of one of several ranks.
+pub type RankShare = ranks::RankShare<RankWork>;
 
 /// The result of a solve.
 #[derive(Clone, Debug)]

@@ -4,7 +4,8 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use warpkov::common::choice::Choice;
-use warpkov::common::plot::{Format, PlotError};
+use warpkov::common::plot::{Format, PlotError, draw_ranks};
+use warpkov::common::ranks::RankShare;
 use warpkov::common::report::{Report, Results};
 
 use super::file::{FileOrStd, extension, write_whole, writes};
@@ -100,5 +101,54 @@ impl Plot {
     pub fn draw(&self, draw: impl FnOnce(Format) -> Result<Vec<u8>, PlotError>) -> Result<(), Error> {
         let picture = draw(self.format)?;
         write_whole(&self.path, |out| out.write_all(&picture))
+    }
+}
+
+/// The plots of a command that several ranks may run: of its results, and, as `ranks:FILE`, of the time of its ranks.
+#[derive(Default)]
+pub struct Plots {
+    results: Vec<Plot>,
+    ranks: Vec<Plot>,
+}
+
+impl Plots {
+    /// Begins the name of a file for the time of the ranks.
+    const RANKS: &str = "ranks:";
+
+    /// Validates the files.
+    pub fn new(files: Vec<PathBuf>) -> Result<Self, Error> {
+        let mut plots = Self::default();
+        for file in files {
+            match file.to_str().and_then(|name| name.strip_prefix(Self::RANKS)) {
+                Some(name) => plots.ranks.push(Plot::new(name.into())?),
+                None => plots.results.push(Plot::new(file)?),
+            }
+        }
+        Ok(plots)
+    }
+
+    /// Checks that there are several ranks if their time is to be drawn.
+    pub fn check(&self, ranks: usize) -> Result<(), Error> {
+        match &self.ranks[..] {
+            [Plot { path, .. }, ..] if ranks == 1 => {
+                let path = path.display();
+                Err(Error::Usage(format!(
+                    "--plot ranks:{path} compares ranks: expected several (mpirun, cuda:all), found 1"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Draws the results by `draw`, and the time of the ranks that worked on the model with this name.
+    pub fn draw<W>(
+        &self,
+        name: &str,
+        ranks: &[RankShare<W>],
+        draw: impl Fn(Format) -> Result<Vec<u8>, PlotError>,
+    ) -> Result<(), Error> {
+        let title = || format!("{name} on {} ranks", ranks.len());
+        self.results.iter().try_for_each(|plot| plot.draw(&draw))?;
+        self.ranks.iter().try_for_each(|plot| plot.draw(|format| draw_ranks(&title(), ranks, format)))
     }
 }

@@ -88,6 +88,11 @@ impl Ranks {
         }
     }
 
+    /// The number of ranks of the command: processes, or GPUs of this process.
+    pub fn count(&self, devices: &[DeviceChoice]) -> usize {
+        devices.len().max(self.size() as usize)
+    }
+
     /// The devices of this process: one for each of its ranks.
     pub fn devices(&self, devices: &Devices) -> Result<Vec<DeviceChoice>, Error> {
         Ok(devices.of(&self.world)?)

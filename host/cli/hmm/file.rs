@@ -7,14 +7,14 @@ use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::hmm::backend::Recursions;
 use warpkov::hmm::device::{Limits, Scan};
-use warpkov::hmm::divided::{Divided, Division, Load};
+use warpkov::hmm::divided::{Divided, Division, RankShare};
 use warpkov::hmm::io as formats;
 use warpkov::hmm::io::Format;
 use warpkov::hmm::io::sequences::{self, Missing, ReadOptions, Records, Table};
 use warpkov::hmm::model::Hmm;
 use warpkov::hmm::options::Precision;
 use warpkov::hmm::place::{self, cost, recursions};
-use warpkov::hmm::report::{Context, Phases, Rank};
+use warpkov::hmm::report::{Context, Phases};
 use warpkov::hmm::sequences::Sequences;
 use warpkov::runtime::choose::{DeviceChoice, Devices, Place};
 use warpkov::runtime::comm::Communicator;
@@ -237,6 +237,11 @@ impl Given {
         &self.records.sequences
     }
 
+    /// The number of ranks of the command.
+    pub fn ranks(&self, ranks: &Ranks) -> usize {
+        ranks.count(&self.devices)
+    }
+
     /// The model of the recursions.
     fn emitter(&self) -> &Hmm {
         self.extended.as_ref().unwrap_or(&self.model)
@@ -360,7 +365,7 @@ impl<'g> Opened<'g, '_> {
         model: &Hmm,
         count: usize,
         work: impl FnOnce(&mut Running) -> Result<T, Error>,
-    ) -> Result<(T, Vec<Rank>), Error> {
+    ) -> Result<(T, Vec<RankShare>), Error> {
         let (comm, precision) = (self.comm, self.given.compute.precision);
         let sequences = self.given.sequences();
         if comm.size() == 1 {
@@ -374,13 +379,8 @@ impl<'g> Opened<'g, '_> {
             .and_then(|limits| Ok(Divided::open(&division, share.as_ref(), &self.place, precision, limits, comm)?));
         let mut divided = self.ranks.agree(opened)?;
         let found = work(&mut divided)?;
-        let Load { sequences, steps, recursions, communication } = divided.load();
-        let [recursions, communication] = [recursions, communication].map(|time| time.as_secs_f64());
-        let (rank, node, device) = (comm.rank(), self.ranks.node().to_owned(), self.place.name());
-        let own = Rank { rank, node, device, sequences, steps, recursions, communication };
-        let all = comm.all_gather(&serde_json::to_vec(&own).map_err(io::Error::from)?)?;
-        let all: Result<Vec<Rank>, _> = all.iter().map(|bytes| serde_json::from_slice(bytes)).collect();
-        Ok((found, all.map_err(io::Error::from)?))
+        let shares = divided.shares(&self.place.name())?;
+        Ok((found, shares))
     }
 
     /// The limits of a device for `count` models of the shape of `model` over these sequences.

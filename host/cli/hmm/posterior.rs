@@ -11,7 +11,7 @@ use super::file::{Given, Source};
 use super::{Error, Outcome};
 use crate::cli::common::choice::format;
 use crate::cli::common::file::{FileOrStd, room};
-use crate::cli::common::output::{Output, Plot};
+use crate::cli::common::output::{Output, Plots};
 use crate::cli::common::watch::Watch;
 
 /// Computes the posterior probability of every state at every step, by the forward and backward recursions.
@@ -32,9 +32,10 @@ pub struct Arguments {
     /// Format of --out [default: that of its extension; csv on the standard output].
     #[arg(long, value_parser = format(PosteriorFormat::extensions), value_name = "FORMAT", requires = "out")]
     to: Option<PosteriorFormat>,
-    /// Draw the probabilities over time to this file, .svg or .png.
+    /// Draw the probabilities over time to this file, .svg or .png; as ranks:FILE, the time of each rank in recursions (sweeps), exchange and
+    /// waiting. May be repeated.
     #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    plot: Vec<PathBuf>,
     /// Number of the sequence to draw, from 1.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     sequence: u64,
@@ -47,7 +48,7 @@ pub struct Arguments {
 struct Options {
     source: Source,
     output: Output<PosteriorFormat>,
-    plot: Option<Plot>,
+    plots: Plots,
     sequence: u64,
 }
 
@@ -57,7 +58,7 @@ impl TryFrom<Arguments> for Options {
     fn try_from(Arguments { source, out, to, plot, sequence, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
         let output = Output::new(out, to, json, PosteriorFormat::extensions, PosteriorFormat::Csv)?;
-        Ok(Self { source, output, plot: plot.map(Plot::new).transpose()?, sequence })
+        Ok(Self { source, output, plots: Plots::new(plot)?, sequence })
     }
 }
 
@@ -76,14 +77,16 @@ impl Options {
         }
     }
 
-    /// Draws the probabilities of one sequence if a plot is requested.
+    /// Draws the probabilities of one sequence, and the time of the ranks, if plots are requested.
     fn draw(&self, posteriors: &Posteriors) -> Result<(), Error> {
-        let Some(plot) = &self.plot else { return Ok(()) };
         let (sequence, records) = (self.sequence as usize - 1, posteriors.context.records);
         let (name, first) = (records.name(sequence), records.start(sequence) + 1);
-        let title = format!("{}, sequence {name}: posterior of states", self.source.input.model.name());
+        let model = self.source.input.model.name();
+        let title = format!("{model}, sequence {name}: posterior of states");
         let probabilities = posteriors.of(sequence);
-        plot.draw(|format| draw_posteriors(&title, posteriors.context.model, probabilities, first, format))
+        self.plots.draw(&model, &posteriors.context.ranks, |format| {
+            draw_posteriors(&title, posteriors.context.model, probabilities, first, format)
+        })
     }
 }
 
@@ -92,7 +95,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
     let options: Options = ranks.agree(arguments.try_into())?;
     let given = options.source.read(&ranks)?;
-    ranks.agree(options.check(&given))?;
+    ranks.agree(options.check(&given).and_then(|()| options.plots.check(given.ranks(&ranks))))?;
     let (probabilities, context) = given.compute(&ranks, |recursions| recursions.posteriors())?;
     if !ranks.is_first() {
         return Ok(Outcome::Success);

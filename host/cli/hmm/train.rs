@@ -28,7 +28,7 @@ use crate::cli::common::choice::choice;
 use crate::cli::common::file::{FileOrStd, room};
 use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;
-use crate::cli::common::output::{Output, Plot};
+use crate::cli::common::output::{Output, Plots};
 use crate::cli::common::progress::Steps;
 use crate::cli::common::watch::Watch;
 
@@ -72,9 +72,10 @@ pub struct Arguments {
     /// Format of --out [default: that of its extension; json on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT", requires = "out")]
     to: Option<Format>,
-    /// Draw the log-likelihood against the iterations to this file, .svg or .png.
+    /// Draw the log-likelihood against the iterations to this file, .svg or .png; as ranks:FILE, the time of each rank in recursions (sweeps),
+    /// exchange and waiting. May be repeated.
     #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    plot: Vec<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -133,7 +134,7 @@ struct Options {
     output: Output<Format>,
     /// Whether the model has the standard output.
     streamed: bool,
-    plot: Option<Plot>,
+    plots: Plots,
     quiet: bool,
 }
 
@@ -159,8 +160,8 @@ impl TryFrom<Arguments> for Options {
         let pseudocounts = Pseudocounts { start: pseudocount, transitions: pseudocount, emissions: pseudocount };
         let training = options::Options { iterations, tolerance, pseudocounts, floor, ..options::Options::default() };
         let output = Output::of(file, json)?;
-        let plot = plot.map(Plot::new).transpose()?;
-        Ok(Self { source, restarts, seed, training, covariances, output, streamed, plot, quiet: quiet || json })
+        let plots = Plots::new(plot)?;
+        Ok(Self { source, restarts, seed, training, covariances, output, streamed, plots, quiet: quiet || json })
     }
 }
 
@@ -185,6 +186,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
     let options: Options = ranks.agree(arguments.try_into())?;
     let given = options.source.read(&ranks)?;
+    ranks.agree(options.plots.check(given.ranks(&ranks)))?;
     let model = with_covariances(given.model.clone(), options.covariances);
     let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;
     let models = options.models(model, &given);
@@ -260,11 +262,10 @@ impl Job<'_> {
         report.context.phases.solve = watch.lap();
         // A full disk or a closed pipe must not lose the other results.
         let written = options.output.write(&report);
-        let drawn = options.plot.as_ref().map_or(Ok(()), |plot| {
-            let (name, log) = (options.source.input.model.name(), trained.best().log_likelihood());
-            let title = format!("{name}: ln P(O) = {log:.6} after {} iterations", report.iterations());
-            plot.draw(|format| draw_training(&title, trained, format))
-        });
+        let (name, log) = (options.source.input.model.name(), trained.best().log_likelihood());
+        let title = format!("{name}: ln P(O) = {log:.6} after {} iterations", report.iterations());
+        let ranks = &report.context.ranks;
+        let drawn = options.plots.draw(&name, ranks, |format| draw_training(&title, trained, format));
         report.context.phases.write = watch.lap();
         for note in report.notes() {
             eprintln!("note: {note}");

@@ -156,8 +156,10 @@ pub fn run(
     }
     let report = Report::new(mdp, &criterion, &options.solve, &solved, elapsed);
     if ranks.is_first() {
-        let (written, printed) =
-            (common.write_files(&report, |format| draw_bounds(&report, format)), common.print(&report, out));
+        let (written, printed) = (
+            common.write_files(&report, &solved.ranks, |format| draw_bounds(&report, format)),
+            common.print(&report, out),
+        );
         written?;
         printed?;
     }

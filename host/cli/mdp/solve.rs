@@ -12,7 +12,7 @@ use warpkov::common::plot::{Format, PlotError};
 use warpkov::mdp::model::{Mdp, Objective};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Extent, Report, SolutionFormat, Summary};
-use warpkov::mdp::solution::{Round, Solution, Status};
+use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov::mdp::solve::solve_on_ranks;
 use warpkov::mdp::{self, plot};
 use warpkov::runtime::choose::{DeviceChoice, Devices};
@@ -24,7 +24,7 @@ use crate::cli::common::choice::{choice, format};
 use crate::cli::common::file::{self, FileOrStd};
 use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;
-use crate::cli::common::output::Plot;
+use crate::cli::common::output::Plots;
 use crate::cli::common::progress::Progress;
 use crate::cli::common::ranks::{self, Ranks};
 
@@ -96,7 +96,8 @@ pub struct Arguments {
     /// Print one JSON object. It holds values and policy unless --out is given.
     #[arg(long)]
     json: bool,
-    /// Draw values (for the average reward, the bias), policy and convergence to this file, .svg or .png; may be repeated.
+    /// Draw values (for the average reward, the bias), policy and convergence to this file, .svg or .png; as ranks:FILE, the time of each
+    /// rank in sweeps, exchange and waiting. May be repeated.
     #[arg(long, value_name = "FILE")]
     plot: Vec<PathBuf>,
     /// Show no progress.
@@ -134,9 +135,11 @@ pub struct Options {
 pub struct Common {
     pub devices: Devices,
     out: Option<(FileOrStd, SolutionFormat)>,
-    plots: Vec<Plot>,
+    plots: Plots,
     json: bool,
     pub quiet: bool,
+    /// Name of the model in plots.
+    name: String,
 }
 
 impl Arguments {
@@ -172,6 +175,7 @@ impl TryFrom<Arguments> for Options {
         let (default_tie, tie) = (arguments.tie.is_none(), arguments.tie.unwrap_or(precision.default_tie()));
         let limits =
             Limits { target: theta.map_or(Target::Epsilon(epsilon), Target::Theta), max_sweeps, max_policies, tie };
+        let name = arguments.input.file.name();
         let out = arguments.out.map(|out| {
             let format =
                 out.format(arguments.to, SolutionFormat::extensions, SolutionFormat::ALL, SolutionFormat::Csv)?;
@@ -207,7 +211,8 @@ impl TryFrom<Arguments> for Options {
             common: Common {
                 devices: arguments.device,
                 out: out.transpose()?,
-                plots: arguments.plot.into_iter().map(Plot::new).collect::<Result<_, _>>()?,
+                plots: Plots::new(arguments.plot)?,
+                name,
                 json,
                 quiet: quiet || json,
             },
@@ -219,6 +224,7 @@ impl TryFrom<Arguments> for Options {
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let ranks = options.ranks.join()?;
     let devices = ranks.agree(ranks.devices(&options.common.devices))?;
+    ranks.agree(options.common.plots.check(ranks.count(&devices)))?;
     let _starting: Vec<_> = devices.iter().map(|&device| options.input.file.start(device)).collect();
     let begun = Instant::now();
     let mdp = ranks.agree(options.read(&ranks))?;
@@ -250,7 +256,7 @@ fn discounted(
         let report = Report { mdp, limits: &solve.limits, solution: &solution };
         // A full disk or a closed pipe must not lose the other half of the results.
         let begun = Instant::now();
-        let written = common.write_files(&report, |format| plot::draw(&report, format));
+        let written = common.write_files(&report, &solution.ranks, |format| plot::draw(&report, format));
         solution.phases.write = begun.elapsed();
         let printed = common.print(&Report { mdp, limits: &solve.limits, solution: &solution }, out);
         written?;
@@ -311,10 +317,11 @@ impl Common {
         }
     }
 
-    /// Writes the solution and the plots that `draw` draws to their files.
+    /// Writes the solution, and the plots of it, which `draw` draws, and of `ranks`, to their files.
     pub fn write_files(
         &self,
         report: &dyn Summary,
+        ranks: &[RankShare],
         draw: impl Fn(Format) -> Result<Vec<u8>, PlotError>,
     ) -> Result<(), Error> {
         /// States whose values take about as long to write as contexts take to go down, 0.06 s.
@@ -327,7 +334,7 @@ impl Common {
                 file::write_whole(&policy, |out| mdp::io::write_npy(out, report.policy()))?;
             }
         }
-        self.plots.iter().try_for_each(|plot| plot.draw(&draw))
+        self.plots.draw(&self.name, ranks, draw)
     }
 
     /// Prints the solution, one JSON object, or the report for people.

@@ -22,7 +22,7 @@ use crate::cli::common::choice::choice;
 use crate::cli::common::file::FileOrStd;
 use crate::cli::common::interrupts::handle_interrupts;
 use crate::cli::common::number;
-use crate::cli::common::output::{Output, Plot};
+use crate::cli::common::output::{Output, Plots};
 use crate::cli::common::ranks;
 
 /// Solves a model: bounds the optimal value of its start belief from below and from above until the bounds meet.
@@ -90,9 +90,10 @@ pub struct Arguments {
     /// Format of --out: alpha, policy-xml, pg or dot [default: that of its extension; alpha on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT", requires = "out")]
     to: Option<Format>,
-    /// Draw both bounds against time to this file, .svg or .png.
+    /// Draw both bounds against time to this file, .svg or .png; as ranks:FILE, the time of each rank in sweeps, exchange and waiting. May
+    /// be repeated.
     #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+    plot: Vec<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -121,7 +122,7 @@ struct Options {
     devices: Devices,
     solve: SolveOptions,
     output: Output<Format>,
-    plot: Option<Plot>,
+    plots: Plots,
     quiet: bool,
 }
 
@@ -161,7 +162,7 @@ impl TryFrom<Arguments> for Options {
             devices: arguments.device,
             solve,
             output: Output::of(file, arguments.json)?,
-            plot: arguments.plot.map(Plot::new).transpose()?,
+            plots: Plots::new(arguments.plot)?,
             quiet: arguments.quiet,
         })
     }
@@ -184,6 +185,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         ref devices => ranks.agree(ranks.devices(devices))?,
     };
     let _starting = devices.iter().take(1).filter_map(|device| options.input.file.start(*device)).next();
+    ranks.agree(options.plots.check(ranks.count(&devices)))?;
     let model = ranks.agree(ranks.one_input(&options.input.file).and_then(|()| options.input.read()))?;
     handle_interrupts();
     let solve = |comm: &dyn Communicator, device| {
@@ -210,17 +212,17 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let report = Solved { model: &model, name: &name, solution: &solution };
     // A full disk or a closed pipe must not lose the other results.
     let written = options.output.write(&report);
-    let drawn = options.plot.as_ref().map_or(Ok(()), |plot| draw(plot, &name, &solution));
+    let drawn = draw(&options.plots, &name, &solution);
     options.output.print(&report, out)?;
     written.and(drawn)?;
     Ok(outcome)
 }
 
-/// Draws the bounds of the model called `name` against time.
-fn draw(plot: &Plot, name: &str, solution: &Solution) -> Result<(), Error> {
+/// Draws the bounds of the model called `name` against time, and the time of its ranks.
+fn draw(plots: &Plots, name: &str, solution: &Solution) -> Result<(), Error> {
     let end = solution.end();
     let title = format!("{name}: V*(b₀) from {:.4} to {:.4}, {} vectors", end.lower, end.upper, end.vectors);
-    plot.draw(|format| draw_bounds(&title, &solution.rounds, format))
+    plots.draw(name, &solution.ranks, |format| draw_bounds(&title, &solution.rounds, format))
 }
 
 /// Prints one line of progress per second unless it is `quiet`; stops the solver after Ctrl-C.

@@ -12,6 +12,9 @@ use self::canvas::Canvas;
 pub(crate) mod canvas;
 pub(crate) mod chart;
 pub(crate) mod lines;
+mod ranks;
+
+pub use ranks::draw_ranks;
 
 /// Size of a plot, in units. A unit is one pixel of the final PNG.
 const SIZE: (u32, u32) = (1600, 960);

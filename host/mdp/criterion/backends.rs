@@ -1,6 +1,7 @@
 //! Backends for the criteria: CPU, GPU and emulator.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 
 use warpkov_device::device::Offset;
@@ -15,10 +16,11 @@ use crate::mdp::dynamic::Unified;
 use crate::mdp::error::SolveError;
 use crate::mdp::model::{Mdp, Part};
 use crate::mdp::options::Storage;
+use crate::mdp::solution::{RankShare, RankWork};
 use crate::mdp::team::Team;
 use crate::runtime;
 use crate::runtime::choose::{DeviceChoice, Place};
-use crate::runtime::comm::Communicator;
+use crate::runtime::comm::{Clocked, Communicator};
 
 /// Backends on all CPU cores.
 #[derive(Clone, Copy, Default)]
@@ -184,6 +186,8 @@ pub struct Solved {
     pub device: String,
     /// Automatic choices and their reasons.
     pub notes: Vec<String>,
+    /// The shares of the ranks, if there are several: of the largest model that they swept.
+    pub ranks: Vec<RankShare>,
 }
 
 /// Runs [`solve`](super::solve) on the devices of the ranks of `comm`. Every rank has the whole model, and sweeps a part
@@ -199,10 +203,10 @@ pub fn solve_on(
     options: &Options,
     observe: &mut Observe,
 ) -> Result<Solved, Error<SolveError>> {
-    let Opened { make, device, notes } =
-        Opened::new(comm, device, mdp, Sweeps::Unknown).map_err(|error| Error::Backend(error.into()))?;
-    let bounded = solve(mdp, criterion, options, &*make, &mut |round| observe(round))?;
-    Ok(Solved { bounded, device, notes })
+    let clocked = Clocked::new(comm);
+    let opened = Opened::new(&clocked, device, mdp, Sweeps::Unknown).map_err(|error| Error::Backend(error.into()))?;
+    let bounded = solve(mdp, criterion, options, &opened, &mut |round| observe(round))?;
+    opened.solved(bounded, &clocked)
 }
 
 /// Runs [`backward`](super::backward) on the devices of the ranks of `comm`, as [`solve_on`]. Returns the solution and,
@@ -219,10 +223,11 @@ pub fn backward_on(
     keep: bool,
     observe: &mut Observe,
 ) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
-    let Opened { make, device, notes } =
-        Opened::new(comm, device, mdp, Sweeps::Steps(steps)).map_err(|error| Error::Backend(error.into()))?;
-    let Stages { bounded, steps } = backward(mdp, steps, terminal, keep, &*make, &mut |round| observe(round))?;
-    Ok((Solved { bounded, device, notes }, steps))
+    let clocked = Clocked::new(comm);
+    let opened =
+        Opened::new(&clocked, device, mdp, Sweeps::Steps(steps)).map_err(|error| Error::Backend(error.into()))?;
+    let Stages { bounded, steps } = backward(mdp, steps, terminal, keep, &opened, &mut |round| observe(round))?;
+    Ok((opened.solved(bounded, &clocked)?, steps))
 }
 
 /// An open device.
@@ -231,6 +236,28 @@ struct Opened<'c> {
     /// The name of the device.
     device: String,
     notes: Vec<String>,
+    /// This rank's part of the largest model so far.
+    work: Cell<RankWork>,
+}
+
+impl Make for Opened<'_> {
+    type Error = SolveError;
+
+    fn part<'m>(&self, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, SolveError> {
+        let part = self.make.part(mdp)?;
+        if let Some(work) = RankWork::of(&part).filter(|work| work.states >= self.work.get().states) {
+            self.work.set(work);
+        }
+        Ok(part)
+    }
+
+    fn any(&self, holds: bool) -> Result<bool, SolveError> {
+        self.make.any(holds)
+    }
+
+    fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
+        self.make.make(mdp)
+    }
 }
 
 impl<'c> Opened<'c> {
@@ -248,6 +275,13 @@ impl<'c> Opened<'c> {
             Place::Gpu(gpu) => Box::new(OnDevice::new(gpu, comm)?),
             Place::Emulated(emulator) => Box::new(OnDevice::new(emulator, comm)?),
         };
-        Ok(Self { make, device, notes: note.into_iter().collect() })
+        Ok(Self { make, device, notes: note.into_iter().collect(), work: Cell::default() })
+    }
+
+    /// The solution, with the shares of all ranks.
+    fn solved(self, bounded: Bounded, clocked: &Clocked) -> Result<Solved, Error<SolveError>> {
+        let ranks = clocked.shares(&self.device, self.work.get());
+        let ranks = ranks.map_err(|error| Error::Backend(error.into()))?;
+        Ok(Solved { bounded, device: self.device, notes: self.notes, ranks })
     }
 }

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::{Criterion, Options, Solved};
 use crate::mdp::certificate::rounded_up;
 use crate::mdp::model::{Mdp, Objective};
-use crate::mdp::report::{Actions, Number, Numbers, Summary, starts, write_init, write_rounds};
-use crate::mdp::solution::{Round, Status};
+use crate::mdp::report::{Actions, Number, Numbers, Summary, starts, write_init, write_ranks, write_rounds};
+use crate::mdp::solution::{RankShare, Round, Status};
 
 /// A finished solve: the model, the request and the result.
 pub struct Report<'a> {
@@ -52,6 +52,8 @@ struct Record<'a> {
     bits: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     init: Vec<Start>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    ranks: &'a [RankShare],
     rounds: &'a [Round],
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<Actions<'a>>,
@@ -178,7 +180,7 @@ impl Summary for Report<'_> {
 
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {
         let Self { mdp, options, criterion, ref values, .. } = *self;
-        let Solved { bounded, device, notes } = self.solved;
+        let Solved { bounded, device, notes, ranks } = self.solved;
         let horizon = if let Criterion::Horizon(steps) = criterion { Some(*steps) } else { None };
         let start = |state: u32| {
             let of = |values: &[f64]| Number(values[state as usize]);
@@ -205,6 +207,7 @@ impl Summary for Report<'_> {
             error: Number(bounded.error()),
             bits: bounded.bits,
             init: starts(mdp).map(start).collect(),
+            ranks,
             rounds: &bounded.rounds,
             policy: with_solution.then_some(Actions(&bounded.policy)),
             values: with_solution.then_some(Numbers(values)),
@@ -218,10 +221,11 @@ impl Summary for Report<'_> {
 
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { mdp, criterion, ref values, .. } = *self;
-        let Solved { bounded, device, notes } = self.solved;
+        let Solved { bounded, device, notes, ranks } = self.solved;
         let (states, actions) = (mdp.states(), mdp.choices().max());
         let objective = if mdp.objective() == Objective::Minimize { "minimize" } else { "maximize" };
         writeln!(out, "Using {device}, criterion {}, {objective}", criterion.name())?;
+        write_ranks(out, ranks)?;
         for note in notes {
             writeln!(out, "Note: {note}")?;
         }

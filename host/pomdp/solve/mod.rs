@@ -233,7 +233,7 @@ impl<'a> Run<'a> {
         if !team.is_alone() {
             self.notes.push("a finite horizon is not divided: every rank does the same work".to_owned());
         }
-        let shares = team.shares(&self.device, found.ended.1.last().map_or(0, |last| last.backups), start);
+        let shares = team.shares(&self.device, found.ended.1.last().map_or(0, |last| last.backups));
         let vectors =
             found.stages.first().map_or_else(|| AlphaVectors::new(self.model.states()), |first| first.vectors.clone());
         let solution = self.solution(vectors, found.ended, Expansion::Hsvi, Scheme::Path, shares);
@@ -266,14 +266,14 @@ impl<'a> Run<'a> {
         if several || !expansion.walks() || self.options.scheme.is_some_and(|scheme| scheme != Scheme::Path) {
             return self.hosted(&mut backups, expansion, self.options.trials.unwrap_or(TRIALS_PER_BATCH));
         }
-        let (model, options, team, start) = (self.model, self.options, self.team, self.start);
+        let (model, options, team) = (self.model, self.options, self.team);
         let device_name = self.device.clone();
         let clock = self.clock();
         let mut search = Search::new(model, options.limits.gap, options.limits.vectors, clock)?;
         let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
         let (standing, backups) =
             trials::run(&mut walkers, &mut search, expansion, options, min_improvement(model, options.limits.gap))?;
-        let shares = team.shares(&device_name, backups, start);
+        let shares = team.shares(&device_name, backups);
         let mut clock = search.into_clock();
         let [slack, _] = walkers.slack(largest(model));
         let vectors = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
@@ -305,7 +305,7 @@ impl<'a> Run<'a> {
     where
         Error: From<B::Error>,
     {
-        let (model, options, team, start) = (self.model, self.options, self.team, self.start);
+        let (model, options, team) = (self.model, self.options, self.team);
         let device = self.device.clone();
         let scheme = options.scheme.unwrap_or(expansion.scheme());
         let (gap, min_improvement) = (options.limits.gap, min_improvement(model, options.limits.gap));
@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
         let backups = if apart { search.backups } else { backend.backups };
         search.prune();
         let standing = search.standing();
-        let shares = team.shares(&device, backups, start);
+        let shares = team.shares(&device, backups);
         let (vectors, clock) = search.into_vectors();
         let end = clock.end(Standing { vectors: vectors.len(), ..standing });
         Ok(self.solution(vectors, end, expansion, scheme, shares))

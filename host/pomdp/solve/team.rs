@@ -9,11 +9,10 @@
 //! new points of the upper bound. A vector is a lower bound and a point is an upper bound, whichever rank found it. After the
 //! exchange, Γ is the same on all ranks, continuations included, while beliefs and upper bounds are those of each rank.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
@@ -22,17 +21,16 @@ use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backend::{Plans, PointBackup};
 use crate::pomdp::belief::Belief;
 use crate::pomdp::model::Pomdp;
-use crate::pomdp::solution::RankShare;
-use crate::runtime::comm::{self, Communicator, world};
+use crate::pomdp::solution::{RankShare, RankWork};
+use crate::runtime::comm::{self, Clocked, Communicator};
 
 /// The ranks of a search.
 ///
 /// After the first failure of the connection, no operation waits for other ranks again: each returns the contribution of this
 /// rank, the [clock](super::clock::Clock) ends the search, and [`check`](Self::check) returns the error.
 pub struct Team<'c> {
-    comm: &'c dyn Communicator,
+    comm: Clocked<'c>,
     failed: RefCell<Option<comm::Error>>,
-    waited: Cell<Duration>,
     /// Whether no launch may be stopped, because the other ranks rely on its result.
     steady: Arc<AtomicBool>,
 }
@@ -52,13 +50,13 @@ impl<'c> Team<'c> {
     /// The ranks that `comm` connects.
     #[must_use]
     pub fn new(comm: &'c dyn Communicator) -> Self {
-        Self { comm, failed: RefCell::default(), waited: Cell::default(), steady: Arc::default() }
+        Self { comm: Clocked::new(comm), failed: RefCell::default(), steady: Arc::default() }
     }
 
     /// The connection of the ranks.
     #[must_use]
-    pub fn comm(&self) -> &'c dyn Communicator {
-        self.comm
+    pub fn comm(&self) -> &dyn Communicator {
+        &self.comm
     }
 
     /// This rank.
@@ -113,10 +111,7 @@ impl<'c> Team<'c> {
         if self.is_alone() || self.is_broken() {
             return own();
         }
-        let start = Instant::now();
-        let result = collective(self.comm);
-        self.waited.set(self.waited.get() + start.elapsed());
-        result.unwrap_or_else(|error| {
+        collective(&self.comm).unwrap_or_else(|error| {
             *self.failed.borrow_mut() = Some(error);
             own()
         })
@@ -223,29 +218,10 @@ impl<'c> Team<'c> {
         news.collect()
     }
 
-    /// The node, the device, the number of backups and the times of every rank, for a search that began at `start`; empty if
-    /// there is one rank.
+    /// The device, the number of backups and the times of every rank; empty if there is one rank.
     #[must_use]
-    pub fn shares(&self, device: &str, backups: u64, start: Instant) -> Vec<RankShare> {
-        if self.is_alone() {
-            return Vec::new();
-        }
-        let waited = self.waited.get();
-        let counts =
-            self.all(&[backups, start.elapsed().saturating_sub(waited).as_nanos() as u64, waited.as_nanos() as u64]);
-        let names = |name: &str| self.ask(|comm| comm.all_gather(name.as_bytes()), || vec![Vec::new(); self.size()]);
-        let (nodes, devices) = (names(&world::node()), names(device));
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
-        let share = |rank: usize| RankShare {
-            rank: rank as u32,
-            node: text(&nodes[rank]),
-            device: text(&devices[rank]),
-            backups: counts[rank][0],
-            seconds: seconds(counts[rank][1]),
-            waited: seconds(counts[rank][2]),
-        };
-        (0..self.size()).map(share).collect()
+    pub fn shares(&self, device: &str, backups: u64) -> Vec<RankShare> {
+        self.ask(|_| self.comm.shares(device, RankWork { backups }), Vec::new)
     }
 }
 
