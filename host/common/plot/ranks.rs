@@ -20,8 +20,11 @@ const TALL: i32 = 60;
 /// Longest name of a node in a label, in characters.
 const NAME: usize = 14;
 
-/// The parts of a bar, from the left: name, colour, and seconds.
-const PARTS: [(&str, RGBColor, fn(&RankTime) -> f64); 3] = [
+/// A part of a bar: name, colour, and seconds.
+type Part = (&'static str, RGBColor, fn(&RankTime) -> f64);
+
+/// The parts of a bar, from the left.
+const PARTS: [Part; 3] = [
     ("sweeps", COLOURS[0], |time| time.sweeps),
     ("exchange", COLOURS[2], |time| time.exchange),
     ("waiting", COLOURS[1], |time| time.waiting),
