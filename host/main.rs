@@ -2,22 +2,22 @@
 
 use std::process::ExitCode;
 
-use warpkov::runtime::comm::mpi;
+use warpkov::runtime::comm;
 
 mod cli;
 
 fn main() -> ExitCode {
     match cli::run() {
         Ok(outcome) => {
-            mpi::finalize();
+            comm::finalize();
             outcome.into()
         }
         Err(error) => {
             let code = error.report();
             match error.is_agreed() {
-                true => mpi::finalize(),
+                true => comm::finalize(),
                 // The other ranks would wait for this one.
-                false => mpi::abort(code),
+                false => comm::abort(code),
             }
             code.into()
         }

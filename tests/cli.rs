@@ -5,12 +5,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use warpkov::runtime::gpu::Gpu;
 
 /// The 2 × 2 slip grid of Aydin, *Policy Iteration on the GPU* (2025), Listing A.1.
 const LISTING_A1: &str = r#"{
@@ -117,6 +119,43 @@ fn every_command_has_help_with_examples() {
     }
 }
 
+/// Ranks without MPI, as torchrun or options place them: without GPUs, both say what is missing, and neither waits for its time limit.
+#[test]
+fn ranks_without_mpi_need_gpus() {
+    if Gpu::count().is_ok() {
+        return;
+    }
+    let folder = folder_with_grid();
+    let port = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (by_variables, by_options) = (port(), port());
+    for rank in ["0", "1"] {
+        let output = warpkov(folder.path(), &["mdp", "solve", "grid.json"])
+            .envs([("RANK", rank), ("WORLD_SIZE", "2")])
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), Some(3));
+        assert!(stderr(&output).contains("expected MASTER_ADDR and MASTER_PORT"), "{}", stderr(&output));
+    }
+    let begun = Instant::now();
+    let started = |rank: &str| {
+        let solve = ["mdp", "solve", "grid.json", "--timeout", "100"];
+        let mut variables = warpkov(folder.path(), &solve);
+        variables.envs([("RANK", rank), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")]);
+        variables.env("MASTER_PORT", (by_variables - 1).to_string());
+        let master = format!("127.0.0.1:{by_options}");
+        let options =
+            warpkov(folder.path(), &[&solve[..], &["--ranks", "2", "--rank", rank, "--master", &master]].concat());
+        [variables, options].map(|mut command| command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+    };
+    for process in [started("0"), started("1")].into_iter().flatten() {
+        let output = process.wait_with_output().unwrap();
+        assert_eq!(code(&output), Some(3), "{}", stderr(&output));
+        let message = stderr(&output);
+        assert!(message.contains("there is no N") && message.contains("by its mpirun"), "{message}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn wrong_usage_has_exit_code_2() {
     let folder = folder_with_grid();
@@ -134,6 +173,12 @@ fn wrong_usage_has_exit_code_2() {
     usage(&["mdp", "solve", "grid.json", "--out", "solution.doc"], ".json or .csv or .npy or .txt");
     usage(&["mdp", "solve", "grid.json", "--out", "absent/solution.txt"], "absent/solution.txt");
     usage(&["mdp", "solve", "grid.json", "--plot", "grid.jpeg"], ".svg or .png");
+    usage(&["mdp", "solve", "grid.json", "--plot", "ranks:grid.jpeg"], ".svg or .png");
+    usage(&["mdp", "solve", "grid.json", "--plot", "ranks:grid.svg"], "expected several");
+    usage(&["mdp", "solve", "grid.json", "--ranks", "2"], "--rank");
+    usage(&["mdp", "solve", "grid.json", "--rank", "0", "--master", "a:1"], "--ranks");
+    usage(&["devices", "--ranks", "2", "--rank", "2", "--master", "a:1"], "expected at most 1");
+    usage(&["mdp", "info", "grid.json", "--ranks", "2", "--rank", "0", "--master", "a:1"], "--ranks");
     usage(&["mdp", "convert", "grid.json", "grid.doc"], ".json or .safetensors");
     usage(&["devices", "--all"], "--all");
 

@@ -6,9 +6,13 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
+#[path = "manifest/mod.rs"]
+mod manifest;
+
 const README: &str = include_str!("../README.md");
 const POMDP: &str = include_str!("../book/pomdp.md");
 const HMM: &str = include_str!("../book/hmm.md");
+const CLUSTER: &str = include_str!("../book/cluster.md");
 
 /// Each block of shell commands, with the blocks of text between it and the next one.
 fn blocks(page: &str) -> Vec<(Vec<&str>, Vec<&str>)> {
@@ -72,7 +76,7 @@ fn every_warpkov_command_succeeds() {
 
 #[test]
 fn the_book_prints_what_it_says() {
-    for page in [POMDP, HMM] {
+    for (page, least) in [(POMDP, 7), (HMM, 7), (CLUSTER, 1)] {
         let folder = folder();
         let mut compared = 0;
         for (commands, texts) in blocks(page) {
@@ -83,9 +87,80 @@ fn the_book_prints_what_it_says() {
                 compared += 1;
             }
         }
-        assert!(compared >= 7, "{compared}");
+        assert!(compared >= least, "{compared}");
     }
     assert!(is_like("a 1 b", "a … b") && !is_like("a 1 b", "…c") && !is_like("x a", "a…"));
+}
+
+/// The blocks of a kind.
+fn of_kind<'p>(page: &'p str, kind: &str) -> Vec<&'p str> {
+    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    blocks.filter(|(found, _)| *found == kind).map(|(_, block)| block).collect()
+}
+
+/// The manifests of the page have no field that Kubernetes or the MPI operator does not know, and all that they need.
+#[test]
+fn manifests_have_the_fields_of_their_schemas() {
+    let mut kinds = Vec::new();
+    for document in of_kind(CLUSTER, "yaml").into_iter().flat_map(|block| block.split("\n---\n")) {
+        kinds.push(manifest::check(document).unwrap_or_else(|error| panic!("{error}\n{document}")));
+        // Each field is checked: its name with a letter more is unknown.
+        for (at, line) in document.lines().enumerate() {
+            let Some((name, _)) = line.split_once(": ").or(line.strip_suffix(':').map(|name| (name, ""))) else {
+                continue;
+            };
+            let free = ["nvidia.com/gpu", "job-name", "Launcher", "Worker"];
+            let wrong = line.replacen(name, &format!("{name}x"), 1);
+            let lines: Vec<_> =
+                document.lines().enumerate().map(|(i, line)| if i == at { &*wrong } else { line }).collect();
+            let checked = manifest::check(&lines.join("\n"));
+            assert!(checked.is_err() || free.contains(&name.trim()), "{wrong} passes in\n{document}");
+        }
+    }
+    assert_eq!(kinds, ["MPIJob", "Service", "Job"]);
+    let job = of_kind(CLUSTER, "yaml")[0];
+    for (right, wrong) in [
+        ("slotsPerWorker: 4", "slotsPerWorker: four"),
+        ("mpiImplementation: OpenMPI", "mpiImplementation: openmpi"),
+        ("cleanPodPolicy: Running", "cleanPodPolicy: Some"),
+        ("v2beta1", "v1"),
+        ("    Worker:", "    Workers:"),
+        ("            image:", "            imagex:"),
+        ("restartPolicy: Never", "restartPolicy: Sometimes"),
+    ] {
+        assert!(job.contains(right) && manifest::check(&job.replace(right, wrong)).is_err(), "{wrong}");
+    }
+}
+
+/// What the page runs on a cluster, the command line understands: it complains of absent files, not of its arguments.
+#[test]
+fn commands_for_clusters_are_understood() {
+    let lines = of_kind(CLUSTER, "bash").join("\n").replace("\\\n", " ");
+    let args = of_kind(CLUSTER, "yaml").join("\n");
+    let listed = args.lines().filter_map(|line| line.trim().split_once(": [")?.1.strip_suffix(']'));
+    let listed = listed.map(|list| list.replace(['"', ','], ""));
+    let mut found = 0;
+    for line in lines.lines().map(str::to_owned).chain(listed) {
+        let line = line.split(" #").next().unwrap_or_default().trim_end_matches('\'').replace(['"'], "");
+        let Some(at) = line.find("mdp solve").or(line.find("hmm train")) else { continue };
+        let numbered = line[at..].replace("$SLURM_NTASKS", "2").replace("$SLURM_PROCID", "0").replace("$MASTER", "::1");
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+        command.current_dir(folder.path()).args(numbered.split_whitespace());
+        if !numbered.contains("--timeout") {
+            command.args(["--timeout", "0.1"]);
+        }
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(!message.contains("Usage:") && !message.contains("unexpected"), "{numbered}: {message}");
+        found += 1;
+    }
+    assert!(found >= 9, "{found} commands");
+    for script in of_kind(CLUSTER, "bash") {
+        let mut shell = Command::new("bash").arg("-n").stdin(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut shell.stdin.take().unwrap(), script.as_bytes()).unwrap();
+        assert!(shell.wait().unwrap().success(), "{script}");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use super::error::{Error, Outcome};
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
-    ranks: ranks::Arguments,
+    pub ranks: ranks::Arguments,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,

@@ -10,7 +10,6 @@ use std::process;
 
 use clap::{Parser, Subcommand};
 use warpkov::common::terminal::escaped;
-use warpkov::runtime::comm::launch::Launch;
 
 mod bench;
 mod common;
@@ -67,22 +66,24 @@ use common::ranks;
 use error::{Error, Outcome};
 
 impl Command {
-    /// Whether several ranks can run this command together.
-    fn takes_ranks(&self) -> bool {
+    /// The options of ranks, if several can run this command together.
+    fn ranks(&self) -> Option<&ranks::Arguments> {
         match self {
-            Self::Mdp(command) => command.takes_ranks(),
-            Self::Pomdp(command) => command.takes_ranks(),
-            Self::Hmm(command) => command.takes_ranks(),
-            Self::Bench(command) => command.takes_ranks(),
-            Self::Devices(_) => true,
-            Self::New(_) | Self::Completions(_) => false,
+            Self::Mdp(command) => command.ranks(),
+            Self::Pomdp(command) => command.ranks(),
+            Self::Hmm(command) => command.ranks(),
+            Self::Devices(arguments) => Some(&arguments.ranks),
+            Self::Bench(command) => command.ranks(),
+            Self::New(_) | Self::Completions(_) => None,
         }
     }
 
-    /// Checks that no launcher started several processes of a command for one.
+    /// Takes the place of this process among its ranks. Checks that no launcher started several processes of a command for one.
     fn check(&self) -> Result<(), Error> {
-        match Launch::of_environment() {
-            Some(launch) if !self.takes_ranks() => {
+        let ranks = self.ranks();
+        ranks::place(ranks)?;
+        match ranks::launch() {
+            Some(launch) if ranks.is_none() => {
                 let message = format!("{} started {} processes of a command for one process", launch.by, launch.size);
                 Err(ranks::refused(launch, message))
             }

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::Subcommand;
 use serde::Serialize;
 
+use super::common::ranks;
 use super::error::{Error, Outcome};
 
 mod hmm;
@@ -20,9 +21,12 @@ pub enum BenchCommand {
 }
 
 impl BenchCommand {
-    /// Whether several ranks can run this command together.
-    pub fn takes_ranks(&self) -> bool {
-        matches!(self, Self::Pomdp(_))
+    /// The options of ranks, if several can run this command together.
+    pub fn ranks(&self) -> Option<&ranks::Arguments> {
+        match self {
+            Self::Pomdp(arguments) => Some(&arguments.ranks),
+            Self::Mdp(_) | Self::Hmm(_) => None,
+        }
     }
 }
 

@@ -61,7 +61,7 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    ranks: ranks::Arguments,
+    pub ranks: ranks::Arguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,5 +1,6 @@
 //! The ranks that run a command together: those that a launcher started, or threads for the GPUs of this process.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 use std::{env, thread};
 
@@ -13,9 +14,19 @@ use super::number;
 use crate::cli::error::Error;
 
 /// Options of a command that several ranks may run.
-#[derive(Args, Clone, Copy)]
+#[derive(Args, Clone)]
 #[group(skip)]
 pub struct Arguments {
+    /// Run as one of N processes, started by hand: each with its --rank, a GPU, and the same --master. By default, a launcher says so
+    /// (mpirun, srun, torchrun, or the variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "rank", requires = "master")]
+    ranks: Option<u32>,
+    /// The number of this process, from 0.
+    #[arg(long, value_name = "I", requires = "ranks")]
+    rank: Option<u32>,
+    /// Host of process 0, and a port at which it listens until all have come.
+    #[arg(long, value_name = "HOST:PORT", requires = "ranks")]
+    master: Option<String>,
     /// Seconds that a rank waits for another before all end, if a launcher (mpirun, srun) started several, or for several GPUs.
     #[arg(long, value_name = "S", default_value = "30", value_parser = number::positive)]
     timeout: f64,
@@ -29,10 +40,10 @@ pub struct Ranks {
 
 impl Arguments {
     /// Joins the ranks that the launcher of this process started, and divides the cores of a node among its ranks.
-    pub fn join(self) -> Result<Ranks, Error> {
+    pub fn join(&self) -> Result<Ranks, Error> {
         // A time beyond the range of `Duration` is no limit.
         let timeout = Duration::try_from_secs_f64(self.timeout).unwrap_or(Duration::MAX);
-        let world = World::join(timeout)?;
+        let world = World::join(launch().as_ref(), timeout)?;
         if world.sharing() > 1 && env::var_os("RAYON_NUM_THREADS").is_none() {
             let cores = thread::available_parallelism().map_or(1, usize::from);
             let threads = (cores / world.sharing()).max(1);
@@ -41,6 +52,29 @@ impl Arguments {
         }
         Ok(Ranks { world, timeout })
     }
+}
+
+/// The place of this process by its options.
+static GIVEN: OnceLock<Option<Launch>> = OnceLock::new();
+
+/// Takes the place of this process from its options, if they give one. Called before the options are validated.
+pub fn place(arguments: Option<&Arguments>) -> Result<(), Error> {
+    let Some(Arguments { ranks: Some(ranks), rank: Some(rank), master: Some(master), .. }) = arguments else {
+        return Ok(());
+    };
+    let launch = Launch::given(*rank, *ranks, master.clone());
+    GIVEN.get_or_init(|| launch);
+    match rank < ranks {
+        true => Ok(()),
+        false => {
+            Err(Error::Usage(format!("--rank {rank}: expected at most {}, as there are {ranks} ranks", ranks - 1)))
+        }
+    }
+}
+
+/// The place of this process, by its options, else by its launcher; `None` if it is alone.
+pub fn launch() -> Option<Launch> {
+    GIVEN.get().cloned().unwrap_or_else(Launch::of_environment)
 }
 
 impl Ranks {
@@ -135,5 +169,5 @@ pub fn leave_to_first() {
 
 /// Whether this process writes files, for checks before the ranks have joined: the first rank does.
 pub fn writes() -> bool {
-    Launch::of_environment().is_none_or(|launch| launch.rank == 0)
+    launch().is_none_or(|launch| launch.rank == 0)
 }

@@ -31,7 +31,7 @@ Examples:
   warpkov hmm decode model.json data.txt --by posterior --json")]
 pub struct Arguments {
     #[command(flatten)]
-    source: Source,
+    pub source: Source,
     /// Criterion of the states.
     #[arg(long, value_enum, default_value = "viterbi")]
     by: Criterion,

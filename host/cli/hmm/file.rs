@@ -18,7 +18,6 @@ use warpkov::hmm::report::{Context, Phases};
 use warpkov::hmm::sequences::Sequences;
 use warpkov::runtime::choose::{DeviceChoice, Devices, Place};
 use warpkov::runtime::comm::Communicator;
-use warpkov::runtime::comm::launch::Launch;
 
 use super::Error;
 use crate::cli::common::choice::choice;
@@ -58,7 +57,7 @@ pub struct Source {
     #[command(flatten)]
     compute: Compute,
     #[command(flatten)]
-    ranks: ranks::Arguments,
+    pub ranks: ranks::Arguments,
 }
 
 /// The sequences that a command reads.
@@ -151,7 +150,7 @@ impl Source {
     /// Joins the ranks of this command.
     pub fn join(&self) -> Result<Ranks, Error> {
         let standard = self.input.model == FileOrStd::Standard || self.data.sequences == FileOrStd::Standard;
-        match Launch::of_environment() {
+        match ranks::launch() {
             Some(launch) if standard => {
                 let message = format!("{} gives the standard input to one process: expected names of files", launch.by);
                 Err(refused(launch, message))

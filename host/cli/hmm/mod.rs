@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Subcommand;
 
+use super::common::ranks;
 use super::error::{Error, Outcome};
 
 mod decode;
@@ -36,9 +37,16 @@ pub enum HmmCommand {
 }
 
 impl HmmCommand {
-    /// Whether several ranks can run this command together: where there are sequences to divide.
-    pub fn takes_ranks(&self) -> bool {
-        matches!(self, Self::Score(_) | Self::Decode(_) | Self::Posterior(_) | Self::Train(_))
+    /// The options of ranks, if several can run this command together: where there are sequences to divide.
+    pub fn ranks(&self) -> Option<&ranks::Arguments> {
+        let source = match self {
+            Self::Score(arguments) => &arguments.source,
+            Self::Decode(arguments) => &arguments.source,
+            Self::Posterior(arguments) => &arguments.source,
+            Self::Train(arguments) => &arguments.source,
+            Self::Sample(_) | Self::Generate(_) | Self::Info(_) => return None,
+        };
+        Some(&source.ranks)
     }
 }
 

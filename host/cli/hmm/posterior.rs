@@ -25,7 +25,7 @@ Examples:
   warpkov hmm posterior model.json data.txt --out posteriors.csv --plot states.svg --sequence 2")]
 pub struct Arguments {
     #[command(flatten)]
-    source: Source,
+    pub source: Source,
     /// Write the probabilities to this file: .csv, or .npy with one row per observation; or with - to the standard output.
     #[arg(long, value_name = "FILE|-")]
     out: Option<FileOrStd>,

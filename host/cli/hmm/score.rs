@@ -22,7 +22,7 @@ Examples:
   warpkov hmm score dna.json genes.fasta --json | jq .log_likelihoods")]
 pub struct Arguments {
     #[command(flatten)]
-    source: Source,
+    pub source: Source,
     /// Write ln P(O) of each sequence to this file, .csv with the names of the sequences or .npy; or with - to the standard output, in
     /// place of the report.
     #[arg(long, value_name = "FILE|-")]

@@ -20,7 +20,7 @@ use warpkov::hmm::plot::draw_training;
 use warpkov::hmm::report::{Context, Training, progress};
 use warpkov::hmm::train::{self as training, Round, Status, Trained, train};
 use warpkov::runtime;
-use warpkov::runtime::comm::mpi;
+use warpkov::runtime::comm;
 
 use super::file::{Given, Opened, Running, Source, output_format};
 use super::{Error, Outcome};
@@ -43,7 +43,7 @@ Examples:
   warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
 pub struct Arguments {
     #[command(flatten)]
-    source: Source,
+    pub source: Source,
     /// Number of random models of the same shape to train beside MODEL. The best model is the result.
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
@@ -300,7 +300,7 @@ fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) 
             Ok(_) => 130,
             Err(error) => error.report(),
         };
-        mpi::abort(code);
+        comm::abort(code);
         process::exit(code.into());
     }
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use clap::Subcommand;
 
+use super::common::ranks;
 use super::error::{Error, Outcome};
 
 mod blocks;
@@ -31,9 +32,12 @@ pub enum MdpCommand {
 }
 
 impl MdpCommand {
-    /// Whether several ranks can run this command together.
-    pub fn takes_ranks(&self) -> bool {
-        matches!(self, Self::Solve(_))
+    /// The options of ranks, if several can run this command together.
+    pub fn ranks(&self) -> Option<&ranks::Arguments> {
+        match self {
+            Self::Solve(arguments) => Some(&arguments.ranks),
+            _ => None,
+        }
     }
 }
 

@@ -42,7 +42,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DEVICE", default_value_t = Devices::One(DeviceChoice::Auto))]
     device: Devices,
     #[command(flatten)]
-    ranks: ranks::Arguments,
+    pub ranks: ranks::Arguments,
     /// Method [default: chosen for the model; a note gives the reason].
     #[arg(long, value_parser = choice::<Method>())]
     method: Option<Method>,
@@ -163,7 +163,7 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { precision, epsilon, theta, max_sweeps, max_policies, json, quiet, ranks, .. } = arguments;
+        let Arguments { precision, epsilon, theta, max_sweeps, max_policies, json, quiet, .. } = arguments;
         let discounted_only = arguments.of_discounted_only();
         let objective = arguments.criterion.objective();
         let criterion = arguments.criterion.options(epsilon, max_sweeps)?;
@@ -206,7 +206,7 @@ impl TryFrom<Arguments> for Options {
                 blocks: arguments.blocks.into(),
             },
             initial: arguments.values,
-            ranks,
+            ranks: arguments.ranks,
             default_tie,
             common: Common {
                 devices: arguments.device,

@@ -14,7 +14,7 @@ use warpkov::pomdp::report::{Solved, progress};
 use warpkov::pomdp::solution::{Round, Solution, Status};
 use warpkov::pomdp::solve::{self, solve_on};
 use warpkov::runtime::choose::{DeviceChoice, Devices};
-use warpkov::runtime::comm::{Communicator, mpi};
+use warpkov::runtime::comm::{self, Communicator};
 
 use super::file::{Input, output_format};
 use super::{Error, Outcome};
@@ -101,7 +101,7 @@ pub struct Arguments {
     #[arg(long)]
     quiet: bool,
     #[command(flatten)]
-    ranks: ranks::Arguments,
+    pub ranks: ranks::Arguments,
 }
 
 const EXAMPLES: &str = "\
@@ -195,7 +195,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let solution = match ranks.run(&devices, solve) {
         Err(Error::PomdpSolve(solve::Error::Elsewhere(_))) => {
             // Ends with the rank that reports the error.
-            mpi::finalize();
+            comm::finalize();
             return Err(Error::Elsewhere(3));
         }
         solution => solution?,

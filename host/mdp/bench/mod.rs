@@ -1,6 +1,7 @@
 //! Benchmarks of the sources: their models, measured per method, next to the published results.
 
 pub mod huge_grid;
+pub mod ranks;
 pub mod scaling;
 pub mod slip_grids;
 pub mod table_6_1;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::runtime::gpu::CudaError;
+
 /// A failure of a [`Communicator`](super::Communicator).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Error {
@@ -43,6 +45,29 @@ pub enum Error {
         /// Ranks that the library knows.
         found: u32,
     },
+    /// A launcher of ranks without MPI does not say where they meet.
+    #[error(
+        "{launcher} started {started} ranks, and says not where they meet: expected MASTER_ADDR and MASTER_PORT, or option --master"
+    )]
+    NoMaster {
+        /// The launcher.
+        launcher: &'static str,
+        /// Ranks that it started.
+        started: u32,
+    },
+    /// Ranks without MPI did not meet.
+    #[error("rank {rank} did not meet the others at {address}: {reason}")]
+    Meeting {
+        /// The rank.
+        rank: u32,
+        /// HOST:PORT of the first rank.
+        address: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The GPU of a rank, or NCCL, failed.
+    #[error(transparent)]
+    Gpu(#[from] CudaError),
     /// Another rank failed.
     #[error("rank {rank} failed: {reason}")]
     Failed {

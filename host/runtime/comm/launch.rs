@@ -2,8 +2,8 @@
 
 use std::env;
 
-/// The place of this process among those that a launcher started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The place of this process among those that were started together.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// Name of the launcher.
     pub by: &'static str,
@@ -13,6 +13,17 @@ pub struct Launch {
     pub size: u32,
     /// This process among those of its node, from 0, if the launcher says it.
     pub local_rank: Option<u32>,
+    /// What connects the processes.
+    pub connection: Connection,
+}
+
+/// What connects the processes of a launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// MPI, whose launcher it is.
+    Mpi,
+    /// NCCL. The first process listens at this HOST:PORT until all have come. `None` if the launcher does not say where.
+    Nccl(Option<String>),
 }
 
 /// The variables of a launcher.
@@ -21,34 +32,91 @@ struct Variables {
     rank: &'static str,
     size: &'static str,
     local_rank: &'static str,
+    /// A variable that tells this launcher from others with the same variables.
+    mark: Option<&'static str>,
+    /// Whether it is the launcher of an MPI library.
+    mpi: bool,
 }
 
-/// Every launcher, those first that others start: `mpirun` inside a job of Slurm sets the variables of both.
-const LAUNCHERS: [Variables; 4] = [
+/// Every launcher, those first that others start: `mpirun` inside a job of Slurm sets the variables of both, and so does
+/// `torchrun`, which starts several processes in each task. Scripts export the last ones in processes of any launcher.
+const LAUNCHERS: [Variables; 5] = [
+    Variables { by: "torchrun", mark: Some("TORCHELASTIC_RUN_ID"), ..EXPORTED },
     Variables {
         by: "Open MPI's mpirun",
         rank: "OMPI_COMM_WORLD_RANK",
         size: "OMPI_COMM_WORLD_SIZE",
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        mark: None,
+        mpi: true,
     },
-    Variables { by: "mpiexec", rank: "PMI_RANK", size: "PMI_SIZE", local_rank: "MPI_LOCALRANKID" },
-    Variables { by: "srun", rank: "SLURM_PROCID", size: "SLURM_STEP_NUM_TASKS", local_rank: "SLURM_LOCALID" },
-    Variables { by: "torchrun", rank: "RANK", size: "WORLD_SIZE", local_rank: "LOCAL_RANK" },
+    Variables {
+        by: "mpiexec",
+        rank: "PMI_RANK",
+        size: "PMI_SIZE",
+        local_rank: "MPI_LOCALRANKID",
+        mark: None,
+        mpi: true,
+    },
+    Variables {
+        by: "srun",
+        rank: "SLURM_PROCID",
+        size: "SLURM_STEP_NUM_TASKS",
+        local_rank: "SLURM_LOCALID",
+        mark: None,
+        mpi: true,
+    },
+    EXPORTED,
 ];
+
+/// The variables of PyTorch's launchers and operators.
+const EXPORTED: Variables = Variables {
+    by: "a launcher (RANK and WORLD_SIZE)",
+    rank: "RANK",
+    size: "WORLD_SIZE",
+    local_rank: "LOCAL_RANK",
+    mark: None,
+    mpi: false,
+};
+
+/// Names the port at which the ranks meet, in place of the one after `MASTER_PORT`.
+const PORT: &str = "WARPKOV_PORT";
 
 impl Launch {
     /// The place of this process; `None` if it is alone.
     #[must_use]
     pub fn of_environment() -> Option<Self> {
-        Self::of(|name| env::var(name).ok())
+        Self::of(|name| env::var(name).ok(), |_| true)
     }
 
-    fn of(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    /// The place of this process by the variables of a launcher that needs no MPI.
+    #[must_use]
+    pub fn without_mpi() -> Option<Self> {
+        Self::of(|name| env::var(name).ok(), |launcher| !launcher.mpi)
+    }
+
+    /// A process that the user placed, with the HOST:PORT at which the first listens; `None` if it is alone.
+    #[must_use]
+    pub fn given(rank: u32, size: u32, master: String) -> Option<Self> {
+        let connection = Connection::Nccl(Some(master));
+        let local_rank = env::var("LOCAL_RANK").ok().and_then(|text| text.parse().ok());
+        (size > 1).then_some(Self { by: "options", rank, size, local_rank, connection })
+    }
+
+    fn of(variable: impl Fn(&str) -> Option<String>, admits: impl Fn(&Variables) -> bool) -> Option<Self> {
         let number = |name: &str| variable(name)?.parse::<u32>().ok();
+        // The port itself is that of the launcher.
+        let port = || variable(PORT).or_else(|| Some(number("MASTER_PORT")?.checked_add(1)?.to_string()));
+        let master = || {
+            let (host, port) = (variable("MASTER_ADDR").filter(|host| !host.is_empty())?, port()?);
+            Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+        };
         let of = |launcher: &Variables| {
             let (rank, size) = (number(launcher.rank)?, number(launcher.size)?);
-            let launch = Self { by: launcher.by, rank, size, local_rank: number(launcher.local_rank) };
-            (rank < size).then_some(launch)
+            let connection = if launcher.mpi { Connection::Mpi } else { Connection::Nccl(master()) };
+            let launch = Self { by: launcher.by, rank, size, local_rank: number(launcher.local_rank), connection };
+            let marked = launcher.mark.is_none_or(|mark| variable(mark).is_some());
+            (rank < size && marked && admits(launcher)).then_some(launch)
         };
         LAUNCHERS.iter().find_map(of).filter(|launch| launch.size > 1)
     }
@@ -59,18 +127,50 @@ mod tests {
     use super::*;
 
     fn found(variables: &[(&str, &str)]) -> Option<Launch> {
-        Launch::of(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+        let variable =
+            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        Launch::of(variable, |_| true)
     }
+
+    const SLURM: [(&str, &str); 3] = [("SLURM_PROCID", "3"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_LOCALID", "1")];
+    const TORCH: [(&str, &str); 5] =
+        [("RANK", "5"), ("WORLD_SIZE", "16"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "node-0"), ("MASTER_PORT", "29500")];
 
     #[test]
     fn ranks_come_from_the_innermost_launcher() {
-        let slurm = [("SLURM_PROCID", "3"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_LOCALID", "1")];
-        assert_eq!(found(&slurm), Some(Launch { by: "srun", rank: 3, size: 8, local_rank: Some(1) }));
+        let connection = Connection::Mpi;
+        let slurm = Launch { by: "srun", rank: 3, size: 8, local_rank: Some(1), connection: connection.clone() };
+        assert_eq!(found(&SLURM), Some(slurm.clone()));
         let open_mpi = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
-        let both = [&slurm[..], &open_mpi].concat();
-        assert_eq!(found(&both), Some(Launch { by: "Open MPI's mpirun", rank: 1, size: 2, local_rank: None }));
-        let torch = [("RANK", "0"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "0")];
-        assert_eq!(found(&torch), Some(Launch { by: "torchrun", rank: 0, size: 4, local_rank: Some(0) }));
+        let inner = Launch { by: "Open MPI's mpirun", rank: 1, size: 2, local_rank: None, connection };
+        assert_eq!(found(&[&SLURM[..], &open_mpi].concat()), Some(inner));
+        // Exported by a script under srun.
+        assert_eq!(found(&[&SLURM[..], &TORCH].concat()), Some(slurm));
+        // One torchrun in each task of srun.
+        let mark = [("TORCHELASTIC_RUN_ID", "none")];
+        let inner = found(&[&SLURM[..], &TORCH, &mark].concat()).unwrap();
+        assert_eq!((inner.by, inner.rank, inner.size, inner.local_rank), ("torchrun", 5, 16, Some(1)));
+    }
+
+    #[test]
+    fn ranks_without_mpi_meet_beside_the_port_of_their_launcher() {
+        let at = |more: &[(&str, &str)]| found(&[more, &TORCH].concat()).unwrap().connection;
+        let nccl = |address: &str| Connection::Nccl(Some(address.to_owned()));
+        assert_eq!(at(&[]), nccl("node-0:29501"));
+        assert_eq!(at(&[(PORT, "4000")]), nccl("node-0:4000"));
+        assert_eq!(at(&[("MASTER_ADDR", "fd00::1")]), nccl("[fd00::1]:29501"));
+        for missing in [("MASTER_ADDR", ""), ("MASTER_PORT", ""), ("MASTER_PORT", "x")] {
+            assert_eq!(at(&[missing]), Connection::Nccl(None), "{missing:?}");
+        }
+        assert_eq!(at(&[("MASTER_PORT", ""), (PORT, "7")]), nccl("node-0:7"));
+    }
+
+    #[test]
+    fn options_are_a_launch() {
+        let launch = Launch::given(1, 4, "a:7".to_owned()).unwrap();
+        assert_eq!((launch.rank, launch.size), (1, 4));
+        assert_eq!(launch.connection, Connection::Nccl(Some("a:7".to_owned())));
+        assert_eq!(Launch::given(0, 1, "a:7".to_owned()), None);
     }
 
     #[test]

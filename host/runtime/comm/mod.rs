@@ -1,7 +1,7 @@
 //! Ranks that work on one model together.
 //!
-//! A [`Communicator`] connects the ranks: threads of one process ([`Local`]), or processes that an MPI launcher started
-//! ([`Mpi`]). A transport supplies one operation, [`Communicator::exchange`]; all collectives are built on it. [`World`] is
+//! A [`Communicator`] connects the ranks: threads of one process ([`Local`]), processes that an MPI launcher started
+//! ([`Mpi`]), or processes with GPUs that any other launcher started ([`Nccl`]). A transport supplies one operation, [`Communicator::exchange`]; all collectives are built on it. [`World`] is
 //! what a process sees of its ranks: the communicator, the nodes, and the GPU of this rank.
 //!
 //! *Reproducibility*: sums are taken in the order of ranks, so equal inputs on equally many ranks give equal bits.
@@ -10,14 +10,16 @@ pub mod clocked;
 pub mod error;
 pub mod launch;
 pub mod local;
+mod meeting;
 pub mod mpi;
-
+pub mod nccl;
 pub mod world;
 
 pub use clocked::Clocked;
 pub use error::Error;
 pub use local::Local;
 pub use mpi::Mpi;
+pub use nccl::Nccl;
 pub use world::{World, node};
 
 use std::time::Duration;
@@ -26,6 +28,19 @@ use bytemuck::Pod;
 
 /// Up to so many numbers, an all-reduce takes one step.
 const SHORT: usize = 64;
+
+/// Ends the connection to other processes, if there is one: waits for all of them to do so.
+pub fn finalize() {
+    mpi::finalize();
+    nccl::finalize();
+}
+
+/// Ends the connection to other processes at once, if there is one: their ranks end as soon as they notice. With MPI, this process ends
+/// with this exit code, too.
+pub fn abort(exit_code: u8) {
+    nccl::abort();
+    mpi::abort(exit_code);
+}
 
 /// A message to or from another rank.
 pub type Message = (u32, Vec<u8>);

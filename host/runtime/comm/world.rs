@@ -3,14 +3,16 @@
 use std::fs;
 use std::time::Duration;
 
-use super::launch::Launch;
-use super::{Communicator, Error, Local, Mpi};
+use super::launch::{Connection, Launch};
+use super::{Communicator, Error, Local, Mpi, Nccl};
 
 /// The ranks that a launcher started, or this process alone.
 pub struct World {
     ranks: Ranks,
     /// Name of each rank's node.
     nodes: Vec<String>,
+    /// This rank among those of its node.
+    local_rank: u32,
     /// The number of ranks that have the same cores as this one.
     sharing: usize,
 }
@@ -18,43 +20,73 @@ pub struct World {
 enum Ranks {
     Alone(Local),
     Mpi(Box<Mpi>),
+    Nccl(Box<Nccl>),
+}
+
+impl Ranks {
+    fn comm(&self) -> &dyn Communicator {
+        match self {
+            Self::Alone(local) => local,
+            Self::Mpi(mpi) => &**mpi,
+            Self::Nccl(nccl) => &**nccl,
+        }
+    }
 }
 
 impl World {
     /// This process alone.
     #[must_use]
     pub fn alone() -> Self {
-        Self { ranks: Ranks::Alone(Local::alone()), nodes: vec![node()], sharing: 1 }
+        Self { ranks: Ranks::Alone(Local::alone()), nodes: vec![node()], local_rank: 0, sharing: 1 }
     }
 
-    /// Joins the ranks that the launcher of this process started; without a launcher, the process is alone. A rank
-    /// waits at most `timeout` for another.
+    /// Joins the ranks that were started with this process; without a `launch`, the process is alone. A rank waits at
+    /// most `timeout` for another. A launcher of MPI without an MPI library is no obstacle if there are the variables of a launcher
+    /// without MPI.
     ///
     /// # Errors
-    /// If there is no MPI library, if it does not start, or if it knows other ranks than the launcher.
-    pub fn join(timeout: Duration) -> Result<Self, Error> {
-        let Some(launch) = Launch::of_environment() else { return Ok(Self::alone()) };
+    /// - With MPI: if there is no library, if it does not start, or if it knows other ranks than the launcher.
+    /// - Without: if a rank has no GPU or no NCCL, or if the ranks do not meet.
+    pub fn join(launch: Option<&Launch>, timeout: Duration) -> Result<Self, Error> {
+        let Some(launch) = launch else { return Ok(Self::alone()) };
+        let ranks = match &launch.connection {
+            Connection::Mpi => match (Self::mpi(launch, timeout), Launch::without_mpi()) {
+                (Err(Error::NoLibrary { .. }), Some(launch)) => Self::nccl(&launch, timeout)?,
+                (mpi, _) => mpi?,
+            },
+            Connection::Nccl(_) => Self::nccl(launch, timeout)?,
+        };
+        let comm = ranks.comm();
+        let names = comm.all_gather(node().as_bytes())?;
+        let nodes: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        let cores = comm.all_gather(cores().as_bytes())?;
+        let rank = comm.rank() as usize;
+        let place = |rank: usize| (&names[rank], &cores[rank]);
+        let sharing = (0..names.len()).filter(|&other| place(other) == place(rank)).count();
+        let lower = nodes[..rank].iter().filter(|node| **node == nodes[rank]).count() as u32;
+        Ok(Self { ranks, nodes, local_rank: launch.local_rank.unwrap_or(lower), sharing })
+    }
+
+    fn mpi(launch: &Launch, timeout: Duration) -> Result<Ranks, Error> {
         let mpi = Mpi::start(timeout)?;
         if mpi.size() != launch.size {
             let (launcher, library) = (launch.by, format!("{} ({})", mpi.version(), mpi.library()));
             return Err(Error::Launcher { launcher, started: launch.size, library, found: mpi.size() });
         }
-        let names = mpi.all_gather(node().as_bytes())?;
-        let nodes = names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-        let cores = mpi.all_gather(cores().as_bytes())?;
-        let rank = mpi.rank() as usize;
-        let place = |rank: usize| (&names[rank], &cores[rank]);
-        let sharing = (0..names.len()).filter(|&other| place(other) == place(rank)).count();
-        Ok(Self { ranks: Ranks::Mpi(Box::new(mpi)), nodes, sharing })
+        Ok(Ranks::Mpi(Box::new(mpi)))
+    }
+
+    fn nccl(launch: &Launch, timeout: Duration) -> Result<Ranks, Error> {
+        match &launch.connection {
+            Connection::Nccl(Some(address)) => Ok(Ranks::Nccl(Box::new(Nccl::start(launch, address, timeout)?))),
+            _ => Err(Error::NoMaster { launcher: launch.by, started: launch.size }),
+        }
     }
 
     /// The connection to the other ranks.
     #[must_use]
     pub fn comm(&self) -> &dyn Communicator {
-        match &self.ranks {
-            Ranks::Alone(local) => local,
-            Ranks::Mpi(mpi) => &**mpi,
-        }
+        self.ranks.comm()
     }
 
     /// Name of each rank's node.
@@ -63,11 +95,11 @@ impl World {
         &self.nodes
     }
 
-    /// The number of lower ranks on this node: the ordinal of this rank's GPU.
+    /// This rank among those of its node, from 0: the ordinal of its GPU. If the launcher does not tell, the number of lower
+    /// ranks on the node.
     #[must_use]
     pub fn local_rank(&self) -> u32 {
-        let rank = self.comm().rank() as usize;
-        self.nodes[..rank].iter().filter(|node| **node == self.nodes[rank]).count() as u32
+        self.local_rank
     }
 
     /// The number of ranks that have the same cores as this one: those of its node that the launcher did not bind to
@@ -81,7 +113,7 @@ impl World {
     #[must_use]
     pub fn library(&self) -> Option<String> {
         match &self.ranks {
-            Ranks::Alone(_) => None,
+            Ranks::Alone(_) | Ranks::Nccl(_) => None,
             Ranks::Mpi(mpi) => Some(format!("{}, {}", mpi.version(), mpi.library())),
         }
     }

@@ -12,6 +12,7 @@ use crate::cli::common::choice::choice;
 use crate::cli::common::number;
 
 mod huge_grid;
+mod ranks;
 mod scaling;
 mod slip_grids;
 mod table_6_1;
@@ -27,6 +28,7 @@ Examples:
   warpkov bench mdp --suite table-6.1 --case GW-1024x1024x4
   warpkov bench mdp --suite huge-grid --side 10000 --gamma 0.99
   warpkov bench mdp --suite scaling --largest 1e8 --plot scaling.svg
+  warpkov bench mdp --suite ranks
   warpkov bench mdp --json > results.json")]
 pub struct Arguments {
     /// Models and methods.
@@ -81,6 +83,8 @@ enum MdpSuite {
     HugeGrid,
     /// Time of a sweep of value iteration against the size of the model.
     Scaling,
+    /// Value iteration on up to 4096 GPUs, computed by a model of its cost, and the measured times beside it. Runs nothing.
+    Ranks,
 }
 
 impl Arguments {
@@ -123,6 +127,7 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     match arguments.suite {
         MdpSuite::HugeGrid => huge_grid::run(arguments, out),
         MdpSuite::Scaling => scaling::run(arguments, out),
+        MdpSuite::Ranks => ranks::run(arguments, out),
         MdpSuite::SlipGrids => slip_grids::run(arguments, out),
         MdpSuite::Table61 => table_6_1::run(arguments, out),
     }

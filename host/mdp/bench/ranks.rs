@@ -1,0 +1,214 @@
+//! A model of the time of value iteration on several GPUs, and what it says of machines that nobody measured.
+//!
+//! *Model*. P GPUs divide a grid of W columns into strips of rows. A Jacobi sweep of a GPU with S cells takes
+//!
+//! > t(P) = λ + c·S + [P > 1]·(2λ + ℓ + h·max(log₂(min(P, N)) − 1, 0) + n·8W/B + \[P > N\]·(h′·(1 + 2 log₂(P/N)) + n·8W/B′))
+//!
+//! with the launch λ, the time c of a cell, the NCCL operations ℓ between two GPUs (exchange of the ghosts and maximum of the changes),
+//! n = 1 neighbour for P = 2 and else n = 2, the bandwidth B and the hop h of NVLink in a node of N GPUs, and the bandwidth B′ and the hop
+//! h′ of the network between nodes. The two launches are the kernels that pack and unpack ghosts. A strip at the border of
+//! a node waits for both links, and all others wait for it. Nothing overlaps with the sweep of the cells.
+//!
+//! *Validity*. All models whose ghosts are the cells beside a strip, with every state swept each time. Runs of few sweeps take longer: the
+//! model has no term for what is done once.
+
+use serde::Serialize;
+
+/// Parameters of a machine, in seconds and bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// λ, launch of a kernel in a graph.
+    pub launch: f64,
+    /// c, time of a cell in a sweep.
+    pub cell: f64,
+    /// ℓ, exchange of a short message with another GPU and a maximum over both, in a graph.
+    pub exchange: f64,
+    /// B, bandwidth between two GPUs of a node, in bytes per second.
+    pub nvlink: f64,
+    /// h, time that a maximum takes longer if there are twice as many GPUs in the node.
+    pub nvlink_hop: f64,
+    /// B′, bandwidth of a GPU to another node, in bytes per second.
+    pub network: f64,
+    /// h′, time of a short message to another node.
+    pub network_hop: f64,
+    /// N, GPUs of a node.
+    pub node: u32,
+}
+
+/// NVIDIA H200 with value iteration in f64 on slip grids, stored as patterns.
+///
+/// Measured: λ (`benches/results/2026-11-21-h200-scaling.json`); c, from one GPU and 10,000² cells, ℓ and B, from messages of 1,024 and of
+/// 16,777,216 numbers (`benches/results/2026-11-23-h200-x2.md`). Assumed: nodes of 8 GPUs, 400 Gb/s and 5 µs between nodes for each GPU,
+/// 2 µs for h.
+pub const H200: Machine = Machine {
+    launch: 3.81e-6,
+    cell: (1664e-3 / 1770.0 - 3.81e-6) / 1e8,
+    exchange: 13.9e-6,
+    nvlink: 8.0 * (16_777_216.0 - 1024.0) / (474.3e-6 - 13.9e-6),
+    nvlink_hop: 2e-6,
+    network: 50e9,
+    network_hop: 5e-6,
+    node: 8,
+};
+
+/// A grid of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Grid {
+    /// W, cells of a row.
+    pub width: u64,
+    /// Rows.
+    pub height: u64,
+}
+
+impl Grid {
+    fn cells(self) -> f64 {
+        self.width as f64 * self.height as f64
+    }
+}
+
+impl Machine {
+    /// t(P), the seconds of a sweep on this number of GPUs.
+    #[must_use]
+    pub fn sweep(&self, grid: Grid, gpus: u32) -> f64 {
+        let Self { launch, cell, exchange, nvlink, nvlink_hop, network, network_hop, node } = *self;
+        let alone = launch + cell * grid.cells() / f64::from(gpus);
+        if gpus == 1 {
+            return alone;
+        }
+        let doublings = |count: f64| count.log2().max(0.0);
+        let ghosts = 8.0 * grid.width as f64 * f64::from(gpus.min(3) - 1);
+        let inside = exchange + nvlink_hop * (doublings(f64::from(gpus.min(node))) - 1.0).max(0.0) + ghosts / nvlink;
+        let nodes = f64::from(gpus) / f64::from(node);
+        let between = network_hop * (1.0 + 2.0 * doublings(nodes)) + ghosts / network;
+        alone + 2.0 * launch + inside + if gpus > node { between } else { 0.0 }
+    }
+}
+
+/// A measured run beside the model.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Checked {
+    /// The grid.
+    pub grid: Grid,
+    /// GPUs.
+    pub gpus: u32,
+    /// Measured milliseconds of all sweeps.
+    pub measured_ms: f64,
+    /// Milliseconds by the model.
+    pub model_ms: f64,
+}
+
+/// Sweeps of the measured runs, and of the computed ones: γ = 0.99, ε = 1e-6.
+pub const SWEEPS: u32 = 1770;
+
+/// Side of a grid, GPUs, and milliseconds, the middle of what `benches/results/2026-11-23-h200-x2.md` lists without skipping.
+const MEASURED: [(u64, u32, f64); 6] = [
+    (2_048, 1, 74.1),
+    (2_048, 2, 78.65),
+    (6_000, 1, 605.7),
+    (6_000, 2, 354.85),
+    (10_000, 1, 1664.0),
+    (10_000, 2, 890.65),
+];
+
+/// The measured runs beside the model.
+#[must_use]
+pub fn checked() -> Vec<Checked> {
+    let run = |&(side, gpus, measured_ms): &(u64, u32, f64)| {
+        let grid = Grid { width: side, height: side };
+        Checked { grid, gpus, measured_ms, model_ms: 1e3 * f64::from(SWEEPS) * H200.sweep(grid, gpus) }
+    };
+    MEASURED.iter().map(run).collect()
+}
+
+/// What the model says of a number of GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Computed {
+    /// GPUs.
+    pub gpus: u32,
+    /// The grid.
+    pub grid: Grid,
+    /// Microseconds of a sweep.
+    pub sweep_us: f64,
+    /// Seconds of [`SWEEPS`] sweeps.
+    pub seconds: f64,
+    /// Time of the cells alone as part of the sweep: 1 is perfect scaling.
+    pub efficiency: f64,
+}
+
+/// Numbers of GPUs.
+pub const GPUS: [u32; 4] = [8, 64, 512, 4096];
+
+impl Computed {
+    fn of(grid: Grid, gpus: u32) -> Self {
+        let sweep = H200.sweep(grid, gpus);
+        let alone = H200.launch + H200.cell * grid.cells() / f64::from(gpus);
+        Self { gpus, grid, sweep_us: 1e6 * sweep, seconds: f64::from(SWEEPS) * sweep, efficiency: alone / sweep }
+    }
+}
+
+/// Weak scaling: 10,000² cells on each GPU, in strips one below the other.
+#[must_use]
+pub fn weak() -> Vec<Computed> {
+    GPUS.map(|gpus| Computed::of(Grid { width: 10_000, height: 10_000 * u64::from(gpus) }, gpus)).to_vec()
+}
+
+/// Strong scaling: 100,000² cells on all GPUs together.
+#[must_use]
+pub fn strong() -> Vec<Computed> {
+    GPUS.map(|gpus| Computed::of(Grid { width: 100_000, height: 100_000 }, gpus)).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULTS: &str = include_str!("../../../benches/results/2026-11-23-h200-x2.md");
+
+    /// Ends of a range such as `604.8 to 606.6`.
+    fn ends(text: &str) -> (f64, f64) {
+        let numbers: Vec<f64> = text.split(" to ").map(|number| number.trim().parse().unwrap()).collect();
+        (numbers[0], numbers[numbers.len() - 1])
+    }
+
+    #[test]
+    fn the_model_predicts_the_measured_times() {
+        for Checked { grid, gpus, measured_ms, model_ms } in checked() {
+            let ratio = model_ms / measured_ms;
+            assert!((0.8..=1.2).contains(&ratio), "{grid:?} on {gpus}: {model_ms} ms, measured {measured_ms} ms");
+        }
+        // Of a sweep with a message of this many numbers, ℓ and the transfer, in µs.
+        for (numbers, measured) in [(1.0, 12.6), (1024.0, 13.9), (131_072.0, 21.0), (16_777_216.0, 474.3)] {
+            assert!(RESULTS.contains(&format!(" {measured} µs |")), "{measured}");
+            let model = 1e6 * (H200.exchange + 8.0 * numbers / H200.nvlink);
+            assert!((0.8..=1.2).contains(&(model / measured)), "{numbers}: {model} µs, measured {measured} µs");
+        }
+    }
+
+    #[test]
+    fn the_measured_times_are_those_of_the_results() {
+        assert!(RESULTS.contains(&format!("{SWEEPS} sweeps")));
+        let cells = |line: &'static str| -> Option<(u64, [&str; 2])> {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let side = cells.get(1)?.strip_suffix('²')?.replace(',', "").parse().ok()?;
+            (cells.get(2) == Some(&"no")).then(|| (side, [cells[3], cells[4]]))
+        };
+        let rows: Vec<_> = RESULTS.lines().filter_map(cells).collect();
+        assert_eq!(2 * rows.len(), MEASURED.len());
+        for (side, gpus, time) in MEASURED {
+            let (_, times) = rows.iter().find(|row| row.0 == side).unwrap();
+            let (least, most) = ends(times[gpus as usize - 1]);
+            assert!((least..=most).contains(&time), "{side}² on {gpus}: {time}, measured {least} to {most}");
+        }
+    }
+
+    #[test]
+    fn more_gpus_are_faster_and_less_efficient() {
+        let (weak, strong) = (weak(), strong());
+        assert!(weak.is_sorted_by(|a, b| a.seconds < b.seconds && a.efficiency > b.efficiency));
+        assert!(strong.is_sorted_by(|a, b| a.seconds > b.seconds && a.efficiency > b.efficiency));
+        // One node measured with 2 GPUs, and nothing but cells: the limits of the formula.
+        let fast = Machine { launch: 0.0, exchange: 0.0, nvlink_hop: 0.0, network_hop: 0.0, ..H200 };
+        let grid = Grid { width: 1, height: 1 << 30 };
+        assert!((fast.sweep(grid, 1) / fast.sweep(grid, 4096) / 4096.0 - 1.0).abs() < 1e-3);
+    }
+}
