@@ -186,6 +186,29 @@ fn emulated_sweeps_on_ranks_have_the_bits_of_one() {
     }
 }
 
+/// Parts of many tiles, most of them inside: ranks exchange their ghosts during the sweep, and learn one sweep later that
+/// they are done. The sweeps still have the bits of one rank, and a run goes on from where it ended.
+#[test]
+fn emulated_sweeps_during_exchanges_have_the_bits_of_one() {
+    let grid = SlipGrid { width: 12, height: 256, gamma: 0.6, wall_fraction: 0.05, ..SlipGrid::default() };
+    let mdp = grid.generate().unwrap();
+    for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {
+        for (skip, target) in [(true, Target::Theta(1e-3)), (false, Target::Theta(1e-3)), (true, Target::Epsilon(1e-4))] {
+            let limits = Limits { target, max_sweeps: 40, ..Limits::default() };
+            let (method, precision, reorder) = (Some(Method::Values), Precision::F64, Reorder::None);
+            let options = SolveOptions { method, precision, reorder, limits, skip, ..SolveOptions::default() };
+            let options = SolveOptions { device: DeviceChoice::Emulated, storage: Some(storage), ..options };
+            let one = solve_with(&mdp, &options, &mut go).unwrap();
+            assert!(one.run.status == Status::Solved, "{storage} within {target:?}: {:?}", one.run.status);
+            for ranks in [2, 3] {
+                let found = solved(&mdp, ranks, None, &options);
+                assert_eq!(found.run.sweeps(), one.run.sweeps(), "{storage} on {ranks} ranks, skip {skip}");
+                assert_eq!((&found.values, &found.policy), (&one.values, &one.policy), "{storage} on {ranks} ranks");
+            }
+        }
+    }
+}
+
 /// Every criterion on ranks: the bounds of one rank and of several enclose the same value.
 #[test]
 fn every_criterion_on_ranks_bounds_the_same_values() {

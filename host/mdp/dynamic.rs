@@ -1,7 +1,12 @@
 //! Backends behind one type, chosen at run time. One virtual call per batch of sweeps is negligible.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use super::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use super::error::SolveError;
+use super::team::Team;
+use crate::runtime::comm;
 
 /// A backend, by the operations that its method needs.
 pub enum Dynamic<'p> {
@@ -19,7 +24,7 @@ impl<'p> Dynamic<'p> {
     where
         SolveError: From<B::Error>,
     {
-        Self::Values(Box::new(Unified(backend)))
+        Self::Values(Box::new(Unified::new(backend)))
     }
 
     /// Wraps a backend of policy iteration.
@@ -27,7 +32,7 @@ impl<'p> Dynamic<'p> {
     where
         SolveError: From<B::Error>,
     {
-        Self::Policies(Box::new(Unified(backend)))
+        Self::Policies(Box::new(Unified::new(backend)))
     }
 
     /// Wraps a backend of modified policy iteration.
@@ -35,7 +40,7 @@ impl<'p> Dynamic<'p> {
     where
         SolveError: From<B::Error>,
     {
-        Self::Modified(Box::new(Unified(backend)))
+        Self::Modified(Box::new(Unified::new(backend)))
     }
 
     /// V and π of the backend.
@@ -48,84 +53,118 @@ impl<'p> Dynamic<'p> {
     }
 }
 
-/// Converts the errors of a backend to [`SolveError`].
-pub struct Unified<B>(pub B);
+/// The first failure of an exchange between devices, whose operations return errors of the device only.
+pub type Failure = Rc<RefCell<Option<comm::Error>>>;
 
-impl<B: State> State for Unified<B>
+/// Converts the errors of a backend to [`SolveError`]. On one of several ranks, failed exchanges are errors, too, and
+/// numbers of the rank become those of all ranks.
+pub struct Unified<'c, B> {
+    backend: B,
+    team: Team<'c>,
+    failure: Failure,
+}
+
+impl<B> Unified<'static, B> {
+    /// A backend of one rank, or one that knows of its ranks.
+    pub fn new(backend: B) -> Self {
+        Self::in_team(backend, Team::alone(), Failure::default())
+    }
+}
+
+impl<'c, B> Unified<'c, B> {
+    /// The backend of one rank of `team`, whose exchanges put the first failure into `failure`.
+    pub fn in_team(backend: B, team: Team<'c>, failure: Failure) -> Self {
+        Self { backend, team, failure }
+    }
+
+    /// The result of the backend, unless an exchange failed.
+    fn of<X, E>(&mut self, work: impl FnOnce(&mut B) -> Result<X, E>) -> Result<X, SolveError>
+    where
+        SolveError: From<E>,
+    {
+        let result = work(&mut self.backend)?;
+        self.failure.borrow().clone().map_or(Ok(result), |error| Err(error.into()))
+    }
+}
+
+impl<B: State> State for Unified<'_, B>
 where
     SolveError: From<B::Error>,
 {
     type Error = SolveError;
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
-        Ok(self.0.reset(initial)?)
+        self.of(|backend| backend.reset(initial))
     }
 
     fn values(&mut self) -> Result<Vec<f64>, SolveError> {
-        Ok(self.0.values()?)
+        self.of(State::values)
     }
 
     fn magnitude(&mut self) -> Result<f64, SolveError> {
-        Ok(self.0.magnitude()?)
+        let mut largest = [self.of(State::magnitude)?];
+        self.team.max(&mut largest)?;
+        Ok(largest[0])
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
-        Ok(self.0.policy()?)
+        self.of(State::policy)
     }
 
     fn policy_is_implicit(&self) -> bool {
-        self.0.policy_is_implicit()
+        self.backend.policy_is_implicit()
     }
 
     fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
-        Ok(self.0.sweep_bytes()?)
+        self.of(State::sweep_bytes)
     }
 }
 
-impl<B: Evaluate> Evaluate for Unified<B>
+impl<B: Evaluate> Evaluate for Unified<'_, B>
 where
     SolveError: From<B::Error>,
 {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, SolveError> {
-        Ok(self.0.evaluate(theta, max_sweeps)?)
+        self.of(|backend| backend.evaluate(theta, max_sweeps))
     }
 
     fn improve(&mut self, tie: f64) -> Result<u64, SolveError> {
-        Ok(self.0.improve(tie)?)
+        let changed = self.of(|backend| backend.improve(tie))?;
+        Ok(self.team.count(changed)?)
     }
 }
 
-impl<B: GreedySweeps> GreedySweeps for Unified<B>
+impl<B: GreedySweeps> GreedySweeps for Unified<'_, B>
 where
     SolveError: From<B::Error>,
 {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
-        Ok(self.0.backup(stop, max_sweeps)?)
+        self.of(|backend| backend.backup(stop, max_sweeps))
     }
 
     fn phase(&self) -> u32 {
-        self.0.phase()
+        self.backend.phase()
     }
 
     fn non_monotone_unit(&self) -> Option<f64> {
-        self.0.non_monotone_unit()
+        self.backend.non_monotone_unit()
     }
 }
 
-impl<B: Modify> Modify for Unified<B>
+impl<B: Modify> Modify for Unified<'_, B>
 where
     SolveError: From<B::Error>,
 {
     fn unit(&self) -> f64 {
-        self.0.unit()
+        self.backend.unit()
     }
 }
 
-impl<B: Correct> Correct for Unified<B>
+impl<B: Correct> Correct for Unified<'_, B>
 where
     SolveError: From<B::Error>,
 {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, SolveError> {
-        Ok(self.0.set_rewards(rewards)?)
+        self.of(|backend| backend.set_rewards(rewards))
     }
 }

@@ -293,7 +293,7 @@ impl<'m> Prepared<'m> {
     {
         match &self.layout {
             Layout::Values(layout) => {
-                let sweeps = Unified(ValueIteration::<f32, O, D>::new(device, layout)?);
+                let sweeps = Unified::new(ValueIteration::<f32, O, D>::new(device, layout)?);
                 Ok(Dynamic::Values(Box::new(Refined::new(sweeps, self.mdp, Team::alone()))))
             }
             _ => self.typed::<f64, O, D>(device),

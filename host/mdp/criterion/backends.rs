@@ -41,7 +41,7 @@ impl Make for Cpu<'_> {
     }
 
     fn make<'m>(&'m self, mdp: &'m Mdp) -> Result<Boxed<'m, SolveError>, SolveError> {
-        let backend = |team| Unified(Engine::<f64>::in_team(mdp, EngineOptions::default(), team));
+        let backend = |team| Unified::new(Engine::<f64>::in_team(mdp, EngineOptions::default(), team));
         Ok(match (self.comm, mdp.part()) {
             (Some(comm), Some(of_rank)) => {
                 Box::new(Gathered { backend: backend(Team::of(comm, of_rank)), comm, part: of_rank })
@@ -89,7 +89,7 @@ impl<'c, D: Linked> OnDevice<'c, D> {
                 let backend = ValueIteration::<f64, O, D>::in_team(device, layout, Some(ghosts))?;
                 Box::new(Gathered { backend: ranks.wrap(backend), comm, part })
             }
-            _ => Box::new(Unified(ValueIteration::<f64, O, D>::new(device, layout)?)),
+            _ => Box::new(Unified::new(ValueIteration::<f64, O, D>::new(device, layout)?)),
         })
     }
 }

@@ -1,19 +1,18 @@
 //! Ghosts in device memory: their exchange between the devices of the ranks, and the maximum of a sweep's changes.
 
-use std::cell::RefCell;
+use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
 use bytemuck::Pod;
 use warpkov_device::device::DeviceCopy;
 use warpkov_device::emulator::{Emulator, EmulatorError};
-use warpkov_device::launch::{Buffer, Device, Shape};
+use warpkov_device::launch::{Arg, Buffer, Device, Shape};
 use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
 use super::resident::THREADS;
 use crate::common::interrupt;
-use crate::mdp::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
-use crate::mdp::error::SolveError;
+use crate::mdp::dynamic::{Failure, Unified};
 use crate::mdp::model::Peer;
 use crate::mdp::team::Team;
 use crate::runtime;
@@ -48,11 +47,28 @@ pub trait Linking<D: Device> {
         receives: &[(u32, Range<usize>)],
     ) -> Result<(), D::Error>;
 
+    /// [`exchange`](Self::exchange) within one buffer.
+    ///
+    /// # Safety
+    /// As for `exchange`.
+    unsafe fn exchange_in_place<T: DeviceCopy>(
+        &self,
+        buffer: &mut D::Buffer<T>,
+        sends: &[(u32, Range<usize>)],
+        receives: &[(u32, Range<usize>)],
+    ) -> Result<(), D::Error>;
+
     /// Replaces each number of a range by its maximum over all ranks.
     ///
     /// # Safety
     /// The ranks agree on the range.
     unsafe fn max(&self, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error>;
+
+    /// Submits the operations that `work` calls as one.
+    ///
+    /// # Safety
+    /// The operations use different memory, and the ranks agree on them.
+    unsafe fn group(&self, work: impl FnOnce() -> Result<(), D::Error>) -> Result<(), D::Error>;
 }
 
 impl Linked for Gpu {
@@ -75,9 +91,24 @@ impl Linking<Gpu> for Link {
         unsafe { self.0.exchange(source, sends, target, receives) }
     }
 
+    unsafe fn exchange_in_place<T: DeviceCopy>(
+        &self,
+        buffer: &mut <Gpu as Device>::Buffer<T>,
+        sends: &[(u32, Range<usize>)],
+        receives: &[(u32, Range<usize>)],
+    ) -> Result<(), CudaError> {
+        // SAFETY: the ranks agree on the lengths, by the caller's promise.
+        unsafe { self.0.exchange_in_place(buffer, sends, receives) }
+    }
+
     unsafe fn max(&self, numbers: &mut <Gpu as Device>::Buffer<u64>, range: Range<usize>) -> Result<(), CudaError> {
         // SAFETY: the ranks agree on the range, by the caller's promise.
         unsafe { self.0.all_reduce(numbers, range, crate::runtime::gpu::Reduction::Max) }
+    }
+
+    unsafe fn group(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.group(work) }
     }
 }
 
@@ -103,7 +134,20 @@ impl Linking<Emulator> for NoLink {
         match *self {}
     }
 
+    unsafe fn exchange_in_place<T: DeviceCopy>(
+        &self,
+        _: &mut <Emulator as Device>::Buffer<T>,
+        _: &[(u32, Range<usize>)],
+        _: &[(u32, Range<usize>)],
+    ) -> Result<(), EmulatorError> {
+        match *self {}
+    }
+
     unsafe fn max(&self, _: &mut <Emulator as Device>::Buffer<u64>, _: Range<usize>) -> Result<(), EmulatorError> {
+        match *self {}
+    }
+
+    unsafe fn group(&self, _: impl FnOnce() -> Result<(), EmulatorError>) -> Result<(), EmulatorError> {
         match *self {}
     }
 }
@@ -113,7 +157,7 @@ pub struct Ranks<'c, D: Linked> {
     team: Team<'c>,
     link: Option<Rc<D::Link>>,
     /// The first failure of an exchange. The operations of a device return the device's own errors only.
-    failure: Rc<RefCell<Option<comm::Error>>>,
+    failure: Failure,
 }
 
 impl<D: Linked> Clone for Ranks<'_, D> {
@@ -153,10 +197,24 @@ impl<'c, D: Linked> Ranks<'c, D> {
             });
             end.filter(|(_, range)| !range.is_empty()).collect::<Vec<_>>()
         };
+        let run = |peer: &Peer| match peer.sends[..] {
+            [first, .., last] if (last - first) as usize + 1 == peer.sends.len() => Some(first..last + 1),
+            [only] => Some(only..only + 1),
+            _ => None,
+        };
+        let runs = peers.iter().filter(|peer| !peer.sends.is_empty());
+        let runs = runs.map(|peer| run(peer).map(|run| (peer.rank, run.start as usize..run.end as usize)));
         Ok(Ghosts {
             ranks: self.clone(),
             sends: ranges(|peer| peer.sends.len()),
             receives: ranges(|peer| peer.ghosts.len()),
+            runs: runs.collect(),
+            places: peers
+                .iter()
+                .filter(|peer| !peer.ghosts.is_empty())
+                .map(|peer| (peer.rank, peer.ghosts.clone()))
+                .collect(),
+            recorded: HashMap::new(),
             no_tiles: device.zeros(0)?,
             packed: device.zeros(states.len())?,
             received: device.zeros(ghosts.len())?,
@@ -166,8 +224,8 @@ impl<'c, D: Linked> Ranks<'c, D> {
     }
 
     /// Wraps a backend whose exchanges may fail.
-    pub fn wrap<B>(&self, backend: B) -> Checked<'c, B> {
-        Checked { backend, team: self.team.clone(), failure: Rc::clone(&self.failure) }
+    pub fn wrap<B>(&self, backend: B) -> Unified<'c, B> {
+        Unified::in_team(backend, self.team.clone(), Rc::clone(&self.failure))
     }
 
     /// Keeps a failure for the backend's caller.
@@ -176,25 +234,39 @@ impl<'c, D: Linked> Ranks<'c, D> {
     }
 }
 
+/// States per tile, and a flag for each tile that has changed.
+pub type Flags<'b, D> = (u32, &'b mut <D as Device>::Buffer<u32>);
+
+/// Numbers of which each is replaced by its maximum over all ranks.
+pub type Maxima<'b, D> = (&'b mut <D as Device>::Buffer<u64>, Range<usize>);
+
 /// Exchanges of a backend on one of several ranks.
 pub trait Exchanges<T: Precise, D: Device> {
-    /// Replaces the ghosts of `values` by the values of their owners. Marks the tiles of those that change, if there are
-    /// tiles: states per tile, and a flag for each tile.
+    /// Replaces the ghosts of `values` by the values of their owners, and takes the `maxima`. Marks the tiles of ghosts
+    /// that change, if there are tiles. Can be recorded if [`records`](Self::records).
     ///
     /// # Errors
     /// Errors of the device.
-    fn refresh(
+    fn exchange(
         &mut self,
         device: &D,
         values: &mut D::Buffer<T>,
-        tiles: Option<(u32, &mut D::Buffer<u32>)>,
+        tiles: Option<Flags<D>>,
+        maxima: Option<Maxima<D>>,
     ) -> Result<(), D::Error>;
 
-    /// Replaces each number of a range by its maximum over all ranks.
+    /// Replaces the ghosts of `values` by the values of their owners. Not within a recording: this records the exchange
+    /// of each vector once, and replays it.
     ///
     /// # Errors
     /// Errors of the device.
-    fn max(&mut self, device: &D, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error>;
+    fn refresh(&mut self, device: &D, values: &mut D::Buffer<T>) -> Result<(), D::Error>;
+
+    /// Replaces each number of the host by its maximum over all ranks.
+    fn max(&mut self, numbers: &mut [u64]);
+
+    /// Whether it holds on all ranks.
+    fn all(&self, holds: bool) -> bool;
 
     /// Replaces each number of the host by its sum over all ranks, in the order of the ranks.
     fn sum(&mut self, numbers: &mut [f64]);
@@ -222,6 +294,11 @@ pub struct Ghosts<'c, T: Precise, D: Linked> {
     /// The range of each rank in `packed` and in `received`.
     sends: Vec<(u32, Range<usize>)>,
     receives: Vec<(u32, Range<usize>)>,
+    /// The same states and ghosts as ranges of the vector; `None` if the states for a rank are not neighbours.
+    runs: Option<Vec<(u32, Range<usize>)>>,
+    places: Vec<(u32, Range<usize>)>,
+    /// Recorded exchanges, by the addresses of the vectors.
+    recorded: HashMap<u64, D::Graph>,
 }
 
 impl<T: Precise, D: Linked> Ghosts<'_, T, D> {
@@ -246,24 +323,50 @@ fn bytes<T: Pod>(elements: &[T]) -> Vec<u8> {
 }
 
 impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
-    fn refresh(
+    fn exchange(
         &mut self,
         device: &D,
         values: &mut D::Buffer<T>,
-        tiles: Option<(u32, &mut D::Buffer<u32>)>,
+        tiles: Option<Flags<D>>,
+        maxima: Option<Maxima<D>>,
     ) -> Result<(), D::Error> {
         let [sent, received] = [self.states.len(), self.ghosts.len()].map(|count| count as u32);
-        if sent > 0 {
+        let link = self.ranks.link.clone();
+        // A link takes neighbours from where they are, and puts ghosts in their places.
+        let runs = self.runs.as_ref().filter(|_| link.is_some());
+        let placed = link.is_some() && tiles.is_none();
+        if sent > 0 && runs.is_none() {
             let shape = Shape::grid_stride(sent.into(), THREADS);
             // SAFETY: `states` holds own states, which are below the length of `values`; `packed` is as long.
             unsafe { pack(device, shape, sent, &self.states, values, &mut self.packed)? };
         }
-        match &self.ranks.link {
-            // SAFETY: `cut` makes the lists of both sides of an exchange equally long.
-            Some(link) => unsafe { link.exchange(&self.packed, &self.sends, &mut self.received, &self.receives)? },
-            None => self.exchange_on_hosts(device)?,
+        match link {
+            Some(link) => {
+                let Self { packed, received, sends, receives, places, .. } = self;
+                // SAFETY: `cut` makes the lists of both sides of an exchange equally long, and own states are no ghosts.
+                // All ranks take the maxima of the same sweep.
+                unsafe {
+                    link.group(|| {
+                        match (runs, placed) {
+                            (Some(runs), true) => link.exchange_in_place(values, runs, places)?,
+                            (Some(runs), false) => link.exchange(values, runs, received, receives)?,
+                            (None, true) => link.exchange(packed, sends, values, places)?,
+                            (None, false) => link.exchange(packed, sends, received, receives)?,
+                        }
+                        maxima.map_or(Ok(()), |(numbers, range)| link.max(numbers, range))
+                    })?;
+                }
+            }
+            None => {
+                self.exchange_on_hosts(device)?;
+                if let Some((numbers, range)) = maxima {
+                    let mut all = device.to_vec(numbers)?;
+                    self.max(&mut all[range]);
+                    device.write(numbers, &all)?;
+                }
+            }
         }
-        if received > 0 {
+        if received > 0 && !placed {
             let shape = Shape::grid_stride(received.into(), THREADS);
             let (tile, changed) = tiles.unwrap_or((0, &mut self.no_tiles));
             // SAFETY: `ghosts` holds distinct states below the length of `values`; `received` is as long. `changed` has an
@@ -273,20 +376,30 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
         Ok(())
     }
 
-    fn max(&mut self, device: &D, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error> {
-        if let Some(link) = &self.ranks.link {
-            // SAFETY: all ranks run the same sweep, whose slots these are.
-            return unsafe { link.max(numbers, range) };
+    fn refresh(&mut self, device: &D, values: &mut D::Buffer<T>) -> Result<(), D::Error> {
+        let Arg::Buffer { address, .. } = values.arg() else { unreachable!("the argument of a buffer") };
+        if self.records() && !self.recorded.contains_key(&address) {
+            let graph = device.capture(|| self.exchange(device, values, None, None))?;
+            graph.map(|graph| self.recorded.insert(address, graph));
         }
-        let Some(comm) = self.ranks.team.comm() else { return Ok(()) };
-        let mut all = device.to_vec(numbers)?;
-        if let Some(of_ranks) = self.ranks.note(comm.gather(&all[range.clone()])) {
-            for (slot, number) in range.enumerate() {
-                all[number] = of_ranks.iter().map(|of_rank| of_rank[slot]).max().unwrap_or_default();
+        match self.recorded.get(&address) {
+            // SAFETY: the recorded exchange is that of this vector, or of one that had its place and its length.
+            Some(graph) => unsafe { device.launch_graph(graph) },
+            None => self.exchange(device, values, None, None),
+        }
+    }
+
+    fn max(&mut self, numbers: &mut [u64]) {
+        let Some(comm) = self.ranks.team.comm() else { return };
+        if let Some(of_ranks) = self.ranks.note(comm.gather(numbers)) {
+            for (at, number) in numbers.iter_mut().enumerate() {
+                *number = of_ranks.iter().map(|of_rank| of_rank[at]).max().unwrap_or_default();
             }
-            device.write(numbers, &all)?;
         }
-        Ok(())
+    }
+
+    fn all(&self, holds: bool) -> bool {
+        !self.ranks.note(self.ranks.team.any(!holds)).unwrap_or(true)
     }
 
     fn sum(&mut self, numbers: &mut [f64]) {
@@ -305,108 +418,5 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
 
     fn records(&self) -> bool {
         self.ranks.link.is_some()
-    }
-}
-
-/// A backend on one of several ranks, whose failed exchanges become errors.
-pub struct Checked<'c, B> {
-    backend: B,
-    team: Team<'c>,
-    failure: Rc<RefCell<Option<comm::Error>>>,
-}
-
-impl<B> Checked<'_, B> {
-    /// The result of the backend, unless an exchange failed.
-    fn of<X, E>(&mut self, work: impl FnOnce(&mut B) -> Result<X, E>) -> Result<X, SolveError>
-    where
-        SolveError: From<E>,
-    {
-        let result = work(&mut self.backend)?;
-        match self.failure.borrow().clone() {
-            Some(error) => Err(error.into()),
-            None => Ok(result),
-        }
-    }
-}
-
-impl<B: State> State for Checked<'_, B>
-where
-    SolveError: From<B::Error>,
-{
-    type Error = SolveError;
-
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
-        self.of(|backend| backend.reset(initial))
-    }
-
-    fn values(&mut self) -> Result<Vec<f64>, SolveError> {
-        self.of(State::values)
-    }
-
-    fn magnitude(&mut self) -> Result<f64, SolveError> {
-        let mut largest = [self.of(State::magnitude)?];
-        self.team.max(&mut largest)?;
-        Ok(largest[0])
-    }
-
-    fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
-        self.of(State::policy)
-    }
-
-    fn policy_is_implicit(&self) -> bool {
-        self.backend.policy_is_implicit()
-    }
-
-    fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
-        self.of(State::sweep_bytes)
-    }
-}
-
-impl<B: GreedySweeps> GreedySweeps for Checked<'_, B>
-where
-    SolveError: From<B::Error>,
-{
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
-        self.of(|backend| backend.backup(stop, max_sweeps))
-    }
-
-    fn phase(&self) -> u32 {
-        self.backend.phase()
-    }
-
-    fn non_monotone_unit(&self) -> Option<f64> {
-        self.backend.non_monotone_unit()
-    }
-}
-
-impl<B: Evaluate> Evaluate for Checked<'_, B>
-where
-    SolveError: From<B::Error>,
-{
-    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, SolveError> {
-        self.of(|backend| backend.evaluate(theta, max_sweeps))
-    }
-
-    fn improve(&mut self, tie: f64) -> Result<u64, SolveError> {
-        let changed = self.of(|backend| backend.improve(tie))?;
-        Ok(self.team.count(changed)?)
-    }
-}
-
-impl<B: Modify> Modify for Checked<'_, B>
-where
-    SolveError: From<B::Error>,
-{
-    fn unit(&self) -> f64 {
-        self.backend.unit()
-    }
-}
-
-impl<B: Correct> Correct for Checked<'_, B>
-where
-    SolveError: From<B::Error>,
-{
-    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, SolveError> {
-        self.of(|backend| backend.set_rewards(rewards))
     }
 }

@@ -71,7 +71,7 @@ impl<O: Offset, D: Device> System<'_, O, D> {
     /// Replaces the ghosts of a vector.
     fn refresh(&mut self, x: &mut D::Buffer<f64>) -> Result<(), D::Error> {
         let device = self.projected.device();
-        self.projected.ranks().map_or(Ok(()), |ranks| ranks.refresh(device, x, None))
+        self.projected.ranks().map_or(Ok(()), |ranks| ranks.refresh(device, x))
     }
 }
 

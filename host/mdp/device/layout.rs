@@ -1,6 +1,7 @@
 //! The layouts of a model on a device for value iteration, and the choice of the most compact one that fits.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
@@ -161,6 +162,34 @@ impl<'m> SweepLayout<'m> {
         self.model_bytes::<T, O>()
             + 2 * u64::from(self.source().states()) * size_of::<T>() as u64
             + (tiles + kinds) as u64
+    }
+
+    /// The longest range of tiles of own states that other ranks do not need and that lead to no ghost, as states; empty
+    /// for a whole model.
+    pub(super) fn interior(&self) -> Range<u32> {
+        let Model::Host { mdp, .. } = &self.model else { return 0..0 };
+        let Some(part) = mdp.part().filter(|part| part.works) else { return 0..0 };
+        let (tile, states, own) = (self.tile() as usize, mdp.states() as usize, &part.own);
+        let inside = |tile_number: usize| {
+            let tile = tile_number * tile..states.min((tile_number + 1) * tile);
+            let mut rows = mdp.choices().first(tile.start)..mdp.choices().first(tile.end);
+            let leads_inside = |row: usize| {
+                // Columns ascend.
+                let columns = mdp.transitions().row(row).0;
+                [columns.first(), columns.last()].iter().flatten().all(|&&state| own.contains(&(state as usize)))
+            };
+            own.start <= tile.start && tile.end <= own.end && rows.all(leads_inside)
+        };
+        let mut inside: Vec<bool> = (0..states.div_ceil(tile)).into_par_iter().map(inside).collect();
+        part.peers.iter().flat_map(|peer| &peer.sends).for_each(|&state| inside[state as usize / tile] = false);
+        let (mut longest, mut start) = (0..0, 0);
+        for run in inside.chunk_by(|a, b| a == b) {
+            if run[0] && run.len() > longest.len() {
+                longest = start..start + run.len();
+            }
+            start += run.len();
+        }
+        (longest.start * tile) as u32..states.min(longest.end * tile) as u32
     }
 
     /// States per tile.

@@ -1,6 +1,9 @@
 //! A model, V and π in device memory, with what both methods of policy iteration share: the batched evaluation loop, the
 //! improvement and start values.
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
@@ -108,7 +111,17 @@ pub(super) struct Resident<'d, T: Precise, O: Offset, D: Device> {
     pub expected_sweeps: usize,
     /// Exchanges with the other ranks, if there are some.
     pub ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
+    /// Whether V has swapped its buffers an odd number of times.
+    swapped: bool,
+    /// Recorded batches of sweeps with exchanges; `None` after the first batch of its kind, which may be the only one.
+    recorded: HashMap<Batch, Option<D::Graph>>,
 }
+
+/// What distinguishes recorded batches: the bits of θ, the number of sweeps, and the roles of the buffers.
+type Batch = (u64, usize, bool);
+
+/// The least and the greatest number of sweeps in a batch of ranks with θ > 0.
+const RECORDED: Range<usize> = 8..64;
 
 impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
     /// # Panics
@@ -129,6 +142,8 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
             residuals: device.zeros(MAX_BATCH)?,
             changed: device.zeros(1)?,
             expected_sweeps: 16,
+            swapped: false,
+            recorded: HashMap::new(),
         })
     }
 
@@ -154,29 +169,34 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
         let [first, next] = if theta > 0.0 { [self.expected_sweeps, 8] } else { [MAX_BATCH; 2] };
         let mut batch = first;
         while evaluation.sweeps < max_sweeps && evaluation.residual >= theta {
+            if theta > 0.0 && self.ranks.is_some() {
+                // Few lengths, since each is recorded.
+                batch = batch.next_power_of_two().clamp(RECORDED.start, RECORDED.end);
+            }
             batch = batch.clamp(1, MAX_BATCH).min((max_sweeps - evaluation.sweeps) as usize);
-            device.clear(&mut self.residuals)?;
-            let mut one = |resident: &mut Self, k: usize| {
-                resident.refresh(device)?;
-                sweep(resident, k as u32)?;
-                if let Some(ranks) = &mut resident.ranks {
-                    ranks.max(device, &mut resident.residuals, k..k + 1)?;
-                }
-                std::mem::swap(&mut resident.v_old, &mut resident.v_new);
-                Ok(())
-            };
             batch = match self.ranks {
                 // All ranks launch the same sweeps.
-                Some(_) => (0..batch).try_for_each(|k| one(self, k)).map(|()| batch)?,
-                None => launch_batch(batch, |k| one(self, k))?,
+                Some(_) => self.batch_on_ranks(device, theta, batch, &mut sweep).map(|()| batch)?,
+                None => {
+                    device.clear(&mut self.residuals)?;
+                    launch_batch(batch, |k| {
+                        sweep(self, k as u32)?;
+                        self.swap();
+                        Ok(())
+                    })?
+                }
             };
             let mut residuals = [0; MAX_BATCH];
             device.download(&self.residuals, &mut residuals[..batch])?;
+            if let Some(ranks) = &mut self.ranks {
+                // No exchange followed the last sweep.
+                ranks.max(&mut residuals[batch - 1..batch]);
+            }
             let met = residuals[..batch].iter().position(|&bits| f64::from_bits(bits) < theta);
             let done = met.map_or(batch, |k| k + 1);
             // Skipped sweeps wrote nothing. If their number is odd, the buffers have swapped once too often.
             if (batch - done) % 2 == 1 {
-                std::mem::swap(&mut self.v_old, &mut self.v_new);
+                self.swap();
             }
             evaluation.sweeps += done as u32;
             evaluation.residual = f64::from_bits(residuals[done - 1]);
@@ -191,9 +211,59 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
         Ok(evaluation)
     }
 
+    fn swap(&mut self) {
+        self.swapped = !self.swapped;
+        std::mem::swap(&mut self.v_old, &mut self.v_new);
+    }
+
+    /// Launches a batch of sweeps, each after an exchange, which also takes the residual of the sweep before. The second
+    /// batch of a kind is recorded, and later ones replay it.
+    fn batch_on_ranks(
+        &mut self,
+        device: &D,
+        theta: f64,
+        sweeps: usize,
+        sweep: &mut impl FnMut(&mut Self, u32) -> Result<(), D::Error>,
+    ) -> Result<(), D::Error> {
+        let key = (theta.to_bits(), sweeps, self.swapped);
+        if let Some(Some(graph)) = self.recorded.get(&key) {
+            // SAFETY: `self` owns the recorded buffers and never reallocates them, and they are in their recorded roles.
+            unsafe { device.launch_graph(graph)? };
+            if sweeps % 2 == 1 {
+                self.swap();
+            }
+            return Ok(());
+        }
+        let mut batch = |resident: &mut Self| {
+            device.clear(&mut resident.residuals)?;
+            (0..sweeps).try_for_each(|k| {
+                if let Some(ranks) = &mut resident.ranks {
+                    let before = k.checked_sub(1).map(|before| (&mut resident.residuals, before..k));
+                    ranks.exchange(device, &mut resident.v_old, None, before)?;
+                }
+                sweep(resident, k as u32)?;
+                resident.swap();
+                Ok(())
+            })
+        };
+        if !self.recorded.contains_key(&key) || !self.ranks.as_ref().is_some_and(|ranks| ranks.records()) {
+            self.recorded.insert(key, None);
+            return batch(self);
+        }
+        match device.capture(|| batch(self))? {
+            Some(graph) => {
+                // SAFETY: these are the buffers in their recorded roles: the recording swapped them as the batch does.
+                unsafe { device.launch_graph(&graph)? };
+                self.recorded.insert(key, Some(graph));
+                Ok(())
+            }
+            None => batch(self),
+        }
+    }
+
     /// Replaces the ghosts of V.
     pub fn refresh(&mut self, device: &D) -> Result<(), D::Error> {
-        self.ranks.as_mut().map_or(Ok(()), |ranks| ranks.refresh(device, &mut self.v_old, None))
+        self.ranks.as_mut().map_or(Ok(()), |ranks| ranks.refresh(device, &mut self.v_old))
     }
 
     /// Whether a stop was requested, on any rank.
@@ -248,11 +318,11 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
     }
 
     pub fn reset(&mut self, device: &D, initial: Option<&[f64]>) -> Result<(), D::Error> {
-        self.policy = device.upload(&self.first_policy)?;
+        device.write(&mut self.policy, &self.first_policy)?;
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.v_old.len(), "a value for each state");
-                self.v_old = device.upload(&T::of(values))?;
+                device.write(&mut self.v_old, &T::of(values))?;
             }
             None => device.clear(&mut self.v_old)?,
         }

@@ -408,7 +408,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
                     let part = &parts[number];
                     let window = $elements.hold(device, number, part)?;
                     let Window { successor, probability, reward, .. } = &*window;
-                    let sweep = SweepArgs { number: 0, stop: &stop.buffer, slots: &mut *slots, tiles: tiles.args(tile) };
+                    let sweep = SweepArgs { number: 0, stop: &stop.buffer, slots: &mut *slots, tiles: tiles.args(tile), lag: 1 };
                     let slices = $slices {
                         place: &*place, $offset: successor, prob: probability, reward $(, palette: $palette, rewards: $rewards)?
                     };

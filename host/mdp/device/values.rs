@@ -1,5 +1,7 @@
 //! Value iteration on a device: greedy sweeps in batches. The host reads the changes once per batch.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
@@ -114,8 +116,10 @@ pub struct ValueIteration<'d, T: Precise, O: Offset, D: Device> {
     swapped: bool,
     /// A batch of [`MAX_BATCH`] sweeps; valid only while the buffers are not swapped.
     graph: Option<D::Graph>,
-    /// Exchanges with the other ranks, if there are some.
+    /// Exchanges with the other ranks, if there are some. The ghosts of `v_old` are those of the last exchange.
     ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
+    /// States that are swept during the exchange, in whole tiles. Empty if a rank has too few.
+    interior: Range<u32>,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
@@ -149,6 +153,9 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
         assert!(O::WIDE || !sweep_layout.is_wide(), "offsets of 32 bits are too small for the model");
         let source = sweep_layout.source();
         let states = source.states() as usize;
+        let interior = sweep_layout.interior();
+        let worth = |range: &Range<u32>| !range.is_empty() && range.len() >= states / 2;
+        let overlaps = ranks.as_ref().is_some_and(|ranks| ranks.all(worth(&interior)));
         let mut values = Self {
             device,
             source,
@@ -167,6 +174,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
             swapped: false,
             graph: None,
             ranks,
+            interior: if overlaps { interior } else { 0..0 },
         };
         if values.ranks.as_ref().is_none_or(|ranks| ranks.records()) {
             values.graph = device.capture(|| {
@@ -177,59 +185,95 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
         Ok(values)
     }
 
-    /// Launches sweep number `sweep` of a batch on all ranks, and swaps the old and new buffers. Afterwards the slots of the
-    /// sweep are the same on all ranks.
+    /// Launches sweep number `sweep` of a batch on all ranks, and swaps the old and new buffers. Ranks exchange the new
+    /// values of their ghosts.
+    ///
+    /// If the ranks overlap, they sweep the states beside the ghosts first, and exchange their values during the sweep of
+    /// the others. The exchange also takes the maxima of the sweep before, which ends too late for its own; a batch thus
+    /// ends one sweep after that which meets the rule, and [`backup`](Self::backup) undoes this sweep.
     fn sweep(&mut self, sweep: u32) -> Result<(), D::Error> {
-        self.refresh()?;
-        if self.ranks.as_ref().is_none_or(|ranks| ranks.works()) {
-            self.launch(sweep)?;
-        }
-        if let Some(ranks) = &mut self.ranks {
-            let first = SLOTS * sweep as usize;
-            ranks.max(self.device, &mut self.slots, first..first + SLOTS)?;
+        let (device, states) = (self.device, self.source.states());
+        if self.overlaps() {
+            let interior = self.interior.clone();
+            let border = |own: &mut Self| {
+                for range in [0..interior.start, interior.end..states] {
+                    own.launch(sweep, range)?;
+                }
+                own.exchange(sweep.checked_sub(1))
+            };
+            // SAFETY: the sweeps write the new values of different states and the flags of different tiles, and raise the
+            // same slots by atomic operations. The exchange uses new values and flags of the border, which is swept before
+            // it on the same side, and the slots of another sweep. The kernels read those of the sweep before only to
+            // learn whether they are 0, and no maximum changes that.
+            unsafe { device.beside(self, border, |own| own.launch(sweep, interior.clone()))? };
+        } else {
+            if self.ranks.as_ref().is_none_or(|ranks| ranks.works()) {
+                self.launch(sweep, 0..states)?;
+            }
+            self.exchange(Some(sweep))?;
         }
         self.swap();
         Ok(())
     }
 
-    /// Replaces the ghosts of V.
-    fn refresh(&mut self) -> Result<(), D::Error> {
-        let Some(ranks) = &mut self.ranks else { return Ok(()) };
-        let tiles = self.tiles.skip.then_some((self.tile, &mut self.tiles.changed_old));
-        ranks.refresh(self.device, &mut self.v_old, tiles)
+    /// Whether exchanges overlap with sweeps.
+    fn overlaps(&self) -> bool {
+        !self.interior.is_empty()
     }
 
-    /// Launches the sweep of this rank.
-    fn launch(&mut self, sweep: u32) -> Result<(), D::Error> {
+    /// Replaces the ghosts of the new V, and takes the maxima of a sweep.
+    fn exchange(&mut self, sweep: Option<u32>) -> Result<(), D::Error> {
+        let Some(ranks) = &mut self.ranks else { return Ok(()) };
+        let tiles = self.tiles.skip.then_some((self.tile, &mut self.tiles.changed_new));
+        let maxima = sweep.map(|sweep| (&mut self.slots, slots_of(sweep)));
+        ranks.exchange(self.device, &mut self.v_new, tiles, maxima)
+    }
+
+    /// The slots of a batch of `sweeps` sweeps, over all ranks.
+    fn read(&mut self, sweeps: usize) -> Result<Vec<u64>, D::Error> {
+        let mut slots = vec![0; SLOTS * sweeps];
+        self.device.download(&self.slots, &mut slots)?;
+        if let Some(ranks) = self.ranks.as_mut().filter(|_| !self.interior.is_empty()) {
+            // No exchange followed the last sweep.
+            ranks.max(&mut slots[slots_of(sweeps as u32 - 1)]);
+        }
+        Ok(slots)
+    }
+
+    /// Launches the sweep of some states of this rank.
+    fn launch(&mut self, sweep: u32, states: Range<u32>) -> Result<(), D::Error> {
+        if states.is_empty() {
+            return Ok(());
+        }
+        let lag = if self.overlaps() { 2 } else { 1 };
         let Self { device, source, model, tiles, v_old, v_new, slots, stop, .. } = self;
-        let (device, states, gamma) = (*device, source.states(), source.gamma());
+        let (device, gamma, Range { start, end }) = (*device, source.gamma(), states);
         // A grid-stride loop over tiles: at most one block per tile.
-        let by_tile = |tile: u32| Shape {
-            grid: states.div_ceil(tile).into(),
-            ..Shape::grid_stride(u64::from(states.div_ceil(tile)) * u64::from(THREADS), THREADS)
-        };
+        let by_tile = |tile: u32| Shape { resident: true, ..Shape::new((end - start).div_ceil(tile), THREADS) };
         macro_rules! launch {
-            ($kernel:expr, $shape:expr, $tile:expr, [$($argument:expr),*]) => {
+            ($kernel:expr, $shape:expr, $tile:expr, [$($argument:expr),*] $(, $start:expr)?) => {
                 // SAFETY: `Mdp` guarantees columns below |S|. `Stored` holds its arrays in the kernel's layout and
-                // size. V has |S| elements, `slots` has `SLOTS · MAX_BATCH`, and `number` is below `MAX_BATCH`.
+                // size. V has |S| elements, `slots` has `SLOTS · MAX_BATCH`, and `number` is below `MAX_BATCH`. Ranges of
+                // states begin with a tile.
                 unsafe {
-                    let sweep = SweepArgs { number: sweep, stop: &stop.buffer, slots, tiles: tiles.args($tile) };
-                    $kernel(device, $shape, states, $($argument,)* IteratesArgs { old: v_old, new: v_new }, sweep)
+                    let sweep = SweepArgs { number: sweep, stop: &stop.buffer, slots, tiles: tiles.args($tile), lag };
+                    let v = IteratesArgs { old: v_old, new: v_new };
+                    $kernel(device, $shape, end, $($argument,)* v, sweep $(, $start)?)
                 }
             };
         }
-        let tile = tile(states as usize) as u32;
+        let tile = tile(source.states() as usize) as u32;
         match model {
             Stored::Slices { place, col, prob, reward } => {
                 let tile = SLICES_TILE as u32;
-                launch!(backup_slices, by_tile(tile), tile, [0, SlicesArgs { place, col, prob, reward }])
+                launch!(backup_slices, by_tile(tile), tile, [start, SlicesArgs { place, col, prob, reward }])
             }
             Stored::Narrow { place, offset, prob, palette, reward, rewards } => {
                 macro_rules! narrow {
                     ($offset:expr) => {{
                         let slices =
                             NarrowSlicesArgs::<T, O, _, D> { place, offset: $offset, prob, palette, reward, rewards };
-                        launch!(backup_narrow, by_tile(tile), tile, [0, slices])
+                        launch!(backup_narrow, by_tile(tile), tile, [start, slices])
                     }};
                 }
                 match offset {
@@ -259,7 +303,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
                 };
                 macro_rules! patterns {
                     ($distinct:literal) => {
-                        launch!(backup_patterns::<T, $distinct, D>, shape, tile, [patterns, u32::from(fits)])
+                        launch!(backup_patterns::<T, $distinct, D>, shape, tile, [patterns, u32::from(fits)], start)
                     };
                 }
                 match distinct {
@@ -279,7 +323,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
                 };
                 macro_rules! rows {
                     ($lanes:literal) => {
-                        launch!(backup_rows::<T, O, $lanes, D>, shape, *states_per_block, [model])
+                        launch!(backup_rows::<T, O, $lanes, D>, shape, *states_per_block, [model], start)
                     };
                 }
                 match lanes {
@@ -333,6 +377,9 @@ impl<T: Precise, O: Offset, D: Device> State for ValueIteration<'_, T, O, D> {
             Some(values) => {
                 assert_eq!(values.len(), self.source.states() as usize, "a value for each state");
                 self.device.write(&mut self.v_old, &T::of(&self.source.without_terminal(values)))?;
+                if let Some(ranks) = &mut self.ranks {
+                    ranks.refresh(self.device, &mut self.v_old)?;
+                }
             }
             None => self.device.clear(&mut self.v_old)?,
         }
@@ -340,7 +387,6 @@ impl<T: Precise, O: Offset, D: Device> State for ValueIteration<'_, T, O, D> {
     }
 
     fn values(&mut self) -> Result<Vec<f64>, D::Error> {
-        self.refresh()?;
         Ok(self.device.to_vec(&self.v_old)?.into_par_iter().map(T::to_f64).collect())
     }
 
@@ -399,8 +445,7 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for ValueIteration<'_, T, O,
                 }
                 _ => batch = self.batch(batch)?,
             }
-            let mut slots = vec![0; SLOTS * batch];
-            self.device.download(&self.slots, &mut slots)?;
+            let slots = self.read(batch)?;
             let mut swept = 0;
             for slot in slots.chunks_exact(SLOTS) {
                 // 0 is never a valid key: the sweep returned at once.
@@ -410,8 +455,12 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for ValueIteration<'_, T, O,
                 swept += 1;
                 [done.least, done.greatest] = changes(slot);
                 done.fixed = slot[2] == 0;
+                if done.fixed || stop.is_met(done.least, done.greatest) {
+                    break;
+                }
             }
-            // Skipped sweeps wrote nothing. If their number is odd, the buffers have swapped once too often.
+            // Sweeps behind the last one wrote nothing, or the values of the sweep that would follow it. If their number
+            // is odd, the buffers have swapped once too often.
             if (batch - swept) % 2 == 1 {
                 self.swap();
             }
@@ -431,6 +480,12 @@ impl<T: Precise, O: Offset, D: Device> ValueIteration<'_, T, O, D> {
         let sweeps = (stop.bound() / stop.size(now.least, now.greatest)).ln() / self.source.gamma().ln();
         if sweeps.is_finite() { sweeps as usize + 2 } else { MAX_BATCH }
     }
+}
+
+/// The slots of a sweep.
+fn slots_of(sweep: u32) -> Range<usize> {
+    let first = SLOTS * sweep as usize;
+    first..first + SLOTS
 }
 
 /// Least and greatest change from the slots of a sweep; 0 if no state has an action.
@@ -457,21 +512,19 @@ pub trait Certify: GreedySweeps {
 impl<O: Offset, D: Device> Certify for ValueIteration<'_, f64, O, D> {
     fn residual(&mut self) -> Result<Residual, D::Error> {
         let device = self.device;
-        let read = |slots: &D::Buffer<u64>| {
-            let mut slot = [0; SLOTS];
-            device.download(slots, &mut slot).map(|()| slot)
-        };
         device.clear(&mut self.slots)?;
         let states = self.source.states();
         // SAFETY: V has one element per state, and the slots are cleared.
         unsafe { largest(device, Shape::grid_stride(states.into(), THREADS), states, &self.v_old, &mut self.slots)? };
-        let largest = f64::from_bits(read(&self.slots)?[0]);
+        let mut bits = [0];
+        device.download(&self.slots, &mut bits)?;
+        let largest = f64::from_bits(bits[0]);
         device.clear(&mut self.slots)?;
         self.tiles.changed_all(device)?;
         // Bound 0 is never met. The sweep computes V_new = TV in f64 and its change V_new − V with one rounding; the
         // certificate covers both rounding errors.
         self.sweep(0)?;
-        let range = changes(&read(&self.slots)?);
+        let range = changes(&self.read(1)?);
         self.swap();
         self.tiles.changed_all(device)?;
         Ok(Residual { range, largest })

@@ -263,6 +263,46 @@ fn a_graph_of_exchanges_is_replayed() {
 }
 
 #[test]
+fn a_group_runs_beside_other_work() {
+    let Some((size, _turn)) = ranks(1) else { return };
+    run(size, PATIENT, |gpu, ranks| {
+        let rank = f64::from(ranks.rank());
+        let last = f64::from((ranks.rank() + size - 1) % size);
+        let own = gpu.upload(&vec![rank; 1000]).unwrap();
+        let (mut there, mut most) = (gpu.zeros(1000).unwrap(), gpu.upload(&[7.0, rank]).unwrap());
+        let mut cleared = gpu.upload(&[1.0; 10]).unwrap();
+        let mut both = |context: &mut ()| {
+            let group = |there: &mut GpuBuffer<f64>, most: &mut GpuBuffer<f64>| {
+                // SAFETY: all ranks call this, and the operations use different buffers.
+                unsafe {
+                    ranks.group(|| {
+                        ring(ranks, &own, there)?;
+                        ranks.all_reduce(most, 1..2, Reduction::Max)
+                    })
+                }
+            };
+            // SAFETY: the sides use different buffers.
+            unsafe { gpu.beside(context, |_| group(&mut there, &mut most), |_| gpu.clear(&mut cleared)) }
+        };
+        both(&mut ()).unwrap();
+        let graph = gpu.capture(|| both(&mut ())).unwrap().expect("a GPU records");
+        assert_eq!(gpu.to_vec(&there).unwrap(), vec![last; 1000]);
+        assert_eq!(gpu.to_vec(&most).unwrap(), [7.0, f64::from(size - 1)]);
+        assert_eq!(gpu.to_vec(&cleared).unwrap(), [0.0; 10]);
+        for buffer in [&mut there, &mut cleared] {
+            let len = buffer.len();
+            gpu.write(buffer, &vec![-1.0; len]).unwrap();
+        }
+        gpu.write(&mut most, &[7.0, rank]).unwrap();
+        // SAFETY: the buffers exist, and all ranks replay the graph.
+        unsafe { gpu.launch_graph(&graph) }.unwrap();
+        assert_eq!(gpu.to_vec(&there).unwrap(), vec![last; 1000]);
+        assert_eq!(gpu.to_vec(&most).unwrap(), [7.0, f64::from(size - 1)]);
+        assert_eq!(gpu.to_vec(&cleared).unwrap(), [0.0; 10]);
+    });
+}
+
+#[test]
 fn a_graph_outlives_its_communicator() {
     let Some((size, _turn)) = ranks(1) else { return };
     let id = Communicator::unique_id().unwrap();

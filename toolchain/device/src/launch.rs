@@ -157,8 +157,8 @@ pub trait Buffer<T: DeviceCopy> {
 
 /// A device that runs kernels.
 ///
-/// Operations on one `Device` execute in the order of their submission, as in a CUDA stream; only
-/// [`stage`](Device::stage) overlaps with others. Launches and copies to the device may return before they have
+/// Operations on one `Device` execute in the order of their submission, as in a CUDA stream; only those of
+/// [`stage`](Device::stage) and [`beside`](Device::beside) overlap with others. Launches and copies to the device may return before they have
 /// executed. [`download`](Device::download) and [`synchronize`](Device::synchronize) wait for all operations submitted
 /// before.
 pub trait Device {
@@ -243,6 +243,26 @@ pub trait Device {
         target: &mut Self::Buffer<T>,
         after: &Self::Event,
     ) -> Result<(), Self::Error>;
+
+    /// Submits the operations of `side`, and those of `main` to run at the same time. Both follow all operations
+    /// submitted before, and all later ones follow both. Both closures get `context`, `side` first.
+    ///
+    /// Where multiprocessors are scarce, the operations of `side` come first. A device that cannot overlap operations
+    /// executes one after the other.
+    ///
+    /// # Safety
+    /// No operation of one closure writes memory that the other reads or writes, but for atomic operations of both. The
+    /// closures submit launches, [`clear`](Self::clear), copies, and exchanges with other devices, but do not call
+    /// [`stage`](Self::stage) or this method.
+    unsafe fn beside<C>(
+        &self,
+        context: &mut C,
+        side: impl FnOnce(&mut C) -> Result<(), Self::Error>,
+        main: impl FnOnce(&mut C) -> Result<(), Self::Error>,
+    ) -> Result<(), Self::Error> {
+        side(context)?;
+        main(context)
+    }
 
     /// Launches a kernel. Typed launchers call this; other code should not.
     ///

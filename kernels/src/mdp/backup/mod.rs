@@ -40,6 +40,7 @@ pub const SLOTS: usize = 3;
 /// | `stop` | 2 | bound, reward; then 1 (span) or 0 (‖ΔV‖∞) |
 /// | `slots` | 3·(`number` + 1) or more | two [`key`]s of rewards, then 0 or 1; 0 before the batch |
 /// | `tiles` | [`Tiles`], ⌈states / `tiles.len`⌉ tiles | |
+/// | `lag` | scalar | sweeps, ≥ 1 |
 #[derive(Clone, Copy, Parameter)]
 pub struct Sweep {
     /// Index of the sweep in its batch.
@@ -52,6 +53,9 @@ pub struct Sweep {
     pub slots: GlobalMut<u64>,
     /// Tiles of the blocks.
     pub tiles: Tiles,
+    /// The sweep stops by the slots of the sweep this many before it: 1, or 2 if ranks combine the slots of a sweep
+    /// during the next one.
+    pub lag: u32,
 }
 
 /// Tiles of states and their dependences.
@@ -80,33 +84,30 @@ pub struct Tiles {
 }
 
 impl Sweep {
-    /// Whether the previous sweep of the batch met the stopping rule or changed no value.
+    /// Whether the sweep `lag` before this one met the stopping rule or changed no value, or the previous sweep returned
+    /// at once.
     #[inline(always)]
     #[must_use]
     pub fn is_done(&self) -> bool {
-        if self.number == 0 {
+        // A sweep that returned at once left its slots at 0, which is no key.
+        if self.lag > 1 && self.number > 0 && self.slots.get((self.number as usize - 1) * SLOTS) == 0 {
+            return true;
+        }
+        if self.number < self.lag {
             return false;
         }
-        let slot = (self.number as usize - 1) * SLOTS;
-        // A sweep that returned at once left its slots at 0, which stand for no change.
+        // Slots of 0 stand for no change.
+        let slot = ((self.number - self.lag) as usize) * SLOTS;
         let (bound, span) = (self.stop.get(0), u32::from(self.stop.get(1) > 0.0));
         within(self.slots.get(slot), self.slots.get(slot + 1), span, bound) || self.slots.get(slot + 2) == 0
     }
 
-    /// Runs `each` on every tile that may change. `each` gets the first state of the tile and the first state behind
-    /// it, and returns the change of the states of its thread.
+    /// Runs `each` on every tile of the states `start` to `states` − 1 that may change; a tile begins at `start`. `each`
+    /// gets the first state of the tile and the first state behind it, and returns the change of the states of its thread.
     ///
     /// *Takes part*: every thread of the block. *Barriers*: two per tile if `skip`, and those of three reductions.
     #[inline(always)]
-    pub fn tiles<T: Real>(&self, states: u32, each: impl FnMut(u32, u32) -> Change<T>) {
-        self.tiles_from(0, states, each);
-    }
-
-    /// [`tiles`](Self::tiles) for the states `start` to `states` − 1; a tile begins at `start`.
-    ///
-    /// *Takes part*: every thread of the block. *Barriers*: two per tile if `skip`, and those of three reductions.
-    #[inline(always)]
-    pub fn tiles_from<T: Real>(&self, start: u32, states: u32, mut each: impl FnMut(u32, u32) -> Change<T>) {
+    pub fn tiles<T: Real>(&self, start: u32, states: u32, mut each: impl FnMut(u32, u32) -> Change<T>) {
         if self.is_done() {
             return;
         }

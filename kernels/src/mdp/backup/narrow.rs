@@ -96,7 +96,7 @@ impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
 ///
 /// - *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s').
 /// - *Thread mapping*: as [`backup_slices`](super::slices::backup_slices).
-/// - *Shared memory*: 32 words, static. *Barriers*: those of [`Sweep::tiles_from`]. *Deterministic*: yes.
+/// - *Shared memory*: 32 words, static. *Barriers*: those of [`Sweep::tiles`]. *Deterministic*: yes.
 /// - *Valid result in*: `v.new` from `start` on, and the slots of `sweep`, after the launch.
 ///
 /// *Safety*:

@@ -86,7 +86,7 @@ pub struct Patterns<T> {
 /// - *Thread mapping*: as [`backup_slices`](super::slices::backup_slices).
 /// - *Shared memory*: `prob`, `reward` and `offset` if `shared_table`, dynamic; 32 words, static.
 /// - *Barriers*: one if `shared_table`, and those of [`Sweep::tiles`]. *Deterministic*: yes.
-/// - *Valid result in*: `v.new` and the slots of `sweep`, after the launch.
+/// - *Valid result in*: `v.new` from `start` on, and the slots of `sweep`, after the launch.
 ///
 /// *Safety*:
 ///
@@ -97,6 +97,7 @@ pub struct Patterns<T> {
 /// | `shared_table` | scalar | 1 or 0 |
 /// | `v` | [`Iterates`] | |
 /// | `sweep` | [`Sweep`] | |
+/// | `start` | scalar | multiple of `sweep.tiles.len` |
 ///
 /// *Launch*: any grid; blocks of whole warps; if `shared_table`, dynamic shared memory for `prob` and `reward` (T) and
 /// `offset` (i32).
@@ -107,6 +108,7 @@ pub fn backup_patterns<T: Real, const D: usize>(
     shared_table: u32,
     v: Iterates<T>,
     sweep: Sweep,
+    start: u32,
 ) {
     if sweep.is_done() {
         return;
@@ -123,9 +125,9 @@ pub fn backup_patterns<T: Real, const D: usize>(
         copy(rewards, reward, own_reward);
         copy(moves * row_stride(D as u32), offset, own_offset);
         thread::sync_threads();
-        sweep.tiles(states, |first, end| model.sweep::<D>(first, end, own_offset, own_prob, own_reward));
+        sweep.tiles(start, states, |first, end| model.sweep::<D>(first, end, own_offset, own_prob, own_reward));
     } else {
-        sweep.tiles(states, |first, end| model.sweep::<D>(first, end, offset, prob, reward));
+        sweep.tiles(start, states, |first, end| model.sweep::<D>(first, end, offset, prob, reward));
     }
 }
 

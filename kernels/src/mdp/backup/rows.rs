@@ -14,7 +14,7 @@ use crate::mdp::model::{Iterates, Model};
 ///   `LANES` lanes per row; then one thread per state takes the maximum.
 /// - *Shared memory*: one f64 per row of a chunk, dynamic; 32 words, static.
 /// - *Barriers*: two per chunk, and those of [`Sweep::tiles`]. *Deterministic*: yes.
-/// - *Valid result in*: `v.new` and the slots of `sweep`, after the launch.
+/// - *Valid result in*: `v.new` from `start` on, and the slots of `sweep`, after the launch.
 ///
 /// *Safety*:
 ///
@@ -24,6 +24,7 @@ use crate::mdp::model::{Iterates, Model};
 /// | `model` | [`Model`] | |
 /// | `v` | [`Iterates`] | |
 /// | `sweep` | [`Sweep`] | `tiles.len` ≤ B |
+/// | `start` | scalar | multiple of `sweep.tiles.len` |
 ///
 /// *Launch*: any grid of B threads in whole warps; 8·B / `LANES` bytes of dynamic shared memory.
 #[kernel(T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32])]
@@ -32,12 +33,13 @@ pub fn backup_rows<T: Real, O: Offset, const LANES: u32>(
     model: Model<T, O>,
     v: Iterates<T>,
     sweep: Sweep,
+    start: u32,
 ) {
     let Model { choices, rows, reward, gamma } = model;
     let q = shared::dynamic_shared_mem::<f64>();
     let t = thread::thread_idx_x();
     let per_chunk = (thread::block_dim_x() / LANES) as usize;
-    sweep.tiles(states, |first, end| {
+    sweep.tiles(start, states, |first, end| {
         let state = first + t;
         let (mut chunk, rows_end) = (choices.first(first as usize), choices.first(end as usize));
         let (own, own_end) = if state < end {

@@ -75,10 +75,10 @@ impl<O: Offset> Placed<O> {
 
     /// Backs up the states from `start` to `states` − 1, one thread per state.
     ///
-    /// *Takes part* and *Barriers*: as in [`Sweep::tiles_from`].
+    /// *Takes part* and *Barriers*: as in [`Sweep::tiles`].
     #[inline(always)]
     pub fn sweep<T: Real, E: Elements<T>>(&self, sweep: Sweep, start: u32, states: u32, v: Iterates<T>, elements: E) {
-        sweep.tiles_from(start, states, |first, end| {
+        sweep.tiles(start, states, |first, end| {
             let mut change = Change::NONE;
             let mut state = first + thread::thread_idx_x();
             while state < end {
@@ -147,7 +147,7 @@ impl<T: Real> Elements<T> for Columns<T> {
 /// - *Mathematics*: V_new(s) = maxₐ r(s, a) + γ Σ P(s'|s, a) V_old(s').
 /// - *Thread mapping*: a block per tile, in a grid-stride loop over tiles; a thread per state of the tile, in a
 ///   block-stride loop.
-/// - *Shared memory*: 32 words, static. *Barriers*: those of [`Sweep::tiles_from`]. *Deterministic*: yes.
+/// - *Shared memory*: 32 words, static. *Barriers*: those of [`Sweep::tiles`]. *Deterministic*: yes.
 /// - *Valid result in*: `v.new` from `start` on, and the slots of `sweep`, after the launch.
 ///
 /// *Safety*:

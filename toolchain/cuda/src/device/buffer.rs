@@ -94,12 +94,12 @@ impl<T> Drop for Pinned<T> {
 impl Core {
     /// Waits until the GPU executes no operation of this `Gpu`.
     fn idle(&self) -> Result<(), CudaError> {
-        // All three, whatever the others return. The operations of a communicator have a timeout; a failure aborts them,
+        // All of them, whatever the others return. The operations of a communicator have a timeout; a failure aborts them,
         // and later operations return it.
         let settled = self.settle();
         self.enter()?;
-        let (main, copies) = (self.synchronize_stream(), self.copy_stream.synchronize());
-        settled.and(main).and(copies.map_err(from_cust("cuStreamSynchronize")))
+        let streams = [&self.stream, &self.side, &self.copy_stream].map(|stream| self.synchronize_stream(stream));
+        streams.into_iter().fold(settled, Result::and)
     }
 
     /// Frees memory once no operation uses it.
@@ -221,7 +221,7 @@ impl Core {
         // SAFETY: both sides have the same length, asserted above. `source` is pageable, for which "the function might
         // be synchronous with respect to host" (CUDA Driver API, API synchronization behavior) and might not; the
         // synchronisation below keeps the borrow of `source` alive until the copy has ended.
-        unsafe { target.bytes.async_copy_from(bytes, &self.stream) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
+        unsafe { target.bytes.async_copy_from(bytes, self.current()) }.map_err(from_cust("cuMemcpyHtoDAsync"))?;
         self.synchronize()
     }
 
@@ -230,7 +230,7 @@ impl Core {
         self.enter()?;
         // SAFETY: the range is the buffer's own memory. Later uses are ordered after this call by the stream. cust does
         // not call the driver for an empty buffer.
-        unsafe { buffer.bytes.set_8_async(0, &self.stream) }.map_err(from_cust("cuMemsetD8Async"))
+        unsafe { buffer.bytes.set_8_async(0, self.current()) }.map_err(from_cust("cuMemsetD8Async"))
     }
 
     /// Implements [`Device::download`](warpkov_device::launch::Device::download).
@@ -244,7 +244,7 @@ impl Core {
             let source = buffer.bytes.index(..bytes.len());
             // SAFETY: both sides have the same length. The synchronisation below keeps the borrow of `target` alive
             // until the copy has ended. The stream orders the copy after all earlier work.
-            unsafe { source.async_copy_to(bytes, &self.stream) }.map_err(from_cust("cuMemcpyDtoHAsync"))?;
+            unsafe { source.async_copy_to(bytes, self.current()) }.map_err(from_cust("cuMemcpyDtoHAsync"))?;
         }
         self.synchronize()
     }
@@ -336,9 +336,9 @@ impl Core {
             self.enter()?;
             // SAFETY: both sides have the same length. The host does not touch the staging buffer before the event
             // recorded below, or the synchronisation at the end, reports the end of the copy.
-            unsafe { target.index(range).async_copy_from(&*bytes, &self.stream) }
+            unsafe { target.index(range).async_copy_from(&*bytes, self.current()) }
                 .map_err(from_cust("cuMemcpyHtoDAsync"))?;
-            copied.record(&self.stream).map_err(from_cust("cuEventRecord"))
+            copied.record(self.current()).map_err(from_cust("cuEventRecord"))
         });
         self.synchronize()?;
         done.map(|()| true)

@@ -13,8 +13,6 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cust::context::CurrentContext;
-use cust::stream::{Stream, StreamFlags};
 use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Arg, Buffer};
 
@@ -22,7 +20,7 @@ use super::buffer::GpuBuffer;
 use super::graph::Event;
 use super::{Core, Gpu};
 use crate::driver::{Handle, NOT_READY};
-use crate::error::{CudaError, check, from_cust};
+use crate::error::{CudaError, check};
 use crate::nccl::{self, BYTE, Config, IN_PROGRESS, Nccl, SUCCESS, UniqueId};
 
 /// One rank of an NCCL communicator: a group of GPUs that exchange data.
@@ -82,7 +80,7 @@ pub struct Communicator {
     shared: Rc<Shared>,
 }
 
-/// A communicator, which its graphs and requests share with it. The side stream is dropped before the context.
+/// A communicator, which its graphs and requests share with it.
 pub(super) struct Shared {
     nccl: &'static Nccl,
     /// `ncclComm_t`; null after an abort.
@@ -90,10 +88,8 @@ pub(super) struct Shared {
     rank: u32,
     size: u32,
     timeout: Duration,
-    /// The stream of operations between [`Communicator::start`] and [`Request::wait`].
-    side: Stream,
-    /// Operations go to the side stream.
-    on_side: Cell<bool>,
+    /// Operations join a group: see [`Communicator::group`].
+    grouped: Cell<bool>,
     /// Operations were submitted that the host has not waited for.
     pending: Cell<bool>,
     /// The error after which the communicator was aborted.
@@ -101,7 +97,7 @@ pub(super) struct Shared {
     core: Rc<Core>,
 }
 
-/// Operations in progress on a communicator's side stream: see [`Communicator::start`].
+/// Operations in progress on the side stream of a GPU: see [`Communicator::start`].
 ///
 /// Dropping it without a call of [`wait`](Self::wait) has the same effect.
 #[must_use]
@@ -188,18 +184,13 @@ impl Communicator {
         let core = &gpu.core;
         core.settle()?;
         core.enter()?;
-        let priorities = CurrentContext::get_stream_priority_range();
-        // The blocks of an exchange are few, and other GPUs wait for them: they precede waiting blocks of kernels.
-        let priority = Some(priorities.map_err(from_cust("cuCtxGetStreamPriorityRange"))?.greatest);
-        let side = Stream::new(StreamFlags::NON_BLOCKING, priority).map_err(from_cust("cuStreamCreate"))?;
         let shared = Rc::new(Shared {
             nccl,
             handle: Cell::new(ptr::null_mut()),
             rank,
             size,
             timeout,
-            side,
-            on_side: Cell::new(false),
+            grouped: Cell::new(false),
             pending: Cell::new(false),
             failure: RefCell::default(),
             core: Rc::clone(core),
@@ -377,11 +368,11 @@ impl Communicator {
         })
     }
 
-    /// Submits the operations of this communicator that `work` calls to a second stream, where they overlap with the
-    /// GPU's operations until [`Request::wait`].
+    /// Submits the operations of `work` to a second stream, where they overlap with the GPU's operations until
+    /// [`Request::wait`].
     ///
-    /// They wait for all operations submitted before this call. Everything but operations of this communicator that
-    /// `work` submits is ordered as ever. Requests wait for each other in the order of their submission.
+    /// They wait for all operations submitted before this call. Requests wait for each other in the order of their
+    /// submission.
     ///
     /// # Errors
     /// Errors of `work`, or a driver call fails.
@@ -390,7 +381,24 @@ impl Communicator {
     /// Until the request is waited for, or dropped, no other operation writes the memory that `work` sends, and none
     /// reads or writes the memory that it receives. A request that is forgotten counts as never waited for.
     pub unsafe fn start(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Request, CudaError> {
-        /// Resets the stream, also when `work` panics.
+        self.shared.usable()?;
+        let (event, submitted) = self.shared.core.aside(work)?;
+        // A failure of `work` joins the streams again, too: a capture in progress requires it.
+        let request = Request { shared: Rc::clone(&self.shared), event: Some(event) };
+        submitted.map(|()| request)
+    }
+
+    /// Submits the operations of this communicator that `work` calls as one, which takes less time than one after the
+    /// other. They proceed together, in no order.
+    ///
+    /// # Errors
+    /// Errors of `work`, or the communicator has failed, or fails now.
+    ///
+    /// # Safety
+    /// No operation of `work` writes memory that another one of them reads or writes. All ranks call this as their next
+    /// operation, with operations that match.
+    pub unsafe fn group(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<(), CudaError> {
+        /// Ends the group, also when `work` panics.
         struct Reset<'a>(&'a Cell<bool>);
 
         impl Drop for Reset<'_> {
@@ -399,19 +407,13 @@ impl Communicator {
             }
         }
 
-        let Shared { core, side, on_side, .. } = &*self.shared;
-        self.shared.usable()?;
-        core.enter()?;
-        core.wait(side, &core.record_event(&core.stream)?)?;
-        on_side.set(true);
-        let reset = Reset(on_side);
-        let submitted = work();
-        drop(reset);
-        core.enter()?;
-        // A failure of `work` joins the streams again, too: a capture in progress requires it.
-        let event = Some(core.record_event(side)?);
-        let request = Request { shared: Rc::clone(&self.shared), event };
-        submitted.map(|()| request)
+        self.shared.submit(false, |shared, _| {
+            shared.grouped.set(true);
+            let reset = Reset(&shared.grouped);
+            let submitted = work();
+            drop(reset);
+            submitted
+        })
     }
 
     /// Waits until all operations submitted to the GPU so far have executed, those of requests included.
@@ -580,7 +582,8 @@ impl Shared {
 
     /// Waits for both streams. A failure aborts the communicator. The context is current.
     pub(super) fn wait(&self) -> Result<(), CudaError> {
-        let waited = [self.core.stream(), self.side.as_inner().cast()].into_iter().try_for_each(|stream| {
+        let streams = [&self.core.stream, &self.core.side].map(|stream| stream.as_inner().cast());
+        let waited = streams.into_iter().try_for_each(|stream| {
             self.poll("the operations of the GPU", self.timeout, || {
                 // SAFETY: the stream exists, and belongs to the current context.
                 match unsafe { (self.core.context.driver.stream_query)(stream) } {
@@ -604,7 +607,10 @@ impl Shared {
             return Ok(());
         }
         self.core.enter()?;
-        let stream = if self.on_side.get() { self.side.as_inner().cast() } else { self.core.stream() };
+        let stream = self.core.stream();
+        if self.grouped.get() {
+            return enqueue(self, stream);
+        }
         // SAFETY: ncclGroupStart has no preconditions; the call below ends the group whatever `enqueue` returns.
         let submitted = self.check("ncclGroupStart", unsafe { (self.nccl.group_start)() }).and_then(|()| {
             let enqueued = enqueue(self, stream);

@@ -1,5 +1,6 @@
 //! CUDA events and CUDA graphs.
 
+use std::cell::Cell;
 use std::ptr;
 use std::rc::Rc;
 
@@ -66,6 +67,31 @@ impl Core {
         Ok(owner)
     }
 
+    /// Submits the operations of `work` to the side stream. They wait for all operations submitted to the main stream
+    /// before. Returns their end, and the result of `work`.
+    pub(super) fn aside(
+        self: &Rc<Self>,
+        work: impl FnOnce() -> Result<(), CudaError>,
+    ) -> Result<(Event, Result<(), CudaError>), CudaError> {
+        /// Returns to the main stream, also when `work` panics.
+        struct Reset<'a>(&'a Cell<bool>);
+
+        impl Drop for Reset<'_> {
+            fn drop(&mut self) {
+                self.0.set(false);
+            }
+        }
+
+        self.enter()?;
+        self.wait(&self.side, &self.record_event(&self.stream)?)?;
+        self.on_side.set(true);
+        let reset = Reset(&self.on_side);
+        let submitted = work();
+        drop(reset);
+        self.enter()?;
+        Ok((self.record_event(&self.side)?, submitted))
+    }
+
     /// Makes all work submitted to `stream` from now on wait for `event`.
     pub(super) fn wait(&self, stream: &Stream, event: &Event) -> Result<(), CudaError> {
         // SAFETY: stream and event exist. The caller may destroy the event before it completes: cuStreamWaitEvent uses
@@ -79,6 +105,9 @@ impl Core {
     pub(super) fn capture(self: &Rc<Self>, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Graph, CudaError> {
         /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: restricts the calls of this thread alone.
         const THREAD_LOCAL: u32 = 1;
+        /// `CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY`: kernels keep the priority of the stream that they were
+        /// captured from.
+        const USE_NODE_PRIORITY: u64 = 8;
 
         /// Ends a capture, also when its work panics.
         struct Capture<'a>(&'a Core);
@@ -115,9 +144,11 @@ impl Core {
         let code = unsafe { (driver.stream_end_capture)(self.stream(), &mut captured) };
         let mut graph = Graph { executable: ptr::null_mut(), communicators, core: Rc::clone(self) };
         let instantiated = submitted.and_then(|()| check("cuStreamEndCapture", code)).and_then(|()| {
+            // Without exchanges, no node has a priority of its own.
+            let flags = if graph.communicators.is_empty() { 0 } else { USE_NODE_PRIORITY };
             // SAFETY: cuGraphInstantiateWithFlags writes one handle to `graph.executable`. The capture succeeded, so
             // `captured` is a graph.
-            let code = unsafe { (driver.graph_instantiate)(&mut graph.executable, captured, 0) };
+            let code = unsafe { (driver.graph_instantiate)(&mut graph.executable, captured, flags) };
             check("cuGraphInstantiate", code)
         });
         if !captured.is_null() {

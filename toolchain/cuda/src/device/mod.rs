@@ -16,7 +16,7 @@ mod graph;
 mod info;
 mod launch;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cust::CudaApiVersion;
+use cust::context::CurrentContext;
 use cust::device::Device as CudaDevice;
 use cust::event::{Event as CudaEvent, EventFlags};
 use cust::memory::{LockedBuffer, mem_get_info};
@@ -67,6 +68,10 @@ struct Core {
     /// The communicators used in the present capture; `None` if there is none.
     captured: RefCell<Option<Vec<Rc<Shared>>>>,
     stream: Stream,
+    /// The stream of operations beside those of `stream`.
+    side: Stream,
+    /// Operations go to `side`.
+    on_side: Cell<bool>,
     /// The stream of copies that overlap with other work.
     copy_stream: Stream,
     context: Arc<PrimaryContext>,
@@ -91,6 +96,10 @@ impl Gpu {
         // Nothing uses the legacy default stream. NCCL's threads may, and must not wait for captured work.
         let stream = || Stream::new(StreamFlags::NON_BLOCKING, None).map_err(from_cust("cuStreamCreate"));
         let (stream, copy_stream) = (stream()?, stream()?);
+        let priorities = CurrentContext::get_stream_priority_range();
+        // The blocks of an exchange are few, and other GPUs wait for them: they precede waiting blocks of kernels.
+        let priority = Some(priorities.map_err(from_cust("cuCtxGetStreamPriorityRange"))?.greatest);
+        let side = Stream::new(StreamFlags::NON_BLOCKING, priority).map_err(from_cust("cuStreamCreate"))?;
         let baseline = program.code().baseline.sm;
         let core = Core {
             functions: RefCell::default(),
@@ -99,6 +108,8 @@ impl Gpu {
             spare: RefCell::default(),
             captured: RefCell::default(),
             stream,
+            side,
+            on_side: Cell::new(false),
             copy_stream,
             context,
             program,
@@ -214,10 +225,10 @@ impl Gpu {
         self.core.enter()?;
         let event = || CudaEvent::new(EventFlags::DEFAULT).map_err(from_cust("cuEventCreate"));
         let (start, stop) = (event()?, event()?);
-        start.record(&self.core.stream).map_err(from_cust("cuEventRecord"))?;
+        start.record(self.core.current()).map_err(from_cust("cuEventRecord"))?;
         let result = work()?;
         self.core.enter()?;
-        stop.record(&self.core.stream).map_err(from_cust("cuEventRecord"))?;
+        stop.record(self.core.current()).map_err(from_cust("cuEventRecord"))?;
         self.core.settle()?;
         stop.synchronize().map_err(from_cust("cuEventSynchronize"))?;
         Ok((result, stop.elapsed(&start).map_err(from_cust("cuEventElapsedTime"))?))
@@ -230,20 +241,26 @@ impl Core {
         self.context.enter()
     }
 
+    /// The stream to which operations go at present.
+    fn current(&self) -> &Stream {
+        if self.on_side.get() { &self.side } else { &self.stream }
+    }
+
+    /// [`current`](Self::current), as the driver's functions take it.
     fn stream(&self) -> Handle {
-        self.stream.as_inner().cast()
+        self.current().as_inner().cast()
     }
 
     /// Waits for all work submitted to the stream.
     fn synchronize(&self) -> Result<(), CudaError> {
         self.settle()?;
-        self.synchronize_stream()
+        self.synchronize_stream(self.current())
     }
 
-    /// Waits for the stream, without limit: its operations of communicators have ended or were aborted.
-    fn synchronize_stream(&self) -> Result<(), CudaError> {
+    /// Waits for a stream, without limit: its operations of communicators have ended or were aborted.
+    fn synchronize_stream(&self, stream: &Stream) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`, and all callers have made its context current.
-        check("cuStreamSynchronize", unsafe { (self.context.driver.stream_synchronize)(self.stream()) })
+        check("cuStreamSynchronize", unsafe { (self.context.driver.stream_synchronize)(stream.as_inner().cast()) })
     }
 }
 
@@ -306,7 +323,7 @@ impl Device for Gpu {
 
     fn record_event(&self) -> Result<Event, CudaError> {
         self.core.enter()?;
-        self.core.record_event(&self.core.stream)
+        self.core.record_event(self.core.current())
     }
 
     unsafe fn stage<T: DeviceCopy>(
@@ -327,6 +344,19 @@ impl Device for Gpu {
     unsafe fn launch_graph(&self, graph: &Graph) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
         unsafe { self.core.launch_graph(graph) }
+    }
+
+    unsafe fn beside<C>(
+        &self,
+        context: &mut C,
+        side: impl FnOnce(&mut C) -> Result<(), CudaError>,
+        main: impl FnOnce(&mut C) -> Result<(), CudaError>,
+    ) -> Result<(), CudaError> {
+        let (end, done) = self.core.aside(|| side(context))?;
+        let done = done.and_then(|()| main(context));
+        self.core.enter()?;
+        // A failure joins the streams again, too: a capture in progress requires it.
+        done.and(self.core.wait(&self.core.stream, &end))
     }
 
     unsafe fn launch(&self, call: Call<'_>, _: impl Fn()) -> Result<(), CudaError> {
