@@ -3,16 +3,21 @@
 #[path = "kernels/random.rs"]
 mod random;
 
-use std::ops::ControlFlow;
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use warpkov::mdp::criterion::{self, Criterion, Solved, solve_on};
 use warpkov::mdp::divide::{GhostOrder, balanced, cut};
 use warpkov::mdp::generate::{Garnet, SlipGrid};
-use warpkov::mdp::model::{Mdp, Objective};
+use warpkov::mdp::io::{self as files, Mapped, ReadOptions};
+use warpkov::mdp::model::{Mdp, Objective, Whole};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov::mdp::solve::solve_on_ranks;
+use warpkov::mdp::solve::{solve_in_parts, solve_on_ranks};
 use warpkov::mdp::{SolveError, solve_with};
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::comm::{Communicator, Local};
@@ -66,7 +71,7 @@ fn assert_agree(what: &str, found: &Solution, expected: &Solution) {
 fn a_part_has_the_rows_of_its_states() {
     for mdp in models() {
         for (ranks, order) in (1..=5).flat_map(|ranks| [(ranks, GhostOrder::Around), (ranks, GhostOrder::Behind)]) {
-            let splits = balanced(&mdp, ranks);
+            let splits = Local::run(ranks, PATIENCE, |comm: &Local| balanced(&mdp, comm)).unwrap().swap_remove(0);
             assert!(splits.is_sorted() && splits.len() == ranks as usize + 1);
             let parts = Local::run(ranks, PATIENCE, |comm: &Local| cut(&mdp, &splits, order, comm)).unwrap();
             let mut entries = 0;
@@ -301,4 +306,180 @@ fn a_stop_on_one_rank_stops_all() {
         solve_on_ranks(comm, &mdp, None, &options, &mut observe).map(|found| (found.run.status, found.run.rounds.len()))
     });
     assert_eq!(stopped.unwrap_or_else(|error: SolveError| panic!("{error}")), [(Status::Interrupted, 2); 3]);
+}
+
+/// Values and policy of all states, from the solutions of all ranks.
+fn solved_in_parts(whole: &dyn Whole, ranks: u32, options: &SolveOptions) -> Result<Solution, SolveError> {
+    let work = |comm: &Local| solve_in_parts(comm, whole, |_| Ok(None), options, &mut go);
+    let mut all = Local::run(ranks, PATIENCE, work)?.into_iter();
+    let mut first = all.next().unwrap();
+    for part in all {
+        assert_eq!(part.first as usize, first.values.len(), "parts are adjacent");
+        assert_eq!((part.size, part.certificate), (first.size, first.certificate));
+        first.values.extend(part.values);
+        first.policy.extend(part.policy);
+    }
+    Ok(first)
+}
+
+/// The tensors of a safetensors file, which `change` may change, and its metadata.
+fn rewritten(path: &Path, to: &Path, change: impl Fn(&mut HashMap<String, (Dtype, Vec<u8>)>)) {
+    let bytes = std::fs::read(path).unwrap();
+    let metadata = SafeTensors::read_metadata(&bytes).unwrap().1.metadata().clone();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let mut arrays: HashMap<_, _> =
+        tensors.tensors().into_iter().map(|(name, view)| (name, (view.dtype(), view.data().to_vec()))).collect();
+    change(&mut arrays);
+    let view = |(dtype, data): &'_ (Dtype, Vec<u8>)| (*dtype, vec![8 * data.len() / dtype.bitsize()]);
+    let views = arrays.iter().map(|(name, array)| {
+        let (dtype, shape) = view(array);
+        (name, TensorView::new(dtype, shape, &array.1).unwrap())
+    });
+    safetensors::serialize_to_file(views, metadata, to).unwrap();
+}
+
+/// Gives columns and sets of states 64 bits.
+fn widen(arrays: &mut HashMap<String, (Dtype, Vec<u8>)>, wide: Dtype) {
+    for (name, (dtype, data)) in arrays {
+        if *dtype == Dtype::U32 && name != "action_names.of_row" {
+            let numbers = data.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()));
+            *data = numbers.flat_map(|number| u64::from(number).to_le_bytes()).collect();
+            *dtype = wide;
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Mapped, files::Error> {
+    files::open_parts(path, &ReadOptions::default()).map(|mapped| mapped.expect("a safetensors file"))
+}
+
+/// A file that each rank reads in part gives the bits of one process, with columns of 32 and of 64 bits.
+#[test]
+fn files_are_read_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for (number, mdp) in models().iter().enumerate() {
+        let [short, long, signed] = ["short", "long", "signed"].map(|kind| path(&format!("{kind}-{number}.safetensors")));
+        files::write(&short, mdp).unwrap();
+        rewritten(&short, &long, |arrays| widen(arrays, Dtype::U64));
+        rewritten(&short, &signed, |arrays| widen(arrays, Dtype::I64));
+        let read = files::read(&long).unwrap();
+        assert_eq!(read.transitions().col()[..], mdp.transitions().col()[..]);
+        assert_eq!((read.labels(), read.grid()), (mdp.labels(), mdp.grid()));
+        let limits = Limits { target: Target::Theta(1e-9), max_sweeps: 200, ..Limits::default() };
+        let options = SolveOptions { limits, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+        let one = solve_with(mdp, &options, &mut go).unwrap();
+        for (file, ranks) in [(&short, 1..=7), (&long, 2..=3), (&signed, 5..=5)] {
+            let mapped = open(file).unwrap();
+            assert_eq!(mapped.grid().unwrap().as_ref(), mdp.grid());
+            for ranks in ranks {
+                let found = solved_in_parts(&mapped, ranks, &options).unwrap();
+                let what = format!("{} on {ranks} ranks", file.display());
+                assert_eq!((&found.values, &found.policy), (&one.values, &one.policy), "{what}");
+                assert_eq!((found.certificate, found.size), (one.certificate, one.size), "{what}");
+            }
+        }
+        let mapped = open(&short).unwrap();
+        for method in [None, Some(Method::Krylov), Some(Method::Modified), Some(Method::GaussSeidel)] {
+            let found = solved_in_parts(&mapped, 3, &cpu(method)).unwrap();
+            assert!(found.converged(&Limits::default()), "model {number}, {method:?}");
+        }
+    }
+}
+
+/// What is wrong in the part of one rank is the error of all, in the words of the whole reader.
+#[test]
+fn faults_of_a_part_are_those_of_the_whole() {
+    type Arrays = HashMap<String, (Dtype, Vec<u8>)>;
+    /// Replaces the bytes of an element of a tensor; from its end, if `at` is negative.
+    fn set<const N: usize>(arrays: &mut Arrays, name: &str, at: isize, bytes: [u8; N]) {
+        let data = &mut arrays.get_mut(name).unwrap().1;
+        let first = (at * N as isize).rem_euclid(data.len() as isize) as usize;
+        data[first..first + N].copy_from_slice(&bytes);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let good = path("good.safetensors");
+    let garnet = Garnet { states: 900, ragged: true, terminal_fraction: 0.05, ..Garnet::default() };
+    files::write(&good, &garnet.generate().unwrap()).unwrap();
+    let faults: [(&str, &dyn Fn(&mut Arrays)); 12] = [
+        ("expected a state below 900", &|arrays| set(arrays, "P.indices", -7, 900u32.to_le_bytes())),
+        ("expected 1 within", &|arrays| set(arrays, "P.data", -7, 0.875f64.to_le_bytes())),
+        ("expected a probability", &|arrays| set(arrays, "P.data", -9, f64::NAN.to_le_bytes())),
+        ("expected a finite", &|arrays| set(arrays, "action_rewards", -3, f64::INFINITY.to_le_bytes())),
+        ("P.indptr falls", &|arrays| set(arrays, "P.indptr", -9, 1u64.to_le_bytes())),
+        ("P.indptr falls", &|arrays| set(arrays, "P.indptr", 9, u64::MAX.to_le_bytes())),
+        ("P.indptr ends", &|arrays| set(arrays, "P.indptr", -1, (1u64 << 40).to_le_bytes())),
+        ("P.indptr[0]", &|arrays| set(arrays, "P.indptr", 0, 3u64.to_le_bytes())),
+        ("expected a step", &|arrays| set(arrays, "choices", -9, 1u64.to_le_bytes())),
+        ("expected a step", &|arrays| set(arrays, "choices", 5, (u64::MAX - 9).to_le_bytes())),
+        ("choices[0]", &|arrays| set(arrays, "choices", 0, 1u64.to_le_bytes())),
+        ("more than once", &|arrays| {
+            let data = &mut arrays.get_mut("P.indices").unwrap().1;
+            let end = data.len();
+            data.copy_within(end - 8..end - 4, end - 4);
+        }),
+    ];
+    let wrong = |file: &PathBuf, expected: &str| {
+        let whole = files::read(file).err().unwrap_or_else(|| panic!("{expected}")).to_string();
+        assert!(whole.contains(expected), "{whole}");
+        for ranks in [1, 4, 7] {
+            let options = cpu(Some(Method::Values));
+            let found = match open(file) {
+                Ok(mapped) => solved_in_parts(&mapped, ranks, &options).unwrap_err().to_string(),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(found, whole, "{ranks} ranks");
+        }
+    };
+    for (number, (expected, change)) in faults.into_iter().enumerate() {
+        let bad = path(&format!("bad-{number}.safetensors"));
+        rewritten(&good, &bad, change);
+        wrong(&bad, expected);
+    }
+    // Columns of 64 bits, one of which no 32 bits hold.
+    let far = path("far.safetensors");
+    rewritten(&good, &far, |arrays| {
+        widen(arrays, Dtype::U64);
+        set(arrays, "P.indices", -7, (1u64 << 32 | 5).to_le_bytes());
+    });
+    wrong(&far, "is 4294967301, expected a state below 900");
+    let bytes = std::fs::read(&good).unwrap();
+    let short = path("short.safetensors");
+    std::fs::write(&short, &bytes[..bytes.len() - 100]).unwrap();
+    wrong(&short, "not a safetensors file");
+}
+
+/// A model of more states than a rank can number, of which only the count matters here.
+struct Vast;
+
+impl Whole for Vast {
+    fn states(&self) -> u64 {
+        20_000_000_000
+    }
+
+    fn gamma(&self) -> f64 {
+        0.9
+    }
+
+    fn objective(&self) -> Objective {
+        Objective::Maximize
+    }
+
+    fn transitions_before(&self, state: u64) -> u64 {
+        state
+    }
+
+    fn rows(&self, states: Range<u64>) -> Result<warpkov::mdp::model::whole::Rows<'_>, warpkov::mdp::model::whole::Fault> {
+        Err(format!("{states:?} is read").into())
+    }
+}
+
+#[test]
+fn too_few_ranks_are_told_how_many_are_necessary() {
+    let options = cpu(Some(Method::Values));
+    let message = |ranks| solved_in_parts(&Vast, ranks, &options).unwrap_err().to_string();
+    let few = message(4);
+    assert!(few.contains("5000000000 states") && few.contains("at least 5 ranks"), "{few}");
+    assert_eq!(message(5), "0..4000000000 is read");
 }

@@ -10,6 +10,7 @@
 
 pub mod part;
 pub mod validate;
+pub mod whole;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 
 pub use self::part::{Part, Peer};
+pub use self::whole::Whole;
 use self::validate::Invalid;
 use crate::common::choice::choice;
 
@@ -452,8 +454,8 @@ impl MdpParts {
         if validate::check(&self)? {
             return Ok(Mdp(self, None));
         }
+        validate::check_distinct(&self)?;
         let parts = Self { transitions: self.transitions.sorted(), rewards: self.rewards.sorted(), ..self };
-        validate::check_distinct(&parts)?;
         Ok(Mdp(parts, None))
     }
 }
