@@ -7,7 +7,9 @@
 //! *Reproducibility*: sums are taken in the order of ranks, so equal inputs on equally many ranks give equal bits.
 
 pub mod clocked;
+pub mod divided;
 pub mod error;
+pub mod file;
 pub mod launch;
 pub mod local;
 pub mod mpi;
@@ -15,6 +17,7 @@ pub mod mpi;
 pub mod world;
 
 pub use clocked::Clocked;
+pub use divided::{Column, Divided};
 pub use error::Error;
 pub use local::Local;
 pub use mpi::Mpi;
