@@ -16,11 +16,12 @@ use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::io::{self as files, Mapped, ReadOptions};
 use warpkov::mdp::model::{Mdp, Objective, Whole};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov::mdp::report::{Report, SolutionFormat};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov::mdp::solve::{solve_in_parts, solve_on_ranks};
 use warpkov::mdp::{SolveError, solve_with};
 use warpkov::runtime::choose::DeviceChoice;
-use warpkov::runtime::comm::{Communicator, Local};
+use warpkov::runtime::comm::{Column, Communicator, Divided, Local};
 
 use random::Random;
 
@@ -359,7 +360,8 @@ fn files_are_read_in_parts() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     for (number, mdp) in models().iter().enumerate() {
-        let [short, long, signed] = ["short", "long", "signed"].map(|kind| path(&format!("{kind}-{number}.safetensors")));
+        let [short, long, signed] =
+            ["short", "long", "signed"].map(|kind| path(&format!("{kind}-{number}.safetensors")));
         files::write(&short, mdp).unwrap();
         rewritten(&short, &long, |arrays| widen(arrays, Dtype::U64));
         rewritten(&short, &signed, |arrays| widen(arrays, Dtype::I64));
@@ -450,6 +452,54 @@ fn faults_of_a_part_are_those_of_the_whole() {
     wrong(&short, "not a safetensors file");
 }
 
+/// Ranks write their values and actions into one file, or rank 0 reads them piece by piece: the bytes of one process.
+#[test]
+fn solutions_in_parts_have_the_bytes_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mdp = &models()[4];
+    let file = path("model.safetensors");
+    files::write(&file, mdp).unwrap();
+    let options = SolveOptions { reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+    let one = solve_with(mdp, &options, &mut go).unwrap();
+    let expected = Report::new(mdp, &options.limits, &one);
+    let (mut values, mut policy) = (Vec::new(), Vec::new());
+    files::write_npy(&mut values, &one.values).unwrap();
+    files::write_npy(&mut policy, &one.policy).unwrap();
+    let text = |format: SolutionFormat, report: &Report| {
+        let mut out = Vec::new();
+        format.write(report, &mut out).unwrap();
+        out
+    };
+    let formats = [SolutionFormat::Csv, SolutionFormat::Npy, SolutionFormat::Text];
+    for ranks in 1..=5 {
+        let mapped = open(&file).unwrap();
+        let [all_values, all_actions] = ["values.npy", "policy.npy"].map(&path);
+        let texts = Local::run(ranks, PATIENCE, |comm: &Local| {
+            let found = solve_in_parts(comm, &mapped, |_| Ok(None), &options, &mut go)?;
+            let (first, all) = (found.first, found.size.states);
+            assert!(files::write_npy_together(comm, &all_values, &found.values, first, all).unwrap());
+            assert!(files::write_npy_together(comm, &all_actions, &found.policy, first, all).unwrap());
+            let divided = Divided::new(comm, &found.values, &found.policy)?;
+            Ok::<_, SolveError>(divided.on_first(|| {
+                let (values, policy) = (Column::Divided(&divided, 0), Column::Divided(&divided, 1));
+                let report = Report { solution: &found, values, policy, ..expected.clone() };
+                formats.map(|format| text(format, &report))
+            })?)
+        });
+        assert!(std::fs::read(&all_values).unwrap() == values && std::fs::read(&all_actions).unwrap() == policy);
+        let texts = texts.unwrap().swap_remove(0).unwrap();
+        assert!(texts == formats.map(|format| text(format, &expected)), "{ranks} ranks");
+        // From the file of values, each rank reads its own.
+        let read = |states| Ok(Some(files::read_values_of(&all_values, states, mdp.states().into())?));
+        let again =
+            Local::run(ranks, PATIENCE, |comm: &Local| solve_in_parts(comm, &mapped, read, &options, &mut go)).unwrap();
+        assert!(again[0].run.sweeps() <= 2, "{} sweeps from the solution", again[0].run.sweeps());
+    }
+    let wrong = files::read_values_of(&path("values.npy"), 0..1, 7).unwrap_err().to_string();
+    assert!(wrong.ends_with("6000 initial values, expected one per state, 7"), "{wrong}");
+}
+
 /// A model of more states than a rank can number, of which only the count matters here.
 struct Vast;
 
@@ -470,7 +520,10 @@ impl Whole for Vast {
         state
     }
 
-    fn rows(&self, states: Range<u64>) -> Result<warpkov::mdp::model::whole::Rows<'_>, warpkov::mdp::model::whole::Fault> {
+    fn rows(
+        &self,
+        states: Range<u64>,
+    ) -> Result<warpkov::mdp::model::whole::Rows<'_>, warpkov::mdp::model::whole::Fault> {
         Err(format!("{states:?} is read").into())
     }
 }

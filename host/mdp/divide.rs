@@ -237,12 +237,7 @@ fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
 ///
 /// # Panics
 /// If `splits` has not one number for each rank and one more, ascending from 0 to S.
-pub fn cut(
-    whole: &dyn Whole,
-    splits: &[u64],
-    order: GhostOrder,
-    comm: &dyn Communicator,
-) -> Result<Mdp, DivideError> {
+pub fn cut(whole: &dyn Whole, splits: &[u64], order: GhostOrder, comm: &dyn Communicator) -> Result<Mdp, DivideError> {
     let (rank, size, states) = (comm.rank() as usize, comm.size() as usize, whole.states());
     let covers = splits.len() == size + 1 && splits.is_sorted() && (splits[0], splits[size]) == (0, states);
     assert!(covers, "the parts must cover the states");

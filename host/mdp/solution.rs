@@ -86,8 +86,6 @@ pub struct Phases {
     pub upload: Duration,
     /// Certificate and greedy policy.
     pub certify: Duration,
-    /// Writing files; set by the caller.
-    pub write: Duration,
 }
 
 /// The part of a model on one of several ranks.

@@ -30,9 +30,13 @@ use crate::common::io::{BUFFER, invalid, of_extension};
 use crate::common::terminal::quoted;
 
 pub use self::safetensors::Mapped;
-pub use self::solution::{read_values, write_csv, write_npy, write_npy_rows};
+pub(in crate::mdp) use self::solution::write_csv_rows;
+pub use self::solution::{
+    read_values, read_values_of, write_csv, write_npy, write_npy_pieces, write_npy_rows, write_npy_together,
+};
 pub use self::solved::{ReadError, Solved};
 pub use crate::common::io::Error;
+pub use crate::common::io::npy::Store;
 
 choice! {
     /// A model file format.

@@ -144,8 +144,7 @@ impl Mapped {
                     val: parts.place(&format!("{name}.data"), &[Dtype::F64])?,
                 })
             };
-            let per_row =
-                |name: &str| parts.header.info(name).map(|_| parts.place(name, &[Dtype::F64])).transpose();
+            let per_row = |name: &str| parts.header.info(name).map(|_| parts.place(name, &[Dtype::F64])).transpose();
             Ok(Self {
                 states: parts.number("S", "an integer")?,
                 rows: 0,
@@ -475,16 +474,15 @@ impl Parts {
     fn states(&self) -> Result<u32, String> {
         let states: u64 = self.number("S", "an integer")?;
         let most = u32::MAX;
-        u32::try_from(states).map_err(|_| format!("metadata S: found {states}, expected at most {most}, or several ranks"))
+        u32::try_from(states)
+            .map_err(|_| format!("metadata S: found {states}, expected at most {most}, or several ranks"))
     }
 
     fn objective(&self) -> Result<Objective, String> {
         match self.metadata.get("objective").map(String::as_str) {
             None | Some("maximize") => Ok(Objective::Maximize),
             Some("minimize") => Ok(Objective::Minimize),
-            Some(found) => {
-                Err(format!("metadata objective: found \"{found}\", expected \"maximize\" or \"minimize\""))
-            }
+            Some(found) => Err(format!("metadata objective: found \"{found}\", expected \"maximize\" or \"minimize\"")),
         }
     }
 

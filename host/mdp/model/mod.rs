@@ -22,8 +22,8 @@ use memmap2::Mmap;
 use rayon::prelude::*;
 
 pub use self::part::{Part, Peer};
-pub use self::whole::Whole;
 use self::validate::Invalid;
+pub use self::whole::Whole;
 use crate::common::choice::choice;
 
 /// Rows per task of a parallel loop: enough work to amortise the task, few enough rows to balance the load.

@@ -250,9 +250,7 @@ fn ragged_rows(offsets: &[u64], expected: usize) -> Result<usize, Invalid> {
 pub(crate) fn check_steps(offsets: &[u64], first: usize) -> Result<(), Invalid> {
     let wrong = |pair: &[u64]| pair[1].checked_sub(pair[0]).is_none_or(|count| count >= u64::from(NO_ACTION));
     match offsets.windows(2).position(wrong) {
-        Some(i) => {
-            Err(Invalid::ChoicesOrder { position: first + i + 1, found: offsets[i + 1], previous: offsets[i] })
-        }
+        Some(i) => Err(Invalid::ChoicesOrder { position: first + i + 1, found: offsets[i + 1], previous: offsets[i] }),
         None => Ok(()),
     }
 }

@@ -187,9 +187,7 @@ impl Rows<'_> {
     pub fn state_of(&self, row: u64) -> u64 {
         match &self.actions {
             Actions::Uniform(actions) => row / u64::from(*actions),
-            Actions::Ragged(offsets) => {
-                self.states.start + offsets.partition_point(|&first| first <= row) as u64 - 1
-            }
+            Actions::Ragged(offsets) => self.states.start + offsets.partition_point(|&first| first <= row) as u64 - 1,
         }
     }
 

@@ -41,8 +41,7 @@ impl<'a> Divided<'a> {
         for length in comm.gather(&[first.len() as u64])?.concat() {
             starts.push(starts[starts.len() - 1] + length);
         }
-        let own =
-            vec![(bytemuck::cast_slice(first), size_of::<T>()), (bytemuck::cast_slice(second), size_of::<U>())];
+        let own = vec![(bytemuck::cast_slice(first), size_of::<T>()), (bytemuck::cast_slice(second), size_of::<U>())];
         Ok(Self { comm, own, starts, failed: RefCell::default() })
     }
 
@@ -221,7 +220,8 @@ mod tests {
                     let divided = Divided::new(comm, &numbers, &halves)?;
                     let all = lengths[..size as usize].iter().sum::<usize>();
                     let read = divided.on_first(|| {
-                        let (numbers, halves) = (Column::<f64>::Divided(&divided, 0), Column::<u32>::Divided(&divided, 1));
+                        let (numbers, halves) =
+                            (Column::<f64>::Divided(&divided, 0), Column::<u32>::Divided(&divided, 1));
                         assert_eq!(numbers.len(), all as u64);
                         assert!(numbers.iter().eq((0..all).map(|i| i as f64)));
                         assert!(numbers.iter().zip(halves.iter()).all(|(number, half)| number as u32 / 2 == half));

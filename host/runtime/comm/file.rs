@@ -29,11 +29,7 @@ pub struct Bytes<'a> {
 ///
 /// # Errors
 /// The error of the first rank that failed. The temporary file is removed.
-pub fn write_together(
-    comm: &dyn Communicator,
-    path: &Path,
-    bytes: &Bytes,
-) -> Result<bool, Disagreed<io::Error>> {
+pub fn write_together(comm: &dyn Communicator, path: &Path, bytes: &Bytes) -> Result<bool, Disagreed<io::Error>> {
     let agree = |result: io::Result<()>| comm.agree(result, |_| 2);
     let mut draft = None;
     let mut begin = || {

@@ -277,6 +277,17 @@ pub enum Disagreed<E> {
     Comm(Error),
 }
 
+impl<E> Disagreed<E> {
+    /// Converts the error of this rank.
+    pub fn map<F>(self, convert: impl FnOnce(E) -> F) -> Disagreed<F> {
+        match self {
+            Self::Here(error) => Disagreed::Here(convert(error)),
+            Self::Elsewhere { rank, code } => Disagreed::Elsewhere { rank, code },
+            Self::Comm(error) => Disagreed::Comm(error),
+        }
+    }
+}
+
 fn bytes_of(numbers: &[f64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
