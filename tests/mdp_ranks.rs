@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-
+use warpkov::mdp::backend::{GreedySweeps, State, Stop};
+use warpkov::mdp::bench::huge_grid::{HugeOptions, Measured, measure};
 use warpkov::mdp::criterion::{self, Criterion, Solved, solve_on};
+use warpkov::mdp::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov::mdp::divide::{GhostOrder, balanced, cut};
 use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::io::{self as files, Mapped, ReadOptions};
@@ -19,8 +21,9 @@ use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, St
 use warpkov::mdp::report::{Report, SolutionFormat};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov::mdp::solve::{solve_in_parts, solve_on_ranks};
+use warpkov::mdp::team::Team;
 use warpkov::mdp::{SolveError, solve_with};
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::choose::{DeviceChoice, KernelDevice};
 use warpkov::runtime::comm::{Column, Communicator, Divided, Local};
 
 use random::Random;
@@ -498,6 +501,55 @@ fn solutions_in_parts_have_the_bytes_of_one() {
     }
     let wrong = files::read_values_of(&path("values.npy"), 0..1, 7).unwrap_err().to_string();
     assert!(wrong.ends_with("6000 initial values, expected one per state, 7"), "{wrong}");
+}
+
+/// A grid that each rank generates in part: the sweeps, the values and the certificate of one rank.
+#[test]
+fn a_grid_generated_in_parts_has_the_bits_of_one() {
+    let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    for grid in [SlipGrid { width: 23, height: 31, ..SlipGrid::default() }, SlipGrid { width: 40, height: 17, ..walls }] {
+        let grid = SlipGrid { gamma: 0.8, ..grid };
+        let values = |ranks: u32| {
+            let work = |comm: &Local| {
+                let device = KernelDevice::open(DeviceChoice::Emulated, false)?.0;
+                let KernelDevice::Emulated(emulator) = &device else { panic!("asked for the emulator") };
+                let made = grid.patterns_of(comm.rank(), comm.size()).unwrap();
+                let team = made.part().map_or_else(Team::alone, |part| Team::of(comm, part));
+                let layout = SweepLayout::generated(&made).unwrap();
+                let ranks = Ranks::new(emulator, &team)?;
+                let ghosts = ranks.map(|ranks| ranks.ghosts::<f64>(emulator)).transpose()?;
+                let ghosts = ghosts.map(|ghosts| Box::new(ghosts) as Box<dyn Exchanges<f64, _>>);
+                let mut backend = ValueIteration::<f64, u32, _>::in_team(emulator, &layout, ghosts)?;
+                backend.backup(Stop::Change(0.0), 40)?;
+                let own = made.part().map_or(0..made.states() as usize, |part| part.own.clone());
+                Ok::<_, SolveError>(backend.values()?[own].to_vec())
+            };
+            Local::run(ranks, PATIENCE, work).unwrap().concat()
+        };
+        let measured = |ranks: u32, options: HugeOptions| {
+            let work = |comm: &Local| {
+                let device = KernelDevice::open(DeviceChoice::Emulated, false)?.0;
+                let made = grid.patterns_of(comm.rank(), comm.size()).unwrap();
+                measure(comm, &device, &made, &options)
+            };
+            let all = Local::run(ranks, PATIENCE, work).unwrap();
+            assert!(all.iter().all(|found| (found.certificate, found.sweeps) == (all[0].certificate, all[0].sweeps)));
+            let Measured { states, sweeps, certificate, shift, .. } = all[0];
+            (states, sweeps, certificate, shift)
+        };
+        let one = values(1);
+        for ranks in [2, 3, 5] {
+            assert_eq!(values(ranks), one, "{ranks} ranks");
+        }
+        for (mixed, skip) in [(false, true), (true, true), (false, false)] {
+            let options = HugeOptions { mixed, epsilon: 1e-5, skip };
+            let one = measured(1, options);
+            assert!(one.2.proves(1e-5));
+            for ranks in [2, 4] {
+                assert_eq!(measured(ranks, options), one, "{ranks} ranks, {options:?}");
+            }
+        }
+    }
 }
 
 /// A model of more states than a rank can number, of which only the count matters here.

@@ -22,7 +22,11 @@ pub enum BenchCommand {
 impl BenchCommand {
     /// Whether several ranks can run this command together.
     pub fn takes_ranks(&self) -> bool {
-        matches!(self, Self::Pomdp(_))
+        match self {
+            Self::Mdp(arguments) => arguments.takes_ranks(),
+            Self::Pomdp(_) => true,
+            Self::Hmm(_) => false,
+        }
     }
 }
 

@@ -291,7 +291,7 @@ fn in_parts(
     if solve.reorder == Reorder::Auto {
         solution.notes.push("each rank reads a part of the file, whose order the states keep".to_owned());
     }
-    if !common.plots.is_empty() && ranks.size() > 1 && states > plot::MOST_DRAWN {
+    if common.plots.of_results() && ranks.size() > 1 && states > plot::MOST_DRAWN {
         let most = plot::MOST_DRAWN;
         solution.notes.push(format!("plots show no values: more than {most} states are divided among ranks"));
     }
@@ -395,7 +395,7 @@ impl Common {
 
     /// The geometry of a model, if its values are drawn.
     fn grid(&self, mapped: &Mapped) -> Result<Option<Grid>, Error> {
-        let drawn = !self.plots.is_empty() && mapped.states() <= plot::MOST_DRAWN;
+        let drawn = self.plots.of_results() && mapped.states() <= plot::MOST_DRAWN;
         Ok(if drawn { mapped.grid()? } else { None })
     }
 

@@ -11,6 +11,7 @@ use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
 use super::resident::THREADS;
+use super::values::{Certify, Residual};
 use crate::common::interrupt;
 use crate::mdp::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use crate::mdp::error::SolveError;
@@ -408,5 +409,17 @@ where
 {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, SolveError> {
         self.of(|backend| backend.set_rewards(rewards))
+    }
+}
+
+impl<B: Certify> Certify for Checked<'_, B>
+where
+    SolveError: From<B::Error>,
+{
+    fn residual(&mut self) -> Result<Residual, SolveError> {
+        let Residual { range, largest } = self.of(Certify::residual)?;
+        let mut largest = [largest];
+        self.team.max(&mut largest)?;
+        Ok(Residual { range, largest: largest[0] })
     }
 }
