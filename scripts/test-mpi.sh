@@ -162,7 +162,7 @@ pomdp() {
 }
 
 mdp() {
-    local files=$folder/mdp method rank
+    local files=$folder/mdp method rank n
     if [[ ! -e $files ]]; then
         mkdir "$files"
         "$WARPKOV" mdp generate grid --width 16 --height 12 --gamma 0.95 --out "$files/grid.json"
@@ -170,6 +170,8 @@ mdp() {
         "$WARPKOV" mdp generate garnet --states 200 --ragged --terminals 0.02 --seed 4 --out "$files/traps.json"
         "$WARPKOV" mdp generate consensus --out "$files/coin.json"
         "$WARPKOV" mdp generate consensus --processes 4 --bound 40 --out "$files/large.safetensors"
+        "$WARPKOV" mdp generate grid --width 60 --height 50 --walls 0.2 --out "$files/grid.safetensors"
+        head -c -100 "$files/grid.safetensors" >"$files/bad.safetensors"
         echo '{"S": 2, "A": 1, "gamma": 0.9, "P": 3}' >"$files/bad.json"
     fi
     for method in values modified krylov; do
@@ -183,9 +185,28 @@ mdp() {
     both mdp-total-least 2 json mdp solve "$files/coin.json" --criterion total --goal finished --minimize
     both mdp-horizon 2 json mdp solve "$files/garnet.json" --horizon 12
     refused mdp solve "$files/bad.json"
+    refused mdp solve "$files/bad.safetensors"
+    for n in 2 3; do
+        parts "mdp-parts-$n" "$n" mdp solve "$files/grid.safetensors" --method values --theta 1e-9
+    done
     for rank in 0 1; do
         killed "$rank" mdp solve "$files/large.safetensors" --criterion total --goal finished
     done
+}
+
+# Compares NumPy's arrays of ranks, which read and write their parts, with those of one process: parts NAME N COMMAND...
+parts() {
+    local name=$1 n=$2 one=$folder/alone/$1 many=$folder/ranks/$1 array
+    shift 2
+    [[ -e $one.npy ]] || "$WARPKOV" "$@" --device cpu --out "$one.npy" >/dev/null
+    rm -f "$many".*
+    ranks "$n" "$@" --device cpu --out "$many.npy" --timeout "$patience" >"$many.stdout" 2>"$many.stderr" ||
+        { head -n 20 "$many.stderr" >&2; fail "$n ranks do not solve: warpkov $*"; }
+    grep -q 'each rank reads a part' "$many.stdout" || fail "$n ranks do not read parts: warpkov $*"
+    for array in npy policy.npy; do
+        cmp "$one.$array" "$many.$array" || fail "$n ranks write another $array than one process: warpkov $*"
+    done
+    echo "$launcher_name, $n ranks: $name"
 }
 
 # Prints the number of a model's first state without actions.

@@ -3,19 +3,28 @@
 #[path = "kernels/random.rs"]
 mod random;
 
-use std::ops::ControlFlow;
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use warpkov::mdp::backend::{GreedySweeps, State, Stop};
+use warpkov::mdp::bench::huge_grid::{HugeOptions, Measured, measure};
 use warpkov::mdp::criterion::{self, Criterion, Solved, solve_on};
+use warpkov::mdp::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov::mdp::divide::{GhostOrder, balanced, cut};
 use warpkov::mdp::generate::{Garnet, SlipGrid};
-use warpkov::mdp::model::{Mdp, Objective};
+use warpkov::mdp::io::{self as files, Mapped, ReadOptions};
+use warpkov::mdp::model::{Mdp, Objective, Whole};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov::mdp::report::{Report, SolutionFormat};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov::mdp::solve::solve_on_ranks;
+use warpkov::mdp::solve::{solve_in_parts, solve_on_ranks};
+use warpkov::mdp::team::Team;
 use warpkov::mdp::{SolveError, solve_with};
-use warpkov::runtime::choose::DeviceChoice;
-use warpkov::runtime::comm::{Communicator, Local};
+use warpkov::runtime::choose::{DeviceChoice, KernelDevice};
+use warpkov::runtime::comm::{Column, Communicator, Divided, Local};
 
 use random::Random;
 
@@ -66,7 +75,7 @@ fn assert_agree(what: &str, found: &Solution, expected: &Solution) {
 fn a_part_has_the_rows_of_its_states() {
     for mdp in models() {
         for (ranks, order) in (1..=5).flat_map(|ranks| [(ranks, GhostOrder::Around), (ranks, GhostOrder::Behind)]) {
-            let splits = balanced(&mdp, ranks);
+            let splits = Local::run(ranks, PATIENCE, |comm: &Local| balanced(&mdp, comm)).unwrap().swap_remove(0);
             assert!(splits.is_sorted() && splits.len() == ranks as usize + 1);
             let parts = Local::run(ranks, PATIENCE, |comm: &Local| cut(&mdp, &splits, order, comm)).unwrap();
             let mut entries = 0;
@@ -193,7 +202,8 @@ fn emulated_sweeps_during_exchanges_have_the_bits_of_one() {
     let grid = SlipGrid { width: 12, height: 256, gamma: 0.6, wall_fraction: 0.05, ..SlipGrid::default() };
     let mdp = grid.generate().unwrap();
     for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {
-        for (skip, target) in [(true, Target::Theta(1e-3)), (false, Target::Theta(1e-3)), (true, Target::Epsilon(1e-4))] {
+        for (skip, target) in [(true, Target::Theta(1e-3)), (false, Target::Theta(1e-3)), (true, Target::Epsilon(1e-4))]
+        {
             let limits = Limits { target, max_sweeps: 40, ..Limits::default() };
             let (method, precision, reorder) = (Some(Method::Values), Precision::F64, Reorder::None);
             let options = SolveOptions { method, precision, reorder, limits, skip, ..SolveOptions::default() };
@@ -324,4 +334,282 @@ fn a_stop_on_one_rank_stops_all() {
         solve_on_ranks(comm, &mdp, None, &options, &mut observe).map(|found| (found.run.status, found.run.rounds.len()))
     });
     assert_eq!(stopped.unwrap_or_else(|error: SolveError| panic!("{error}")), [(Status::Interrupted, 2); 3]);
+}
+
+/// Values and policy of all states, from the solutions of all ranks.
+fn solved_in_parts(whole: &dyn Whole, ranks: u32, options: &SolveOptions) -> Result<Solution, SolveError> {
+    let work = |comm: &Local| solve_in_parts(comm, whole, |_| Ok(None), options, &mut go);
+    let mut all = Local::run(ranks, PATIENCE, work)?.into_iter();
+    let mut first = all.next().unwrap();
+    for part in all {
+        assert_eq!(part.first as usize, first.values.len(), "parts are adjacent");
+        assert_eq!((part.size, part.certificate), (first.size, first.certificate));
+        first.values.extend(part.values);
+        first.policy.extend(part.policy);
+    }
+    Ok(first)
+}
+
+/// The tensors of a safetensors file, which `change` may change, and its metadata.
+fn rewritten(path: &Path, to: &Path, change: impl Fn(&mut HashMap<String, (Dtype, Vec<u8>)>)) {
+    let bytes = std::fs::read(path).unwrap();
+    let metadata = SafeTensors::read_metadata(&bytes).unwrap().1.metadata().clone();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let mut arrays: HashMap<_, _> =
+        tensors.tensors().into_iter().map(|(name, view)| (name, (view.dtype(), view.data().to_vec()))).collect();
+    change(&mut arrays);
+    let view = |(dtype, data): &'_ (Dtype, Vec<u8>)| (*dtype, vec![8 * data.len() / dtype.bitsize()]);
+    let views = arrays.iter().map(|(name, array)| {
+        let (dtype, shape) = view(array);
+        (name, TensorView::new(dtype, shape, &array.1).unwrap())
+    });
+    safetensors::serialize_to_file(views, metadata, to).unwrap();
+}
+
+/// Gives columns and sets of states 64 bits.
+fn widen(arrays: &mut HashMap<String, (Dtype, Vec<u8>)>, wide: Dtype) {
+    for (name, (dtype, data)) in arrays {
+        if *dtype == Dtype::U32 && name != "action_names.of_row" {
+            let numbers = data.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().unwrap()));
+            *data = numbers.flat_map(|number| u64::from(number).to_le_bytes()).collect();
+            *dtype = wide;
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Mapped, files::Error> {
+    files::open_parts(path, &ReadOptions::default()).map(|mapped| mapped.expect("a safetensors file"))
+}
+
+/// A file that each rank reads in part gives the bits of one process, with columns of 32 and of 64 bits.
+#[test]
+fn files_are_read_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for (number, mdp) in models().iter().enumerate() {
+        let [short, long, signed] =
+            ["short", "long", "signed"].map(|kind| path(&format!("{kind}-{number}.safetensors")));
+        files::write(&short, mdp).unwrap();
+        rewritten(&short, &long, |arrays| widen(arrays, Dtype::U64));
+        rewritten(&short, &signed, |arrays| widen(arrays, Dtype::I64));
+        let read = files::read(&long).unwrap();
+        assert_eq!(read.transitions().col()[..], mdp.transitions().col()[..]);
+        assert_eq!((read.labels(), read.grid()), (mdp.labels(), mdp.grid()));
+        let limits = Limits { target: Target::Theta(1e-9), max_sweeps: 200, ..Limits::default() };
+        let options = SolveOptions { limits, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+        let one = solve_with(mdp, &options, &mut go).unwrap();
+        for (file, ranks) in [(&short, 1..=7), (&long, 2..=3), (&signed, 5..=5)] {
+            let mapped = open(file).unwrap();
+            assert_eq!(mapped.grid().unwrap().as_ref(), mdp.grid());
+            for ranks in ranks {
+                let found = solved_in_parts(&mapped, ranks, &options).unwrap();
+                let what = format!("{} on {ranks} ranks", file.display());
+                assert_eq!((&found.values, &found.policy), (&one.values, &one.policy), "{what}");
+                assert_eq!((found.certificate, found.size), (one.certificate, one.size), "{what}");
+            }
+        }
+        let mapped = open(&short).unwrap();
+        for method in [None, Some(Method::Krylov), Some(Method::Modified), Some(Method::GaussSeidel)] {
+            let found = solved_in_parts(&mapped, 3, &cpu(method)).unwrap();
+            assert!(found.converged(&Limits::default()), "model {number}, {method:?}");
+        }
+    }
+}
+
+/// What is wrong in the part of one rank is the error of all, in the words of the whole reader.
+#[test]
+fn faults_of_a_part_are_those_of_the_whole() {
+    type Arrays = HashMap<String, (Dtype, Vec<u8>)>;
+    /// Replaces the bytes of an element of a tensor; from its end, if `at` is negative.
+    fn set<const N: usize>(arrays: &mut Arrays, name: &str, at: isize, bytes: [u8; N]) {
+        let data = &mut arrays.get_mut(name).unwrap().1;
+        let first = (at * N as isize).rem_euclid(data.len() as isize) as usize;
+        data[first..first + N].copy_from_slice(&bytes);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let good = path("good.safetensors");
+    let garnet = Garnet { states: 900, ragged: true, terminal_fraction: 0.05, ..Garnet::default() };
+    files::write(&good, &garnet.generate().unwrap()).unwrap();
+    let faults: [(&str, &dyn Fn(&mut Arrays)); 12] = [
+        ("expected a state below 900", &|arrays| set(arrays, "P.indices", -7, 900u32.to_le_bytes())),
+        ("expected 1 within", &|arrays| set(arrays, "P.data", -7, 0.875f64.to_le_bytes())),
+        ("expected a probability", &|arrays| set(arrays, "P.data", -9, f64::NAN.to_le_bytes())),
+        ("expected a finite", &|arrays| set(arrays, "action_rewards", -3, f64::INFINITY.to_le_bytes())),
+        ("P.indptr falls", &|arrays| set(arrays, "P.indptr", -9, 1u64.to_le_bytes())),
+        ("P.indptr falls", &|arrays| set(arrays, "P.indptr", 9, u64::MAX.to_le_bytes())),
+        ("P.indptr ends", &|arrays| set(arrays, "P.indptr", -1, (1u64 << 40).to_le_bytes())),
+        ("P.indptr[0]", &|arrays| set(arrays, "P.indptr", 0, 3u64.to_le_bytes())),
+        ("expected a step", &|arrays| set(arrays, "choices", -9, 1u64.to_le_bytes())),
+        ("expected a step", &|arrays| set(arrays, "choices", 5, (u64::MAX - 9).to_le_bytes())),
+        ("choices[0]", &|arrays| set(arrays, "choices", 0, 1u64.to_le_bytes())),
+        ("more than once", &|arrays| {
+            let data = &mut arrays.get_mut("P.indices").unwrap().1;
+            let end = data.len();
+            data.copy_within(end - 8..end - 4, end - 4);
+        }),
+    ];
+    let wrong = |file: &PathBuf, expected: &str| {
+        let whole = files::read(file).err().unwrap_or_else(|| panic!("{expected}")).to_string();
+        assert!(whole.contains(expected), "{whole}");
+        for ranks in [1, 4, 7] {
+            let options = cpu(Some(Method::Values));
+            let found = match open(file) {
+                Ok(mapped) => solved_in_parts(&mapped, ranks, &options).unwrap_err().to_string(),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(found, whole, "{ranks} ranks");
+        }
+    };
+    for (number, (expected, change)) in faults.into_iter().enumerate() {
+        let bad = path(&format!("bad-{number}.safetensors"));
+        rewritten(&good, &bad, change);
+        wrong(&bad, expected);
+    }
+    // Columns of 64 bits, one of which no 32 bits hold.
+    let far = path("far.safetensors");
+    rewritten(&good, &far, |arrays| {
+        widen(arrays, Dtype::U64);
+        set(arrays, "P.indices", -7, (1u64 << 32 | 5).to_le_bytes());
+    });
+    wrong(&far, "is 4294967301, expected a state below 900");
+    let bytes = std::fs::read(&good).unwrap();
+    let short = path("short.safetensors");
+    std::fs::write(&short, &bytes[..bytes.len() - 100]).unwrap();
+    wrong(&short, "not a safetensors file");
+}
+
+/// Ranks write their values and actions into one file, or rank 0 reads them piece by piece: the bytes of one process.
+#[test]
+fn solutions_in_parts_have_the_bytes_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mdp = &models()[4];
+    let file = path("model.safetensors");
+    files::write(&file, mdp).unwrap();
+    let options = SolveOptions { reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+    let one = solve_with(mdp, &options, &mut go).unwrap();
+    let (mut values, mut policy) = (Vec::new(), Vec::new());
+    files::write_npy(&mut values, &one.values).unwrap();
+    files::write_npy(&mut policy, &one.policy).unwrap();
+    let text = |format: SolutionFormat, report: &Report| {
+        let mut out = Vec::new();
+        format.write(report, &mut out).unwrap();
+        out
+    };
+    let formats = [SolutionFormat::Csv, SolutionFormat::Npy, SolutionFormat::Text];
+    let expected = formats.map(|format| text(format, &Report::new(mdp, &options.limits, &one)));
+    for ranks in 1..=5 {
+        let mapped = open(&file).unwrap();
+        let [all_values, all_actions] = ["values.npy", "policy.npy"].map(&path);
+        let texts = Local::run(ranks, PATIENCE, |comm: &Local| {
+            let found = solve_in_parts(comm, &mapped, |_| Ok(None), &options, &mut go)?;
+            let (first, all) = (found.first, found.size.states);
+            assert!(files::write_npy_together(comm, &all_values, &found.values, first, all).unwrap());
+            assert!(files::write_npy_together(comm, &all_actions, &found.policy, first, all).unwrap());
+            let divided = Divided::new(comm, &found.values, &found.policy)?;
+            Ok::<_, SolveError>(divided.on_first(|| {
+                let (values, policy) = (Column::Divided(&divided, 0), Column::Divided(&divided, 1));
+                let report = Report { values, policy, ..Report::new(mdp, &options.limits, &found) };
+                formats.map(|format| text(format, &report))
+            })?)
+        });
+        assert!(std::fs::read(&all_values).unwrap() == values && std::fs::read(&all_actions).unwrap() == policy);
+        let texts = texts.unwrap().swap_remove(0).unwrap();
+        assert!(texts == expected, "{ranks} ranks");
+        // From the file of values, each rank reads its own.
+        let read = |states| Ok(Some(files::read_values_of(&all_values, states, mdp.states().into())?));
+        let again =
+            Local::run(ranks, PATIENCE, |comm: &Local| solve_in_parts(comm, &mapped, read, &options, &mut go)).unwrap();
+        assert!(again[0].run.sweeps() <= 2, "{} sweeps from the solution", again[0].run.sweeps());
+    }
+    let wrong = files::read_values_of(&path("values.npy"), 0..1, 7).unwrap_err().to_string();
+    assert!(wrong.ends_with("6000 initial values, expected one per state, 7"), "{wrong}");
+}
+
+/// A grid that each rank generates in part: the sweeps, the values and the certificate of one rank.
+#[test]
+fn a_grid_generated_in_parts_has_the_bits_of_one() {
+    let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    for grid in [SlipGrid { width: 23, height: 31, ..SlipGrid::default() }, SlipGrid { width: 40, height: 17, ..walls }]
+    {
+        let grid = SlipGrid { gamma: 0.8, ..grid };
+        let values = |ranks: u32| {
+            let work = |comm: &Local| {
+                let device = KernelDevice::open(DeviceChoice::Emulated, false)?.0;
+                let KernelDevice::Emulated(emulator) = &device else { panic!("asked for the emulator") };
+                let made = grid.patterns_of(comm.rank(), comm.size()).unwrap();
+                let team = made.part().map_or_else(Team::alone, |part| Team::of(comm, part));
+                let layout = SweepLayout::generated(&made).unwrap();
+                let ranks = Ranks::new(emulator, &team)?;
+                let ghosts = ranks.map(|ranks| ranks.ghosts::<f64>(emulator)).transpose()?;
+                let ghosts = ghosts.map(|ghosts| Box::new(ghosts) as Box<dyn Exchanges<f64, _>>);
+                let mut backend = ValueIteration::<f64, u32, _>::in_team(emulator, &layout, ghosts)?;
+                backend.backup(Stop::Change(0.0), 40)?;
+                let own = made.part().map_or(0..made.states() as usize, |part| part.own.clone());
+                Ok::<_, SolveError>(backend.values()?[own].to_vec())
+            };
+            Local::run(ranks, PATIENCE, work).unwrap().concat()
+        };
+        let measured = |ranks: u32, options: HugeOptions| {
+            let work = |comm: &Local| {
+                let device = KernelDevice::open(DeviceChoice::Emulated, false)?.0;
+                let made = grid.patterns_of(comm.rank(), comm.size()).unwrap();
+                measure(comm, &device, &made, &options)
+            };
+            let all = Local::run(ranks, PATIENCE, work).unwrap();
+            assert!(all.iter().all(|found| (found.certificate, found.sweeps) == (all[0].certificate, all[0].sweeps)));
+            let Measured { states, sweeps, certificate, shift, .. } = all[0];
+            (states, sweeps, certificate, shift)
+        };
+        let one = values(1);
+        for ranks in [2, 3, 5] {
+            assert_eq!(values(ranks), one, "{ranks} ranks");
+        }
+        for (mixed, skip) in [(false, true), (true, true), (false, false)] {
+            let options = HugeOptions { mixed, epsilon: 1e-5, skip };
+            let one = measured(1, options);
+            assert!(one.2.proves(1e-5));
+            for ranks in [2, 4] {
+                assert_eq!(measured(ranks, options), one, "{ranks} ranks, {options:?}");
+            }
+        }
+    }
+}
+
+/// A model of more states than a rank can number, of which only the count matters here.
+struct Vast;
+
+impl Whole for Vast {
+    fn states(&self) -> u64 {
+        20_000_000_000
+    }
+
+    fn gamma(&self) -> f64 {
+        0.9
+    }
+
+    fn objective(&self) -> Objective {
+        Objective::Maximize
+    }
+
+    fn transitions_before(&self, state: u64) -> u64 {
+        state
+    }
+
+    fn rows(
+        &self,
+        states: Range<u64>,
+    ) -> Result<warpkov::mdp::model::whole::Rows<'_>, warpkov::mdp::model::whole::Fault> {
+        Err(format!("{states:?} is read").into())
+    }
+}
+
+#[test]
+fn too_few_ranks_are_told_how_many_are_necessary() {
+    let options = cpu(Some(Method::Values));
+    let message = |ranks| solved_in_parts(&Vast, ranks, &options).unwrap_err().to_string();
+    let few = message(4);
+    assert!(few.contains("5000000000 states") && few.contains("at least 5 ranks"), "{few}");
+    assert_eq!(message(5), "0..4000000000 is read");
 }

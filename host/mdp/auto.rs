@@ -40,7 +40,10 @@ use rayon::prelude::*;
 
 use super::model::{CHUNK, Mdp};
 use super::options::{Method, SolveOptions, Target};
+use super::solution::Size;
+use super::team::Team;
 use crate::runtime::choose::Cost;
+use crate::runtime::comm;
 
 /// Nonzeros of P times the bound on the sweeps, per core and second; calibrated on the last row of the table above.
 /// Actual runs need fewer sweeps than the bound.
@@ -80,6 +83,21 @@ const MAX_SWEEPS: f64 = 1e9;
 /// absorbed, which only sweeps show.
 const CRITERION_SWEEPS: f64 = 1000.0;
 
+/// Least and greatest reward of transitions and of actions, 0 included.
+struct Extremes([[f64; 2]; 2]);
+
+impl Extremes {
+    fn of(mdp: &Mdp) -> Self {
+        let extremes = |rewards: &[f64]| {
+            let of_chunk =
+                |chunk: &[f64]| chunk.iter().fold([0.0, 0.0], |[low, high]: [f64; 2], &r| [low.min(r), high.max(r)]);
+            let all = rewards.par_chunks(CHUNK).map(of_chunk);
+            all.reduce(|| [0.0, 0.0], |a, b| [a[0].min(b[0]), a[1].max(b[1])])
+        };
+        Self([extremes(mdp.rewards().val()), extremes(mdp.action_rewards())])
+    }
+}
+
 /// Model features that determine the choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Features {
@@ -100,18 +118,35 @@ impl Features {
         options.method.is_none().then(|| Self::of(mdp, options.limits.target))
     }
 
+    /// The features of the whole model, of which the ranks of `team` have parts, if `options` leave the method to `auto`.
+    ///
+    /// # Errors
+    /// If a rank fails.
+    pub fn of_ranks_if_auto(part: &Mdp, team: &Team, options: &SolveOptions) -> Result<Option<Self>, comm::Error> {
+        if options.method.is_some() {
+            return Ok(None);
+        }
+        let size = Size::of(part, team)?;
+        let mut extremes = Extremes::of(part).0.map(|[least, greatest]| [-least, greatest]);
+        team.max(extremes.as_flattened_mut())?;
+        let extremes = Extremes(extremes.map(|[least, greatest]| [-least, greatest]));
+        Ok(Some(Self::by(size, extremes, part.gamma(), options.limits.target)))
+    }
+
     /// The features of a model for the given target.
     #[must_use]
     pub fn of(mdp: &Mdp, target: Target) -> Self {
-        let extremes = |rewards: &[f64]| {
-            let of_chunk =
-                |chunk: &[f64]| chunk.iter().fold([0.0, 0.0], |[low, high]: [f64; 2], &r| [low.min(r), high.max(r)]);
-            let all = rewards.par_chunks(CHUNK).map(of_chunk);
-            all.reduce(|| [0.0, 0.0], |a, b| [a[0].min(b[0]), a[1].max(b[1])])
+        let size = Size {
+            states: mdp.states().into(),
+            rows: mdp.rows() as u64,
+            transitions: mdp.transitions().nnz() as u64,
+            ..Size::default()
         };
-        let ([low, high], [least, greatest]) = (extremes(mdp.rewards().val()), extremes(mdp.action_rewards()));
+        Self::by(size, Extremes::of(mdp), mdp.gamma(), target)
+    }
+
+    fn by(size: Size, Extremes([[low, high], [least, greatest]]): Extremes, gamma: f64, target: Target) -> Self {
         let span = high - low + greatest - least;
-        let gamma = mdp.gamma();
         let change = match target {
             Target::Epsilon(epsilon) => epsilon * (1.0 - gamma),
             Target::Theta(theta) => theta,
@@ -123,12 +158,8 @@ impl Features {
         } else {
             ((change / span).ln() / gamma.ln()).clamp(1.0, MAX_SWEEPS)
         };
-        Self {
-            entries: mdp.transitions().nnz(),
-            actions: mdp.rows() as f64 / f64::from(mdp.states().max(1)),
-            gamma,
-            sweeps,
-        }
+        let actions = size.rows as f64 / size.states.max(1) as f64;
+        Self { entries: size.transitions as usize, actions, gamma, sweeps }
     }
 
     /// Estimated cost of value iteration.

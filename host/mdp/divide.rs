@@ -10,44 +10,55 @@
 //! The order of the whole model is kept, so a model whose successors are near, such as a grid, stays one: narrow
 //! offsets and patterns of successors hold across the borders. State numbers are of 64 bits in the whole model, and of
 //! 32 bits in a part.
+//!
+//! A rank reads the rows of its own states from a [`Whole`] model. Its memory grows with its part and its ghosts alone.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
-use super::model::{Array, CHUNK, Choices, Csr, Mdp, MdpParts, Part, Peer};
+use super::model::whole::{Actions, Column, Entries, Fault, Lines, Rows, with_lines};
+use super::model::{CHUNK, Choices, Csr, Mdp, MdpParts, Part, Peer, Whole};
 use crate::runtime::comm::{Communicator, Error};
 
-/// The first state of each of `ranks` parts, and S: parts of about equal work in a sweep, which reads the transitions
-/// and the values.
-#[must_use]
-pub fn balanced(mdp: &Mdp, ranks: u32) -> Vec<u64> {
-    let states = mdp.states() as usize;
-    let row_ptr = &mdp.transitions().row_ptr()[..];
-    let work = |state: usize| row_ptr[mdp.choices().first(state)] + 2 * state as u64;
-    let all = work(states);
-    let boundary = |rank: u32| {
-        let wanted = (u128::from(all) * u128::from(rank) / u128::from(ranks)) as u64;
-        // The first state with at least this much work before it.
-        let (mut least, mut most) = (0, states);
-        while least < most {
-            let middle = (least + most) / 2;
-            if work(middle) < wanted { least = middle + 1 } else { most = middle }
-        }
-        least as u64
-    };
-    (0..=ranks).map(boundary).collect()
+/// The most states of a part: 32 bits number them, [`NO_ACTION`](super::model::NO_ACTION) is no number, and a part without
+/// work has one state more.
+const MOST: u64 = u32::MAX as u64 - 1;
+
+/// Why a model cannot be divided. All ranks have the same error.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DivideError {
+    /// A rank cannot read its rows, or has too many states: the message of the first such rank.
+    #[error("{0}")]
+    Part(String),
+    /// A rank failed.
+    #[error(transparent)]
+    Comm(#[from] Error),
 }
 
-/// A set of states of the whole model, which numbers its members in ascending order.
-struct Local {
-    words: Vec<u64>,
-    /// The number of members before each word.
-    before: Vec<u32>,
-    /// The own states.
-    own: Range<usize>,
-    order: GhostOrder,
+/// The first state of each rank's part, and S: parts of about equal work in a sweep, which reads the transitions and the
+/// values. Each rank looks for its own border.
+///
+/// # Errors
+/// If a rank fails.
+pub fn balanced(whole: &dyn Whole, comm: &dyn Communicator) -> Result<Vec<u64>, Error> {
+    let states = whole.states();
+    let work = |state: u64| whole.transitions_before(state).saturating_add(2 * state);
+    let wanted = (u128::from(work(states)) * u128::from(comm.rank()) / u128::from(comm.size())) as u64;
+    // The first state with at least this much work before it.
+    let (mut least, mut most) = (0, states);
+    while least < most {
+        let middle = least + (most - least) / 2;
+        if work(middle) < wanted { least = middle + 1 } else { most = middle }
+    }
+    let mut splits = vec![0];
+    for border in comm.gather(&[least])?.into_iter().flatten().skip(1) {
+        // The source may be invalid: then the borders may not ascend.
+        splits.push(border.max(splits[splits.len() - 1]));
+    }
+    splits.push(states);
+    Ok(splits)
 }
 
 /// The place of the ghosts in a part.
@@ -59,179 +70,284 @@ pub enum GhostOrder {
     Behind,
 }
 
+/// The states of a part: the own ones and the ghosts.
+struct Local {
+    own: Range<u64>,
+    /// The ghosts, ascending.
+    ghosts: Vec<u64>,
+    /// The number of ghosts below the own states.
+    below: usize,
+    order: GhostOrder,
+    /// The position of the first ghost whose number, without its lowest `shift` bits, is at least an index: it leaves few
+    /// ghosts to search.
+    directory: Vec<u32>,
+    shift: u32,
+}
+
+/// Ghosts for each entry of the directory.
+const PER_ENTRY: usize = 4;
+
 impl Local {
-    /// The own states and all successors of their rows.
-    fn of(mdp: &Mdp, own: &Range<usize>, entries: Range<usize>, order: GhostOrder) -> Self {
-        let words: Vec<AtomicU64> = (0..(mdp.states() as usize).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        let insert = |state: usize| {
-            let (word, bit) = (&words[state / 64], 1 << (state % 64));
-            if word.load(Ordering::Relaxed) & bit == 0 {
-                word.fetch_or(bit, Ordering::Relaxed);
-            }
-        };
-        own.clone().into_par_iter().with_min_len(CHUNK).for_each(insert);
-        mdp.transitions().col()[entries].par_iter().with_min_len(CHUNK).for_each(|&state| insert(state as usize));
-        let words: Vec<u64> = words.into_iter().map(AtomicU64::into_inner).collect();
-        let before = words
-            .iter()
-            .scan(0, |sum: &mut u32, word| {
-                let before = *sum;
-                *sum += word.count_ones();
-                Some(before)
-            })
-            .collect();
-        Self { words, before, own: own.clone(), order }
+    /// The own states of `rows` and all their successors, in a model of `states` states.
+    fn of(rows: &Rows, states: u64, order: GhostOrder) -> Result<Self, Fault> {
+        let own = rows.states.clone();
+        let ghosts = with_lines!(&rows.transitions, |lines| ghosts(lines.col, &own, states));
+        let found = own.end - own.start + ghosts.len() as u64;
+        if found > MOST {
+            return Err(too_large(found, states));
+        }
+        let below = ghosts.partition_point(|&ghost| ghost < own.start);
+        let bits = u64::BITS - states.leading_zeros();
+        let shift = bits.saturating_sub((ghosts.len() / PER_ENTRY).max(1).ilog2());
+        let last = states.checked_shr(shift).unwrap_or_default();
+        let mut directory = vec![0; last as usize + 2];
+        for &ghost in &ghosts {
+            directory[ghost.checked_shr(shift).unwrap_or_default() as usize + 1] += 1;
+        }
+        let mut sum = 0;
+        for count in &mut directory {
+            sum += *count;
+            *count = sum;
+        }
+        Ok(Self { own, ghosts, below, order, directory, shift })
     }
 
-    fn contains(&self, state: usize) -> bool {
-        self.words[state / 64] & 1 << (state % 64) != 0
+    /// The number of own states.
+    fn len(&self) -> usize {
+        (self.own.end - self.own.start) as usize
     }
 
-    /// The local number of a member.
-    fn number(&self, state: usize) -> u32 {
-        let (number, own) = (self.below(state), &self.own);
+    /// The own states and the ghosts.
+    fn count(&self) -> usize {
+        self.len() + self.ghosts.len()
+    }
+
+    /// The local number of a state of the whole model; `None` if the part has no such state.
+    fn number(&self, state: u64) -> Option<u32> {
+        if self.own.contains(&state) {
+            return Some((self.inside().start as u64 + (state - self.own.start)) as u32);
+        }
+        let entry = state.checked_shr(self.shift).unwrap_or_default() as usize;
+        let range = *self.directory.get(entry)? as usize..*self.directory.get(entry + 1)? as usize;
+        let ghost = range.start + self.ghosts[range].binary_search(&state).ok()?;
+        Some(self.ghost(ghost) as u32)
+    }
+
+    /// The local number of the ghost at a position.
+    fn ghost(&self, position: usize) -> usize {
         match self.order {
-            GhostOrder::Behind if own.contains(&state) => (state - own.start) as u32,
-            GhostOrder::Behind if state < own.start => number + own.len() as u32,
-            _ => number,
+            GhostOrder::Around if position < self.below => position,
+            GhostOrder::Around | GhostOrder::Behind => self.len() + position,
         }
     }
 
-    /// The local numbers of the members in a range that no border of the part divides.
-    fn numbers(&self, range: Range<usize>) -> Range<usize> {
-        let count = (self.below(range.end) - self.below(range.start)) as usize;
-        let first = match self.order {
-            GhostOrder::Behind if range.start == self.own.start => 0,
-            _ => self.number(range.start) as usize,
-        };
-        first..first + count
+    /// The local numbers of the own states.
+    fn inside(&self) -> Range<usize> {
+        let first = if self.order == GhostOrder::Around { self.below } else { 0 };
+        first..first + self.len()
     }
 
-    /// The number of members below `state`, which may be S.
-    fn below(&self, state: usize) -> u32 {
-        match self.words.get(state / 64) {
-            Some(word) => self.before[state / 64] + (word & ((1 << (state % 64)) - 1)).count_ones(),
-            None => self.before.last().map_or(0, |before| before + self.words[self.words.len() - 1].count_ones()),
-        }
-    }
-
-    /// The members in a range, as offsets from its start.
-    fn members(&self, range: Range<usize>) -> Vec<u32> {
-        let start = range.start;
-        range.filter(|&state| self.contains(state)).map(|state| (state - start) as u32).collect()
+    /// The positions of the ghosts among some states.
+    fn among(&self, states: &Range<u64>) -> Range<usize> {
+        let position = |state: u64| self.ghosts.partition_point(|&ghost| ghost < state);
+        position(states.start)..position(states.end)
     }
 }
 
-/// The part of `mdp` on this rank. `splits` holds the first state of each rank's part, and S; `order` the place of the
+/// The error of a part of `found` states.
+fn too_large(found: u64, states: u64) -> Fault {
+    let ranks = states.div_ceil(MOST);
+    format!(
+        "a part of the model has {found} states, of {states} in all, expected at most {MOST} for a rank: at least {ranks} \
+         ranks are necessary, and more if many states are successors on other ranks"
+    )
+    .into()
+}
+
+/// The distinct columns that are not among the `own` states, ascending.
+///
+/// They are marked in a set of one bit for each of the `states`, if that takes less memory than the columns themselves;
+/// else they are sorted. So the memory is at most that of the rows, however many states the whole model has.
+fn ghosts<C: Column>(columns: &[C], own: &Range<u64>, states: u64) -> Vec<u64> {
+    /// Columns that are sorted at a time.
+    const BLOCK: usize = 1 << 22;
+
+    let others = |&column: &C| Some(column.into()).filter(|column| !own.contains(column));
+    if states / 8 <= size_of_val(columns) as u64 {
+        let words: Vec<AtomicU64> = (0..states.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        columns.par_iter().with_min_len(CHUNK).filter_map(others).for_each(|state| {
+            let (word, bit) = (&words[(state / 64) as usize], 1 << (state % 64));
+            if word.load(Ordering::Relaxed) & bit == 0 {
+                word.fetch_or(bit, Ordering::Relaxed);
+            }
+        });
+        let members = |(first, word): (usize, AtomicU64)| {
+            let word = word.into_inner();
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * first as u64 + bit)
+        };
+        return words.into_par_iter().with_min_len(CHUNK).enumerate().flat_map_iter(members).collect();
+    }
+    let mut all: Vec<u64> = Vec::new();
+    let mut distinct = 0;
+    for block in columns.chunks(BLOCK) {
+        let mut found: Vec<u64> = block.par_iter().with_min_len(CHUNK).filter_map(others).collect();
+        found.par_sort_unstable();
+        found.dedup();
+        all.extend(found);
+        if all.len() > 2 * distinct + BLOCK {
+            all.par_sort_unstable();
+            all.dedup();
+            distinct = all.len();
+        }
+    }
+    all.par_sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The result, if all ranks have one; else the message of the first rank that has none, on all ranks.
+///
+/// # Errors
+/// That message, or the failure of a rank.
+pub(super) fn agreed<T>(result: Result<T, Fault>, comm: &dyn Communicator) -> Result<T, DivideError> {
+    let message = result.as_ref().err().map(|fault| causes(&**fault)).unwrap_or_default();
+    let first = comm.all_gather(message.as_bytes())?.into_iter().find(|message| !message.is_empty());
+    match (first, result) {
+        (None, Ok(result)) => Ok(result),
+        (first, _) => Err(DivideError::Part(String::from_utf8_lossy(&first.unwrap_or_default()).into_owned())),
+    }
+}
+
+/// The messages of an error and of its causes, as far as none holds the next.
+fn causes(fault: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = fault.to_string();
+    for cause in std::iter::successors(fault.source(), |error| error.source()).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// The part of a model on this rank. `splits` holds the first state of each rank's part, and S; `order` the place of the
 /// ghosts.
 ///
 /// # Errors
-/// If a rank fails.
+/// If a rank cannot read its rows or has too many states, and if a rank fails.
 ///
 /// # Panics
 /// If `splits` has not one number for each rank and one more, ascending from 0 to S.
-pub fn cut(mdp: &Mdp, splits: &[u64], order: GhostOrder, comm: &dyn Communicator) -> Result<Mdp, Error> {
-    let (rank, size, states) = (comm.rank() as usize, comm.size() as usize, mdp.states() as usize);
-    let whole = splits.len() == size + 1 && splits.is_sorted() && (splits[0], splits[size]) == (0, states as u64);
-    assert!(whole, "the parts must cover the states");
-    let range = |rank: usize| splits[rank] as usize..splits[rank + 1] as usize;
+pub fn cut(whole: &dyn Whole, splits: &[u64], order: GhostOrder, comm: &dyn Communicator) -> Result<Mdp, DivideError> {
+    let (rank, size, states) = (comm.rank() as usize, comm.size() as usize, whole.states());
+    let covers = splits.len() == size + 1 && splits.is_sorted() && (splits[0], splits[size]) == (0, states);
+    assert!(covers, "the parts must cover the states");
+    let range = |rank: usize| splits[rank]..splits[rank + 1];
     let own = range(rank);
-    let rows = mdp.choices().first(own.start)..mdp.choices().first(own.end);
-    let entries = |csr: &Csr| csr.row_ptr()[rows.start] as usize..csr.row_ptr()[rows.end] as usize;
-    let local = Local::of(mdp, &own, entries(mdp.transitions()), order);
-    let count = local.below(states);
+    let read = || {
+        if own.end - own.start > MOST {
+            return Err(too_large(own.end - own.start, states));
+        }
+        let rows = whole.rows(own.clone())?;
+        let local = Local::of(&rows, states, order)?;
+        Ok((rows, local))
+    };
+    let (rows, local) = agreed(read(), comm)?;
 
     // Tell each owner which of its states are ghosts here.
     let others: Vec<usize> = (0..size).filter(|&other| other != rank).collect();
-    let needed: Vec<Vec<u32>> = others.iter().map(|&other| local.members(range(other))).collect();
-    let counts: Vec<u64> =
-        (0..size).map(|other| others.binary_search(&other).map_or(0, |at| needed[at].len() as u64)).collect();
-    let counts = comm.gather(&counts)?;
-    let sends = others.iter().zip(&needed).filter(|(_, list)| !list.is_empty());
-    let sends = sends.map(|(&other, list)| (other as u32, bytemuck::cast_slice(list).to_vec())).collect();
+    let needed: Vec<Range<usize>> = (0..size).map(|other| local.among(&range(other))).collect();
+    let counts = comm.gather(&needed.iter().map(|needed| needed.len() as u64).collect::<Vec<_>>())?;
+    let offsets = |other: usize| {
+        let ghosts = &local.ghosts[needed[other].clone()];
+        let offsets: Vec<u32> = ghosts.iter().map(|ghost| (ghost - splits[other]) as u32).collect();
+        bytemuck::cast_slice(&offsets).to_vec()
+    };
+    let sends = others.iter().filter(|&&other| !needed[other].is_empty());
+    let sends = sends.map(|&other| (other as u32, offsets(other))).collect();
     let receives: Vec<(u32, usize)> = others
         .iter()
         .map(|&other| (other as u32, 4 * counts[other][rank] as usize))
         .filter(|&(_, bytes)| bytes > 0)
         .collect();
     let mut asked = vec![Vec::new(); size];
-    let inside = local.numbers(own.clone());
+    let inside = local.inside();
     for (&(other, _), bytes) in receives.iter().zip(comm.exchange(sends, &receives)?.wait()?) {
         let offsets: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
         asked[other as usize] = offsets.iter().map(|offset| inside.start as u32 + offset).collect();
     }
-    let peers = others.iter().map(|&other| Peer {
-        rank: other as u32,
-        sends: std::mem::take(&mut asked[other]),
-        ghosts: local.numbers(range(other)),
+    let peers = others.iter().map(|&other| {
+        let first = local.ghost(needed[other].start);
+        let ghosts = first..first + needed[other].len();
+        Peer { rank: other as u32, sends: std::mem::take(&mut asked[other]), ghosts }
     });
     let peers = peers.filter(|peer| !peer.sends.is_empty() || !peer.ghosts.is_empty()).collect();
 
-    let of_rows = |values: &Array<f64>| values.get(rows.clone()).map_or_else(Vec::new, <[f64]>::to_vec);
-    let choices = match mdp.choices() {
-        Choices::Uniform(actions) if inside.len() == count as usize => Choices::Uniform(*actions),
-        choices => {
-            let before = std::iter::repeat_n(0, inside.start);
-            let of_own = own.clone().map(|state| (choices.first(state) - rows.start) as u64);
-            let after = std::iter::repeat_n(rows.len() as u64, count as usize - inside.end + 1);
-            Choices::Ragged(before.chain(of_own).chain(after).collect::<Vec<_>>().into())
-        }
-    };
-    let ends = of_rows(mdp.ends());
-    let terminates = !ends.is_empty() || own.clone().any(|state| mdp.choices().count(state) == 0);
-    let works = !rows.is_empty();
+    let terminates = !rows.ends.is_empty() || rows.has_terminal();
+    let works = rows.count() > 0;
     let part = Part {
-        first: splits[rank],
-        all: states as u64,
-        own: inside,
+        first: own.start,
+        all: states,
+        own: inside.clone(),
         never_terminates: !comm.any(terminates)?,
         works,
         peers,
     };
+    let count = local.count();
+    let same = MdpParts { gamma: whole.gamma(), objective: whole.objective(), ..MdpParts::default() };
     if !works {
         let parts = MdpParts {
-            states: count + 1,
-            choices: Choices::Ragged([vec![0; count as usize + 1], vec![1]].concat().into()),
-            gamma: mdp.gamma(),
-            objective: mdp.objective(),
-            transitions: Csr::built(vec![0, 1], vec![count], vec![1.0]),
+            states: count as u32 + 1,
+            choices: Choices::Ragged([vec![0; count + 1], vec![1]].concat().into()),
+            transitions: Csr::built(vec![0, 1], vec![count as u32], vec![1.0]),
             rewards: Csr::empty(1),
-            ..MdpParts::default()
+            ..same
         };
         return Ok(Mdp::built(parts).with_part(part));
     }
+    let choices = match rows.actions {
+        Actions::Uniform(actions) if inside.len() == count => Choices::Uniform(actions),
+        _ => {
+            let before = std::iter::repeat_n(0, inside.start);
+            let first = rows.first(own.start);
+            let of_own = own.clone().map(|state| rows.first(state) - first);
+            let after = std::iter::repeat_n(rows.count() as u64, count - inside.end + 1);
+            Choices::Ragged(before.chain(of_own).chain(after).collect::<Vec<_>>().into())
+        }
+    };
     let parts = MdpParts {
-        states: count,
+        states: count as u32,
         choices,
-        gamma: mdp.gamma(),
-        objective: mdp.objective(),
-        transitions: of_columns(mdp.transitions(), &rows, &local),
-        ends: ends.into(),
-        rewards: of_columns(mdp.rewards(), &rows, &local),
-        action_rewards: of_rows(mdp.action_rewards()).into(),
-        ..MdpParts::default()
+        transitions: numbered(&rows.transitions, &local),
+        ends: rows.ends.to_vec().into(),
+        rewards: numbered(&rows.rewards, &local),
+        action_rewards: rows.action_rewards.to_vec().into(),
+        ..same
     };
     Ok(Mdp::built(parts).with_part(part))
 }
 
-/// The rows of a matrix, without columns that are not local, which only rewards without a transition have.
-fn of_columns(csr: &Csr, rows: &Range<usize>, local: &Local) -> Csr {
-    let row_ptr = &csr.row_ptr()[rows.start..=rows.end];
-    let entries = row_ptr[0] as usize..row_ptr[rows.len()] as usize;
-    let (col, val) = (&csr.col()[entries.clone()], &csr.val()[entries]);
-    let start = row_ptr[0];
-    if col.par_iter().with_min_len(CHUNK).all(|&state| local.contains(state as usize)) {
-        let col: Vec<u32> = col.par_iter().with_min_len(CHUNK).map(|&state| local.number(state as usize)).collect();
-        let ends: Vec<u64> = row_ptr.par_iter().with_min_len(CHUNK).map(|end| end - start).collect();
+/// The rows with the local numbers of their columns, without columns that are not local, which only rewards without a
+/// transition have.
+fn numbered(entries: &Entries, local: &Local) -> Csr {
+    with_lines!(entries, |lines| numbered_lines(lines, local))
+}
+
+fn numbered_lines<C: Column>(lines: Lines<C>, local: &Local) -> Csr {
+    let Lines { row_ptr, col, val } = lines;
+    let number = |&state: &C| local.number(state.into());
+    let found: Option<Vec<u32>> = col.par_iter().with_min_len(CHUNK).map(number).collect();
+    if let Some(col) = found {
+        let ends: Vec<u64> = row_ptr.par_iter().with_min_len(CHUNK).map(|end| end - row_ptr[0]).collect();
         let val: Vec<f64> = val.par_iter().with_min_len(CHUNK).copied().collect();
         return Csr::built(ends, col, val).sorted();
     }
     let (mut ends, mut kept) = (vec![0], (Vec::new(), Vec::new()));
-    for row in row_ptr.windows(2) {
-        for entry in (row[0] - start) as usize..(row[1] - start) as usize {
-            if local.contains(col[entry] as usize) {
-                kept.0.push(local.number(col[entry] as usize));
-                kept.1.push(val[entry]);
+    for row in 0..lines.rows() {
+        let (col, val) = lines.row(row);
+        for (number, &val) in col.iter().map(number).zip(val) {
+            if let Some(number) = number {
+                kept.0.push(number);
+                kept.1.push(val);
             }
         }
         ends.push(kept.0.len() as u64);

@@ -77,8 +77,13 @@ impl<'c, B> Unified<'c, B> {
         Self { backend, team, failure }
     }
 
+    /// The ranks.
+    pub(super) fn team(&self) -> &Team<'c> {
+        &self.team
+    }
+
     /// The result of the backend, unless an exchange failed.
-    fn of<X, E>(&mut self, work: impl FnOnce(&mut B) -> Result<X, E>) -> Result<X, SolveError>
+    pub(super) fn of<X, E>(&mut self, work: impl FnOnce(&mut B) -> Result<X, E>) -> Result<X, SolveError>
     where
         SolveError: From<E>,
     {

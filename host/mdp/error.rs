@@ -1,5 +1,6 @@
 //! Errors of a solve.
 
+use super::divide::DivideError;
 use super::model::validate::Invalid;
 use super::options::{InvalidBlocks, Method, Storage};
 use crate::runtime;
@@ -28,8 +29,11 @@ pub enum SolveError {
         /// Number of values given.
         found: usize,
         /// Number of states of the model.
-        expected: u32,
+        expected: u64,
     },
+    /// A rank cannot read its part of the model, or the part has too many states: the same message on all ranks.
+    #[error("{0}")]
+    Part(String),
     /// γ = 1 under the discounted criterion.
     #[error("gamma is 1, but discounted values need gamma < 1: set option gamma, or an undiscounted option criterion")]
     Undiscounted,
@@ -51,3 +55,12 @@ pub enum SolveError {
 }
 
 from_devices!(SolveError);
+
+impl From<DivideError> for SolveError {
+    fn from(error: DivideError) -> Self {
+        match error {
+            DivideError::Part(message) => Self::Part(message),
+            DivideError::Comm(error) => error.into(),
+        }
+    }
+}

@@ -10,13 +10,14 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 
 use super::certificate::Certificate;
-use super::io::{write_csv, write_npy};
-use super::model::{Mdp, NO_ACTION, Objective};
+use super::io::{write_csv_rows, write_npy_pieces};
+use super::model::{Grid, Mdp, NO_ACTION, Objective};
 use super::options::{Limits, Method, Precision, Target};
-use super::solution::{Phases, RankShare, Round, Solution, Status};
+use super::solution::{Phases, RankShare, Round, Size, Solution, Status};
 use crate::common::choice::choice;
 pub(super) use crate::common::numbers::{Number, Numbers};
 use crate::common::ranks::summary;
+use crate::runtime::comm::Column;
 
 /// States shown in a shortened line.
 const SHOWN_STATES: usize = 10;
@@ -31,15 +32,47 @@ pub(super) fn write_ranks(out: &mut dyn Write, ranks: &[RankShare]) -> io::Resul
     writeln!(out, "Ranks: {summary}, up to {ghosts} ghosts")
 }
 
-/// A model, the limits of its solve, and the solution.
-#[derive(Clone, Copy)]
+/// A solve: facts about the model, the limits, and the solution.
+#[derive(Clone)]
 pub struct Report<'a> {
-    /// The model.
-    pub mdp: &'a Mdp,
+    /// Facts about the model.
+    pub model: Facts<'a>,
     /// The limits of the solve.
     pub limits: &'a Limits,
-    /// The solution.
+    /// The solution; its values and policy may be those of one rank.
     pub solution: &'a Solution,
+    /// V, one entry per state.
+    pub values: Column<'a, f64>,
+    /// π, one action per state.
+    pub policy: Column<'a, u32>,
+    /// Time spent to write files.
+    pub written: Duration,
+}
+
+/// Facts about a model that a report needs, besides its [size](super::solution::Size).
+#[derive(Clone)]
+pub struct Facts<'a> {
+    /// γ.
+    pub gamma: f64,
+    /// Optimisation sense.
+    pub objective: Objective,
+    /// The initial states, ascending; empty if the model names none.
+    pub init: Vec<u64>,
+    /// Geometry to draw, if the states are the cells of a grid.
+    pub grid: Option<&'a Grid>,
+    /// The model, if it is here as a whole.
+    pub mdp: Option<&'a Mdp>,
+}
+
+impl<'a> Report<'a> {
+    /// The report of a model and its solution, which holds the values of all states.
+    #[must_use]
+    pub fn new(mdp: &'a Mdp, limits: &'a Limits, solution: &'a Solution) -> Self {
+        let init = starts(mdp).map(u64::from).collect();
+        let model = Facts { gamma: mdp.gamma(), objective: mdp.objective(), init, grid: mdp.grid(), mdp: Some(mdp) };
+        let (values, policy) = (Column::Here(&solution.values[..]), Column::Here(&solution.policy[..]));
+        Self { model, limits, solution, values, policy, written: Duration::ZERO }
+    }
 }
 
 /// Number of policy and value entries to print.
@@ -57,10 +90,10 @@ pub enum Extent<'a> {
 /// Report of a solve under any criterion.
 pub trait Summary {
     /// V, one entry per state.
-    fn values(&self) -> &[f64];
+    fn values(&self) -> Column<'_, f64>;
 
     /// π, one action per state; [`NO_ACTION`] for states without actions.
-    fn policy(&self) -> &[u32];
+    fn policy(&self) -> Column<'_, u32>;
 
     /// Writes the report as a JSON object and a line feed, with or without policy and values. Infinite numbers, which
     /// JSON lacks, become the strings `"inf"` and `"-inf"`.
@@ -80,8 +113,9 @@ pub trait Summary {
     /// # Errors
     /// I/O errors of `out`.
     fn write_solution(&self, out: &mut dyn Write, extent: Extent) -> io::Result<()> {
-        write_line(out, "Optimal policy:", extent, self.policy().iter().map(|&action| Action(action)))?;
-        write_line(out, "Optimal value:", extent, self.values().iter().map(SixDecimals))
+        let count = self.values().len();
+        write_line(out, "Optimal policy:", extent, count, self.policy().iter().map(Action))?;
+        write_line(out, "Optimal value:", extent, count, self.values().iter().map(SixDecimals))
     }
 }
 
@@ -130,8 +164,8 @@ impl SolutionFormat {
     pub fn write(self, report: &dyn Summary, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Json => report.write_json(out, true),
-            Self::Csv => write_csv(out, report.values(), report.policy()),
-            Self::Npy => write_npy(out, report.values()),
+            Self::Csv => write_csv_rows(out, report.values().iter().zip(report.policy().iter())),
+            Self::Npy => write_npy_pieces(out, report.values()),
             Self::Text => report.write_solution(out, Extent::All),
         }
     }
@@ -148,10 +182,10 @@ struct Record<'a> {
     device: &'a str,
     precision: Precision,
     notes: &'a [String],
-    states: u32,
+    states: u64,
     actions: u32,
     gamma: f64,
-    nnz: usize,
+    nnz: u64,
     target: Target,
     max_sweeps: u32,
     max_policies: u32,
@@ -169,9 +203,9 @@ struct Record<'a> {
     init: Vec<Start>,
     rounds: &'a [Round],
     #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<Actions<'a>>,
+    policy: Option<AllActions<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    values: Option<Numbers<'a>>,
+    values: Option<AllNumbers<'a>>,
 }
 
 /// Seconds per phase; `prepare` and `start` overlap.
@@ -187,8 +221,8 @@ struct Seconds {
 }
 
 impl Seconds {
-    fn of(phases: &Phases, solve: Duration) -> Self {
-        let Phases { read, prepare, start, upload, certify, write } = *phases;
+    fn of(phases: &Phases, solve: Duration, write: Duration) -> Self {
+        let Phases { read, prepare, start, upload, certify } = *phases;
         let [read, prepare, start, upload, solve, certify, write] =
             [read, prepare, start, upload, solve, certify, write].map(|phase| phase.as_secs_f64());
         Self { read, prepare, start, upload, solve, certify, write }
@@ -198,34 +232,35 @@ impl Seconds {
 /// The value of an initial state.
 #[derive(Serialize)]
 struct Start {
-    state: u32,
+    state: u64,
     value: Number,
 }
 
 impl Summary for Report<'_> {
-    fn values(&self) -> &[f64] {
-        &self.solution.values
+    fn values(&self) -> Column<'_, f64> {
+        self.values
     }
 
-    fn policy(&self) -> &[u32] {
-        &self.solution.policy
+    fn policy(&self) -> Column<'_, u32> {
+        self.policy
     }
 
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {
-        let Self { mdp, limits, solution } = *self;
+        let Self { ref model, limits, solution, values, policy, written } = *self;
+        let size = solution.size;
         let record = Record {
             status: solution.run.status,
             converged: solution.converged(limits),
             criterion: "discounted",
-            objective: mdp.objective(),
+            objective: model.objective,
             method: solution.method,
             device: &solution.device,
             precision: solution.precision,
             notes: &solution.notes,
-            states: mdp.states(),
-            actions: mdp.choices().max(),
-            gamma: mdp.gamma(),
-            nnz: mdp.transitions().nnz(),
+            states: size.states,
+            actions: size.actions,
+            gamma: model.gamma,
+            nnz: size.transitions,
             target: limits.target,
             max_sweeps: limits.max_sweeps,
             max_policies: limits.max_policies,
@@ -234,21 +269,21 @@ impl Summary for Report<'_> {
             sweeps: solution.run.sweeps(),
             setup_seconds: solution.setup.as_secs_f64(),
             compute_seconds: solution.run.elapsed.as_secs_f64(),
-            phases: Seconds::of(&solution.phases, solution.run.elapsed),
+            phases: Seconds::of(&solution.phases, solution.run.elapsed, written),
             certificate: &solution.certificate,
             ranks: &solution.ranks,
-            init: starts(mdp).map(|state| Start { state, value: Number(solution.values[state as usize]) }).collect(),
+            init: self.starts(usize::MAX).map(|(state, value)| Start { state, value: Number(value) }).collect(),
             rounds: &solution.run.rounds,
-            policy: with_solution.then_some(Actions(&solution.policy)),
-            values: with_solution.then_some(Numbers(&solution.values)),
+            policy: with_solution.then_some(AllActions(policy)),
+            values: with_solution.then_some(AllNumbers(values)),
         };
         serde_json::to_writer(&mut *out, &record)?;
         writeln!(out)
     }
 
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { mdp, solution, .. } = *self;
-        let (states, actions, nnz) = (mdp.states(), mdp.choices().max(), mdp.transitions().nnz());
+        let Self { ref model, solution, .. } = *self;
+        let Size { states, actions, rows, transitions } = solution.size;
         let precision = match solution.precision {
             Precision::F32 => "FP32 (float)",
             Precision::F64 => "FP64 (double)",
@@ -262,8 +297,8 @@ impl Summary for Report<'_> {
             writeln!(out, "Note: {note}")?;
         }
         writeln!(out, "\n— Problem Summary —")?;
-        writeln!(out, "S={states}, A={actions}, gamma={}", mdp.gamma())?;
-        writeln!(out, "Rows (S*A)={}, nnz={nnz}", mdp.rows())?;
+        writeln!(out, "S={states}, A={actions}, gamma={}", model.gamma)?;
+        writeln!(out, "Rows (S*A)={rows}, nnz={transitions}")?;
         writeln!(out, "{}", self.outcome())?;
         writeln!(out, "\n— Rounds —")?;
         write_rounds(out, &solution.run.rounds)?;
@@ -276,11 +311,21 @@ impl Summary for Report<'_> {
         writeln!(out, "Computation time: {:.2} ms", 1e3 * solution.run.elapsed.as_secs_f64())?;
         writeln!(out, "Setup time: {:.2} ms", 1e3 * solution.setup.as_secs_f64())?;
         writeln!(out, "{}", self.guarantee())?;
-        write_init(out, mdp, |state| format!("{:?}", solution.values[state]))
+        write_starts(
+            out,
+            model.init.len(),
+            self.starts(SHOWN_STATES).map(|(state, value)| (state, format!("{value:?}"))),
+        )
     }
 }
 
 impl Report<'_> {
+    /// The first initial states and their values.
+    fn starts(&self, count: usize) -> impl Iterator<Item = (u64, f64)> {
+        let states = || self.model.init.iter().take(count).copied();
+        states().zip(self.values.at(states()))
+    }
+
     /// One sentence on the outcome.
     fn outcome(&self) -> String {
         let Self { limits, solution, .. } = *self;
@@ -303,7 +348,7 @@ impl Report<'_> {
                     format!("Not solved to θ = {theta:e}: rounding errors of {} are larger.", solution.precision)
                 }
                 Target::Epsilon(epsilon)
-                    if solution.method.has_policies() && limits.tie > epsilon * (1.0 - self.mdp.gamma()) =>
+                    if solution.method.has_policies() && limits.tie > epsilon * (1.0 - self.model.gamma) =>
                 {
                     format!(
                         "Not solved to ε = {epsilon:e}: actions within the tie margin {:e} pass for equal.",
@@ -321,7 +366,7 @@ impl Report<'_> {
     fn guarantee(&self) -> String {
         let certificate = &self.solution.certificate;
         let bellman_residual = certificate.bellman_residual;
-        let known = format!("Bellman residual {bellman_residual:.1e}, γ {}", self.mdp.gamma());
+        let known = format!("Bellman residual {bellman_residual:.1e}, γ {}", self.model.gamma);
         match certificate.bound_text() {
             Some(bound) => format!("Certified: |V − V*| ≤ {bound} ({known})"),
             None => format!("Not certified ({known})"),
@@ -336,9 +381,13 @@ pub(super) fn starts(mdp: &Mdp) -> impl ExactSizeIterator<Item = u32> {
 
 /// Writes the lines `Value at init: …`.
 pub(super) fn write_init(out: &mut dyn Write, mdp: &Mdp, value: impl Fn(usize) -> String) -> io::Result<()> {
-    let count = starts(mdp).len();
-    for state in starts(mdp).take(SHOWN_STATES) {
-        let value = value(state as usize);
+    let shown = starts(mdp).take(SHOWN_STATES).map(|state| (u64::from(state), value(state as usize)));
+    write_starts(out, starts(mdp).len(), shown)
+}
+
+/// Writes these lines for the first of `count` initial states.
+fn write_starts(out: &mut dyn Write, count: usize, shown: impl Iterator<Item = (u64, String)>) -> io::Result<()> {
+    for (state, value) in shown {
         match count {
             1 => writeln!(out, "Value at init: {value}")?,
             _ => writeln!(out, "Value at init, state {state}: {value}")?,
@@ -352,7 +401,25 @@ pub(super) struct Actions<'a>(pub &'a [u32]);
 
 impl Serialize for Actions<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|&action| (action != NO_ACTION).then_some(action)))
+        AllActions(Column::Here(self.0)).serialize(serializer)
+    }
+}
+
+/// [`Actions`] that may be divided among ranks.
+struct AllActions<'a>(Column<'a, u32>);
+
+impl Serialize for AllActions<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|action| (action != NO_ACTION).then_some(action)))
+    }
+}
+
+/// [`Numbers`] that may be divided among ranks.
+struct AllNumbers<'a>(Column<'a, f64>);
+
+impl Serialize for AllNumbers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Number))
     }
 }
 
@@ -366,9 +433,9 @@ impl Display for Action {
 }
 
 /// A value with six decimals, as in the source.
-struct SixDecimals<'a>(&'a f64);
+struct SixDecimals(f64);
 
-impl Display for SixDecimals<'_> {
+impl Display for SixDecimals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:.6}", self.0)
     }
@@ -378,13 +445,13 @@ fn write_line<T: Display>(
     out: &mut dyn Write,
     start: &str,
     extent: Extent,
-    entries: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>,
+    count: u64,
+    entries: impl IntoIterator<Item = T>,
 ) -> io::Result<()> {
     let entries = entries.into_iter();
-    let count = entries.len();
     let (shown, rest) = match extent {
-        Extent::Shortened { rest } if count > SHOWN_STATES => (SHOWN_STATES, Some(rest)),
-        _ => (count, None),
+        Extent::Shortened { rest } if count > SHOWN_STATES as u64 => (SHOWN_STATES, Some(rest)),
+        _ => (usize::MAX, None),
     };
     write!(out, "{start}")?;
     for entry in entries.take(shown) {
@@ -430,7 +497,7 @@ mod tests {
     fn long_lines_say_where_the_rest_is() {
         let line = |extent| {
             let mut out = Vec::new();
-            write_line(&mut out, "Optimal policy:", extent, 0..12).unwrap();
+            write_line(&mut out, "Optimal policy:", extent, 12, 0..12).unwrap();
             String::from_utf8(out).unwrap()
         };
         assert_eq!(line(Extent::All), "Optimal policy: 0 1 2 3 4 5 6 7 8 9 10 11\n");

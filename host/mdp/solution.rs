@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::certificate::Certificate;
 use super::model::Mdp;
 use super::options::{Limits, Method, Precision, Target};
+use super::team::Team;
 use crate::common::ranks;
+use crate::runtime::comm;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -84,8 +86,6 @@ pub struct Phases {
     pub upload: Duration,
     /// Certificate and greedy policy.
     pub certify: Duration,
-    /// Writing files; set by the caller.
-    pub write: Duration,
 }
 
 /// The part of a model on one of several ranks.
@@ -111,16 +111,51 @@ impl RankWork {
     }
 }
 
+/// The size of a whole model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// S, the number of states.
+    pub states: u64,
+    /// The most actions of a state.
+    pub actions: u32,
+    /// The number of state-action pairs.
+    pub rows: u64,
+    /// The number of nonzeros of P.
+    pub transitions: u64,
+}
+
+impl Size {
+    /// The size of the model whose parts the ranks of `team` have.
+    ///
+    /// # Errors
+    /// If a rank fails.
+    pub(super) fn of(mdp: &Mdp, team: &Team) -> Result<Self, comm::Error> {
+        let count = |own: usize| team.count(if team.works() { own as u64 } else { 0 });
+        let mut actions = [if team.works() { f64::from(mdp.choices().max()) } else { 0.0 }];
+        team.max(&mut actions)?;
+        Ok(Self {
+            states: mdp.part().map_or(mdp.states().into(), |part| part.all),
+            actions: actions[0] as u32,
+            rows: count(mdp.rows())?,
+            transitions: count(mdp.transitions().nnz())?,
+        })
+    }
+}
+
 /// The share of one of several ranks.
 pub type RankShare = ranks::RankShare<RankWork>;
 
 /// Result of a solve.
 #[derive(Clone, Debug)]
 pub struct Solution {
-    /// V, one entry per state.
+    /// V, one entry per state; on one of several ranks, of its own states.
     pub values: Vec<f64>,
     /// π, one action per state; [`NO_ACTION`](super::model::NO_ACTION) for states without actions.
     pub policy: Vec<u32>,
+    /// The number of the first of these states; 0 unless the model is [in parts](super::solve::solve_in_parts).
+    pub first: u64,
+    /// The size of the model.
+    pub size: Size,
     /// Record of the loop.
     pub run: Run,
     /// Guarantee on `values`.

@@ -7,7 +7,8 @@
 //! Backends maximise. Each backend owns its copy of the model, V and π, and starts at V = 0 with the first action of
 //! every state.
 
-use std::ops::ControlFlow;
+use std::borrow::Cow;
+use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
@@ -16,13 +17,14 @@ use super::analysis::reorder::Order;
 use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
 use super::backend::{Backups, Evaluate, GreedySweeps, Modify, Stop};
 use super::certificate::{Certificate, certify_greedy};
-use super::divide::{GhostOrder, balanced, cut};
+use super::divide::{GhostOrder, agreed, balanced, cut};
 use super::dynamic::Dynamic;
 use super::error::SolveError;
-use super::model::Mdp;
+use super::model::whole::Fault;
+use super::model::{Mdp, Whole};
 use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use super::place::Placement;
-use super::solution::{Phases, RankWork, Round, Run, Solution, Status};
+use super::solution::{Phases, RankWork, Round, Run, Size, Solution, Status};
 use super::team::Team;
 use crate::runtime::choose::DeviceChoice;
 use crate::runtime::comm::{Clocked, Communicator};
@@ -77,33 +79,69 @@ pub fn solve_on_ranks(
         return solve_from(mdp, initial, options, observe);
     }
     check(mdp, initial)?;
-    let begun = Instant::now();
-    if let Some((order, note)) = order(mdp, options) {
-        let initial = initial.map(|values| order.to_new(values));
-        let options = SolveOptions { reorder: Reorder::None, ..*options };
-        let mut solution = solve_on_ranks(comm, &order.apply(mdp), initial.as_deref(), &options, observe)?;
+    let order = order(mdp, options);
+    let ordered = order.as_ref().map(|(order, _)| order.apply(mdp));
+    let initial = initial.map(|values| match &order {
+        Some((order, _)) => Cow::Owned(order.to_new(values)),
+        None => Cow::Borrowed(values),
+    });
+    let of_states = |states: Range<u64>| Ok(initial.as_ref().map(|values| values_of(values, states)));
+    let mut solution = solve_in_parts(comm, ordered.as_ref().unwrap_or(mdp), of_states, options, observe)?;
+    solution.values = comm.collect(&solution.values)?;
+    solution.policy = comm.collect(&solution.policy)?;
+    solution.first = 0;
+    if let Some((order, note)) = order {
         solution.notes.insert(0, note);
         if comm.rank() == 0 {
             solution.values = order.to_old(&solution.values);
             solution.policy = order.to_old(&solution.policy);
         }
-        return Ok(solution);
     }
+    Ok(solution)
+}
+
+fn values_of(values: &[f64], states: Range<u64>) -> Vec<f64> {
+    values[states.start as usize..states.end as usize].to_vec()
+}
+
+/// Solves a discounted model on all ranks of `comm`, of which each reads, solves and returns a part: contiguous states,
+/// in the order of the model, of about equal work. No rank holds more than its part and its ghosts. The solution of a
+/// rank has the values and the policy of its own states, from number [`first`](Solution::first).
+///
+/// `initial` returns the initial values of a range of states, or `None` for V = 0.
+///
+/// # Errors
+/// As for [`solve_from`]; [`SolveError::Part`] on all ranks if one cannot read its part or `initial` fails, or if a part has
+/// too many states; and if a rank fails.
+pub fn solve_in_parts(
+    comm: &dyn Communicator,
+    whole: &dyn Whole,
+    initial: impl Fn(Range<u64>) -> Result<Option<Vec<f64>>, Fault>,
+    options: &SolveOptions,
+    observe: Observer,
+) -> Result<Solution, SolveError> {
+    if whole.gamma() >= 1.0 {
+        return Err(SolveError::Undiscounted);
+    }
+    let begun = Instant::now();
     let clocked = Clocked::new(comm);
     let comm: &dyn Communicator = &clocked;
-    let features = Features::if_auto(mdp, options);
-    let method = features.map_or(options.method, |features| Some(features.method().0));
-    let order = match method {
+    let order = match options.method {
         Some(Method::Projected | Method::Modified | Method::Krylov) => GhostOrder::Behind,
         _ => GhostOrder::Around,
     };
-    let part = cut(mdp, &balanced(mdp, comm.size()), order, comm)?;
-    let Some(of_rank) = part.part() else { return solve_from(mdp, initial, options, observe) };
-    let team = Team::of(comm, of_rank);
+    let splits = balanced(whole, comm)?;
+    let rank = comm.rank() as usize;
+    let initial = agreed(initial(splits[rank]..splits[rank + 1]), comm)?;
+    let part = cut(whole, &splits, order, comm)?;
+    let of_rank = part.part().cloned().unwrap_or_default();
+    let team = Team::of(comm, &of_rank);
+    let options = &SolveOptions { reorder: Reorder::None, ..*options };
+    let features = Features::of_ranks_if_auto(&part, &team, options)?;
     // The ghosts follow.
     let initial = initial.map(|values| {
         let mut local = vec![0.0; part.states() as usize];
-        local[part.own()].copy_from_slice(&values[of_rank.first as usize..][..part.own().len()]);
+        local[part.own()].copy_from_slice(&values);
         local
     });
     // A stop request reaches the ranks at different times.
@@ -116,21 +154,22 @@ pub fn solve_on_ranks(
             ControlFlow::Break(())
         }
     };
-    let solution = solve_by(&part, &team, initial.as_deref(), options, features, begun, &mut observe)?;
+    let mut solution = solve_by(&part, &team, initial.as_deref(), options, features, begun, &mut observe)?;
     if let Some(error) = failed {
         return Err(error.into());
     }
-    let Solution { values, policy, .. } = solution;
-    let values = comm.collect(&values[part.own()])?;
-    let policy = comm.collect(&policy[part.own()])?;
-    let ranks = clocked.shares(&solution.device, RankWork::of(&part).unwrap_or_default())?;
-    Ok(Solution { values, policy, ranks, ..solution })
+    solution.values.truncate(part.own().end);
+    solution.values.drain(..part.own().start);
+    solution.policy.truncate(part.own().end);
+    solution.policy.drain(..part.own().start);
+    solution.ranks = clocked.shares(&solution.device, RankWork::of(&part).unwrap_or_default())?;
+    Ok(solution)
 }
 
 /// Checks that the model is discounted and that the initial values fit it.
 fn check(mdp: &Mdp, initial: Option<&[f64]>) -> Result<(), SolveError> {
     if let Some(found) = initial.map(<[f64]>::len).filter(|&length| length != mdp.states() as usize) {
-        return Err(SolveError::Initial { found, expected: mdp.states() });
+        return Err(SolveError::Initial { found, expected: mdp.states().into() });
     }
     if mdp.gamma() >= 1.0 { Err(SolveError::Undiscounted) } else { Ok(()) }
 }
@@ -191,6 +230,8 @@ fn solve_as_is(
     Ok(Solution {
         values,
         policy,
+        first: mdp.part().map_or(0, |part| part.first),
+        size: Size::of(mdp, team)?,
         run,
         certificate,
         method,

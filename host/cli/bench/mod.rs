@@ -25,7 +25,8 @@ impl BenchCommand {
     pub fn ranks(&self) -> Option<&ranks::Arguments> {
         match self {
             Self::Pomdp(arguments) => Some(&arguments.ranks),
-            Self::Mdp(_) | Self::Hmm(_) => None,
+            Self::Mdp(arguments) => arguments.ranks(),
+            Self::Hmm(_) => None,
         }
     }
 }

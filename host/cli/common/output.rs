@@ -127,6 +127,11 @@ impl Plots {
         Ok(plots)
     }
 
+    /// Whether the results are drawn.
+    pub fn of_results(&self) -> bool {
+        !self.results.is_empty()
+    }
+
     /// Checks that there are several ranks if their time is to be drawn.
     pub fn check(&self, ranks: usize) -> Result<(), Error> {
         match &self.ranks[..] {

@@ -24,14 +24,14 @@ pub struct Progress {
 
 impl Progress {
     /// Progress of a model with `states` states, hidden if `quiet` or if stderr is no terminal.
-    pub fn new(states: u32, quiet: bool) -> Self {
+    pub fn new(states: u64, quiet: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {msg}") {
             bar.set_style(style);
         }
         bar.set_message("round 1");
         let waiting = (!quiet && stderr().is_terminal()).then(|| show_after(PATIENCE, bar.clone()));
-        Self { bar, states: f64::from(states), _waiting: waiting }
+        Self { bar, states: states as f64, _waiting: waiting }
     }
 
     /// Shows a round.

@@ -1,13 +1,15 @@
 //! The ranks that run a command together: those that a launcher started, or threads for the GPUs of this process.
 
+use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 use std::{env, thread};
 
 use clap::Args;
+use warpkov::mdp::io::{Store, write_npy_together};
 use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::comm::launch::Launch;
-use warpkov::runtime::comm::{Communicator, Disagreed, Local, World};
+use warpkov::runtime::comm::{Communicator, Disagreed, Divided, Local, World};
 
 use super::file::FileOrStd;
 use super::number;
@@ -105,11 +107,19 @@ impl Ranks {
 
     /// The result, if all ranks have one. If not, one of them has its error, and all others are silent.
     pub fn agree<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        self.world.comm().agree(result, Error::exit_code).map_err(|disagreed| match disagreed {
-            Disagreed::Here(error) => Error::Agreed(Box::new(error)),
-            Disagreed::Elsewhere { code, .. } => Error::Elsewhere(code),
-            Disagreed::Comm(error) => error.into(),
-        })
+        self.world.comm().agree(result, Error::exit_code).map_err(agreed)
+    }
+
+    /// Arrays of which every process has a part.
+    pub fn divided<'a>(&'a self, values: &'a [f64], policy: &'a [u32]) -> Result<Divided<'a>, Error> {
+        Ok(Divided::new(self.world.comm(), values, policy)?)
+    }
+
+    /// Writes an array, of which every process has a part from number `first` of `all` on, whole or not at all. Returns
+    /// whether the processes can, as they share the file system.
+    pub fn write_npy<T: Store>(&self, path: &Path, own: &[T], first: u64, all: u64) -> Result<bool, Error> {
+        let written = write_npy_together(self.world.comm(), path, own, first, all);
+        written.map_err(|disagreed| agreed(disagreed.map(Error::from)))
     }
 
     /// Checks that every process can read this input: the standard input reaches only one.
@@ -138,18 +148,35 @@ impl Ranks {
         devices: &[DeviceChoice],
         work: impl Fn(&dyn Communicator, DeviceChoice) -> Result<T, Error> + Sync,
     ) -> Result<T, Error> {
+        Ok(self.run_all(devices, work)?.swap_remove(0))
+    }
+
+    /// Runs `work` on every rank, each with its device, and returns the results of this process's ranks.
+    pub fn run_all<T: Send>(
+        &self,
+        devices: &[DeviceChoice],
+        work: impl Fn(&dyn Communicator, DeviceChoice) -> Result<T, Error> + Sync,
+    ) -> Result<Vec<T>, Error> {
         match devices {
             [device] => match work(self.world.comm(), *device) {
                 // Wrong input is wrong on every rank.
                 Err(error) if error.exit_code() == 2 && self.size() > 1 => self.agree(Err(error)),
-                result => result,
+                result => result.map(|result| vec![result]),
             },
             devices => {
                 let of_rank = |local: &Local| work(local, devices[local.rank() as usize]);
-                let mut results = Local::run(devices.len() as u32, self.timeout, of_rank)?;
-                Ok(results.swap_remove(0))
+                Local::run(devices.len() as u32, self.timeout, of_rank)
             }
         }
+    }
+}
+
+/// The error of this rank, when all know of it.
+fn agreed(disagreed: Disagreed<Error>) -> Error {
+    match disagreed {
+        Disagreed::Here(error) => Error::Agreed(Box::new(error)),
+        Disagreed::Elsewhere { code, .. } => Error::Elsewhere(code),
+        Disagreed::Comm(error) => error.into(),
     }
 }
 

@@ -157,7 +157,7 @@ pub fn run(
     let report = Report::new(mdp, &criterion, &options.solve, &solved, elapsed);
     if ranks.is_first() {
         let (written, printed) = (
-            common.write_files(&report, &solved.ranks, |format| draw_bounds(&report, format)),
+            common.write_files(&report, &solved.ranks, false, |format| draw_bounds(&report, format)),
             common.print(&report, out),
         );
         written?;
@@ -192,7 +192,7 @@ fn solve(
     options: &Options,
     common: &Common,
 ) -> Result<Solved, Error> {
-    let observer = |comm: &dyn Communicator| solve::observer(mdp.states(), common.quiet || comm.rank() > 0);
+    let observer = |comm: &dyn Communicator| solve::observer(mdp.states().into(), common.quiet || comm.rank() > 0);
     let Asked::Horizon { steps, terminal_values, all_steps } = &options.kind else {
         return ranks.run(devices, |comm, device| {
             Ok(solve_on(comm, device, mdp, criterion, &options.solve, &mut observer(comm))?)

@@ -7,7 +7,7 @@ use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::common::io::output;
 use warpkov::mdp::io as formats;
-use warpkov::mdp::io::{Format, ReadOptions};
+use warpkov::mdp::io::{Format, Mapped, ReadOptions};
 use warpkov::mdp::model::Mdp;
 
 use super::Error;
@@ -32,9 +32,21 @@ pub struct Input {
 }
 
 impl Input {
+    fn options(&self) -> ReadOptions {
+        ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone() }
+    }
+
+    /// Opens the model to read it in parts, if its file permits.
+    pub fn open_parts(&self) -> Result<Option<Mapped>, Error> {
+        let FileOrStd::At(path) = &self.file else { return Ok(None) };
+        let options = self.options();
+        formats::files_read(path, &options).iter().try_for_each(|file| reads(file))?;
+        Ok(formats::open_parts(path, &options)?)
+    }
+
     /// Reads the model.
     pub fn read(&self) -> Result<Mdp, Error> {
-        let options = ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone() };
+        let options = self.options();
         Ok(match &self.file {
             FileOrStd::Standard => {
                 reads_standard_input()?;

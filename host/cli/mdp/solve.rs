@@ -9,13 +9,15 @@ use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
-use warpkov::mdp::model::{Mdp, Objective};
+use warpkov::mdp::io::Mapped;
+use warpkov::mdp::model::{Grid, Mdp, Objective, Whole};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
-use warpkov::mdp::report::{Extent, Report, SolutionFormat, Summary};
+use warpkov::mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov::mdp::solve::solve_on_ranks;
+use warpkov::mdp::solve::{solve_in_parts, solve_on_ranks};
 use warpkov::mdp::{self, plot};
 use warpkov::runtime::choose::{DeviceChoice, Devices};
+use warpkov::runtime::comm::Column;
 use warpkov::runtime::gpu::Gpu;
 
 use super::file::Input;
@@ -220,6 +222,12 @@ impl TryFrom<Arguments> for Options {
     }
 }
 
+/// A model, or a file of which each rank reads its own part.
+enum Model {
+    Whole(Mdp),
+    Parts(Mapped),
+}
+
 /// Reads the model, solves it by the criterion, writes the files, prints the report.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let ranks = options.ranks.join()?;
@@ -227,11 +235,12 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     ranks.agree(options.common.plots.check(ranks.count(&devices)))?;
     let _starting: Vec<_> = devices.iter().map(|&device| options.input.file.start(device)).collect();
     let begun = Instant::now();
-    let mdp = ranks.agree(options.read(&ranks))?;
+    let model = ranks.agree(options.read(&ranks, devices.len()))?;
     let read = begun.elapsed();
-    match &options.criterion {
-        Some(criterion) => criterion::run(&mdp, &ranks, &devices, criterion, &options.common, out),
-        None => discounted(&mdp, &ranks, &devices, read, options, out),
+    match (&model, &options.criterion) {
+        (Model::Whole(mdp), Some(criterion)) => criterion::run(mdp, &ranks, &devices, criterion, &options.common, out),
+        (Model::Whole(mdp), None) => discounted(mdp, &ranks, &devices, read, options, out),
+        (Model::Parts(mapped), _) => in_parts(mapped, &ranks, &devices, read, options, out),
     }
 }
 
@@ -244,56 +253,126 @@ fn discounted(
     options: &Options,
     out: impl Write,
 ) -> Result<Outcome, Error> {
-    let (solve, common) = (options.solve_options(mdp), &options.common);
+    let (solve, common) = (options.solve_options(mdp.gamma()), &options.common);
     let initial = ranks.agree(options.initial.as_deref().map(initial_values).transpose())?;
     let mut solution = ranks.run(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
-        let mut observe = observer(mdp.states(), common.quiet || comm.rank() > 0);
+        let mut observe = observer(mdp.states().into(), common.quiet || comm.rank() > 0);
         Ok(solve_on_ranks(comm, mdp, initial.as_deref(), &solve, &mut observe)?)
     })?;
     if ranks.is_first() {
         solution.phases.read = read;
-        let report = Report { mdp, limits: &solve.limits, solution: &solution };
-        // A full disk or a closed pipe must not lose the other half of the results.
-        let begun = Instant::now();
-        let written = common.write_files(&report, &solution.ranks, |format| plot::draw(&report, format));
-        solution.phases.write = begun.elapsed();
-        let printed = common.print(&Report { mdp, limits: &solve.limits, solution: &solution }, out);
-        written?;
-        printed?;
+        common.present(Report::new(mdp, &solve.limits, &solution), false, out)?;
     }
     Ok(outcome(&solution, &solve.limits))
 }
 
+/// [`discounted`], if each rank reads its own part of the model. No rank holds the values of all states.
+fn in_parts(
+    mapped: &Mapped,
+    ranks: &Ranks,
+    devices: &[DeviceChoice],
+    read: Duration,
+    options: &Options,
+    out: impl Write,
+) -> Result<Outcome, Error> {
+    let (solve, common) = (options.solve_options(mapped.gamma()), &options.common);
+    let states = mapped.states();
+    let values = options.initial.as_deref();
+    ranks.agree(values.map_or(Ok(()), file::reads))?;
+    let initial = |range| Ok(values.map(|path| mdp::io::read_values_of(path, range, states)).transpose()?);
+    let parts = ranks.run_all(devices, |comm, device| {
+        let solve = SolveOptions { device, ..solve };
+        let mut observe = observer(states, common.quiet || comm.rank() > 0);
+        Ok(solve_in_parts(comm, mapped, initial, &solve, &mut observe)?)
+    })?;
+    let mut solution = joined(parts)?;
+    solution.phases.read = read;
+    if solve.reorder == Reorder::Auto {
+        solution.notes.push("each rank reads a part of the file, whose order the states keep".to_owned());
+    }
+    if common.plots.of_results() && ranks.size() > 1 && states > plot::MOST_DRAWN {
+        let most = plot::MOST_DRAWN;
+        solution.notes.push(format!("plots show no values: more than {most} states are divided among ranks"));
+    }
+    let begun = Instant::now();
+    let written = common.write_together(ranks, &solution)?;
+    let (values, policy) = (std::mem::take(&mut solution.values), std::mem::take(&mut solution.policy));
+    let outcome = outcome(&solution, &solve.limits);
+    let divided = ranks.divided(&values, &policy)?;
+    let done = divided.on_first(|| {
+        let (init, grid) = (mapped.init()?.collect(), common.grid(mapped)?);
+        let model =
+            Facts { gamma: mapped.gamma(), objective: mapped.objective(), init, grid: grid.as_ref(), mdp: None };
+        let (values, policy) = match ranks.size() {
+            1 => (Column::Here(&values[..]), Column::Here(&policy[..])),
+            _ => (Column::Divided(&divided, 0), Column::Divided(&divided, 1)),
+        };
+        let written_in = begun.elapsed();
+        let report = Report { model, limits: &solve.limits, solution: &solution, values, policy, written: written_in };
+        common.present(report, written, out)
+    })?;
+    done.unwrap_or(Ok(()))?;
+    Ok(outcome)
+}
+
+/// One solution from those of adjacent parts.
+fn joined(parts: Vec<Solution>) -> Result<Solution, Error> {
+    let mut parts = parts.into_iter();
+    let first = parts.next().ok_or_else(|| Error::Usage("expected at least one device".to_owned()))?;
+    Ok(parts.fold(first, |mut all, part| {
+        all.values.extend(part.values);
+        all.policy.extend(part.policy);
+        all
+    }))
+}
+
 impl Options {
-    /// Reads the model, with the requested discount factor and objective. Checks that the solution has room.
-    fn read(&self, ranks: &Ranks) -> Result<Mdp, Error> {
+    /// Reads the model, or opens it for ranks that read parts. Checks that the solution has room.
+    fn read(&self, ranks: &Ranks, devices: usize) -> Result<Model, Error> {
         ranks.one_input(&self.input.file)?;
+        let invalid = |error| Error::Usage(format!("--gamma: {error}"));
+        let divided = ranks.size() > 1 || devices > 1;
+        // The criteria and the order need the whole graph.
+        if divided
+            && self.criterion.is_none()
+            && self.solve.reorder != Reorder::Rcm
+            && let Some(mut mapped) = self.input.open_parts()?
+        {
+            self.common.room(mapped.states())?;
+            if let Some(gamma) = self.gamma {
+                mapped = mapped.with_gamma(gamma).map_err(invalid)?;
+            }
+            if let Some(objective) = self.objective {
+                mapped = mapped.with_objective(objective);
+            }
+            return Ok(Model::Parts(mapped));
+        }
         let mut mdp = self.input.read()?;
-        self.common.room(&mdp)?;
+        self.common.room(mdp.states().into())?;
         if let Some(gamma) = self.gamma {
-            mdp = mdp.with_gamma(gamma).map_err(|error| Error::Usage(format!("--gamma: {error}")))?;
+            mdp = mdp.with_gamma(gamma).map_err(invalid)?;
         }
         if let Some(objective) = self.objective {
             mdp = mdp.with_objective(objective);
         }
-        Ok(mdp)
+        Ok(Model::Whole(mdp))
     }
 
     /// The options of the solver. The default tie margin depends on γ.
-    fn solve_options(&self, mdp: &Mdp) -> SolveOptions {
+    fn solve_options(&self, gamma: f64) -> SolveOptions {
         let mut options = self.solve;
         if self.default_tie {
             let SolveOptions { method, precision, limits, .. } = &mut options;
             let precision = method.map_or(*precision, |method| method.precision(*precision));
-            limits.tie = precision.tie_for(limits.target, mdp.gamma());
+            limits.tie = precision.tie_for(limits.target, gamma);
         }
         options
     }
 }
 
 /// Shows progress; stops the solver after Ctrl-C.
-pub fn observer(states: u32, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
+pub fn observer(states: u64, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
     handle_interrupts();
     let progress = Progress::new(states, quiet);
     move |round| {
@@ -310,28 +389,55 @@ pub fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
 
 impl Common {
     /// Checks that the disk has room for the solution.
-    pub fn room(&self, mdp: &Mdp) -> Result<(), Error> {
+    pub fn room(&self, states: u64) -> Result<(), Error> {
         match &self.out {
-            Some((FileOrStd::At(path), format)) => file::room(path, format.least_bytes() * u64::from(mdp.states())),
+            Some((FileOrStd::At(path), format)) => file::room(path, format.least_bytes() * states),
             _ => Ok(()),
         }
     }
 
-    /// Writes the solution, and the plots of it, which `draw` draws, and of `ranks`, to their files.
+    /// The geometry of a model, if its values are drawn.
+    fn grid(&self, mapped: &Mapped) -> Result<Option<Grid>, Error> {
+        let drawn = self.plots.of_results() && mapped.states() <= plot::MOST_DRAWN;
+        Ok(if drawn { mapped.grid()? } else { None })
+    }
+
+    /// Writes NumPy's arrays of a solution that is divided among processes, each its own part. Returns whether it is done.
+    fn write_together(&self, ranks: &Ranks, solution: &Solution) -> Result<bool, Error> {
+        let Some((FileOrStd::At(path), SolutionFormat::Npy)) = &self.out else { return Ok(false) };
+        let Solution { values, policy, first, size, .. } = solution;
+        Ok(ranks.size() > 1
+            && ranks.write_npy(path, values, *first, size.states)?
+            && ranks.write_npy(&path.with_extension("policy.npy"), policy, *first, size.states)?)
+    }
+
+    /// Writes the files of a discounted solve, except the solution if it is `written`, and prints the report.
+    fn present(&self, mut report: Report, written: bool, out: impl Write) -> Result<(), Error> {
+        // A full disk or a closed pipe must not lose the other half of the results.
+        let begun = Instant::now();
+        let done = self.write_files(&report, &report.solution.ranks, written, |format| plot::draw(&report, format));
+        report.written += begun.elapsed();
+        let printed = self.print(&report, out);
+        done?;
+        Ok(printed?)
+    }
+
+    /// Writes the solution, unless it is `written`, and the plots of it, which `draw` draws, and of `ranks`, to their files.
     pub fn write_files(
         &self,
         report: &dyn Summary,
         ranks: &[RankShare],
+        written: bool,
         draw: impl Fn(Format) -> Result<Vec<u8>, PlotError>,
     ) -> Result<(), Error> {
         /// States whose values take about as long to write as contexts take to go down, 0.06 s.
-        const MANY: usize = 1 << 21;
+        const MANY: u64 = 1 << 21;
 
         let _stopping = (self.out.is_some() && report.values().len() >= MANY).then(Gpu::stop);
-        if let Some((FileOrStd::At(path), format)) = &self.out {
+        if let Some((FileOrStd::At(path), format)) = self.out.as_ref().filter(|_| !written) {
             file::write_whole(path, |out| format.write(report, out))?;
             if let (SolutionFormat::Npy, Some(policy)) = (format, file::policy_beside(path)) {
-                file::write_whole(&policy, |out| mdp::io::write_npy(out, report.policy()))?;
+                file::write_whole(&policy, |out| mdp::io::write_npy_pieces(out, report.policy()))?;
             }
         }
         self.plots.draw(&self.name, ranks, draw)

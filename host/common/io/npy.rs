@@ -3,7 +3,9 @@
 //! The module reads versions 1 to 3 and writes version 1.0. Source: NumPy Enhancement Proposal 1, *A Simple File Format
 //! for NumPy Arrays*.
 
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 
 use super::binary::{self, Element, Encoding, Kind, invalid};
 
@@ -44,6 +46,24 @@ pub fn read<T: Element>(reader: &mut (impl Read + ?Sized)) -> io::Result<Tensor<
     })?;
     let elements = if fortran && shape.len() > 1 { transposed(&shape, &elements) } else { elements };
     Ok(Tensor { shape, elements })
+}
+
+/// Reads the shape of an array, and of an array of one dimension the elements of a range, as far as it has them.
+pub fn read_part<T: Element>(file: &mut File, range: Range<u64>) -> io::Result<(Vec<usize>, Vec<T>)> {
+    let mut reader = BufReader::new(&mut *file);
+    let Header { descr, shape, .. } = Header::read(&mut reader)?;
+    let begin = reader.stream_position()?;
+    let (Some(encoding), [length]) = (encoding(&descr), &shape[..]) else { return Ok((shape, Vec::new())) };
+    let size = encoding.size as u64;
+    let end = begin.saturating_add(size.saturating_mul(*length as u64));
+    let found = file.metadata()?.len();
+    if found < end {
+        return Err(truncated(format!("it has {} of {length} numbers", found.saturating_sub(begin) / size)));
+    }
+    let range = range.start.min(*length as u64)..range.end.min(*length as u64);
+    file.seek(SeekFrom::Start(begin + size * range.start))?;
+    let elements = binary::elements(&mut BufReader::new(file), encoding, (range.end - range.start) as usize)?;
+    Ok((shape, elements))
 }
 
 /// Whether `start` is the start of an array of floating-point numbers.
@@ -199,6 +219,7 @@ pub fn write_rows<T: Store>(out: &mut dyn Write, elements: &[T], columns: usize)
 
 /// An element type whose bytes in memory are its bytes in the file.
 pub trait Store: bytemuck::Pod {
+    /// NumPy's name of the type.
     const DESCR: &'static str;
 }
 

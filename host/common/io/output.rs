@@ -410,6 +410,62 @@ impl<W: Write> Write for Limited<W> {
     }
 }
 
+/// A new file with a temporary name beside its path, of its full length, which several processes fill. Dropped, it is
+/// removed.
+pub struct Draft {
+    new: New,
+    /// Its temporary name.
+    name: PathBuf,
+    path: PathBuf,
+    old: Option<Metadata>,
+    /// Whether the new file has the metadata of the old one.
+    copied: bool,
+}
+
+impl Draft {
+    /// Creates a file of `length` zeros that [`publish`](Self::publish) moves to `path`; `None` if that is no regular file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::StorageFull`] if the file system has too little space, and the errors of [`check`].
+    pub fn create(path: &Path, length: u64) -> io::Result<Option<Self>> {
+        let Target::File { path, old } = resolve(path)? else { return Ok(None) };
+        let folder = folder(&path);
+        fits(length, free(folder))?;
+        let mut new = New::named(folder)?;
+        let copied = old.as_ref().is_none_or(|old| copy_metadata(new.file(), &path, old).is_ok());
+        new.file().set_len(length)?;
+        let name = match &new {
+            New::Named(file) => file.path().to_owned(),
+            #[cfg(target_os = "linux")]
+            New::Nameless(_) => return Ok(None),
+        };
+        // Other processes may have other working folders.
+        let name = std::path::absolute(name)?;
+        Ok(Some(Self { new, name, path, old, copied }))
+    }
+
+    /// The temporary name.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.name
+    }
+
+    /// The file.
+    pub fn file(&mut self) -> &mut File {
+        self.new.file()
+    }
+
+    /// Moves the file to its path.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn publish(mut self) -> io::Result<()> {
+        // A file that cannot replace the old one is copied up to its position.
+        self.new.file().seek(io::SeekFrom::End(0))?;
+        place(self.new, &self.path, self.old.as_ref(), self.copied)
+    }
+}
+
 /// Fills `new` by `write`, copies the metadata of the `old` file, and puts `new` at `path`.
 fn replace(
     mut new: New,
@@ -418,9 +474,14 @@ fn replace(
     free: Option<u64>,
     write: impl FnMut(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let copied = old.map_or(Ok(()), |old| copy_metadata(new.file(), path, old));
+    let copied = old.is_none_or(|old| copy_metadata(new.file(), path, old).is_ok());
     fill(new.file(), free, write)?;
-    if copied.is_err() {
+    place(new, path, old, copied)
+}
+
+/// Puts `new` at `path`, where the `old` file is, whose metadata it has if `copied`.
+fn place(new: New, path: &Path, old: Option<&Metadata>, copied: bool) -> io::Result<()> {
+    if !copied {
         return new.overwrite(path);
     }
     match new.publish(path) {

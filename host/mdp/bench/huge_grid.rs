@@ -1,21 +1,23 @@
 //! A slip grid larger than host memory permits: the device generates it, solves it and measures the residual for the
-//! certificate.
+//! certificate. On several ranks, each has a part of the rows.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
 
 use serde::Serialize;
-use warpkov_device::launch::Device;
 
 use super::milliseconds;
 use crate::mdp::certificate::Certificate;
-use crate::mdp::device::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
+use crate::mdp::device::{Certify, Linked, Mixed, Ranks, Residual, SweepLayout, ValueIteration};
+use crate::mdp::dynamic::Unified;
 use crate::mdp::error::SolveError;
 use crate::mdp::generate::GridPatterns;
 use crate::mdp::options::{Limits, Precision, Storage, Target};
 use crate::mdp::solution::{Run, Status};
 use crate::mdp::solve::{span_stop, tighten, value_iteration};
+use crate::mdp::team::Team;
 use crate::runtime::choose::KernelDevice;
+use crate::runtime::comm::Communicator;
 
 /// Options of the benchmark.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +38,9 @@ pub struct Measured {
     /// Rows of the grid.
     pub height: u32,
     /// S.
-    pub states: u32,
+    pub states: u64,
+    /// The number of ranks.
+    pub ranks: u32,
     /// γ.
     pub gamma: f64,
     /// ε.
@@ -55,7 +59,7 @@ pub struct Measured {
     pub sweeps: u64,
     /// Mean time per sweep, including sweeps that skip most states; microseconds.
     pub sweep_us: f64,
-    /// Bytes of device memory.
+    /// Bytes of device memory, on rank 0.
     pub device_bytes: u64,
     /// Certificate of V + `shift`.
     pub certificate: Certificate,
@@ -63,20 +67,26 @@ pub struct Measured {
     pub shift: f64,
 }
 
-/// Generates, solves and certifies a grid.
+/// Generates, solves and certifies a grid on all ranks of `comm`, each its [part](crate::mdp::generate::SlipGrid::patterns_of).
 ///
 /// # Errors
-/// Those of the device, and if its memory does not hold the model.
-pub fn measure(device: &KernelDevice, grid: &GridPatterns, options: &HugeOptions) -> Result<Measured, SolveError> {
+/// Those of the device, if its memory does not hold the model, and if a rank fails.
+pub fn measure(
+    comm: &dyn Communicator,
+    device: &KernelDevice,
+    grid: &GridPatterns,
+    options: &HugeOptions,
+) -> Result<Measured, SolveError> {
     let name = device.name();
     match device {
-        KernelDevice::Emulated(emulator) => on(emulator, &name, grid, options, |_| Ok(())),
-        KernelDevice::Gpu(gpu) => on(gpu, &name, grid, options, |bytes| Ok(gpu.reserve(bytes, "the model")?)),
+        KernelDevice::Emulated(emulator) => on(comm, emulator, &name, grid, options, |_| Ok(())),
+        KernelDevice::Gpu(gpu) => on(comm, gpu, &name, grid, options, |bytes| Ok(gpu.reserve(bytes, "the model")?)),
     }
 }
 
 /// `reserve` checks that so many bytes of device memory are free.
-fn on<D: Device>(
+fn on<D: Linked>(
+    comm: &dyn Communicator,
     device: &D,
     name: &str,
     grid: &GridPatterns,
@@ -86,21 +96,32 @@ fn on<D: Device>(
 where
     SolveError: From<D::Error>,
 {
+    let team = grid.part().map_or_else(Team::alone, |part| Team::of(comm, part));
+    let ranks = Ranks::new(device, &team)?;
     let start = Instant::now();
     let layout = SweepLayout::generated(grid).ok_or(SolveError::Storage(Storage::Patterns))?;
     let layout = if options.skip { layout } else { layout.without_skipping() };
     let exact = layout.bytes::<f64, u32>();
     let device_bytes = exact + if options.mixed { layout.bytes::<f32, u32>() } else { 0 };
     reserve(device_bytes)?;
-    let solved = match options.mixed {
-        true => solve(device, start, Mixed::<u32, D>::new(device, &layout)?, grid, options),
-        false => solve(device, start, ValueIteration::<f64, u32, D>::new(device, &layout)?, grid, options),
+    let mut backend: Box<dyn Certify<Error = SolveError> + '_> = match (&ranks, options.mixed) {
+        (None, true) => Box::new(Unified::new(Mixed::<u32, D>::new(device, &layout)?)),
+        (None, false) => Box::new(Unified::new(ValueIteration::<f64, u32, D>::new(device, &layout)?)),
+        (Some(ranks), true) => Box::new(ranks.wrap(Mixed::<u32, D>::in_team(device, &layout, Some(ranks))?)),
+        (Some(ranks), false) => {
+            let ghosts = Box::new(ranks.ghosts::<f64>(device)?);
+            Box::new(ranks.wrap(ValueIteration::<f64, u32, D>::in_team(device, &layout, Some(ghosts))?))
+        }
     };
+    device.synchronize()?;
+    let solved = solve(start, &team, &mut *backend, grid, options);
     let Solved { generation_ms, solve_ms, run, certificate, shift } = solved?;
+    let states = grid.part().map_or(grid.states().into(), |part| part.all);
     Ok(Measured {
         width: grid.grid.width,
-        height: grid.grid.height,
-        states: grid.states(),
+        height: (states / u64::from(grid.grid.width)) as u32,
+        states,
+        ranks: comm.size(),
         gamma: grid.grid.gamma,
         epsilon: options.epsilon,
         precision: if options.mixed { Precision::Mixed } else { Precision::F64 },
@@ -124,25 +145,26 @@ struct Solved {
     shift: f64,
 }
 
-/// Solves and certifies the model of `backend`, whose construction began at `start`.
-fn solve<D: Device, B: Certify<Error = D::Error>>(
-    device: &D,
+/// Solves and certifies the model of `backend`, whose construction began at `start`, with the other ranks of `team`.
+fn solve(
     start: Instant,
-    mut backend: B,
+    team: &Team,
+    backend: &mut dyn Certify<Error = SolveError>,
     grid: &GridPatterns,
     options: &HugeOptions,
-) -> Result<Solved, D::Error> {
-    device.synchronize()?;
-    let generation_ms = milliseconds(start.elapsed());
+) -> Result<Solved, SolveError> {
+    // The ranks begin together.
+    let mut generation = [milliseconds(start.elapsed())];
+    team.max(&mut generation)?;
     let start = Instant::now();
     let (gamma, epsilon) = (grid.grid.gamma, options.epsilon);
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
     let (run, certificate, shift) = tighten(Some(epsilon), |epsilon_fraction| {
         let stop = span_stop(gamma, epsilon_fraction * epsilon);
-        let run = value_iteration(&mut backend, stop, &limits, |_| ControlFlow::Continue(()))?;
+        let run = value_iteration(&mut *backend, stop, &limits, |_| ControlFlow::Continue(()))?;
         let Residual { range, largest } = backend.residual()?;
-        let (certificate, shift) = grid.extremes(range, largest).centred(gamma);
-        Ok((run, certificate, shift))
+        let (certificate, shift) = grid.extremes(range, largest).of_all(team)?.centred(gamma);
+        Ok::<_, SolveError>((run, certificate, shift))
     })?;
-    Ok(Solved { generation_ms, solve_ms: milliseconds(start.elapsed()), run, certificate, shift })
+    Ok(Solved { generation_ms: generation[0], solve_ms: milliseconds(start.elapsed()), run, certificate, shift })
 }

@@ -117,7 +117,7 @@ where
 /// The part of this rank, or the whole model of one rank.
 fn part<'m>(comm: Option<&dyn Communicator>, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, SolveError> {
     Ok(match comm {
-        Some(comm) => Cow::Owned(cut(mdp, &balanced(mdp, comm.size()), GhostOrder::Around, comm)?),
+        Some(comm) => Cow::Owned(cut(mdp, &balanced(mdp, comm)?, GhostOrder::Around, comm)?),
         None => Cow::Borrowed(mdp),
     })
 }

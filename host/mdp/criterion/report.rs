@@ -10,6 +10,7 @@ use crate::mdp::certificate::rounded_up;
 use crate::mdp::model::{Mdp, Objective};
 use crate::mdp::report::{Actions, Number, Numbers, Summary, starts, write_init, write_ranks, write_rounds};
 use crate::mdp::solution::{RankShare, Round, Status};
+use crate::runtime::comm::Column;
 
 /// A finished solve: the model, the request and the result.
 pub struct Report<'a> {
@@ -170,12 +171,12 @@ impl<'a> Report<'a> {
 }
 
 impl Summary for Report<'_> {
-    fn values(&self) -> &[f64] {
-        &self.values
+    fn values(&self) -> Column<'_, f64> {
+        Column::Here(&self.values)
     }
 
-    fn policy(&self) -> &[u32] {
-        &self.solved.bounded.policy
+    fn policy(&self) -> Column<'_, u32> {
+        Column::Here(&self.solved.bounded.policy)
     }
 
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {

@@ -11,8 +11,10 @@ use warpkov_device::launch::{Arg, Buffer, Device, Shape};
 use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
 use super::resident::THREADS;
+use super::values::{Certify, Residual};
 use crate::common::interrupt;
 use crate::mdp::dynamic::{Failure, Unified};
+use crate::mdp::error::SolveError;
 use crate::mdp::model::Peer;
 use crate::mdp::team::Team;
 use crate::runtime;
@@ -418,5 +420,17 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
 
     fn records(&self) -> bool {
         self.ranks.link.is_some()
+    }
+}
+
+impl<B: Certify> Certify for Unified<'_, B>
+where
+    SolveError: From<B::Error>,
+{
+    fn residual(&mut self) -> Result<Residual, SolveError> {
+        let Residual { range, largest } = self.of(Certify::residual)?;
+        let mut largest = [largest];
+        self.team().max(&mut largest)?;
+        Ok(Residual { range, largest: largest[0] })
     }
 }

@@ -59,6 +59,9 @@ pub(super) enum Narrow<D: Device> {
     Two(Rc<D::Buffer<i16>>),
 }
 
+/// Cells of a generated grid that the device copies at a time.
+const PIECE: usize = 1 << 24;
+
 impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
     pub fn upload(device: &D, sweep_layout: &SweepLayout) -> Result<Self, D::Error> {
         let (mdp, reward, layout) = match &sweep_layout.model {
@@ -166,6 +169,17 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
     }
 
     fn generate(device: &D, grid: &GridPatterns, table: &Table) -> Result<Self, D::Error> {
+        if grid.part().is_some() {
+            // The kernel knows no ghosts: the host generates the patterns of a part, and the device copies meanwhile.
+            let cells = grid.states() as usize;
+            let ends: Vec<usize> = (1..=cells.div_ceil(PIECE)).map(|piece| cells.min(piece * PIECE)).collect();
+            let pattern = device.upload_pieces(&ends, |piece, patterns: &mut [u16]| {
+                patterns.par_iter_mut().with_min_len(1 << 12).enumerate().for_each(|(cell, pattern)| {
+                    *pattern = table.number[grid.pattern((piece * PIECE + cell) as u32)];
+                });
+            })?;
+            return Self::patterns(device, pattern, table);
+        }
         let mut pattern = device.zeros(grid.states() as usize)?;
         let index: Vec<u16> = grid.index.iter().map(|&pattern| table.number[pattern as usize]).collect();
         let (kinds, index) = (device.upload(&grid.kinds)?, device.upload(&index)?);

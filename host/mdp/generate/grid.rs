@@ -78,13 +78,18 @@ impl SlipGrid {
     /// Checks the range of every field and returns the number of states.
     fn check(&self) -> Result<u32, Error> {
         let states = cells(self.width, self.height)?;
+        self.check_fields()?;
+        Ok(states)
+    }
+
+    /// Checks the range of every field but the size.
+    fn check_fields(&self) -> Result<(), Error> {
         fraction("slip", self.slip)?;
         fraction("wall_fraction", self.wall_fraction)?;
         fraction("obstacle_fraction", self.obstacle_fraction)?;
         discount(self.gamma)?;
         finite("goal_reward", self.goal_reward)?;
-        finite("obstacle_penalty", self.obstacle_penalty)?;
-        Ok(states)
+        Ok(finite("obstacle_penalty", self.obstacle_penalty)?)
     }
 
     /// Draws walls and obstacles without replacement from all cells but the goal; both ascend.

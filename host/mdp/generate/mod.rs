@@ -66,6 +66,20 @@ pub enum Error {
         /// Cells other than the goal.
         free: u32,
     },
+    /// The part of a rank has too many cells.
+    #[error(
+        "a grid of {width} × {height} cells on {ranks} ranks: expected at most {most} cells on a rank, at least {least} ranks",
+        most = u32::MAX,
+        least = (u64::from(*width) * u64::from(*height)).div_ceil(u32::MAX.into()).max(1)
+    )]
+    Part {
+        /// Cells in a row.
+        width: u32,
+        /// Cells in a column.
+        height: u32,
+        /// The number of ranks.
+        ranks: u32,
+    },
     /// The generated model is invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),

@@ -29,9 +29,14 @@ use crate::common::io::output::{atomic_write, room};
 use crate::common::io::{BUFFER, invalid, of_extension};
 use crate::common::terminal::quoted;
 
-pub use self::solution::{read_values, write_csv, write_npy, write_npy_rows};
+pub use self::safetensors::Mapped;
+pub(in crate::mdp) use self::solution::write_csv_rows;
+pub use self::solution::{
+    read_values, read_values_of, write_csv, write_npy, write_npy_pieces, write_npy_rows, write_npy_together,
+};
 pub use self::solved::{ReadError, Solved};
 pub use crate::common::io::Error;
+pub use crate::common::io::npy::Store;
 
 choice! {
     /// A model file format.
@@ -205,6 +210,28 @@ pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
     }
 }
 
+/// Opens the model in `path` to read [its rows](super::model::Whole) in parts, if its format permits: an uncompressed
+/// safetensors file, which is memory-mapped. `None` for other files.
+///
+/// # Errors
+/// The errors of [`read()`] that concern the header.
+pub fn open_parts(path: &Path, options: &ReadOptions) -> Result<Option<Mapped>, Error> {
+    if !path.metadata().is_ok_and(|about| about.is_file()) || options.reward.is_some() || options.costs.is_some() {
+        return Ok(None);
+    }
+    let name = path.display().to_string();
+    let mut input = Input::open(path).map_err(of_file(name.clone()))?;
+    if format_of(&mut input, Format::of_name(&plain_name(path)), options).map_err(of_file(name.clone()))?
+        != Format::Safetensors
+    {
+        return Ok(None);
+    }
+    match input.into_file().map_err(of_file(name.clone()))? {
+        Ok(file) => Mapped::open(&file, name).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
 /// Reads a model from a stream; messages call it `name`.
 ///
 /// # Errors
@@ -216,7 +243,22 @@ pub fn read_from(reader: impl Read, name: &str, options: &ReadOptions) -> Result
     }
 }
 
-/// Reads a model in the format that the options, the name or the content gives, in this order. A stream has no path and
+/// The format that the options, the name or the content gives, in this order.
+fn format_of(input: &mut Input<'_>, named: Option<Format>, options: &ReadOptions) -> io::Result<Format> {
+    match (options.format, named) {
+        (Some(format), _) => Ok(format),
+        (None, Some(format)) if format != Format::Json => Ok(format),
+        (None, named) => {
+            let length = input.length()?;
+            Ok(match Format::of_content(input.start(SNIFFED)?, length) {
+                Format::Gymnasium => Format::Gymnasium,
+                format => named.unwrap_or(format),
+            })
+        }
+    }
+}
+
+/// Reads a model in its [format](format_of). A stream has no path and
 /// no files beside it.
 fn read_input(
     mut input: Input<'_>,
@@ -227,18 +269,7 @@ fn read_input(
 ) -> Result<Mdp, Error> {
     let name = file.clone();
     let cannot_read = |error| of_file(name.clone())(error);
-    let format = match (options.format, named) {
-        (Some(format), _) => format,
-        (None, Some(format)) if format != Format::Json => format,
-        (None, named) => {
-            let length = input.length().map_err(cannot_read)?;
-            let start = input.start(SNIFFED).map_err(cannot_read)?;
-            match Format::of_content(start, length) {
-                Format::Gymnasium => Format::Gymnasium,
-                format => named.unwrap_or(format),
-            }
-        }
-    };
+    let format = format_of(&mut input, named, options).map_err(cannot_read)?;
     let reward = options.reward.as_deref();
     let named = matches!(format, Format::Prism | Format::Storm | Format::Drn | Format::Umb);
     if let Some(name) = reward.filter(|_| !named) {

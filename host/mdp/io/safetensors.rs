@@ -5,32 +5,40 @@
 //! | Tensor | Type |
 //! | --- | --- |
 //! | `P.indptr`, `R.indptr` | U64 |
-//! | `P.indices`, `R.indices` | U32 |
+//! | `P.indices`, `R.indices` | U32, or U64 or I64 |
 //! | `P.data`, `R.data` | F64 |
 //! | `choices` (optional) | U64 |
 //! | `ends`, `action_rewards` (optional) | F64 |
-//! | `labels.NAME`, `action_names.of_row`, `grid.walls`, `grid.obstacles` (optional) | U32 |
+//! | `labels.NAME`, `grid.walls`, `grid.obstacles` (optional) | U32, or U64 or I64 |
+//! | `action_names.of_row` (optional) | U32 |
 //!
 //! The metadata holds `format` = `warpkov-mdp`, `version` = `1`, `S`, `gamma` and, unless the file has `choices`, `A`.
 //! Optional metadata are `objective`, `action_names` (a JSON array), `grid.width`, `grid.height` and `grid.goal`.
+//!
+//! [`Mapped`] reads the rows of some states only. A model of 2³² states or more has 64-bit indices and can only be read so.
 
 #[cfg(target_endian = "big")]
 compile_error!("safetensors hold little-endian numbers, which this module maps without conversion");
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use memmap2::Mmap;
+use rayon::prelude::*;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors};
 use serde_json::{Value, json};
 
 use super::Error;
 use crate::common::io::invalid;
-use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, Mdp, MdpParts, Objective};
+use crate::mdp::model::validate::{self, Invalid, Matrix};
+use crate::mdp::model::whole::{Actions, Columns, Entries, Fault, Rows};
+use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Objective, Whole};
 
 const FORMAT: &str = "warpkov-mdp";
 const VERSION: &str = "1";
@@ -48,18 +56,365 @@ pub fn sniff(start: &[u8], length: Option<u64>) -> bool {
 
 /// Maps a file and validates its model.
 pub fn read(file: &File, name: String) -> Result<Mdp, Error> {
+    let map = map(file, &name)?;
+    let content = |message| Error::Content { file: name.clone(), message };
+    let parts = Parts::of(map).map_err(content)?;
+    parts.states().map_err(content)?;
+    if !parts.is_short() {
+        // Columns of 64 bits are checked before they become numbers of 32 bits.
+        let mapped = Mapped::of(parts, name.clone())?;
+        mapped.check(0..mapped.states)?;
+        let parts = mapped.parts.model().map_err(content)?;
+        return parts.validated().map_err(invalid(name));
+    }
+    let parts = parts.model().map_err(content)?;
+    parts.validated().map_err(invalid(name))
+}
+
+fn map(file: &File, name: &str) -> Result<Arc<Mmap>, Error> {
     // SAFETY: `Mmap::map` requires that nobody changes the file while it is mapped. No file system enforces that. The
     // contract of `super::read` demands it from callers, and warpkov's own writers replace files instead of changing
     // them.
-    let map = match unsafe { Mmap::map(file) } {
-        Ok(map) => Arc::new(map),
-        Err(error) => return Err(Error::read(name)(error)),
-    };
-    match Parts::of(map).and_then(|parts| parts.model()) {
-        Ok(model) => model.validated().map_err(invalid(name)),
-        Err(message) => Err(Error::Content { file: name, message }),
+    let map = unsafe { Mmap::map(file) };
+    map.map(Arc::new).map_err(Error::read(name))
+}
+
+/// A mapped file, whose rows are read and validated by the numbers of their states.
+///
+/// To [open](Self::open) it validates the metadata and the lengths of the arrays. [`rows`](Whole::rows) validates the rows
+/// asked for, and of the labels, the names of actions and the walls of a grid the same fraction as of the states.
+pub struct Mapped {
+    file: String,
+    parts: Parts,
+    states: u64,
+    /// The number of rows.
+    rows: u64,
+    actions: Owners,
+    gamma: f64,
+    objective: Objective,
+    transitions: Matrices,
+    rewards: Matrices,
+    ends: Option<Place>,
+    action_rewards: Option<Place>,
+}
+
+/// The rows of each state: so many, or by offsets.
+enum Owners {
+    Uniform(u32),
+    Ragged(Place),
+}
+
+/// The arrays of a matrix.
+struct Matrices {
+    name: Matrix,
+    row_ptr: Place,
+    col: Place,
+    val: Place,
+}
+
+/// A tensor of one dimension in the file.
+#[derive(Clone, Copy)]
+struct Place {
+    dtype: Dtype,
+    /// Byte offset in the file.
+    start: usize,
+    /// Number of elements.
+    length: u64,
+}
+
+impl Mapped {
+    /// Maps a file and validates its header; messages call it `name`.
+    ///
+    /// # Errors
+    /// If the file cannot be mapped, or its header is not that of a model.
+    pub(super) fn open(file: &File, name: String) -> Result<Self, Error> {
+        let content = |message| Error::Content { file: name.clone(), message };
+        Self::of(Parts::of(map(file, &name)?).map_err(content)?, name)
+    }
+
+    fn of(parts: Parts, file: String) -> Result<Self, Error> {
+        let content = |message| Error::Content { file: file.clone(), message };
+        let read = || {
+            parts.check_version()?;
+            let matrix = |name: Matrix| {
+                Ok::<_, String>(Matrices {
+                    name,
+                    row_ptr: parts.place(&format!("{name}.indptr"), &[Dtype::U64])?,
+                    col: parts.place(&format!("{name}.indices"), &NUMBERS)?,
+                    val: parts.place(&format!("{name}.data"), &[Dtype::F64])?,
+                })
+            };
+            let per_row = |name: &str| parts.header.info(name).map(|_| parts.place(name, &[Dtype::F64])).transpose();
+            Ok(Self {
+                states: parts.number("S", "an integer")?,
+                rows: 0,
+                actions: match parts.header.info("choices") {
+                    Some(_) => Owners::Ragged(parts.place("choices", &[Dtype::U64])?),
+                    None => Owners::Uniform(parts.number("A", "an integer")?),
+                },
+                gamma: parts.number("gamma", "a number")?,
+                objective: parts.objective()?,
+                transitions: matrix(Matrix::P)?,
+                rewards: matrix(Matrix::R)?,
+                ends: per_row("ends")?,
+                action_rewards: per_row("action_rewards")?,
+                file: file.clone(),
+                parts,
+            })
+        };
+        let mut mapped = read().map_err(content)?;
+        mapped.check_header().map_err(invalid(file))?;
+        Ok(mapped)
+    }
+
+    /// Replaces the discount factor.
+    ///
+    /// # Errors
+    /// If γ is not in [0, 1].
+    pub fn with_gamma(self, gamma: f64) -> Result<Self, Invalid> {
+        validate::check_gamma(gamma)?;
+        Ok(Self { gamma, ..self })
+    }
+
+    /// Replaces the optimisation sense.
+    #[must_use]
+    pub fn with_objective(self, objective: Objective) -> Self {
+        Self { objective, ..self }
+    }
+
+    /// The initial states, ascending: those of the label "init".
+    ///
+    /// # Errors
+    /// If the label has a wrong type.
+    pub fn init(&self) -> Result<impl ExactSizeIterator<Item = u64>, Error> {
+        let name = format!("{LABEL}init");
+        let place = self.parts.header.info(&name).map(|_| self.parts.place(&name, &NUMBERS)).transpose();
+        let place = place.map_err(|message| self.content(message))?;
+        let count = place.map_or(0, |place| place.length as usize);
+        let states = self.states;
+        let of = move |at: usize| place.map_or(0, |place| self.parts.one(place, at as u64)).min(states - 1);
+        Ok((0..count).map(of))
+    }
+
+    /// The geometry, if the states are the cells of a grid.
+    ///
+    /// # Errors
+    /// If the grid is not valid.
+    pub fn grid(&self) -> Result<Option<Grid>, Error> {
+        if !self.parts.metadata.contains_key("grid.width") {
+            return Ok(None);
+        }
+        self.parts.grid().map(Some).map_err(|message| self.content(message))
+    }
+
+    fn content(&self, message: String) -> Error {
+        Error::Content { file: self.file.clone(), message }
+    }
+
+    /// Checks the metadata, and lengths and ends of the arrays.
+    fn check_header(&mut self) -> Result<(), Invalid> {
+        if self.states == 0 {
+            return Err(Invalid::NoStates);
+        }
+        self.rows = match self.actions {
+            Owners::Uniform(actions) => validate::uniform_rows(self.states, actions)?,
+            Owners::Ragged(place) => {
+                let (found, expected) = (place.length as usize, self.states.saturating_add(1) as usize);
+                if found != expected {
+                    return Err(Invalid::ChoicesLength { found, expected });
+                }
+                match (self.parts.one(place, 0), self.parts.one(place, self.states)) {
+                    (0, 0) => return Err(Invalid::NoRows),
+                    (0, rows) => rows,
+                    (found, _) => return Err(Invalid::ChoicesStart { found }),
+                }
+            }
+        };
+        validate::check_gamma(self.gamma)?;
+        for Matrices { name: matrix, row_ptr, col, val } in [&self.transitions, &self.rewards] {
+            let invalid = |source| Err(Invalid::Csr { matrix: *matrix, source });
+            if row_ptr.length == 0 && *matrix == Matrix::R && col.length + val.length == 0 {
+                // No rewards of transitions.
+                continue;
+            }
+            let expected = self.rows.saturating_add(1);
+            if row_ptr.length != expected {
+                let (found, expected) = (row_ptr.length as usize, expected as usize);
+                return Err(Invalid::RowPtrLength { matrix: *matrix, found, expected });
+            }
+            let (start, found) = (self.parts.one(*row_ptr, 0), self.parts.one(*row_ptr, self.rows));
+            if start != 0 {
+                return invalid(InvalidCsr::Start { found: start });
+            }
+            if col.length != val.length {
+                return invalid(InvalidCsr::Lengths { indices: col.length as usize, data: val.length as usize });
+            }
+            if found != col.length {
+                return invalid(InvalidCsr::End { found, entries: col.length as usize });
+            }
+        }
+        for (array, place) in [("ends", self.ends), ("action_rewards", self.action_rewards)] {
+            if let Some(place) = place.filter(|place| place.length != 0 && place.length != self.rows) {
+                let (found, expected) = (place.length as usize, self.rows as usize);
+                return Err(Invalid::PerRow { array, found, expected });
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of the first row of a state, or of S.
+    fn first_row(&self, state: u64) -> u64 {
+        match self.actions {
+            Owners::Uniform(actions) => state * u64::from(actions),
+            Owners::Ragged(place) => self.parts.one(place, state).min(self.rows),
+        }
+    }
+
+    /// Reads and checks the rows of a range of states.
+    fn check(&self, states: Range<u64>) -> Result<Rows<'_>, Error> {
+        let wrong = |error: Invalid| invalid(self.file.clone())(error);
+        let actions = match self.actions {
+            Owners::Uniform(actions) => Actions::Uniform(actions),
+            Owners::Ragged(place) => {
+                let offsets = self.parts.slice::<u64>(place, states.start..states.end + 1);
+                validate::check_steps(&offsets, states.start as usize).map_err(wrong)?;
+                if offsets[offsets.len() - 1] > self.rows {
+                    // They fall later, because the last one is the number of rows.
+                    let rest = self.parts.slice::<u64>(place, states.end..self.states + 1);
+                    validate::check_steps(&rest, states.end as usize).map_err(wrong)?;
+                }
+                Actions::Ragged(offsets)
+            }
+        };
+        let rows = self.first_row(states.start)..self.first_row(states.end);
+        let per_row = |place: Option<Place>| match place {
+            Some(place) if place.length > 0 => self.parts.slice(place, rows.clone()),
+            _ => Cow::Borrowed(&[][..]),
+        };
+        let found = Rows {
+            transitions: self.entries(&self.transitions, &rows).map_err(wrong)?,
+            rewards: self.entries(&self.rewards, &rows).map_err(wrong)?,
+            ends: per_row(self.ends),
+            action_rewards: per_row(self.action_rewards),
+            actions,
+            states,
+        };
+        if !validate::check_rows(&found, self.states).map_err(wrong)? {
+            validate::check_distinct_rows(&found, self.states).map_err(wrong)?;
+        }
+        self.check_others(&found.states, &rows)?;
+        Ok(found)
+    }
+
+    /// Some rows of a matrix.
+    fn entries(&self, matrix: &Matrices, rows: &Range<u64>) -> Result<Entries<'_>, Invalid> {
+        let Matrices { name, row_ptr: place, col, val } = matrix;
+        if place.length == 0 {
+            return Ok(Entries::empty((rows.end - rows.start) as usize));
+        }
+        let row_ptr = self.parts.slice::<u64>(*place, rows.start..rows.end + 1);
+        let falls = |ends: &[u64], first: u64| {
+            let row = ends.par_windows(2).position_first(|ends| ends[0] > ends[1])?;
+            let (start, end) = (ends[row], ends[row + 1]);
+            Some(Invalid::Csr { matrix: *name, source: InvalidCsr::Falls { row: first as usize + row, start, end } })
+        };
+        if let Some(error) = falls(&row_ptr, rows.start) {
+            return Err(error);
+        }
+        let entries = row_ptr[0]..row_ptr[row_ptr.len() - 1];
+        if entries.end > col.length {
+            // They fall later, because the last one is the number of entries.
+            let rest = self.parts.slice::<u64>(*place, rows.end..self.rows + 1);
+            let end = InvalidCsr::End { found: entries.end, entries: col.length as usize };
+            return Err(falls(&rest, rows.end).unwrap_or(Invalid::Csr { matrix: *name, source: end }));
+        }
+        Ok(Entries {
+            row_ptr,
+            col: match col.dtype {
+                Dtype::U32 => Columns::Short(self.parts.slice(*col, entries.clone())),
+                _ => Columns::Long(self.parts.slice(*col, entries.clone())),
+            },
+            val: self.parts.slice(*val, entries),
+        })
+    }
+
+    /// Checks the fraction of labels, names and cells that goes with the states, and the names of the rows.
+    fn check_others(&self, states: &Range<u64>, rows: &Range<u64>) -> Result<(), Error> {
+        let wrong = |error: Invalid| invalid(self.file.clone())(error);
+        let content = |message| self.content(message);
+        let parts = &self.parts;
+        // The first position whose number does not exceed the one before or is no state, with both.
+        let violation = |place: Place| {
+            let position = |state: u64| (u128::from(place.length) * u128::from(state) / u128::from(self.states)) as u64;
+            let of = |at: u64| parts.one(place, at);
+            let wrong = |&at: &u64| of(at) >= self.states || at > 0 && of(at) <= of(at - 1);
+            let at = (position(states.start)..position(states.end)).find(wrong)?;
+            Some((at as usize, of(at), if at > 0 { of(at - 1) } else { 0 }))
+        };
+        let mut labels: Vec<_> = parts.header.tensors().into_keys().filter(|name| name.starts_with(LABEL)).collect();
+        labels.sort_unstable();
+        for tensor in labels {
+            if let Some((position, found, _)) = violation(parts.place(&tensor, &NUMBERS).map_err(content)?) {
+                let label = tensor[LABEL.len()..].to_owned();
+                return Err(wrong(Invalid::Label { label, position, found, states: self.states }));
+            }
+        }
+        if let Some(names) = parts.names().map_err(content)? {
+            let (array, names) = ("action_names.of_row", names.len());
+            let place = parts.place(array, &[Dtype::U32]).map_err(content)?;
+            if place.length != self.rows {
+                let (found, expected) = (place.length as usize, self.rows as usize);
+                return Err(wrong(Invalid::PerRow { array, found, expected }));
+            }
+            let of_row = parts.slice::<u32>(place, rows.clone());
+            if let Some(row) = of_row.iter().position(|&name| name as usize >= names) {
+                let position = rows.start as usize + row;
+                return Err(wrong(Invalid::ActionName { position, found: of_row[row], names }));
+            }
+        }
+        if parts.metadata.contains_key("grid.width") {
+            let side = |key| parts.number::<u32>(key, "an integer");
+            let goal = parts.number::<u64>("grid.goal", "an integer").map_err(content)?;
+            let (width, height) = (side("grid.width").map_err(content)?, side("grid.height").map_err(content)?);
+            validate::check_size(width, height, goal, self.states).map_err(wrong)?;
+            for (tensor, list) in [("grid.walls", "walls"), ("grid.obstacles", "obstacles")] {
+                let place = parts.header.info(tensor).map(|_| parts.place(tensor, &NUMBERS)).transpose();
+                if let Some((position, found, previous)) = place.map_err(content)?.and_then(violation) {
+                    return Err(wrong(match found >= self.states {
+                        true => Invalid::Cell { list, position, found, states: self.states },
+                        false => Invalid::CellOrder { list, position, found, previous },
+                    }));
+                }
+            }
+        }
+        Ok(())
     }
 }
+
+impl Whole for Mapped {
+    fn states(&self) -> u64 {
+        self.states
+    }
+
+    fn gamma(&self) -> f64 {
+        self.gamma
+    }
+
+    fn objective(&self) -> Objective {
+        self.objective
+    }
+
+    fn transitions_before(&self, state: u64) -> u64 {
+        self.parts.one(self.transitions.row_ptr, self.first_row(state)).min(self.transitions.col.length)
+    }
+
+    fn rows(&self, states: Range<u64>) -> Result<Rows<'_>, Fault> {
+        Ok(self.check(states)?)
+    }
+}
+
+/// Types of tensors of states.
+const NUMBERS: [Dtype; 3] = [Dtype::U32, Dtype::U64, Dtype::I64];
 
 /// A mapped file and its parsed header.
 struct Parts {
@@ -78,30 +433,33 @@ impl Parts {
         Ok(Self { map, start: PREFIX + length, header, metadata })
     }
 
-    /// Builds the model without validation.
-    fn model(&self) -> Result<MdpParts, String> {
+    /// Whether all columns have 32 bits, and all states fit them.
+    fn is_short(&self) -> bool {
+        let is_long = |name: &str| self.header.info(name).is_some_and(|info| info.dtype != Dtype::U32);
+        !is_long("P.indices") && !is_long("R.indices")
+    }
+
+    fn check_version(&self) -> Result<(), String> {
         for (key, expected) in [("format", FORMAT), ("version", VERSION)] {
             let found = self.text(key)?;
             if found != expected {
                 return Err(format!("metadata {key}: found \"{found}\", expected \"{expected}\""));
             }
         }
+        Ok(())
+    }
+
+    /// Builds the model without validation.
+    fn model(&self) -> Result<MdpParts, String> {
+        self.check_version()?;
         Ok(MdpParts {
-            states: self.number("S", "an integer")?,
+            states: self.states()?,
             choices: match self.header.info("choices") {
                 Some(_) => Choices::Ragged(self.tensor("choices", Dtype::U64)?),
                 None => Choices::Uniform(self.number("A", "an integer")?),
             },
             gamma: self.number("gamma", "a number")?,
-            objective: match self.metadata.get("objective").map(String::as_str) {
-                None | Some("maximize") => Objective::Maximize,
-                Some("minimize") => Objective::Minimize,
-                Some(found) => {
-                    return Err(format!(
-                        "metadata objective: found \"{found}\", expected \"maximize\" or \"minimize\""
-                    ));
-                }
-            },
+            objective: self.objective()?,
             transitions: self.matrix("P")?,
             ends: self.optional("ends", Dtype::F64)?.unwrap_or_default(),
             rewards: self.matrix("R")?,
@@ -112,28 +470,52 @@ impl Parts {
         })
     }
 
+    /// S, as a number of 32 bits.
+    fn states(&self) -> Result<u32, String> {
+        let states: u64 = self.number("S", "an integer")?;
+        let most = u32::MAX;
+        u32::try_from(states)
+            .map_err(|_| format!("metadata S: found {states}, expected at most {most}, or several ranks"))
+    }
+
+    fn objective(&self) -> Result<Objective, String> {
+        match self.metadata.get("objective").map(String::as_str) {
+            None | Some("maximize") => Ok(Objective::Maximize),
+            Some("minimize") => Ok(Objective::Minimize),
+            Some(found) => Err(format!("metadata objective: found \"{found}\", expected \"maximize\" or \"minimize\"")),
+        }
+    }
+
     fn labels(&self) -> Result<BTreeMap<String, Vec<u32>>, String> {
         let tensors = self.header.tensors();
         let named = tensors.keys().filter_map(|name| Some((name, name.strip_prefix(LABEL)?)));
-        named.map(|(tensor, label)| Ok((label.to_owned(), self.tensor(tensor, Dtype::U32)?.into_vec()))).collect()
+        named.map(|(tensor, label)| Ok((label.to_owned(), self.numbers(tensor)?.into_vec()))).collect()
+    }
+
+    /// The names of actions, if any.
+    fn names(&self) -> Result<Option<Vec<String>>, String> {
+        let Some(text) = self.metadata.get("action_names") else { return Ok(None) };
+        serde_json::from_str(text).map(Some).map_err(|error| format!("metadata action_names: {error}"))
     }
 
     fn action_names(&self) -> Result<Option<ActionNames>, String> {
-        let Some(text) = self.metadata.get("action_names") else { return Ok(None) };
-        let names = serde_json::from_str(text).map_err(|error| format!("metadata action_names: {error}"))?;
+        let Some(names) = self.names()? else { return Ok(None) };
         Ok(Some(ActionNames { names, of_row: self.tensor("action_names.of_row", Dtype::U32)?.into_vec() }))
     }
 
     fn matrix(&self, name: &str) -> Result<Csr, String> {
         let row_ptr: Array<u64> = self.tensor(&format!("{name}.indptr"), Dtype::U64)?;
-        let col: Array<u32> = self.tensor(&format!("{name}.indices"), Dtype::U32)?;
+        let col = self.numbers(&format!("{name}.indices"))?;
         let val: Array<f64> = self.tensor(&format!("{name}.data"), Dtype::F64)?;
         Csr::new(row_ptr, col, val).map_err(|error| format!("{name}.{error}"))
     }
 
     fn grid(&self) -> Result<Grid, String> {
         let number = |key| self.number(key, "an integer");
-        let cells = |name| Ok::<_, String>(self.optional(name, Dtype::U32)?.unwrap_or_default().into_vec());
+        let cells = |name| match self.header.info(name) {
+            Some(_) => Ok::<_, String>(self.numbers(name)?.into_vec()),
+            None => Ok(Vec::new()),
+        };
         Ok(Grid {
             width: number("grid.width")?,
             height: number("grid.height")?,
@@ -155,6 +537,51 @@ impl Parts {
     /// A tensor of `T`, or `None` if the file lacks it.
     fn optional<T: Pod>(&self, name: &str, dtype: Dtype) -> Result<Option<Array<T>>, String> {
         self.header.info(name).map(|_| self.tensor(name, dtype)).transpose()
+    }
+
+    /// A tensor of states, whose type may have 64 bits.
+    fn numbers(&self, name: &str) -> Result<Array<u32>, String> {
+        let place = self.place(name, &NUMBERS)?;
+        if place.dtype == Dtype::U32 {
+            return self.tensor(name, Dtype::U32);
+        }
+        let numbers = self.slice::<u64>(place, 0..place.length);
+        let short = |(position, &number): (usize, &u64)| {
+            u32::try_from(number).map_err(|_| format!("{name}[{position}] is {number}, expected a number below 2³²"))
+        };
+        numbers.par_iter().enumerate().map(short).collect::<Result<Vec<u32>, _>>().map(Into::into)
+    }
+
+    /// The place of a tensor of one dimension and one of these types.
+    fn place(&self, name: &str, dtypes: &[Dtype]) -> Result<Place, String> {
+        let info = self.header.info(name).ok_or_else(|| format!("tensor {name} is missing"))?;
+        match info.shape[..] {
+            [length] if dtypes.contains(&info.dtype) => {
+                Ok(Place { dtype: info.dtype, start: self.start + info.data_offsets.0, length: length as u64 })
+            }
+            _ => {
+                let (found, shape, expected) = (info.dtype, &info.shape, dtypes[0]);
+                Err(format!("tensor {name}: found {found} of shape {shape:?}, expected {expected} of one dimension"))
+            }
+        }
+    }
+
+    /// Some elements of a tensor, within its length. Copies them if the file has them misaligned.
+    fn slice<T: Pod>(&self, place: Place, range: Range<u64>) -> Cow<'_, [T]> {
+        let byte = |element: u64| place.start + element as usize * size_of::<T>();
+        let bytes = self.map.get(byte(range.start)..byte(range.end)).unwrap_or_default();
+        match bytemuck::try_cast_slice(bytes) {
+            Ok(elements) => Cow::Borrowed(elements),
+            Err(_) => Cow::Owned(bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect()),
+        }
+    }
+
+    /// An element of a tensor of numbers of 32 or 64 bits.
+    fn one(&self, place: Place, at: u64) -> u64 {
+        match place.dtype {
+            Dtype::U32 => self.slice::<u32>(place, at..at + 1)[0].into(),
+            _ => self.slice::<u64>(place, at..at + 1)[0],
+        }
     }
 
     /// A tensor of `T`, the type that the header calls `dtype`.

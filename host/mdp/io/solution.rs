@@ -1,6 +1,7 @@
 //! Writers of values and policies, and the reader of values.
 
 use std::io::{self, BufReader, BufWriter, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -12,15 +13,22 @@ use crate::common::io::input::{Input, plain_name};
 use crate::common::io::json::plain;
 use crate::common::io::npy::{self, Store};
 use crate::mdp::model::NO_ACTION;
+use crate::runtime::comm::file::{Bytes, write_together};
+use crate::runtime::comm::{Column, Communicator, Disagreed};
 
 /// Writes one CSV row per state: its number, its value and its action. The action of a terminal state is empty.
 ///
 /// # Errors
 /// I/O errors of `out`.
 pub fn write_csv(out: impl Write, values: &[f64], policy: &[u32]) -> io::Result<()> {
+    write_csv_rows(out, values.iter().copied().zip(policy.iter().copied()))
+}
+
+/// [`write_csv`] of the values and actions of all states.
+pub(in crate::mdp) fn write_csv_rows(out: impl Write, states: impl Iterator<Item = (f64, u32)>) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, out);
     writeln!(out, "state,value,action")?;
-    for (state, (value, &action)) in values.iter().zip(policy).enumerate() {
+    for (state, (value, action)) in states.enumerate() {
         // `{:?}` prints the shortest digits that read back as the same bits.
         write!(out, "{state},{value:?},")?;
         match action {
@@ -37,6 +45,35 @@ pub fn write_csv(out: impl Write, values: &[f64], policy: &[u32]) -> io::Result<
 /// I/O errors of `out`.
 pub fn write_npy<T: Store>(mut out: impl Write, elements: &[T]) -> io::Result<()> {
     npy::write(&mut out, elements)
+}
+
+/// [`write_npy`] of an array that may be divided among ranks.
+///
+/// # Errors
+/// I/O errors of `out`.
+pub fn write_npy_pieces<T: Store>(mut out: impl Write, elements: Column<T>) -> io::Result<()> {
+    npy::write_header(&mut out, T::DESCR, &[elements.len() as usize])?;
+    elements.pieces().try_for_each(|piece| out.write_all(bytemuck::cast_slice(&piece)))
+}
+
+/// [`write_npy`] by all ranks, of which each has `own` elements, from number `first` of `all` on: each writes its own at
+/// their offset. `Ok(false)`, and nothing written, if [they cannot](write_together).
+///
+/// # Errors
+/// The error of the first rank that failed; then no file is written.
+pub fn write_npy_together<T: Store>(
+    comm: &dyn Communicator,
+    path: &Path,
+    own: &[T],
+    first: u64,
+    all: u64,
+) -> Result<bool, Disagreed<Error>> {
+    let mut header = Vec::new();
+    // A vector takes all bytes.
+    let _ = npy::write_header(&mut header, T::DESCR, &[all as usize]);
+    let at = |element: u64| header.len() as u64 + element * size_of::<T>() as u64;
+    let bytes = Bytes { header: &header, own: bytemuck::cast_slice(own), offset: at(first), length: at(all) };
+    write_together(comm, path, &bytes).map_err(|disagreed| disagreed.map(Error::write(path)))
 }
 
 /// Writes a two-dimensional row-major array with `columns` elements per row as NumPy's .npy.
@@ -70,9 +107,44 @@ pub fn read_values(path: &Path) -> Result<Vec<f64>, Error> {
             _ => parse_csv(&text, &file)?,
         }
     };
+    finite(values, 0, file)
+}
+
+/// Reads the values of a range of the `all` states of a model, from a file of [`read_values`]. Of an uncompressed .npy it
+/// reads this range only, of other files all.
+///
+/// # Errors
+/// Those of [`read_values`], and if the file has not one value for each state.
+pub fn read_values_of(path: &Path, states: Range<u64>, all: u64) -> Result<Vec<f64>, Error> {
+    let file = path.display().to_string();
+    let wrong = |found: u64| {
+        let message = format!("{found} initial values, expected one per state, {all}");
+        Err(Error::Content { file: file.clone(), message })
+    };
+    let mut input = Input::open(path).map_err(of_file(file.clone()))?;
+    if npy::sniff(input.start(SNIFFED).map_err(of_file(file.clone()))?)
+        && let Ok(mut whole) = input.into_file().map_err(of_file(file.clone()))?
+    {
+        let (shape, values) = npy::read_part(&mut whole, states.clone()).map_err(of_file(file.clone()))?;
+        return match shape[..] {
+            [found] if found as u64 != all => wrong(found as u64),
+            [_] => finite(values, states.start, file),
+            _ => Err(of_file(file)(invalid(format!("is of shape {shape:?}, expected one dimension")))),
+        };
+    }
+    let values = read_values(path)?;
+    match values.len() as u64 == all {
+        true => Ok(values[states.start as usize..states.end as usize].to_vec()),
+        false => wrong(values.len() as u64),
+    }
+}
+
+/// The values of the states from `first` on, if all are finite.
+fn finite(values: Vec<f64>, first: u64, file: String) -> Result<Vec<f64>, Error> {
     match values.iter().position(|value| !value.is_finite()) {
-        Some(state) => {
-            let message = format!("the value of state {state} is {}, expected a finite number", values[state]);
+        Some(at) => {
+            let state = first + at as u64;
+            let message = format!("the value of state {state} is {}, expected a finite number", values[at]);
             Err(Error::Content { file, message })
         }
         None => Ok(values),

@@ -10,6 +10,7 @@
 
 pub mod part;
 pub mod validate;
+pub mod whole;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use rayon::prelude::*;
 
 pub use self::part::{Part, Peer};
 use self::validate::Invalid;
+pub use self::whole::Whole;
 use crate::common::choice::choice;
 
 /// Rows per task of a parallel loop: enough work to amortise the task, few enough rows to balance the load.
@@ -452,8 +454,8 @@ impl MdpParts {
         if validate::check(&self)? {
             return Ok(Mdp(self, None));
         }
+        validate::check_distinct(&self)?;
         let parts = Self { transitions: self.transitions.sorted(), rewards: self.rewards.sorted(), ..self };
-        validate::check_distinct(&parts)?;
         Ok(Mdp(parts, None))
     }
 }

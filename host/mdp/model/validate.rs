@@ -1,11 +1,12 @@
 //! Validation of models, on all cores. Reports are deterministic: a model with several violations always gives the same
 //! one.
 
+use std::borrow::Cow;
 use std::fmt;
-use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::whole::{Actions, Column, Entries, Lines, Rows, with_lines};
 use super::{ActionNames, Array, CHUNK, Choices, Csr, Grid, InvalidCsr, MdpParts, NO_ACTION};
 
 /// Maximum deviation of a probability row from sum 1.
@@ -72,7 +73,7 @@ pub enum Invalid {
     #[error("A is 0, expected at least 1 action")]
     NoActions,
     #[error("S = {states}, A = {actions}: S·A rows exceed the address space of this machine")]
-    TooLarge { states: u32, actions: u32 },
+    TooLarge { states: u64, actions: u32 },
     #[error("gamma is {gamma}, expected a number in [0, 1]")]
     Gamma { gamma: f64 },
     #[error("choices has {found} elements, expected S + 1 = {expected}")]
@@ -88,7 +89,7 @@ pub enum Invalid {
     #[error("{matrix}.{source}")]
     Csr { matrix: Matrix, source: InvalidCsr },
     #[error("{matrix} {row}: indices[{position}] is {found}, expected a state below {states}")]
-    Column { matrix: Matrix, row: Row, position: usize, found: u32, states: u32 },
+    Column { matrix: Matrix, row: Row, position: usize, found: u64, states: u64 },
     #[error("{matrix} {row}: data[{position}] is {found}, expected {expected}")]
     Value { matrix: Matrix, row: Row, position: usize, found: f64, expected: &'static str },
     #[error("P {row}: no successors, expected probabilities that sum to 1")]
@@ -98,29 +99,28 @@ pub enum Invalid {
     #[error("{array}[{row}] is {found}, expected {expected}", row = .row.row)]
     RowValue { array: &'static str, row: Row, found: f64, expected: &'static str },
     #[error("label \"{label}\"[{position}] is {found}, expected ascending states below {states}")]
-    Label { label: String, position: usize, found: u32, states: u32 },
+    Label { label: String, position: usize, found: u64, states: u64 },
     #[error("action_names.of_row[{position}] is {found}, expected an index below the number of names, {names}")]
     ActionName { position: usize, found: u32, names: usize },
     #[error("P {row}: probabilities sum to {sum}, expected 1 within {ROW_SUM_TOLERANCE:e}")]
     RowSum { row: Row, sum: f64 },
     #[error("{matrix} {row}: state {column} appears more than once")]
-    Duplicate { matrix: Matrix, row: Row, column: u32 },
+    Duplicate { matrix: Matrix, row: Row, column: u64 },
     #[error("grid: width {width} times height {height} is {cells} cells, expected one per state, {states}")]
-    GridSize { width: u32, height: u32, cells: u64, states: u32 },
+    GridSize { width: u32, height: u32, cells: u64, states: u64 },
     #[error("grid.goal is {goal}, expected a state below {states}")]
-    Goal { goal: u32, states: u32 },
+    Goal { goal: u64, states: u64 },
     #[error("grid.{list}[{position}] is {found}, expected a state below {states}")]
-    Cell { list: &'static str, position: usize, found: u32, states: u32 },
+    Cell { list: &'static str, position: usize, found: u64, states: u64 },
     #[error("grid.{list}[{position}] is {found} after {previous}, expected ascending states")]
-    CellOrder { list: &'static str, position: usize, found: u32, previous: u32 },
+    CellOrder { list: &'static str, position: usize, found: u64, previous: u64 },
 }
 
-/// Whether P and R have `rows` rows each, all valid and sorted. One fast pass; if it fails, [`check`] finds the
+/// Whether P and R have a row for each action, all valid and sorted. One fast pass; if it fails, [`Checker`] finds the
 /// violation.
-fn in_order(mdp: &MdpParts, rows: usize) -> bool {
-    let (p, r) = (&mdp.transitions, &mdp.rewards);
-    let ends = &mdp.ends[..];
-    if p.rows() != rows || r.rows() != rows || !(ends.is_empty() || ends.len() == rows) {
+fn in_order(rows: &Rows, states: u64) -> bool {
+    let (count, ends) = (rows.count(), &rows.ends[..]);
+    if rows.transitions.rows() != count || rows.rewards.rows() != count || !(ends.is_empty() || ends.len() == count) {
         return false;
     }
     let distribution = |row: usize, probabilities: &[f64]| {
@@ -130,20 +130,20 @@ fn in_order(mdp: &MdpParts, rows: usize) -> bool {
         filled & ((sum - 1.0).abs() <= ROW_SUM_TOLERANCE) & probabilities.iter().all(|&p| is_probability(p))
     };
     let finite = |_: usize, rewards: &[f64]| rewards.iter().all(|reward| reward.is_finite());
-    (0..rows.div_ceil(CHUNK)).into_par_iter().all(|chunk| {
-        let chunk = chunk * CHUNK..rows.min((chunk + 1) * CHUNK);
-        rows_in_order(p, mdp.states, chunk.clone(), distribution) && rows_in_order(r, mdp.states, chunk, finite)
-    })
+    with_lines!(&rows.transitions, |p| lines_in_order(p, states, distribution))
+        && with_lines!(&rows.rewards, |r| lines_in_order(r, states, finite))
 }
 
-/// Whether the columns of these rows ascend and are below `states`, and the values pass `valid`.
-fn rows_in_order(csr: &Csr, states: u32, mut rows: Range<usize>, valid: impl Fn(usize, &[f64]) -> bool) -> bool {
-    let csr = csr.view();
-    rows.all(|row| {
-        let (columns, values) = csr.row(row);
+/// Whether the columns of all rows ascend and are below `states`, and the values pass `valid`.
+fn lines_in_order<C: Column>(lines: Lines<C>, states: u64, valid: impl Fn(usize, &[f64]) -> bool + Sync) -> bool {
+    let in_order = |row: usize| {
+        let (columns, values) = lines.row(row);
         let ascend = columns.windows(2).all(|pair| pair[0] < pair[1]);
-        ascend & columns.last().is_none_or(|&last| last < states) & valid(row, values)
-    })
+        ascend & columns.last().is_none_or(|&last| last.into() < states) & valid(row, values)
+    };
+    let rows = lines.rows();
+    let chunk = |chunk: usize| (chunk * CHUNK..rows.min((chunk + 1) * CHUNK)).all(in_order);
+    (0..rows.div_ceil(CHUNK)).into_par_iter().all(chunk)
 }
 
 /// A row sum may exceed 1 by the tolerance, and so may the only entry of a row.
@@ -159,31 +159,16 @@ pub(super) fn check(mdp: &MdpParts) -> Result<bool, Invalid> {
         return Err(Invalid::NoStates);
     }
     let rows = match choices {
-        Choices::Uniform(0) => return Err(Invalid::NoActions),
-        Choices::Uniform(actions) => {
-            let rows = (states as usize).checked_mul(*actions as usize).filter(|&rows| rows < usize::MAX);
-            rows.ok_or(Invalid::TooLarge { states, actions: *actions })?
-        }
+        Choices::Uniform(actions) => uniform_rows(states.into(), *actions)? as usize,
         Choices::Ragged(offsets) => ragged_rows(offsets, states as usize + 1)?,
     };
     check_gamma(gamma)?;
-    let checker = Checker { states, choices, rows };
-    let in_order = in_order(mdp, rows);
-    if !in_order {
-        checker.structure(Matrix::P, &mdp.transitions)?;
-        checker.structure(Matrix::R, &mdp.rewards)?;
-        checker.values(Matrix::P, &mdp.transitions, "a probability in [0, 1]", is_probability)?;
-        checker.values(Matrix::R, &mdp.rewards, "a finite number", f64::is_finite)?;
-    }
-    checker.per_row("ends", &mdp.ends, "a probability in [0, 1]", is_probability)?;
-    checker.per_row("action_rewards", &mdp.action_rewards, "a finite number", f64::is_finite)?;
-    if !in_order {
-        checker.row_sums(mdp)?;
-    }
+    let in_order = check_rows(&rows_of(mdp), states.into())?;
     for (label, members) in &mdp.labels {
         let wrong = |i: usize| members[i] >= states || (i > 0 && members[i] <= members[i - 1]);
         if let Some(position) = (0..members.len()).find(|&i| wrong(i)) {
-            return Err(Invalid::Label { label: label.clone(), position, found: members[position], states });
+            let (found, states) = (members[position].into(), states.into());
+            return Err(Invalid::Label { label: label.clone(), position, found, states });
         }
     }
     if let Some(ActionNames { names, of_row }) = &mdp.action_names {
@@ -198,9 +183,52 @@ pub(super) fn check(mdp: &MdpParts) -> Result<bool, Invalid> {
     Ok(in_order)
 }
 
+/// All rows of a model, which may have the wrong lengths.
+fn rows_of(mdp: &MdpParts) -> Rows<'_> {
+    Rows {
+        states: 0..mdp.states.into(),
+        actions: match &mdp.choices {
+            Choices::Uniform(actions) => Actions::Uniform(*actions),
+            Choices::Ragged(offsets) => Actions::Ragged(Cow::Borrowed(offsets)),
+        },
+        transitions: Entries::of(&mdp.transitions),
+        ends: Cow::Borrowed(&mdp.ends),
+        rewards: Entries::of(&mdp.rewards),
+        action_rewards: Cow::Borrowed(&mdp.action_rewards),
+    }
+}
+
+/// Checks rows of a model of `states` states, which may be unsorted, except [`check_distinct_rows`]. Returns whether all are
+/// sorted and free of duplicates.
+pub(crate) fn check_rows(rows: &Rows, states: u64) -> Result<bool, Invalid> {
+    let checker = Checker { states, rows };
+    let in_order = in_order(rows, states);
+    if !in_order {
+        checker.structure(Matrix::P, &rows.transitions)?;
+        checker.structure(Matrix::R, &rows.rewards)?;
+        checker.values(Matrix::P, &rows.transitions, "a probability in [0, 1]", is_probability)?;
+        checker.values(Matrix::R, &rows.rewards, "a finite number", f64::is_finite)?;
+    }
+    checker.per_row("ends", &rows.ends, "a probability in [0, 1]", is_probability)?;
+    checker.per_row("action_rewards", &rows.action_rewards, "a finite number", f64::is_finite)?;
+    if !in_order {
+        checker.row_sums()?;
+    }
+    Ok(in_order)
+}
+
 /// Checks γ ∈ [0, 1].
-pub(super) fn check_gamma(gamma: f64) -> Result<(), Invalid> {
+pub(crate) fn check_gamma(gamma: f64) -> Result<(), Invalid> {
     if (0.0..=1.0).contains(&gamma) { Ok(()) } else { Err(Invalid::Gamma { gamma }) }
+}
+
+/// The number of rows of `states` states with `actions` actions each.
+pub(crate) fn uniform_rows(states: u64, actions: u32) -> Result<u64, Invalid> {
+    if actions == 0 {
+        return Err(Invalid::NoActions);
+    }
+    let rows = states.checked_mul(actions.into()).filter(|&rows| rows < usize::MAX as u64);
+    rows.ok_or(Invalid::TooLarge { states, actions })
 }
 
 /// The number of rows that `offsets` assigns to states; `expected` is the required number of offsets.
@@ -211,39 +239,62 @@ fn ragged_rows(offsets: &[u64], expected: usize) -> Result<usize, Invalid> {
     if offsets[0] != 0 {
         return Err(Invalid::ChoicesStart { found: offsets[0] });
     }
-    let wrong = |pair: &[u64]| pair[1].checked_sub(pair[0]).is_none_or(|count| count >= u64::from(NO_ACTION));
-    if let Some(i) = offsets.windows(2).position(wrong) {
-        return Err(Invalid::ChoicesOrder { position: i + 1, found: offsets[i + 1], previous: offsets[i] });
-    }
+    check_steps(offsets, 0)?;
     match usize::try_from(offsets[expected - 1]) {
         Ok(0) | Err(_) => Err(Invalid::NoRows),
         Ok(rows) => Ok(rows),
     }
 }
 
-/// Checks that no column appears twice in a row. Requires sorted rows.
+/// Checks the steps between offsets, the first of which is `choices[first]`.
+pub(crate) fn check_steps(offsets: &[u64], first: usize) -> Result<(), Invalid> {
+    let wrong = |pair: &[u64]| pair[1].checked_sub(pair[0]).is_none_or(|count| count >= u64::from(NO_ACTION));
+    match offsets.windows(2).position(wrong) {
+        Some(i) => Err(Invalid::ChoicesOrder { position: first + i + 1, found: offsets[i + 1], previous: offsets[i] }),
+        None => Ok(()),
+    }
+}
+
+/// Checks that no column appears twice in a row.
 pub(super) fn check_distinct(mdp: &MdpParts) -> Result<(), Invalid> {
-    let checker = Checker { states: mdp.states, choices: &mdp.choices, rows: mdp.transitions.rows() };
-    for (matrix, csr) in [(Matrix::P, &mdp.transitions), (Matrix::R, &mdp.rewards)] {
-        checker.first(|row| {
-            let (columns, _) = csr.row(row);
-            let column = columns.windows(2).find(|pair| pair[0] == pair[1])?[0];
+    check_distinct_rows(&rows_of(mdp), mdp.states.into())
+}
+
+/// [`check_distinct`] of rows of a model of `states` states.
+pub(crate) fn check_distinct_rows(rows: &Rows, states: u64) -> Result<(), Invalid> {
+    let checker = Checker { states, rows };
+    for (matrix, entries) in [(Matrix::P, &rows.transitions), (Matrix::R, &rows.rewards)] {
+        with_lines!(entries, |lines| checker.first(|row| {
+            let column = duplicate(lines.row(row).0)?.into();
             Some(Invalid::Duplicate { matrix, row: checker.row(row), column })
-        })?;
+        }))?;
     }
     Ok(())
 }
 
-struct Checker<'m> {
-    states: u32,
-    choices: &'m Choices,
-    rows: usize,
+/// The least column that appears twice.
+fn duplicate<C: Column>(columns: &[C]) -> Option<C> {
+    let twice = |columns: &[C]| columns.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+    if columns.is_sorted() {
+        return twice(columns);
+    }
+    let mut sorted = columns.to_vec();
+    sorted.sort_unstable();
+    twice(&sorted)
+}
+
+struct Checker<'r> {
+    /// S, the number of states of the whole model.
+    states: u64,
+    rows: &'r Rows<'r>,
 }
 
 impl Checker<'_> {
+    /// The place of a row that counts from the first one of the range.
     fn row(&self, row: usize) -> Row {
-        let state = self.choices.state_of(row);
-        Row { row, state, action: row - self.choices.first(state) }
+        let row = self.rows.first(self.rows.states.start) + row as u64;
+        let state = self.rows.state_of(row);
+        Row { row: row as usize, state: state as usize, action: (row - self.rows.first(state)) as usize }
     }
 
     /// Checks that an array is empty or has one valid number per row.
@@ -257,8 +308,8 @@ impl Checker<'_> {
         if values.is_empty() {
             return Ok(());
         }
-        if values.len() != self.rows {
-            return Err(Invalid::PerRow { array, found: values.len(), expected: self.rows });
+        if values.len() != self.rows.count() {
+            return Err(Invalid::PerRow { array, found: values.len(), expected: self.rows.count() });
         }
         self.first(|row| {
             let found = values[row];
@@ -268,71 +319,74 @@ impl Checker<'_> {
 
     /// The violation in the lowest-numbered row.
     fn first(&self, violation: impl Fn(usize) -> Option<Invalid> + Sync) -> Result<(), Invalid> {
-        let found = (0..self.rows).into_par_iter().with_min_len(CHUNK).find_map_first(&violation);
+        let found = (0..self.rows.count()).into_par_iter().with_min_len(CHUNK).find_map_first(&violation);
         found.map_or(Ok(()), Err)
     }
 
     /// Checks the number of rows and the range of the columns.
-    fn structure(&self, matrix: Matrix, csr: &Csr) -> Result<(), Invalid> {
-        let ends = &csr.row_ptr()[..];
-        if csr.rows() != self.rows {
-            return Err(Invalid::RowPtrLength { matrix, found: ends.len(), expected: self.rows + 1 });
+    fn structure(&self, matrix: Matrix, entries: &Entries) -> Result<(), Invalid> {
+        let (found, expected) = (entries.row_ptr.len(), self.rows.count() + 1);
+        if found.max(1) != expected {
+            return Err(Invalid::RowPtrLength { matrix, found, expected });
         }
         let states = self.states;
-        self.first(|row| {
-            let (columns, _) = csr.row(row);
-            let offset = columns.iter().position(|&column| column >= states)?;
-            let (position, found) = (ends[row] as usize + offset, columns[offset]);
+        with_lines!(entries, |lines| self.first(|row| {
+            let (columns, _) = lines.row(row);
+            let offset = columns.iter().position(|&column| u64::from(column) >= states)?;
+            let (position, found) = (lines.row_ptr[row] as usize + offset, columns[offset].into());
             Some(Invalid::Column { matrix, row: self.row(row), position, found, states })
-        })
+        }))
     }
 
     fn values(
         &self,
         matrix: Matrix,
-        csr: &Csr,
+        entries: &Entries,
         expected: &'static str,
         valid: impl Fn(f64) -> bool + Sync,
     ) -> Result<(), Invalid> {
-        self.first(|row| {
-            let (_, values) = csr.row(row);
+        with_lines!(entries, |lines| self.first(|row| {
+            let (_, values) = lines.row(row);
             let offset = values.iter().position(|&value| !valid(value))?;
-            let (position, found) = (csr.row_ptr()[row] as usize + offset, values[offset]);
+            let (position, found) = (lines.row_ptr[row] as usize + offset, values[offset]);
             Some(Invalid::Value { matrix, row: self.row(row), position, found, expected })
-        })
+        }))
     }
 
-    fn row_sums(&self, mdp: &MdpParts) -> Result<(), Invalid> {
-        self.first(|row| {
-            let (_, probabilities) = mdp.transitions.row(row);
-            let end = mdp.ends.get(row).copied().unwrap_or_default();
+    fn row_sums(&self) -> Result<(), Invalid> {
+        with_lines!(&self.rows.transitions, |lines| self.first(|row| {
+            let (_, probabilities) = lines.row(row);
+            let end = self.rows.ends.get(row).copied().unwrap_or_default();
             let sum = probabilities.iter().sum::<f64>() + end;
             match probabilities {
                 [] if end == 0.0 => Some(Invalid::EmptyRow { row: self.row(row) }),
                 _ if (sum - 1.0).abs() > ROW_SUM_TOLERANCE => Some(Invalid::RowSum { row: self.row(row), sum }),
                 _ => None,
             }
-        })
+        }))
     }
 }
 
 fn check_grid(grid: &Grid, states: u32) -> Result<(), Invalid> {
     let Grid { width, height, goal, .. } = *grid;
-    let cells = u64::from(width) * u64::from(height);
-    if cells != u64::from(states) {
-        return Err(Invalid::GridSize { width, height, cells, states });
-    }
-    if goal >= states {
-        return Err(Invalid::Goal { goal, states });
-    }
+    check_size(width, height, goal.into(), states.into())?;
     for (list, cells) in [("walls", &grid.walls), ("obstacles", &grid.obstacles)] {
         if let Some(position) = cells.iter().position(|&cell| cell >= states) {
-            return Err(Invalid::Cell { list, position, found: cells[position], states });
+            return Err(Invalid::Cell { list, position, found: cells[position].into(), states: states.into() });
         }
         if let Some(before) = cells.windows(2).position(|pair| pair[0] >= pair[1]) {
-            let (previous, found) = (cells[before], cells[before + 1]);
+            let (previous, found) = (cells[before].into(), cells[before + 1].into());
             return Err(Invalid::CellOrder { list, position: before + 1, found, previous });
         }
     }
     Ok(())
+}
+
+/// Checks that a grid has a cell for each state, and its goal among them.
+pub(crate) fn check_size(width: u32, height: u32, goal: u64, states: u64) -> Result<(), Invalid> {
+    let cells = u64::from(width) * u64::from(height);
+    if cells != states {
+        return Err(Invalid::GridSize { width, height, cells, states });
+    }
+    if goal >= states { Err(Invalid::Goal { goal, states }) } else { Ok(()) }
 }

@@ -28,7 +28,8 @@ impl Picture for Report<'_> {
             _ => self.mdp.grid().iter().map(|grid| grid.goal).collect(),
         };
         let field = Field {
-            mdp: self.mdp,
+            grid: self.mdp.grid(),
+            mdp: Some(self.mdp),
             symbol,
             name,
             values,
@@ -55,7 +56,9 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
         }
     };
     let outcome = if report.converged() { "solved" } else { "not converged" };
-    canvas.text((40, 46), 32, INK, Anchor::Start, &format!("{}, {what}: {outcome}", model_in_words(report.mdp)))?;
+    let mdp = report.mdp;
+    let model = model_in_words(mdp.grid(), mdp.states().into(), mdp.choices().max());
+    canvas.text((40, 46), 32, INK, Anchor::Start, &format!("{model}, {what}: {outcome}"))?;
     let (error, seconds) = (bounded.error(), report.elapsed.as_secs_f64());
     let bound = match error.is_finite() {
         true => format!("|V − V*| ≤ {}, by bounds from both sides", rounded_up(error)),

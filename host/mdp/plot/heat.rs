@@ -147,7 +147,7 @@ impl<'a> Map<'a> {
     /// Draws one arrow per cell or block to the most likely next state; a dot if that is the cell itself.
     fn draw_arrows<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         let Grid { width, height, .. } = *self.grid;
-        let Field { mdp, policy, goals, .. } = self.field;
+        let Field { mdp: Some(mdp), policy, goals, .. } = self.field else { return Ok(()) };
         let block = self.block(canvas.scale());
         // In a block of even size the middle cell is off centre; a smaller arrow stays within the block.
         let size = self.cell * if block == 1 { 1.0 } else { 0.8 * f64::from(block) };

@@ -3,6 +3,8 @@
 //!
 //! A model without grid geometry gets a sorted profile of its values instead of the heat map.
 
+use std::borrow::Cow;
+
 use plotters::prelude::DrawingBackend;
 
 use super::bench::scaling::Scaling;
@@ -13,6 +15,7 @@ use super::report::Report;
 use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
 use crate::common::plot::chart::{Chart, Scale};
 use crate::common::plot::{Format, Picture, PlotError, encode};
+use crate::runtime::comm::Column;
 
 mod bounds;
 mod heat;
@@ -24,7 +27,11 @@ const WIDE: f64 = 1.6;
 /// Aspect ratio above which a grid is drawn like a model without geometry.
 const SLENDER: u64 = 30;
 
-/// Draws a discounted solve.
+/// States of a model divided among ranks beyond which neither values nor policy are drawn: one rank would hold all.
+pub const MOST_DRAWN: u64 = 1 << 24;
+
+/// Draws a discounted solve. Of a model divided among ranks it draws no arrows, which need the transitions, and no values
+/// if there are more than [`MOST_DRAWN`] states.
 ///
 /// # Errors
 /// If text cannot be laid out or the picture cannot be encoded.
@@ -51,17 +58,28 @@ pub fn draw_scaling(scaling: &Scaling, format: Format) -> Result<Vec<u8>, PlotEr
 impl Picture for Report<'_> {
     fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         title(canvas, self)?;
-        let Report { mdp, solution, .. } = *self;
-        let goals = mdp.grid().iter().map(|grid| grid.goal).collect();
-        let (values, bound) = (&solution.values[..], solution.certificate.bound);
-        let field = Field { mdp, symbol: "V", name: "Values", values, policy: &solution.policy, bound, goals };
+        let grid = self.model.grid;
+        let goals = grid.iter().map(|grid| grid.goal).collect();
+        // The values of other ranks are gathered here.
+        let drawn = matches!(self.values, Column::Here(_)) || self.values.len() <= MOST_DRAWN;
+        let (values, policy) = match drawn {
+            true => (self.values.whole(), self.policy.whole()),
+            false => (Cow::default(), Cow::default()),
+        };
+        let (values, policy, bound) = (&values[..], &policy[..], self.solution.certificate.bound);
+        let grid = grid.filter(|_| drawn);
+        let mdp = self.model.mdp;
+        let field = Field { grid, mdp, symbol: "V", name: "Values", values, policy, bound, goals };
         lay_out(canvas, &field, |abreast| convergence(self, abreast))
     }
 }
 
 /// Values and policy of the states, with labels.
 struct Field<'a> {
-    mdp: &'a Mdp,
+    /// Geometry, if the states are the cells of a grid.
+    grid: Option<&'a Grid>,
+    /// The model, for the arrows of the policy.
+    mdp: Option<&'a Mdp>,
     /// Symbol of the values, and their name.
     symbol: &'a str,
     name: &'a str,
@@ -80,7 +98,7 @@ fn lay_out<'c, B: DrawingBackend>(
     field: &Field,
     charts: impl Fn(bool) -> Vec<Chart<'c>>,
 ) -> Result<(), PlotError> {
-    match field.mdp.grid().filter(|grid| is_visible(grid)) {
+    match field.grid.filter(|grid| is_visible(grid)) {
         Some(grid) if f64::from(grid.width) > WIDE * f64::from(grid.height) => {
             heat::draw(canvas, Rect { x: 40, y: 126, width: 1520, height: 480 }, field, grid)?;
             draw_charts(canvas, Rect { x: 90, y: 660, width: 1440, height: 270 }, &charts(true), true)
@@ -104,10 +122,11 @@ fn is_visible(grid: &Grid) -> bool {
 }
 
 fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), PlotError> {
-    let Report { mdp, solution, limits } = *report;
-    let model = model_in_words(mdp);
+    let Report { ref model, solution, limits, .. } = *report;
+    let gamma = model.gamma;
+    let model = model_in_words(model.grid, solution.size.states, solution.size.actions);
     let outcome = if solution.converged(limits) { "solved" } else { "not converged" };
-    canvas.text((40, 46), 32, INK, Anchor::Start, &format!("{model}, γ = {}: {outcome}", mdp.gamma()))?;
+    canvas.text((40, 46), 32, INK, Anchor::Start, &format!("{model}, γ = {gamma}: {outcome}"))?;
     let bound = match solution.certificate.bound_text() {
         Some(bound) => format!("|V − V*| ≤ {bound}"),
         None => format!("Bellman residual {:.1e}", solution.certificate.bellman_residual),
@@ -122,10 +141,10 @@ fn title<B: DrawingBackend>(canvas: &Canvas<B>, report: &Report) -> Result<(), P
     canvas.text((40, 80), 20, GREY, Anchor::Start, &details)
 }
 
-fn model_in_words(mdp: &Mdp) -> String {
-    match mdp.grid() {
+fn model_in_words(grid: Option<&Grid>, states: u64, actions: u32) -> String {
+    match grid {
         Some(grid) => format!("Grid world, {} × {} cells", grid.width, grid.height),
-        None => format!("{} states, {} actions", mdp.states(), mdp.choices().max()),
+        None => format!("{states} states, {actions} actions"),
     }
 }
 

@@ -7,7 +7,9 @@
 //! *Reproducibility*: sums are taken in the order of ranks, so equal inputs on equally many ranks give equal bits.
 
 pub mod clocked;
+pub mod divided;
 pub mod error;
+pub mod file;
 pub mod launch;
 pub mod local;
 mod meeting;
@@ -16,6 +18,7 @@ pub mod nccl;
 pub mod world;
 
 pub use clocked::Clocked;
+pub use divided::{Column, Divided};
 pub use error::Error;
 pub use local::Local;
 pub use mpi::Mpi;
@@ -287,6 +290,17 @@ pub enum Disagreed<E> {
     },
     /// The ranks could not be asked.
     Comm(Error),
+}
+
+impl<E> Disagreed<E> {
+    /// Converts the error of this rank.
+    pub fn map<F>(self, convert: impl FnOnce(E) -> F) -> Disagreed<F> {
+        match self {
+            Self::Here(error) => Disagreed::Here(convert(error)),
+            Self::Elsewhere { rank, code } => Disagreed::Elsewhere { rank, code },
+            Self::Comm(error) => Disagreed::Comm(error),
+        }
+    }
 }
 
 fn bytes_of(numbers: &[f64]) -> Vec<u8> {

@@ -14,8 +14,8 @@ use super::{Arguments, Error, Outcome, number, print_json};
 #[derive(Args)]
 #[command(next_help_heading = "Options of --suite huge-grid")]
 pub struct HugeGridArguments {
-    /// Cells in a row and in a column [default: 10000].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..65_536))]
+    /// Cells in a row and in a column [default: 10000]; more than 65535 need several ranks.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1 << 24))]
     side: Option<u32>,
     /// Discount factor γ [default: 0.99].
     #[arg(long, value_name = "G", value_parser = number::below_one)]
@@ -57,10 +57,16 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         wall_fraction: walls.unwrap_or(0.0),
         ..SlipGrid::default()
     };
-    let (device, _) = KernelDevice::open(arguments.device, false)?;
+    let ranks = arguments.ranks.join()?;
+    let devices = ranks.agree(ranks.devices(&arguments.device))?;
     let options = HugeOptions { mixed, epsilon: epsilon.unwrap_or(1e-5), skip: !arguments.no_skip };
-    let measured = measure(&device, &grid.patterns()?, &options)?;
-    if arguments.json {
+    let measured = ranks.run(&devices, |comm, device| {
+        let (device, _) = KernelDevice::open(device, false)?;
+        Ok(measure(comm, &device, &grid.patterns_of(comm.rank(), comm.size())?, &options)?)
+    })?;
+    if !ranks.is_first() {
+        // Rank 0 prints.
+    } else if arguments.json {
         print_json(&measured, out)?;
     } else {
         write(&mut out, &measured)?;
@@ -73,7 +79,10 @@ fn write(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> {
     let Measured { width, height, gamma, precision, device, generation_ms, solve_ms, sweeps, sweep_us, .. } = measured;
     writeln!(out, "grid         {width} × {height} cells, γ = {gamma}")?;
     writeln!(out, "states       {}", measured.states)?;
-    writeln!(out, "device       {device}, {precision}")?;
+    match measured.ranks {
+        1 => writeln!(out, "device       {device}, {precision}")?,
+        ranks => writeln!(out, "device       {device} on the first of {ranks} ranks, {precision}")?,
+    }
     writeln!(out, "memory       {:.3} GB on the device", measured.device_bytes as f64 / 1e9)?;
     writeln!(out, "generation   {generation_ms:.2} ms")?;
     writeln!(out, "solution     {solve_ms:.2} ms, {sweeps} sweeps, {sweep_us:.2} µs each")?;

@@ -5,11 +5,12 @@ use std::io::Write;
 use clap::{Args, ValueEnum};
 use warpkov::mdp::bench::BenchOptions;
 use warpkov::mdp::options::{Method, Precision, Storage};
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov::runtime::choose::{DeviceChoice, Devices};
 
 use super::{Error, Outcome, or_default, print_json};
 use crate::cli::common::choice::choice;
 use crate::cli::common::number;
+use crate::cli::common::ranks::Arguments as RankArguments;
 
 mod huge_grid;
 mod ranks;
@@ -27,6 +28,7 @@ Examples:
   warpkov bench mdp --device cuda:0 --case G6 --method projected --precision f32 --runs 9
   warpkov bench mdp --suite table-6.1 --case GW-1024x1024x4
   warpkov bench mdp --suite huge-grid --side 10000 --gamma 0.99
+  warpkov bench mdp --suite huge-grid --side 100000 --device cuda:all
   warpkov bench mdp --suite scaling --largest 1e8 --plot scaling.svg
   warpkov bench mdp --suite ranks
   warpkov bench mdp --json > results.json")]
@@ -40,9 +42,12 @@ pub struct Arguments {
     /// Method; may be repeated [default: the methods of the publication that run on this machine, and the fastest method].
     #[arg(long, value_parser = choice::<Method>())]
     method: Vec<Method>,
-    /// Device of the methods that run on a GPU: auto, cpu, cuda:N or emulated. Other methods run on the CPU.
-    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
-    device: DeviceChoice,
+    /// Device of the methods that run on a GPU: auto, cpu, cuda:N or emulated; for --suite huge-grid also several GPUs,
+    /// cuda:N,M,… or cuda:all. Other methods run on the CPU.
+    #[arg(long, value_name = "DEVICE", default_value_t = Devices::One(DeviceChoice::Auto))]
+    device: Devices,
+    #[command(flatten)]
+    ranks: RankArguments,
     /// Floating-point type; may be repeated [default: f32].
     #[arg(long, value_parser = choice::<Precision>())]
     precision: Vec<Precision>,
@@ -93,6 +98,9 @@ impl Arguments {
         let huge_grid = self.huge_grid.given().filter(|_| self.suite != MdpSuite::HugeGrid);
         let scaling = self.scaling.given().filter(|_| self.suite != MdpSuite::Scaling);
         let foreign = huge_grid.map(|name| (name, "huge-grid")).or(scaling.map(|name| (name, "scaling")));
+        if self.suite != MdpSuite::HugeGrid && !matches!(self.device, Devices::One(_)) {
+            return Err(Error::Usage("several GPUs are for --suite huge-grid, expected one device".to_owned()));
+        }
         match foreign {
             Some((name, suite)) => Err(Error::Usage(format!("{name} belongs to --suite {suite}"))),
             None => Ok(()),
@@ -115,9 +123,22 @@ impl Arguments {
         BenchOptions { device, precision, theta, storage, skip: !no_skip, device_memory, runs }
     }
 
+    /// The device of a suite for one.
+    fn device(&self) -> DeviceChoice {
+        match self.device {
+            Devices::One(device) => device,
+            _ => DeviceChoice::Auto,
+        }
+    }
+
     /// Whether methods for the GPU can run.
     fn on_gpu(&self) -> bool {
-        self.device.runs_kernels()
+        self.device().runs_kernels()
+    }
+
+    /// The options of ranks, if several can run this suite together.
+    pub fn ranks(&self) -> Option<&RankArguments> {
+        (self.suite == MdpSuite::HugeGrid).then_some(&self.ranks)
     }
 }
 

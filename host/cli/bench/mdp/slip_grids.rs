@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
                 steps.say(format!("{}, {method}, {precision}", case.name));
                 let device = match method {
                     _ if !method.places().gpu => DeviceChoice::Cpu,
-                    _ => arguments.device,
+                    _ => arguments.device(),
                 };
                 let options = arguments.options(device, precision, theta, runs);
                 let measured = measure(case, &mdp, method, &options)?;

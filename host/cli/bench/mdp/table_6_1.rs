@@ -33,12 +33,12 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     // `--case` names domains, and the models with less locality have no names.
     let redirected: &[f64] = if arguments.case.is_empty() { &REDIRECTED } else { &[] };
     // The emulator would take minutes for these models.
-    let counted = |contender: &&&Contender| contender.on_cpu || arguments.device != DeviceChoice::Emulated;
+    let counted = |contender: &&&Contender| contender.on_cpu || arguments.device() != DeviceChoice::Emulated;
     let counting: Vec<_> = contenders.iter().copied().filter(|contender| counted(&contender)).collect();
     let lines = (domains.len() * contenders.len() + redirected.len() * counting.len()) * precisions.len();
     let steps = Steps::new(lines, arguments.json);
     let (theta, runs) = (arguments.theta.unwrap_or(1e-4), arguments.runs.unwrap_or(12) as usize);
-    let options = |precision| arguments.options(arguments.device, precision, theta, runs);
+    let options = |precision| arguments.options(arguments.device(), precision, theta, runs);
 
     let mut results = Results::default();
     for domain in &domains {

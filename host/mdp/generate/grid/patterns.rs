@@ -1,20 +1,31 @@
 //! Slip grids as patterns, from which a device generates the model. Without walls and obstacles, host memory does not
 //! grow with the grid.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use rayon::prelude::*;
-use warpkov_kernels::mdp::generate::{PATTERNS, WALL, kind_without_walls, pattern_of};
+use warpkov_kernels::mdp::generate::{FREE, GOAL, PATTERNS, WALL, kind_without_walls, pattern_of};
 
 use super::{Cells, SlipGrid, kinds};
+use crate::common::parameters::count;
 use crate::mdp::analysis::patterns::Patterns;
 use crate::mdp::certificate::{Extremes, first_best};
 use crate::mdp::generate::Error;
-use crate::mdp::model::CHUNK;
+use crate::mdp::model::{CHUNK, Part, Peer};
 
-/// A slip grid and the patterns that its cells have, without a pattern number per cell.
+/// A slip grid and the patterns that its cells have, without a pattern number per cell; or the part of a rank: its rows of
+/// the grid, and the ghosts, which are the row above and the row below.
 #[derive(Clone)]
 pub struct GridPatterns {
-    /// The grid.
+    /// The grid; of a part, its own rows and the ghosts.
     pub(crate) grid: SlipGrid,
+    /// The place in the whole grid, if this is a part.
+    part: Option<Arc<Part>>,
+    /// The goal, if it is here.
+    goal: Option<u32>,
+    /// The pattern of ghosts, which has no actions, if this is a part.
+    ghost: usize,
     /// Kind of each cell; empty for a grid without walls and obstacles.
     pub(crate) kinds: Vec<u8>,
     /// Pattern index of each neighbourhood number (see [`pattern_of`]); 0 for numbers that do not occur.
@@ -33,27 +44,91 @@ impl SlipGrid {
         let (walls, obstacles) = self.place(states)?;
         let empty = walls.is_empty() && obstacles.is_empty();
         let kinds = if empty { Vec::new() } else { kinds(states, &walls, &obstacles) };
-        let mut patterns = Patterns {
-            rows: vec![0],
-            ends: vec![0],
-            distance: Vec::new(),
-            prob: Vec::new(),
-            reward: Vec::new(),
-            of_state: Vec::new(),
+        let (patterns, index) = self.found(&kinds);
+        Ok(GridPatterns { grid: *self, part: None, goal: Some(states - 1), ghost: 0, kinds, index, patterns })
+    }
+
+    /// The part of one of `ranks` ranks: rows of the grid, about equally many for each rank. Numbers of cells have 64 bits in
+    /// the whole grid, and 32 bits in a part. With walls or obstacles, which are drawn from all cells, the whole grid
+    /// is limited to 2³² − 1 cells as well, and the host holds a byte for each.
+    ///
+    /// # Errors
+    /// The errors of [`generate`](Self::generate), and if a part has too few or too many cells.
+    ///
+    /// # Panics
+    /// If `rank` is not below `ranks`.
+    pub fn patterns_of(&self, rank: u32, ranks: u32) -> Result<GridPatterns, Error> {
+        assert!(rank < ranks, "a rank");
+        if ranks == 1 {
+            return self.patterns();
+        }
+        let Self { width, height, .. } = *self;
+        self.check_fields()?;
+        count("height", height, ranks, u32::MAX)?;
+        let all = u64::from(width) * u64::from(height);
+        let most = u64::from(width) * u64::from(height.div_ceil(ranks) + 2);
+        if width == 0 || most > u64::from(u32::MAX) {
+            return Err(Error::Part { width, height, ranks });
+        }
+        let first = |rank: u32| (u64::from(height) * u64::from(rank) / u64::from(ranks)) as u32;
+        let own = first(rank)..first(rank + 1);
+        let local = own.start.saturating_sub(1)..height.min(own.end + 1);
+        let cells = |rows: Range<u32>| u64::from(width) * u64::from(rows.start)..u64::from(width) * u64::from(rows.end);
+        let kinds = if self.wall_fraction > 0.0 || self.obstacle_fraction > 0.0 {
+            let states = self.check()?;
+            let (walls, obstacles) = self.place(states)?;
+            let here = cells(local.clone());
+            kinds(states, &walls, &obstacles)[here.start as usize..here.end as usize].to_vec()
+        } else {
+            Vec::new()
         };
+        let grid = Self { height: local.len() as u32, ..*self };
+        // Without walls, the neighbourhoods are those of the whole grid.
+        let (mut patterns, index) = if kinds.is_empty() { self.found(&kinds) } else { grid.found(&kinds) };
+        let ghost = patterns.count();
+        patterns.rows.push(patterns.reward.len() as u32);
+        let (above, below) = (own.start > local.start, own.end < local.end);
+        let row = width as usize;
+        let end = row * grid.height as usize;
+        let inside = if above { row } else { 0 }..if below { end - row } else { end };
+        let peer = |rank: u32, sends: Range<usize>, ghosts: Range<usize>| Peer {
+            rank,
+            sends: sends.map(|cell| cell as u32).collect(),
+            ghosts,
+        };
+        let up = above.then(|| peer(rank - 1, inside.start..inside.start + row, 0..row));
+        let down = below.then(|| peer(rank + 1, inside.end - row..inside.end, end - row..end));
+        let part = Part {
+            first: cells(own).start,
+            all,
+            own: inside,
+            never_terminates: true,
+            works: true,
+            peers: up.into_iter().chain(down).collect(),
+        };
+        let goal = (!below).then(|| end as u32 - 1);
+        Ok(GridPatterns { grid, part: Some(part.into()), goal, ghost, kinds, index, patterns })
+    }
+
+    /// The patterns of the cells of these kinds, and the pattern index of each neighbourhood number.
+    fn found(&self, kinds: &[u8]) -> (Patterns, Vec<u16>) {
+        let mut patterns = Patterns { rows: vec![0], ends: vec![0], ..Patterns::default() };
         let mut index = vec![0; PATTERNS];
-        for (number, _) in self.occurring(&kinds).into_iter().enumerate().filter(|(_, occurs)| *occurs) {
+        for (number, _) in self.occurring(kinds).into_iter().enumerate().filter(|(_, occurs)| *occurs) {
             index[number] = patterns.count() as u16;
             self.add(number as u16, &mut patterns);
         }
-        Ok(GridPatterns { grid: *self, kinds, index, patterns })
+        (patterns, index)
     }
 
     /// For each neighbourhood number, whether some cell has it.
     fn occurring(&self, kinds: &[u8]) -> Vec<bool> {
         let Self { width, height, .. } = *self;
         if kinds.is_empty() {
-            // Cells near the edges and corners cover all neighbourhoods of an empty grid.
+            // Cells near the edges and corners cover all neighbourhoods of an empty grid, whatever its size.
+            const LARGE: u32 = 8;
+
+            let (width, height) = (width.min(LARGE), height.min(LARGE));
             let near = |length: u32| (0..length.min(2)).chain(length.saturating_sub(3)..length);
             let mut occurring = vec![false; PATTERNS];
             for (x, y) in near(width).flat_map(|x| near(height).map(move |y| (x, y))) {
@@ -121,7 +196,13 @@ impl GridPatterns {
         &self.index
     }
 
-    /// S, the number of cells.
+    /// The place in the whole grid, if this is the part of a rank.
+    #[must_use]
+    pub fn part(&self) -> Option<&Arc<Part>> {
+        self.part.as_ref()
+    }
+
+    /// S, the number of cells; of a part, with its ghosts.
     #[must_use]
     pub fn states(&self) -> u32 {
         self.grid.width * self.grid.height
@@ -131,9 +212,13 @@ impl GridPatterns {
     #[must_use]
     pub fn pattern(&self, cell: u32) -> usize {
         let SlipGrid { width, height, .. } = self.grid;
+        if self.part.as_ref().is_some_and(|part| !part.own.contains(&(cell as usize))) {
+            return self.ghost;
+        }
         let kind = |cell: u32| match self.kinds.get(cell as usize) {
             Some(&kind) => kind,
-            None => kind_without_walls(width, height, cell),
+            None if self.goal == Some(cell) => GOAL,
+            None => FREE,
         };
         self.index[pattern_of(width, height, cell, kind) as usize].into()
     }
@@ -216,6 +301,58 @@ mod tests {
             let values = values(mdp.states());
             assert_eq!(made.greedy(&values), greedy(&mdp, &values));
         }
+    }
+
+    /// The patterns of the parts are those of the whole grid, and ghosts have no actions.
+    #[test]
+    fn parts_have_the_patterns_of_the_whole() {
+        let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.15, ..SlipGrid::default() };
+        for (grid, width, height) in
+            [(SlipGrid::default(), 7, 9), (walls, 12, 10), (walls, 1, 7), (SlipGrid::default(), 3, 7)]
+        {
+            let grid = SlipGrid { width, height, ..grid };
+            let whole = grid.patterns().unwrap();
+            for ranks in 1..=7 {
+                let parts: Vec<_> = (0..ranks).map(|rank| grid.patterns_of(rank, ranks).unwrap()).collect();
+                let mut next = 0;
+                for (rank, part) in parts.iter().enumerate() {
+                    let Some(place) = part.part() else { continue };
+                    assert_eq!((place.first, place.all), (next, u64::from(width * height)));
+                    next += place.own.len() as u64;
+                    for cell in 0..part.states() {
+                        let rows = part.patterns.rows_of(part.pattern(cell));
+                        if !place.own.contains(&(cell as usize)) {
+                            assert!(rows.is_empty());
+                            continue;
+                        }
+                        let global = place.first as u32 + cell - place.own.start as u32;
+                        for (own, row) in rows.zip(whole.patterns.rows_of(whole.pattern(global))) {
+                            let (own_entries, entries) =
+                                (part.patterns.entries_of(own), whole.patterns.entries_of(row));
+                            assert_eq!(part.patterns.reward[own], whole.patterns.reward[row]);
+                            assert_eq!(part.patterns.prob[own_entries.clone()], whole.patterns.prob[entries.clone()]);
+                            assert_eq!(part.patterns.distance[own_entries], whole.patterns.distance[entries]);
+                        }
+                    }
+                    for peer in &place.peers {
+                        let other = parts[peer.rank as usize].part().unwrap();
+                        let back = other.peers.iter().find(|peer| peer.rank as usize == rank).unwrap();
+                        let global = |part: &Part, cell: usize| part.first as usize + cell - part.own.start;
+                        let sent: Vec<_> = back.sends.iter().map(|&cell| global(other, cell as usize)).collect();
+                        let first = (place.first as usize + peer.ghosts.start).wrapping_sub(place.own.start);
+                        assert_eq!(sent, (first..first + peer.ghosts.len()).collect::<Vec<_>>());
+                    }
+                }
+                assert!(ranks == 1 || next == u64::from(width * height));
+            }
+        }
+        let large = SlipGrid { width: 100_000, height: 100_000, ..SlipGrid::default() };
+        assert_eq!(large.patterns_of(3, 4).unwrap().part().unwrap().first, 7_500_000_000);
+        let message = large.patterns_of(0, 2).err().unwrap().to_string();
+        assert!(
+            message.ends_with("on 2 ranks: expected at most 4294967295 cells on a rank, at least 3 ranks"),
+            "{message}"
+        );
     }
 
     #[test]
