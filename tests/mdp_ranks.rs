@@ -324,7 +324,8 @@ fn interrupted(mdp: &Mdp, ranks: u32, options: &SolveOptions, rounds: usize) -> 
         let session = Session { initial: None, resume: None, checkpoints: Some(&mut checkpoints), observe };
         solve_session(comm, mdp, options, session)
     };
-    let solution = Local::run(ranks, PATIENCE, work).unwrap_or_else(|error: SolveError| panic!("{error}")).swap_remove(0);
+    let solution =
+        Local::run(ranks, PATIENCE, work).unwrap_or_else(|error: SolveError| panic!("{error}")).swap_remove(0);
     assert_eq!(solution.run.status, Status::Interrupted);
     (solution, Checkpoint::read(&path, mdp).unwrap())
 }

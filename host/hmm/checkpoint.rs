@@ -56,9 +56,9 @@ pub fn hash(models: &[Hmm], sequences: &Sequences) -> Hash {
 fn numbers(model: &Hmm) -> [(&'static str, &[f64]); 5] {
     let (emissions, covariances): (&[f64], &[f64]) = match model.emissions() {
         Emissions::Categorical { probs, .. } => (probs, &[]),
-        Emissions::Gaussian { means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), .. } => {
-            (means, numbers)
-        }
+        Emissions::Gaussian {
+            means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), ..
+        } => (means, numbers),
     };
     [
         ("start", model.start()),
@@ -73,9 +73,9 @@ fn numbers(model: &Hmm) -> [(&'static str, &[f64]); 5] {
 fn numbers_mut(parts: &mut HmmParts) -> [Option<&mut Vec<f64>>; 5] {
     let (emissions, covariances) = match &mut parts.emissions {
         Emissions::Categorical { probs, .. } => (probs, None),
-        Emissions::Gaussian { means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), .. } => {
-            (means, Some(numbers))
-        }
+        Emissions::Gaussian {
+            means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), ..
+        } => (means, Some(numbers)),
     };
     [Some(&mut parts.start), Some(&mut parts.transitions), parts.end.as_mut(), Some(emissions), covariances]
 }

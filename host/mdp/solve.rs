@@ -161,7 +161,11 @@ impl<'a> Start<'a> {
         let policies = rounds.iter().filter(|round| round.changed.is_some()).count() as u32;
         Limits {
             // The limit of an evaluation is that of one policy.
-            max_sweeps: if method.has_policies() { limits.max_sweeps } else { limits.max_sweeps.saturating_sub(sweeps) },
+            max_sweeps: if method.has_policies() {
+                limits.max_sweeps
+            } else {
+                limits.max_sweeps.saturating_sub(sweeps)
+            },
             max_policies: limits.max_policies.saturating_sub(policies),
             ..*limits
         }
@@ -495,7 +499,8 @@ pub(super) fn run(
 }
 
 /// Called after each round of [`run_followed`] with the run so far, the backend, and whether V has left f32.
-type Follow<'a> = &'a mut dyn FnMut(&Run, &mut dyn State<Error = SolveError>, bool) -> Result<ControlFlow<()>, SolveError>;
+type Follow<'a> =
+    &'a mut dyn FnMut(&Run, &mut dyn State<Error = SolveError>, bool) -> Result<ControlFlow<()>, SolveError>;
 
 /// [`run`] with access to V after each round.
 fn run_followed(

@@ -96,7 +96,8 @@ impl Checkpoint {
             return Err(format!("tensor next: found {found}, expected vectors below {count}"));
         }
         let blind = |action: usize| {
-            vectors.actions()[action] == action as u32 && next[action * width..][..width].iter().all(|&n| n == action as u32)
+            vectors.actions()[action] == action as u32
+                && next[action * width..][..width].iter().all(|&n| n == action as u32)
         };
         if count < model.actions() as usize || !(0..model.actions() as usize).all(blind) {
             return Err("tensor next: expected the blind policies first".to_owned());
@@ -106,7 +107,11 @@ impl Checkpoint {
         let beliefs = take_beliefs(&mut contents, "beliefs", model)?;
         let slack: [f64; 2] = [contents.number("slack.below")?, contents.number("slack.above")?];
         let numbers: [f64; 2] = [contents.number("seconds")?, contents.number("upper")?];
-        if numbers[0].is_nan() || numbers[1].is_nan() || numbers[0] < 0.0 || slack.iter().any(|slack| slack.is_nan() || *slack < 0.0) {
+        if numbers[0].is_nan()
+            || numbers[1].is_nan()
+            || numbers[0] < 0.0
+            || slack.iter().any(|slack| slack.is_nan() || *slack < 0.0)
+        {
             return Err("metadata seconds, upper or slack: expected numbers".to_owned());
         }
         Ok(Self {

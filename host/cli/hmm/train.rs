@@ -268,8 +268,10 @@ impl Job<'_> {
             if alone && interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let mut checkpoints = self.options.checkpoints.of_rank(opened.comm().rank());
-        let session =
-            Session { resume: self.resume, checkpoints: checkpoints.as_mut().map(|checkpoints| (checkpoints, self.hash)) };
+        let session = Session {
+            resume: self.resume,
+            checkpoints: checkpoints.as_mut().map(|checkpoints| (checkpoints, self.hash)),
+        };
         let trained = thread::scope(|scope| {
             // The end of the training drops the sender.
             let (_training, ended) = mpsc::channel();

@@ -8,9 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use warpkov::common::checkpoint::Checkpoints;
 use warpkov::mdp::checkpoint::Proposal;
-use warpkov::mdp::criterion::{
-    self, Criterion, Persistence, Report, Solved, Steps, backward_kept_on, solve_kept_on,
-};
+use warpkov::mdp::criterion::{self, Criterion, Persistence, Report, Solved, Steps, backward_kept_on, solve_kept_on};
 use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
 use warpkov::mdp::plot::draw_bounds;
 use warpkov::mdp::solution::Status;
@@ -20,8 +18,8 @@ use warpkov::runtime::comm::Communicator;
 
 use super::solve::{self, Common};
 use super::{Error, Outcome};
-use crate::cli::common::{checkpoint, file};
 use crate::cli::common::ranks::Ranks;
+use crate::cli::common::{checkpoint, file};
 
 const HEADING: &str = "Criterion";
 

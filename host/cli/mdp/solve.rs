@@ -180,7 +180,9 @@ impl TryFrom<Arguments> for Options {
         if let (Some(option), Some(true)) =
             (arguments.checkpoints.asked(), criterion.as_ref().map(criterion::Options::keeps_all_steps))
         {
-            return Err(Error::Usage(format!("{option} and --all-steps exclude each other: a checkpoint holds one step")));
+            return Err(Error::Usage(format!(
+                "{option} and --all-steps exclude each other: a checkpoint holds one step"
+            )));
         }
         let max_sweeps = max_sweeps.unwrap_or(Limits::default().max_sweeps);
         // `Options::solve_options` lowers the default once γ is known.

@@ -19,8 +19,8 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use super::analysis::graph::Graph;
 use self::keeper::Keeper;
+use super::analysis::graph::Graph;
 use super::backend::{GreedySweeps, Stop};
 use super::checkpoint::Proposal;
 use super::model::validate::Invalid;
@@ -260,7 +260,8 @@ pub fn problem(mdp: &Mdp, criterion: &Criterion, terminal: Option<&[f64]>) -> St
         }
         Criterion::TotalReward { goal: None } | Criterion::Average => format!("{name}, {objective}"),
         Criterion::Horizon(steps) => {
-            let terminal = terminal.map(|values| format!(", terminal values {}", Hash::of(0, bytemuck::cast_slice(values))));
+            let terminal =
+                terminal.map(|values| format!(", terminal values {}", Hash::of(0, bytemuck::cast_slice(values))));
             format!("{name} {steps}, gamma {}, {objective}{}", mdp.gamma(), terminal.unwrap_or_default())
         }
     }

@@ -98,7 +98,20 @@ impl<'a> Clock<'a> {
     ) -> Self {
         let last = Standing { bounds, backups: 0, beliefs: 1, vectors: 1, bytes: 0 };
         let (rounds, status, pace) = (Vec::new(), None, Pace::Own);
-        Self { start, before: 0.0, limits, observe, sign, iterations: 0, elsewhere: 0, team, pace, rounds, status, last }
+        Self {
+            start,
+            before: 0.0,
+            limits,
+            observe,
+            sign,
+            iterations: 0,
+            elsewhere: 0,
+            team,
+            pace,
+            rounds,
+            status,
+            last,
+        }
     }
 
     /// The ranks of the run.

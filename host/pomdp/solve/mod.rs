@@ -15,13 +15,13 @@
 //! valid for all, and the bounds of the run are the best of all ranks.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use warpkov_device::launch::Device;
 
 use self::clock::{Clock, Standing, overtime};
-use self::keeper::Keeper;
 use self::expand::Expand;
+use self::keeper::Keeper;
 use self::search::{Branch, Interval, Search, slack};
 use self::team::{Divided, Team};
 use super::alpha::AlphaVectors;
@@ -168,7 +168,7 @@ fn cost(model: &Pomdp) -> Cost {
 const GPU_PAIRS: u64 = 20_000;
 
 /// A solve of the maximisation problem. Reported values are multiplied by `sign`, which is −1 for costs.
-struct Run<'a> {
+struct Run<'a, 'k> {
     model: &'a Pomdp,
     sign: f64,
     options: &'a SolveOptions,
@@ -180,17 +180,17 @@ struct Run<'a> {
     notes: Vec<String>,
     team: &'a Team<'a>,
     resume: Option<&'a Checkpoint>,
-    keeper: &'a mut Keeper<'a>,
+    keeper: &'a mut Keeper<'k>,
 }
 
-impl<'a> Run<'a> {
+impl<'a, 'k> Run<'a, 'k> {
     fn solve(
         team: &'a Team<'a>,
         start: Instant,
         model: &Pomdp,
         options: &'a SolveOptions,
         resume: Option<&'a Checkpoint>,
-        keeper: &'a mut Keeper<'a>,
+        keeper: &'a mut Keeper<'k>,
         observe: Observer<'a>,
     ) -> Result<Solution, Error> {
         let maximized = model.to_maximize();
@@ -227,7 +227,10 @@ impl<'a> Run<'a> {
             }
             Place::Emulated(emulator) => {
                 // Emulated launches are slow, so the time limit can stop them too.
-                let (mut asked, end, steady) = (interrupt::overdue(), limits.time.map(overtime), team.steady());
+                let before =
+                    resume.map_or(Duration::ZERO, |checkpoint| Duration::from_secs_f64(checkpoint.seconds.min(1e9)));
+                let end = limits.time.map(|time| overtime(time).saturating_sub(before));
+                let (mut asked, steady) = (interrupt::overdue(), team.steady());
                 run.on_device(&emulator.until(move || {
                     !steady.load(Ordering::Relaxed) && (asked() || end.is_some_and(|end| start.elapsed() >= end))
                 }))
@@ -254,7 +257,7 @@ impl<'a> Run<'a> {
             ("device", !matches!(options.device, DeviceChoice::Auto | DeviceChoice::Cpu)),
             ("expansion", options.expansion.is_some()),
             ("backups", options.scheme.is_some()),
-            ("checkpoint", self.keeper.keeps()),
+            ("checkpoint", self.keeper.is_asked()),
             ("resume", self.resume.is_some()),
         ];
         if let Some((what, _)) = given.iter().find(|(_, given)| *given) {
@@ -309,11 +312,17 @@ impl<'a> Run<'a> {
         let (clock, keeper) = self.clock();
         let mut search = Search::new(model, options.limits.gap, options.limits.vectors, clock)?;
         if let Some(checkpoint) = resume {
-            search.resume(checkpoint, true);
+            search.resume(checkpoint, false);
         }
         let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
-        let (standing, backups) =
-            trials::run(&mut walkers, &mut search, expansion, options, min_improvement(model, options.limits.gap), keeper)?;
+        let (standing, backups) = trials::run(
+            &mut walkers,
+            &mut search,
+            expansion,
+            options,
+            min_improvement(model, options.limits.gap),
+            keeper,
+        )?;
         let shares = team.shares(&device_name, backups);
         let mut clock = search.into_clock();
         let slack = walkers.slack(largest(model))[0].max(resume.map_or(0.0, |checkpoint| checkpoint.slack[0]));
@@ -326,7 +335,7 @@ impl<'a> Run<'a> {
     }
 
     /// The clock of the run, with initial bounds that hold for every policy, and the keeper of its checkpoints.
-    fn clock(&mut self) -> (Clock<'_>, &mut Keeper<'a>) {
+    fn clock(&mut self) -> (Clock<'_>, &mut Keeper<'k>) {
         let rewards = self.model.expected_rewards();
         let extreme = |pick: fn(f64, f64) -> f64| rewards.iter().copied().reduce(pick).unwrap_or_default();
         let rest = 1.0 - self.model.gamma();

@@ -18,8 +18,8 @@
 
 use super::clock::Standing;
 use super::expand::{EXPLORED, steps};
-use super::search::{Interval, Search};
 use super::keeper::Keeper;
+use super::search::{Interval, Search};
 use super::team::{News, Point, joined};
 use super::{Error, PATIENCE};
 use crate::common::numbers::max_norm;
@@ -81,7 +81,9 @@ where
     let most_vectors = options.limits.vectors.max(kept + 1);
     let largest = max_norm(&search.rewards);
     let slack = [0, 1].map(|bound| backend.slack(largest)[bound].max(search.slack()[bound]));
-    let (first, backups, beliefs) = (standing.bytes, search.backups, 0);
+    // The first rank counts the backups before a checkpoint.
+    let backups = if search.clock.team().rank() == 0 { search.backups } else { 0 };
+    let (first, beliefs) = (standing.bytes, 0);
     let iterations = options.limits.iterations.unwrap_or(u64::MAX);
     let mut trial = Trial {
         iterations,
@@ -115,7 +117,7 @@ where
 }
 
 /// The state of the loop.
-struct Trial<'a, 'm, 'o, B> {
+struct Trial<'a, 'm, 'o, 'k, B> {
     backend: &'a mut B,
     search: &'a mut Search<'m, 'o>,
     /// State of the run, as of the last meeting if there are several ranks.
@@ -140,7 +142,7 @@ struct Trial<'a, 'm, 'o, B> {
     beliefs: usize,
     /// Points of the upper bound of all ranks that `search` does not have yet, if checkpoints are written.
     points: Vec<Point>,
-    keeper: &'a mut Keeper<'o>,
+    keeper: &'a mut Keeper<'k>,
 }
 
 /// What a round achieved.
@@ -156,7 +158,7 @@ struct Achieved {
     cut: bool,
 }
 
-impl<B: Trials> Trial<'_, '_, '_, B>
+impl<B: Trials> Trial<'_, '_, '_, '_, B>
 where
     Error: From<B::Error>,
 {
@@ -173,7 +175,8 @@ where
         let mut ended = if team.is_alone() { self.search.clock.over(self.standing) } else { self.conclude(&[], None)? };
         while !ended {
             // The first rank has the seed itself.
-            let seed = options.seed.wrapping_add(first + round) ^ (team.rank() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let seed =
+                options.seed.wrapping_add(first + round) ^ (team.rank() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let shared = self.backend.count();
             team.set_steady(false);
             let mut found = Achieved::default();
