@@ -109,6 +109,38 @@ killed() {
     echo "$launcher_name, 2 ranks: exit code $code after rank $rank was killed"
 }
 
+# Sends SIGTERM to one of two ranks of a solve. Both must end with 130 and one checkpoint, from which one process goes on to the
+# values of an uninterrupted run: resumed RANK COMMAND...
+resumed() {
+    local rank=$1 many=$folder/ranks/resumed code=0 job process=''
+    shift
+    rm -f "$many".*
+    ranks 2 "$@" --device cpu --quiet --timeout "$patience" --checkpoint "$many.checkpoint" >"$many.stdout" 2>"$many.stderr" &
+    job=$!
+    for _ in {1..100}; do
+        process=$(processes "$rank")
+        # Until the rank handles the signal.
+        [[ -z $process ]] || (($((16#$(awk '/^SigCgt:/ { print $2 }' "/proc/$process/status" 2>/dev/null || echo 0))) & 2)) && break
+        process=''
+        sleep 0.1
+    done
+    sleep 0.5
+    if [[ -z $process ]] || ! kill -TERM "$process"; then
+        head -n 20 "$many.stderr" >&2
+        kill "$job" 2>/dev/null || true
+        fail "there is no rank $rank to stop: warpkov $*"
+    fi
+    wait "$job" || code=$?
+    if ((code != 130)) || [[ ! -s $many.checkpoint ]]; then
+        head -n 20 "$many.stderr" >&2
+        fail "exit code $code after SIGTERM to rank $rank, expected 130 and a checkpoint: warpkov $*"
+    fi
+    "$WARPKOV" "$@" --device cpu --quiet --out "$many.whole.npy" >/dev/null
+    "$WARPKOV" "$@" --device cpu --quiet --resume "$many.checkpoint" --out "$many.resumed.npy" >/dev/null
+    cmp "$many.whole.npy" "$many.resumed.npy" || fail "a resumed run has other values: warpkov $*"
+    echo "$launcher_name, 2 ranks: resumed after SIGTERM to rank $rank"
+}
+
 devices() {
     local many=$folder/ranks/devices
     ranks 3 devices --json >"$many" || fail "3 ranks do not list their devices"
@@ -172,6 +204,7 @@ mdp() {
         "$WARPKOV" mdp generate consensus --processes 4 --bound 40 --out "$files/large.safetensors"
         "$WARPKOV" mdp generate grid --width 60 --height 50 --walls 0.2 --out "$files/grid.safetensors"
         head -c -100 "$files/grid.safetensors" >"$files/bad.safetensors"
+        "$WARPKOV" mdp generate grid --width 300 --height 300 --gamma 0.9999 --out "$files/long.safetensors"
         echo '{"S": 2, "A": 1, "gamma": 0.9, "P": 3}' >"$files/bad.json"
     fi
     for method in values modified krylov; do
@@ -189,6 +222,7 @@ mdp() {
     for n in 2 3; do
         parts "mdp-parts-$n" "$n" mdp solve "$files/grid.safetensors" --method values --theta 1e-9
     done
+    resumed 1 mdp solve "$files/long.safetensors" --method values --precision f64 --epsilon 1e-9
     for rank in 0 1; do
         killed "$rank" mdp solve "$files/large.safetensors" --criterion total --goal finished
     done

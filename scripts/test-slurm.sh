@@ -13,8 +13,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The tests of Slurm's own features that warpkov passes: without_plugin, time_limit.
-checks=(without_plugin)
+# The tests of Slurm's own features.
+checks=(without_plugin time_limit)
 [[ -z ${CHECKS:-} ]] || read -ra checks <<<"$CHECKS"
 
 ((EUID == 0)) || { echo "scripts/test-slurm.sh needs root" >&2; exit 1; }

@@ -4,13 +4,16 @@
 mod random;
 
 use std::collections::HashMap;
+use std::fs;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use warpkov::common::checkpoint::Checkpoints;
 use warpkov::mdp::backend::{GreedySweeps, State, Stop};
 use warpkov::mdp::bench::huge_grid::{HugeOptions, Measured, measure};
+use warpkov::mdp::checkpoint::{Checkpoint, Proposal, hash};
 use warpkov::mdp::criterion::{self, Criterion, Solved, solve_on};
 use warpkov::mdp::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov::mdp::divide::{GhostOrder, balanced, cut};
@@ -20,7 +23,7 @@ use warpkov::mdp::model::{Mdp, Objective, Whole};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Report, SolutionFormat};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov::mdp::solve::{solve_in_parts, solve_on_ranks};
+use warpkov::mdp::solve::{Session, solve_in_parts, solve_on_ranks, solve_session};
 use warpkov::mdp::team::Team;
 use warpkov::mdp::{SolveError, solve_with};
 use warpkov::runtime::choose::{DeviceChoice, KernelDevice};
@@ -431,7 +434,9 @@ fn faults_of_a_part_are_those_of_the_whole() {
     let good = path("good.safetensors");
     let garnet = Garnet { states: 900, ragged: true, terminal_fraction: 0.05, ..Garnet::default() };
     files::write(&good, &garnet.generate().unwrap()).unwrap();
-    let faults: [(&str, &dyn Fn(&mut Arrays)); 12] = [
+    /// What a message must hold, and the change that leads to it.
+    type Fault<'f> = (&'f str, &'f dyn Fn(&mut Arrays));
+    let faults: [Fault; 12] = [
         ("expected a state below 900", &|arrays| set(arrays, "P.indices", -7, 900u32.to_le_bytes())),
         ("expected 1 within", &|arrays| set(arrays, "P.data", -7, 0.875f64.to_le_bytes())),
         ("expected a probability", &|arrays| set(arrays, "P.data", -9, f64::NAN.to_le_bytes())),
@@ -612,4 +617,113 @@ fn too_few_ranks_are_told_how_many_are_necessary() {
     let few = message(4);
     assert!(few.contains("5000000000 states") && few.contains("at least 5 ranks"), "{few}");
     assert_eq!(message(5), "0..4000000000 is read");
+}
+
+/// Solves on some ranks, stops after this number of rounds, and returns the checkpoint of that moment.
+fn interrupted(mdp: &Mdp, ranks: u32, options: &SolveOptions, rounds: usize) -> (Solution, Checkpoint) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    let work = |comm: &Local| {
+        let mut checkpoints = match comm.rank() {
+            0 => Checkpoints::new(path.clone(), Duration::MAX, |error| panic!("{error}")),
+            _ => Checkpoints::elsewhere(),
+        };
+        let mut left = rounds;
+        let observe = &mut |_: &Round| {
+            left -= 1;
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let session = Session { initial: None, resume: None, checkpoints: Some(&mut checkpoints), observe };
+        solve_session(comm, mdp, options, session)
+    };
+    let solution =
+        Local::run(ranks, PATIENCE, work).unwrap_or_else(|error: SolveError| panic!("{error}")).swap_remove(0);
+    assert_eq!(solution.run.status, Status::Interrupted);
+    (solution, Checkpoint::read(&path, mdp).unwrap())
+}
+
+fn resumed(mdp: &Mdp, ranks: u32, options: &SolveOptions, checkpoint: &Checkpoint) -> Solution {
+    let work = |comm: &Local| {
+        let session = Session { initial: None, resume: Some(checkpoint), checkpoints: None, observe: &mut go };
+        solve_session(comm, mdp, options, session)
+    };
+    Local::run(ranks, PATIENCE, work).unwrap_or_else(|error: SolveError| panic!("{error}")).swap_remove(0)
+}
+
+/// A checkpoint of any number of ranks goes on on any other, with the bits of a run that was not interrupted if the sweeps
+/// are those of Jacobi, and with all counters.
+#[test]
+fn checkpoints_go_on_on_other_numbers_of_ranks() {
+    let random = Random::new(5).mdp(500, 3, 20, 0.995);
+    let grid = SlipGrid { width: 37, height: 30, gamma: 0.999, ..SlipGrid::default() }.generate().unwrap();
+    for mdp in [random, grid.clone(), grid.with_objective(Objective::Minimize)] {
+        for (method, precision, device) in [
+            (Method::Values, Precision::F64, DeviceChoice::Cpu),
+            (Method::Values, Precision::Refined, DeviceChoice::Cpu),
+            (Method::Values, Precision::F64, DeviceChoice::Emulated),
+            (Method::Values, Precision::Mixed, DeviceChoice::Emulated),
+            (Method::GaussSeidel, Precision::F64, DeviceChoice::Cpu),
+            (Method::Modified, Precision::F64, DeviceChoice::Cpu),
+            (Method::Krylov, Precision::F64, DeviceChoice::Cpu),
+            (Method::Parallel, Precision::F64, DeviceChoice::Cpu),
+        ] {
+            let what = format!("{method} in {precision} on {device}");
+            let options = SolveOptions { device, precision, reorder: Reorder::Rcm, ..cpu(Some(method)) };
+            let whole = solved(&mdp, 1, None, &options);
+            if whole.run.rounds.len() < 3 {
+                continue;
+            }
+            for (before, after) in [(1, 1), (1, 3), (4, 1), (2, 3)] {
+                if device == DeviceChoice::Emulated && before + after > 4 {
+                    continue;
+                }
+                let (stopped, checkpoint) = interrupted(&mdp, before, &options, 2);
+                assert_eq!(checkpoint.values.len(), mdp.states() as usize);
+                assert_eq!(checkpoint.run.sweeps(), stopped.run.sweeps());
+                let found = resumed(&mdp, after, &options, &checkpoint);
+                assert_agree(&what, &found, &whole);
+                assert_eq!(found.run.status, Status::Solved, "{what}");
+                assert_eq!(found.run.rounds[1].sweeps, stopped.run.rounds[1].sweeps, "{what}");
+                assert!(found.run.elapsed >= stopped.run.elapsed);
+                if method == Method::Values && precision == Precision::F64 {
+                    assert_eq!(found.values, whole.values, "{what}");
+                    assert_eq!(found.run.sweeps(), whole.run.sweeps(), "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// Limits count the sweeps before a checkpoint.
+#[test]
+fn limits_count_what_came_before_a_checkpoint() {
+    let mdp = SlipGrid { gamma: 0.9999, ..SlipGrid::default() }.generate().unwrap();
+    let limits = Limits { max_sweeps: 300, ..Limits::default() };
+    let options = SolveOptions { limits, ..cpu(Some(Method::Values)) };
+    let (_, checkpoint) = interrupted(&mdp, 1, &options, 1);
+    let found = resumed(&mdp, 2, &options, &checkpoint);
+    assert_eq!((found.run.status, found.run.sweeps()), (Status::SweepLimit, 300));
+    assert_eq!(found.values, solved(&mdp, 1, None, &options).values);
+}
+
+/// A checkpoint of another model or problem is refused; the format of a model does not matter.
+#[test]
+fn checkpoints_belong_to_a_model() {
+    let mdp = SlipGrid { gamma: 0.99, ..SlipGrid::default() }.generate().unwrap();
+    let options = cpu(Some(Method::Values));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    let (_, checkpoint) = interrupted(&mdp, 1, &options, 1);
+    let contents = checkpoint.contents(&mdp, hash(&mdp));
+    contents.write(&mut fs::File::create(&path).unwrap()).unwrap();
+    let error = |mdp: &Mdp| Checkpoint::read(&path, mdp).unwrap_err().to_string();
+    assert!(error(&SlipGrid { slip: 0.3, ..SlipGrid::default() }.generate().unwrap()).contains("another model"));
+    assert!(error(&mdp.clone().with_gamma(0.5).unwrap()).contains("gamma 0.99"));
+    assert!(error(&mdp.clone().with_objective(Objective::Minimize)).contains("minimize"));
+    assert!(Proposal::read(&path, &mdp, "average, maximize").unwrap_err().to_string().contains("problem"));
+    for name in ["model.json", "model.safetensors", "model.npz"] {
+        let model = folder.path().join(name);
+        files::write(&model, &mdp).unwrap();
+        assert_eq!(hash(&files::read(&model).unwrap()), hash(&mdp), "{name}");
+    }
 }

@@ -26,6 +26,11 @@ fn listens(child: &Child) -> bool {
 
 /// Starts a command, interrupts it after a while, and returns its output.
 fn interrupted(arguments: &[&str]) -> Output {
+    stopped("INT", 300, arguments)
+}
+
+/// Starts a command, sends it a signal some milliseconds after it listens, and returns its output.
+fn stopped(signal: &str, after: u64, arguments: &[&str]) -> Output {
     let mut child = warpkov(arguments).spawn().unwrap();
     let begun = Instant::now();
     while !listens(&child) {
@@ -33,9 +38,9 @@ fn interrupted(arguments: &[&str]) -> Output {
         assert!(begun.elapsed() < 6 * SOON, "{arguments:?} never listens");
         sleep(Duration::from_millis(10));
     }
-    sleep(Duration::from_millis(300));
+    sleep(Duration::from_millis(after));
     assert!(child.try_wait().unwrap().is_none(), "{arguments:?} is too short to be interrupted");
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status().unwrap().success());
     let asked = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if asked.elapsed() > SOON {
@@ -157,6 +162,143 @@ fn training_on_a_device_stops() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{errors}");
     assert!(errors.contains("Ctrl-C again") && !Path::new(&trained).exists(), "{errors}");
+}
+
+/// The JSON report of a command, which ends with this exit code.
+fn report(code: i32, output: &Output) -> serde_json::Value {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
+}
+
+/// SIGTERM and SIGUSR1 write a checkpoint, from which a solve goes on to the values of one that was not stopped.
+#[test]
+fn signals_write_checkpoints_of_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = |name: &str| folder.path().join(name).display().to_string();
+    let [grid, checkpoint, coin] = ["grid.safetensors", "checkpoint", "coin.safetensors"].map(target);
+    let generate =
+        ["mdp", "generate", "grid", "--width", "200", "--height", "200", "--gamma", "0.9999", "--out", &grid];
+    assert!(warpkov(&generate).output().unwrap().status.success());
+    let generate = ["mdp", "generate", "consensus", "--processes", "4", "--bound", "10", "--out", &coin];
+    assert!(warpkov(&generate).output().unwrap().status.success());
+    let values = ["mdp", "solve", &grid, "--json", "--method", "values", "--precision", "f64", "--epsilon", "1e-9"];
+    let total = ["mdp", "solve", &coin, "--json", "--criterion", "total", "--goal", "finished", "--epsilon", "1e-9"];
+    let average = ["mdp", "solve", &grid, "--json", "--criterion", "average", "--epsilon", "1e-12"];
+    let horizon = ["mdp", "solve", &grid, "--json", "--horizon", "20000"];
+    for (signal, device, after, solve) in [
+        ("TERM", "cpu", 300, &values[..]),
+        ("USR1", "emulated", 500, &values),
+        ("USR1", "cpu", 100, &total),
+        ("TERM", "cpu", 100, &average),
+        ("INT", "cpu", 100, &horizon),
+    ] {
+        let _ = fs::remove_file(&checkpoint);
+        let solve = [solve, &["--device", device]].concat();
+        let output = stopped(signal, after, &[&solve[..], &["--checkpoint", &checkpoint]].concat());
+        let stopped = report(130, &output);
+        assert_eq!(stopped["status"], "interrupted", "{solve:?}");
+        let resume = [&solve[..], &["--resume", &checkpoint, "--checkpoint", &checkpoint]].concat();
+        let resumed = report(0, &warpkov(&resume).output().unwrap());
+        assert!(resumed["sweeps"].as_u64() > stopped["sweeps"].as_u64(), "{solve:?}");
+        assert!(resumed["compute_seconds"].as_f64() > stopped["compute_seconds"].as_f64(), "{solve:?}");
+        if solve[..values.len()] == values && device == "cpu" {
+            let whole = report(0, &warpkov(&solve).output().unwrap());
+            assert_eq!(resumed["values"], whole["values"]);
+            assert_eq!(resumed["sweeps"], whole["sweeps"]);
+        }
+    }
+    // Another model, and no file.
+    let other = warpkov(&["mdp", "solve", &coin, "--gamma", "0.9", "--resume", &checkpoint]).output().unwrap();
+    let errors = String::from_utf8_lossy(&other.stderr);
+    assert!(other.status.code() == Some(2) && errors.contains("another model"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    let none = warpkov(&["mdp", "solve", &grid, "--resume", &target("none")]).output().unwrap();
+    let errors = String::from_utf8_lossy(&none.stderr);
+    assert!(none.status.code() == Some(2) && errors.contains("cannot read"), "{errors}");
+    let nowhere = warpkov(&["mdp", "solve", &grid, "--checkpoint", &target("none/checkpoint")]).output().unwrap();
+    let errors = String::from_utf8_lossy(&nowhere.stderr);
+    assert!(nowhere.status.code() == Some(2) && errors.contains("there is no folder"), "{errors}");
+}
+
+/// A checkpoint that cannot be written leaves the one before it, and the solve goes on; its exit code says so.
+#[test]
+fn a_failed_checkpoint_leaves_the_one_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = |name: &str| folder.path().join(name).display().to_string();
+    let [grid, checkpoint] = ["grid.safetensors", "checkpoint"].map(target);
+    let generate = ["mdp", "generate", "grid", "--width", "100", "--height", "100", "--gamma", "0.999", "--out", &grid];
+    assert!(warpkov(&generate).output().unwrap().status.success());
+    let solve = ["mdp", "solve", &grid, "--json", "--method", "values", "--device", "cpu", "--checkpoint", &checkpoint];
+    report(0, &warpkov(&solve).output().unwrap());
+    let before = fs::read(&checkpoint).unwrap();
+    let script = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
+    let often =
+        [&["-c", script, "sh", env!("CARGO_BIN_EXE_warpkov")], &solve[..], &["--checkpoint-every", "0.001"]].concat();
+    let output = Command::new("sh").args(often).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(report(2, &output)["status"], "solved", "{errors}");
+    assert!(errors.contains("the run goes on") && errors.contains("error: cannot write"), "{errors}");
+    assert!(fs::read(&checkpoint).unwrap() == before);
+}
+
+/// Training that is stopped goes on to the bits of one that was not.
+#[test]
+fn signals_write_checkpoints_of_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = |name: &str| folder.path().join(name).display().to_string();
+    let checkpoint = target("checkpoint");
+    let [chain, symbols, _] = to_be_trained(folder.path(), "24", "16", "20000");
+    let [whole, resumed] = ["whole.json", "resumed.json"].map(target);
+    let train = ["hmm", "train", &chain, &symbols, "--device", "cpu", "--tolerance", "0", "--restarts", "2"];
+    let train = [&train[..], &["--iterations", "120", "--json", "--out"]].concat();
+    let output = stopped("TERM", 200, &[&train[..], &[&target("stopped.json"), "--checkpoint", &checkpoint]].concat());
+    let before = report(130, &output);
+    let after = report(1, &warpkov(&[&train[..], &[&resumed, "--resume", &checkpoint]].concat()).output().unwrap());
+    let expected = report(1, &warpkov(&[&train[..], &[&whole]].concat()).output().unwrap());
+    assert!(before["iterations"].as_u64() < Some(120), "{before}");
+    assert_eq!(after["iterations"], expected["iterations"]);
+    assert_eq!(after["log_likelihoods"], expected["log_likelihoods"]);
+    assert_eq!(fs::read(&resumed).unwrap(), fs::read(&whole).unwrap());
+    let other = [&train[..], &[&resumed, "--resume", &checkpoint, "--pseudocount", "1"]].concat();
+    let errors = warpkov(&other).output().unwrap();
+    let errors = String::from_utf8_lossy(&errors.stderr);
+    assert!(errors.contains("pseudocounts"), "{errors}");
+}
+
+/// A search goes on from its checkpoint with at least its bounds, also on another device.
+#[test]
+fn signals_write_checkpoints_of_searches() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = |name: &str| folder.path().join(name).display().to_string();
+    let [hallway, checkpoint, policy] = ["hallway.json", "checkpoint", "hallway.alpha"].map(target);
+    assert!(warpkov(&["pomdp", "generate", "hallway", "--out", &hallway]).output().unwrap().status.success());
+    let solve = ["pomdp", "solve", &hallway, "--gap", "1e-6", "--json", "--quiet", "--out", &policy];
+    let mut last = (f64::NEG_INFINITY, f64::INFINITY, 0);
+    for (signal, options) in [
+        ("USR1", &["--device", "cpu"][..]),
+        ("TERM", &["--device", "cpu", "--backups", "full"]),
+        ("TERM", &["--device", "emulated", "--beliefs", "16"]),
+        ("TERM", &["--device", "cpu"]),
+    ] {
+        let resume: &[&str] = if last.2 > 0 { &["--resume", &checkpoint] } else { &[] };
+        let arguments = [&solve[..], options, &["--checkpoint", &checkpoint], resume].concat();
+        let found = report(130, &stopped(signal, 1000, &arguments));
+        let [lower, upper] = ["lower", "upper"].map(|bound| found[bound].as_f64().unwrap());
+        let iterations = found["iterations"].as_u64().unwrap();
+        assert!(
+            lower >= last.0 - 1e-3 && upper <= last.1 + 1e-3 && lower <= upper,
+            "{options:?}: {found} after {last:?}"
+        );
+        assert!(iterations >= last.2, "{options:?}: {iterations} after {last:?}");
+        let bound = warpkov(&["pomdp", "bound", &hallway, "--policy", &policy, "--json"]).output().unwrap();
+        let bound: serde_json::Value = serde_json::from_slice(&bound.stdout).unwrap();
+        assert!(bound["certified"].as_f64().unwrap() >= lower - 1e-9, "{options:?}: {bound} {lower}");
+        last = (lower, upper, iterations);
+    }
+    let horizon = ["pomdp", "solve", &hallway, "--horizon", "3", "--checkpoint", &checkpoint];
+    let errors = warpkov(&horizon).output().unwrap();
+    assert_eq!(errors.status.code(), Some(2));
 }
 
 /// Runs commands with a file system of this size mounted at `disk`, and returns their output; `None` if this process

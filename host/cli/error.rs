@@ -184,6 +184,11 @@ impl Error {
     }
 }
 
+/// The message of an error with its causes, in one line.
+pub fn message(error: &dyn std::error::Error) -> String {
+    cut(&escaped(&chain(error)), LONGEST)
+}
+
 /// The messages of an error and of its causes; a message that an outer message contains appears once.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -5,6 +5,7 @@
 //! | [`io`] | file formats that several model classes use, and file errors |
 //! | [`plot`] | plots: canvas, axes, lines |
 //! | `random` | reproducible random numbers |
+//! | [`checkpoint`] | checkpoints: the file, its hash, and when the next one is due |
 //! | [`choice`] | enums with named variants, for options |
 //! | [`names`] | names of states, actions and observations |
 //! | [`numbers`] | the maximum norm, infinite numbers in JSON |
@@ -14,6 +15,7 @@
 //! | [`interrupt`] | the stop request (Ctrl-C) |
 //! | [`terminal`] | text that is safe to print on a terminal |
 
+pub mod checkpoint;
 pub mod choice;
 pub mod interrupt;
 pub mod io;

@@ -10,6 +10,7 @@
 //! | [`invariants`] | identities that every result satisfies, checked at run time |
 //! | [`maximise`] | the M step of the Baum-Welch algorithm |
 //! | [`train`] | the Baum-Welch loop, AIC and BIC |
+//! | [`solution`], [`checkpoint`] | results, and checkpoints of training |
 //! | [`sample`], [`generate`] | sampling of sequences, generation of models |
 //! | [`io`], [`plot`] | file formats and plots |
 //! | [`info`], [`report`] | descriptions of models, reports of results |
@@ -17,6 +18,7 @@
 
 pub mod backend;
 pub mod bench;
+pub mod checkpoint;
 pub mod cpu;
 pub mod device;
 pub mod divided;
@@ -32,4 +34,5 @@ pub mod plot;
 pub mod report;
 pub mod sample;
 pub mod sequences;
+pub mod solution;
 pub mod train;

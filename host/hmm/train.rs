@@ -9,11 +9,14 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use super::backend::Recursions;
+use super::checkpoint::Checkpoint;
 pub use super::maximise::{Held, Spread};
 use super::model::{Covariances, Emissions, Hmm};
 use super::options::Options;
 pub use super::options::Pseudocounts;
 use super::sequences::Sequences;
+pub use super::solution::Run;
+use crate::common::checkpoint::{Checkpoints, Hash};
 
 /// Progress after an E step.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,41 +43,6 @@ pub enum Status {
     Interrupted,
     /// The best model's objective decreased by more than [`Options::slack`]: the precision is too low for it.
     Fell,
-}
-
-/// The training of one model.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Run {
-    /// The model, after the last M step.
-    pub model: Hmm,
-    /// ln P(O) of all sequences before the first M step, and after each M step.
-    pub log_likelihoods: Vec<f64>,
-    /// `log_likelihoods` plus the logarithm of the prior, up to a constant.
-    pub objectives: Vec<f64>,
-    /// Whether the model has converged.
-    pub converged: bool,
-    /// The objective before it decreased by more than [`Options::slack`]. The decrease ended the training of this
-    /// model.
-    pub fell: Option<f64>,
-}
-
-impl Run {
-    /// ln P(O) of all sequences under the model.
-    #[must_use]
-    pub fn log_likelihood(&self) -> f64 {
-        self.log_likelihoods.last().copied().unwrap_or(f64::NEG_INFINITY)
-    }
-
-    /// Whether the training of this model has ended.
-    fn ended(&self) -> bool {
-        self.converged || self.fell.is_some()
-    }
-
-    /// The last objective.
-    #[must_use]
-    pub fn objective(&self) -> f64 {
-        self.objectives.last().copied().unwrap_or(f64::NEG_INFINITY)
-    }
 }
 
 /// The result of training.
@@ -127,6 +95,38 @@ pub enum Error<E> {
     },
 }
 
+/// Where training goes on from, and where its checkpoints go.
+#[derive(Default)]
+pub struct Session<'a> {
+    /// A checkpoint of the same models and sequences. The limit of iterations counts those before it.
+    pub resume: Option<&'a Checkpoint>,
+    /// Checkpoints to write, with the hash of the models and sequences. Ranks that have them write them.
+    pub checkpoints: Option<(&'a mut Checkpoints, Hash)>,
+}
+
+/// Keeps the checkpoints of a training.
+struct Keeper<'a> {
+    checkpoints: Option<(&'a mut Checkpoints, Hash)>,
+    options: &'a Options,
+    begun: Instant,
+    /// Seconds before.
+    earlier: f64,
+}
+
+impl Keeper<'_> {
+    fn is_due(&self) -> bool {
+        self.checkpoints.as_ref().is_some_and(|(checkpoints, _)| checkpoints.is_due())
+    }
+
+    /// Writes a checkpoint of these models, which have had `iteration` M steps.
+    fn keep(&mut self, iteration: u32, runs: &[Run]) {
+        if let Some((checkpoints, model)) = &mut self.checkpoints {
+            let seconds = self.earlier + self.begun.elapsed().as_secs_f64();
+            checkpoints.save(&Checkpoint { iteration, runs: runs.to_vec(), seconds }.contents(self.options, *model));
+        }
+    }
+}
+
 /// Trains every model until it converges. `observe` sees each [`Round`] and may stop training.
 ///
 /// # Errors
@@ -137,12 +137,41 @@ pub fn train<R: Recursions + ?Sized>(
     options: &Options,
     observe: &mut dyn FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Trained, Error<R::Error>> {
+    train_session(recursions, models, options, Session::default(), observe)
+}
+
+/// [`train`] with checkpoints.
+///
+/// # Errors
+/// Those of [`train`]. A checkpoint that cannot be written is no error here: see [`Checkpoints::finish`].
+pub fn train_session<R: Recursions + ?Sized>(
+    recursions: &mut R,
+    models: Vec<Hmm>,
+    options: &Options,
+    session: Session,
+    observe: &mut dyn FnMut(&Round) -> ControlFlow<()>,
+) -> Result<Trained, Error<R::Error>> {
+    let Session { resume, checkpoints } = session;
+    let earlier = resume.map_or(0.0, |checkpoint| checkpoint.seconds);
+    let mut keeper = Keeper { checkpoints, options, begun: Instant::now(), earlier };
     let run = |model| Run { model, log_likelihoods: Vec::new(), objectives: Vec::new(), converged: false, fell: None };
-    let mut runs: Vec<Run> = models.into_iter().map(run).collect();
+    let mut runs: Vec<Run> = match resume {
+        Some(checkpoint) => checkpoint.runs.clone(),
+        None => models.into_iter().map(run).collect(),
+    };
+    let first = resume.map_or(0, |checkpoint| checkpoint.iteration);
+    if first > options.iterations || !runs.is_empty() && runs.iter().all(Run::ended) {
+        return Trained::of(runs, Status::Iterations).ok_or(Error::None);
+    }
+    for run in runs.iter_mut().filter(|run| !run.ended()) {
+        // The E step that follows the last M step is done again.
+        run.log_likelihoods.truncate(first as usize);
+        run.objectives.truncate(first as usize);
+    }
     let mut status = Status::Iterations;
     // Indices of the models that the backend holds.
     let mut active: Vec<usize> = Vec::new();
-    for iteration in 0..=options.iterations {
+    for iteration in first..=options.iterations {
         let left: Vec<usize> = (0..runs.len()).filter(|&index| !runs[index].ended()).collect();
         if left != active {
             let models: Vec<Hmm> = left.iter().map(|&index| runs[index].model.clone()).collect();
@@ -152,8 +181,12 @@ pub fn train<R: Recursions + ?Sized>(
         let begun = Instant::now();
         let found = match recursions.e_step() {
             // The last M step has raised the objective beyond the last known value, so its models are the best result.
-            Err(_) if recursions.interrupted() && iteration > 0 => {
+            Err(error) if recursions.interrupted() => {
                 take(recursions, &active, &mut runs)?;
+                keeper.keep(iteration, &runs);
+                if iteration == 0 {
+                    return Err(Error::Backend(error));
+                }
                 status = Status::Interrupted;
                 break;
             }
@@ -193,8 +226,12 @@ pub fn train<R: Recursions + ?Sized>(
         };
         let stop = observe(&Round { iteration, active: left, objective, so_far: so_far.as_ref() }).is_break();
         let last = stop || left == 0 || iteration == options.iterations;
-        if last || left < active.len() {
+        let due = keeper.is_due();
+        if last || due || left < active.len() {
             take(recursions, &active, &mut runs)?;
+        }
+        if last || due {
+            keeper.keep(iteration, &runs);
         }
         if last {
             if stop && left > 0 && iteration < options.iterations {

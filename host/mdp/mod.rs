@@ -8,6 +8,7 @@ pub mod auto;
 pub mod backend;
 pub mod bench;
 pub mod certificate;
+pub mod checkpoint;
 pub mod compare;
 pub mod cpu;
 pub mod criterion;
@@ -31,4 +32,4 @@ pub mod solve;
 pub mod team;
 
 pub use error::SolveError;
-pub use solve::{Observer, solve_from, solve_with};
+pub use solve::{Observer, Session, solve_from, solve_session, solve_with};

@@ -8,6 +8,7 @@
 //! every state.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,9 @@ use rayon::prelude::*;
 
 use super::analysis::reorder::Order;
 use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
-use super::backend::{Backups, Evaluate, GreedySweeps, Modify, Stop};
+use super::backend::{Backups, Evaluate, GreedySweeps, Modify, State, Stop};
 use super::certificate::{Certificate, certify_greedy};
+use super::checkpoint::{Checkpoint, hash};
 use super::divide::{GhostOrder, agreed, balanced, cut};
 use super::dynamic::Dynamic;
 use super::error::SolveError;
@@ -26,11 +28,26 @@ use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use super::place::Placement;
 use super::solution::{Phases, RankWork, Round, Run, Size, Solution, Status};
 use super::team::Team;
+use crate::common::checkpoint::Checkpoints;
 use crate::runtime::choose::DeviceChoice;
-use crate::runtime::comm::{Clocked, Communicator};
+use crate::runtime::comm::{Clocked, Communicator, Local};
 
 /// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
+
+/// Where a solve starts, who observes it, and where its checkpoints go.
+pub struct Session<'a> {
+    /// V to start at, one value per state; `None` for V = 0.
+    pub initial: Option<&'a [f64]>,
+    /// A checkpoint to go on from, in place of `initial`. Limits of sweeps and policies count those before it, and the
+    /// solution has their record. The target and the method may be others. An open method that had become krylov
+    /// stays krylov.
+    pub resume: Option<&'a Checkpoint>,
+    /// Checkpoints to write. All ranks have them, or none.
+    pub checkpoints: Option<&'a mut Checkpoints>,
+    /// Called after each round.
+    pub observe: Observer<'a>,
+}
 
 /// Solves a discounted model (γ < 1) and certifies the result. Starts at V = `initial`, one value per state, or at
 /// V = 0.
@@ -44,22 +61,7 @@ pub fn solve_from(
     options: &SolveOptions,
     observe: Observer,
 ) -> Result<Solution, SolveError> {
-    check(mdp, initial)?;
-    let begun = Instant::now();
-    if let Some((order, note)) = order(mdp, options) {
-        let initial = initial.map(|values| order.to_new(values));
-        let options = SolveOptions { reorder: Reorder::None, ..*options };
-        let ordered = order.apply(mdp);
-        let prepared = begun.elapsed();
-        let mut solution = solve_from(&ordered, initial.as_deref(), &options, observe)?;
-        solution.notes.insert(0, note);
-        solution.phases.prepare += prepared;
-        solution.setup += prepared;
-        let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
-        return Ok(Solution { values, policy, ..solution });
-    }
-    let features = Features::if_auto(mdp, options);
-    solve_by(mdp, &Team::alone(), initial, options, features, begun, observe)
+    solve_on_ranks(&Local::alone(), mdp, initial, options, observe)
 }
 
 /// Solves a discounted model on all ranks of `comm`. Every rank has the whole model, and solves a part of it: its states
@@ -75,25 +77,188 @@ pub fn solve_on_ranks(
     options: &SolveOptions,
     observe: Observer,
 ) -> Result<Solution, SolveError> {
-    if comm.size() == 1 {
-        return solve_from(mdp, initial, options, observe);
+    solve_session(comm, mdp, options, Session { initial, resume: None, checkpoints: None, observe })
+}
+
+/// [`solve_on_ranks`] with checkpoints.
+///
+/// # Errors
+/// As for [`solve_on_ranks`]. A checkpoint that cannot be written is no error here: see [`Checkpoints::finish`].
+pub fn solve_session(
+    comm: &dyn Communicator,
+    mdp: &Mdp,
+    options: &SolveOptions,
+    session: Session,
+) -> Result<Solution, SolveError> {
+    let Session { initial, resume, checkpoints, observe } = session;
+    let mut options = *options;
+    let start = match resume {
+        None => Start { values: initial, earlier: &Run::default(), epsilon_fraction: 1.0 },
+        Some(checkpoint) => {
+            if options.method.is_none() && checkpoint.method == Method::Krylov {
+                options.method = Some(Method::Krylov);
+            }
+            if options.precision == Precision::Mixed && checkpoint.in_f64 {
+                options.precision = Precision::F64;
+            }
+            Start::of(checkpoint, options.limits.target)
+        }
+    };
+    check(mdp, start.values)?;
+    let model = checkpoints.as_ref().map(|_| hash(mdp)).unwrap_or_default();
+    // Two closures share the checkpoints.
+    let checkpoints = checkpoints.map(RefCell::new);
+    let mut follow = |round: &Round| {
+        let due = checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.borrow().is_due());
+        Ok(match observe(round) {
+            ControlFlow::Break(()) => Next::Stop,
+            ControlFlow::Continue(()) if due => Next::Keep,
+            ControlFlow::Continue(()) => Next::Continue,
+        })
+    };
+    let keep = checkpoints.as_ref().map(|checkpoints| -> Keep {
+        Box::new(move |checkpoint: Checkpoint| {
+            if comm.rank() == 0 {
+                checkpoints.borrow_mut().save(&checkpoint.contents(mdp, model));
+            }
+            Ok(())
+        })
+    });
+    let mut watch = Watch { follow: &mut follow, keep };
+    match comm.size() {
+        1 => solve_alone(mdp, start, &options, &mut watch),
+        _ => solve_shared(comm, mdp, start, &options, &mut watch),
     }
-    check(mdp, initial)?;
+}
+
+/// Where a solve starts.
+#[derive(Clone, Copy)]
+struct Start<'a> {
+    /// V; `None` for 0.
+    values: Option<&'a [f64]>,
+    /// The rounds before.
+    earlier: &'a Run,
+    /// The fraction of ε in the stopping rule.
+    epsilon_fraction: f64,
+}
+
+impl<'a> Start<'a> {
+    /// Where a solve with this target goes on.
+    fn of(checkpoint: &'a Checkpoint, target: Target) -> Self {
+        // A run that its certificate has sent on with a tighter rule goes on with that rule.
+        let epsilon_fraction = if target == checkpoint.target { checkpoint.epsilon_fraction } else { 1.0 };
+        Self { values: Some(&checkpoint.values), earlier: &checkpoint.run, epsilon_fraction }
+    }
+
+    /// Whether V comes from earlier rounds.
+    fn goes_on(&self) -> bool {
+        !self.earlier.rounds.is_empty()
+    }
+
+    /// The limits that are left after the rounds before.
+    fn left(&self, method: Method, limits: &Limits) -> Limits {
+        let rounds = &self.earlier.rounds;
+        let sweeps = rounds.iter().filter(|round| round.changed.is_none()).map(|round| u64::from(round.sweeps));
+        let sweeps = u32::try_from(sweeps.sum::<u64>()).unwrap_or(u32::MAX);
+        let policies = rounds.iter().filter(|round| round.changed.is_some()).count() as u32;
+        Limits {
+            // The limit of an evaluation is that of one policy.
+            max_sweeps: if method.has_policies() {
+                limits.max_sweeps
+            } else {
+                limits.max_sweeps.saturating_sub(sweeps)
+            },
+            max_policies: limits.max_policies.saturating_sub(policies),
+            ..*limits
+        }
+    }
+}
+
+/// What follows a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Next {
+    /// The next round.
+    Continue,
+    /// A checkpoint, then the next round.
+    Keep,
+    /// The end of the run.
+    Stop,
+}
+
+/// Takes a checkpoint with V in the order, and with the sign, of the model that is being solved.
+type Keep<'a> = Box<dyn FnMut(Checkpoint) -> Result<(), SolveError> + 'a>;
+
+/// Decides after each round what follows, and keeps checkpoints. All ranks call it, and decide the same.
+struct Watch<'a> {
+    follow: &'a mut dyn FnMut(&Round) -> Result<Next, SolveError>,
+    /// `None` without checkpoints.
+    keep: Option<Keep<'a>>,
+}
+
+impl Watch<'_> {
+    /// A watch whose checkpoints have V after `map`.
+    fn mapped<'s>(&'s mut self, map: impl Fn(Vec<f64>) -> Result<Vec<f64>, SolveError> + 's) -> Watch<'s> {
+        let Self { follow, keep } = self;
+        let keep = keep.as_mut().map(|keep| -> Keep<'s> {
+            Box::new(move |checkpoint| keep(Checkpoint { values: map(checkpoint.values)?, ..checkpoint }))
+        });
+        Watch { follow: &mut **follow, keep }
+    }
+}
+
+/// [`solve_session`] on one rank.
+fn solve_alone(mdp: &Mdp, start: Start, options: &SolveOptions, watch: &mut Watch) -> Result<Solution, SolveError> {
+    let begun = Instant::now();
+    if let Some((order, note)) = order(mdp, options) {
+        let initial = start.values.map(|values| order.to_new(values));
+        let start = Start { values: initial.as_deref(), ..start };
+        let options = SolveOptions { reorder: Reorder::None, ..*options };
+        let ordered = order.apply(mdp);
+        let prepared = begun.elapsed();
+        let mut watch = watch.mapped(|values| Ok(order.to_old(&values)));
+        let mut solution = solve_alone(&ordered, start, &options, &mut watch)?;
+        solution.notes.insert(0, note);
+        solution.phases.prepare += prepared;
+        solution.setup += prepared;
+        let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
+        return Ok(Solution { values, policy, ..solution });
+    }
+    let features = Features::if_auto(mdp, options);
+    solve_by(mdp, &Team::alone(), start, options, features, begun, watch)
+}
+
+/// [`solve_session`] on several ranks.
+fn solve_shared(
+    comm: &dyn Communicator,
+    mdp: &Mdp,
+    start: Start,
+    options: &SolveOptions,
+    watch: &mut Watch,
+) -> Result<Solution, SolveError> {
     let order = order(mdp, options);
     let ordered = order.as_ref().map(|(order, _)| order.apply(mdp));
-    let initial = initial.map(|values| match &order {
+    let initial = start.values.map(|values| match &order {
         Some((order, _)) => Cow::Owned(order.to_new(values)),
         None => Cow::Borrowed(values),
     });
     let of_states = |states: Range<u64>| Ok(initial.as_ref().map(|values| values_of(values, states)));
-    let mut solution = solve_in_parts(comm, ordered.as_ref().unwrap_or(mdp), of_states, options, observe)?;
-    solution.values = comm.collect(&solution.values)?;
+    // The first rank has the values of all states.
+    let whole = |own: &[f64]| {
+        let all = comm.collect(own)?;
+        Ok(match &order {
+            Some((order, _)) if comm.rank() == 0 => order.to_old(&all),
+            _ => all,
+        })
+    };
+    let mut watch = watch.mapped(|own| whole(&own));
+    let model = ordered.as_ref().unwrap_or(mdp);
+    let mut solution = solve_parts(comm, model, of_states, start, options, &mut watch)?;
+    solution.values = whole(&solution.values)?;
     solution.policy = comm.collect(&solution.policy)?;
     solution.first = 0;
-    if let Some((order, note)) = order {
-        solution.notes.insert(0, note);
+    if let Some((order, note)) = &order {
+        solution.notes.insert(0, note.clone());
         if comm.rank() == 0 {
-            solution.values = order.to_old(&solution.values);
             solution.policy = order.to_old(&solution.policy);
         }
     }
@@ -120,6 +285,25 @@ pub fn solve_in_parts(
     options: &SolveOptions,
     observe: Observer,
 ) -> Result<Solution, SolveError> {
+    let mut follow = |round: &Round| {
+        Ok(match observe(round) {
+            ControlFlow::Break(()) => Next::Stop,
+            ControlFlow::Continue(()) => Next::Continue,
+        })
+    };
+    let start = Start { values: None, earlier: &Run::default(), epsilon_fraction: 1.0 };
+    solve_parts(comm, whole, initial, start, options, &mut Watch { follow: &mut follow, keep: None })
+}
+
+/// [`solve_in_parts`] from `start`, whose values `initial` returns. Checkpoints have the values of the own states.
+fn solve_parts(
+    comm: &dyn Communicator,
+    whole: &dyn Whole,
+    initial: impl Fn(Range<u64>) -> Result<Option<Vec<f64>>, Fault>,
+    start: Start,
+    options: &SolveOptions,
+    watch: &mut Watch,
+) -> Result<Solution, SolveError> {
     if whole.gamma() >= 1.0 {
         return Err(SolveError::Undiscounted);
     }
@@ -138,26 +322,27 @@ pub fn solve_in_parts(
     let team = Team::of(comm, &of_rank);
     let options = &SolveOptions { reorder: Reorder::None, ..*options };
     let features = Features::of_ranks_if_auto(&part, &team, options)?;
-    // The ghosts follow.
-    let initial = initial.map(|values| {
+    let mut initial = initial.map(|values| {
         let mut local = vec![0.0; part.states() as usize];
         local[part.own()].copy_from_slice(&values);
         local
     });
-    // A stop request reaches the ranks at different times.
-    let mut failed = None;
-    let mut observe = |round: &Round| match team.any(observe(round).is_break()) {
-        Ok(false) => ControlFlow::Continue(()),
-        Ok(true) => ControlFlow::Break(()),
-        Err(error) => {
-            failed = Some(error);
-            ControlFlow::Break(())
-        }
-    };
-    let mut solution = solve_by(&part, &team, initial.as_deref(), options, features, begun, &mut observe)?;
-    if let Some(error) = failed {
-        return Err(error.into());
+    if let Some(initial) = &mut initial {
+        team.refresh(initial)?;
     }
+    let start = Start { values: initial.as_deref(), ..start };
+    let own = part.own();
+    let Watch { follow, keep } = watch.mapped(|values| Ok(values[own.clone()].to_vec()));
+    // A stop request reaches the ranks at different times, and the clock of the first says when a checkpoint is due.
+    let mut follow = |round: &Round| {
+        let next = follow(round)?;
+        let mut most = [f64::from(next as u8)];
+        team.max(&mut most)?;
+        Ok([Next::Continue, Next::Keep, Next::Stop][most[0] as usize])
+    };
+    let mut watch = Watch { follow: &mut follow, keep };
+    let mut solution = solve_by(&part, &team, start, options, features, begun, &mut watch)?;
+    drop(watch);
     solution.values.truncate(part.own().end);
     solution.values.drain(..part.own().start);
     solution.policy.truncate(part.own().end);
@@ -178,17 +363,17 @@ fn check(mdp: &Mdp, initial: Option<&[f64]>) -> Result<(), SolveError> {
 fn solve_by(
     mdp: &Mdp,
     team: &Team,
-    initial: Option<&[f64]>,
+    start: Start,
     options: &SolveOptions,
     features: Option<Features>,
     begun: Instant,
-    observe: Observer,
+    watch: &mut Watch,
 ) -> Result<Solution, SolveError> {
     if features.is_some_and(|features| needs_trial(&features, options)) {
-        return with_trial(mdp, team, initial, options, observe);
+        return with_trial(mdp, team, start, options, watch);
     }
     let chosen = begun.elapsed();
-    let mut solution = solve_as_is(mdp, team, initial, options, features, false, observe)?;
+    let mut solution = solve_as_is(mdp, team, start, options, features, false, watch)?;
     solution.phases.prepare += chosen;
     solution.setup += chosen;
     Ok(solution)
@@ -199,27 +384,31 @@ fn solve_by(
 fn solve_as_is(
     mdp: &Mdp,
     team: &Team,
-    initial: Option<&[f64]>,
+    start: Start,
     options: &SolveOptions,
     features: Option<Features>,
     trial: bool,
-    observe: Observer,
+    watch: &mut Watch,
 ) -> Result<Solution, SolveError> {
     let maximized = mdp.to_maximize();
     let sign = mdp.objective().sign();
-    let start = |(state, value): (usize, &f64)| if mdp.choices().count(state) == 0 { 0.0 } else { sign * value };
-    let initial = initial.map(|values| values.iter().enumerate().map(start).collect::<Vec<_>>());
+    let signed = |(state, value): (usize, &f64)| if mdp.choices().count(state) == 0 { 0.0 } else { sign * value };
+    let initial = start.values.map(|values| values.iter().enumerate().map(signed).collect::<Vec<_>>());
+    let start = Start { values: initial.as_deref(), ..start };
     let place = Placement::choose_by(&maximized, team, features.as_ref(), options)?;
     let (mut backend, setup, upload) = place.open()?;
-    let limits = match &mut backend {
-        Dynamic::Values(backend) if trial => {
-            let mut most = [f64::from(auto::trial(&maximized, backend.sweep_bytes()?))];
-            team.max(&mut most)?;
-            Limits { max_sweeps: options.limits.max_sweeps.min(most[0] as u32), ..options.limits }
-        }
-        _ => options.limits,
-    };
-    let certified = until_certified(&mut backend, &maximized, team, initial.as_deref(), &limits, observe)?;
+    let mut limits = start.left(place.method, &options.limits);
+    if let (Dynamic::Values(backend), true) = (&mut backend, trial) {
+        let mut most = [f64::from(auto::trial(&maximized, backend.sweep_bytes()?))];
+        team.max(&mut most)?;
+        limits.max_sweeps = limits.max_sweeps.min(most[0] as u32);
+    }
+    let mut watch = watch.mapped(|mut values| {
+        values.iter_mut().for_each(|value| *value *= sign);
+        Ok(values)
+    });
+    let certified = until_certified(&mut backend, &maximized, team, place.method, start, &limits, &mut watch)?;
+    drop(watch);
     let Certified { mut values, policy, run, certificate, certify } = certified;
     drop(backend);
     let Placement { method, precision, device, notes, phases, .. } = place;
@@ -261,13 +450,13 @@ fn needs_trial(features: &Features, options: &SolveOptions) -> bool {
 fn with_trial(
     mdp: &Mdp,
     team: &Team,
-    initial: Option<&[f64]>,
+    start: Start,
     options: &SolveOptions,
-    observe: Observer,
+    watch: &mut Watch,
 ) -> Result<Solution, SolveError> {
     let on_cpu = SolveOptions { device: DeviceChoice::Cpu, reorder: Reorder::None, ..*options };
     let trial = SolveOptions { method: Some(Method::Values), ..on_cpu };
-    let mut trial = solve_as_is(mdp, team, initial, &trial, None, true, &mut *observe)?;
+    let mut trial = solve_as_is(mdp, team, start, &trial, None, true, watch)?;
     if trial.converged(&options.limits) {
         trial.notes.push(format!("auto chose values: {} sweeps were enough", trial.run.sweeps()));
         return Ok(trial);
@@ -277,11 +466,11 @@ fn with_trial(
         return Ok(trial);
     }
     let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
-    let mut solution = solve_as_is(mdp, team, Some(&trial.values), &krylov, None, false, observe)?;
+    let start = Start { values: Some(&trial.values), earlier: &trial.run, epsilon_fraction: 1.0 };
+    let mut solution = solve_as_is(mdp, team, start, &krylov, None, false, watch)?;
     let (sweeps, gamma) = (trial.run.sweeps(), mdp.gamma());
     let note = format!("auto chose krylov: value iteration did not converge in {sweeps} sweeps, gamma is {gamma}");
     solution.notes.insert(0, note);
-    trial.run.append(solution.run);
     let (before, after) = (trial.phases, solution.phases);
     let phases = Phases {
         prepare: before.prepare + after.prepare,
@@ -289,7 +478,7 @@ fn with_trial(
         certify: before.certify + after.certify,
         ..after
     };
-    Ok(Solution { run: trial.run, setup: trial.setup + solution.setup, phases, ..solution })
+    Ok(Solution { setup: trial.setup + solution.setup, phases, ..solution })
 }
 
 /// The state order to solve in, with a note for the user; `None` for the model's own order.
@@ -371,38 +560,90 @@ pub(super) fn run(
     limits: &Limits,
     observe: Observer,
 ) -> Result<Run, SolveError> {
+    run_followed(backend, stop, theta, limits, &mut |run, _, _| Ok(after(run, &mut *observe)))
+}
+
+/// Called after each round of [`run_followed`] with the run so far, the backend, and whether V has left f32.
+type Follow<'a> =
+    &'a mut dyn FnMut(&Run, &mut dyn State<Error = SolveError>, bool) -> Result<ControlFlow<()>, SolveError>;
+
+/// [`run`] with access to V after each round.
+fn run_followed(
+    backend: &mut Dynamic,
+    stop: Stop,
+    theta: f64,
+    limits: &Limits,
+    follow: Follow,
+) -> Result<Run, SolveError> {
     match backend {
-        Dynamic::Values(backend) => value_iteration(&mut **backend, stop, limits, observe),
-        Dynamic::Policies(backend) => policy_iteration(&mut **backend, theta, limits, observe),
-        Dynamic::Modified(backend) => modified_policy_iteration(&mut **backend, stop, PARTIAL_SWEEPS, limits, observe),
+        Dynamic::Values(backend) => value_rounds(&mut **backend, stop, limits, |run, backend| {
+            let in_f64 = backend.phase() > 0;
+            follow(run, backend, in_f64)
+        }),
+        Dynamic::Policies(backend) => {
+            policy_rounds(&mut **backend, theta, limits, |run, backend| follow(run, backend, false))
+        }
+        Dynamic::Modified(backend) => {
+            modified_rounds(&mut **backend, stop, PARTIAL_SWEEPS, limits, |run, backend| follow(run, backend, false))
+        }
     }
 }
 
+/// Calls an observer after a round.
+fn after(run: &Run, observe: impl FnOnce(&Round) -> ControlFlow<()>) -> ControlFlow<()> {
+    run.rounds.last().map_or(ControlFlow::Continue(()), observe)
+}
+
 /// Starts at V = `initial` or 0, runs the loop and certifies V. Repeats with a tighter stopping rule until the
-/// certificate proves ‖V − V\*‖∞ ≤ ε or the loop reaches a limit.
+/// certificate proves ‖V − V\*‖∞ ≤ ε or the loop reaches a limit. The run includes the earlier rounds.
 fn until_certified(
     backend: &mut Dynamic,
     mdp: &Mdp,
     team: &Team,
-    initial: Option<&[f64]>,
+    method: Method,
+    start: Start,
     limits: &Limits,
-    observe: Observer,
+    watch: &mut Watch,
 ) -> Result<Certified, SolveError> {
-    let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
-    backend.state().reset(initial)?;
-    let mut certify = Duration::ZERO;
-    let (mut all, certificate, (values, greedy)) = tighten(epsilon, |epsilon_fraction| {
-        let (stop, theta) = (stop(mdp, limits.target, epsilon_fraction), theta(mdp, limits.target, epsilon_fraction));
-        let run = run(backend, stop, theta, limits, &mut *observe)?;
+    let target = limits.target;
+    let epsilon = if let Target::Epsilon(epsilon) = target { Some(epsilon) } else { None };
+    backend.state().reset(start.values)?;
+    if let (Dynamic::Policies(backend), true) = (&mut *backend, start.goes_on()) {
+        // Not the first policy, which V has left behind.
+        backend.improve(limits.tie)?;
+    }
+    let (mut certify, mut done, mut in_f64) = (Duration::ZERO, start.earlier.clone(), false);
+    let (all, certificate, (values, greedy)) = tighten(epsilon, |epsilon_fraction| {
+        let epsilon_fraction = epsilon_fraction.min(start.epsilon_fraction);
+        let (stop, theta) = (stop(mdp, target, epsilon_fraction), theta(mdp, target, epsilon_fraction));
+        let checkpoint = |done: &Run, run: &Run, values, in_f64| {
+            let mut all = done.clone();
+            all.append(run.clone());
+            Checkpoint { method, in_f64, target, epsilon_fraction, values, run: all }
+        };
+        let run = run_followed(backend, stop, theta, limits, &mut |run, state, now_in_f64| {
+            in_f64 = now_in_f64;
+            let Some(round) = run.rounds.last() else { return Ok(ControlFlow::Continue(())) };
+            let next = (watch.follow)(round)?;
+            if let (Next::Keep, Some(keep)) = (next, &mut watch.keep) {
+                keep(checkpoint(&done, run, state.values()?, in_f64))?;
+            }
+            Ok(if next == Next::Stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
         let begun = Instant::now();
         let mut values = backend.state().values()?;
+        if let Some(keep) = &mut watch.keep {
+            keep(checkpoint(&done, &run, values.clone(), in_f64))?;
+        }
+        done.append(run.clone());
         let (certificate, greedy) = certify_greedy(mdp, team, &mut values, epsilon.is_some())?;
         certify += begun.elapsed();
         Ok::<_, SolveError>((run, certificate, (values, greedy)))
     })?;
     let state = backend.state();
-    let policy = if state.policy_is_implicit() { greedy } else { state.policy()? };
-    all.status = match (all.status, epsilon) {
+    let implicit = state.policy_is_implicit() || all.rounds.is_empty();
+    let policy = if implicit { greedy } else { state.policy()? };
+    done.status = match (all.status, epsilon) {
         (Status::Interrupted, _) => Status::Interrupted,
         _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
         (status, None) => status,
@@ -410,7 +651,7 @@ fn until_certified(
         (Status::Solved, _) => Status::Stalled,
         (status, _) => status,
     };
-    Ok(Certified { values, policy, run: all, certificate, certify })
+    Ok(Certified { values, policy, run: done, certificate, certify })
 }
 
 /// Repeats `attempt` with ε multiplied by 1, 1/4, 1/16, … until its certificate proves `epsilon` or has no bound, or a run
@@ -448,13 +689,23 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
     limits: &Limits,
     mut observe: impl FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Run, B::Error> {
+    policy_rounds(backend, theta, limits, |run, _| Ok(after(run, &mut observe)))
+}
+
+/// [`policy_iteration`] with access to the backend after each round.
+fn policy_rounds<B: Evaluate + ?Sized>(
+    backend: &mut B,
+    theta: f64,
+    limits: &Limits,
+    mut follow: impl FnMut(&Run, &mut B) -> Result<ControlFlow<()>, B::Error>,
+) -> Result<Run, B::Error> {
     let mut run = Timed::start();
     // Residual of the last evaluation if the policy has not changed since.
     let mut last = f64::INFINITY;
     for _ in 0..limits.max_policies {
         let evaluation = backend.evaluate(theta, limits.max_sweeps)?;
         let changed = backend.improve(limits.tie)?;
-        let round = run.push(evaluation.sweeps, evaluation.residual, Some(changed));
+        run.push(evaluation.sweeps, evaluation.residual, Some(changed));
         // A backend may stop an evaluation before θ. Evaluate the same policy again while its residual falls.
         let (evaluated, spent) = (evaluation.residual < theta, evaluation.sweeps >= limits.max_sweeps);
         if changed == 0 && (evaluated || spent || evaluation.residual >= last) {
@@ -465,7 +716,7 @@ pub fn policy_iteration<B: Evaluate + ?Sized>(
             }));
         }
         last = if changed == 0 { evaluation.residual } else { f64::INFINITY };
-        if observe(&round).is_break() {
+        if follow(&run.run, backend)?.is_break() {
             return Ok(run.end(Status::Interrupted));
         }
     }
@@ -484,7 +735,17 @@ pub fn value_iteration<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     stop: Stop,
     limits: &Limits,
-    observe: impl FnMut(&Round) -> ControlFlow<()>,
+    mut observe: impl FnMut(&Round) -> ControlFlow<()>,
+) -> Result<Run, B::Error> {
+    value_rounds(backend, stop, limits, |run, _| Ok(after(run, &mut observe)))
+}
+
+/// [`value_iteration`] with access to the backend after each round.
+fn value_rounds<B: GreedySweeps + ?Sized>(
+    backend: &mut B,
+    stop: Stop,
+    limits: &Limits,
+    follow: impl FnMut(&Run, &mut B) -> Result<ControlFlow<()>, B::Error>,
 ) -> Result<Run, B::Error> {
     let round = |backend: &mut B, left: u32| Ok((backend.backup(stop, left.min(SWEEPS_PER_ROUND))?, 0));
     let stalled = |backend: &mut B, idle_rounds: u32, size: f64| match backend.non_monotone_unit() {
@@ -492,7 +753,7 @@ pub fn value_iteration<B: GreedySweeps + ?Sized>(
         None => Ok(idle_rounds == 2),
         Some(unit) => may_be_rounding(backend, unit, idle_rounds, size),
     };
-    greedy_rounds(backend, stop, limits, stalled, observe, round)
+    greedy_rounds(backend, stop, limits, stalled, follow, round)
 }
 
 /// Evaluation sweeps per round of modified policy iteration.
@@ -513,7 +774,18 @@ pub fn modified_policy_iteration<B: Modify + ?Sized>(
     stop: Stop,
     partial_sweeps: u32,
     limits: &Limits,
-    observe: impl FnMut(&Round) -> ControlFlow<()>,
+    mut observe: impl FnMut(&Round) -> ControlFlow<()>,
+) -> Result<Run, B::Error> {
+    modified_rounds(backend, stop, partial_sweeps, limits, |run, _| Ok(after(run, &mut observe)))
+}
+
+/// [`modified_policy_iteration`] with access to the backend after each round.
+fn modified_rounds<B: Modify + ?Sized>(
+    backend: &mut B,
+    stop: Stop,
+    partial_sweeps: u32,
+    limits: &Limits,
+    follow: impl FnMut(&Run, &mut B) -> Result<ControlFlow<()>, B::Error>,
 ) -> Result<Run, B::Error> {
     let round = |backend: &mut B, left: u32| {
         let backups = backend.backup(stop, 1)?;
@@ -527,7 +799,7 @@ pub fn modified_policy_iteration<B: Modify + ?Sized>(
         let unit = backend.unit();
         may_be_rounding(backend, unit, idle_rounds, size)
     };
-    greedy_rounds(backend, stop, limits, stalled, observe, round)
+    greedy_rounds(backend, stop, limits, stalled, follow, round)
 }
 
 /// Period in rounds without progress after which changes are tested for rounding errors, where ‖ΔV‖∞ may grow without
@@ -552,7 +824,7 @@ fn may_be_rounding<B: GreedySweeps + ?Sized>(
 }
 
 /// Runs rounds of greedy sweeps until `stop` is met, `stalled` reports rounding errors, a limit is reached, or
-/// `observe` breaks.
+/// `follow` breaks.
 ///
 /// `round` takes the number of sweeps left. It returns the outcome of its greedy sweeps and the number of evaluation
 /// sweeps after them. `stalled` takes the number of rounds without progress and the size of the last changes.
@@ -562,7 +834,7 @@ fn greedy_rounds<B: GreedySweeps + ?Sized>(
     stop: Stop,
     limits: &Limits,
     mut stalled: impl FnMut(&mut B, u32, f64) -> Result<bool, B::Error>,
-    mut observe: impl FnMut(&Round) -> ControlFlow<()>,
+    mut follow: impl FnMut(&Run, &mut B) -> Result<ControlFlow<()>, B::Error>,
     mut round: impl FnMut(&mut B, u32) -> Result<(Backups, u32), B::Error>,
 ) -> Result<Run, B::Error> {
     let mut run = Timed::start();
@@ -576,7 +848,7 @@ fn greedy_rounds<B: GreedySweeps + ?Sized>(
             (phase, smallest) = (now, f64::INFINITY);
         }
         left = left.saturating_sub(backups.sweeps + evaluation_sweeps);
-        let round = run.push(backups.sweeps + evaluation_sweeps, backups.residual(), None);
+        run.push(backups.sweeps + evaluation_sweeps, backups.residual(), None);
         if stop.is_met(backups.least, backups.greatest) {
             return Ok(run.end(Status::Solved));
         }
@@ -587,7 +859,7 @@ fn greedy_rounds<B: GreedySweeps + ?Sized>(
         idle_rounds = if size < smallest { 0 } else { idle_rounds + 1 };
         smallest = smallest.min(size);
         // The observer comes first: a round cut short by an interrupt may look stalled.
-        if observe(&round).is_break() {
+        if follow(&run.run, backend)?.is_break() {
             return Ok(run.end(Status::Interrupted));
         }
         if stalled(backend, idle_rounds, size)? {
@@ -609,11 +881,10 @@ impl Timed {
         Self { run: Run::default(), start: Instant::now() }
     }
 
-    fn push(&mut self, sweeps: u32, residual: f64, changed: Option<u64>) -> Round {
-        let number = self.run.rounds.len() as u32 + 1;
-        let round = Round { round: number, sweeps, residual, changed, seconds: self.start.elapsed().as_secs_f64() };
-        self.run.rounds.push(round);
-        round
+    fn push(&mut self, sweeps: u32, residual: f64, changed: Option<u64>) {
+        let (round, elapsed) = (self.run.rounds.len() as u32 + 1, self.start.elapsed());
+        self.run.rounds.push(Round { round, sweeps, residual, changed, seconds: elapsed.as_secs_f64() });
+        self.run.elapsed = elapsed;
     }
 
     fn end(self, status: Status) -> Run {

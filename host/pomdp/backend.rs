@@ -186,6 +186,12 @@ pub trait Trials: PointBackup {
     /// Errors of the device.
     fn plans_from(&mut self, first: usize) -> Result<Plans, Self::Error>;
 
+    /// Γ and, behind it, the retired vectors.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn plans(&mut self) -> Result<Plans, Self::Error>;
+
     /// Replaces the vectors of Γ from index `first` on. None of them has been pruned since. Continuations are indices into the
     /// new Γ.
     ///

@@ -8,6 +8,7 @@ pub mod alpha;
 pub mod backend;
 pub mod belief;
 pub mod bench;
+pub mod checkpoint;
 pub mod cpu;
 pub mod device;
 pub mod game;

@@ -144,12 +144,12 @@ impl Supports {
 
     /// Appends the retired vectors to `active`, and returns g(o) of vector i at i·|Ω| + o.
     #[must_use]
-    pub fn join(self, mut active: AlphaVectors) -> (AlphaVectors, Vec<u32>) {
+    pub fn join(&self, mut active: AlphaVectors) -> (AlphaVectors, Vec<u32>) {
         let count = active.len() as u32;
         active.reserve_exact(self.retired.len());
         active.append(self.retired.values().iter().copied(), self.retired.actions());
         let number = |number: u32| if number & RETIRED == 0 { number } else { count + (number & !RETIRED) };
-        let next = self.next.into_iter().chain(self.retired_next).map(number).collect();
+        let next = self.next.iter().chain(&self.retired_next).map(|&next| number(next)).collect();
         (active, next)
     }
 }

@@ -1,5 +1,6 @@
-//! What commands share: files, formats and numbers as arguments, output, progress, Ctrl-C.
+//! What commands share: files, formats and numbers as arguments, output, progress, signals, checkpoints.
 
+pub mod checkpoint;
 pub mod choice;
 pub mod file;
 pub mod interrupts;

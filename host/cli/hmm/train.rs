@@ -9,21 +9,24 @@ use std::time::{Duration, Instant};
 use std::{process, thread};
 
 use clap::{Args, ValueEnum};
+use warpkov::common::checkpoint::{Checkpoints, Hash};
 use warpkov::common::interrupt;
 use warpkov::common::io::output;
 use warpkov::common::report::Report;
+use warpkov::hmm::checkpoint::{Checkpoint, hash};
 use warpkov::hmm::generate::restart;
 use warpkov::hmm::io::{self as formats, Format};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm};
 use warpkov::hmm::options::{self, Pseudocounts};
 use warpkov::hmm::plot::draw_training;
 use warpkov::hmm::report::{Context, Training, progress};
-use warpkov::hmm::train::{self as training, Round, Status, Trained, train};
+use warpkov::hmm::train::{self as training, Round, Run, Session, Status, Trained, train_session};
 use warpkov::runtime;
 use warpkov::runtime::comm;
 
 use super::file::{Given, Opened, Running, Source, output_format};
 use super::{Error, Outcome};
+use crate::cli::common::checkpoint;
 use crate::cli::common::choice::choice;
 use crate::cli::common::file::{FileOrStd, room};
 use crate::cli::common::interrupts::handle_interrupts;
@@ -40,6 +43,8 @@ use crate::cli::common::watch::Watch;
 Examples:
   warpkov hmm train model.json data.txt --out trained.json
   warpkov hmm train model.json data.txt --restarts 20 --seed 7 --out trained.json --plot training.svg
+  warpkov hmm train model.json data.txt --checkpoint training.checkpoint --checkpoint-every 60 --out trained.json
+  warpkov hmm train model.json data.txt --resume training.checkpoint --iterations 500 --out trained.json
   warpkov hmm train model.npz data.npy --lengths lengths.npy --pseudocount 0.1 --out trained.npz")]
 pub struct Arguments {
     #[command(flatten)]
@@ -72,6 +77,8 @@ pub struct Arguments {
     /// Format of --out [default: that of its extension; json on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT", requires = "out")]
     to: Option<Format>,
+    #[command(flatten)]
+    checkpoints: checkpoint::Arguments,
     /// Draw the log-likelihood against the iterations to this file, .svg or .png; as ranks:FILE, the time of each rank in recursions (sweeps),
     /// exchange and waiting. May be repeated.
     #[arg(long, value_name = "FILE")]
@@ -134,6 +141,7 @@ struct Options {
     output: Output<Format>,
     /// Whether the model has the standard output.
     streamed: bool,
+    checkpoints: checkpoint::Options,
     plots: Plots,
     quiet: bool,
 }
@@ -143,7 +151,7 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
         let Arguments { source, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
-        let Arguments { covariances, out, to, plot, json, quiet, .. } = arguments;
+        let Arguments { covariances, out, to, checkpoints, plot, json, quiet, .. } = arguments;
         source.check()?;
         if source.marginalises() {
             let message = "--missing marginalise is for score, decode and posterior; to train, split or skip";
@@ -160,14 +168,15 @@ impl TryFrom<Arguments> for Options {
         let pseudocounts = Pseudocounts { start: pseudocount, transitions: pseudocount, emissions: pseudocount };
         let training = options::Options { iterations, tolerance, pseudocounts, floor, ..options::Options::default() };
         let output = Output::of(file, json)?;
-        let plots = Plots::new(plot)?;
-        Ok(Self { source, restarts, seed, training, covariances, output, streamed, plots, quiet: quiet || json })
+        let (checkpoints, plots, quiet) = (checkpoints.try_into()?, Plots::new(plot)?, quiet || json);
+        Ok(Self { source, restarts, seed, training, covariances, output, streamed, checkpoints, plots, quiet })
     }
 }
 
 impl Options {
-    /// Checks that the format can hold the model, and that the disk has room for it.
+    /// Checks that the format can hold the model, and that the disk has room for it and for checkpoints.
     fn check(&self, model: &Hmm) -> Result<(), Error> {
+        self.checkpoints.room((u64::from(self.restarts) + 1) * least_bytes(Format::Npz, model))?;
         let Some(format) = self.output.format() else { return Ok(()) };
         formats::holds(format, model).map_err(|message| Error::Usage(format!("--out: {message}")))?;
         self.output.path().map_or(Ok(()), |(path, format)| room(path, least_bytes(format, model)))
@@ -190,8 +199,12 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let model = with_covariances(given.model.clone(), options.covariances);
     let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;
     let models = options.models(model, &given);
+    let read = |path| Checkpoint::read(path, &models, given.sequences(), &options.training);
+    let resume = ranks.agree(options.checkpoints.resume().map(read).transpose().map_err(Error::from))?;
+    let model = hash(&models, given.sequences());
     let trained = given.run(&ranks, |opened| {
-        let mut job = Job { options: &options, context: opened.context(), watch: Watch::start() };
+        let (context, resume) = (opened.context(), resume.as_ref());
+        let mut job = Job { options: &options, context, resume, hash: model, watch: Watch::start() };
         let trained = job.train(opened, &models).map_err(|error| match error {
             Error::Train(training::Error::Impossible { sequence }) => {
                 Error::Usage(format!("{}: its likelihood is 0, and stays so", given.why_impossible(sequence - 1)))
@@ -200,8 +213,10 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         })?;
         Ok((job, trained))
     });
-    let (job, trained) = trained?;
-    if ranks.is_first() { job.finish(&trained, out) } else { Ok(outcome(&trained)) }
+    let (job, (trained, checkpoints)) = trained?;
+    let outcome = if ranks.is_first() { job.finish(&trained, out) } else { Ok(outcome(&trained)) }?;
+    checkpoint::finish(checkpoints)?;
+    Ok(outcome)
 }
 
 fn outcome(trained: &Trained) -> Outcome {
@@ -216,13 +231,16 @@ fn outcome(trained: &Trained) -> Outcome {
 struct Job<'a> {
     options: &'a Options,
     context: Context<'a>,
+    resume: Option<&'a Checkpoint>,
+    /// The hash of the models and sequences.
+    hash: Hash,
     /// Started with the training.
     watch: Watch,
 }
 
 impl Job<'_> {
     /// Trains the models on one of the ranks. The first shows progress, and ends all if Ctrl-C comes and an E step takes too long.
-    fn train(&mut self, opened: &Opened, models: &[Hmm]) -> Result<Trained, Error> {
+    fn train(&mut self, opened: &Opened, models: &[Hmm]) -> Result<(Trained, Option<Checkpoints>), Error> {
         let job = &*self;
         let trained =
             opened.recursions(&models[0], models.len(), |recursions| job.train_by(recursions, opened, models));
@@ -231,7 +249,12 @@ impl Job<'_> {
         Ok(trained)
     }
 
-    fn train_by(&self, recursions: &mut Running, opened: &Opened, models: &[Hmm]) -> Result<Trained, Error> {
+    fn train_by(
+        &self,
+        recursions: &mut Running,
+        opened: &Opened,
+        models: &[Hmm],
+    ) -> Result<(Trained, Option<Checkpoints>), Error> {
         let options = options::Options { slack: self.context.precision.slack(), ..self.options.training };
         let so_far = Mutex::new(None);
         handle_interrupts();
@@ -244,22 +267,39 @@ impl Job<'_> {
             // Several ranks stop together, in the next E step.
             if alone && interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
+        let mut checkpoints = self.options.checkpoints.of_rank(opened.comm().rank());
+        let session = Session {
+            resume: self.resume,
+            checkpoints: checkpoints.as_mut().map(|checkpoints| (checkpoints, self.hash)),
+        };
         let trained = thread::scope(|scope| {
             // The end of the training drops the sender.
             let (_training, ended) = mpsc::channel();
             if first {
                 scope.spawn(|| end_in_time(self, &so_far, ended));
             }
-            train(recursions, models.to_vec(), &options, &mut observe)
+            train_session(recursions, models.to_vec(), &options, session, &mut observe)
         });
-        Ok(trained?)
+        Ok((trained?, checkpoints))
+    }
+
+    /// Writes a checkpoint of the last round, if checkpoints are asked for.
+    fn keep(&self, trained: &Trained) -> Result<(), Error> {
+        let Some(mut checkpoints) = self.options.checkpoints.of_rank(0) else { return Ok(()) };
+        let runs = trained.runs.clone();
+        let logs = |run: &Run| run.log_likelihoods.len().saturating_sub(1) as u32;
+        let iteration = runs.iter().map(logs).max().unwrap_or_default();
+        let seconds = self.resume.map_or(0.0, |checkpoint| checkpoint.seconds) + self.watch.elapsed();
+        checkpoints.save(&Checkpoint { iteration, runs, seconds }.contents(&self.options.training, self.hash));
+        Ok(checkpoints.finish()?)
     }
 
     /// Writes the model and the plot, prints the report.
     fn finish(&self, trained: &Trained, out: impl Write) -> Result<Outcome, Error> {
         let &Self { options, ref context, mut watch, .. } = self;
         let mut report = Training { context: context.clone(), trained, floor: options.training.floor };
-        report.context.phases.solve = watch.lap();
+        let earlier = self.resume.map_or(0.0, |checkpoint| checkpoint.seconds);
+        report.context.phases.solve = earlier + watch.lap();
         // A full disk or a closed pipe must not lose the other results.
         let written = options.output.write(&report);
         let (name, log) = (options.source.input.model.name(), trained.best().log_likelihood());
@@ -293,7 +333,11 @@ fn end_in_time(job: &Job, so_far: &Mutex<Option<Trained>>, ended: Receiver<()>) 
         let trained = so_far.lock().unwrap_or_else(PoisonError::into_inner).take();
         let finished = match trained {
             // The training thread holds the lock of the standard output.
-            Some(trained) => output::stdout().map_err(Error::from).and_then(|out| job.finish(&trained, out)),
+            Some(trained) => {
+                let kept = job.keep(&trained);
+                let finished = output::stdout().map_err(Error::from).and_then(|out| job.finish(&trained, out));
+                finished.and_then(|outcome| kept.map(|()| outcome))
+            }
             None => Err(runtime::Error::Interrupted.into()),
         };
         let code = match finished {

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use warpkov::mdp::criterion::{self, Criterion, Report, Solved, Steps, backward_on, solve_on};
+use warpkov::common::checkpoint::Checkpoints;
+use warpkov::mdp::checkpoint::Proposal;
+use warpkov::mdp::criterion::{self, Criterion, Persistence, Report, Solved, Steps, backward_kept_on, solve_kept_on};
 use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
 use warpkov::mdp::plot::draw_bounds;
 use warpkov::mdp::solution::Status;
@@ -16,8 +18,8 @@ use warpkov::runtime::comm::Communicator;
 
 use super::solve::{self, Common};
 use super::{Error, Outcome};
-use crate::cli::common::file;
 use crate::cli::common::ranks::Ranks;
+use crate::cli::common::{checkpoint, file};
 
 const HEADING: &str = "Criterion";
 
@@ -110,6 +112,13 @@ impl Arguments {
     }
 }
 
+impl Options {
+    /// Whether the values of all steps are written, which no checkpoint holds.
+    pub fn keeps_all_steps(&self) -> bool {
+        matches!(self.kind, Asked::Horizon { all_steps: Some(_), .. })
+    }
+}
+
 /// A criterion and its accuracy.
 pub struct Options {
     kind: Asked,
@@ -139,10 +148,10 @@ pub fn run(
         let least = if file::extension(path, &["json", "npy"])? == "npy" { 12 } else { 4 };
         file::room(path, u64::from(*steps) * u64::from(mdp.states()) * least)?;
     }
-    let (mut solved, elapsed) = {
+    let (mut solved, elapsed, checkpoints) = {
         let start = Instant::now();
-        let solved = solve(mdp, ranks, devices, &criterion, options, common)?;
-        (solved, start.elapsed())
+        let (solved, checkpoints) = solve(mdp, ranks, devices, &criterion, options, common)?;
+        (solved, start.elapsed(), checkpoints)
     };
     if let Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } = &criterion
         && goal.is_empty()
@@ -163,6 +172,7 @@ pub fn run(
         written?;
         printed?;
     }
+    checkpoint::finish(checkpoints)?;
     Ok(match report.status() {
         Status::Interrupted => Outcome::Interrupted,
         _ if report.converged() => Outcome::Success,
@@ -191,21 +201,35 @@ fn solve(
     criterion: &Criterion,
     options: &Options,
     common: &Common,
-) -> Result<Solved, Error> {
+) -> Result<(Solved, Option<Checkpoints>), Error> {
     let observer = |comm: &dyn Communicator| solve::observer(mdp.states().into(), common.quiet || comm.rank() > 0);
+    let kept = &common.checkpoints;
+    let resume = |terminal: Option<&[f64]>| {
+        let read = |path| Proposal::read(path, mdp, &criterion::problem(mdp, criterion, terminal));
+        ranks.agree(kept.resume().map(read).transpose().map_err(Error::from))
+    };
     let Asked::Horizon { steps, terminal_values, all_steps } = &options.kind else {
+        let resume = resume(None)?;
         return ranks.run(devices, |comm, device| {
-            Ok(solve_on(comm, device, mdp, criterion, &options.solve, &mut observer(comm))?)
+            let mut checkpoints = kept.of_rank(comm.rank());
+            let persistence = Persistence { resume: resume.as_ref(), checkpoints: checkpoints.as_mut() };
+            let (options, mut observe) = (&options.solve, observer(comm));
+            Ok((solve_kept_on(comm, device, mdp, criterion, options, persistence, &mut observe)?, checkpoints))
         });
     };
     let last = ranks.agree(terminal_values.as_deref().map(|path| read_terminal_values(path, mdp)).transpose())?;
-    let (solved, stages) = ranks.run(devices, |comm, device| {
-        Ok(backward_on(comm, device, mdp, *steps, last.as_deref(), all_steps.is_some(), &mut observer(comm))?)
+    let (last, keep) = (last.as_deref(), all_steps.is_some());
+    let resume = resume(last)?;
+    let ((solved, stages), checkpoints) = ranks.run(devices, |comm, device| {
+        let mut checkpoints = kept.of_rank(comm.rank());
+        let persistence = Persistence { resume: resume.as_ref(), checkpoints: checkpoints.as_mut() };
+        let mut observe = observer(comm);
+        Ok((backward_kept_on(comm, device, mdp, *steps, last, keep, persistence, &mut observe)?, checkpoints))
     })?;
     if let (Some(path), Some(stages), true) = (all_steps, stages, ranks.is_first()) {
         write_steps(path, &stages, mdp.states() as usize)?;
     }
-    Ok(solved)
+    Ok((solved, checkpoints))
 }
 
 /// Reads V_T, one value per state.

@@ -9,12 +9,13 @@ use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
+use warpkov::mdp::checkpoint::Checkpoint;
 use warpkov::mdp::io::Mapped;
 use warpkov::mdp::model::{Grid, Mdp, Objective, Whole};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov::mdp::solve::{solve_in_parts, solve_on_ranks};
+use warpkov::mdp::solve::{Session, solve_in_parts, solve_session};
 use warpkov::mdp::{self, plot};
 use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::comm::Column;
@@ -22,6 +23,7 @@ use warpkov::runtime::gpu::Gpu;
 
 use super::file::Input;
 use super::{Error, Outcome, blocks, criterion};
+use crate::cli::common::checkpoint;
 use crate::cli::common::choice::{choice, format};
 use crate::cli::common::file::{self, FileOrStd};
 use crate::cli::common::interrupts::handle_interrupts;
@@ -64,7 +66,7 @@ pub struct Arguments {
     #[arg(long, value_parser = choice::<Reorder>(), default_value = "auto")]
     reorder: Reorder,
     /// Initial values: a solution of a similar model, .json, .csv, .npy or .txt.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     values: Option<PathBuf>,
     /// Discount factor γ in [0, 1], in place of that of the model. 1 needs --horizon.
     #[arg(long, value_name = "G", value_parser = number::probability)]
@@ -88,6 +90,8 @@ pub struct Arguments {
     criterion: criterion::Arguments,
     #[command(flatten)]
     blocks: blocks::Blocks,
+    #[command(flatten)]
+    checkpoints: checkpoint::Arguments,
     /// Write values and policy to this file: .json with the report, .csv, .npy (values; the policy goes to .policy.npy) or .txt; or with
     /// - to the standard output, in place of the report.
     #[arg(long, value_name = "FILE")]
@@ -115,6 +119,8 @@ Examples:
   warpkov mdp solve grid.json --gamma 0.95 --plot grid.png --plot grid.svg
   warpkov mdp solve coin.tra --criterion reach --goal 'finished & !agree' --maximize
   warpkov mdp solve grid.json --criterion reach --goal 63 --plot reach.svg
+  warpkov mdp solve grid.safetensors --checkpoint grid.checkpoint --checkpoint-every 60 --out solution.npy
+  warpkov mdp solve grid.safetensors --resume grid.checkpoint --checkpoint grid.checkpoint --out solution.npy
   warpkov mdp solve stock.json --horizon 12 --gamma 1 --all-steps plan.npy
   warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve - --json | jq .certificate";
 
@@ -138,6 +144,7 @@ pub struct Common {
     pub devices: Devices,
     out: Option<(FileOrStd, SolutionFormat)>,
     plots: Plots,
+    pub checkpoints: checkpoint::Options,
     json: bool,
     pub quiet: bool,
     /// Name of the model in plots.
@@ -171,6 +178,13 @@ impl TryFrom<Arguments> for Options {
         let criterion = arguments.criterion.options(epsilon, max_sweeps)?;
         if let (Some(_), Some(option)) = (&criterion, discounted_only) {
             return Err(Error::Usage(format!("{option} is for the discounted criterion only")));
+        }
+        if let (Some(option), Some(true)) =
+            (arguments.checkpoints.asked(), criterion.as_ref().map(criterion::Options::keeps_all_steps))
+        {
+            return Err(Error::Usage(format!(
+                "{option} and --all-steps exclude each other: a checkpoint holds one step"
+            )));
         }
         let max_sweeps = max_sweeps.unwrap_or(Limits::default().max_sweeps);
         // `Options::solve_options` lowers the default once γ is known.
@@ -215,6 +229,7 @@ impl TryFrom<Arguments> for Options {
                 out: out.transpose()?,
                 plots: Plots::new(arguments.plot)?,
                 name,
+                checkpoints: arguments.checkpoints.try_into()?,
                 json,
                 quiet: quiet || json,
             },
@@ -255,15 +270,21 @@ fn discounted(
 ) -> Result<Outcome, Error> {
     let (solve, common) = (options.solve_options(mdp.gamma()), &options.common);
     let initial = ranks.agree(options.initial.as_deref().map(initial_values).transpose())?;
-    let mut solution = ranks.run(devices, |comm, device| {
+    let resume = common.checkpoints.resume().map(|path| Checkpoint::read(path, mdp)).transpose();
+    let resume = ranks.agree(resume.map_err(Error::from))?;
+    let (mut solution, checkpoints) = ranks.run(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(mdp.states().into(), common.quiet || comm.rank() > 0);
-        Ok(solve_on_ranks(comm, mdp, initial.as_deref(), &solve, &mut observe)?)
+        let mut checkpoints = common.checkpoints.of_rank(comm.rank());
+        let (initial, resume) = (initial.as_deref(), resume.as_ref());
+        let session = Session { initial, resume, checkpoints: checkpoints.as_mut(), observe: &mut observe };
+        Ok((solve_session(comm, mdp, &solve, session)?, checkpoints))
     })?;
     if ranks.is_first() {
         solution.phases.read = read;
         common.present(Report::new(mdp, &solve.limits, &solution), false, out)?;
     }
+    checkpoint::finish(checkpoints)?;
     Ok(outcome(&solution, &solve.limits))
 }
 
@@ -333,9 +354,10 @@ impl Options {
         ranks.one_input(&self.input.file)?;
         let invalid = |error| Error::Usage(format!("--gamma: {error}"));
         let divided = ranks.size() > 1 || devices > 1;
-        // The criteria and the order need the whole graph.
+        // The criteria and the order need the whole graph, and checkpoints its hash.
         if divided
             && self.criterion.is_none()
+            && !self.common.checkpoints.asked()
             && self.solve.reorder != Reorder::Rcm
             && let Some(mut mapped) = self.input.open_parts()?
         {
@@ -388,8 +410,9 @@ pub fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
 }
 
 impl Common {
-    /// Checks that the disk has room for the solution.
+    /// Checks that the disk has room for the solution and for checkpoints.
     pub fn room(&self, states: u64) -> Result<(), Error> {
+        self.checkpoints.room(size_of::<f64>() as u64 * states)?;
         match &self.out {
             Some((FileOrStd::At(path), format)) => file::room(path, format.least_bytes() * states),
             _ => Ok(()),

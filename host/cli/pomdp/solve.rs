@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use clap::Args;
 use warpkov::common::interrupt;
+use warpkov::pomdp::checkpoint::Checkpoint;
 use warpkov::pomdp::io::{Format, Kind};
 use warpkov::pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
 use warpkov::pomdp::plot::draw_bounds;
 use warpkov::pomdp::report::{Solved, progress};
 use warpkov::pomdp::solution::{Round, Solution, Status};
-use warpkov::pomdp::solve::{self, solve_on};
+use warpkov::pomdp::solve::{self, Session, solve_session};
 use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::comm::{self, Communicator};
 
 use super::file::{Input, output_format};
 use super::{Error, Outcome};
+use crate::cli::common::checkpoint;
 use crate::cli::common::choice::choice;
 use crate::cli::common::file::FileOrStd;
 use crate::cli::common::interrupts::handle_interrupts;
@@ -101,6 +103,8 @@ pub struct Arguments {
     #[arg(long)]
     quiet: bool,
     #[command(flatten)]
+    checkpoints: checkpoint::Arguments,
+    #[command(flatten)]
     pub ranks: ranks::Arguments,
 }
 
@@ -114,6 +118,8 @@ Examples:
   warpkov pomdp solve tag.json --expansion ssea --backups full --time 60
   warpkov pomdp solve olfactory.json --device cuda:0 --beliefs 684 --iterations 300
   warpkov pomdp solve olfactory.json --device cuda:all --time 60
+  warpkov pomdp solve tag.json --time 3600 --checkpoint tag.checkpoint --out tag.alpha
+  warpkov pomdp solve tag.json --time 7200 --resume tag.checkpoint --checkpoint tag.checkpoint --out tag.alpha
   mpirun -n 4 warpkov pomdp solve rock-sample.json --device cpu --time 60 --out rock-sample.alpha";
 
 /// The model, the limits, and the destination of the results.
@@ -121,6 +127,7 @@ struct Options {
     input: Input,
     devices: Devices,
     solve: SolveOptions,
+    checkpoints: checkpoint::Options,
     output: Output<Format>,
     plots: Plots,
     quiet: bool,
@@ -137,6 +144,9 @@ impl TryFrom<Arguments> for Options {
             }
             None => None,
         };
+        if let (Some(option), Some(_)) = (arguments.checkpoints.asked(), arguments.horizon) {
+            return Err(Error::Usage(format!("{option} is for a search without --horizon, which has no checkpoints")));
+        }
         let limits = Limits {
             gap: arguments.gap,
             target: arguments.target,
@@ -161,6 +171,7 @@ impl TryFrom<Arguments> for Options {
             input: arguments.input,
             devices: arguments.device,
             solve,
+            checkpoints: arguments.checkpoints.try_into()?,
             output: Output::of(file, arguments.json)?,
             plots: Plots::new(arguments.plot)?,
             quiet: arguments.quiet,
@@ -187,12 +198,17 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let _starting = devices.iter().take(1).filter_map(|device| options.input.file.start(*device)).next();
     ranks.agree(options.plots.check(ranks.count(&devices)))?;
     let model = ranks.agree(ranks.one_input(&options.input.file).and_then(|()| options.input.read()))?;
+    let resume = options.checkpoints.resume().map(|path| Checkpoint::read(path, &model)).transpose();
+    let resume = ranks.agree(resume.map_err(Error::from))?;
     handle_interrupts();
     let solve = |comm: &dyn Communicator, device| {
         let solve = SolveOptions { device, ..options.solve };
-        Ok(solve_on(comm, &model, &solve, &mut observer(options.quiet || comm.rank() > 0))?)
+        let mut checkpoints = options.checkpoints.of_rank(comm.rank());
+        let session = Session { resume: resume.as_ref(), checkpoints: checkpoints.as_mut() };
+        let mut observe = observer(options.quiet || comm.rank() > 0);
+        Ok((solve_session(comm, &model, &solve, session, &mut observe)?, checkpoints))
     };
-    let solution = match ranks.run(&devices, solve) {
+    let (solution, checkpoints) = match ranks.run(&devices, solve) {
         Err(Error::PomdpSolve(solve::Error::Elsewhere(_))) => {
             // Ends with the rank that reports the error.
             comm::finalize();
@@ -215,6 +231,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let drawn = draw(&options.plots, &name, &solution);
     options.output.print(&report, out)?;
     written.and(drawn)?;
+    checkpoint::finish(checkpoints)?;
     Ok(outcome)
 }
 

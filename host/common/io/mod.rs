@@ -12,6 +12,7 @@ pub(crate) mod lines;
 pub(crate) mod npy;
 pub(crate) mod npz;
 pub mod output;
+pub(crate) mod safetensors;
 
 /// Size of read and write buffers, in bytes.
 pub(crate) const BUFFER: usize = 1 << 17;

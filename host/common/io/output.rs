@@ -444,9 +444,9 @@ impl Draft {
         Ok(Some(Self { new, name, path, old, copied }))
     }
 
-    /// The temporary name.
+    /// Its temporary name.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub fn name(&self) -> &Path {
         &self.name
     }
 

@@ -23,7 +23,7 @@ use super::direct::gain::Gain;
 use super::direct::model::{Model, expected};
 use super::direct::{self, Big, Deepened, Halt, Numbers, Solution, Work, size};
 use super::proper::{self, Policies, Source};
-use super::{Allowance, Bounded, Ended, Error, OPERATIONS, Session, middle, radius, signed};
+use super::{Bounded, Ended, Error, OPERATIONS, Session, middle, radius, signed};
 use crate::mdp::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
 use crate::mdp::analysis::quotient::{Quotient, QuotientParts, actions};
 use crate::mdp::solution::Status;
@@ -85,7 +85,7 @@ impl Average<'_> {
         const ATTEMPTS: usize = 4;
         let mdp = self.graph.mdp();
         let entries = mdp.transitions().nnz();
-        let mut allowance = Allowance::new(session.options.max_sweeps);
+        let mut allowance = session.allowance();
         let mut attempt = 0;
         let mut numbers = Numbers::FIRST;
         loop {

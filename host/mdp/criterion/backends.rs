@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use warpkov_device::device::Offset;
 
-use super::{Bounded, Boxed, Criterion, Error, Make, Observe, Options, Stages, Steps, backward, solve};
+use super::{
+    Bounded, Boxed, Criterion, Error, Make, Observe, Options, Persistence, Stages, Steps, backward_kept, solve_kept,
+};
 use crate::mdp::auto::{Sweeps, criterion_cost};
 use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use crate::mdp::cpu::{Engine, EngineOptions};
@@ -203,9 +205,25 @@ pub fn solve_on(
     options: &Options,
     observe: &mut Observe,
 ) -> Result<Solved, Error<SolveError>> {
+    solve_kept_on(comm, device, mdp, criterion, options, Persistence::default(), observe)
+}
+
+/// [`solve_on`] with checkpoints.
+///
+/// # Errors
+/// As for [`solve_on`].
+pub fn solve_kept_on(
+    comm: &dyn Communicator,
+    device: DeviceChoice,
+    mdp: &Mdp,
+    criterion: &Criterion,
+    options: &Options,
+    persistence: Persistence,
+    observe: &mut Observe,
+) -> Result<Solved, Error<SolveError>> {
     let clocked = Clocked::new(comm);
     let opened = Opened::new(&clocked, device, mdp, Sweeps::Unknown).map_err(|error| Error::Backend(error.into()))?;
-    let bounded = solve(mdp, criterion, options, &opened, &mut |round| observe(round))?;
+    let bounded = solve_kept(mdp, criterion, options, &opened, persistence, &mut |round| observe(round))?;
     opened.solved(bounded, &clocked)
 }
 
@@ -223,10 +241,29 @@ pub fn backward_on(
     keep: bool,
     observe: &mut Observe,
 ) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
+    backward_kept_on(comm, device, mdp, steps, terminal, keep, Persistence::default(), observe)
+}
+
+/// [`backward_on`] with checkpoints.
+///
+/// # Errors
+/// As for [`backward_on`].
+#[allow(clippy::too_many_arguments, reason = "those of backward_on and one more")]
+pub fn backward_kept_on(
+    comm: &dyn Communicator,
+    device: DeviceChoice,
+    mdp: &Mdp,
+    steps: u32,
+    terminal: Option<&[f64]>,
+    keep: bool,
+    persistence: Persistence,
+    observe: &mut Observe,
+) -> Result<(Solved, Option<Steps>), Error<SolveError>> {
     let clocked = Clocked::new(comm);
     let opened =
         Opened::new(&clocked, device, mdp, Sweeps::Steps(steps)).map_err(|error| Error::Backend(error.into()))?;
-    let Stages { bounded, steps } = backward(mdp, steps, terminal, keep, &opened, &mut |round| observe(round))?;
+    let observe = &mut |round: &_| observe(round);
+    let Stages { bounded, steps } = backward_kept(mdp, steps, terminal, keep, &opened, persistence, observe)?;
     Ok((opened.solved(bounded, &clocked)?, steps))
 }
 

@@ -4,7 +4,10 @@
 //! of values of magnitude at most B has an error of at most e = 2k·(u·(R + 2B) + m), in the notation of the
 //! [certificate](crate::mdp::certificate). Each further sweep multiplies the error by at most γ.
 
-use super::{Bounded, Ended, Error, Make, Observe, Options, Session, signed, signed_value};
+use super::keeper::{Keeper, Stage};
+use super::{
+    Bounded, Criterion, Ended, Error, Make, Observe, Options, Persistence, Session, problem, signed, signed_value,
+};
 use crate::mdp::backend::Stop;
 use crate::mdp::certificate::greedy;
 use crate::mdp::model::Mdp;
@@ -45,7 +48,28 @@ pub fn backward<'a, E: std::error::Error>(
     make: &'a dyn Make<Error = E>,
     observe: &'a mut Observe<'a>,
 ) -> Result<Stages, Error<E>> {
-    stages(mdp, steps, terminal, keep, &mut Session::new(Options::default(), make, observe))
+    backward_kept(mdp, steps, terminal, keep, make, Persistence::default(), observe)
+}
+
+/// [`backward`] with checkpoints, which hold the values of one step: they are ignored if all steps are kept.
+///
+/// # Errors
+/// As for [`backward`].
+pub fn backward_kept<'a, E: std::error::Error>(
+    mdp: &Mdp,
+    steps: u32,
+    terminal: Option<&[f64]>,
+    keep: bool,
+    make: &'a dyn Make<Error = E>,
+    persistence: Persistence<'a>,
+    observe: &'a mut Observe<'a>,
+) -> Result<Stages, Error<E>> {
+    let persistence = if keep { Persistence::default() } else { persistence };
+    let mut session = Session::new(Options::default(), make, observe);
+    session.persist(Keeper::new(mdp, persistence, || problem(mdp, &Criterion::Horizon(steps), terminal)));
+    let found = stages(mdp, steps, terminal, keep, &mut session)?;
+    session.save();
+    Ok(found)
 }
 
 pub(super) fn solve<E: std::error::Error>(
@@ -78,8 +102,14 @@ fn stages<E: std::error::Error>(
     } else {
         let part = session.part(&model)?;
         let mut backend = session.make(&part)?;
-        backend.reset(Some(&last)).map_err(Error::Backend)?;
-        let mut values = last.clone();
+        let place = (0..mdp.states()).collect();
+        let kept = session.keeper.enter(Stage::Values, place, mdp.states() as usize);
+        if kept.is_some() {
+            // The last step is taken in any case.
+            budget -= session.keeper.earlier_sweeps().min(budget - 1);
+        }
+        let mut values = kept.unwrap_or_else(|| last.clone());
+        backend.reset(Some(&values)).map_err(Error::Backend)?;
         let mut policy = Vec::new();
         while budget > 0 && status == Status::Solved {
             // Unless all steps are kept, run all but the last in one call. No change is below 0, so the stopping rule
@@ -92,6 +122,7 @@ fn stages<E: std::error::Error>(
             budget += before;
             if !keep {
                 values = backend.values().map_err(Error::Backend)?;
+                session.keeper.note(&values);
             }
             let done = backend.backup(Stop::Change(0.0), 1).map_err(Error::Backend)?;
             budget -= 1;

@@ -17,13 +17,16 @@
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use self::keeper::Keeper;
 use super::analysis::graph::Graph;
 use super::backend::{GreedySweeps, Stop};
+use super::checkpoint::Proposal;
 use super::model::validate::Invalid;
 use super::model::{Mdp, Objective};
-use super::solution::{Round, Status};
+use super::solution::{Round, Run, Status};
+use crate::common::checkpoint::{Checkpoints, Hash};
 use crate::common::interrupt;
 
 mod accelerate;
@@ -31,13 +34,14 @@ mod average;
 mod backends;
 mod direct;
 mod horizon;
+mod keeper;
 mod proper;
 mod reach;
 mod report;
 mod total;
 
-pub use backends::{Cpu, OnDevice, Solved, backward_on, solve_on};
-pub use horizon::{Stages, Steps, backward};
+pub use backends::{Cpu, OnDevice, Solved, backward_kept_on, backward_on, solve_kept_on, solve_on};
+pub use horizon::{Stages, Steps, backward, backward_kept};
 pub use report::Report;
 
 /// The quantity to maximise or minimise, according to the model's [`Objective`].
@@ -236,6 +240,33 @@ pub type Boxed<'m, E> = Box<dyn GreedySweeps<Error = E> + 'm>;
 /// Called after each round; breaks to stop the run.
 pub type Observe<'a> = dyn FnMut(&Round) -> ControlFlow<()> + 'a;
 
+/// Where a solve goes on from, and where its checkpoints go.
+#[derive(Default)]
+pub struct Persistence<'a> {
+    /// A checkpoint of the same problem. The limit of sweeps counts those before it.
+    pub resume: Option<&'a Proposal>,
+    /// Checkpoints to write. All ranks have them, or none.
+    pub checkpoints: Option<&'a mut Checkpoints>,
+}
+
+/// The problem in words, which a checkpoint must match: the criterion, its goal, and the objective. `terminal` are the
+/// values at the horizon, if they are not 0.
+#[must_use]
+pub fn problem(mdp: &Mdp, criterion: &Criterion, terminal: Option<&[f64]>) -> String {
+    let (name, objective) = (criterion.name(), mdp.objective());
+    match criterion {
+        Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } => {
+            format!("{name}, {objective}, {} goal states {}", goal.len(), Hash::of(0, bytemuck::cast_slice(goal)))
+        }
+        Criterion::TotalReward { goal: None } | Criterion::Average => format!("{name}, {objective}"),
+        Criterion::Horizon(steps) => {
+            let terminal =
+                terminal.map(|values| format!(", terminal values {}", Hash::of(0, bytemuck::cast_slice(values))));
+            format!("{name} {steps}, gamma {}, {objective}{}", mdp.gamma(), terminal.unwrap_or_default())
+        }
+    }
+}
+
 /// Solves `mdp` for `criterion` on backends from `make`. Most backends sweep smaller models derived from `mdp`.
 ///
 /// # Errors
@@ -247,7 +278,23 @@ pub fn solve<'a, E: std::error::Error>(
     make: &'a dyn Make<Error = E>,
     observe: &'a mut Observe<'a>,
 ) -> Result<Bounded, Error<E>> {
+    solve_kept(mdp, criterion, options, make, Persistence::default(), observe)
+}
+
+/// [`solve`] with checkpoints.
+///
+/// # Errors
+/// As for [`solve`]. A checkpoint that cannot be written is no error here: see [`Checkpoints::finish`].
+pub fn solve_kept<'a, E: std::error::Error>(
+    mdp: &Mdp,
+    criterion: &Criterion,
+    options: &Options,
+    make: &'a dyn Make<Error = E>,
+    persistence: Persistence<'a>,
+    observe: &'a mut Observe<'a>,
+) -> Result<Bounded, Error<E>> {
     let mut session = Session::new(*options, make, observe);
+    session.persist(Keeper::new(mdp, persistence, || problem(mdp, criterion, None)));
     let mut found = match criterion {
         Criterion::Reach { goal } => {
             let graph = Graph::new(mdp);
@@ -261,6 +308,7 @@ pub fn solve<'a, E: std::error::Error>(
         Criterion::Average => average::solve(&Graph::new(mdp), &mut session),
         Criterion::Horizon(steps) => horizon::solve(mdp, *steps, &mut session),
     }?;
+    session.save();
     // Check the returned bounds themselves, whatever the solver concluded.
     if found.status == Status::Solved && found.unsettled(options).next().is_some() {
         found.status = Status::Stalled;
@@ -292,6 +340,7 @@ struct Session<'a, E> {
     bits: Option<u32>,
     /// Number of sweeps between two calls of the observer.
     chunk: u32,
+    keeper: Keeper<'a>,
 }
 
 /// Why a sequence of sweeps ended.
@@ -387,7 +436,37 @@ impl<'a, E: std::error::Error> Session<'a, E> {
             looks: Vec::new(),
             bits: None,
             chunk: 64,
+            keeper: Keeper::default(),
         }
+    }
+
+    /// Goes on from the checkpoint of `keeper`, if it has one.
+    fn persist(&mut self, keeper: Keeper<'a>) {
+        self.rounds = keeper.earlier().map_or_else(Vec::new, |run| run.rounds.clone());
+        self.keeper = keeper;
+    }
+
+    /// The budget of sweeps over values.
+    fn allowance(&self) -> Allowance {
+        Allowance::new(self.options.max_sweeps.saturating_sub(self.keeper.earlier_sweeps()))
+    }
+
+    /// Writes a checkpoint of what has been noted.
+    fn save(&mut self) {
+        if self.keeper.keeps() {
+            let elapsed = Duration::from_secs_f64(self.seconds());
+            self.keeper.save(Run { status: Status::Interrupted, rounds: self.rounds.clone(), elapsed });
+        }
+    }
+
+    /// Whether a checkpoint is due, on all ranks.
+    fn is_due(&self) -> Result<bool, Error<E>> {
+        if self.keeper.keeps() { self.make.any(self.keeper.is_due()).map_err(Error::Backend) } else { Ok(false) }
+    }
+
+    /// Seconds so far, with those before a checkpoint.
+    fn seconds(&self) -> f64 {
+        self.keeper.earlier_seconds() + self.start.elapsed().as_secs_f64()
     }
 
     fn part<'m>(&self, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, Error<E>> {
@@ -415,7 +494,16 @@ impl<'a, E: std::error::Error> Session<'a, E> {
             let at_most = self.chunk.min(u32::try_from(*budget).unwrap_or(u32::MAX));
             let done = backend.backup(stop, at_most).map_err(Error::Backend)?;
             *budget -= u64::from(done.sweeps).min(*budget);
-            if self.record_round(done.sweeps, done.residual()).is_break() {
+            self.keeper.count(done.sweeps);
+            let stops = self.record_round(done.sweeps, done.residual()).is_break();
+            if self.keeper.keeps() && (stops || self.is_due()?) {
+                if self.keeper.reads() {
+                    let values = backend.values().map_err(Error::Backend)?;
+                    self.keeper.note(&values);
+                }
+                self.save();
+            }
+            if stops {
                 return Ok(Ended::Interrupted);
             }
             if stop.is_met(done.least, done.greatest) {
@@ -450,7 +538,7 @@ impl<'a, E: std::error::Error> Session<'a, E> {
     fn stop_requested(&mut self) -> bool {
         let none = Round { round: 0, sweeps: 0, residual: f64::INFINITY, changed: None, seconds: 0.0 };
         let last = self.rounds.last().copied().unwrap_or(none);
-        self.asks_to_stop(&Round { sweeps: 0, seconds: self.start.elapsed().as_secs_f64(), ..last })
+        self.asks_to_stop(&Round { sweeps: 0, seconds: self.seconds(), ..last })
     }
 
     /// Calls the observer. Returns whether it asks to stop, on any rank.
@@ -463,7 +551,7 @@ impl<'a, E: std::error::Error> Session<'a, E> {
     /// Records a round of sweeps and calls the observer.
     fn record_round(&mut self, sweeps: u32, residual: f64) -> ControlFlow<()> {
         let round = self.rounds.len() as u32 + 1;
-        let round = Round { round, sweeps, residual, changed: None, seconds: self.start.elapsed().as_secs_f64() };
+        let round = Round { round, sweeps, residual, changed: None, seconds: self.seconds() };
         self.rounds.push(round);
         if self.asks_to_stop(&round) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

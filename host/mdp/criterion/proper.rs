@@ -29,6 +29,7 @@ use rayon::prelude::*;
 
 use super::direct::model::{Model, Reward};
 use super::direct::{self, Big, Deepened, Numbers, Solution, Work};
+use super::keeper::{NOWHERE, Stage};
 use super::{Allowance, Ended, Error, OPERATIONS, Session, accelerate, widest};
 use crate::mdp::analysis::graph::Graph;
 use crate::mdp::analysis::quotient::{Builder, Quotient, Rounding};
@@ -78,12 +79,17 @@ pub(super) fn solve<E: std::error::Error>(
     let options = session.options;
     let part = session.part(mdp)?;
     let mut backend = session.make(&part)?;
-    let (mut allowance, mut theta) = (Allowance::new(options.max_sweeps), options.epsilon);
+    let place = (0..source.graph.mdp().states()).map(|state| quotient.target(state).unwrap_or(NOWHERE));
+    if let Some(values) = session.keeper.enter(Stage::Values, place.collect(), mdp.states() as usize) {
+        backend.reset(Some(&values)).map_err(Error::Backend)?;
+    }
+    let (mut allowance, mut theta) = (session.allowance(), options.epsilon);
     let mut weights: Option<Vec<f64>> = None;
     let mut attempt = Attempt { numbers: Numbers::FIRST, rows: Vec::new() };
     loop {
         let mut ended = accelerate::sweep(&mut *backend, theta, &mut allowance, session)?;
         let values = backend.values().map_err(Error::Backend)?;
+        session.keeper.note(&values);
         // A relative ε becomes absolute by the smallest nonzero value.
         let sizes = || values.par_iter().map(|v| v.abs());
         let scale =
@@ -93,7 +99,9 @@ pub(super) fn solve<E: std::error::Error>(
         // The weights of the previous round often suffice.
         let mut found = weights.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights));
         if !found.as_ref().is_some_and(|found| found.bounds.is_within(session)) {
+            let stage = session.keeper.switch(Stage::Weights);
             let (fresh, last) = find_weights(mdp, &values, epsilon, policies, &mut allowance, session)?;
+            session.keeper.switch(stage);
             ended = if ended == Ended::Met { last } else { ended };
             found = fresh.as_deref().map(|weights| prove(mdp, quotient.rounding, &values, weights)).or(found);
             weights = fresh.or(weights);

@@ -32,10 +32,11 @@ use bytemuck::Pod;
 use memmap2::Mmap;
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Error;
 use crate::common::io::invalid;
+use crate::common::io::safetensors::{self as file, PREFIX, Tensor};
 use crate::mdp::model::validate::{self, Invalid, Matrix};
 use crate::mdp::model::whole::{Actions, Columns, Entries, Fault, Rows};
 use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Objective, Whole};
@@ -43,9 +44,6 @@ use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, InvalidCsr, Mdp,
 const FORMAT: &str = "warpkov-mdp";
 const VERSION: &str = "1";
 const LABEL: &str = "labels.";
-
-/// Size of the prefix, the header length as a u64, in bytes.
-const PREFIX: usize = size_of::<u64>();
 
 /// Whether a file of this length begins like safetensors: with a header length below the file's, then `{`. JSON cannot
 /// pass this test, because its first eight characters form a number larger than any file.
@@ -641,34 +639,5 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         tensors.push(Tensor::new("grid.walls", "U32", walls));
         tensors.push(Tensor::new("grid.obstacles", "U32", obstacles));
     }
-    // In order of decreasing alignment, so that every tensor is aligned.
-    tensors.sort_by_key(|tensor| tensor.dtype == "U32");
-
-    let mut header = serde_json::Map::from_iter([("__metadata__".to_owned(), metadata)]);
-    let mut end = 0;
-    for Tensor { name, dtype, length, bytes } in &tensors {
-        let start = end;
-        end += bytes.len();
-        let entry: Value = json!({ "dtype": dtype, "shape": [length], "data_offsets": [start, end] });
-        header.insert(name.clone(), entry);
-    }
-    let mut header = serde_json::to_vec(&header)?;
-    header.resize(header.len().next_multiple_of(PREFIX), b' ');
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(&header)?;
-    tensors.iter().try_for_each(|tensor| out.write_all(tensor.bytes))
-}
-
-/// A tensor of one dimension.
-struct Tensor<'a> {
-    name: String,
-    dtype: &'static str,
-    length: usize,
-    bytes: &'a [u8],
-}
-
-impl<'a> Tensor<'a> {
-    fn new<T: Pod>(name: impl Into<String>, dtype: &'static str, elements: &'a [T]) -> Self {
-        Self { name: name.into(), dtype, length: elements.len(), bytes: bytemuck::cast_slice(elements) }
-    }
+    file::write(out, metadata, &mut tensors)
 }

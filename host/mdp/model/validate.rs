@@ -1,6 +1,8 @@
 //! Validation of models, on all cores. Reports are deterministic: a model with several violations always gives the same
 //! one.
 
+#![allow(clippy::useless_conversion, reason = "columns have 32 or 64 bits")]
+
 use std::borrow::Cow;
 use std::fmt;
 

@@ -416,6 +416,11 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         Ok(Plans { vectors: self.backups.vectors_from(first)?, next: self.supports.from(first).to_vec() })
     }
 
+    fn plans(&mut self) -> Result<Plans, D::Error> {
+        let (vectors, next) = self.supports.join(self.vectors()?);
+        Ok(Plans { vectors, next })
+    }
+
     fn replace_from(&mut self, first: usize, plans: &Plans) -> Result<(), D::Error> {
         self.backups.truncate(first);
         self.supports.truncate(first);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::search::Interval;
 use super::team::Team;
+use crate::pomdp::checkpoint::Checkpoint;
 use crate::pomdp::options::{Limits, MEMORY};
 use crate::pomdp::solution::{Round, Status};
 
@@ -65,6 +66,8 @@ enum Pace {
 /// Checks the limits of a run and records its progress.
 pub struct Clock<'a> {
     start: Instant,
+    /// Seconds before.
+    before: f64,
     limits: Limits,
     observe: Observer<'a>,
     /// 1 for rewards, −1 for costs.
@@ -95,13 +98,56 @@ impl<'a> Clock<'a> {
     ) -> Self {
         let last = Standing { bounds, backups: 0, beliefs: 1, vectors: 1, bytes: 0 };
         let (rounds, status, pace) = (Vec::new(), None, Pace::Own);
-        Self { start, limits, observe, sign, iterations: 0, elsewhere: 0, team, pace, rounds, status, last }
+        Self {
+            start,
+            before: 0.0,
+            limits,
+            observe,
+            sign,
+            iterations: 0,
+            elsewhere: 0,
+            team,
+            pace,
+            rounds,
+            status,
+            last,
+        }
     }
 
     /// The ranks of the run.
     #[must_use]
     pub fn team(&self) -> &'a Team<'a> {
         self.team
+    }
+
+    /// Goes on from a checkpoint: its time, its expansions and its upper bound are those of this run. If ranks are to search
+    /// `apart`, the first rank has done the expansions.
+    pub fn resume(&mut self, checkpoint: &Checkpoint, apart: bool) {
+        self.before = checkpoint.seconds;
+        match apart && self.team.rank() > 0 {
+            true => self.elsewhere = checkpoint.iterations,
+            false => self.iterations = checkpoint.iterations,
+        }
+        self.last.bounds.upper = self.last.bounds.upper.min(checkpoint.upper);
+        self.rounds.clone_from(&checkpoint.rounds);
+    }
+
+    /// The seconds so far, with those before a checkpoint.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.before + self.start.elapsed().as_secs_f64()
+    }
+
+    /// The best upper bound so far.
+    #[must_use]
+    pub fn upper(&self) -> f64 {
+        self.last.bounds.upper
+    }
+
+    /// Number of expansions of all ranks.
+    #[must_use]
+    pub fn expansions(&self) -> u64 {
+        self.iterations + self.elsewhere
     }
 
     /// From now on, all ranks run the same search and decide together.
@@ -263,7 +309,7 @@ impl<'a> Clock<'a> {
         let Standing { bounds, backups, beliefs, vectors, .. } = self.last;
         let (lower, upper) =
             if self.sign < 0.0 { (-bounds.upper, -bounds.lower) } else { (bounds.lower, bounds.upper) };
-        let (seconds, iterations) = (self.start.elapsed().as_secs_f64(), self.iterations + self.elsewhere);
+        let (seconds, iterations) = (self.seconds(), self.expansions());
         Round { seconds, iterations, backups, beliefs, vectors, lower, upper }
     }
 

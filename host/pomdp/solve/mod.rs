@@ -15,20 +15,23 @@
 //! valid for all, and the bounds of the run are the best of all ranks.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use warpkov_device::launch::Device;
 
 use self::clock::{Clock, Standing, overtime};
 use self::expand::Expand;
+use self::keeper::Keeper;
 use self::search::{Branch, Interval, Search, slack};
 use self::team::{Divided, Team};
 use super::alpha::AlphaVectors;
 use super::backend::{PointBackup, Trials};
+use super::checkpoint::{Checkpoint, hash};
 use super::cpu::PointBased;
 use super::model::Pomdp;
 use super::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
 use super::solution::{RankShare, Round, Solution, Status};
+use crate::common::checkpoint::Checkpoints;
 use crate::common::interrupt;
 use crate::common::numbers::max_norm;
 use crate::common::random::random;
@@ -46,6 +49,7 @@ pub mod exact;
 pub mod expand;
 pub mod graph;
 pub mod horizon;
+pub mod keeper;
 pub mod scheme;
 pub mod search;
 pub mod team;
@@ -115,12 +119,38 @@ pub fn solve_on(
     options: &SolveOptions,
     observe: Observer,
 ) -> Result<Solution, Error> {
+    solve_session(comm, model, options, Session::default(), observe)
+}
+
+/// Where a search goes on from, and where its checkpoints go.
+#[derive(Default)]
+pub struct Session<'a> {
+    /// A checkpoint of the same model. Limits of time and expansions count those before it.
+    pub resume: Option<&'a Checkpoint>,
+    /// Checkpoints to write.
+    pub checkpoints: Option<&'a mut Checkpoints>,
+}
+
+/// [`solve_on`] with checkpoints.
+///
+/// # Errors
+/// Those of [`solve_on`], and [`Error::Horizon`] for a finite horizon, which has no checkpoints. A checkpoint that cannot be
+/// written is no error here: see [`Checkpoints::finish`].
+pub fn solve_session(
+    comm: &dyn Communicator,
+    model: &Pomdp,
+    options: &SolveOptions,
+    session: Session,
+    observe: Observer,
+) -> Result<Solution, Error> {
     let start = Instant::now();
     let team = Team::new(comm);
     if !team.agrees_on(model) {
         return Err(Error::Models);
     }
-    let result = Run::solve(&team, start, model, options, observe);
+    let Session { resume, checkpoints } = session;
+    let mut keeper = Keeper::new(checkpoints, || hash(model));
+    let result = Run::solve(&team, start, model, options, resume, &mut keeper, observe);
     // A failed connection is the cause of other errors.
     team.check()?;
     result
@@ -138,7 +168,7 @@ fn cost(model: &Pomdp) -> Cost {
 const GPU_PAIRS: u64 = 20_000;
 
 /// A solve of the maximisation problem. Reported values are multiplied by `sign`, which is −1 for costs.
-struct Run<'a> {
+struct Run<'a, 'k> {
     model: &'a Pomdp,
     sign: f64,
     options: &'a SolveOptions,
@@ -149,20 +179,25 @@ struct Run<'a> {
     device: String,
     notes: Vec<String>,
     team: &'a Team<'a>,
+    resume: Option<&'a Checkpoint>,
+    keeper: &'a mut Keeper<'k>,
 }
 
-impl<'a> Run<'a> {
+impl<'a, 'k> Run<'a, 'k> {
     fn solve(
         team: &'a Team<'a>,
         start: Instant,
         model: &Pomdp,
         options: &'a SolveOptions,
+        resume: Option<&'a Checkpoint>,
+        keeper: &'a mut Keeper<'k>,
         observe: Observer<'a>,
     ) -> Result<Solution, Error> {
         let maximized = model.to_maximize();
         let (sign, limits) = (model.process().objective().sign(), options.limits);
         let (device, notes) = (cores::all(), Vec::new());
-        let mut run = Run { model: &maximized, sign, options, limits, start, observe, device, notes, team };
+        let mut run =
+            Run { model: &maximized, sign, options, limits, start, observe, device, notes, team, resume, keeper };
         if let Some(horizon) = options.horizon {
             return run.finite(horizon.max(1));
         }
@@ -192,7 +227,10 @@ impl<'a> Run<'a> {
             }
             Place::Emulated(emulator) => {
                 // Emulated launches are slow, so the time limit can stop them too.
-                let (mut asked, end, steady) = (interrupt::overdue(), limits.time.map(overtime), team.steady());
+                let before =
+                    resume.map_or(Duration::ZERO, |checkpoint| Duration::from_secs_f64(checkpoint.seconds.min(1e9)));
+                let end = limits.time.map(|time| overtime(time).saturating_sub(before));
+                let (mut asked, steady) = (interrupt::overdue(), team.steady());
                 run.on_device(&emulator.until(move || {
                     !steady.load(Ordering::Relaxed) && (asked() || end.is_some_and(|end| start.elapsed() >= end))
                 }))
@@ -219,6 +257,8 @@ impl<'a> Run<'a> {
             ("device", !matches!(options.device, DeviceChoice::Auto | DeviceChoice::Cpu)),
             ("expansion", options.expansion.is_some()),
             ("backups", options.scheme.is_some()),
+            ("checkpoint", self.keeper.is_asked()),
+            ("resume", self.resume.is_some()),
         ];
         if let Some((what, _)) = given.iter().find(|(_, given)| *given) {
             return Err(Error::Horizon(what));
@@ -268,14 +308,24 @@ impl<'a> Run<'a> {
         }
         let (model, options, team) = (self.model, self.options, self.team);
         let device_name = self.device.clone();
-        let clock = self.clock();
+        let resume = self.resume;
+        let (clock, keeper) = self.clock();
         let mut search = Search::new(model, options.limits.gap, options.limits.vectors, clock)?;
+        if let Some(checkpoint) = resume {
+            search.resume(checkpoint, false);
+        }
         let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
-        let (standing, backups) =
-            trials::run(&mut walkers, &mut search, expansion, options, min_improvement(model, options.limits.gap))?;
+        let (standing, backups) = trials::run(
+            &mut walkers,
+            &mut search,
+            expansion,
+            options,
+            min_improvement(model, options.limits.gap),
+            keeper,
+        )?;
         let shares = team.shares(&device_name, backups);
         let mut clock = search.into_clock();
-        let [slack, _] = walkers.slack(largest(model));
+        let slack = walkers.slack(largest(model))[0].max(resume.map_or(0.0, |checkpoint| checkpoint.slack[0]));
         let vectors = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
         // The returned vectors, after pruning and reduction, decide the reported bound.
         let attained = vectors.best(model.start()).map_or(f64::NEG_INFINITY, |(_, value)| value);
@@ -284,15 +334,15 @@ impl<'a> Run<'a> {
         Ok(self.solution(vectors, end, expansion, Scheme::Path, shares))
     }
 
-    /// The clock of the run, with initial bounds that hold for every policy.
-    fn clock(&mut self) -> Clock<'_> {
+    /// The clock of the run, with initial bounds that hold for every policy, and the keeper of its checkpoints.
+    fn clock(&mut self) -> (Clock<'_>, &mut Keeper<'k>) {
         let rewards = self.model.expected_rewards();
         let extreme = |pick: fn(f64, f64) -> f64| rewards.iter().copied().reduce(pick).unwrap_or_default();
         let rest = 1.0 - self.model.gamma();
         // Wide enough to contain all later bounds with their rounding errors.
         let [below, above] = slack(self.model, largest(self.model) / rest);
         let bounds = Interval { lower: extreme(f64::min) / rest - below, upper: extreme(f64::max) / rest + above };
-        Clock::new(self.start, self.limits, self.sign, self.observe, bounds, self.team)
+        (Clock::new(self.start, self.limits, self.sign, self.observe, bounds, self.team), self.keeper)
     }
 
     /// Solves with beliefs and bounds on the host. `backend` does the backups, except those of single paths.
@@ -312,8 +362,15 @@ impl<'a> Run<'a> {
         // A single path is backed up on the host, step by step, so that each rank has paths of its own.
         let apart = scheme == Scheme::Path && trials <= 1 && !team.is_alone();
         let rank = if apart { team.rank() } else { 0 };
-        let mut random = random(options.seed, rank as u64);
-        let mut search = Search::new(model, gap, options.limits.vectors, self.clock())?;
+        let resume = self.resume;
+        // A stream for each rank and each checkpoint.
+        let stream = resume.map_or(0, |checkpoint| checkpoint.iterations) << 16 | rank as u64;
+        let mut random = random(options.seed, stream);
+        let (clock, keeper) = self.clock();
+        let mut search = Search::new(model, gap, options.limits.vectors, clock)?;
+        if let Some(checkpoint) = resume {
+            search.resume(checkpoint, apart);
+        }
         if apart {
             search.part();
         } else {
@@ -354,6 +411,14 @@ impl<'a> Run<'a> {
             if idle >= PATIENCE && !expand.deepens() {
                 search.clock.status.get_or_insert(Status::Stalled);
             }
+            if keeper.is_due() {
+                let backups = search.standing().backups;
+                keeper.keep(search.checkpoint(None, backups, search.slack()));
+            }
+        }
+        if keeper.keeps() {
+            let backups = search.standing().backups;
+            keeper.keep(search.checkpoint(None, backups, search.slack()));
         }
         let backups = if apart { search.backups } else { backend.backups };
         search.prune();

@@ -15,6 +15,7 @@ use crate::mdp::model::Csr;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backend::Plans;
 use crate::pomdp::belief::Belief;
+use crate::pomdp::checkpoint::Checkpoint;
 use crate::pomdp::cpu::{Assembler, Vectors};
 use crate::pomdp::model::Pomdp;
 use crate::pomdp::projection::Projection;
@@ -235,13 +236,89 @@ impl<'m, 'o> Search<'m, 'o> {
         self.clock.over(Standing { bytes: 0, ..standing }) || self.is_full()
     }
 
+    /// Goes on from a checkpoint: takes its vectors, points and beliefs. If ranks are to search `apart`, the first rank has
+    /// done the backups.
+    pub fn resume(&mut self, checkpoint: &Checkpoint, apart: bool) {
+        let Checkpoint { plans: Plans { vectors, next }, points, beliefs, slack, .. } = checkpoint;
+        let (width, permanent) = (self.model.observation_count() as usize, self.permanent);
+        // The larger of two values of a blind policy supports all that continue with either.
+        let mut blind = vectors.retain(|i| i < permanent);
+        let fresh = self.alpha().retain(|i| i < permanent);
+        blind.values_mut().iter_mut().zip(fresh.values()).for_each(|(value, fresh)| *value = value.max(*fresh));
+        self.vectors = Vectors::new(&blind);
+        self.supports = Supports::new(self.model.states(), self.model.observation_count(), permanent);
+        for i in permanent..vectors.len() {
+            self.push(vectors.actions()[i], vectors.vector(i), &next[i * width..][..width]);
+        }
+        for node in self.graph.nodes.iter_mut() {
+            (node.vector, node.lower, node.scanned) = (NONE, f64::NEG_INFINITY, 0);
+        }
+        self.slack.iter_mut().zip(slack).for_each(|(own, slack)| *own = own.max(*slack));
+        for (belief, upper) in points {
+            self.add_upper(belief, upper - self.sawtooth.base(belief));
+        }
+        for belief in beliefs {
+            let node = self.intern(belief.clone());
+            self.add_point(node);
+        }
+        self.clock.resume(checkpoint, apart);
+        if !apart || self.clock.team().rank() == 0 {
+            self.backups = checkpoint.backups;
+        }
+        self.choose_root(&mut Branch::default());
+    }
+
+    /// The state of the search, with `plans` in place of its vectors if there are some.
+    #[must_use]
+    pub fn checkpoint(&self, plans: Option<Plans>, backups: u64, slack: [f64; 2]) -> Checkpoint {
+        let own = || {
+            let (vectors, next) = self.supports.join(self.alpha().clone());
+            Plans { vectors, next }
+        };
+        let point = |(belief, drop): (Belief, f64)| {
+            let upper = self.sawtooth.base(&belief) + drop;
+            (belief, upper)
+        };
+        Checkpoint {
+            plans: plans.unwrap_or_else(own),
+            points: self.sawtooth.changed(0).map(point).collect(),
+            beliefs: self.points.iter().map(|&node| self.graph.nodes[node as usize].belief.clone()).collect(),
+            iterations: self.clock.expansions(),
+            backups,
+            seconds: self.clock.seconds(),
+            upper: self.clock.upper(),
+            slack,
+            rounds: self.clock.rounds.clone(),
+        }
+    }
+
+    /// The bounds on rounding errors of the lower and the upper bound.
+    #[must_use]
+    pub fn slack(&self) -> [f64; 2] {
+        self.slack
+    }
+
+    /// Vectors behind the blind policies that a resumed search begins with, and its points.
+    #[must_use]
+    pub fn known(&self) -> News {
+        let plans =
+            Plans { vectors: self.alpha().from(self.permanent), next: self.supports.from(self.permanent).to_vec() };
+        News { plans, points: self.sawtooth.changed(0).collect() }
+    }
+
+    /// The blind policies, which are never pruned.
+    #[must_use]
+    pub fn blind(&self) -> AlphaVectors {
+        self.alpha().retain(|i| i < self.permanent)
+    }
+
     /// From now on, this rank samples its own beliefs, and exchanges its findings with the other ranks once a round.
     pub fn part(&mut self) {
         let bounds = Interval { lower: f64::NEG_INFINITY, upper: f64::INFINITY };
         self.apart = Some(Apart {
             shared: self.alpha().len(),
             sent: self.sawtooth.time(),
-            backups: ROUND,
+            backups: self.backups + ROUND,
             iterations: self.clock.allowance(),
             moved: Vec::new(),
             others: (bounds, 0, 0),
@@ -346,7 +423,10 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 
     /// Lowers the upper bound at a belief to the bound of the vertices plus `drop`, if that is lower.
-    fn add_upper(&mut self, belief: &Belief, drop: f64) {
+    pub fn add_upper(&mut self, belief: &Belief, drop: f64) {
+        if drop >= 0.0 {
+            return;
+        }
         let value = self.sawtooth.base(belief) + drop;
         let Some(node) = self.graph.find(belief) else {
             let informed = informed_bound(&self.informed, self.model.actions() as usize, belief);

@@ -18,8 +18,9 @@
 
 use super::clock::Standing;
 use super::expand::{EXPLORED, steps};
+use super::keeper::Keeper;
 use super::search::{Interval, Search};
-use super::team::{News, joined};
+use super::team::{News, Point, joined};
 use super::{Error, PATIENCE};
 use crate::common::numbers::max_norm;
 use crate::pomdp::backend::{Trials, Walks, staying};
@@ -58,6 +59,7 @@ pub fn run<B: Trials>(
     expansion: Expansion,
     options: &SolveOptions,
     min_improvement: f64,
+    keeper: &mut Keeper,
 ) -> Result<(Standing, u64), Error>
 where
     Error: From<B::Error>,
@@ -75,11 +77,13 @@ where
         explored: if expansion == Expansion::Random { 1.0 } else { EXPLORED },
         best_in: (0..search.model.states()).map(|state| search.best_seen(state)).collect(),
     };
-    let (kept, standing, memory) = (search.alpha().len(), search.standing(), search.clock.memory());
+    let (kept, standing, memory) = (search.blind().len(), search.standing(), search.clock.memory());
     let most_vectors = options.limits.vectors.max(kept + 1);
     let largest = max_norm(&search.rewards);
-    let slack = backend.slack(largest);
-    let (first, backups, beliefs) = (standing.bytes, 0, 0);
+    let slack = [0, 1].map(|bound| backend.slack(largest)[bound].max(search.slack()[bound]));
+    // The first rank counts the backups before a checkpoint.
+    let backups = if search.clock.team().rank() == 0 { search.backups } else { 0 };
+    let (first, beliefs) = (standing.bytes, 0);
     let iterations = options.limits.iterations.unwrap_or(u64::MAX);
     let mut trial = Trial {
         iterations,
@@ -95,22 +99,25 @@ where
         min_improvement,
         backups,
         beliefs,
+        points: Vec::new(),
+        keeper,
     };
     match trial.rounds(options, largest) {
         Err(error) if error.is_stop() => {
             trial.search.clock.stopped();
             if trial.backend.count() == 0 {
                 // The first launch was stopped.
-                trial.backend.set_vectors(trial.search.alpha())?;
+                trial.start()?;
             }
         }
         done => done?,
     }
+    trial.keep()?;
     Ok((trial.standing, trial.backups))
 }
 
 /// The state of the loop.
-struct Trial<'a, 'm, 'o, B> {
+struct Trial<'a, 'm, 'o, 'k, B> {
     backend: &'a mut B,
     search: &'a mut Search<'m, 'o>,
     /// State of the run, as of the last meeting if there are several ranks.
@@ -133,6 +140,9 @@ struct Trial<'a, 'm, 'o, B> {
     backups: u64,
     /// Number of beliefs of this rank.
     beliefs: usize,
+    /// Points of the upper bound of all ranks that `search` does not have yet, if checkpoints are written.
+    points: Vec<Point>,
+    keeper: &'a mut Keeper<'k>,
 }
 
 /// What a round achieved.
@@ -148,7 +158,7 @@ struct Achieved {
     cut: bool,
 }
 
-impl<B: Trials> Trial<'_, '_, '_, B>
+impl<B: Trials> Trial<'_, '_, '_, '_, B>
 where
     Error: From<B::Error>,
 {
@@ -157,14 +167,16 @@ where
         let (team, model) = (self.search.clock.team(), self.search.model);
         // Until the first round, all ranks need the result of each launch.
         team.set_steady(!team.is_alone());
-        self.backend.set_vectors(self.search.alpha())?;
+        self.start()?;
         let mut horizon = steps(model.gamma());
+        let first = self.search.clock.expansions();
         let (mut length, mut round, mut idle, mut rough) = (FIRST_STEPS.min(horizon), 0, 0, true);
         let error = ROUGH_ERROR * largest / (1.0 - model.gamma());
         let mut ended = if team.is_alone() { self.search.clock.over(self.standing) } else { self.conclude(&[], None)? };
         while !ended {
             // The first rank has the seed itself.
-            let seed = options.seed.wrapping_add(round) ^ (team.rank() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let seed =
+                options.seed.wrapping_add(first + round) ^ (team.rank() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let shared = self.backend.count();
             team.set_steady(false);
             let mut found = Achieved::default();
@@ -192,6 +204,9 @@ where
             // Walks that are too long for the memory never get back to b₀.
             length = if found.cut { (length / 2).max(1) } else { (2 * length).min(horizon) };
             round += 1;
+            if self.keeper.is_due() {
+                self.keep()?;
+            }
             ended = if team.is_alone() {
                 if let Some(status) = stalled {
                     self.search.clock.status.get_or_insert(status);
@@ -201,6 +216,35 @@ where
                 self.conclude(&heads, stalled)?
             };
         }
+        Ok(())
+    }
+
+    /// Gives the backend the vectors and points of the search.
+    fn start(&mut self) -> Result<(), Error> {
+        let News { plans, points } = self.search.known();
+        self.backend.set_vectors(&self.search.blind())?;
+        if !plans.vectors.is_empty() {
+            self.backend.replace_from(self.kept, &plans)?;
+        }
+        if !points.is_empty() {
+            self.backend.add_points(&points, 0.0)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint, if this rank writes them.
+    fn keep(&mut self) -> Result<(), Error> {
+        if !self.keeper.keeps() {
+            return Ok(());
+        }
+        if self.search.clock.team().is_alone() {
+            self.points.extend(self.backend.new_points()?);
+            // New points are those since this call.
+            self.backend.add_points(&[], self.min_improvement)?;
+        }
+        std::mem::take(&mut self.points).iter().for_each(|(belief, drop)| self.search.add_upper(belief, *drop));
+        let plans = self.backend.plans()?;
+        self.keeper.keep(self.search.checkpoint(Some(plans), self.standing.backups, self.slack));
         Ok(())
     }
 
@@ -267,6 +311,9 @@ where
         let others = all.iter().enumerate().filter(|(rank, _)| *rank != team.rank());
         let points: Vec<_> = others.flat_map(|(_, (_, news))| news.points.iter().cloned()).collect();
         self.backend.add_points(&points, self.min_improvement)?;
+        if self.keeper.keeps() {
+            self.points.extend(all.iter().flat_map(|(_, news)| news.points.iter().cloned()));
+        }
         let numbers = |field: usize| all.iter().map(move |(head, _)| f64::from_bits(head[field]));
         found.progress = numbers(4).sum();
         found.most = numbers(5).fold(0.0, f64::max);

@@ -41,7 +41,7 @@ pub fn write_together(comm: &dyn Communicator, path: &Path, bytes: &Bytes) -> Re
     agree(begin())?;
     // The other ranks know the file by random numbers at its beginning.
     let sign = RandomState::new().build_hasher().finish().to_le_bytes();
-    let name = draft.as_ref().map_or_else(Vec::new, |draft| draft.path().as_os_str().as_encoded_bytes().to_vec());
+    let name = draft.as_ref().map_or_else(Vec::new, |draft| draft.name().as_os_str().as_encoded_bytes().to_vec());
     agree(draft.as_mut().map_or(Ok(()), |draft| draft.file().write_all(&sign)))?;
     let told = comm.all_gather(&[&sign[..], &name].concat()).map_err(Disagreed::Comm)?.swap_remove(0);
     let (sign, name) = told.split_at(sign.len());

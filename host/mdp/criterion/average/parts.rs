@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::super::keeper::{NOWHERE, Stage};
 use super::super::total::reward_size;
 use super::super::{Allowance, Ended, Error, Session};
 use super::{Average, TAU, UNIT};
@@ -104,7 +105,10 @@ impl Parts {
             rows: vec![NO_ROW; self.states],
             ended: Ended::Met,
         };
-        let mut last = self.values.take();
+        let mut place = vec![NOWHERE; self.states];
+        (0..).zip(&self.state).for_each(|(own, &state)| place[state] = own);
+        let kept = session.keeper.enter(Stage::Bias, place, self.state.len());
+        let mut last = self.values.take().or(kept);
         let Some(mdp) = &self.mdp else { return Ok(gains) };
         let options = session.options;
         let part = session.part(mdp)?;
@@ -119,6 +123,7 @@ impl Parts {
             let now = u32::try_from(allowance.now(u64::from(at_most))).unwrap_or(u32::MAX).max(1);
             let done = backend.backup(stop, now).map_err(Error::Backend)?;
             allowance.spend(u64::from(done.sweeps));
+            session.keeper.count(done.sweeps);
             at_most = (2 * at_most).min(SWEEPS.end);
             let mut values = backend.values().map_err(Error::Backend)?;
 
@@ -131,6 +136,10 @@ impl Parts {
             }
             let interrupted = session.record_round(done.sweeps, done.residual()).is_break();
             session.record_bounds(&gains.lower, &gains.upper);
+            session.keeper.note(&values);
+            if session.keeper.keeps() && (interrupted || session.is_due()?) {
+                session.save();
+            }
             let bounds = || gains.lower.iter().zip(&gains.upper);
             let widest = bounds().map(|(lower, upper)| upper - lower).fold(0.0, f64::max);
             let ended = if bounds().all(|(&lower, &upper)| options.is_met(lower, upper)) {

@@ -1,0 +1,97 @@
+//! Options of commands that write checkpoints and go on from them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use warpkov::common::checkpoint::Checkpoints;
+use warpkov::common::io::output::Identity;
+
+use super::{file, number};
+use crate::cli::error::{Error, message};
+
+/// Options of a command that can go on from a checkpoint.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub struct Arguments {
+    /// Write checkpoints to this file: from time to time, on SIGTERM, SIGUSR1 and Ctrl-C, and at the end.
+    #[arg(long, value_name = "FILE")]
+    checkpoint: Option<PathBuf>,
+    /// Seconds between two checkpoints.
+    #[arg(long, value_name = "S", default_value = "300", value_parser = number::positive, requires = "checkpoint")]
+    checkpoint_every: f64,
+    /// Go on from this checkpoint of the same model, on any device and any number of ranks. Limits and reported times include the work
+    /// before it. It may be the file of --checkpoint.
+    #[arg(long, value_name = "FILE")]
+    resume: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// An option that asks for checkpoints or goes on from one, if one is given.
+    pub fn asked(&self) -> Option<&'static str> {
+        match (&self.checkpoint, &self.resume) {
+            (Some(_), _) => Some("--checkpoint"),
+            (_, Some(_)) => Some("--resume"),
+            _ => None,
+        }
+    }
+}
+
+/// The checkpoints of a command.
+#[derive(Clone, Debug)]
+pub struct Options {
+    file: Option<PathBuf>,
+    every: Duration,
+    resume: Option<PathBuf>,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        let Arguments { checkpoint: file, checkpoint_every, resume } = arguments;
+        let identity = |path: &PathBuf| Identity::of(path).ok().flatten();
+        let same =
+            file.as_ref().and_then(identity).is_some_and(|file| resume.as_ref().and_then(identity) == Some(file));
+        if let Some(path) = resume.as_ref().filter(|_| !same) {
+            file::reads(path)?;
+        }
+        file.as_deref().map_or(Ok(()), file::writes)?;
+        // A time beyond the range of `Duration` never comes.
+        let every = Duration::try_from_secs_f64(checkpoint_every).unwrap_or(Duration::MAX);
+        Ok(Self { file, every, resume })
+    }
+}
+
+impl Options {
+    /// Whether there are checkpoints to write or to go on from.
+    pub fn asked(&self) -> bool {
+        self.file.is_some() || self.resume.is_some()
+    }
+
+    /// The checkpoint to go on from.
+    pub fn resume(&self) -> Option<&Path> {
+        self.resume.as_deref()
+    }
+
+    /// Checks that the disk has room for checkpoints of at least this size.
+    pub fn room(&self, bytes: u64) -> Result<(), Error> {
+        self.file.as_deref().map_or(Ok(()), |path| file::room(path, bytes))
+    }
+
+    /// The checkpoints of a rank: the first writes them.
+    pub fn of_rank(&self, rank: u32) -> Option<Checkpoints> {
+        let file = self.file.clone()?;
+        Some(match rank {
+            0 => Checkpoints::new(file, self.every, |error| {
+                eprintln!("warning: {}; the run goes on", message(error));
+            }),
+            _ => Checkpoints::elsewhere(),
+        })
+    }
+}
+
+/// The error of checkpoints of which the last could not be written.
+pub fn finish(checkpoints: Option<Checkpoints>) -> Result<(), Error> {
+    Ok(checkpoints.map_or(Ok(()), Checkpoints::finish)?)
+}

@@ -1,0 +1,163 @@
+//! Checkpoints of training: all models after their last M step, and their log-likelihoods.
+//!
+//! | tensor | type | contents |
+//! | --- | --- | --- |
+//! | `start`, `transitions`, `end`, `emissions`, `covariances` | F64 | parameters of all models, one model after the other |
+//! | `logs.count` | U64 | number of log-likelihoods of each model |
+//! | `log_likelihoods`, `objectives` | F64 | those of all models, one model after the other |
+//! | `converged` | U32 | 1 for models that have converged, else 0 |
+//! | `fell` | F64 | objective of each model before it fell, NaN if it did not |
+//!
+//! `emissions` holds B or the means. The metadata hold the number of M steps (`iterations`), the `seconds` so far, and
+//! the `objective`: pseudocounts and variance floor, which must stay the same.
+//!
+//! Training goes on with the E step that followed the last M step, so that its models have the bits of a training that
+//! was not interrupted, on equally many ranks.
+
+use std::path::Path;
+
+use bytemuck::cast_slice;
+
+use super::model::{Covariances, Emissions, Hmm, HmmParts};
+use super::options::Options;
+use super::sequences::{Observations, Sequences};
+use super::solution::Run;
+use crate::common::checkpoint::{Contents, Hash, content};
+use crate::common::io::Error;
+
+const KIND: &str = "hmm";
+
+/// The state of training between two iterations.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Number of M steps.
+    pub iteration: u32,
+    /// All models, with their log-likelihoods.
+    pub runs: Vec<Run>,
+    /// Seconds so far.
+    pub seconds: f64,
+}
+
+/// The hash of the models that training starts from, and of the sequences.
+#[must_use]
+pub fn hash(models: &[Hmm], sequences: &Sequences) -> Hash {
+    let mut arrays: Vec<&[u8]> = vec![cast_slice(sequences.offsets())];
+    match sequences.observations() {
+        Observations::Symbols(symbols) => arrays.push(cast_slice(symbols)),
+        Observations::Vectors { values, .. } => arrays.push(cast_slice(values)),
+    }
+    for model in models {
+        arrays.extend(numbers(model).map(|(_, numbers)| cast_slice::<f64, u8>(numbers)));
+    }
+    (0..).zip(arrays).map(|(item, bytes)| Hash::of(item, bytes)).fold(Hash::default(), Hash::and)
+}
+
+/// The arrays of a model, and their names.
+fn numbers(model: &Hmm) -> [(&'static str, &[f64]); 5] {
+    let (emissions, covariances): (&[f64], &[f64]) = match model.emissions() {
+        Emissions::Categorical { probs, .. } => (probs, &[]),
+        Emissions::Gaussian {
+            means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), ..
+        } => (means, numbers),
+    };
+    [
+        ("start", model.start()),
+        ("transitions", model.transitions()),
+        ("end", model.end().unwrap_or_default()),
+        ("emissions", emissions),
+        ("covariances", covariances),
+    ]
+}
+
+/// The arrays of a model, in the order of [`numbers`].
+fn numbers_mut(parts: &mut HmmParts) -> [Option<&mut Vec<f64>>; 5] {
+    let (emissions, covariances) = match &mut parts.emissions {
+        Emissions::Categorical { probs, .. } => (probs, None),
+        Emissions::Gaussian {
+            means, covariances: Covariances::Diagonal(numbers) | Covariances::Full(numbers), ..
+        } => (means, Some(numbers)),
+    };
+    [Some(&mut parts.start), Some(&mut parts.transitions), parts.end.as_mut(), Some(emissions), covariances]
+}
+
+/// What training maximises, beside the likelihood.
+fn objective(options: &Options) -> String {
+    let counts = options.pseudocounts;
+    let [start, transitions, emissions] = [counts.start, counts.transitions, counts.emissions];
+    format!("pseudocounts {start}, {transitions} and {emissions}, variance floor {}", options.floor)
+}
+
+impl Checkpoint {
+    /// Reads a checkpoint of training that started from these models.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is damaged, or is a checkpoint of other models, sequences or options.
+    pub fn read(path: &Path, models: &[Hmm], sequences: &Sequences, options: &Options) -> Result<Self, Error> {
+        let contents = Contents::read(path, KIND, hash(models, sequences))?;
+        Self::of(contents, models, options).map_err(content(path))
+    }
+
+    fn of(mut contents: Contents, models: &[Hmm], options: &Options) -> Result<Self, String> {
+        contents.expect("objective", &objective(options))?;
+        let (iteration, seconds) = (contents.number("iterations")?, contents.number("seconds")?);
+        let count = models.len();
+        let mut trained = models.to_vec();
+        for (at, (name, shape)) in models.first().map(numbers).into_iter().flatten().enumerate() {
+            let all = contents.take_finite(name, count * shape.len())?;
+            for (model, part) in trained.iter_mut().zip(all.chunks_exact(shape.len().max(1))) {
+                model.update(|parts| {
+                    if let Some(array) = numbers_mut(parts)[at].as_mut() {
+                        array.copy_from_slice(part);
+                    }
+                });
+            }
+        }
+        // The validated model would be rescaled.
+        for model in &trained {
+            model.clone().into_parts().validated().map_err(|error| error.to_string())?;
+        }
+        let lengths: Vec<u64> = contents.take_all("logs.count", count)?;
+        let total = lengths.iter().try_fold(0_usize, |sum, &length| sum.checked_add(usize::try_from(length).ok()?));
+        let total = total.ok_or("tensor logs.count: too many log-likelihoods")?;
+        let mut logs = contents.take_finite("log_likelihoods", total)?.into_iter();
+        let mut objectives = contents.take_finite("objectives", total)?.into_iter();
+        let converged: Vec<u32> = contents.take_all("converged", count)?;
+        let fell: Vec<f64> = contents.take_all("fell", count)?;
+        let run = |(index, model): (usize, Hmm)| {
+            let length = lengths[index] as usize;
+            Run {
+                model,
+                log_likelihoods: logs.by_ref().take(length).collect(),
+                objectives: objectives.by_ref().take(length).collect(),
+                converged: converged[index] > 0,
+                fell: Some(fell[index]).filter(|fell| !fell.is_nan()),
+            }
+        };
+        let runs: Vec<Run> = trained.into_iter().enumerate().map(run).collect();
+        let least = |run: &Run| if run.ended() { 1 } else { u64::from(iteration) };
+        match runs.iter().find(|run| (run.log_likelihoods.len() as u64) < least(run)) {
+            Some(run) => Err(format!("{} log-likelihoods after {iteration} iterations", run.log_likelihoods.len())),
+            None => Ok(Self { iteration, runs, seconds }),
+        }
+    }
+
+    /// The file's contents for training with these options, where `model` is the [`hash`] of its start.
+    #[must_use]
+    pub fn contents(&self, options: &Options, model: Hash) -> Contents {
+        let mut contents = Contents::new(KIND, model);
+        contents.set("objective", objective(options));
+        contents.set("iterations", self.iteration);
+        contents.set("seconds", self.seconds);
+        let runs = &self.runs;
+        for at in 0..runs.first().map_or(0, |run| numbers(&run.model).len()) {
+            let (name, _) = numbers(&runs[0].model)[at];
+            contents.put(name, runs.iter().flat_map(|run| numbers(&run.model)[at].1).copied().collect::<Vec<_>>());
+        }
+        contents.put("logs.count", runs.iter().map(|run| run.log_likelihoods.len() as u64).collect::<Vec<_>>());
+        contents.put("log_likelihoods", runs.iter().flat_map(|run| &run.log_likelihoods).copied().collect::<Vec<_>>());
+        contents.put("objectives", runs.iter().flat_map(|run| &run.objectives).copied().collect::<Vec<_>>());
+        contents.put("converged", runs.iter().map(|run| u32::from(run.converged)).collect::<Vec<_>>());
+        contents.put("fell", runs.iter().map(|run| run.fell.unwrap_or(f64::NAN)).collect::<Vec<_>>());
+        contents
+    }
+}
