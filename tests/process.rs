@@ -177,41 +177,43 @@ fn signals_write_checkpoints_of_models() {
     let folder = tempfile::tempdir().unwrap();
     let target = |name: &str| folder.path().join(name).display().to_string();
     let [grid, checkpoint, coin] = ["grid.safetensors", "checkpoint", "coin.safetensors"].map(target);
-    let generate =
-        ["mdp", "generate", "grid", "--width", "200", "--height", "200", "--gamma", "0.9999", "--out", &grid];
+    // The values do not fit a pipe that nothing reads before the end.
+    let [out, other, small] = ["out.npy", "other.npy", "small.safetensors"].map(target);
+    let generate = ["mdp", "generate", "grid", "--width", "600", "--height", "600", "--gamma", "0.999", "--out", &grid];
     assert!(warpkov(&generate).output().unwrap().status.success());
-    let generate = ["mdp", "generate", "consensus", "--processes", "4", "--bound", "10", "--out", &coin];
+    let generate = ["mdp", "generate", "consensus", "--processes", "4", "--bound", "4", "--out", &coin];
     assert!(warpkov(&generate).output().unwrap().status.success());
-    let values = ["mdp", "solve", &grid, "--json", "--method", "values", "--precision", "f64", "--epsilon", "1e-9"];
-    let total = ["mdp", "solve", &coin, "--json", "--criterion", "total", "--goal", "finished", "--epsilon", "1e-9"];
-    let average = ["mdp", "solve", &grid, "--json", "--criterion", "average", "--epsilon", "1e-12"];
-    let horizon = ["mdp", "solve", &grid, "--json", "--horizon", "20000"];
+    let generate = ["mdp", "generate", "grid", "--width", "60", "--height", "60", "--gamma", "0.999", "--out", &small];
+    assert!(warpkov(&generate).output().unwrap().status.success());
+    let sweeps = |model| ["mdp", "solve", model, "--json", "--method", "values", "--precision", "f64", "--no-skip"];
+    let (values, emulated) = (sweeps(&grid), sweeps(&small));
+    let total = ["mdp", "solve", &coin, "--json", "--criterion", "total", "--goal", "finished", "--epsilon", "1e-6"];
+    let horizon = ["mdp", "solve", &small, "--json", "--horizon", "20000"];
     for (signal, device, after, solve) in [
         ("TERM", "cpu", 300, &values[..]),
-        ("USR1", "emulated", 500, &values),
+        ("USR1", "emulated", 200, &emulated),
         ("USR1", "cpu", 100, &total),
-        ("TERM", "cpu", 100, &average),
         ("INT", "cpu", 100, &horizon),
     ] {
         let _ = fs::remove_file(&checkpoint);
         let solve = [solve, &["--device", device]].concat();
-        let output = stopped(signal, after, &[&solve[..], &["--checkpoint", &checkpoint]].concat());
+        let output = stopped(signal, after, &[&solve[..], &["--out", &out, "--checkpoint", &checkpoint]].concat());
         let stopped = report(130, &output);
         assert_eq!(stopped["status"], "interrupted", "{solve:?}");
-        let resume = [&solve[..], &["--resume", &checkpoint, "--checkpoint", &checkpoint]].concat();
+        let resume = [&solve[..], &["--out", &out, "--resume", &checkpoint, "--checkpoint", &checkpoint]].concat();
         let resumed = report(0, &warpkov(&resume).output().unwrap());
         assert!(resumed["sweeps"].as_u64() > stopped["sweeps"].as_u64(), "{solve:?}");
         assert!(resumed["compute_seconds"].as_f64() > stopped["compute_seconds"].as_f64(), "{solve:?}");
         if solve[..values.len()] == values && device == "cpu" {
-            let whole = report(0, &warpkov(&solve).output().unwrap());
-            assert_eq!(resumed["values"], whole["values"]);
+            let whole = report(0, &warpkov(&[&solve[..], &["--out", &other]].concat()).output().unwrap());
+            assert!(fs::read(&out).unwrap() == fs::read(&other).unwrap());
             assert_eq!(resumed["sweeps"], whole["sweeps"]);
         }
     }
     // Another model, and no file.
-    let other = warpkov(&["mdp", "solve", &coin, "--gamma", "0.9", "--resume", &checkpoint]).output().unwrap();
-    let errors = String::from_utf8_lossy(&other.stderr);
-    assert!(other.status.code() == Some(2) && errors.contains("another model"), "{errors}");
+    let another = warpkov(&["mdp", "solve", &coin, "--gamma", "0.9", "--resume", &checkpoint]).output().unwrap();
+    let errors = String::from_utf8_lossy(&another.stderr);
+    assert!(another.status.code() == Some(2) && errors.contains("another model"), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
     let none = warpkov(&["mdp", "solve", &grid, "--resume", &target("none")]).output().unwrap();
     let errors = String::from_utf8_lossy(&none.stderr);
@@ -291,9 +293,6 @@ fn signals_write_checkpoints_of_searches() {
             "{options:?}: {found} after {last:?}"
         );
         assert!(iterations >= last.2, "{options:?}: {iterations} after {last:?}");
-        let bound = warpkov(&["pomdp", "bound", &hallway, "--policy", &policy, "--json"]).output().unwrap();
-        let bound: serde_json::Value = serde_json::from_slice(&bound.stdout).unwrap();
-        assert!(bound["certified"].as_f64().unwrap() >= lower - 1e-9, "{options:?}: {bound} {lower}");
         last = (lower, upper, iterations);
     }
     let horizon = ["pomdp", "solve", &hallway, "--horizon", "3", "--checkpoint", &checkpoint];

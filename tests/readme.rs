@@ -74,21 +74,6 @@ fn every_warpkov_command_succeeds() {
     }
 }
 
-/// The commands on checkpoints go on from the files that the first of them write.
-#[test]
-fn the_checkpoints_of_the_book_go_on() {
-    let folder = folder();
-    run(&folder, "mdp generate grid --width 16 --height 16 --gamma 0.9 --out model.safetensors");
-    run(&folder, "hmm generate ice-cream --out model.json");
-    run(&folder, "hmm sample model.json --sequences 4 --length 50 --out data.txt");
-    let section = CLUSTER.split("\n## ").find(|section| section.starts_with("Checkpoints")).unwrap();
-    let commands: Vec<&str> = blocks(section).into_iter().flat_map(|(commands, _)| commands).collect();
-    assert_eq!(commands.len(), 4);
-    for line in commands {
-        run(&folder, line.strip_prefix("warpkov ").unwrap());
-    }
-}
-
 #[test]
 fn the_book_prints_what_it_says() {
     for (page, least) in [(POMDP, 7), (HMM, 7), (CLUSTER, 1)] {

@@ -29,7 +29,7 @@ pub enum HmmCommand {
     Score(score::Arguments),
     Decode(decode::Arguments),
     Posterior(posterior::Arguments),
-    Train(train::Arguments),
+    Train(Box<train::Arguments>),
     Sample(sample::Arguments),
     #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
     Generate(generate::Family),
@@ -56,7 +56,7 @@ pub fn run(command: HmmCommand, out: impl Write) -> Result<Outcome, Error> {
         HmmCommand::Score(arguments) => score::run(arguments, out),
         HmmCommand::Decode(arguments) => decode::run(arguments, out),
         HmmCommand::Posterior(arguments) => posterior::run(arguments, out),
-        HmmCommand::Train(arguments) => train::run(arguments, out),
+        HmmCommand::Train(arguments) => train::run(*arguments, out),
         HmmCommand::Sample(arguments) => sample::run(&arguments.try_into()?, out),
         HmmCommand::Generate(family) => generate::run(&family.try_into()?, out),
         HmmCommand::Info(arguments) => info::run(&arguments.try_into()?, out),

@@ -67,9 +67,7 @@ pub fn backward_kept<'a, E: std::error::Error>(
     let persistence = if keep { Persistence::default() } else { persistence };
     let mut session = Session::new(Options::default(), make, observe);
     session.persist(Keeper::new(mdp, persistence, || problem(mdp, &Criterion::Horizon(steps), terminal)));
-    let found = stages(mdp, steps, terminal, keep, &mut session)?;
-    session.save();
-    Ok(found)
+    stages(mdp, steps, terminal, keep, &mut session)
 }
 
 pub(super) fn solve<E: std::error::Error>(

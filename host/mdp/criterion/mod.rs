@@ -308,7 +308,6 @@ pub fn solve_kept<'a, E: std::error::Error>(
         Criterion::Average => average::solve(&Graph::new(mdp), &mut session),
         Criterion::Horizon(steps) => horizon::solve(mdp, *steps, &mut session),
     }?;
-    session.save();
     // Check the returned bounds themselves, whatever the solver concluded.
     if found.status == Status::Solved && found.unsettled(options).next().is_some() {
         found.status = Status::Stalled;
@@ -522,8 +521,9 @@ impl<'a, E: std::error::Error> Session<'a, E> {
         self.looks.push(Look { sweeps: sweeps(&self.rounds), error: widest(lower, upper) });
     }
 
-    /// Returns the solution and moves the history of the session into it.
+    /// Returns the solution and moves the history of the session into it, after a last checkpoint.
     fn bounded(&mut self, lower: Vec<f64>, upper: Vec<f64>, policy: Vec<u32>, status: Status) -> Bounded {
+        self.save();
         let (rounds, looks) = (std::mem::take(&mut self.rounds), std::mem::take(&mut self.looks));
         Bounded { lower, upper, policy, bias: None, status, bits: self.bits, rounds, looks }
     }

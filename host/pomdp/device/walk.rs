@@ -417,7 +417,10 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
     }
 
     fn plans(&mut self) -> Result<Plans, D::Error> {
-        let (vectors, next) = self.supports.join(self.vectors()?);
+        // A stopped launch may have left vectors without continuations behind these.
+        let mut active = AlphaVectors::new(self.backups.states);
+        self.backups.download_into(&mut active, self.supports.active())?;
+        let (vectors, next) = self.supports.join(active);
         Ok(Plans { vectors, next })
     }
 
