@@ -2,7 +2,7 @@
 //!
 //! *Model*. P GPUs divide a grid of W columns into strips of rows. A Jacobi sweep of a GPU with S cells takes
 //!
-//! > t(P) = λ + c·S + [P > 1]·(2λ + ℓ + h·max(log₂(min(P, N)) − 1, 0) + n·8W/B + \[P > N\]·(h′·(1 + 2 log₂(P/N)) + n·8W/B′))
+//! > t(P) = λ + c·S + \[P > 1\]·(2λ + ℓ + h·max(log₂(min(P, N)) − 1, 0) + n·8W/B + \[P > N\]·(h′·(1 + 2 log₂(P/N)) + n·8W/B′))
 //!
 //! with the launch λ, the time c of a cell, the NCCL operations ℓ between two GPUs (exchange of the ghosts and maximum of the changes),
 //! n = 1 neighbour for P = 2 and else n = 2, the bandwidth B and the hop h of NVLink in a node of N GPUs, and the bandwidth B′ and the hop

@@ -1,6 +1,6 @@
 //! Ranks on GPUs without MPI: NCCL carries the messages of their hosts.
 //!
-//! The ranks [meet](super::meeting) once, and create a communicator on their GPUs. A message goes from the host to its GPU, by NCCL to
+//! The ranks meet once (module `meeting`), and create a communicator on their GPUs. A message goes from the host to its GPU, by NCCL to
 //! the other GPU, and to that host; a message without bytes is one byte. Long messages go in pieces, so that little GPU memory
 //! is needed.
 //!
