@@ -180,7 +180,7 @@ mod tests {
         }
         // Of a sweep with a message of this many numbers, ℓ and the transfer, in µs.
         for (numbers, measured) in [(1.0, 12.6), (1024.0, 13.9), (131_072.0, 21.0), (16_777_216.0, 474.3)] {
-            assert!(RESULTS.contains(&format!(" {measured} µs |")), "{measured}");
+            assert!(RESULTS.contains(&format!(" {measured:.1} µs |")), "{measured}");
             let model = 1e6 * (H200.exchange + 8.0 * numbers / H200.nvlink);
             assert!((0.8..=1.2).contains(&(model / measured)), "{numbers}: {model} µs, measured {measured} µs");
         }
