@@ -2,12 +2,14 @@
 //!
 //! *Model*. P GPUs divide a grid of W columns into strips of rows. A Jacobi sweep of a GPU with S cells takes
 //!
-//! > t(P) = λ + c·S + \[P > 1\]·(2λ + ℓ + h·max(log₂(min(P, N)) − 1, 0) + n·8W/B + \[P > N\]·(h′·(1 + 2 log₂(P/N)) + n·8W/B′))
+//! > t(1) = λ + c·S
+//! >
+//! > t(P) = max(λ + c·S, x) + λ, x = 2λ + ℓ + h·max(log₂(min(P, N)) − 1, 0) + n·8W/B + \[P > N\]·(h′·(1 + 2 log₂(P/N)) + n·8W/B′)
 //!
 //! with the launch λ, the time c of a cell, the NCCL operations ℓ between two GPUs (exchange of the ghosts and maximum of the changes),
 //! n = 1 neighbour for P = 2 and else n = 2, the bandwidth B and the hop h of NVLink in a node of N GPUs, and the bandwidth B′ and the hop
-//! h′ of the network between nodes. The two launches are the kernels that pack and unpack ghosts. A strip at the border of
-//! a node waits for both links, and all others wait for it. Nothing overlaps with the sweep of the cells.
+//! h′ of the network between nodes. The path x of the border, two launches and the exchange, overlaps with the sweep of the
+//! interior, and a launch joins both. A strip at the border of a node waits for both links, and all others wait for it.
 //!
 //! *Validity*. All models whose ghosts are the cells beside a strip, with every state swept each time. Runs of few sweeps take longer: the
 //! model has no term for what is done once.
@@ -42,7 +44,7 @@ pub struct Machine {
 /// 2 µs for h.
 pub const H200: Machine = Machine {
     launch: 3.81e-6,
-    cell: (1664e-3 / 1770.0 - 3.81e-6) / 1e8,
+    cell: (1659e-3 / 1770.0 - 3.81e-6) / 1e8,
     exchange: 13.9e-6,
     nvlink: 8.0 * (16_777_216.0 - 1024.0) / (474.3e-6 - 13.9e-6),
     nvlink_hop: 2e-6,
@@ -80,7 +82,7 @@ impl Machine {
         let inside = exchange + nvlink_hop * (doublings(f64::from(gpus.min(node))) - 1.0).max(0.0) + ghosts / nvlink;
         let nodes = f64::from(gpus) / f64::from(node);
         let between = network_hop * (1.0 + 2.0 * doublings(nodes)) + ghosts / network;
-        alone + 2.0 * launch + inside + if gpus > node { between } else { 0.0 }
+        alone.max(2.0 * launch + inside + if gpus > node { between } else { 0.0 }) + launch
     }
 }
 
@@ -103,11 +105,11 @@ pub const SWEEPS: u32 = 1770;
 /// Side of a grid, GPUs, and milliseconds, the middle of what `benches/results/2026-11-23-h200-x2.md` lists without skipping.
 const MEASURED: [(u64, u32, f64); 6] = [
     (2_048, 1, 74.1),
-    (2_048, 2, 78.65),
-    (6_000, 1, 605.7),
-    (6_000, 2, 354.85),
-    (10_000, 1, 1664.0),
-    (10_000, 2, 890.65),
+    (2_048, 2, 56.45),
+    (6_000, 1, 604.6),
+    (6_000, 2, 306.3),
+    (10_000, 1, 1659.0),
+    (10_000, 2, 825.35),
 ];
 
 /// The measured runs beside the model.
@@ -178,7 +180,7 @@ mod tests {
         }
         // Of a sweep with a message of this many numbers, ℓ and the transfer, in µs.
         for (numbers, measured) in [(1.0, 12.6), (1024.0, 13.9), (131_072.0, 21.0), (16_777_216.0, 474.3)] {
-            assert!(RESULTS.contains(&format!(" {measured} µs |")), "{measured}");
+            assert!(RESULTS.contains(&format!(" {measured:.1} µs |")), "{measured}");
             let model = 1e6 * (H200.exchange + 8.0 * numbers / H200.nvlink);
             assert!((0.8..=1.2).contains(&(model / measured)), "{numbers}: {model} µs, measured {measured} µs");
         }
@@ -202,10 +204,10 @@ mod tests {
     }
 
     #[test]
-    fn more_gpus_are_faster_and_less_efficient() {
+    fn more_gpus_are_faster_and_not_more_efficient() {
         let (weak, strong) = (weak(), strong());
-        assert!(weak.is_sorted_by(|a, b| a.seconds < b.seconds && a.efficiency > b.efficiency));
-        assert!(strong.is_sorted_by(|a, b| a.seconds > b.seconds && a.efficiency > b.efficiency));
+        assert!(weak.is_sorted_by(|a, b| a.seconds <= b.seconds && a.efficiency >= b.efficiency));
+        assert!(strong.is_sorted_by(|a, b| a.seconds > b.seconds && a.efficiency >= b.efficiency));
         // One node measured with 2 GPUs, and nothing but cells: the limits of the formula.
         let fast = Machine { launch: 0.0, exchange: 0.0, nvlink_hop: 0.0, network_hop: 0.0, ..H200 };
         let grid = Grid { width: 1, height: 1 << 30 };
