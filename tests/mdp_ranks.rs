@@ -698,11 +698,11 @@ fn checkpoints_go_on_on_other_numbers_of_ranks() {
 #[test]
 fn limits_count_what_came_before_a_checkpoint() {
     let mdp = SlipGrid { gamma: 0.9999, ..SlipGrid::default() }.generate().unwrap();
-    let limits = Limits { max_sweeps: 300, ..Limits::default() };
+    let limits = Limits { max_sweeps: 150, ..Limits::default() };
     let options = SolveOptions { limits, ..cpu(Some(Method::Values)) };
     let (_, checkpoint) = interrupted(&mdp, 1, &options, 1);
     let found = resumed(&mdp, 2, &options, &checkpoint);
-    assert_eq!((found.run.status, found.run.sweeps()), (Status::SweepLimit, 300));
+    assert_eq!((found.run.status, found.run.sweeps()), (Status::SweepLimit, 150));
     assert_eq!(found.values, solved(&mdp, 1, None, &options).values);
 }
 
