@@ -204,7 +204,7 @@ fn signals_write_checkpoints_of_models() {
         let resumed = report(0, &warpkov(&resume).output().unwrap());
         assert!(resumed["sweeps"].as_u64() > stopped["sweeps"].as_u64(), "{solve:?}");
         assert!(resumed["compute_seconds"].as_f64() > stopped["compute_seconds"].as_f64(), "{solve:?}");
-        if solve[..values.len()] == values && device == "cpu" {
+        if solve.starts_with(&values) && device == "cpu" {
             let whole = report(0, &warpkov(&[&solve[..], &["--out", &other]].concat()).output().unwrap());
             assert!(fs::read(&out).unwrap() == fs::read(&other).unwrap());
             assert_eq!(resumed["sweeps"], whole["sweeps"]);
