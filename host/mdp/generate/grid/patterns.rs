@@ -106,7 +106,8 @@ impl SlipGrid {
             works: true,
             peers: up.into_iter().chain(down).collect(),
         };
-        let goal = (!below).then(|| end as u32 - 1);
+        // The last cell of the grid, also among the ghosts.
+        let goal = (local.end == height).then(|| end as u32 - 1);
         Ok(GridPatterns { grid, part: Some(part.into()), goal, ghost, kinds, index, patterns })
     }
 
