@@ -74,7 +74,7 @@ refused() {
 processes() {
     local process
     for process in /proc/[0-9]*; do
-        if [[ $(readlink "$process/exe") == "$(realpath "$WARPKOV")" ]] && grep -q "$folder" "$process/cmdline" &&
+        if [[ $process/exe -ef $WARPKOV ]] && grep -q "$folder" "$process/cmdline" &&
             tr '\0' '\n' <"$process/environ" | grep -qE "^((PMI|PMIX)_)?RANK=${1:-}"; then
             echo "${process#/proc/}"
         fi
@@ -120,7 +120,9 @@ resumed() {
     for _ in {1..100}; do
         process=$(processes "$rank")
         # Until the rank handles the signal.
-        [[ -z $process ]] || (($((16#$(awk '/^SigCgt:/ { print $2 }' "/proc/$process/status" 2>/dev/null || echo 0))) & 2)) && break
+        if [[ -n $process ]] && ((16#$(awk '/^SigCgt:/ { print $2 }' "/proc/$process/status" 2>/dev/null || echo 0) & 2)); then
+            break
+        fi
         process=''
         sleep 0.1
     done
@@ -204,7 +206,7 @@ mdp() {
         "$WARPKOV" mdp generate consensus --processes 4 --bound 40 --out "$files/large.safetensors"
         "$WARPKOV" mdp generate grid --width 60 --height 50 --walls 0.2 --out "$files/grid.safetensors"
         head -c -100 "$files/grid.safetensors" >"$files/bad.safetensors"
-        "$WARPKOV" mdp generate grid --width 300 --height 300 --gamma 0.998 --out "$files/long.safetensors"
+        "$WARPKOV" mdp generate grid --width 500 --height 500 --gamma 0.999 --out "$files/long.safetensors"
         echo '{"S": 2, "A": 1, "gamma": 0.9, "P": 3}' >"$files/bad.json"
     fi
     for method in values modified krylov; do
