@@ -132,6 +132,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         self.backups.download_into(&mut self.mirror, self.supports.active())?;
         let active = self.mirror.len();
         let (all, next) = self.supports.join(self.mirror);
+        drop(self.supports);
         let mut vectors = reduced(model, &all, &next, active, late);
         vectors.values_mut().iter_mut().for_each(|value| *value -= slack);
         Ok(vectors)

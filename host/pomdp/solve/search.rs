@@ -932,6 +932,7 @@ impl<'m, 'o> Search<'m, 'o> {
         drop((graph, sawtooth));
         let active = vectors.alpha().len();
         let (all, next) = supports.join(vectors.into_alpha());
+        drop(supports);
         (reduced(model, &all, &next, active, &mut || clock.overdue()), clock)
     }
 
