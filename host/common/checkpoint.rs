@@ -1,7 +1,7 @@
 //! Checkpoints: what a solve needs to go on after its process has ended.
 //!
 //! A checkpoint is one file of [safetensors](https://github.com/huggingface/safetensors). Its metadata hold `format` =
-//! `warpkov-checkpoint`, `version` = `1`, `kind` (`mdp`, `pomdp` or `hmm`), and `model`, a [hash](Hash) of the model's
+//! `warpkov-checkpoint`, `version` = `1`, `kind` (`mdp`, `pomdp` or `hmm`), and `model`, a [hash](struct@Hash) of the model's
 //! numbers; the rest is that of the model class, in the module `checkpoint` of each. [`Contents`] is the file in memory.
 //! [`Checkpoints`] decides when the next one is due, and writes it.
 //!

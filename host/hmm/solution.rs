@@ -13,7 +13,7 @@ pub struct Run {
     pub objectives: Vec<f64>,
     /// Whether the model has converged.
     pub converged: bool,
-    /// The objective before it decreased by more than [`Options::slack`]. The decrease ended the training of this
+    /// The objective before it decreased by more than [`Options::slack`](super::options::Options::slack). The decrease ended the training of this
     /// model.
     pub fell: Option<f64>,
 }

@@ -79,7 +79,7 @@ fn map(file: &File, name: &str) -> Result<Arc<Mmap>, Error> {
 
 /// A mapped file, whose rows are read and validated by the numbers of their states.
 ///
-/// To [open](Self::open) it validates the metadata and the lengths of the arrays. [`rows`](Whole::rows) validates the rows
+/// Opening it validates the metadata and the lengths of the arrays. [`rows`](Whole::rows) validates the rows
 /// asked for, and of the labels, the names of actions and the walls of a grid the same fraction as of the states.
 pub struct Mapped {
     file: String,
