@@ -42,6 +42,12 @@ impl Hash {
         Self(XxHash3_64::oneshot_with_seed(item, bytes))
     }
 
+    /// The hash as a number.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
     /// The hash of these items and those.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

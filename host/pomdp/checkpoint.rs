@@ -58,8 +58,10 @@ pub fn hash(model: &Pomdp) -> Hash {
     let (process, seen) = (model.process(), model.observations());
     let start = model.start();
     let first = u64::from(model.states());
+    let sizes = [model.actions(), model.observation_count()];
     let numbers = [model.gamma(), process.objective().sign()];
-    let arrays: [&[u8]; 7] = [
+    let arrays: [&[u8]; 8] = [
+        cast_slice(&sizes),
         cast_slice(&numbers),
         cast_slice(seen.row_ptr()),
         cast_slice(seen.col()),

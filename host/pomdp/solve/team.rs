@@ -20,6 +20,7 @@ use super::Error;
 use crate::pomdp::alpha::AlphaVectors;
 use crate::pomdp::backend::{Plans, PointBackup};
 use crate::pomdp::belief::Belief;
+use crate::pomdp::checkpoint::hash;
 use crate::pomdp::model::Pomdp;
 use crate::pomdp::solution::{RankShare, RankWork};
 use crate::runtime::comm::{self, Clocked, Communicator};
@@ -156,7 +157,7 @@ impl<'c> Team<'c> {
     #[must_use]
     pub fn agrees_on(&self, model: &Pomdp) -> bool {
         self.is_alone() || {
-            let all = self.all(&[fingerprint(model)]);
+            let all = self.all(&[hash(model).number()]);
             all.iter().all(|found| *found == all[0])
         }
     }
@@ -223,22 +224,6 @@ impl<'c> Team<'c> {
     pub fn shares(&self, device: &str, backups: u64) -> Vec<RankShare> {
         self.ask(|_| self.comm.shares(device, RankWork { backups }), Vec::new)
     }
-}
-
-/// A hash of a model's numbers.
-fn fingerprint(model: &Pomdp) -> u64 {
-    let mixed = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
-    let of_words = |hash, words: &[u64]| words.iter().fold(hash, |hash, &word| mixed(hash, word));
-    let of_numbers = |hash, numbers: &[f64]| numbers.iter().fold(hash, |hash, number| mixed(hash, number.to_bits()));
-    let of_indices = |hash, indices: &[u32]| indices.iter().fold(hash, |hash, &index| mixed(hash, index.into()));
-    let sizes = [model.states(), model.actions(), model.observation_count()];
-    let mut hash = of_numbers(of_indices(0, &sizes), &[model.gamma(), model.process().objective().sign()]);
-    for matrix in [model.process().transitions(), model.observations()] {
-        hash = of_numbers(of_indices(of_words(hash, matrix.row_ptr()), matrix.col()), matrix.val());
-    }
-    let start = model.start();
-    hash = of_numbers(of_indices(hash, start.states()), start.probs());
-    of_indices(of_numbers(hash, &model.expected_rewards()), model.seen())
 }
 
 /// The new vectors of all ranks in the order of ranks, with continuations in the Γ that has them after its first `known`
