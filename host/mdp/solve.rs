@@ -28,7 +28,7 @@ use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use super::place::Placement;
 use super::solution::{Phases, RankWork, Round, Run, Size, Solution, Status};
 use super::team::Team;
-use crate::common::checkpoint::Checkpoints;
+use crate::common::checkpoint::{Checkpoints, Hash};
 use crate::runtime::choose::DeviceChoice;
 use crate::runtime::comm::{Clocked, Communicator, Local};
 
@@ -105,7 +105,8 @@ pub fn solve_session(
         }
     };
     check(mdp, start.values)?;
-    let model = checkpoints.as_ref().map(|_| hash(mdp)).unwrap_or_default();
+    let writes = checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.writes());
+    let model = if writes { hash(mdp) } else { Hash::default() };
     // Two closures share the checkpoints.
     let checkpoints = checkpoints.map(RefCell::new);
     let mut follow = |round: &Round| {

@@ -69,6 +69,11 @@ impl Options {
         self.file.is_some() || self.resume.is_some()
     }
 
+    /// Whether checkpoints are written.
+    pub fn are_written(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// The checkpoint to go on from.
     pub fn resume(&self) -> Option<&Path> {
         self.resume.as_deref()

@@ -201,7 +201,8 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let models = options.models(model, &given);
     let read = |path| Checkpoint::read(path, &models, given.sequences(), &options.training);
     let resume = ranks.agree(options.checkpoints.resume().map(read).transpose().map_err(Error::from))?;
-    let model = hash(&models, given.sequences());
+    let writes = options.checkpoints.are_written() && ranks.is_first();
+    let model = if writes { hash(&models, given.sequences()) } else { Hash::default() };
     let trained = given.run(&ranks, |opened| {
         let (context, resume) = (opened.context(), resume.as_ref());
         let mut job = Job { options: &options, context, resume, hash: model, watch: Watch::start() };

@@ -40,9 +40,9 @@ impl<'a> Keeper<'a> {
     /// The keeper of a problem in words.
     pub(super) fn new(mdp: &Mdp, persistence: Persistence<'a>, problem: impl FnOnce() -> String) -> Self {
         let Persistence { resume, checkpoints } = persistence;
-        let (problem, model) = match checkpoints {
-            Some(_) => (problem(), hash(mdp)),
-            None => Default::default(),
+        let (problem, model) = match &checkpoints {
+            Some(checkpoints) if checkpoints.writes() => (problem(), hash(mdp)),
+            _ => Default::default(),
         };
         let proposal = resume.cloned().unwrap_or_default();
         Self { checkpoints, resume, problem, model, sweeps: proposal.sweeps, proposal, ..Self::default() }
