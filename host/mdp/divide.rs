@@ -307,20 +307,22 @@ pub fn cut(whole: &dyn Whole, splits: &[u64], order: GhostOrder, comm: &dyn Comm
     let choices = match rows.actions {
         Actions::Uniform(actions) if inside.len() == count => Choices::Uniform(actions),
         _ => {
-            let before = std::iter::repeat_n(0, inside.start);
             let first = rows.first(own.start);
-            let of_own = own.clone().map(|state| rows.first(state) - first);
-            let after = std::iter::repeat_n(rows.count() as u64, count - inside.end + 1);
-            Choices::Ragged(before.chain(of_own).chain(after).collect::<Vec<_>>().into())
+            // A state before the own ones is at the first of them, one behind at their end.
+            let offset = |state: usize| {
+                let within = state.clamp(inside.start, inside.end) - inside.start;
+                rows.first(own.start + within as u64) - first
+            };
+            Choices::Ragged((0..count + 1).into_par_iter().with_min_len(CHUNK).map(offset).collect::<Vec<_>>().into())
         }
     };
     let parts = MdpParts {
         states: count as u32,
         choices,
         transitions: numbered(&rows.transitions, &local),
-        ends: rows.ends.to_vec().into(),
+        ends: copied(&rows.ends).into(),
         rewards: numbered(&rows.rewards, &local),
-        action_rewards: rows.action_rewards.to_vec().into(),
+        action_rewards: copied(&rows.action_rewards).into(),
         ..same
     };
     Ok(Mdp::built(parts).with_part(part))
@@ -332,15 +334,24 @@ fn numbered(entries: &Entries, local: &Local) -> Csr {
     with_lines!(entries, |lines| numbered_lines(lines, local))
 }
 
+/// The values in memory of their own.
+fn copied(values: &[f64]) -> Vec<f64> {
+    values.par_iter().with_min_len(CHUNK).copied().collect()
+}
+
 fn numbered_lines<C: Column>(lines: Lines<C>, local: &Local) -> Csr {
     let Lines { row_ptr, col, val } = lines;
+    /// No number of a part's state.
+    const NONE: u32 = u32::MAX;
+
     let number = |&state: &C| local.number(state.into());
-    let found: Option<Vec<u32>> = col.par_iter().with_min_len(CHUNK).map(number).collect();
-    if let Some(col) = found {
+    // Not as an Option of a vector, which rayon collects in pieces and joins on one thread.
+    let all: Vec<u32> = col.par_iter().with_min_len(CHUNK).map(|state| number(state).unwrap_or(NONE)).collect();
+    if all.par_iter().with_min_len(CHUNK).all(|&state| state != NONE) {
         let ends: Vec<u64> = row_ptr.par_iter().with_min_len(CHUNK).map(|end| end - row_ptr[0]).collect();
-        let val: Vec<f64> = val.par_iter().with_min_len(CHUNK).copied().collect();
-        return Csr::built(ends, col, val).sorted();
+        return Csr::built(ends, all, copied(val)).sorted();
     }
+    drop(all);
     let (mut ends, mut kept) = (vec![0], (Vec::new(), Vec::new()));
     for row in 0..lines.rows() {
         let (col, val) = lines.row(row);

@@ -33,8 +33,8 @@ pub struct Arguments {
     /// Largest residual that counts as a rounding error.
     #[arg(long, value_name = "D", default_value = "1e-6", value_parser = number::non_negative)]
     tolerance: f64,
-    /// Maximum number of rounds of the search for support, per vector.
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Maximum number of rounds of the search for support, per vector. It ends before, once the residual is the least.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Draw the vectors over the belief to this file, .svg or .png. Needs a model with two states.
     #[arg(long, value_name = "FILE")]
