@@ -9,7 +9,7 @@ use clap::Args;
 use warpkov::mdp::io::{Store, write_npy_together};
 use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::comm::launch::Launch;
-use warpkov::runtime::comm::{Communicator, Disagreed, Divided, Local, World};
+use warpkov::runtime::comm::{self, Communicator, Disagreed, Divided, Local, World};
 
 use super::file::FileOrStd;
 use super::number;
@@ -45,7 +45,7 @@ impl Arguments {
     pub fn join(&self) -> Result<Ranks, Error> {
         // A time beyond the range of `Duration` is no limit.
         let timeout = Duration::try_from_secs_f64(self.timeout).unwrap_or(Duration::MAX);
-        let world = World::join(launch().as_ref(), timeout)?;
+        let world = World::join(launch().as_ref(), timeout, lost)?;
         if world.sharing() > 1 && env::var_os("RAYON_NUM_THREADS").is_none() {
             let cores = thread::available_parallelism().map_or(1, usize::from);
             let threads = (cores / world.sharing()).max(1);
@@ -54,6 +54,12 @@ impl Arguments {
         }
         Ok(Ranks { world, timeout })
     }
+}
+
+/// Ends this process because another rank has failed. The main thread may wait for that rank on the GPU.
+fn lost(failure: comm::Error) {
+    let code = Error::from(failure).report();
+    signal_hook::low_level::exit(code.into());
 }
 
 /// The place of this process by its options.

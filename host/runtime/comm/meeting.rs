@@ -2,6 +2,7 @@
 //!
 //! NCCL connects the ranks once they have the same identifier. The first rank makes it, listens at a port that all know, and gives it to
 //! every rank that comes. A rank that cannot use NCCL says why when it comes; then no rank gets an identifier, and all end with that reason.
+//! The connections remain, for the ranks to watch each other (module `lifeline`).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
@@ -12,6 +13,9 @@ use super::Error;
 
 /// The identifier of an NCCL communicator.
 pub type Id = [u8; 128];
+
+/// The identifier, and the connections with other ranks.
+pub type Met = (Id, Vec<(u32, TcpStream)>);
 
 /// The first bytes of a rank that comes.
 const GREETING: [u8; 8] = *b"warpkov1";
@@ -38,11 +42,12 @@ pub struct Visitor<'a> {
 }
 
 impl Visitor<'_> {
-    /// Meets the other ranks. Returns the identifier that `make` makes on the first, unless a rank has a `problem`.
+    /// Meets the other ranks. Returns the identifier that `make` makes on the first, and the connections with the other ranks on the
+    /// first, with the first on the others, unless a rank has a `problem`.
     ///
     /// # Errors
     /// If a rank has a problem, if not all come in time, or if `make` fails.
-    pub fn meet(&self, problem: Option<String>, make: impl FnOnce() -> Result<Id, String>) -> Result<Id, Error> {
+    pub fn meet(&self, problem: Option<String>, make: impl FnOnce() -> Result<Id, String>) -> Result<Met, Error> {
         let met = if self.rank == 0 { self.host(problem, make) } else { self.visit(problem) };
         met.map_err(|failure| match failure {
             Failure::Rank(rank, reason) => Error::Failed { rank, reason },
@@ -51,7 +56,7 @@ impl Visitor<'_> {
     }
 
     /// Waits for all other ranks, and answers them.
-    fn host(&self, problem: Option<String>, make: impl FnOnce() -> Result<Id, String>) -> Result<Id, Failure> {
+    fn host(&self, problem: Option<String>, make: impl FnOnce() -> Result<Id, String>) -> Result<Met, Failure> {
         let begun = Instant::now();
         let mut problem = problem.map(|reason| Failure::Rank(0, reason));
         let port = self.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
@@ -77,7 +82,7 @@ impl Visitor<'_> {
             };
             // Others may knock at a port.
             let Ok(Visit { rank, size, reason, stream }) = Visit::read(stream) else { continue };
-            streams.push(stream);
+            streams.push((rank, stream));
             if size != self.size {
                 let reason = format!("rank {rank} is one of {size} ranks, expected {}", self.size);
                 problem.get_or_insert(Failure::Meeting(reason));
@@ -94,15 +99,15 @@ impl Visitor<'_> {
             Some(problem) => Err(problem),
             None => make().map_err(|reason| Failure::Rank(0, reason)),
         };
-        for stream in &streams {
-            // A visitor that has left ends the others by their time limit.
+        for (_, stream) in &streams {
+            // A visitor that has left is missed later.
             let _ = answer(stream, made.as_ref().map_err(Failure::reason));
         }
-        made
+        made.map(|id| (id, streams))
     }
 
     /// Comes to the first rank, and waits for its answer.
-    fn visit(&self, problem: Option<String>) -> Result<Id, Failure> {
+    fn visit(&self, problem: Option<String>) -> Result<Met, Failure> {
         let begun = Instant::now();
         let left = || self.timeout.saturating_sub(begun.elapsed()).max(PAUSE);
         let connect = || -> io::Result<TcpStream> {
@@ -147,7 +152,7 @@ impl Visitor<'_> {
             })
         };
         let answer = talk().map_err(lost)?;
-        answer.map_err(|reason| match problem {
+        answer.map(|id| (id, vec![(0, stream)])).map_err(|reason| match problem {
             Some(problem) => Failure::Rank(self.rank, problem),
             None => Failure::Rank(0, String::from_utf8_lossy(&reason).into_owned()),
         })
@@ -226,7 +231,8 @@ mod tests {
         thread::scope(|scope| {
             let one = |&(rank, problem): &(u32, Option<&str>)| {
                 let problem = problem.map(str::to_owned);
-                scope.spawn(move || Visitor { rank, size, address, timeout }.meet(problem, || Ok([7; 128])))
+                let meet = move || Visitor { rank, size, address, timeout }.meet(problem, || Ok([7; 128]));
+                scope.spawn(move || meet().map(|(id, _)| id))
             };
             let threads: Vec<_> = ranks.iter().map(one).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -254,7 +260,8 @@ mod tests {
             if let Ok(mut stream) = TcpStream::connect(address) {
                 let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
             }
-            assert_eq!((host.join().unwrap(), visitor.join().unwrap()), (Ok([3; 128]), Ok([3; 128])));
+            let [(_, of_host), (_, of_visitor)] = [host, visitor].map(|thread| thread.join().unwrap().unwrap());
+            assert_eq!((of_host[0].0, of_visitor[0].0), (1, 0));
         });
     }
 
@@ -281,9 +288,10 @@ mod tests {
 
     #[test]
     fn ranks_of_another_group_are_refused() {
-        let text = |found: &Result<Id, Error>| found.as_ref().unwrap_err().to_string();
+        let text = |found: &Result<Met, Error>| found.as_ref().unwrap_err().to_string();
         let found = meet(&address(), &[(0, None), (1, None), (1, None)], 3, SHORT);
-        assert!(text(&found[0]).contains("rank 1 came twice"), "{found:?}");
+        let twice = found[0].as_ref().unwrap_err().to_string();
+        assert!(twice.contains("rank 1 came twice"), "{found:?}");
         for wrong in ["nowhere", "127.0.0.1:x", "127.0.0.1:99999"] {
             let found = Visitor { rank: 0, size: 2, address: wrong, timeout: SHORT }.meet(None, || Ok([0; 128]));
             assert!(text(&found).contains("expected HOST:PORT"), "{found:?}");

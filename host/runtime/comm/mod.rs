@@ -11,6 +11,7 @@ pub mod divided;
 pub mod error;
 pub mod file;
 pub mod launch;
+mod lifeline;
 pub mod local;
 mod meeting;
 pub mod mpi;
@@ -41,7 +42,7 @@ pub fn finalize() {
 /// Ends the connection to other processes at once, if there is one: their ranks end as soon as they notice. With MPI, this process ends
 /// with this exit code, too.
 pub fn abort(exit_code: u8) {
-    nccl::abort();
+    nccl::abort(exit_code);
     mpi::abort(exit_code);
 }
 

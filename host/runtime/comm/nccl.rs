@@ -13,7 +13,9 @@ use std::time::Duration;
 use warpkov_device::launch::Device;
 
 use super::launch::Launch;
+use super::lifeline::Lifeline;
 use super::meeting::Visitor;
+use super::world::Lost;
 use super::{Communicator, Error, Exchange, Message};
 use crate::runtime::gpu::{self, Gpu, GpuBuffer, nccl_version};
 
@@ -30,6 +32,7 @@ const ALIGNMENT: usize = 128;
 struct Connection {
     ranks: gpu::Communicator,
     gpu: Gpu,
+    lifeline: Lifeline,
 }
 
 thread_local! {
@@ -46,11 +49,12 @@ pub struct Nccl {
 
 impl Nccl {
     /// Meets the other ranks at `address`, HOST:PORT of the first, and connects the GPUs: each rank takes that of its local rank, or, if
-    /// the launcher does not tell, of its rank, modulo the number of GPUs that it sees. A rank waits at most `timeout` for another.
+    /// the launcher does not tell, of its rank, modulo the number of GPUs that it sees. A rank waits at most `timeout` for another, and calls
+    /// `lost` once one has failed.
     ///
     /// # Errors
     /// If a rank has no GPU or no NCCL, if two have the same GPU, or if not all come in time.
-    pub fn start(launch: &Launch, address: &str, timeout: Duration) -> Result<Self, Error> {
+    pub fn start(launch: &Launch, address: &str, timeout: Duration, lost: Lost) -> Result<Self, Error> {
         let Launch { rank, size, local_rank, .. } = *launch;
         let open = || {
             let version = nccl_version()?;
@@ -64,10 +68,15 @@ impl Nccl {
             )
         };
         let make = || gpu::Communicator::unique_id().map_err(|error| error.to_string());
-        let id = Visitor { rank, size, address, timeout }.meet(opened.as_ref().err().map(lacks), make)?;
+        let (id, streams) = Visitor { rank, size, address, timeout }.meet(opened.as_ref().err().map(lacks), make)?;
         let (version, gpu) = opened?;
+        let lifeline = Lifeline::new(rank, streams, lost).map_err(|error| Error::Meeting {
+            rank,
+            address: address.to_owned(),
+            reason: format!("cannot watch the others: {error}"),
+        })?;
         let ranks = gpu::Communicator::new(&gpu, &id, rank, size, timeout)?;
-        STARTED.set(Some(Connection { ranks, gpu }));
+        STARTED.set(Some(Connection { ranks, gpu, lifeline }));
         Ok(Self { rank, size, timeout, version })
     }
 
@@ -102,7 +111,7 @@ impl Nccl {
             let part = &sends[place.message].1[place.part.clone()];
             bytes[place.start..][..part.len()].copy_from_slice(part);
         }
-        self.with(|Connection { ranks, gpu }| {
+        self.with(|Connection { ranks, gpu, .. }| {
             let source = gpu.upload(&bytes)?;
             let mut target = gpu.zeros(received.capacity())?;
             // SAFETY: the other ranks take part with the messages that belong to these (`Communicator::exchange`), in pieces
@@ -188,12 +197,15 @@ struct Round {
 
 /// Ends NCCL, if it was started: waits for all other ranks to do so. [`Nccl`] is of no use afterwards.
 pub fn finalize() {
-    drop(STARTED.take());
+    if let Some(Connection { lifeline, .. }) = STARTED.take() {
+        lifeline.end();
+    }
 }
 
-/// Ends NCCL at once, if it was started. The other ranks learn of it by their time limits.
-pub fn abort() {
-    if let Some(Connection { ranks, .. }) = STARTED.take() {
+/// Ends NCCL at once, if it was started, and tells the other ranks that this one fails with this exit code.
+pub fn abort(exit_code: u8) {
+    if let Some(Connection { ranks, lifeline, .. }) = STARTED.take() {
+        lifeline.fail(format!("exit code {exit_code}"));
         ranks.abort();
     }
 }
@@ -281,7 +293,7 @@ mod tests {
         let one = |rank: u32| {
             let connection = Means::Nccl(Some(address.clone()));
             let launch = Launch { by: "a test", rank, size: 2, local_rank: Some(rank), connection };
-            Nccl::start(&launch, &address, Duration::from_secs(60)).err().map(|error| error.to_string())
+            Nccl::start(&launch, &address, Duration::from_secs(60), |_| ()).err().map(|error| error.to_string())
         };
         let (first, second) = std::thread::scope(|scope| {
             let second = scope.spawn(|| one(1));

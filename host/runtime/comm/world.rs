@@ -17,6 +17,9 @@ pub struct World {
     sharing: usize,
 }
 
+/// What a process does once a rank has failed while this one waits or computes: another thread calls it, with the failure.
+pub type Lost = fn(Error);
+
 enum Ranks {
     Alone(Local),
     Mpi(Box<Mpi>),
@@ -44,17 +47,19 @@ impl World {
     /// most `timeout` for another. A launcher of MPI without an MPI library is no obstacle if there are the variables of a launcher
     /// without MPI.
     ///
+    /// Without MPI, `lost` is called once another rank has failed. The launchers of MPI end its ranks.
+    ///
     /// # Errors
     /// - With MPI: if there is no library, if it does not start, or if it knows other ranks than the launcher.
     /// - Without: if a rank has no GPU or no NCCL, or if the ranks do not meet.
-    pub fn join(launch: Option<&Launch>, timeout: Duration) -> Result<Self, Error> {
+    pub fn join(launch: Option<&Launch>, timeout: Duration, lost: Lost) -> Result<Self, Error> {
         let Some(launch) = launch else { return Ok(Self::alone()) };
         let ranks = match &launch.connection {
             Connection::Mpi => match (Self::mpi(launch, timeout), Launch::without_mpi()) {
-                (Err(Error::NoLibrary { .. }), Some(launch)) => Self::nccl(&launch, timeout)?,
+                (Err(Error::NoLibrary { .. }), Some(launch)) => Self::nccl(&launch, timeout, lost)?,
                 (mpi, _) => mpi?,
             },
-            Connection::Nccl(_) => Self::nccl(launch, timeout)?,
+            Connection::Nccl(_) => Self::nccl(launch, timeout, lost)?,
         };
         let comm = ranks.comm();
         let names = comm.all_gather(node().as_bytes())?;
@@ -76,9 +81,9 @@ impl World {
         Ok(Ranks::Mpi(Box::new(mpi)))
     }
 
-    fn nccl(launch: &Launch, timeout: Duration) -> Result<Ranks, Error> {
+    fn nccl(launch: &Launch, timeout: Duration, lost: Lost) -> Result<Ranks, Error> {
         match &launch.connection {
-            Connection::Nccl(Some(address)) => Ok(Ranks::Nccl(Box::new(Nccl::start(launch, address, timeout)?))),
+            Connection::Nccl(Some(address)) => Ok(Ranks::Nccl(Box::new(Nccl::start(launch, address, timeout, lost)?))),
             _ => Err(Error::NoMaster { launcher: launch.by, started: launch.size }),
         }
     }
