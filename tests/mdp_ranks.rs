@@ -3,6 +3,7 @@
 #[path = "kernels/random.rs"]
 mod random;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs;
 use std::ops::{ControlFlow, Range};
@@ -19,15 +20,15 @@ use warpkov::mdp::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov::mdp::divide::{GhostOrder, balanced, cut};
 use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::io::{self as files, Mapped, ReadOptions};
-use warpkov::mdp::model::{Mdp, Objective, Whole};
+use warpkov::mdp::model::{Csr, Mdp, Objective, Whole};
 use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
-use warpkov::mdp::report::{Report, SolutionFormat};
+use warpkov::mdp::report::{Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov::mdp::solve::{Session, solve_in_parts, solve_on_ranks, solve_session};
 use warpkov::mdp::team::Team;
 use warpkov::mdp::{SolveError, solve_with};
 use warpkov::runtime::choose::{DeviceChoice, KernelDevice};
-use warpkov::runtime::comm::{Column, Communicator, Divided, Local};
+use warpkov::runtime::comm::{Column, Communicator, Divided, Error, Exchange, Local, Message};
 
 use random::Random;
 
@@ -95,9 +96,13 @@ fn a_part_has_the_rows_of_its_states() {
                 for peer in &of_rank.peers {
                     let owner = parts[peer.rank as usize].part().unwrap();
                     let sends = &owner.peers.iter().find(|peer| peer.rank as usize == rank).unwrap().sends;
-                    for (ghost, &state) in peer.ghosts.clone().zip(sends) {
+                    for (ghost, state) in peer.ghosts.clone().zip(sends.iter()) {
                         global[ghost] = owner.first as usize + state as usize - owner.own.start;
                     }
+                }
+                if of_rank.all_gather {
+                    assert_eq!(global.len(), mdp.states() as usize, "all states");
+                    assert!(of_rank.peers.iter().all(|peer| peer.sends.run() == Some(own.clone())));
                 }
                 match order {
                     GhostOrder::Around => {
@@ -136,6 +141,43 @@ fn a_part_has_the_rows_of_its_states() {
     }
 }
 
+/// Ranks exchange all values if most are ghosts, and only then.
+#[test]
+fn most_states_as_ghosts_make_an_all_gather() {
+    let far = Garnet { states: 4000, ..Garnet::default() };
+    let near = Garnet { window: Some(20), ..far };
+    let grid = SlipGrid { width: 60, height: 60, ..SlipGrid::default() }.generate().unwrap();
+    // State 0 leads to all states, the others to themselves.
+    let states = 4096;
+    let ends = std::iter::once(0).chain((0..states).map(|state| u64::from(states + state))).collect::<Vec<_>>();
+    let columns: Vec<u32> = (0..states).chain(1..states).collect();
+    let probability = |at: usize| if at < states as usize { 1.0 / f64::from(states) } else { 1.0 };
+    let probabilities: Vec<f64> = (0..columns.len()).map(probability).collect();
+    let transitions = Csr::new(ends, columns.clone(), probabilities).unwrap();
+    let rewards = Csr::new(transitions.row_ptr().to_vec(), columns.clone(), vec![1.0; columns.len()]).unwrap();
+    let hub = Mdp::new(states, 1, 0.9, transitions, rewards, None).unwrap();
+    // The most ranks with an all-gather: of the hub, one of two ranks needs all states of the other one.
+    let models = [(far.generate().unwrap(), 7), (near.generate().unwrap(), 0), (grid, 0), (hub, 2)];
+    for (number, (mdp, most)) in models.iter().enumerate() {
+        for ranks in 2..=7 {
+            let what = format!("model {number} on {ranks} ranks");
+            let expected = ranks <= *most;
+            let found = solved(mdp, ranks, None, &cpu(Some(Method::Values)));
+            let all = |rank: &RankShare| rank.work.all_gather;
+            assert!(found.ranks.iter().all(|rank| all(rank) == expected), "{what}: {:?}", found.ranks);
+            let options = cpu(None);
+            let report = Report::new(mdp, &options.limits, &found);
+            let (mut text, mut json) = (Vec::new(), Vec::new());
+            report.write_summary(&mut text).unwrap();
+            report.write_json(&mut json, false).unwrap();
+            let name = if expected { "all-gather" } else { "halo" };
+            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+            assert_eq!(json["exchange"], name, "{what}");
+            assert!(String::from_utf8(text).unwrap().contains(&format!("(exchange: {name})")), "{what}");
+        }
+    }
+}
+
 #[test]
 fn every_method_on_ranks_has_the_values_of_one() {
     let methods = [Method::Values, Method::GaussSeidel, Method::Modified, Method::Parallel, Method::Krylov];
@@ -152,6 +194,55 @@ fn every_method_on_ranks_has_the_values_of_one() {
                 }
             }
         }
+    }
+}
+
+/// A communicator that counts its messages.
+struct Counting<'c> {
+    comm: &'c Local,
+    messages: Cell<u32>,
+}
+
+impl Communicator for Counting<'_> {
+    fn rank(&self) -> u32 {
+        self.comm.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.comm.size()
+    }
+
+    fn timeout(&self) -> Duration {
+        self.comm.timeout()
+    }
+
+    fn exchange<'a>(&'a self, sends: Vec<Message>, receives: &[(u32, usize)]) -> Result<Box<dyn Exchange + 'a>, Error> {
+        self.messages.set(self.messages.get() + 1);
+        self.comm.exchange(sends, receives)
+    }
+}
+
+/// An iteration of BiCGSTAB exchanges ghosts for its two products, and has one message for each of its three pairs of inner
+/// products; a request to stop travels with them.
+#[test]
+fn an_iteration_of_bicgstab_has_five_messages() {
+    let mdp = Random::new(31).ragged(700, 3, 4, 0.999);
+    // On the CPU, the preconditioner lets few iterations suffice: the first is compared with none. Before it there is an
+    // inner product, after it a residual with its ghosts and its maximum.
+    let cases = [(DeviceChoice::Cpu, [1, 3], (1 + 5 + 2, 3)), (DeviceChoice::Emulated, [3, 5], (5, 2))];
+    for (device, limits, expected) in cases {
+        let messages = |max_sweeps: u32| {
+            let limits = Limits { target: Target::Theta(1e-300), max_sweeps, max_policies: 1, ..Limits::default() };
+            let options = SolveOptions { device, limits, ..cpu(Some(Method::Krylov)) };
+            let counted = Local::run(2, PATIENCE, |comm: &Local| {
+                let counting = Counting { comm, messages: Cell::new(0) };
+                let solution = solve_on_ranks(&counting, &mdp, None, &options, &mut go)?;
+                Ok::<_, SolveError>((counting.messages.get(), solution.run.sweeps()))
+            });
+            counted.unwrap().swap_remove(0)
+        };
+        let [(fewer, first), (more, second)] = limits.map(messages);
+        assert_eq!((more - fewer, second - first), expected, "{device:?}");
     }
 }
 

@@ -118,7 +118,9 @@ pub struct ValueIteration<'d, T: Precise, O: Offset, D: Device> {
     graph: Option<D::Graph>,
     /// Exchanges with the other ranks, if there are some. The ghosts of `v_old` are those of the last exchange.
     ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
-    /// States that are swept during the exchange, in whole tiles. Empty if a rank has too few.
+    /// The states of a sweep, in whole tiles.
+    visited: Range<u32>,
+    /// Those of them that are swept during the exchange. Empty if a rank has too few.
     interior: Range<u32>,
 }
 
@@ -174,6 +176,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
             swapped: false,
             graph: None,
             ranks,
+            visited: sweep_layout.visited(),
             interior: if overlaps { interior } else { 0..0 },
         };
         if values.ranks.as_ref().is_none_or(|ranks| ranks.records()) {
@@ -192,11 +195,11 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     /// the others. The exchange also takes the maxima of the sweep before, which ends too late for its own; a batch thus
     /// ends one sweep after that which meets the rule, and [`backup`](Self::backup) undoes this sweep.
     fn sweep(&mut self, sweep: u32) -> Result<(), D::Error> {
-        let (device, states) = (self.device, self.source.states());
+        let (device, visited) = (self.device, self.visited.clone());
         if self.overlaps() {
             let interior = self.interior.clone();
             let border = |own: &mut Self| {
-                for range in [0..interior.start, interior.end..states] {
+                for range in [visited.start..interior.start, interior.end..visited.end] {
                     own.launch(sweep, range)?;
                 }
                 own.exchange(sweep.checked_sub(1))
@@ -208,7 +211,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
             unsafe { device.beside(self, border, |own| own.launch(sweep, interior.clone()))? };
         } else {
             if self.ranks.as_ref().is_none_or(|ranks| ranks.works()) {
-                self.launch(sweep, 0..states)?;
+                self.launch(sweep, visited)?;
             }
             self.exchange(Some(sweep))?;
         }
@@ -231,12 +234,12 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
 
     /// The slots of a batch of `sweeps` sweeps, over all ranks.
     fn read(&mut self, sweeps: usize) -> Result<Vec<u64>, D::Error> {
-        let mut slots = vec![0; SLOTS * sweeps];
-        self.device.download(&self.slots, &mut slots)?;
         if let Some(ranks) = self.ranks.as_mut().filter(|_| !self.interior.is_empty()) {
             // No exchange followed the last sweep.
-            ranks.max(&mut slots[slots_of(sweeps as u32 - 1)]);
+            ranks.max(self.device, &mut self.slots, slots_of(sweeps as u32 - 1))?;
         }
+        let mut slots = vec![0; SLOTS * sweeps];
+        self.device.download(&self.slots, &mut slots)?;
         Ok(slots)
     }
 
