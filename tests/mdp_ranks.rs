@@ -386,6 +386,68 @@ fn sweeps_on_ranks_have_the_bits_of_one() {
     }
 }
 
+/// Several sweeps for each exchange: other bits, but certified values, for every backend, layout and precision.
+#[test]
+fn local_sweeps_end_within_their_certificates() {
+    let mut random = Random::new(41);
+    let grid =
+        |width, height| SlipGrid { width, height, wall_fraction: 0.1, ..SlipGrid::default() }.generate().unwrap();
+    let mut cases =
+        vec![(DeviceChoice::Emulated, grid(20, 30)), (DeviceChoice::Emulated, random.ragged(300, 3, 4, 0.9))];
+    cases.extend(models().into_iter().map(|mdp| (DeviceChoice::Cpu, mdp)));
+    cases.extend([0.3, 0.99].map(|gamma| (DeviceChoice::Cpu, random.ragged(1500, 3, 3, gamma))));
+    for (number, (device, mdp)) in cases.iter().enumerate() {
+        let options = SolveOptions { device: *device, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+        let expected = solve_with(mdp, &SolveOptions { device: DeviceChoice::Cpu, ..options }, &mut go).unwrap();
+        let emulated = *device == DeviceChoice::Emulated;
+        for (turn, ranks) in (1..=7).enumerate() {
+            for (local_sweeps, epsilon) in [(2, 1e-6), (5, 1e-9), (100, 1e-3)] {
+                // The device takes its layouts and precisions in turn.
+                let skip = turn % 2 == 0;
+                let precision = [Precision::F64, Precision::Mixed, Precision::Refined][turn % 3];
+                let storage = [None, Some(Storage::Slices), Some(Storage::Rows)][(turn + number) % 3];
+                let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
+                let options = SolveOptions { local_sweeps, skip, precision, storage, limits, ..options };
+                if emulated && (ranks > 3 || ranks == 1) {
+                    continue;
+                }
+                let found = solved(mdp, ranks, None, &options);
+                let what = format!("model {number}, {device:?}, {local_sweeps} sweeps on {ranks} ranks, {precision}");
+                assert!(found.converged(&limits), "{what}: {:?}, {:?}", found.run.status, found.certificate);
+                assert_agree(&what, &found, &expected);
+            }
+        }
+    }
+}
+
+/// The last sweep follows an exchange, also at a limit; skipping has the bits of sweeps of all states.
+#[test]
+fn local_sweeps_skip_exactly() {
+    let grid = SlipGrid { width: 40, height: 100, gamma: 0.8, wall_fraction: 0.1, ..SlipGrid::default() };
+    let far = Garnet { states: 3000, window: None, ..Garnet::default() };
+    for mdp in [grid.generate().unwrap(), far.generate().unwrap()] {
+        for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
+            for (local_sweeps, max_sweeps) in [(3, 7), (4, 64), (1000, 30)] {
+                let limits = Limits { target: Target::Theta(1e-12), max_sweeps, ..Limits::default() };
+                let options = SolveOptions { device, local_sweeps, limits, ..cpu(Some(Method::Values)) };
+                let options = SolveOptions { precision: Precision::F64, reorder: Reorder::None, ..options };
+                let [skipping, all] =
+                    [true, false].map(|skip| solved(&mdp, 3, None, &SolveOptions { skip, ..options }));
+                assert_eq!(skipping.run.sweeps(), u64::from(max_sweeps));
+                assert_eq!(
+                    (&skipping.values, &skipping.policy),
+                    (&all.values, &all.policy),
+                    "{device:?} {local_sweeps}"
+                );
+                assert_eq!(skipping.certificate, all.certificate);
+                let changes = |solution: &Solution| solution.run.rounds.iter().map(|round| round.residual).collect();
+                let [skipping, all]: [Vec<f64>; 2] = [changes(&skipping), changes(&all)];
+                assert_eq!(skipping, all);
+            }
+        }
+    }
+}
+
 #[test]
 fn initial_values_reach_their_states() {
     let mdp = &models()[6];

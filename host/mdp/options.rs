@@ -269,6 +269,10 @@ pub struct SolveOptions {
     pub storage: Option<Storage>,
     /// Whether value iteration skips states whose value cannot have changed. Results do not depend on it.
     pub skip: bool,
+    /// Sweeps of value iteration on several ranks for each exchange of ghosts, at least 1. Between exchanges, ghosts keep
+    /// their values. With more than 1, V depends on the number of ranks, within its certificate. Precision
+    /// [`Refined`](Precision::Refined) and other methods exchange before every sweep.
+    pub local_sweeps: u32,
     /// Maximum GPU memory in bytes; value iteration streams larger models.
     pub device_memory: Option<u64>,
     /// State order.
@@ -287,6 +291,7 @@ impl Default for SolveOptions {
             precision: Precision::Mixed,
             storage: None,
             skip: true,
+            local_sweeps: 1,
             device_memory: None,
             reorder: Reorder::default(),
             limits: Limits::default(),

@@ -344,6 +344,10 @@ fn solve_parts(
     let mut watch = Watch { follow: &mut follow, keep };
     let mut solution = solve_by(&part, &team, start, options, features, begun, &mut watch)?;
     drop(watch);
+    let local = options.local_sweeps;
+    if local > 1 && solution.method == Method::Values && solution.precision != Precision::Refined {
+        solution.notes.push(format!("ranks exchange values every {local} sweeps"));
+    }
     solution.values.truncate(part.own().end);
     solution.values.drain(..part.own().start);
     solution.policy.truncate(part.own().end);

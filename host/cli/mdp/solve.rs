@@ -59,6 +59,10 @@ pub struct Arguments {
     /// Sweep all states every time. By default, sweeps skip states whose value cannot have changed; the result is the same.
     #[arg(long)]
     no_skip: bool,
+    /// Sweeps of value iteration between two exchanges of several ranks: 1 to 1000, or auto. More than 1 pays where an exchange takes
+    /// longer than a sweep; the values then depend on the number of ranks, within ε. auto is 1.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = local_sweeps)]
+    local_sweeps: u32,
     /// Maximum GPU memory, in bytes or as 4GiB [default: all free memory]. Larger models are streamed through it.
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
     device_memory: Option<u64>,
@@ -124,6 +128,16 @@ Examples:
   warpkov mdp solve stock.json --horizon 12 --gamma 1 --all-steps plan.npy
   warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve - --json | jq .certificate";
 
+/// Parses the number of local sweeps. `auto` is 1: sweeps then have the bits of one rank, whatever their times.
+fn local_sweeps(text: &str) -> Result<u32, String> {
+    const MOST: u32 = 1000;
+
+    let number = if text == "auto" { Some(1) } else { text.parse().ok() };
+    number
+        .filter(|number| (1..=MOST).contains(number))
+        .ok_or_else(|| format!("expected auto, or a number from 1 to {MOST}"))
+}
+
 /// The model, the criterion, and the destination of the results.
 pub struct Options {
     input: Input,
@@ -159,6 +173,7 @@ impl Arguments {
             ("--precision f32", self.precision == Precision::F32),
             ("--storage", self.storage.is_some()),
             ("--no-skip", self.no_skip),
+            ("--local-sweeps", self.local_sweeps > 1),
             ("--values", self.values.is_some()),
             ("--theta", self.theta.is_some()),
             ("--tie", self.tie.is_some()),
@@ -185,6 +200,11 @@ impl TryFrom<Arguments> for Options {
             return Err(Error::Usage(format!(
                 "{option} and --all-steps exclude each other: a checkpoint holds one step"
             )));
+        }
+        if let (Some(method), true) = (arguments.method, arguments.local_sweeps > 1)
+            && method != Method::Values
+        {
+            return Err(Error::Usage(format!("--local-sweeps is for method values, found method {method}")));
         }
         let max_sweeps = max_sweeps.unwrap_or(Limits::default().max_sweeps);
         // `Options::solve_options` lowers the default once γ is known.
@@ -216,6 +236,7 @@ impl TryFrom<Arguments> for Options {
                 precision,
                 storage: arguments.storage,
                 skip: !arguments.no_skip,
+                local_sweeps: arguments.local_sweeps,
                 device_memory: arguments.device_memory,
                 reorder: arguments.reorder,
                 limits,
