@@ -12,16 +12,19 @@ use std::time::Duration;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use warpkov::common::checkpoint::Checkpoints;
+use warpkov::mdp::analysis::partition::{by_parts, ghosts};
+#[cfg(feature = "metis")]
+use warpkov::mdp::analysis::reorder::Order;
 use warpkov::mdp::backend::{GreedySweeps, State, Stop};
 use warpkov::mdp::bench::huge_grid::{HugeOptions, Measured, measure};
 use warpkov::mdp::checkpoint::{Checkpoint, Proposal, hash};
 use warpkov::mdp::criterion::{self, Criterion, Solved, solve_on};
 use warpkov::mdp::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov::mdp::divide::{GhostOrder, balanced, cut};
-use warpkov::mdp::generate::{Garnet, SlipGrid};
+use warpkov::mdp::generate::{Forest, Garnet, SlipGrid};
 use warpkov::mdp::io::{self as files, Mapped, ReadOptions};
 use warpkov::mdp::model::{Csr, Mdp, Objective, Whole};
-use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov::mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov::mdp::solve::{Session, solve_in_parts, solve_on_ranks, solve_session};
@@ -384,6 +387,86 @@ fn sweeps_on_ranks_have_the_bits_of_one() {
             }
         }
     }
+}
+
+#[test]
+fn states_keep_their_order_within_parts() {
+    let (order, borders) = by_parts(&[2, 0, 2, 0, 3, 0], 4);
+    assert_eq!(order.old(), [1, 3, 5, 0, 2, 4]);
+    assert_eq!(borders, [0, 3, 3, 5, 6]);
+    // State s of a forest leads to s + 1, and to 0.
+    let mdp = Forest { ages: 6, ..Forest::default() }.generate().unwrap();
+    assert_eq!(ghosts(&mdp, &[0, 0, 0, 1, 1, 1], 2), 2);
+    assert_eq!(ghosts(&mdp, &[0, 1, 0, 1, 0, 1], 2), 6);
+    assert_eq!(ghosts(&mdp, &[0; 6], 1), 0);
+}
+
+/// A grid whose cells are numbered at random.
+#[cfg(feature = "metis")]
+fn shuffled(width: u32, height: u32, random: &mut Random) -> Mdp {
+    let grid = SlipGrid { width, height, wall_fraction: 0.1, ..SlipGrid::default() }.generate().unwrap();
+    let mut old: Vec<u32> = (0..grid.states()).collect();
+    (1..old.len()).for_each(|i| old.swap(i, random.below(i as u64 + 1) as usize));
+    Order::new(old).unwrap().apply(&grid)
+}
+
+/// METIS's parts have fewer ghosts, and the values of one rank in the order of the model; auto takes them only then.
+#[cfg(feature = "metis")]
+#[test]
+fn parts_of_metis_have_the_values_of_one() {
+    let mut random = Random::new(53);
+    let grid = SlipGrid { width: 60, height: 60, ..SlipGrid::default() }.generate().unwrap();
+    let far = Garnet { states: 2000, ..Garnet::default() }.generate().unwrap();
+    let minimize = shuffled(50, 40, &mut random).with_objective(Objective::Minimize);
+    // A shuffled model, and whether METIS halves its ghosts.
+    let models = [
+        (shuffled(60, 60, &mut random), true),
+        (minimize, true),
+        (grid, false),
+        (far, false),
+        (random.ragged(900, 3, 3, 0.9), false),
+        (random.mdp(3, 2, 2, 0.5), false),
+    ];
+    for (number, (mdp, halves)) in models.iter().enumerate() {
+        let expected = solve_with(mdp, &cpu(Some(Method::Values)), &mut go).unwrap();
+        for ranks in 1..=7 {
+            for method in [Method::Values, Method::Krylov] {
+                let with = |divide| {
+                    let options = SolveOptions { divide, reorder: Reorder::None, ..cpu(Some(method)) };
+                    let found = solved(mdp, ranks, None, &options);
+                    let what = format!("model {number}, {method} on {ranks} ranks, {divide}");
+                    assert!(found.converged(&options.limits), "{what}: {:?}", found.run.status);
+                    assert_agree(&what, &found, &expected);
+                    let ghosts: u64 = found.ranks.iter().map(|rank| rank.work.ghosts).sum();
+                    let noted = found.notes.iter().any(|note| note.contains("METIS divides"));
+                    (ghosts, noted, found.values, what)
+                };
+                let [contiguous, auto, metis] = [Divide::Contiguous, Divide::Auto, Divide::Metis].map(with);
+                if ranks == 1 {
+                    continue;
+                }
+                assert_eq!((auto.1, contiguous.1), (*halves, false), "{}: {} ghosts", auto.3, auto.0);
+                assert_eq!(metis.1, mdp.states() / ranks >= 32, "{}", metis.3);
+                if *halves {
+                    assert!(2 * metis.0 <= contiguous.0, "{} and {} ghosts", metis.0, contiguous.0);
+                    assert_eq!((metis.0, &metis.2), (auto.0, &auto.2), "the same parts");
+                }
+            }
+        }
+    }
+}
+
+/// Without METIS, asking for it is an error that says how to build it, and auto does without.
+#[cfg(not(feature = "metis"))]
+#[test]
+fn a_build_without_metis_says_so() {
+    let mdp = &models()[6];
+    let with = |divide| SolveOptions { divide, ..cpu(Some(Method::Values)) };
+    let found = Local::run(3, PATIENCE, |comm: &Local| solve_on_ranks(comm, mdp, None, &with(Divide::Metis), &mut go));
+    let message = found.err().unwrap().to_string();
+    assert_eq!(message, "this build has no METIS: cargo build --release --features metis makes one that has");
+    let [auto, contiguous] = [Divide::Auto, Divide::Contiguous].map(|divide| solved(mdp, 3, None, &with(divide)));
+    assert_eq!(auto.values, contiguous.values);
 }
 
 /// Several sweeps for each exchange: other bits, but certified values, for every backend, layout and precision.

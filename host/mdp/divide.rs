@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use super::analysis::partition::{self, Proposal, by_parts};
+use super::analysis::reorder::Order;
 use super::model::whole::{Actions, Column, Entries, Fault, Lines, Rows, with_lines};
 use super::model::{CHUNK, Choices, Csr, Mdp, MdpParts, Part, Peer, Sends, Whole};
 use crate::runtime::comm::{Communicator, Error};
@@ -62,6 +64,33 @@ pub fn balanced(whole: &dyn Whole, comm: &dyn Communicator) -> Result<Vec<u64>, 
     }
     splits.push(states);
     Ok(splits)
+}
+
+/// States in the order of the parts that METIS makes of them, with the first state of each rank's part and S. The first rank
+/// has METIS at work. With `only_if_halved`, parts stay contiguous if METIS is not built in or does not halve the number of
+/// ghosts.
+///
+/// # Errors
+/// METIS is not built in, or cannot divide the model; or a rank fails.
+pub fn by_metis(
+    mdp: &Mdp,
+    only_if_halved: bool,
+    comm: &dyn Communicator,
+) -> Result<Proposal<(Order, Vec<u64>)>, DivideError> {
+    let splits = balanced(mdp, comm)?;
+    let found = match comm.rank() {
+        0 => partition::by_metis(mdp, &splits, only_if_halved).map_err(Fault::from),
+        _ => Ok(Proposal::default()),
+    };
+    let Proposal { parts, note } = agreed(found, comm)?;
+    let mut taken = [u8::from(parts.is_some())];
+    comm.broadcast(0, &mut taken)?;
+    if taken == [0] {
+        return Ok(Proposal { parts: None, note });
+    }
+    let mut parts = parts.unwrap_or_else(|| vec![0; mdp.states() as usize]);
+    comm.broadcast(0, bytemuck::cast_slice_mut(&mut parts))?;
+    Ok(Proposal { parts: Some(by_parts(&parts, comm.size())), note })
 }
 
 /// The place of the ghosts in a part.

@@ -137,6 +137,20 @@ choice! {
 }
 
 choice! {
+    /// Division of the states among ranks.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Divide {
+        /// METIS if it is built in and halves the number of ghosts, contiguous otherwise.
+        Auto = "auto",
+        /// Adjacent states, in parts of equal work.
+        #[default]
+        Contiguous = "contiguous",
+        /// Parts of about equal work that few transitions leave, by METIS.
+        Metis = "metis",
+    }
+}
+
+choice! {
     /// Layout of the model on the device.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Storage {
@@ -277,6 +291,8 @@ pub struct SolveOptions {
     pub device_memory: Option<u64>,
     /// State order.
     pub reorder: Reorder,
+    /// Division of the states among ranks that have the whole model, after `reorder`.
+    pub divide: Divide,
     /// Stopping limits.
     pub limits: Limits,
     /// Parameters of [`Method::BlockDivided`].
@@ -294,6 +310,7 @@ impl Default for SolveOptions {
             local_sweeps: 1,
             device_memory: None,
             reorder: Reorder::default(),
+            divide: Divide::default(),
             limits: Limits::default(),
             blocks: BlockDivided::default(),
         }

@@ -9,10 +9,11 @@ use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
+use warpkov::mdp::analysis::partition::require_metis;
 use warpkov::mdp::checkpoint::Checkpoint;
 use warpkov::mdp::io::Mapped;
 use warpkov::mdp::model::{Grid, Mdp, Objective, Whole};
-use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov::mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov::mdp::solve::{Session, solve_in_parts, solve_session};
@@ -69,6 +70,9 @@ pub struct Arguments {
     /// Renumbering of the states while solving, which brings successors close together in memory.
     #[arg(long, value_parser = choice::<Reorder>(), default_value = "auto")]
     reorder: Reorder,
+    /// Division of the states among several ranks, if each has the whole model: of a safetensors file, metis lets every rank read all.
+    #[arg(long, value_parser = choice::<Divide>(), default_value = "contiguous")]
+    divide: Divide,
     /// Initial values: a solution of a similar model, .json, .csv, .npy or .txt.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     values: Option<PathBuf>,
@@ -174,6 +178,7 @@ impl Arguments {
             ("--storage", self.storage.is_some()),
             ("--no-skip", self.no_skip),
             ("--local-sweeps", self.local_sweeps > 1),
+            ("--divide metis", self.divide == Divide::Metis),
             ("--values", self.values.is_some()),
             ("--theta", self.theta.is_some()),
             ("--tie", self.tie.is_some()),
@@ -205,6 +210,9 @@ impl TryFrom<Arguments> for Options {
             && method != Method::Values
         {
             return Err(Error::Usage(format!("--local-sweeps is for method values, found method {method}")));
+        }
+        if arguments.divide == Divide::Metis {
+            require_metis().map_err(|error| Error::Usage(format!("--divide metis: {error}")))?;
         }
         let max_sweeps = max_sweeps.unwrap_or(Limits::default().max_sweeps);
         // `Options::solve_options` lowers the default once γ is known.
@@ -239,6 +247,7 @@ impl TryFrom<Arguments> for Options {
                 local_sweeps: arguments.local_sweeps,
                 device_memory: arguments.device_memory,
                 reorder: arguments.reorder,
+                divide: arguments.divide,
                 limits,
                 blocks: arguments.blocks.into(),
             },
@@ -380,6 +389,7 @@ impl Options {
             && self.criterion.is_none()
             && !self.common.checkpoints.asked()
             && self.solve.reorder != Reorder::Rcm
+            && self.solve.divide != Divide::Metis
             && let Some(mut mapped) = self.input.open_parts()?
         {
             self.common.room(mapped.states())?;
