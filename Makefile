@@ -1,6 +1,6 @@
 # Every target is a script in scripts/, or one line.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slurm bench ptx-report gpu-bundle audit
+.PHONY: help setup demo test test-slurm test-metis bench ptx-report gpu-bundle audit
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -16,6 +16,9 @@ test: setup ## everything that CI checks; needs no GPU
 
 test-slurm: setup ## compare runs of many ranks with one process under Slurm on this machine; needs root
 	@scripts/test-slurm.sh
+
+test-metis: setup ## compare runs of METIS's parts with one process; needs a C compiler
+	cargo test --features metis --test mdp_ranks metis
 
 bench: setup ## measure the solvers on this machine's GPU, or its CPU
 	cargo run --release -- bench mdp

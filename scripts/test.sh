@@ -8,6 +8,7 @@ step() { printf '\n== %s\n' "$*" >&2; "$@"; }
 step cargo fmt --all --check
 step cargo clippy --workspace --all-targets -- -D warnings
 step cargo test --workspace
+step cargo clippy --all-targets --features metis -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --workspace --no-deps
 step scripts/own-kernel.sh
 step scripts/ptx-report.sh

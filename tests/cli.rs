@@ -176,6 +176,14 @@ fn wrong_usage_has_exit_code_2() {
     usage(&["mdp", "solve", "grid.json", "--plot", "ranks:grid.jpeg"], ".svg or .png");
     usage(&["mdp", "solve", "grid.json", "--plot", "ranks:grid.svg"], "expected several");
     usage(&["mdp", "solve", "grid.json", "--ranks", "2"], "--rank");
+    for number in ["0", "1001", "many", "-1"] {
+        usage(&["mdp", "solve", "grid.json", "--local-sweeps", number], "expected auto, or a number from 1 to 1000");
+    }
+    usage(&["mdp", "solve", "grid.json", "--local-sweeps", "2", "--method", "krylov"], "is for method values");
+    usage(&["mdp", "solve", "grid.json", "--local-sweeps", "2", "--criterion", "average"], "discounted criterion only");
+    if cfg!(not(feature = "metis")) {
+        usage(&["mdp", "solve", "grid.json", "--divide", "metis"], "cargo build --release --features metis");
+    }
     usage(&["mdp", "solve", "grid.json", "--rank", "0", "--master", "a:1"], "--ranks");
     usage(&["devices", "--ranks", "2", "--rank", "2", "--master", "a:1"], "expected at most 1");
     usage(&["mdp", "info", "grid.json", "--ranks", "2", "--rank", "0", "--master", "a:1"], "--ranks");

@@ -3,6 +3,7 @@
 #[path = "kernels/random.rs"]
 mod random;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs;
 use std::ops::{ControlFlow, Range};
@@ -11,23 +12,26 @@ use std::time::Duration;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use warpkov::common::checkpoint::Checkpoints;
+use warpkov::mdp::analysis::partition::{by_parts, ghosts};
+#[cfg(feature = "metis")]
+use warpkov::mdp::analysis::reorder::Order;
 use warpkov::mdp::backend::{GreedySweeps, State, Stop};
 use warpkov::mdp::bench::huge_grid::{HugeOptions, Measured, measure};
 use warpkov::mdp::checkpoint::{Checkpoint, Proposal, hash};
 use warpkov::mdp::criterion::{self, Criterion, Solved, solve_on};
 use warpkov::mdp::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov::mdp::divide::{GhostOrder, balanced, cut};
-use warpkov::mdp::generate::{Garnet, SlipGrid};
+use warpkov::mdp::generate::{Forest, Garnet, SlipGrid};
 use warpkov::mdp::io::{self as files, Mapped, ReadOptions};
-use warpkov::mdp::model::{Mdp, Objective, Whole};
-use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
-use warpkov::mdp::report::{Report, SolutionFormat};
+use warpkov::mdp::model::{Csr, Mdp, Objective, Whole};
+use warpkov::mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov::mdp::report::{Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov::mdp::solve::{Session, solve_in_parts, solve_on_ranks, solve_session};
 use warpkov::mdp::team::Team;
 use warpkov::mdp::{SolveError, solve_with};
 use warpkov::runtime::choose::{DeviceChoice, KernelDevice};
-use warpkov::runtime::comm::{Column, Communicator, Divided, Local};
+use warpkov::runtime::comm::{Column, Communicator, Divided, Error, Exchange, Local, Message};
 
 use random::Random;
 
@@ -95,9 +99,13 @@ fn a_part_has_the_rows_of_its_states() {
                 for peer in &of_rank.peers {
                     let owner = parts[peer.rank as usize].part().unwrap();
                     let sends = &owner.peers.iter().find(|peer| peer.rank as usize == rank).unwrap().sends;
-                    for (ghost, &state) in peer.ghosts.clone().zip(sends) {
+                    for (ghost, state) in peer.ghosts.clone().zip(sends.iter()) {
                         global[ghost] = owner.first as usize + state as usize - owner.own.start;
                     }
+                }
+                if of_rank.all_gather {
+                    assert_eq!(global.len(), mdp.states() as usize, "all states");
+                    assert!(of_rank.peers.iter().all(|peer| peer.sends.run() == Some(own.clone())));
                 }
                 match order {
                     GhostOrder::Around => {
@@ -136,6 +144,43 @@ fn a_part_has_the_rows_of_its_states() {
     }
 }
 
+/// Ranks exchange all values if most are ghosts, and only then.
+#[test]
+fn most_states_as_ghosts_make_an_all_gather() {
+    let far = Garnet { states: 4000, ..Garnet::default() };
+    let near = Garnet { window: Some(20), ..far };
+    let grid = SlipGrid { width: 60, height: 60, ..SlipGrid::default() }.generate().unwrap();
+    // State 0 leads to all states, the others to themselves.
+    let states = 4096;
+    let ends = std::iter::once(0).chain((0..states).map(|state| u64::from(states + state))).collect::<Vec<_>>();
+    let columns: Vec<u32> = (0..states).chain(1..states).collect();
+    let probability = |at: usize| if at < states as usize { 1.0 / f64::from(states) } else { 1.0 };
+    let probabilities: Vec<f64> = (0..columns.len()).map(probability).collect();
+    let transitions = Csr::new(ends, columns.clone(), probabilities).unwrap();
+    let rewards = Csr::new(transitions.row_ptr().to_vec(), columns.clone(), vec![1.0; columns.len()]).unwrap();
+    let hub = Mdp::new(states, 1, 0.9, transitions, rewards, None).unwrap();
+    // The most ranks with an all-gather: of the hub, one of two ranks needs all states of the other one.
+    let models = [(far.generate().unwrap(), 7), (near.generate().unwrap(), 0), (grid, 0), (hub, 2)];
+    for (number, (mdp, most)) in models.iter().enumerate() {
+        for ranks in 2..=7 {
+            let what = format!("model {number} on {ranks} ranks");
+            let expected = ranks <= *most;
+            let found = solved(mdp, ranks, None, &cpu(Some(Method::Values)));
+            let all = |rank: &RankShare| rank.work.all_gather;
+            assert!(found.ranks.iter().all(|rank| all(rank) == expected), "{what}: {:?}", found.ranks);
+            let options = cpu(None);
+            let report = Report::new(mdp, &options.limits, &found);
+            let (mut text, mut json) = (Vec::new(), Vec::new());
+            report.write_summary(&mut text).unwrap();
+            report.write_json(&mut json, false).unwrap();
+            let name = if expected { "all-gather" } else { "halo" };
+            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+            assert_eq!(json["exchange"], name, "{what}");
+            assert!(String::from_utf8(text).unwrap().contains(&format!("(exchange: {name})")), "{what}");
+        }
+    }
+}
+
 #[test]
 fn every_method_on_ranks_has_the_values_of_one() {
     let methods = [Method::Values, Method::GaussSeidel, Method::Modified, Method::Parallel, Method::Krylov];
@@ -152,6 +197,55 @@ fn every_method_on_ranks_has_the_values_of_one() {
                 }
             }
         }
+    }
+}
+
+/// A communicator that counts its messages.
+struct Counting<'c> {
+    comm: &'c Local,
+    messages: Cell<u32>,
+}
+
+impl Communicator for Counting<'_> {
+    fn rank(&self) -> u32 {
+        self.comm.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.comm.size()
+    }
+
+    fn timeout(&self) -> Duration {
+        self.comm.timeout()
+    }
+
+    fn exchange<'a>(&'a self, sends: Vec<Message>, receives: &[(u32, usize)]) -> Result<Box<dyn Exchange + 'a>, Error> {
+        self.messages.set(self.messages.get() + 1);
+        self.comm.exchange(sends, receives)
+    }
+}
+
+/// An iteration of BiCGSTAB exchanges ghosts for its two products, and has one message for each of its three pairs of inner
+/// products; a request to stop travels with them.
+#[test]
+fn an_iteration_of_bicgstab_has_five_messages() {
+    let mdp = Random::new(31).ragged(700, 3, 4, 0.999);
+    // On the CPU, the preconditioner lets few iterations suffice: the first is compared with none. Before it there is an
+    // inner product, after it a residual with its ghosts and its maximum.
+    let cases = [(DeviceChoice::Cpu, [1, 3], (1 + 5 + 2, 3)), (DeviceChoice::Emulated, [3, 5], (5, 2))];
+    for (device, limits, expected) in cases {
+        let messages = |max_sweeps: u32| {
+            let limits = Limits { target: Target::Theta(1e-300), max_sweeps, max_policies: 1, ..Limits::default() };
+            let options = SolveOptions { device, limits, ..cpu(Some(Method::Krylov)) };
+            let counted = Local::run(2, PATIENCE, |comm: &Local| {
+                let counting = Counting { comm, messages: Cell::new(0) };
+                let solution = solve_on_ranks(&counting, &mdp, None, &options, &mut go)?;
+                Ok::<_, SolveError>((counting.messages.get(), solution.run.sweeps()))
+            });
+            counted.unwrap().swap_remove(0)
+        };
+        let [(fewer, first), (more, second)] = limits.map(messages);
+        assert_eq!((more - fewer, second - first), expected, "{device:?}");
     }
 }
 
@@ -290,6 +384,148 @@ fn sweeps_on_ranks_have_the_bits_of_one() {
                         assert_eq!(never_ends, mdp.never_terminates());
                     }
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn states_keep_their_order_within_parts() {
+    let (order, borders) = by_parts(&[2, 0, 2, 0, 3, 0], 4);
+    assert_eq!(order.old(), [1, 3, 5, 0, 2, 4]);
+    assert_eq!(borders, [0, 3, 3, 5, 6]);
+    // State s of a forest leads to s + 1, and to 0.
+    let mdp = Forest { ages: 6, ..Forest::default() }.generate().unwrap();
+    assert_eq!(ghosts(&mdp, &[0, 0, 0, 1, 1, 1], 2), 2);
+    assert_eq!(ghosts(&mdp, &[0, 1, 0, 1, 0, 1], 2), 6);
+    assert_eq!(ghosts(&mdp, &[0; 6], 1), 0);
+}
+
+/// A grid whose cells are numbered at random.
+#[cfg(feature = "metis")]
+fn shuffled(width: u32, height: u32, random: &mut Random) -> Mdp {
+    let grid = SlipGrid { width, height, wall_fraction: 0.1, ..SlipGrid::default() }.generate().unwrap();
+    let mut old: Vec<u32> = (0..grid.states()).collect();
+    (1..old.len()).for_each(|i| old.swap(i, random.below(i as u64 + 1) as usize));
+    Order::new(old).unwrap().apply(&grid)
+}
+
+/// METIS's parts have fewer ghosts, and the values of one rank in the order of the model; auto takes them only then.
+#[cfg(feature = "metis")]
+#[test]
+fn parts_of_metis_have_the_values_of_one() {
+    let mut random = Random::new(53);
+    let grid = SlipGrid { width: 60, height: 60, ..SlipGrid::default() }.generate().unwrap();
+    let far = Garnet { states: 2000, ..Garnet::default() }.generate().unwrap();
+    let minimize = shuffled(50, 40, &mut random).with_objective(Objective::Minimize);
+    // A shuffled model, and whether METIS halves its ghosts.
+    let models = [
+        (shuffled(60, 60, &mut random), true),
+        (minimize, true),
+        (grid, false),
+        (far, false),
+        (random.ragged(900, 3, 3, 0.9), false),
+        (random.mdp(3, 2, 2, 0.5), false),
+    ];
+    for (number, (mdp, halves)) in models.iter().enumerate() {
+        let expected = solve_with(mdp, &cpu(Some(Method::Values)), &mut go).unwrap();
+        for ranks in 1..=7 {
+            for method in [Method::Values, Method::Krylov] {
+                let with = |divide| {
+                    let options = SolveOptions { divide, reorder: Reorder::None, ..cpu(Some(method)) };
+                    let found = solved(mdp, ranks, None, &options);
+                    let what = format!("model {number}, {method} on {ranks} ranks, {divide}");
+                    assert!(found.converged(&options.limits), "{what}: {:?}", found.run.status);
+                    assert_agree(&what, &found, &expected);
+                    let ghosts: u64 = found.ranks.iter().map(|rank| rank.work.ghosts).sum();
+                    let noted = found.notes.iter().any(|note| note.contains("METIS divides"));
+                    (ghosts, noted, found.values, what)
+                };
+                let [contiguous, auto, metis] = [Divide::Contiguous, Divide::Auto, Divide::Metis].map(with);
+                if ranks == 1 {
+                    continue;
+                }
+                assert_eq!((auto.1, contiguous.1), (*halves, false), "{}: {} ghosts", auto.3, auto.0);
+                assert_eq!(metis.1, mdp.states() / ranks >= 32, "{}", metis.3);
+                if *halves {
+                    assert!(2 * metis.0 <= contiguous.0, "{} and {} ghosts", metis.0, contiguous.0);
+                    assert_eq!((metis.0, &metis.2), (auto.0, &auto.2), "the same parts");
+                }
+            }
+        }
+    }
+}
+
+/// Without METIS, asking for it is an error that says how to build it, and auto does without.
+#[cfg(not(feature = "metis"))]
+#[test]
+fn a_build_without_metis_says_so() {
+    let mdp = &models()[6];
+    let with = |divide| SolveOptions { divide, ..cpu(Some(Method::Values)) };
+    let found = Local::run(3, PATIENCE, |comm: &Local| solve_on_ranks(comm, mdp, None, &with(Divide::Metis), &mut go));
+    let message = found.err().unwrap().to_string();
+    assert_eq!(message, "this build has no METIS: cargo build --release --features metis makes one that has");
+    let [auto, contiguous] = [Divide::Auto, Divide::Contiguous].map(|divide| solved(mdp, 3, None, &with(divide)));
+    assert_eq!(auto.values, contiguous.values);
+}
+
+/// Several sweeps for each exchange: other bits, but certified values, for every backend, layout and precision.
+#[test]
+fn local_sweeps_end_within_their_certificates() {
+    let mut random = Random::new(41);
+    let grid =
+        |width, height| SlipGrid { width, height, wall_fraction: 0.1, ..SlipGrid::default() }.generate().unwrap();
+    let mut cases =
+        vec![(DeviceChoice::Emulated, grid(20, 30)), (DeviceChoice::Emulated, random.ragged(300, 3, 4, 0.9))];
+    cases.extend(models().into_iter().map(|mdp| (DeviceChoice::Cpu, mdp)));
+    cases.extend([0.3, 0.99].map(|gamma| (DeviceChoice::Cpu, random.ragged(1500, 3, 3, gamma))));
+    for (number, (device, mdp)) in cases.iter().enumerate() {
+        let options = SolveOptions { device: *device, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+        let expected = solve_with(mdp, &SolveOptions { device: DeviceChoice::Cpu, ..options }, &mut go).unwrap();
+        let emulated = *device == DeviceChoice::Emulated;
+        for (turn, ranks) in (1..=7).enumerate() {
+            for (local_sweeps, epsilon) in [(2, 1e-6), (5, 1e-9), (100, 1e-3)] {
+                // The device takes its layouts and precisions in turn.
+                let skip = turn % 2 == 0;
+                let precision = [Precision::F64, Precision::Mixed, Precision::Refined][turn % 3];
+                let storage = [None, Some(Storage::Slices), Some(Storage::Rows)][(turn + number) % 3];
+                let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
+                let options = SolveOptions { local_sweeps, skip, precision, storage, limits, ..options };
+                if emulated && (ranks > 3 || ranks == 1) {
+                    continue;
+                }
+                let found = solved(mdp, ranks, None, &options);
+                let what = format!("model {number}, {device:?}, {local_sweeps} sweeps on {ranks} ranks, {precision}");
+                assert!(found.converged(&limits), "{what}: {:?}, {:?}", found.run.status, found.certificate);
+                assert_agree(&what, &found, &expected);
+            }
+        }
+    }
+}
+
+/// The last sweep follows an exchange, also at a limit; skipping has the bits of sweeps of all states.
+#[test]
+fn local_sweeps_skip_exactly() {
+    let grid = SlipGrid { width: 40, height: 100, gamma: 0.8, wall_fraction: 0.1, ..SlipGrid::default() };
+    let far = Garnet { states: 3000, window: None, ..Garnet::default() };
+    for mdp in [grid.generate().unwrap(), far.generate().unwrap()] {
+        for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
+            for (local_sweeps, max_sweeps) in [(3, 7), (4, 64), (1000, 30)] {
+                let limits = Limits { target: Target::Theta(1e-12), max_sweeps, ..Limits::default() };
+                let options = SolveOptions { device, local_sweeps, limits, ..cpu(Some(Method::Values)) };
+                let options = SolveOptions { precision: Precision::F64, reorder: Reorder::None, ..options };
+                let [skipping, all] =
+                    [true, false].map(|skip| solved(&mdp, 3, None, &SolveOptions { skip, ..options }));
+                assert_eq!(skipping.run.sweeps(), u64::from(max_sweeps));
+                assert_eq!(
+                    (&skipping.values, &skipping.policy),
+                    (&all.values, &all.policy),
+                    "{device:?} {local_sweeps}"
+                );
+                assert_eq!(skipping.certificate, all.certificate);
+                let changes = |solution: &Solution| solution.run.rounds.iter().map(|round| round.residual).collect();
+                let [skipping, all]: [Vec<f64>; 2] = [changes(&skipping), changes(&all)];
+                assert_eq!(skipping, all);
             }
         }
     }

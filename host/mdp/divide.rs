@@ -11,6 +11,9 @@
 //! offsets and patterns of successors hold across the borders. State numbers are of 64 bits in the whole model, and of
 //! 32 bits in a part.
 //!
+//! If the ghosts of all ranks are more than half of what they could be, all states of other ranks become ghosts: V is whole on
+//! every rank, the exchange is an all-gather of the own values, and there are no lists of states.
+//!
 //! A rank reads the rows of its own states from a [`Whole`] model. Its memory grows with its part and its ghosts alone.
 
 use std::ops::Range;
@@ -18,8 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 
+use super::analysis::partition::{self, Proposal, by_parts};
+use super::analysis::reorder::Order;
 use super::model::whole::{Actions, Column, Entries, Fault, Lines, Rows, with_lines};
-use super::model::{CHUNK, Choices, Csr, Mdp, MdpParts, Part, Peer, Whole};
+use super::model::{CHUNK, Choices, Csr, Mdp, MdpParts, Part, Peer, Sends, Whole};
 use crate::runtime::comm::{Communicator, Error};
 
 /// The most states of a part: 32 bits number them, [`NO_ACTION`](super::model::NO_ACTION) is no number, and a part without
@@ -61,6 +66,33 @@ pub fn balanced(whole: &dyn Whole, comm: &dyn Communicator) -> Result<Vec<u64>, 
     Ok(splits)
 }
 
+/// States in the order of the parts that METIS makes of them, with the first state of each rank's part and S. The first rank
+/// has METIS at work. With `only_if_halved`, parts stay contiguous if METIS is not built in or does not halve the number of
+/// ghosts.
+///
+/// # Errors
+/// METIS is not built in, or cannot divide the model; or a rank fails.
+pub fn by_metis(
+    mdp: &Mdp,
+    only_if_halved: bool,
+    comm: &dyn Communicator,
+) -> Result<Proposal<(Order, Vec<u64>)>, DivideError> {
+    let splits = balanced(mdp, comm)?;
+    let found = match comm.rank() {
+        0 => partition::by_metis(mdp, &splits, only_if_halved).map_err(Fault::from),
+        _ => Ok(Proposal::default()),
+    };
+    let Proposal { parts, note } = agreed(found, comm)?;
+    let mut taken = [u8::from(parts.is_some())];
+    comm.broadcast(0, &mut taken)?;
+    if taken == [0] {
+        return Ok(Proposal { parts: None, note });
+    }
+    let mut parts = parts.unwrap_or_else(|| vec![0; mdp.states() as usize]);
+    comm.broadcast(0, bytemuck::cast_slice_mut(&mut parts))?;
+    Ok(Proposal { parts: Some(by_parts(&parts, comm.size())), note })
+}
+
 /// The place of the ghosts in a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GhostOrder {
@@ -73,15 +105,24 @@ pub enum GhostOrder {
 /// The states of a part: the own ones and the ghosts.
 struct Local {
     own: Range<u64>,
-    /// The ghosts, ascending.
-    ghosts: Vec<u64>,
+    ghosts: Ghosts,
     /// The number of ghosts below the own states.
     below: usize,
     order: GhostOrder,
-    /// The position of the first ghost whose number, without its lowest `shift` bits, is at least an index: it leaves few
-    /// ghosts to search.
-    directory: Vec<u32>,
-    shift: u32,
+}
+
+/// The ghosts of a part, ascending.
+enum Ghosts {
+    /// The successors of own states.
+    Halo {
+        states: Vec<u64>,
+        /// The position of the first ghost whose number, without its lowest `shift` bits, is at least an index: it leaves
+        /// few ghosts to search.
+        directory: Vec<u32>,
+        shift: u32,
+    },
+    /// The other ones of so many states.
+    All(u64),
 }
 
 /// Ghosts for each entry of the directory.
@@ -109,7 +150,12 @@ impl Local {
             sum += *count;
             *count = sum;
         }
-        Ok(Self { own, ghosts, below, order, directory, shift })
+        Ok(Self { own, ghosts: Ghosts::Halo { states: ghosts, directory, shift }, below, order })
+    }
+
+    /// The same own states, and all other ones of `states` states.
+    fn of_all(self, states: u64) -> Self {
+        Self { below: self.own.start as usize, ghosts: Ghosts::All(states), ..self }
     }
 
     /// The number of own states.
@@ -119,7 +165,10 @@ impl Local {
 
     /// The own states and the ghosts.
     fn count(&self) -> usize {
-        self.len() + self.ghosts.len()
+        match &self.ghosts {
+            Ghosts::Halo { states, .. } => self.len() + states.len(),
+            Ghosts::All(states) => *states as usize,
+        }
     }
 
     /// The local number of a state of the whole model; `None` if the part has no such state.
@@ -127,9 +176,14 @@ impl Local {
         if self.own.contains(&state) {
             return Some((self.inside().start as u64 + (state - self.own.start)) as u32);
         }
-        let entry = state.checked_shr(self.shift).unwrap_or_default() as usize;
-        let range = *self.directory.get(entry)? as usize..*self.directory.get(entry + 1)? as usize;
-        let ghost = range.start + self.ghosts[range].binary_search(&state).ok()?;
+        let ghost = match &self.ghosts {
+            Ghosts::Halo { states, directory, shift } => {
+                let entry = state.checked_shr(*shift).unwrap_or_default() as usize;
+                let range = *directory.get(entry)? as usize..*directory.get(entry + 1)? as usize;
+                range.start + states[range].binary_search(&state).ok()?
+            }
+            Ghosts::All(states) => (state < *states).then(|| self.among(&(state..state)).start)?,
+        };
         Some(self.ghost(ghost) as u32)
     }
 
@@ -149,9 +203,32 @@ impl Local {
 
     /// The positions of the ghosts among some states.
     fn among(&self, states: &Range<u64>) -> Range<usize> {
-        let position = |state: u64| self.ghosts.partition_point(|&ghost| ghost < state);
+        let position = |state: u64| match &self.ghosts {
+            Ghosts::Halo { states, .. } => states.partition_point(|&ghost| ghost < state),
+            Ghosts::All(_) => (state.min(self.own.start) + state.saturating_sub(self.own.end)) as usize,
+        };
         position(states.start)..position(states.end)
     }
+
+    /// The ghosts at some positions, unless all other states are.
+    fn halo(&self, positions: &Range<usize>) -> &[u64] {
+        match &self.ghosts {
+            Ghosts::Halo { states, .. } => &states[positions.clone()],
+            Ghosts::All(_) => &[],
+        }
+    }
+
+    /// The ghosts of each rank, as positions.
+    fn needed(&self, splits: &[u64]) -> Vec<Range<usize>> {
+        splits.windows(2).map(|range| self.among(&(range[0]..range[1]))).collect()
+    }
+}
+
+/// Whether the ranks exchange all values: if their `ghosts`, together, are more than half of the states of other ranks.
+/// Lists of so many ghosts take more memory than their values, and packing them takes longer than to send the rest. A model
+/// of `states` states must have room on each of the `size` ranks.
+fn gathers_all(ghosts: u64, states: u64, size: usize) -> bool {
+    states <= MOST && 2 * u128::from(ghosts) > u128::from(states) * (size as u128 - 1)
 }
 
 /// The error of a part of `found` states.
@@ -253,27 +330,35 @@ pub fn cut(whole: &dyn Whole, splits: &[u64], order: GhostOrder, comm: &dyn Comm
     };
     let (rows, local) = agreed(read(), comm)?;
 
-    // Tell each owner which of its states are ghosts here.
-    let others: Vec<usize> = (0..size).filter(|&other| other != rank).collect();
-    let needed: Vec<Range<usize>> = (0..size).map(|other| local.among(&range(other))).collect();
+    let mut needed = local.needed(splits);
     let counts = comm.gather(&needed.iter().map(|needed| needed.len() as u64).collect::<Vec<_>>())?;
-    let offsets = |other: usize| {
-        let ghosts = &local.ghosts[needed[other].clone()];
-        let offsets: Vec<u32> = ghosts.iter().map(|ghost| (ghost - splits[other]) as u32).collect();
-        bytemuck::cast_slice(&offsets).to_vec()
-    };
-    let sends = others.iter().filter(|&&other| !needed[other].is_empty());
-    let sends = sends.map(|&other| (other as u32, offsets(other))).collect();
-    let receives: Vec<(u32, usize)> = others
-        .iter()
-        .map(|&other| (other as u32, 4 * counts[other][rank] as usize))
-        .filter(|&(_, bytes)| bytes > 0)
-        .collect();
-    let mut asked = vec![Vec::new(); size];
+    let all_gather = gathers_all(counts.iter().flatten().sum(), states, size);
+    let local = if all_gather { local.of_all(states) } else { local };
     let inside = local.inside();
-    for (&(other, _), bytes) in receives.iter().zip(comm.exchange(sends, &receives)?.wait()?) {
-        let offsets: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
-        asked[other as usize] = offsets.iter().map(|offset| inside.start as u32 + offset).collect();
+    let others: Vec<usize> = (0..size).filter(|&other| other != rank).collect();
+    let mut asked = vec![Sends::default(); size];
+    if all_gather {
+        needed = local.needed(splits);
+        asked.fill(Sends::Run(inside.start as u32..inside.end as u32));
+    } else {
+        // Tell each owner which of its states are ghosts here.
+        let offsets = |other: usize| {
+            let offsets: Vec<u32> =
+                local.halo(&needed[other]).iter().map(|ghost| (ghost - splits[other]) as u32).collect();
+            bytemuck::cast_slice(&offsets).to_vec()
+        };
+        let sends = others.iter().filter(|&&other| !needed[other].is_empty());
+        let sends = sends.map(|&other| (other as u32, offsets(other))).collect();
+        let receives: Vec<(u32, usize)> = others
+            .iter()
+            .map(|&other| (other as u32, 4 * counts[other][rank] as usize))
+            .filter(|&(_, bytes)| bytes > 0)
+            .collect();
+        for (&(other, _), bytes) in receives.iter().zip(comm.exchange(sends, &receives)?.wait()?) {
+            let offsets: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
+            let states = offsets.iter().map(|offset| inside.start as u32 + offset);
+            asked[other as usize] = states.collect::<Vec<u32>>().into();
+        }
     }
     let peers = others.iter().map(|&other| {
         let first = local.ghost(needed[other].start);
@@ -291,6 +376,7 @@ pub fn cut(whole: &dyn Whole, splits: &[u64], order: GhostOrder, comm: &dyn Comm
         never_terminates: !comm.any(terminates)?,
         works,
         peers,
+        all_gather,
     };
     let count = local.count();
     let same = MdpParts { gamma: whole.gamma(), objective: whole.objective(), ..MdpParts::default() };

@@ -15,7 +15,6 @@
 //! 2022).
 
 use super::backend::{Evaluate, Evaluation, State};
-use crate::common::interrupt;
 
 /// Factor by which an evaluation reduces the residual.
 pub const FORCING: f64 = 1e-2;
@@ -39,10 +38,9 @@ pub trait Linear: Evaluate {
     /// A vector with one number per state; 0 for terminal states.
     type Vector;
 
-    /// Whether a stop was requested, on any rank.
-    fn stopped(&self) -> Result<bool, Self::Error> {
-        Ok(interrupt::requested())
-    }
+    /// Whether a stop was requested, on any rank, before the last [`dots`](Self::dots) or
+    /// [`residual`](Self::residual): these take the request along, so that it costs no message.
+    fn stopped(&self) -> bool;
 
     /// Allocates a zero vector.
     fn vector(&mut self) -> Result<Self::Vector, Self::Error>;
@@ -138,7 +136,7 @@ impl<B: Linear> Krylov<B> {
         backend.copy(r, p)?;
         let (mut rho, first) = backend.dots(r, shadow, r)?;
         let (mut least, mut idle_iterations, mut products) = (first, 0, 0);
-        while products + 2 <= most && !backend.stopped()? {
+        while products + 2 <= most && !backend.stopped() {
             backend.precondition(p, y)?;
             backend.apply(y, v)?;
             products += 1;
@@ -195,7 +193,7 @@ impl<B: Linear> Krylov<B> {
             // After failed starts, sweeps reduce the residual first.
             let fallback = if failures == 0 { 0 } else { SWEEPS << failures.min(16) };
             for _ in 0..fallback {
-                if norm < tolerance || sweeps >= max_sweeps || backend.stopped()? {
+                if norm < tolerance || sweeps >= max_sweeps || backend.stopped() {
                     break;
                 }
                 // A sweep: TV = V + (TV − V).
@@ -207,7 +205,7 @@ impl<B: Linear> Krylov<B> {
                 (best, idle) = (norm, 0);
                 backend.copy(&vectors.x, &mut vectors.best)?;
             }
-            if best < tolerance || sweeps >= max_sweeps || idle > MAX_IDLE || backend.stopped()? {
+            if best < tolerance || sweeps >= max_sweeps || idle > MAX_IDLE || backend.stopped() {
                 backend.store(&vectors.best)?;
                 return Ok(Evaluation { sweeps, residual: best });
             }

@@ -137,6 +137,20 @@ choice! {
 }
 
 choice! {
+    /// Division of the states among ranks.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Divide {
+        /// METIS if it is built in and halves the number of ghosts, contiguous otherwise.
+        Auto = "auto",
+        /// Adjacent states, in parts of equal work.
+        #[default]
+        Contiguous = "contiguous",
+        /// Parts of about equal work that few transitions leave, by METIS.
+        Metis = "metis",
+    }
+}
+
+choice! {
     /// Layout of the model on the device.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Storage {
@@ -269,10 +283,16 @@ pub struct SolveOptions {
     pub storage: Option<Storage>,
     /// Whether value iteration skips states whose value cannot have changed. Results do not depend on it.
     pub skip: bool,
+    /// Sweeps of value iteration on several ranks for each exchange of ghosts, at least 1. Between exchanges, ghosts keep
+    /// their values. With more than 1, V depends on the number of ranks, within its certificate. Precision
+    /// [`Refined`](Precision::Refined) and other methods exchange before every sweep.
+    pub local_sweeps: u32,
     /// Maximum GPU memory in bytes; value iteration streams larger models.
     pub device_memory: Option<u64>,
     /// State order.
     pub reorder: Reorder,
+    /// Division of the states among ranks that have the whole model, after `reorder`.
+    pub divide: Divide,
     /// Stopping limits.
     pub limits: Limits,
     /// Parameters of [`Method::BlockDivided`].
@@ -287,8 +307,10 @@ impl Default for SolveOptions {
             precision: Precision::Mixed,
             storage: None,
             skip: true,
+            local_sweeps: 1,
             device_memory: None,
             reorder: Reorder::default(),
+            divide: Divide::default(),
             limits: Limits::default(),
             blocks: BlockDivided::default(),
         }

@@ -253,7 +253,7 @@ fn on_cpu<'m, T: Precise>(
         Some(Storage::Narrow) => cpu::Storage::Packed,
         Some(Storage::Patterns) => cpu::Storage::Patterns,
     };
-    let with = |order| cpu::EngineOptions { storage, order, skip: options.skip };
+    let with = |order| cpu::EngineOptions { storage, order, skip: options.skip, local_sweeps: options.local_sweeps };
     let engine = |order| cpu::Engine::<T>::in_team(mdp, with(order), team.clone());
     Ok(match method {
         Method::Serial => Dynamic::policies(cpu::Serial::<T>::new(mdp)),
@@ -278,7 +278,8 @@ fn refined_on_cpu<'m>(mdp: &'m Mdp, team: &Team<'m>, options: &SolveOptions) -> 
         Some(storage @ Storage::Patterns) => return Err(SolveError::Shared(storage)),
     };
     let order = cpu::Order::Jacobi;
-    let engine_options = cpu::EngineOptions { storage, order, skip: options.skip };
+    // Corrections end by the fall of their changes, which local sweeps do not assure.
+    let engine_options = cpu::EngineOptions { storage, order, skip: options.skip, local_sweeps: 1 };
     let engine = cpu::Engine::<f32>::in_team(mdp, engine_options, team.clone());
     Ok(Dynamic::values(Refined::new(engine, mdp, team.clone())))
 }

@@ -24,6 +24,7 @@ pub struct Prepared<'m> {
     mdp: &'m Mdp,
     method: Method,
     layout: Layout<'m>,
+    local_sweeps: u32,
 }
 
 enum Layout<'m> {
@@ -57,7 +58,7 @@ impl<'m> Prepared<'m> {
             Method::BlockDivided => Layout::Blocks(Division::new(mdp, options.blocks)?),
             _ => Layout::Policies(PolicyLayout::choose(mdp)),
         };
-        Ok(Self { mdp, method, layout })
+        Ok(Self { mdp, method, layout, local_sweeps: options.local_sweeps })
     }
 
     /// Fits the layout into `free` of `total` bytes of device memory; streams the model in parts if it is larger.
@@ -224,16 +225,21 @@ impl<'m> Prepared<'m> {
             _ => return Err(SolveError::OneRank(self.method)),
         };
         macro_rules! values {
-            ($T:ty) => {{
+            ($T:ty, $local:expr) => {{
                 let ghosts = Box::new(ranks.ghosts::<$T>(device)?);
-                ranks.wrap(ValueIteration::<$T, O, D>::in_team(device, layout, Some(ghosts))?)
+                let values = ValueIteration::<$T, O, D>::in_team(device, layout, Some(ghosts))?;
+                ranks.wrap(values.with_local_sweeps($local)?)
             }};
         }
+        let local = self.local_sweeps;
         Ok(Dynamic::Values(match precision {
-            Precision::F32 => Box::new(values!(f32)),
-            Precision::F64 => Box::new(values!(f64)),
-            Precision::Mixed => Box::new(ranks.wrap(Mixed::<O, D>::in_team(device, layout, Some(ranks))?)),
-            Precision::Refined => Box::new(Refined::new(values!(f32), self.mdp, team.clone())),
+            Precision::F32 => Box::new(values!(f32, local)),
+            Precision::F64 => Box::new(values!(f64, local)),
+            Precision::Mixed => {
+                Box::new(ranks.wrap(Mixed::<O, D>::in_team(device, layout, Some(ranks))?.with_local_sweeps(local)?))
+            }
+            // Corrections end by the fall of their changes, which local sweeps do not assure.
+            Precision::Refined => Box::new(Refined::new(values!(f32, 1), self.mdp, team.clone())),
         }))
     }
 

@@ -13,7 +13,7 @@ use super::certificate::Certificate;
 use super::io::{write_csv_rows, write_npy_pieces};
 use super::model::{Grid, Mdp, NO_ACTION, Objective};
 use super::options::{Limits, Method, Precision, Target};
-use super::solution::{Phases, RankShare, Round, Size, Solution, Status};
+use super::solution::{Phases, RankShare, Round, Size, Solution, Status, exchange};
 use crate::common::choice::choice;
 pub(super) use crate::common::numbers::{Number, Numbers};
 use crate::common::ranks::summary;
@@ -29,7 +29,8 @@ const SHOWN_ROUNDS: usize = 20;
 pub(super) fn write_ranks(out: &mut dyn Write, ranks: &[RankShare]) -> io::Result<()> {
     let Some(summary) = summary(ranks) else { return Ok(()) };
     let ghosts = ranks.iter().map(|rank| rank.work.ghosts).max().unwrap_or_default();
-    writeln!(out, "Ranks: {summary}, up to {ghosts} ghosts")
+    let exchange = exchange(ranks).unwrap_or_default();
+    writeln!(out, "Ranks: {summary}, up to {ghosts} ghosts (exchange: {exchange})")
 }
 
 /// A solve: facts about the model, the limits, and the solution.
@@ -199,6 +200,8 @@ struct Record<'a> {
     certificate: &'a Certificate,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     ranks: &'a [RankShare],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     init: Vec<Start>,
     rounds: &'a [Round],
@@ -272,6 +275,7 @@ impl Summary for Report<'_> {
             phases: Seconds::of(&solution.phases, solution.run.elapsed, written),
             certificate: &solution.certificate,
             ranks: &solution.ranks,
+            exchange: exchange(&solution.ranks),
             init: self.starts(usize::MAX).map(|(state, value)| Start { state, value: Number(value) }).collect(),
             rounds: &solution.run.rounds,
             policy: with_solution.then_some(AllActions(policy)),

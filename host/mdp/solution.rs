@@ -97,6 +97,8 @@ pub struct RankWork {
     pub ghosts: u64,
     /// Number of its transitions.
     pub transitions: u64,
+    /// Whether all states of other ranks are ghosts, on every rank: the exchange is an all-gather.
+    pub all_gather: bool,
 }
 
 impl RankWork {
@@ -107,8 +109,15 @@ impl RankWork {
             states: part.own.len() as u64,
             ghosts: part.ghosts() as u64,
             transitions: if part.works { mdp.transitions().nnz() as u64 } else { 0 },
+            all_gather: part.all_gather,
         })
     }
+}
+
+/// How the `ranks` exchange V: `halo`, the values that others need, or `all-gather`, all values. `None` for one rank.
+#[must_use]
+pub fn exchange(ranks: &[RankShare]) -> Option<&'static str> {
+    ranks.first().map(|rank| if rank.work.all_gather { "all-gather" } else { "halo" })
 }
 
 /// The size of a whole model.

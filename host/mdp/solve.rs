@@ -14,17 +14,18 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
+use super::analysis::partition::Proposal;
 use super::analysis::reorder::Order;
 use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
 use super::backend::{Backups, Evaluate, GreedySweeps, Modify, State, Stop};
 use super::certificate::{Certificate, certify_greedy};
 use super::checkpoint::{Checkpoint, hash};
-use super::divide::{GhostOrder, agreed, balanced, cut};
+use super::divide::{GhostOrder, agreed, balanced, by_metis, cut};
 use super::dynamic::Dynamic;
 use super::error::SolveError;
 use super::model::whole::Fault;
 use super::model::{Mdp, Whole};
-use super::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
+use super::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Target};
 use super::place::Placement;
 use super::solution::{Phases, RankWork, Round, Run, Size, Solution, Status};
 use super::team::Team;
@@ -236,10 +237,22 @@ fn solve_shared(
     options: &SolveOptions,
     watch: &mut Watch,
 ) -> Result<Solution, SolveError> {
-    let order = order(mdp, options);
-    let ordered = order.as_ref().map(|(order, _)| order.apply(mdp));
+    let (mut order, note) = order(mdp, options).unzip();
+    let mut notes = Vec::from_iter(note);
+    let mut ordered = order.as_ref().map(|order| order.apply(mdp));
+    let mut borders = None;
+    if options.divide != Divide::Contiguous {
+        let model = ordered.as_ref().unwrap_or(mdp);
+        let Proposal { parts, note } = by_metis(model, options.divide == Divide::Auto, comm)?;
+        notes.extend(note);
+        if let Some((next, splits)) = parts {
+            ordered = Some(next.apply(model));
+            order = Some(order.map_or_else(|| next.clone(), |order| order.then(&next)));
+            borders = Some(splits);
+        }
+    }
     let initial = start.values.map(|values| match &order {
-        Some((order, _)) => Cow::Owned(order.to_new(values)),
+        Some(order) => Cow::Owned(order.to_new(values)),
         None => Cow::Borrowed(values),
     });
     let of_states = |states: Range<u64>| Ok(initial.as_ref().map(|values| values_of(values, states)));
@@ -247,21 +260,19 @@ fn solve_shared(
     let whole = |own: &[f64]| {
         let all = comm.collect(own)?;
         Ok(match &order {
-            Some((order, _)) if comm.rank() == 0 => order.to_old(&all),
+            Some(order) if comm.rank() == 0 => order.to_old(&all),
             _ => all,
         })
     };
     let mut watch = watch.mapped(|own| whole(&own));
     let model = ordered.as_ref().unwrap_or(mdp);
-    let mut solution = solve_parts(comm, model, of_states, start, options, &mut watch)?;
+    let mut solution = solve_parts(comm, model, borders, of_states, start, options, &mut watch)?;
     solution.values = whole(&solution.values)?;
     solution.policy = comm.collect(&solution.policy)?;
     solution.first = 0;
-    if let Some((order, note)) = &order {
-        solution.notes.insert(0, note.clone());
-        if comm.rank() == 0 {
-            solution.policy = order.to_old(&solution.policy);
-        }
+    solution.notes.splice(0..0, notes);
+    if let (Some(order), 0) = (&order, comm.rank()) {
+        solution.policy = order.to_old(&solution.policy);
     }
     Ok(solution)
 }
@@ -293,13 +304,15 @@ pub fn solve_in_parts(
         })
     };
     let start = Start { values: None, earlier: &Run::default(), epsilon_fraction: 1.0 };
-    solve_parts(comm, whole, initial, start, options, &mut Watch { follow: &mut follow, keep: None })
+    solve_parts(comm, whole, None, initial, start, options, &mut Watch { follow: &mut follow, keep: None })
 }
 
-/// [`solve_in_parts`] from `start`, whose values `initial` returns. Checkpoints have the values of the own states.
+/// [`solve_in_parts`] from `start`, whose values `initial` returns. Checkpoints have the values of the own states. `borders` are
+/// those of the parts, unless their work decides.
 fn solve_parts(
     comm: &dyn Communicator,
     whole: &dyn Whole,
+    borders: Option<Vec<u64>>,
     initial: impl Fn(Range<u64>) -> Result<Option<Vec<f64>>, Fault>,
     start: Start,
     options: &SolveOptions,
@@ -315,7 +328,7 @@ fn solve_parts(
         Some(Method::Projected | Method::Modified | Method::Krylov) => GhostOrder::Behind,
         _ => GhostOrder::Around,
     };
-    let splits = balanced(whole, comm)?;
+    let splits = borders.map_or_else(|| balanced(whole, comm), Ok)?;
     let rank = comm.rank() as usize;
     let initial = agreed(initial(splits[rank]..splits[rank + 1]), comm)?;
     let part = cut(whole, &splits, order, comm)?;
@@ -344,6 +357,10 @@ fn solve_parts(
     let mut watch = Watch { follow: &mut follow, keep };
     let mut solution = solve_by(&part, &team, start, options, features, begun, &mut watch)?;
     drop(watch);
+    let local = options.local_sweeps;
+    if local > 1 && solution.method == Method::Values && solution.precision != Precision::Refined {
+        solution.notes.push(format!("ranks exchange values every {local} sweeps"));
+    }
     solution.values.truncate(part.own().end);
     solution.values.drain(..part.own().start);
     solution.policy.truncate(part.own().end);

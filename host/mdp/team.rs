@@ -50,9 +50,15 @@ impl<'c> Team<'c> {
     /// If a rank fails.
     pub fn send<T: Pod>(&self, values: &[T]) -> Result<Ghosts<'_>, Error> {
         let Some((comm, part)) = &self.others else { return Ok(Ghosts(None)) };
-        let own = |peer: &Peer| peer.sends.iter().map(|&state| values[state as usize]).collect::<Vec<T>>();
+        let own = |peer: &Peer| match peer.sends.run() {
+            Some(run) => bytemuck::cast_slice(&values[run]).to_vec(),
+            None => {
+                let states = peer.sends.iter().map(|state| values[state as usize]);
+                bytemuck::cast_slice(&states.collect::<Vec<T>>()).to_vec()
+            }
+        };
         let sends = part.peers.iter().filter(|peer| !peer.sends.is_empty());
-        let sends = sends.map(|peer| (peer.rank, bytemuck::cast_slice(&own(peer)).to_vec())).collect();
+        let sends = sends.map(|peer| (peer.rank, own(peer))).collect();
         let receives: Vec<_> = part.receives().map(|peer| (peer.rank, size_of::<T>() * peer.ghosts.len())).collect();
         Ok(Ghosts(Some((comm.exchange(sends, &receives)?, part))))
     }

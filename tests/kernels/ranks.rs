@@ -93,11 +93,13 @@ fn divided(ordinals: &[u32]) -> Outcome {
             }
         }
         for precision in [Precision::F64, Precision::Mixed, Precision::Refined] {
-            let method = Some(Method::Values);
-            let options = SolveOptions { method, precision, storage: Some(Storage::Slices), ..SolveOptions::default() };
-            let found = solved(&mdp, ordinals, &options)?;
-            if !found.converged(&options.limits) {
-                return Err(format!("{precision}: {:?}", found.certificate).into());
+            for local_sweeps in [1, 5] {
+                let (method, storage) = (Some(Method::Values), Some(Storage::Slices));
+                let options = SolveOptions { method, precision, storage, local_sweeps, ..SolveOptions::default() };
+                let found = solved(&mdp, ordinals, &options)?;
+                if !found.converged(&options.limits) {
+                    return Err(format!("{precision}, {local_sweeps} local sweeps: {:?}", found.certificate).into());
+                }
             }
         }
         for method in [Method::Projected, Method::Modified, Method::Krylov] {

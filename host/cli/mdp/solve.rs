@@ -9,10 +9,11 @@ use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
+use warpkov::mdp::analysis::partition::require_metis;
 use warpkov::mdp::checkpoint::Checkpoint;
 use warpkov::mdp::io::Mapped;
 use warpkov::mdp::model::{Grid, Mdp, Objective, Whole};
-use warpkov::mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov::mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov::mdp::solve::{Session, solve_in_parts, solve_session};
@@ -59,12 +60,19 @@ pub struct Arguments {
     /// Sweep all states every time. By default, sweeps skip states whose value cannot have changed; the result is the same.
     #[arg(long)]
     no_skip: bool,
+    /// Sweeps of value iteration between two exchanges of several ranks: 1 to 1000, or auto. More than 1 pays where an exchange takes
+    /// longer than a sweep; the values then depend on the number of ranks, within ε. auto is 1.
+    #[arg(long, value_name = "N", default_value = "auto", value_parser = local_sweeps)]
+    local_sweeps: u32,
     /// Maximum GPU memory, in bytes or as 4GiB [default: all free memory]. Larger models are streamed through it.
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
     device_memory: Option<u64>,
     /// Renumbering of the states while solving, which brings successors close together in memory.
     #[arg(long, value_parser = choice::<Reorder>(), default_value = "auto")]
     reorder: Reorder,
+    /// Division of the states among several ranks, if each has the whole model: of a safetensors file, metis lets every rank read all.
+    #[arg(long, value_parser = choice::<Divide>(), default_value = "contiguous")]
+    divide: Divide,
     /// Initial values: a solution of a similar model, .json, .csv, .npy or .txt.
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     values: Option<PathBuf>,
@@ -124,6 +132,16 @@ Examples:
   warpkov mdp solve stock.json --horizon 12 --gamma 1 --all-steps plan.npy
   warpkov mdp generate grid --width 64 --height 64 --out - | warpkov mdp solve - --json | jq .certificate";
 
+/// Parses the number of local sweeps. `auto` is 1: sweeps then have the bits of one rank, whatever their times.
+fn local_sweeps(text: &str) -> Result<u32, String> {
+    const MOST: u32 = 1000;
+
+    let number = if text == "auto" { Some(1) } else { text.parse().ok() };
+    number
+        .filter(|number| (1..=MOST).contains(number))
+        .ok_or_else(|| format!("expected auto, or a number from 1 to {MOST}"))
+}
+
 /// The model, the criterion, and the destination of the results.
 pub struct Options {
     input: Input,
@@ -159,6 +177,8 @@ impl Arguments {
             ("--precision f32", self.precision == Precision::F32),
             ("--storage", self.storage.is_some()),
             ("--no-skip", self.no_skip),
+            ("--local-sweeps", self.local_sweeps > 1),
+            ("--divide metis", self.divide == Divide::Metis),
             ("--values", self.values.is_some()),
             ("--theta", self.theta.is_some()),
             ("--tie", self.tie.is_some()),
@@ -185,6 +205,14 @@ impl TryFrom<Arguments> for Options {
             return Err(Error::Usage(format!(
                 "{option} and --all-steps exclude each other: a checkpoint holds one step"
             )));
+        }
+        if let (Some(method), true) = (arguments.method, arguments.local_sweeps > 1)
+            && method != Method::Values
+        {
+            return Err(Error::Usage(format!("--local-sweeps is for method values, found method {method}")));
+        }
+        if arguments.divide == Divide::Metis {
+            require_metis().map_err(|error| Error::Usage(format!("--divide metis: {error}")))?;
         }
         let max_sweeps = max_sweeps.unwrap_or(Limits::default().max_sweeps);
         // `Options::solve_options` lowers the default once γ is known.
@@ -216,8 +244,10 @@ impl TryFrom<Arguments> for Options {
                 precision,
                 storage: arguments.storage,
                 skip: !arguments.no_skip,
+                local_sweeps: arguments.local_sweeps,
                 device_memory: arguments.device_memory,
                 reorder: arguments.reorder,
+                divide: arguments.divide,
                 limits,
                 blocks: arguments.blocks.into(),
             },
@@ -359,6 +389,7 @@ impl Options {
             && self.criterion.is_none()
             && !self.common.checkpoints.asked()
             && self.solve.reorder != Reorder::Rcm
+            && self.solve.divide != Divide::Metis
             && let Some(mut mapped) = self.input.open_parts()?
         {
             self.common.room(mapped.states())?;

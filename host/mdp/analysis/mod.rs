@@ -5,11 +5,13 @@
 //! | [`graph`] | reachability, strongly connected components and end components |
 //! | [`quotient`] | smaller models: end components merged, settled states removed |
 //! | [`reorder`] | state orders that keep successors near their states |
+//! | [`partition`] | parts of the states that few transitions leave |
 //! | [`patterns`] | states with equal rows, relative to their own number |
 //! | [`tiles`] | dependencies between blocks of neighbouring states |
 
 pub mod graph;
 pub(crate) mod palette;
+pub mod partition;
 pub mod patterns;
 pub mod quotient;
 pub mod reorder;

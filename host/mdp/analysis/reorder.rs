@@ -64,7 +64,7 @@ impl Order {
     }
 
     /// [`new`](Self::new) for a permutation by construction.
-    fn built(old: Vec<u32>) -> Self {
+    pub(super) fn built(old: Vec<u32>) -> Self {
         let mut new = vec![0; old.len()];
         for (number, &state) in (0..).zip(&old) {
             new[state as usize] = number;
@@ -109,8 +109,15 @@ impl Order {
         (after * MIN_GAIN < before).then_some((order, [before, after]))
     }
 
+    /// The old number of each new state.
+    #[must_use]
+    pub fn old(&self) -> &[u32] {
+        &self.old
+    }
+
     /// The composition of this order and `next`, an order of its new states.
-    fn then(&self, next: &Self) -> Self {
+    #[must_use]
+    pub fn then(&self, next: &Self) -> Self {
         Self { old: next.to_new(&self.old), new: self.new.par_iter().map(|&state| next.new[state as usize]).collect() }
     }
 

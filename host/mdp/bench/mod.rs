@@ -51,6 +51,7 @@ impl BenchOptions {
             reorder: Reorder::None,
             limits,
             blocks,
+            ..SolveOptions::default()
         }
     }
 }

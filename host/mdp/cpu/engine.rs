@@ -46,11 +46,13 @@ pub struct EngineOptions {
     /// Whether to skip blocks none of whose successors changed, in any bit, in the previous sweep; their values cannot
     /// change.
     pub skip: bool,
+    /// Greedy Jacobi sweeps for each exchange of ghosts, at least 1.
+    pub local_sweeps: u32,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { storage: Storage::Auto, order: Order::Jacobi, skip: true }
+        Self { storage: Storage::Auto, order: Order::Jacobi, skip: true, local_sweeps: 1 }
     }
 }
 
@@ -59,6 +61,8 @@ pub struct Engine<'m, T: Precise> {
     model: &'m Mdp,
     team: Team<'m>,
     order: Order,
+    /// Greedy Jacobi sweeps for each exchange of ghosts.
+    local_sweeps: u32,
     layout: Box<dyn Layout<T> + 'm>,
     /// P^π and r^π of the current policy, built on demand.
     projected: Option<Box<dyn Layout<T>>>,
@@ -189,7 +193,7 @@ impl<'m, T: Precise> Engine<'m, T> {
     /// [`new`](Self::new) for the part of one rank. All ranks call the methods in the same order.
     #[must_use]
     pub fn in_team(model: &'m Mdp, options: EngineOptions, team: Team<'m>) -> Self {
-        let states = model.states() as usize;
+        let (states, team_of_one) = (model.states() as usize, team.part().is_none());
         let layout = layout::store::<T>(model, options.storage);
         let mut dependencies = Vec::new();
         if options.skip || team.part().is_some() {
@@ -222,6 +226,7 @@ impl<'m, T: Precise> Engine<'m, T> {
             model,
             team,
             order: options.order,
+            local_sweeps: if team_of_one { 1 } else { options.local_sweeps },
             layout,
             projected: None,
             values,
@@ -362,7 +367,8 @@ impl<T: Precise> State for Engine<'_, T> {
 
 impl<T: Precise> GreedySweeps for Engine<'_, T> {
     /// Gauss-Seidel sweeps end with a Jacobi sweep: its changes bound the distance to V*, those of Gauss-Seidel sweeps
-    /// do not.
+    /// do not. Likewise, local sweeps follow a sweep after an exchange, whose changes alone count, and the last sweep is
+    /// such a one. Local sweeps never harm: if ‖V − V*‖∞ ≤ e at the exchange, every sweep until the next one leaves ≤ γe.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Error> {
         let mut sweeps = 0;
         if !self.stale {
@@ -402,11 +408,15 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
                 }
                 return Ok(Backups { sweeps, least, greatest, fixed: !any });
             }
+            for _ in 1..self.local_sweeps.min(max_sweeps - sweeps) {
+                self.values.sweep(&*self.layout, &Team::alone())?;
+                sweeps += 1;
+            }
         }
     }
 
     fn non_monotone_unit(&self) -> Option<f64> {
-        (self.order != Order::Jacobi).then_some(T::UNIT)
+        (self.order != Order::Jacobi || self.local_sweeps > 1).then_some(T::UNIT)
     }
 }
 

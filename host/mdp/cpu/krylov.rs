@@ -39,6 +39,8 @@ pub struct System<'m> {
     finest: Level,
     coarser: Vec<(Box<dyn Layout<f64>>, Level)>,
     dense: Option<Dense>,
+    /// Whether a stop was requested, on any rank, before the last reduction.
+    stopped: bool,
 }
 
 /// Data of one level of the preconditioner; its matrix γP is stored separately.
@@ -173,7 +175,7 @@ impl<'m> System<'m> {
     #[must_use]
     pub fn new(engine: Engine<'m, f64>) -> Self {
         let finest = Level { has_actions: engine.has_actions(), ..Level::default() };
-        Self { engine, matrix: None, reward: Vec::new(), finest, coarser: Vec::new(), dense: None }
+        Self { engine, matrix: None, reward: Vec::new(), finest, coarser: Vec::new(), dense: None, stopped: false }
     }
 
     /// Builds the levels of the preconditioner for a policy.
@@ -292,8 +294,8 @@ impl Linear for System<'_> {
         Ok(())
     }
 
-    fn stopped(&self) -> Result<bool, Error> {
-        self.engine.team().any(interrupt::requested())
+    fn stopped(&self) -> bool {
+        self.stopped
     }
 
     fn apply(&mut self, x: &mut Vec<f64>, y: &mut Vec<f64>) -> Result<(), Error> {
@@ -330,9 +332,11 @@ impl Linear for System<'_> {
             }
             norm
         });
-        let mut norm = [norms.into_iter().fold(0.0, f64::max)];
-        engine.team().max(&mut norm)?;
-        Ok(norm[0])
+        let mut numbers = [norms.into_iter().fold(0.0, f64::max), f64::from(interrupt::requested())];
+        engine.team().max(&mut numbers)?;
+        let [norm, stopped] = numbers;
+        self.stopped = stopped > 0.0;
+        Ok(norm)
     }
 
     fn dots(&mut self, x: &Vec<f64>, y: &Vec<f64>, z: &Vec<f64>) -> Result<(f64, f64), Error> {
@@ -341,9 +345,12 @@ impl Linear for System<'_> {
         // Add in block order, so that the result does not depend on the number of cores.
         let blocks: Vec<(f64, f64)> = blocks.collect();
         let (first, second) = blocks.into_iter().fold((0.0, 0.0), |sums, block| (sums.0 + block.0, sums.1 + block.1));
-        let mut sums = [first, second];
+        // A request to stop travels with the sums.
+        let mut sums = [first, second, f64::from(interrupt::requested())];
         self.engine.team().sum(&mut sums)?;
-        Ok((sums[0], sums[1]))
+        let [first, second, stopped] = sums;
+        self.stopped = stopped > 0.0;
+        Ok((first, second))
     }
 
     fn combine(&mut self, a: f64, y: &mut Vec<f64>, b: f64, x: &Vec<f64>, c: f64, z: &Vec<f64>) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use super::{Criterion, Options, Solved};
 use crate::mdp::certificate::rounded_up;
 use crate::mdp::model::{Mdp, Objective};
 use crate::mdp::report::{Actions, Number, Numbers, Summary, starts, write_init, write_ranks, write_rounds};
-use crate::mdp::solution::{RankShare, Round, Status};
+use crate::mdp::solution::{RankShare, Round, Status, exchange};
 use crate::runtime::comm::Column;
 
 /// A finished solve: the model, the request and the result.
@@ -55,6 +55,8 @@ struct Record<'a> {
     init: Vec<Start>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     ranks: &'a [RankShare],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exchange: Option<&'static str>,
     rounds: &'a [Round],
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<Actions<'a>>,
@@ -209,6 +211,7 @@ impl Summary for Report<'_> {
             bits: bounded.bits,
             init: starts(mdp).map(start).collect(),
             ranks,
+            exchange: exchange(ranks),
             rounds: &bounded.rounds,
             policy: with_solution.then_some(Actions(&bounded.policy)),
             values: with_solution.then_some(Numbers(values)),

@@ -15,7 +15,7 @@ use super::values::{Certify, Residual};
 use crate::common::interrupt;
 use crate::mdp::dynamic::{Failure, Unified};
 use crate::mdp::error::SolveError;
-use crate::mdp::model::Peer;
+use crate::mdp::model::{Part, Peer};
 use crate::mdp::team::Team;
 use crate::runtime;
 use crate::runtime::Precise;
@@ -66,6 +66,19 @@ pub trait Linking<D: Device> {
     /// The ranks agree on the range.
     unsafe fn max(&self, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error>;
 
+    /// Gives all ranks the `source` of each rank, in the order of ranks.
+    ///
+    /// # Safety
+    /// The ranks agree on the length.
+    unsafe fn gather<T: DeviceCopy>(&self, source: &D::Buffer<T>, target: &mut D::Buffer<T>) -> Result<(), D::Error>;
+
+    /// Gives all ranks the elements of each rank: those of rank r are `parts[r]` of the buffer. To be called in a
+    /// [`group`](Self::group).
+    ///
+    /// # Safety
+    /// The ranks agree on the lengths.
+    unsafe fn share<T: DeviceCopy>(&self, buffer: &mut D::Buffer<T>, parts: &[Range<usize>]) -> Result<(), D::Error>;
+
     /// Submits the operations that `work` calls as one.
     ///
     /// # Safety
@@ -106,6 +119,27 @@ impl Linking<Gpu> for Link {
     unsafe fn max(&self, numbers: &mut <Gpu as Device>::Buffer<u64>, range: Range<usize>) -> Result<(), CudaError> {
         // SAFETY: the ranks agree on the range, by the caller's promise.
         unsafe { self.0.all_reduce(numbers, range, crate::runtime::gpu::Reduction::Max) }
+    }
+
+    unsafe fn gather<T: DeviceCopy>(
+        &self,
+        source: &<Gpu as Device>::Buffer<T>,
+        target: &mut <Gpu as Device>::Buffer<T>,
+    ) -> Result<(), CudaError> {
+        // SAFETY: the ranks agree on the length, by the caller's promise.
+        unsafe { self.0.gather(source, target) }
+    }
+
+    unsafe fn share<T: DeviceCopy>(
+        &self,
+        buffer: &mut <Gpu as Device>::Buffer<T>,
+        parts: &[Range<usize>],
+    ) -> Result<(), CudaError> {
+        // The parts have different lengths: NCCL's way is a group of broadcasts.
+        (0..).zip(parts).try_for_each(|(root, part)| {
+            // SAFETY: the ranks agree on the lengths, by the caller's promise, and broadcast in this order.
+            unsafe { self.0.broadcast(buffer, part.clone(), root) }
+        })
     }
 
     unsafe fn group(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<(), CudaError> {
@@ -149,6 +183,22 @@ impl Linking<Emulator> for NoLink {
         match *self {}
     }
 
+    unsafe fn gather<T: DeviceCopy>(
+        &self,
+        _: &<Emulator as Device>::Buffer<T>,
+        _: &mut <Emulator as Device>::Buffer<T>,
+    ) -> Result<(), EmulatorError> {
+        match *self {}
+    }
+
+    unsafe fn share<T: DeviceCopy>(
+        &self,
+        _: &mut <Emulator as Device>::Buffer<T>,
+        _: &[Range<usize>],
+    ) -> Result<(), EmulatorError> {
+        match *self {}
+    }
+
     unsafe fn group(&self, _: impl FnOnce() -> Result<(), EmulatorError>) -> Result<(), EmulatorError> {
         match *self {}
     }
@@ -188,46 +238,21 @@ impl<'c, D: Linked> Ranks<'c, D> {
     /// # Errors
     /// Errors of the device.
     pub fn ghosts<T: Precise>(&self, device: &D) -> Result<Ghosts<'c, T, D>, D::Error> {
-        let peers = self.team.part().map_or(&[][..], |part| &part.peers);
-        let states: Vec<u32> = peers.iter().flat_map(|peer| &peer.sends).copied().collect();
-        let ghosts: Vec<u32> = peers.iter().flat_map(|peer| peer.ghosts.clone()).map(|ghost| ghost as u32).collect();
-        let ranges = |count: fn(&Peer) -> usize| {
-            let end = peers.iter().scan(0, |end, peer| {
-                let start = *end;
-                *end += count(peer);
-                Some((peer.rank, start..*end))
-            });
-            end.filter(|(_, range)| !range.is_empty()).collect::<Vec<_>>()
+        let values = match (self.team.part(), self.team.comm()) {
+            (Some(part), Some(comm)) if part.all_gather => Values::All(parts(part, comm)),
+            (part, _) => Values::Halo(Halo::of(part.map_or(&[][..], |part| &part.peers), device)?),
         };
-        let run = |peer: &Peer| match peer.sends[..] {
-            [first, .., last] if (last - first) as usize + 1 == peer.sends.len() => Some(first..last + 1),
-            [only] => Some(only..only + 1),
-            _ => None,
-        };
-        let runs = peers.iter().filter(|peer| !peer.sends.is_empty());
-        let runs = runs.map(|peer| run(peer).map(|run| (peer.rank, run.start as usize..run.end as usize)));
-        Ok(Ghosts {
-            ranks: self.clone(),
-            sends: ranges(|peer| peer.sends.len()),
-            receives: ranges(|peer| peer.ghosts.len()),
-            runs: runs.collect(),
-            places: peers
-                .iter()
-                .filter(|peer| !peer.ghosts.is_empty())
-                .map(|peer| (peer.rank, peer.ghosts.clone()))
-                .collect(),
-            recorded: HashMap::new(),
-            no_tiles: device.zeros(0)?,
-            packed: device.zeros(states.len())?,
-            received: device.zeros(ghosts.len())?,
-            states: device.upload(&states)?,
-            ghosts: device.upload(&ghosts)?,
-        })
+        Ok(Ghosts { ranks: self.clone(), values, recorded: HashMap::new(), terms: None })
     }
 
     /// Wraps a backend whose exchanges may fail.
     pub fn wrap<B>(&self, backend: B) -> Unified<'c, B> {
         Unified::in_team(backend, self.team.clone(), Rc::clone(&self.failure))
+    }
+
+    /// Whether an exchange failed.
+    fn failed(&self) -> bool {
+        self.failure.borrow().is_some()
     }
 
     /// Keeps a failure for the backend's caller.
@@ -264,14 +289,22 @@ pub trait Exchanges<T: Precise, D: Device> {
     /// Errors of the device.
     fn refresh(&mut self, device: &D, values: &mut D::Buffer<T>) -> Result<(), D::Error>;
 
-    /// Replaces each number of the host by its maximum over all ranks.
-    fn max(&mut self, numbers: &mut [u64]);
+    /// Replaces each number of a range by its maximum over all ranks.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn max(&mut self, device: &D, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error>;
 
     /// Whether it holds on all ranks.
     fn all(&self, holds: bool) -> bool;
 
-    /// Replaces each number of the host by its sum over all ranks, in the order of the ranks.
-    fn sum(&mut self, numbers: &mut [f64]);
+    /// The sums of `numbers` over all ranks, in the order of the ranks, and whether a stop was requested, or an exchange
+    /// failed, on any rank: one message. The ranks have the same bits. The last number is not the caller's: it is 0, or 1
+    /// to stop.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    fn sum(&mut self, device: &D, numbers: &mut D::Buffer<f64>) -> Result<(Vec<f64>, bool), D::Error>;
 
     /// Whether a stop was requested, or an exchange failed, on any rank.
     fn stopped(&self) -> bool;
@@ -283,10 +316,26 @@ pub trait Exchanges<T: Precise, D: Device> {
     fn records(&self) -> bool;
 }
 
-/// The ghosts of a vector in device memory, with the buffers for their exchange.
+/// The ghosts of a vector in device memory, with what their exchange needs.
 pub struct Ghosts<'c, T: Precise, D: Linked> {
     ranks: Ranks<'c, D>,
-    /// The own states that other ranks need, and the ghosts, rank by rank.
+    values: Values<T, D>,
+    /// Recorded exchanges, by the addresses of the vectors.
+    recorded: HashMap<u64, D::Graph>,
+    /// The numbers of all ranks, for [`Exchanges::sum`].
+    terms: Option<D::Buffer<f64>>,
+}
+
+/// The values that travel.
+enum Values<T: Precise, D: Device> {
+    /// Those that others need.
+    Halo(Halo<T, D>),
+    /// All: the elements of each rank.
+    All(Vec<Range<usize>>),
+}
+
+/// The own states that other ranks need, and the ghosts, rank by rank.
+struct Halo<T: Precise, D: Device> {
     states: D::Buffer<u32>,
     ghosts: D::Buffer<u32>,
     no_tiles: D::Buffer<u32>,
@@ -299,29 +348,103 @@ pub struct Ghosts<'c, T: Precise, D: Linked> {
     /// The same states and ghosts as ranges of the vector; `None` if the states for a rank are not neighbours.
     runs: Option<Vec<(u32, Range<usize>)>>,
     places: Vec<(u32, Range<usize>)>,
-    /// Recorded exchanges, by the addresses of the vectors.
-    recorded: HashMap<u64, D::Graph>,
 }
 
-impl<T: Precise, D: Linked> Ghosts<'_, T, D> {
-    /// Exchanges the packed values through the memory of the hosts.
-    fn exchange_on_hosts(&mut self, device: &D) -> Result<(), D::Error> {
-        let Some(comm) = self.ranks.team.comm() else { return Ok(()) };
-        let packed = device.to_vec(&self.packed)?;
-        let sends = self.sends.iter().map(|(rank, range)| (*rank, bytes(&packed[range.clone()]))).collect();
-        let receives: Vec<_> =
-            self.receives.iter().map(|(rank, range)| (*rank, range.len() * size_of::<T>())).collect();
-        let received = comm.exchange(sends, &receives).and_then(|exchange| exchange.wait());
-        if let Some(received) = self.ranks.note(received) {
-            let received: Vec<T> = bytemuck::pod_collect_to_vec(&received.concat());
-            device.write(&mut self.received, &received)?;
-        }
-        Ok(())
+impl<T: Precise, D: Device> Halo<T, D> {
+    fn of(peers: &[Peer], device: &D) -> Result<Self, D::Error> {
+        let states: Vec<u32> = peers.iter().flat_map(|peer| peer.sends.iter()).collect();
+        let ghosts: Vec<u32> = peers.iter().flat_map(|peer| peer.ghosts.clone()).map(|ghost| ghost as u32).collect();
+        let ranges = |count: fn(&Peer) -> usize| {
+            let end = peers.iter().scan(0, |end, peer| {
+                let start = *end;
+                *end += count(peer);
+                Some((peer.rank, start..*end))
+            });
+            end.filter(|(_, range)| !range.is_empty()).collect::<Vec<_>>()
+        };
+        let runs = peers.iter().filter(|peer| !peer.sends.is_empty());
+        let places = peers.iter().filter(|peer| !peer.ghosts.is_empty());
+        Ok(Self {
+            sends: ranges(|peer| peer.sends.len()),
+            receives: ranges(|peer| peer.ghosts.len()),
+            runs: runs.map(|peer| peer.sends.run().map(|run| (peer.rank, run))).collect(),
+            places: places.map(|peer| (peer.rank, peer.ghosts.clone())).collect(),
+            no_tiles: device.zeros(0)?,
+            packed: device.zeros(states.len())?,
+            received: device.zeros(ghosts.len())?,
+            states: device.upload(&states)?,
+            ghosts: device.upload(&ghosts)?,
+        })
     }
+
+    /// Packs the values that other ranks need.
+    fn pack(&mut self, device: &D, values: &D::Buffer<T>) -> Result<(), D::Error> {
+        let count = self.states.len() as u32;
+        if count == 0 {
+            return Ok(());
+        }
+        let shape = Shape::grid_stride(count.into(), THREADS);
+        // SAFETY: `states` holds own states, which are below the length of `values`; `packed` is as long.
+        unsafe { pack(device, shape, count, &self.states, values, &mut self.packed) }
+    }
+
+    /// Puts received values in place of the ghosts, and marks the tiles of those that change.
+    fn unpack(&mut self, device: &D, values: &mut D::Buffer<T>, tiles: Option<Flags<D>>) -> Result<(), D::Error> {
+        let count = self.ghosts.len() as u32;
+        if count == 0 {
+            return Ok(());
+        }
+        let shape = Shape::grid_stride(count.into(), THREADS);
+        let (tile, changed) = tiles.unwrap_or((0, &mut self.no_tiles));
+        // SAFETY: `ghosts` holds distinct states below the length of `values`; `received` is as long. `changed` has an
+        // element for each tile if there are tiles.
+        unsafe { unpack(device, shape, count, &self.ghosts, &self.received, values, tile, changed) }
+    }
+}
+
+/// The elements of each rank in a vector of `part`, of which all other states are ghosts.
+fn parts(part: &Part, comm: &dyn Communicator) -> Vec<Range<usize>> {
+    let mut parts = vec![0..0; comm.size() as usize];
+    parts[comm.rank() as usize] = part.own.clone();
+    part.peers.iter().for_each(|peer| parts[peer.rank as usize] = peer.ghosts.clone());
+    parts
 }
 
 fn bytes<T: Pod>(elements: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(elements).to_vec()
+}
+
+impl<T: Precise, D: Linked> Ghosts<'_, T, D> {
+    /// Exchanges values through the memory of the hosts.
+    fn exchange_on_hosts(
+        &mut self,
+        device: &D,
+        values: &mut D::Buffer<T>,
+        tiles: Option<Flags<D>>,
+    ) -> Result<(), D::Error> {
+        let ranks = &self.ranks;
+        match &mut self.values {
+            Values::Halo(halo) => {
+                let Some(comm) = ranks.team.comm() else { return Ok(()) };
+                halo.pack(device, values)?;
+                let packed = device.to_vec(&halo.packed)?;
+                let sends = halo.sends.iter().map(|(rank, range)| (*rank, bytes(&packed[range.clone()]))).collect();
+                let receives: Vec<_> =
+                    halo.receives.iter().map(|(rank, range)| (*rank, range.len() * size_of::<T>())).collect();
+                let received = comm.exchange(sends, &receives).and_then(|exchange| exchange.wait());
+                if let Some(received) = ranks.note(received) {
+                    let received: Vec<T> = bytemuck::pod_collect_to_vec(&received.concat());
+                    device.write(&mut halo.received, &received)?;
+                }
+                halo.unpack(device, values, tiles)
+            }
+            Values::All(_) => {
+                let mut all = device.to_vec(values)?;
+                ranks.note(ranks.team.refresh(&mut all));
+                device.write(values, &all)
+            }
+        }
+    }
 }
 
 impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
@@ -332,50 +455,42 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
         tiles: Option<Flags<D>>,
         maxima: Option<Maxima<D>>,
     ) -> Result<(), D::Error> {
-        let [sent, received] = [self.states.len(), self.ghosts.len()].map(|count| count as u32);
-        let link = self.ranks.link.clone();
+        let Some(link) = self.ranks.link.clone() else {
+            self.exchange_on_hosts(device, values, tiles)?;
+            return maxima.map_or(Ok(()), |(numbers, range)| self.max(device, numbers, range));
+        };
+        let reduce = || {
+            maxima.map_or(Ok(()), |(numbers, range)| {
+                // SAFETY: all ranks take the maxima of the same sweep.
+                unsafe { link.max(numbers, range) }
+            })
+        };
+        let halo = match &mut self.values {
+            Values::Halo(halo) => halo,
+            Values::All(parts) => {
+                // SAFETY: the parts have the lengths of the ranks' own states, and are no maxima.
+                return unsafe { link.group(|| link.share(values, parts).and_then(|()| reduce())) };
+            }
+        };
         // A link takes neighbours from where they are, and puts ghosts in their places.
-        let runs = self.runs.as_ref().filter(|_| link.is_some());
-        let placed = link.is_some() && tiles.is_none();
-        if sent > 0 && runs.is_none() {
-            let shape = Shape::grid_stride(sent.into(), THREADS);
-            // SAFETY: `states` holds own states, which are below the length of `values`; `packed` is as long.
-            unsafe { pack(device, shape, sent, &self.states, values, &mut self.packed)? };
+        let placed = tiles.is_none();
+        if halo.runs.is_none() {
+            halo.pack(device, values)?;
         }
-        match link {
-            Some(link) => {
-                let Self { packed, received, sends, receives, places, .. } = self;
-                // SAFETY: `cut` makes the lists of both sides of an exchange equally long, and own states are no ghosts.
-                // All ranks take the maxima of the same sweep.
-                unsafe {
-                    link.group(|| {
-                        match (runs, placed) {
-                            (Some(runs), true) => link.exchange_in_place(values, runs, places)?,
-                            (Some(runs), false) => link.exchange(values, runs, received, receives)?,
-                            (None, true) => link.exchange(packed, sends, values, places)?,
-                            (None, false) => link.exchange(packed, sends, received, receives)?,
-                        }
-                        maxima.map_or(Ok(()), |(numbers, range)| link.max(numbers, range))
-                    })?;
+        let Halo { packed, received, sends, receives, runs, places, .. } = halo;
+        // SAFETY: `cut` makes the lists of both sides of an exchange equally long, and own states are no ghosts.
+        unsafe {
+            link.group(|| {
+                match (runs, placed) {
+                    (Some(runs), true) => link.exchange_in_place(values, runs, places)?,
+                    (Some(runs), false) => link.exchange(values, runs, received, receives)?,
+                    (None, true) => link.exchange(packed, sends, values, places)?,
+                    (None, false) => link.exchange(packed, sends, received, receives)?,
                 }
-            }
-            None => {
-                self.exchange_on_hosts(device)?;
-                if let Some((numbers, range)) = maxima {
-                    let mut all = device.to_vec(numbers)?;
-                    self.max(&mut all[range]);
-                    device.write(numbers, &all)?;
-                }
-            }
+                reduce()
+            })?;
         }
-        if received > 0 && !placed {
-            let shape = Shape::grid_stride(received.into(), THREADS);
-            let (tile, changed) = tiles.unwrap_or((0, &mut self.no_tiles));
-            // SAFETY: `ghosts` holds distinct states below the length of `values`; `received` is as long. `changed` has an
-            // element for each tile if there are tiles.
-            unsafe { unpack(device, shape, received, &self.ghosts, &self.received, values, tile, changed)? };
-        }
-        Ok(())
+        if placed { Ok(()) } else { halo.unpack(device, values, tiles) }
     }
 
     fn refresh(&mut self, device: &D, values: &mut D::Buffer<T>) -> Result<(), D::Error> {
@@ -391,27 +506,60 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
         }
     }
 
-    fn max(&mut self, numbers: &mut [u64]) {
-        let Some(comm) = self.ranks.team.comm() else { return };
-        if let Some(of_ranks) = self.ranks.note(comm.gather(numbers)) {
-            for (at, number) in numbers.iter_mut().enumerate() {
+    fn max(&mut self, device: &D, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error> {
+        let Ranks { team, link, .. } = &self.ranks;
+        if let Some(link) = link {
+            // SAFETY: all ranks take the maxima of the same numbers.
+            return unsafe { link.max(numbers, range) };
+        }
+        let Some(comm) = team.comm() else { return Ok(()) };
+        let mut all = device.to_vec(numbers)?;
+        if let Some(of_ranks) = self.ranks.note(comm.gather(&all[range.clone()])) {
+            for (at, number) in all[range].iter_mut().enumerate() {
                 *number = of_ranks.iter().map(|of_rank| of_rank[at]).max().unwrap_or_default();
             }
         }
+        device.write(numbers, &all)
     }
 
     fn all(&self, holds: bool) -> bool {
         !self.ranks.note(self.ranks.team.any(!holds)).unwrap_or(true)
     }
 
-    fn sum(&mut self, numbers: &mut [f64]) {
-        let sums = self.ranks.team.sum(numbers);
-        self.ranks.note(sums);
+    fn sum(&mut self, device: &D, numbers: &mut D::Buffer<f64>) -> Result<(Vec<f64>, bool), D::Error> {
+        let (ranks, last) = (&self.ranks, numbers.len() - 1);
+        let stops = ranks.failed() || interrupt::requested();
+        let Some((link, comm)) = ranks.link.as_ref().zip(ranks.team.comm()) else {
+            let mut sums = device.to_vec(numbers)?;
+            sums[last] = f64::from(stops);
+            let done = ranks.note(ranks.team.sum(&mut sums));
+            let stopped = done.is_none() || sums[last] > 0.0;
+            return Ok((sums, stopped));
+        };
+        if stops {
+            let mut own = device.to_vec(numbers)?;
+            own[last] = 1.0;
+            device.write(numbers, &own)?;
+        }
+        let terms = match &mut self.terms {
+            Some(terms) => terms,
+            none => none.insert(device.zeros(comm.size() as usize * numbers.len())?),
+        };
+        // SAFETY: all ranks add the same numbers.
+        unsafe { link.gather(numbers, terms)? };
+        let terms = device.to_vec(terms)?;
+        let (first, others) = terms.split_at(numbers.len());
+        let mut sums = first.to_vec();
+        for of_rank in others.chunks_exact(numbers.len()) {
+            sums.iter_mut().zip(of_rank).for_each(|(sum, term)| *sum += term);
+        }
+        let stopped = sums[last] > 0.0;
+        Ok((sums, stopped))
     }
 
     fn stopped(&self) -> bool {
-        let failed = self.ranks.failure.borrow().is_some();
-        failed || self.ranks.note(self.ranks.team.any(interrupt::requested())).unwrap_or(true)
+        let ranks = &self.ranks;
+        ranks.failed() || ranks.note(ranks.team.any(interrupt::requested())).unwrap_or(true)
     }
 
     fn works(&self) -> bool {

@@ -6,6 +6,7 @@ use warpkov_kernels::primitives::vector::{MAX_BLOCKS, THREADS, combine, dots, do
 
 use super::ghosts::Exchanges;
 use super::projected::{PolicyLayout, Projected};
+use crate::common::interrupt;
 use crate::mdp::backend::{Evaluate, Evaluation, State};
 use crate::mdp::krylov::Linear;
 use crate::mdp::model::Mdp;
@@ -19,7 +20,10 @@ pub struct System<'d, O: Offset, D: Device> {
     /// Zero reward vector.
     nothing: D::Buffer<f64>,
     parts: D::Buffer<f64>,
+    /// Two sums; on ranks, whether to stop follows.
     sums: D::Buffer<f64>,
+    /// Whether a stop was requested, on any rank, before the last inner product.
+    stopped: bool,
 }
 
 impl<'d, O: Offset, D: Device> System<'d, O, D> {
@@ -49,7 +53,8 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
             all,
             nothing: device.zeros(states)?,
             parts: device.zeros(2 * blocks(states) as usize)?,
-            sums: device.zeros(2)?,
+            sums: device.zeros(3)?,
+            stopped: false,
         })
     }
 
@@ -57,7 +62,7 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
     #[must_use]
     pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
         let states = model.states() as usize;
-        Projected::<f64, O, D>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
+        Projected::<f64, O, D>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 3) as u64
     }
 }
 
@@ -145,8 +150,8 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
         combined(v.0, self.states, (0.0, v.1), (1.0, x), (0.0, x))
     }
 
-    fn stopped(&self) -> Result<bool, D::Error> {
-        Ok(self.projected.stopped())
+    fn stopped(&self) -> bool {
+        self.stopped
     }
 
     fn apply(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<(), D::Error> {
@@ -175,11 +180,11 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
             dots(device, Shape::new(blocks, THREADS), self.states as u64, x, y, z, &mut self.parts)?;
             dots_total(device, Shape::new(1, THREADS), blocks, &self.parts, &mut self.sums)?;
         }
-        let mut sums = [0.0; 2];
-        device.download(&self.sums, &mut sums)?;
-        if let Some(ranks) = self.projected.ranks() {
-            ranks.sum(&mut sums);
-        }
+        let (sums, stopped) = match self.projected.ranks() {
+            Some(ranks) => ranks.sum(device, &mut self.sums)?,
+            None => (device.to_vec(&self.sums)?, interrupt::requested()),
+        };
+        self.stopped = stopped;
         Ok((sums[0], sums[1]))
     }
 

@@ -61,8 +61,8 @@ impl<'m> SweepLayout<'m> {
             Some(Storage::Patterns) => patterns(mdp, &reward),
             None => patterns(mdp, &reward).or_else(|| narrow(mdp, &reward)).or_else(|| Some(slices_or_rows(mdp))),
         }?;
-        let size = layout.tile(mdp);
-        Some(Self { model: Model::Host { mdp, reward, layout }, tiles: Tiles::find(mdp, size) })
+        let tiles = tiles(mdp, &layout);
+        Some(Self { model: Model::Host { mdp, reward, layout }, tiles })
     }
 
     /// The pattern layout of a grid whose pattern numbers the device generates; `None` if rows are too long for it.
@@ -77,9 +77,9 @@ impl<'m> SweepLayout<'m> {
     #[must_use]
     pub fn with_rewards(mdp: &'m Mdp) -> Self {
         let layout = slices_or_rows(mdp);
-        let size = layout.tile(mdp);
+        let tiles = tiles(mdp, &layout);
         let reward = mdp.expected_rewards();
-        Self { model: Model::Host { mdp, reward, layout }, tiles: Tiles::find(mdp, size) }
+        Self { model: Model::Host { mdp, reward, layout }, tiles }
     }
 
     /// Disables skipping: every sweep backs up all states.
@@ -181,7 +181,7 @@ impl<'m> SweepLayout<'m> {
             own.start <= tile.start && tile.end <= own.end && rows.all(leads_inside)
         };
         let mut inside: Vec<bool> = (0..states.div_ceil(tile)).into_par_iter().map(inside).collect();
-        part.peers.iter().flat_map(|peer| &peer.sends).for_each(|&state| inside[state as usize / tile] = false);
+        part.peers.iter().flat_map(|peer| peer.sends.iter()).for_each(|state| inside[state as usize / tile] = false);
         let (mut longest, mut start) = (0..0, 0);
         for run in inside.chunk_by(|a, b| a == b) {
             if run[0] && run.len() > longest.len() {
@@ -190,6 +190,18 @@ impl<'m> SweepLayout<'m> {
             start += run.len();
         }
         (longest.start * tile) as u32..states.min(longest.end * tile) as u32
+    }
+
+    /// The states that a sweep must visit, in whole tiles but for the last: the own ones, and with skipping those of all
+    /// tiles, whose flags it sets.
+    pub(super) fn visited(&self) -> Range<u32> {
+        match &self.model {
+            Model::Host { mdp, .. } if self.tiles.is_none() => {
+                let own = mdp.own();
+                (own.start - own.start % self.tile() as usize) as u32..own.end as u32
+            }
+            _ => 0..self.source().states(),
+        }
     }
 
     /// States per tile.
@@ -258,6 +270,12 @@ impl RowLayout {
             Self::Narrow { .. } | Self::Patterns { .. } => tile(mdp.states() as usize),
         }
     }
+}
+
+/// The dependencies between tiles; `None` without skipping. An all-gather replaces the ghosts in their place, and does not
+/// tell which ones change; tiles would depend on most of them.
+fn tiles(mdp: &Mdp, layout: &RowLayout) -> Option<Tiles> {
+    if mdp.part().is_some_and(|part| part.all_gather) { None } else { Tiles::find(mdp, layout.tile(mdp)) }
 }
 
 /// Slices if rows are short and padding at most doubles the size; otherwise rows.

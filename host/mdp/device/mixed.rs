@@ -59,6 +59,15 @@ impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
         Ok(Self { fast, exact, in_f64: false, last: f64::INFINITY })
     }
 
+    /// As [`ValueIteration::with_local_sweeps`].
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn with_local_sweeps(self, sweeps: u32) -> Result<Self, D::Error> {
+        let (fast, exact) = (self.fast.with_local_sweeps(sweeps)?, self.exact.with_local_sweeps(sweeps)?);
+        Ok(Self { fast, exact, ..self })
+    }
+
     /// Copies V from f32 to f64, once.
     fn switch_to_f64(&mut self) -> Result<(), D::Error> {
         if !self.in_f64 {
@@ -118,6 +127,10 @@ impl<O: Offset, D: Device> GreedySweeps for Mixed<'_, O, D> {
 
     fn phase(&self) -> u32 {
         u32::from(self.in_f64)
+    }
+
+    fn non_monotone_unit(&self) -> Option<f64> {
+        if self.in_f64 { self.exact.non_monotone_unit() } else { self.fast.non_monotone_unit() }
     }
 }
 

@@ -118,8 +118,12 @@ pub struct ValueIteration<'d, T: Precise, O: Offset, D: Device> {
     graph: Option<D::Graph>,
     /// Exchanges with the other ranks, if there are some. The ghosts of `v_old` are those of the last exchange.
     ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
-    /// States that are swept during the exchange, in whole tiles. Empty if a rank has too few.
+    /// The states of a sweep, in whole tiles.
+    visited: Range<u32>,
+    /// Those of them that are swept during the exchange. Empty if a rank has too few.
     interior: Range<u32>,
+    /// Sweeps for each exchange.
+    local_sweeps: u32,
 }
 
 impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
@@ -174,15 +178,61 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
             swapped: false,
             graph: None,
             ranks,
+            visited: sweep_layout.visited(),
             interior: if overlaps { interior } else { 0..0 },
+            local_sweeps: 1,
         };
-        if values.ranks.as_ref().is_none_or(|ranks| ranks.records()) {
-            values.graph = device.capture(|| {
-                device.clear(&mut values.slots)?;
-                (0..MAX_BATCH).try_for_each(|sweep| values.sweep(sweep as u32))
-            })?;
-        }
+        values.record()?;
         Ok(values)
+    }
+
+    /// With `sweeps` ≥ 1 sweeps of this rank for each exchange of ghosts, which keep their values in between. Of one rank, it
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn with_local_sweeps(mut self, sweeps: u32) -> Result<Self, D::Error> {
+        if self.ranks.is_some() && sweeps > 1 {
+            // Sweeps copy the ghosts, too.
+            (self.local_sweeps, self.interior, self.visited) = (sweeps, 0..0, 0..self.source.states());
+            self.graph = None;
+            self.record()?;
+        }
+        Ok(self)
+    }
+
+    /// Records a batch of [`MAX_BATCH`] sweeps, if the device can.
+    fn record(&mut self) -> Result<(), D::Error> {
+        if self.ranks.as_ref().is_none_or(|ranks| ranks.records()) {
+            let device = self.device;
+            self.graph = device.capture(|| self.submit(MAX_BATCH))?;
+        }
+        Ok(())
+    }
+
+    /// Submits the sweeps of a batch.
+    fn submit(&mut self, sweeps: usize) -> Result<(), D::Error> {
+        let device = self.device;
+        device.clear(&mut self.slots)?;
+        if self.local_sweeps == 1 {
+            return (0..sweeps).try_for_each(|sweep| self.sweep(sweep as u32));
+        }
+        // The changes of the last sweep alone count; exchanges precede it and follow it. All sweeps have number 0: none returns
+        // because the one before it changed nothing here, for ghosts may have changed since.
+        for sweep in 1..=sweeps {
+            let last = sweep == sweeps;
+            if last {
+                device.clear(&mut self.slots)?;
+            }
+            if self.ranks.as_ref().is_none_or(|ranks| ranks.works()) {
+                self.launch(0, self.visited.clone())?;
+            }
+            if last || sweep + 1 == sweeps || sweep.is_multiple_of(self.local_sweeps as usize) {
+                self.exchange(last.then_some(0))?;
+            }
+            self.swap();
+        }
+        Ok(())
     }
 
     /// Launches sweep number `sweep` of a batch on all ranks, and swaps the old and new buffers. Ranks exchange the new
@@ -192,11 +242,11 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     /// the others. The exchange also takes the maxima of the sweep before, which ends too late for its own; a batch thus
     /// ends one sweep after that which meets the rule, and [`backup`](Self::backup) undoes this sweep.
     fn sweep(&mut self, sweep: u32) -> Result<(), D::Error> {
-        let (device, states) = (self.device, self.source.states());
+        let (device, visited) = (self.device, self.visited.clone());
         if self.overlaps() {
             let interior = self.interior.clone();
             let border = |own: &mut Self| {
-                for range in [0..interior.start, interior.end..states] {
+                for range in [visited.start..interior.start, interior.end..visited.end] {
                     own.launch(sweep, range)?;
                 }
                 own.exchange(sweep.checked_sub(1))
@@ -208,7 +258,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
             unsafe { device.beside(self, border, |own| own.launch(sweep, interior.clone()))? };
         } else {
             if self.ranks.as_ref().is_none_or(|ranks| ranks.works()) {
-                self.launch(sweep, 0..states)?;
+                self.launch(sweep, visited)?;
             }
             self.exchange(Some(sweep))?;
         }
@@ -231,12 +281,12 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
 
     /// The slots of a batch of `sweeps` sweeps, over all ranks.
     fn read(&mut self, sweeps: usize) -> Result<Vec<u64>, D::Error> {
-        let mut slots = vec![0; SLOTS * sweeps];
-        self.device.download(&self.slots, &mut slots)?;
         if let Some(ranks) = self.ranks.as_mut().filter(|_| !self.interior.is_empty()) {
             // No exchange followed the last sweep.
-            ranks.max(&mut slots[slots_of(sweeps as u32 - 1)]);
+            ranks.max(self.device, &mut self.slots, slots_of(sweeps as u32 - 1))?;
         }
+        let mut slots = vec![0; SLOTS * sweeps];
+        self.device.download(&self.slots, &mut slots)?;
         Ok(slots)
     }
 
@@ -340,11 +390,11 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
 
     /// Launches a batch of sweeps; returns their number, which is smaller after an interrupt.
     fn batch(&mut self, sweeps: usize) -> Result<usize, D::Error> {
-        self.device.clear(&mut self.slots)?;
         if self.ranks.is_some() {
             // All ranks launch the same sweeps.
-            return (0..sweeps).try_for_each(|sweep| self.sweep(sweep as u32)).map(|()| sweeps);
+            return self.submit(sweeps).map(|()| sweeps);
         }
+        self.device.clear(&mut self.slots)?;
         launch_batch(sweeps, |sweep| self.sweep(sweep as u32))
     }
 
@@ -447,7 +497,12 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for ValueIteration<'_, T, O,
             }
             let slots = self.read(batch)?;
             let mut swept = 0;
-            for slot in slots.chunks_exact(SLOTS) {
+            if self.local_sweeps > 1 {
+                swept = batch;
+                [done.least, done.greatest] = changes(&slots);
+                done.fixed = slots[2] == 0;
+            }
+            for slot in slots.chunks_exact(SLOTS).skip(swept) {
                 // 0 is never a valid key: the sweep returned at once.
                 if slot[0] == 0 {
                     break;
@@ -471,6 +526,10 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for ValueIteration<'_, T, O,
             }
             batch = self.expected(stop, &done);
         }
+    }
+
+    fn non_monotone_unit(&self) -> Option<f64> {
+        (self.local_sweeps > 1).then_some(T::UNIT)
     }
 }
 

@@ -21,7 +21,7 @@ use bytemuck::Pod;
 use memmap2::Mmap;
 use rayon::prelude::*;
 
-pub use self::part::{Part, Peer};
+pub use self::part::{Part, Peer, Sends};
 use self::validate::Invalid;
 pub use self::whole::Whole;
 use crate::common::choice::choice;

@@ -12,7 +12,7 @@ use crate::common::parameters::count;
 use crate::mdp::analysis::patterns::Patterns;
 use crate::mdp::certificate::{Extremes, first_best};
 use crate::mdp::generate::Error;
-use crate::mdp::model::{CHUNK, Part, Peer};
+use crate::mdp::model::{CHUNK, Part, Peer, Sends};
 
 /// A slip grid and the patterns that its cells have, without a pattern number per cell; or the part of a rank: its rows of
 /// the grid, and the ghosts, which are the row above and the row below.
@@ -93,7 +93,7 @@ impl SlipGrid {
         let inside = if above { row } else { 0 }..if below { end - row } else { end };
         let peer = |rank: u32, sends: Range<usize>, ghosts: Range<usize>| Peer {
             rank,
-            sends: sends.map(|cell| cell as u32).collect(),
+            sends: Sends::Run(sends.start as u32..sends.end as u32),
             ghosts,
         };
         let up = above.then(|| peer(rank - 1, inside.start..inside.start + row, 0..row));
@@ -105,6 +105,7 @@ impl SlipGrid {
             never_terminates: true,
             works: true,
             peers: up.into_iter().chain(down).collect(),
+            all_gather: false,
         };
         // The last cell of the grid, also among the ghosts.
         let goal = (local.end == height).then(|| end as u32 - 1);
@@ -339,7 +340,7 @@ mod tests {
                         let other = parts[peer.rank as usize].part().unwrap();
                         let back = other.peers.iter().find(|peer| peer.rank as usize == rank).unwrap();
                         let global = |part: &Part, cell: usize| part.first as usize + cell - part.own.start;
-                        let sent: Vec<_> = back.sends.iter().map(|&cell| global(other, cell as usize)).collect();
+                        let sent: Vec<_> = back.sends.iter().map(|cell| global(other, cell as usize)).collect();
                         let first = (place.first as usize + peer.ghosts.start).wrapping_sub(place.own.start);
                         assert_eq!(sent, (first..first + peer.ghosts.len()).collect::<Vec<_>>());
                     }
