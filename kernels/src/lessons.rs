@@ -321,6 +321,54 @@ pub fn atomics(x: Global<i32>, cells: GlobalMut<i32>, flags: GlobalMut<u32>, sum
     atomic::add((sums, 0), f64::from(value));
 }
 
+/// Exclusive prefix sum in one launch (chained scan): each block waits for the total of all elements before its own.
+///
+/// - *Mathematics*: yᵢ = x₀ + … + xᵢ₋₁.
+/// - *Thread mapping*: one thread per element. A block takes the next tile, so that it waits for blocks only that have
+///   begun. Its first thread waits until the tile before has released its prefix, and then releases its own.
+/// - *Shared memory*: 34 words, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `y`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x`, `y` | threads of the grid | the sum fits 32 bits |
+/// | `ticket` | 1 or more | 0 before the launch |
+/// | `ready` | blocks | 0 before the launch |
+/// | `prefixes` | blocks | |
+///
+/// *Launch*: any grid; blocks of whole warps.
+#[kernel]
+pub fn chained_scan(
+    x: Global<u32>,
+    ticket: GlobalMut<u32>,
+    ready: GlobalMut<u32>,
+    prefixes: GlobalMut<u32>,
+    y: GlobalMut<u32>,
+) {
+    let (tile, base) = (shared_array!(chained_tile: u32; 1), shared_array!(chained_base: u32; 1));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        tile.set(0, atomic::add((ticket, 0), 1));
+    }
+    thread::sync_threads();
+    let own = tile.get(0) as usize;
+    let i = own * thread::block_dim_x() as usize + t as usize;
+    let (before, total) = block::exclusive_scan(x.get(i), 0, |a, b| a + b);
+    if t == 0 {
+        let mut prefix = 0;
+        if own > 0 {
+            while atomic::load((ready, own - 1), Ordering::Acquire, Scope::Device) == 0 {}
+            prefix = prefixes.get(own - 1);
+        }
+        prefixes.set(own, prefix + total);
+        atomic::store((ready, own), 1, Ordering::Release, Scope::Device);
+        base.set(0, prefix);
+    }
+    thread::sync_threads();
+    y.set(i, base.get(0) + before);
+}
+
 /// D = A·B + C on the tensor core in TF32: A is 16 × 8, B is 8 × 8, C and D are 16 × 8, all row-major.
 ///
 /// - *Thread mapping*: lane 4g + t holds the elements of A, B, C and D that [`mma`] assigns to it.

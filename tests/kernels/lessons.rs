@@ -28,6 +28,7 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("scans::f64", scans::<f64, _>);
     suite.add("histogram", histogram);
     suite.add("atomics", atomics);
+    suite.add("chained_scan", chained_scan);
     suite.add("special_functions", special_functions);
     suite.add("exclusive_scan::u32", prefix_sum::<u32, _>);
     suite.add("exclusive_scan::u64", prefix_sum::<u64, _>);
@@ -213,6 +214,20 @@ fn atomics<D: Device>(device: &D, scale: usize) -> Outcome {
     same("cells", &device.to_vec(&cells)?, &[sum, max, min, and, or])?;
     same("flags", &device.to_vec(&flags)?, &[n as u32, 1, 1])?;
     same("sums", &device.to_vec(&sums)?, &[f64::from(sum)])
+}
+
+fn chained_scan<D: Device>(device: &D, scale: usize) -> Outcome {
+    let blocks = 7 * scale;
+    let mut random = Random::new(12);
+    let x: Vec<u32> = (0..64 * blocks).map(|_| random.below(9) as u32).collect();
+    let (dx, mut y) = (device.upload(&x)?, device.zeros::<u32>(x.len())?);
+    let (mut ticket, mut ready) = (device.zeros::<u32>(1)?, device.zeros::<u32>(blocks)?);
+    let mut prefixes = device.uninitialised::<u32>(blocks)?;
+    let shape = Shape::new(blocks as u32, 64);
+    // SAFETY: `x` and `y` have one element per thread, `ready` and `prefixes` one per block.
+    unsafe { lessons::chained_scan(device, shape, &dx, &mut ticket, &mut ready, &mut prefixes, &mut y)? };
+    let expected = x.iter().scan(0, |sum, &x| Some(std::mem::replace(sum, *sum + x)));
+    same("y", &device.to_vec(&y)?, &expected.collect::<Vec<u32>>())
 }
 
 fn special_functions<D: Device>(device: &D, scale: usize) -> Outcome {

@@ -126,6 +126,13 @@ fn main() -> ExitCode {
     ] {
         all.extend(trials(name.to_owned(), Emulated(schedule)));
     }
+    let mut interleaved = Suite {
+        device: "emulated-interleaved".to_owned(),
+        with: Emulated(Schedule::Interleaved(1)),
+        trials: Vec::new(),
+    };
+    lessons::add(&mut interleaved);
+    all.extend(interleaved.trials);
     let gpus = Gpu::count().unwrap_or(0);
     if gpus == 0 && std::env::var_os("WARPKOV_REQUIRE_GPU").is_some_and(|value| value == "1") {
         eprintln!("error: WARPKOV_REQUIRE_GPU is set, and there is no GPU");
