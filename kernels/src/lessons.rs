@@ -128,6 +128,39 @@ pub fn reverse_blocks<T: Real>(x: Global<T>, y: GlobalMut<T>) {
     y.set(i, tile.get(tile.len() - 1 - t));
 }
 
+/// Transposes a matrix tile by tile through shared memory: yⱼᵢ = xᵢⱼ. Both global accesses are coalesced.
+///
+/// The lanes of a warp read one column of the tile. With `pitch` = 32 all its elements are in one bank, so the lanes wait
+/// for each other; with 33 each is in a bank of its own.
+///
+/// - *Thread mapping*: one block per tile of 32 × 32, one thread per four elements of a column.
+/// - *Shared memory*: 32 · `pitch` floats, dynamic. *Barriers*: one. *Deterministic*: yes. *Valid result in*: `y`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `pitch` | scalar | floats from one row of the tile to the next, 32 or more |
+/// | `x`, `y` | (32 · grid x)² | |
+///
+/// *Launch*: a square grid; blocks of 32 × 8 threads; 128 · `pitch` bytes of dynamic shared memory.
+#[kernel]
+pub fn transpose(pitch: u32, x: Global<f32>, y: GlobalMut<f32>) {
+    let tile = shared::dynamic_shared_mem::<f32>();
+    let (column, first) = (thread::thread_idx_x(), thread::thread_idx_y());
+    let (across, down) = (32 * thread::block_idx_x() as usize, 32 * thread::block_idx_y() as usize);
+    let n = 32 * thread::grid_dim_x() as usize;
+    for part in 0..4 {
+        let row = first + 8 * part;
+        tile.set(row * pitch + column, x.get((down + row as usize) * n + across + column as usize));
+    }
+    thread::sync_threads();
+    for part in 0..4 {
+        let row = first + 8 * part;
+        y.set((across + row as usize) * n + down + column as usize, tile.get(column * pitch + row));
+    }
+}
+
 /// Votes of a block on x > 0, three numbers per block: the count, 1 if true for all threads, 1 if true for any thread.
 ///
 /// - *Thread mapping*: one thread per element.

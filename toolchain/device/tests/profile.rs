@@ -33,7 +33,7 @@ fn sectors_follow_the_stride() {
         assert_eq!((loads.requests, loads.sectors, loads.bytes), (2, 2 * sectors, 2 * 128), "stride {stride}");
         assert_eq!(loads.sectors_per_request(), sectors as f64);
         let stores = kernel.total(Operation::Store);
-        assert_eq!((stores.requests, stores.sectors, stores.bytes, stores.divergent), (2, 16, 512, 0));
+        assert_eq!((stores.requests, stores.sectors, stores.bytes, stores.partial), (2, 16, 512, 0));
     }
 }
 
@@ -52,9 +52,47 @@ fn vector_accesses_and_idle_lanes() {
         // SAFETY: the emulator checks every access.
         unsafe { by_four(device, Shape::new(1, 32), &x, &mut y) }.unwrap();
     });
-    let counts = Counts { requests: 1, lanes: 24, divergent: 1, bytes: 384, sectors: 12, bank_conflicts: 0 };
+    let counts = Counts { requests: 1, lanes: 24, partial: 1, branches: 0, bytes: 384, sectors: 12, bank_conflicts: 0 };
     assert_eq!(kernel.total(Operation::Load), counts);
     assert_eq!(kernel.total(Operation::Store), counts);
+    // The lanes divide at the guard, before any request.
+    assert_eq!(kernel.divergent_branches, 1);
+}
+
+/// 0: no branch divides lanes. 1: two sides that meet again. 2: one side only. 3: loops of one to three rounds.
+#[kernel]
+fn branches(mode: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    let i = t as usize;
+    let mut sum = x.get(i);
+    if mode == 1 && t < 16 {
+        sum += x.get(i + 1);
+    } else if mode == 1 {
+        sum *= x.get(i + 2);
+    }
+    if mode == 2 && t == 7 {
+        sum += x.get(i + 3);
+    }
+    let rounds = if mode == 3 { 1 + t % 3 } else { 2 };
+    for round in 0..rounds {
+        sum += x.get(i + round as usize);
+    }
+    y.set(i, sum);
+}
+
+#[test]
+fn divergent_branches_are_counted_whether_or_not_the_lanes_meet_again() {
+    for (mode, expected) in [(0, 0), (1, 1), (2, 1), (3, 2)] {
+        let (kernel, _) = profile("branches", |device| {
+            let (x, mut y) = (device.zeros(40).unwrap(), device.zeros(32).unwrap());
+            // SAFETY: the emulator checks every access.
+            unsafe { branches(device, Shape::new(1, 32), mode, &x, &mut y) }.unwrap();
+        });
+        let by_line: u64 = kernel.lines.iter().map(|line| line.counts.branches).sum();
+        assert_eq!((kernel.divergent_branches, by_line), (expected, expected), "mode {mode}");
+        let stores = kernel.total(Operation::Store);
+        assert_eq!((stores.requests, stores.partial), (1, 0), "the lanes meet again in mode {mode}");
+    }
 }
 
 #[kernel]
@@ -135,7 +173,9 @@ fn instructions_of_each_kind_and_atomics_per_address() {
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("instructions: 1 launches"));
     assert_eq!(svg.matches("<g").count(), svg.matches("</g>").count());
     // 64 warps of 32 registers fill a multiprocessor; 128 registers halve twice.
-    assert_eq!((kernel.occupancy(32), kernel.occupancy(128)), (1.0, 0.25));
+    let occupancy = |registers| profile.clone().with_registers(|_| registers).kernels["instructions"].occupancy();
+    assert_eq!([None, Some(32), Some(128)].map(occupancy), [None, Some(1.0), Some(0.25)]);
+    assert!(profile.with_registers(|_| Some(128)).svg().contains("128 registers: occupancy 25 %"));
 }
 
 #[test]

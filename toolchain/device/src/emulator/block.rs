@@ -138,9 +138,9 @@ impl<'a> Runner<'a> {
     }
 
     /// Adds the instructions of the block.
-    pub fn add_to(&self, collector: &mut Collector) {
+    pub fn add_to(&self, entry: &'static str, collector: &mut Collector) {
         let events: Vec<_> = self.threads.iter().map(|thread| thread.events.take()).collect();
-        collector.block(self.launch.kernel, self.block.shared.borrow().len(), &events);
+        collector.block(entry, self.block.shared.borrow().len(), &events);
     }
 
     fn ended(&self, advanced: bool) -> Result<Round, Box<Fault>> {

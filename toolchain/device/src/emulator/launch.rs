@@ -1,12 +1,12 @@
 //! Runs the blocks of a launch: one after another, or some at a time if they wait for each other or the schedule
 //! interleaves them.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ops::Range;
 
 use super::block::{Round, Runner, Stacks};
 use super::fault::{Fault, Kind, Threads};
-use super::profile::Collector;
+use super::profile::Profiler;
 use super::{EmulatorError, Schedule};
 use crate::launch::{Call, Dim3};
 
@@ -91,7 +91,7 @@ impl Launch {
 /// The blocks of a launch.
 pub struct Grid<'a> {
     pub launch: &'a Launch,
-    pub collector: Option<&'a RefCell<Collector>>,
+    pub profiler: Option<&'a Profiler>,
     pub call: &'a Call<'a>,
     pub body: &'a dyn Fn(),
 }
@@ -130,8 +130,8 @@ impl Grid<'_> {
             match round {
                 Round::Ended => {
                     let ended = running.remove(current);
-                    if let Some(collector) = self.collector {
-                        ended.add_to(&mut collector.borrow_mut());
+                    if let Some(profiler) = self.profiler {
+                        ended.add_to(self.call.entry, &mut profiler.collector());
                     }
                     (current, stalled) = (0, 0);
                 }

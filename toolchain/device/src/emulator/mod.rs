@@ -44,7 +44,7 @@ pub use schedule::Schedule;
 use crate::device::DeviceCopy;
 use crate::launch::{Call, Device, Dim3, Shape};
 use launch::{Grid, Launch, Previous, RESIDENT_BLOCKS};
-use profile::{Collector, Profile};
+use profile::{Profile, Profiler};
 
 /// Serial number of the next block in this process. Buffers may move from one emulator to another.
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
@@ -62,7 +62,7 @@ pub struct Emulator {
     previous: Cell<Option<Previous>>,
     /// Within [`Device::beside`]: the blocks of its first part.
     beside: RefCell<Option<Range<u64>>>,
-    collector: Option<RefCell<Collector>>,
+    profiler: Option<Profiler>,
 }
 
 impl Default for Emulator {
@@ -82,20 +82,26 @@ impl Emulator {
             limit: 1 << 27,
             previous: Cell::default(),
             beside: RefCell::default(),
-            collector: None,
+            profiler: None,
         }
     }
 
     /// The same emulator, which counts what profilers count: see [`profile`]. Launches take longer.
     #[must_use]
     pub fn profiled(self) -> Self {
-        Self { collector: Some(RefCell::default()), ..self }
+        self.profiled_by(&Profiler::default())
+    }
+
+    /// The same emulator, whose launches `profiler` counts together with those of other emulators.
+    #[must_use]
+    pub fn profiled_by(self, profiler: &Profiler) -> Self {
+        Self { profiler: Some(profiler.clone()), ..self }
     }
 
     /// The counts of all launches so far, if the emulator is [`profiled`](Self::profiled); otherwise no kernels.
     #[must_use]
     pub fn profile(&self) -> Profile {
-        self.collector.as_ref().map(|collector| collector.borrow().profile()).unwrap_or_default()
+        self.profiler.as_ref().map(Profiler::profile).unwrap_or_default()
     }
 
     /// The same emulator with another limit on the work of a launch, by default 2²⁷ = 134 217 728: memory accesses of
@@ -154,13 +160,13 @@ impl Emulator {
             limit: self.limit,
             idle: Cell::new(0),
             early: Cell::new(false),
-            profiled: self.collector.is_some(),
+            profiled: self.profiler.is_some(),
             random: Cell::new(self.schedule.seed()),
         };
-        if let Some(collector) = &self.collector {
-            collector.borrow_mut().launch(call.kernel, grid.count(), threads as u32);
+        if let Some(profiler) = &self.profiler {
+            profiler.collector().launch(call.entry, grid.count(), threads as u32);
         }
-        let grid_of_blocks = Grid { launch: &launch, collector: self.collector.as_ref(), call: &call, body: thread };
+        let grid_of_blocks = Grid { launch: &launch, profiler: self.profiler.as_ref(), call: &call, body: thread };
         grid_of_blocks.run(&mut self.stacks.borrow_mut(), || self.stopped())?;
         // The next launch begins after every block of this one has called `launch_dependents`. If that was after its
         // `wait`, all launches before this one have ended.

@@ -3,10 +3,20 @@
 //! The emulator runs lane by lane, so it must find out which accesses a warp would make together: the k-th execution of
 //! a source line by each lane, counted from the last barrier or warp operation, forms one *request*. This is what a GPU
 //! does if lanes that take different branches meet again at once. A line with two accesses of one kind counts as two.
+//!
+//! The emulator sees the [operations](Operation) of a thread, not its jumps. It counts a *divergent branch* where lanes
+//! that made a request together, or began the kernel together, make different requests next, or end while others
+//! continue. This includes branches whose sides meet again, loops of different lengths (once per length), and early
+//! returns. It leaves out branches that differ in arithmetic only, and includes those that a compiler turns into
+//! predicated instructions or selections.
+//!
+//! The source has accesses that a compiler merges, moves out of loops or leaves out. `book/counters.md` of the repository
+//! compares the counts of ten kernels with those of NVIDIA's profiler.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The kinds of instruction that the emulator sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,8 +91,10 @@ pub struct Counts {
     pub requests: u64,
     /// Lanes that took part in them. A warp of 32 threads has 32·`requests` − `lanes` idle lanes.
     pub lanes: u64,
-    /// Requests in which some lanes of the warp did not take part: their branches diverge.
-    pub divergent: u64,
+    /// Requests in which some lanes of the warp did not take part.
+    pub partial: u64,
+    /// Divergent branches right after these requests, whether or not the lanes meet again.
+    pub branches: u64,
     /// Bytes that the lanes asked for.
     pub bytes: u64,
     /// Sectors of 32 bytes of global memory that the requests touch.
@@ -101,7 +113,8 @@ impl Counts {
     fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.lanes += other.lanes;
-        self.divergent += other.divergent;
+        self.partial += other.partial;
+        self.branches += other.branches;
         self.bytes += other.bytes;
         self.sectors += other.sectors;
         self.bank_conflicts += other.bank_conflicts;
@@ -136,6 +149,10 @@ pub struct KernelProfile {
     pub lines: Vec<Line>,
     /// Atomic operations of one lane on each address of global memory, in descending order.
     pub atomics_per_address: Vec<u64>,
+    /// Divergent branches: those after a request of a line, and those before a warp's first request.
+    pub divergent_branches: u64,
+    /// Registers of a thread, if [`Profile::with_registers`] knows them.
+    pub registers: Option<u32>,
     trace: Vec<Request>,
 }
 
@@ -156,24 +173,51 @@ impl KernelProfile {
         total
     }
 
-    /// Occupancy on a GPU of compute capability 9.0: resident warps as a part of the 64 of a multiprocessor, for a kernel
-    /// of `registers` registers per thread, as the PTX report prints them.
+    /// Occupancy on a GPU of compute capability 9.0: resident warps as a part of the 64 of a multiprocessor. `None` if the
+    /// [registers](Self::registers) are not known.
     #[must_use]
-    pub fn occupancy(&self, registers: u32) -> f64 {
+    pub fn occupancy(&self) -> Option<f64> {
+        let registers = self.registers?;
         let warps = self.block_threads.div_ceil(32).max(1);
         // Registers are given to warps in units of 256.
         let by_registers = SM_REGISTERS / (registers.max(1) * 32).next_multiple_of(256) / warps;
         let by_shared = SM_SHARED / (self.shared_bytes.next_multiple_of(128) + RESERVED);
         let blocks = SM_BLOCKS.min(SM_WARPS / warps).min(by_registers).min(by_shared);
-        f64::from(blocks * warps) / f64::from(SM_WARPS)
+        Some(f64::from(blocks * warps) / f64::from(SM_WARPS))
     }
 }
 
-/// What [`Emulator::profile`](super::Emulator::profile) returns: the counts of each kernel, by name.
+/// What [`Emulator::profile`](super::Emulator::profile) returns: the counts of each kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// The kernels.
+    /// The kernels by the name of the entry point, such as `axpy_f32`.
     pub kernels: BTreeMap<&'static str, KernelProfile>,
+}
+
+impl Profile {
+    /// The same counts with the registers per thread that `registers` returns for a kernel's entry point, for
+    /// [occupancies](KernelProfile::occupancy).
+    #[must_use]
+    pub fn with_registers(mut self, registers: impl Fn(&str) -> Option<u32>) -> Self {
+        self.kernels.iter_mut().for_each(|(entry, kernel)| kernel.registers = registers(entry));
+        self
+    }
+}
+
+/// Counts the launches of one or several emulators: see [`Emulator::profiled_by`](super::Emulator::profiled_by).
+#[derive(Clone, Default)]
+pub struct Profiler(Arc<Mutex<Collector>>);
+
+impl Profiler {
+    /// The counts of all launches so far.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.collector().profile()
+    }
+
+    pub(crate) fn collector(&self) -> MutexGuard<'_, Collector> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a warp executes together.
@@ -185,6 +229,8 @@ struct Request {
     bytes: u32,
     /// Lane and address, in the order of the lanes.
     lanes: Vec<(u8, u64)>,
+    /// Whether the lanes make different requests next.
+    divides: bool,
 }
 
 impl Request {
@@ -192,7 +238,8 @@ impl Request {
         Counts {
             requests: 1,
             lanes: self.lanes.len() as u64,
-            divergent: u64::from(self.lanes.len() < threads),
+            partial: u64::from(self.lanes.len() < threads),
+            branches: u64::from(self.divides),
             bytes: self.lanes.len() as u64 * u64::from(self.bytes),
             sectors: if self.operation.is_global() { self.sectors() } else { 0 },
             bank_conflicts: if self.operation.is_shared() { self.bank_conflicts() } else { 0 },
@@ -256,7 +303,8 @@ impl Collector {
         let collected = self.kernels.entry(kernel).or_default();
         collected.profile.shared_bytes = shared_bytes;
         for warp in threads.chunks(32) {
-            let requests = requests_of(warp);
+            let (requests, branches) = requests_of(warp);
+            collected.profile.divergent_branches += branches;
             for request in &requests {
                 let key = (request.site.file(), request.site.line(), request.operation);
                 collected.lines.entry(key).or_default().add(&request.count(warp.len()));
@@ -286,25 +334,43 @@ impl Collector {
 }
 
 /// The requests of a warp, from the events of its lanes: by phase, then in the order of the first lane that executes them.
-fn requests_of(lanes: &[Vec<Event>]) -> Vec<Request> {
+/// And the number of divergent branches.
+fn requests_of(lanes: &[Vec<Event>]) -> (Vec<Request>, u64) {
     let mut requests: Vec<(u32, usize, Request)> = Vec::new();
     let mut known = HashMap::new();
+    // The request that follows each, and the first one, in the first lane. The end of the thread is `None`.
+    let mut next: HashMap<Option<usize>, Option<usize>> = HashMap::new();
+    let mut divides = HashSet::new();
+    let mut follow = |at, then| {
+        if *next.entry(at).or_insert(then) != then {
+            divides.insert(at);
+        }
+    };
     for (lane, events) in lanes.iter().enumerate() {
         let mut executions = HashMap::new();
+        let mut before = None;
         for (order, event) in events.iter().enumerate() {
             let line = (event.phase, std::ptr::from_ref(event.site) as usize, event.operation);
             let execution: &mut u32 = executions.entry(line).or_default();
             *execution += 1;
             let at = *known.entry((line, *execution)).or_insert_with(|| {
                 let Event { site, operation, bytes, .. } = *event;
-                requests.push((event.phase, order, Request { site, operation, bytes, lanes: Vec::new() }));
+                requests.push((
+                    event.phase,
+                    order,
+                    Request { site, operation, bytes, lanes: Vec::new(), divides: false },
+                ));
                 requests.len() - 1
             });
             requests[at].2.lanes.push((lane as u8, event.address));
+            follow(before, Some(at));
+            before = Some(at);
         }
+        follow(before, None);
     }
+    divides.iter().flatten().for_each(|&at| requests[at].2.divides = true);
     requests.sort_by_key(|&(phase, order, _)| (phase, order));
-    requests.into_iter().map(|(_, _, request)| request).collect()
+    (requests.into_iter().map(|(_, _, request)| request).collect(), divides.len() as u64)
 }
 
 /// Writes to a string. This never fails.
@@ -333,10 +399,12 @@ impl Profile {
             draw!(svg, "<g transform=\"translate(10, {})\">", HEIGHT * i + 20);
             draw!(
                 svg,
-                "<text font-size=\"14\">{name}: {} launches, {} blocks of {} threads</text>",
+                "<text font-size=\"14\">{name}: {} launches, {} blocks of {} threads, {} divergent branches{}</text>",
                 kernel.launches,
                 kernel.blocks,
-                kernel.block_threads
+                kernel.block_threads,
+                kernel.divergent_branches,
+                kernel.describe_occupancy()
             );
             kernel.draw_lanes(&mut svg);
             kernel.draw_banks(&mut svg);
@@ -349,6 +417,13 @@ impl Profile {
 }
 
 impl KernelProfile {
+    fn describe_occupancy(&self) -> String {
+        let describe = |(registers, occupancy): (u32, f64)| {
+            format!(", {registers} registers: occupancy {:.0} % of an H100 or H200", 100.0 * occupancy)
+        };
+        self.registers.zip(self.occupancy()).map(describe).unwrap_or_default()
+    }
+
     /// Lanes × time.
     fn draw_lanes(&self, svg: &mut String) {
         draw!(
