@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sums what counters.sh measured over the launches of each kernel: counters.py NCU.csv > COUNTERS.csv.
 
-Columns as in tests/kernels/counters.rs. Bank conflicts are wavefronts beyond the fewest that the width of the accesses needs, which
+Columns as in tests/kernels/counters.rs; the last one, filled in by hand, says why the emulator counts otherwise. Bank conflicts are wavefronts beyond the fewest that the width of the accesses needs, which
 ncu counts as l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld and _st.
 """
 
@@ -29,6 +29,6 @@ for row in rows:
     for at, column in enumerate(COLUMNS, 1):
         sums[at] += int(row[column].replace(",", ""))
 short = ["load_requests", "load_sectors", "store_requests", "store_sectors", "load_conflicts", "store_conflicts"]
-print(",".join(["kernel", "launches", *short]))
+print(",".join(["kernel", "launches", *short, "reason"]))
 for name, sums in sorted(kernels.items()):
-    print(",".join([name, *map(str, sums)]))
+    print(",".join([name, *map(str, sums), ""]))
