@@ -1046,6 +1046,35 @@ fn methods_agree_on_the_grids_of_the_source() {
     }
 }
 
+/// The counters of every model class, as a drawing.
+#[test]
+fn emulated_kernels_are_drawn() {
+    let folder = folder_with_inputs();
+    for (command, expected) in [
+        ("mdp solve grid.json --quiet", 0),
+        ("pomdp solve tiger.pomdp --beliefs 10 --iterations 1 --quiet --out drawn.alpha", 1),
+        ("hmm score model.json data.txt", 0),
+        ("hmm train model.json data.txt --iterations 2 --out trained.json --quiet", 1),
+    ] {
+        let mut arguments: Vec<_> = command.split(' ').collect();
+        arguments.extend(["--device", "emulated", "--trace", "kernels.svg"]);
+        let output = run(folder.path(), &arguments);
+        assert_eq!(code(&output), Some(expected), "{command}: {}", stderr(&output));
+        let drawing = fs::read_to_string(folder.path().join("kernels.svg")).unwrap();
+        assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"), "{command}");
+        assert!(drawing.contains(" divergent branches") && drawing.contains("sectors per request"), "{command}");
+        fs::remove_file(folder.path().join("kernels.svg")).unwrap();
+    }
+    let solve = |rest: &[&'static str]| [&["mdp", "solve", "grid.json"][..], rest].concat();
+    fails(
+        folder.path(),
+        &solve(&["--device", "cpu", "--trace", "x.svg"]),
+        2,
+        &["--trace", "expected --device emulated"],
+    );
+    fails(folder.path(), &solve(&["--device", "emulated", "--trace", "x.png"]), 2, &["x.png", ".svg"]);
+}
+
 #[test]
 fn models_larger_than_the_device_are_streamed_through_it() {
     let folder = folder();

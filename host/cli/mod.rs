@@ -118,7 +118,8 @@ pub fn run() -> Result<Outcome, Error> {
     let arguments = parse();
     arguments.command.check()?;
     let out = io::stdout().lock();
-    match arguments.command {
+    let ranks = arguments.command.ranks().cloned();
+    let outcome = match arguments.command {
         Command::Mdp(command) => mdp::run(command, out),
         Command::Pomdp(command) => pomdp::run(command, out),
         Command::Hmm(command) => hmm::run(command, out),
@@ -126,7 +127,9 @@ pub fn run() -> Result<Outcome, Error> {
         Command::New(arguments) => new::run(&arguments.try_into()?, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),
-    }
+    }?;
+    ranks.map_or(Ok(()), |ranks| ranks.draw())?;
+    Ok(outcome)
 }
 
 #[cfg(test)]

@@ -47,6 +47,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn machine_code_states_its_registers() {
+        for baseline in MODULES.baselines {
+            for (entry, &sm) in
+                baseline.entries.iter().flat_map(|entry| baseline.machine.iter().map(move |sm| (entry, sm)))
+            {
+                let registers = MODULES.registers(entry.name, sm);
+                assert!(registers.is_some_and(|count| (8..=255).contains(&count)), "{}: {registers:?}", entry.name);
+            }
+        }
+        assert_eq!(MODULES.registers("vector_add_f32", 70), None);
+        assert_eq!(MODULES.registers("no_such_kernel", 90), None);
+    }
+
     /// Each kernel is embedded as a module of its own.
     #[test]
     fn every_kernel_of_this_build_stands_alone() {

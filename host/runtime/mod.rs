@@ -23,12 +23,26 @@ pub mod scratch;
 
 pub use error::Error;
 pub use precision::Precise;
+use std::sync::OnceLock;
+
 use warpkov_device::emulator::Emulator;
+use warpkov_device::emulator::profile::Profiler;
 
 use crate::common::interrupt;
+
+static PROFILER: OnceLock<Profiler> = OnceLock::new();
+
+/// Counts the launches of every [`emulator`] from now on.
+pub fn profiler() -> &'static Profiler {
+    PROFILER.get_or_init(Profiler::default)
+}
 
 /// The emulator for solvers. It cancels a launch that is still running 200 ms after a [stop request](interrupt).
 #[must_use]
 pub fn emulator() -> Emulator {
-    Emulator::default().until(interrupt::overdue())
+    let emulator = Emulator::default().until(interrupt::overdue());
+    match PROFILER.get() {
+        Some(profiler) => emulator.profiled_by(profiler),
+        None => emulator,
+    }
 }

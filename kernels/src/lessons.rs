@@ -128,6 +128,39 @@ pub fn reverse_blocks<T: Real>(x: Global<T>, y: GlobalMut<T>) {
     y.set(i, tile.get(tile.len() - 1 - t));
 }
 
+/// Transposes a matrix tile by tile through shared memory: yⱼᵢ = xᵢⱼ. Both global accesses are coalesced.
+///
+/// The lanes of a warp read one column of the tile. With `pitch` = 32 all its elements are in one bank, so the lanes wait
+/// for each other; with 33 each is in a bank of its own.
+///
+/// - *Thread mapping*: one block per tile of 32 × 32, one thread per four elements of a column.
+/// - *Shared memory*: 32 · `pitch` floats, dynamic. *Barriers*: one. *Deterministic*: yes. *Valid result in*: `y`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `pitch` | scalar | floats from one row of the tile to the next, 32 or more |
+/// | `x`, `y` | (32 · grid x)² | |
+///
+/// *Launch*: a square grid; blocks of 32 × 8 threads; 128 · `pitch` bytes of dynamic shared memory.
+#[kernel]
+pub fn transpose(pitch: u32, x: Global<f32>, y: GlobalMut<f32>) {
+    let tile = shared::dynamic_shared_mem::<f32>();
+    let (column, first) = (thread::thread_idx_x(), thread::thread_idx_y());
+    let (across, down) = (32 * thread::block_idx_x() as usize, 32 * thread::block_idx_y() as usize);
+    let n = 32 * thread::grid_dim_x() as usize;
+    for part in 0..4 {
+        let row = first + 8 * part;
+        tile.set(row * pitch + column, x.get((down + row as usize) * n + across + column as usize));
+    }
+    thread::sync_threads();
+    for part in 0..4 {
+        let row = first + 8 * part;
+        y.set((across + row as usize) * n + down + column as usize, tile.get(column * pitch + row));
+    }
+}
+
 /// Votes of a block on x > 0, three numbers per block: the count, 1 if true for all threads, 1 if true for any thread.
 ///
 /// - *Thread mapping*: one thread per element.
@@ -319,6 +352,54 @@ pub fn atomics(x: Global<i32>, cells: GlobalMut<i32>, flags: GlobalMut<u32>, sum
     thread::fence();
     // A sum of small integers is exact in f64 and thus independent of the order.
     atomic::add((sums, 0), f64::from(value));
+}
+
+/// Exclusive prefix sum in one launch (chained scan): each block waits for the total of all elements before its own.
+///
+/// - *Mathematics*: yᵢ = x₀ + … + xᵢ₋₁.
+/// - *Thread mapping*: one thread per element. A block takes the next tile, so that it waits for blocks only that have
+///   begun. Its first thread waits until the tile before has released its prefix, and then releases its own.
+/// - *Shared memory*: 34 words, static. *Barriers*: four. *Deterministic*: yes. *Valid result in*: `y`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x`, `y` | threads of the grid | the sum fits 32 bits |
+/// | `ticket` | 1 or more | 0 before the launch |
+/// | `ready` | blocks | 0 before the launch |
+/// | `prefixes` | blocks | |
+///
+/// *Launch*: any grid; blocks of whole warps.
+#[kernel]
+pub fn chained_scan(
+    x: Global<u32>,
+    ticket: GlobalMut<u32>,
+    ready: GlobalMut<u32>,
+    prefixes: GlobalMut<u32>,
+    y: GlobalMut<u32>,
+) {
+    let (tile, base) = (shared_array!(chained_tile: u32; 1), shared_array!(chained_base: u32; 1));
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        tile.set(0, atomic::add((ticket, 0), 1));
+    }
+    thread::sync_threads();
+    let own = tile.get(0) as usize;
+    let i = own * thread::block_dim_x() as usize + t as usize;
+    let (before, total) = block::exclusive_scan(x.get(i), 0, |a, b| a + b);
+    if t == 0 {
+        let mut prefix = 0;
+        if own > 0 {
+            while atomic::load((ready, own - 1), Ordering::Acquire, Scope::Device) == 0 {}
+            prefix = prefixes.get(own - 1);
+        }
+        prefixes.set(own, prefix + total);
+        atomic::store((ready, own), 1, Ordering::Release, Scope::Device);
+        base.set(0, prefix);
+    }
+    thread::sync_threads();
+    y.set(i, base.get(0) + before);
 }
 
 /// D = A·B + C on the tensor core in TF32: A is 16 × 8, B is 8 × 8, C and D are 16 × 8, all row-major.

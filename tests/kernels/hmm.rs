@@ -993,7 +993,7 @@ fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
 }
 
 /// The partial kernels of a step together give the forward recursion.
-fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+pub fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(16);
     let (n, v, m) = (37, 5, 6);
     let model = random.hmm(n, v, false);
@@ -1021,7 +1021,7 @@ fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
 }
 
 /// A product of 16 × 8 and 8 × 8 matrices of small integers in f64 is exact.
-fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+pub fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(17);
     let mut integers = |n: usize| (0..n).map(|_| random.below(21) as f64 - 10.0).collect::<Vec<_>>();
     let (a, b, c) = (integers(128), integers(64), integers(128));

@@ -20,6 +20,7 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("indices", indices);
     suite.add("reverse_blocks::f32", reverse_blocks::<f32, _>);
     suite.add("reverse_blocks::f64", reverse_blocks::<f64, _>);
+    suite.add("transpose", transpose);
     suite.add("barrier_votes", barrier_votes);
     suite.add("shuffles::f32", shuffles::<f32, _>);
     suite.add("shuffles::f64", shuffles::<f64, _>);
@@ -28,12 +29,13 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     suite.add("scans::f64", scans::<f64, _>);
     suite.add("histogram", histogram);
     suite.add("atomics", atomics);
+    suite.add("chained_scan", chained_scan);
     suite.add("special_functions", special_functions);
     suite.add("exclusive_scan::u32", prefix_sum::<u32, _>);
     suite.add("exclusive_scan::u64", prefix_sum::<u64, _>);
 }
 
-fn vector_add<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn vector_add<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let n = 1000 * scale + 7;
     let mut random = Random::new(1);
     let (x, y) = (of::<T>(&random.signed(n)), of::<T>(&random.signed(n)));
@@ -44,7 +46,7 @@ fn vector_add<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     same("z", &device.to_vec(&dz)?, &expected)
 }
 
-fn vector_add4<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn vector_add4<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let quads = 250 * scale + 3;
     let mut random = Random::new(2);
     let (x, y) = (of::<T>(&random.signed(4 * quads)), of::<T>(&random.signed(4 * quads)));
@@ -55,7 +57,7 @@ fn vector_add4<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     same("z", &device.to_vec(&dz)?, &expected)
 }
 
-fn copy_streaming<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn copy_streaming<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let n = 1000 * scale + 7;
     let x = of::<T>(&Random::new(3).signed(n));
     let (dx, mut dy) = (device.upload(&x)?, device.zeros::<T>(n)?);
@@ -64,7 +66,7 @@ fn copy_streaming<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     same("y", &device.to_vec(&dy)?, &x)
 }
 
-fn indices<D: Device>(device: &D, _: usize) -> Outcome {
+pub fn indices<D: Device>(device: &D, _: usize) -> Outcome {
     let (grid, block) = (Dim3 { x: 3, y: 2, z: 2 }, Dim3 { x: 5, y: 4, z: 3 });
     let mut out = device.zeros::<u32>(12 * (grid.count() * block.count()) as usize)?;
     // SAFETY: `out` has twelve elements per thread.
@@ -81,7 +83,7 @@ fn indices<D: Device>(device: &D, _: usize) -> Outcome {
     same("indices", &device.to_vec(&out)?, &expected)
 }
 
-fn reverse_blocks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn reverse_blocks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let (blocks, threads) = (4 * scale, 96);
     let x = of::<T>(&Random::new(4).signed(blocks * threads));
     let (dx, mut dy) = (device.upload(&x)?, device.zeros::<T>(x.len())?);
@@ -90,6 +92,21 @@ fn reverse_blocks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     unsafe { lessons::reverse_blocks(device, shape, &dx, &mut dy)? };
     let expected: Vec<T> = x.chunks(threads).flat_map(|block| block.iter().rev().copied()).collect();
     same("y", &device.to_vec(&dy)?, &expected)
+}
+
+pub fn transpose<D: Device>(device: &D, _: usize) -> Outcome {
+    let (tiles, n) = (3, 96);
+    let x = of::<f32>(&Random::new(13).signed(n * n));
+    let expected: Vec<f32> = (0..n * n).map(|i| x[i % n * n + i / n]).collect();
+    for pitch in [32, 33] {
+        let (dx, mut dy) = (device.upload(&x)?, device.zeros::<f32>(n * n)?);
+        let square = |x, y| Dim3 { x, y, z: 1 };
+        let shape = Shape::new(square(tiles, tiles), square(32, 8)).with_shared(128 * pitch);
+        // SAFETY: both matrices have 32 · tiles rows, and the shared memory has 32 · pitch floats.
+        unsafe { lessons::transpose(device, shape, pitch, &dx, &mut dy)? };
+        same("y", &device.to_vec(&dy)?, &expected)?;
+    }
+    Ok(())
 }
 
 fn barrier_votes<D: Device>(device: &D, scale: usize) -> Outcome {
@@ -116,7 +133,7 @@ fn barrier_votes<D: Device>(device: &D, scale: usize) -> Outcome {
     same("votes", &device.to_vec(&out)?, &expected)
 }
 
-fn shuffles<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn shuffles<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let n = 128 * scale;
     let x = of::<T>(&Random::new(6).signed(n));
     let (dx, mut out) = (device.upload(&x)?, device.zeros::<T>(4 * n)?);
@@ -166,7 +183,7 @@ fn partial_warps<D: Device>(device: &D, scale: usize) -> Outcome {
     same("partial warps", &device.to_vec(&out)?, &expected)
 }
 
-fn scans<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn scans<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     for threads in [32, 96, 1024] {
         let n = threads * scale.min(8);
         let x = of::<T>(&Random::new(8).signed(n));
@@ -187,7 +204,7 @@ fn scans<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-fn histogram<D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn histogram<D: Device>(device: &D, scale: usize) -> Outcome {
     let n = 2000 * scale;
     let mut random = Random::new(9);
     let x: Vec<u32> = (0..n).map(|_| random.below(1 << 20) as u32).collect();
@@ -215,7 +232,21 @@ fn atomics<D: Device>(device: &D, scale: usize) -> Outcome {
     same("sums", &device.to_vec(&sums)?, &[f64::from(sum)])
 }
 
-fn special_functions<D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn chained_scan<D: Device>(device: &D, scale: usize) -> Outcome {
+    let blocks = 7 * scale;
+    let mut random = Random::new(12);
+    let x: Vec<u32> = (0..64 * blocks).map(|_| random.below(9) as u32).collect();
+    let (dx, mut y) = (device.upload(&x)?, device.zeros::<u32>(x.len())?);
+    let (mut ticket, mut ready) = (device.zeros::<u32>(1)?, device.zeros::<u32>(blocks)?);
+    let mut prefixes = device.uninitialised::<u32>(blocks)?;
+    let shape = Shape::new(blocks as u32, 64);
+    // SAFETY: `x` and `y` have one element per thread, `ready` and `prefixes` one per block.
+    unsafe { lessons::chained_scan(device, shape, &dx, &mut ticket, &mut ready, &mut prefixes, &mut y)? };
+    let expected = x.iter().scan(0, |sum, &x| Some(std::mem::replace(sum, *sum + x)));
+    same("y", &device.to_vec(&y)?, &expected.collect::<Vec<u32>>())
+}
+
+pub fn special_functions<D: Device>(device: &D, scale: usize) -> Outcome {
     let n = 500 * scale;
     let mut random = Random::new(11);
     let x: Vec<f32> = (0..n).map(|_| (0.01 + 20.0 * random.unit()) as f32).collect();

@@ -14,6 +14,7 @@ macro_rules! instances {
 }
 
 mod check;
+mod counters;
 mod divided;
 mod generate;
 mod gpu;
@@ -126,6 +127,16 @@ fn main() -> ExitCode {
     ] {
         all.extend(trials(name.to_owned(), Emulated(schedule)));
     }
+    let mut interleaved = Suite {
+        device: "emulated-interleaved".to_owned(),
+        with: Emulated(Schedule::Interleaved(1)),
+        trials: Vec::new(),
+    };
+    lessons::add(&mut interleaved);
+    all.extend(interleaved.trials);
+    let mut profiled = Suite { device: "emulated".to_owned(), with: Emulated(Schedule::default()), trials: Vec::new() };
+    profiled.add("counters", counters::compare);
+    all.extend(profiled.trials);
     let gpus = Gpu::count().unwrap_or(0);
     if gpus == 0 && std::env::var_os("WARPKOV_REQUIRE_GPU").is_some_and(|value| value == "1") {
         eprintln!("error: WARPKOV_REQUIRE_GPU is set, and there is no GPU");
@@ -135,6 +146,7 @@ fn main() -> ExitCode {
         all.extend(trials(format!("cuda:{ordinal}"), OnGpu(ordinal)));
         let mut suite = Suite { device: format!("cuda:{ordinal}"), with: OnGpu(ordinal), trials: Vec::new() };
         gpu::add(&mut suite);
+        suite.add("counters", |device: &Gpu, _| counters::launches(device));
         all.extend(suite.trials);
     }
     if gpus > 0 {

@@ -65,7 +65,7 @@ fn tolerance<T: Precise>(model: &Mdp) -> f64 {
 }
 
 /// Evaluates the first policy, then the improved policies. Values and residuals must agree with the CPU.
-fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
+pub fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
     let mut tested = backend::<T, O, D>(device, model, layout)?;
     let mut reference = cpu::Serial::<f64>::new(model);
     for sweeps in [1, 2, 40] {

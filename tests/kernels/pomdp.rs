@@ -208,7 +208,7 @@ fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
 }
 
 /// D = A·B + C by one warp is exact for small integers. Other factors are truncated to ten fraction bits.
-fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+pub fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(72);
     let mut integers = |n: usize| (0..n).map(|_| random.below(17) as f32 - 8.0).collect::<Vec<_>>();
     let (mut a, b, c) = (integers(128), integers(64), integers(128));
@@ -225,7 +225,7 @@ fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
 }
 
 /// The same with f16 factors and k = 16: products and sums of small integers are exact.
-fn half_tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+pub fn half_tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
     let mut random = Random::new(77);
     let mut integers = |n: usize| (0..n).map(|_| random.below(17) as f32 - 8.0).collect::<Vec<_>>();
     let (a, b, c) = (integers(256), integers(128), integers(128));
@@ -244,7 +244,7 @@ fn half_tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
 
 /// Partial tiles, several tiles, tiles of zeros, and duplicate vectors. The relative error of each product is at most
 /// `digits`.
-fn dense_products<E: Factor, D: Device>(device: &D, scale: usize, digits: f64) -> Outcome {
+pub fn dense_products<E: Factor, D: Device>(device: &D, scale: usize, digits: f64) -> Outcome {
     let mut random = Random::new(73);
     for (rows, vectors, states) in [(1, 1, 1usize), (130, 200, 37), (3 + 10 * scale, 128 + scale, 200)] {
         let words = states.div_ceil(E::PER_WORD).next_multiple_of(STEP);

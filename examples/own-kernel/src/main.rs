@@ -25,8 +25,20 @@ fn dot<T: Real, D: Device>(device: &D, x: &[T], y: &[T]) -> Result<f64, D::Error
     Ok(device.to_vec(&partial)?.iter().sum())
 }
 
+/// `--trace FILE` runs the kernel on the emulator and draws its memory accesses (SVG).
 fn main() -> Result<(), Box<dyn Error>> {
     let (x, y): (Vec<f32>, Vec<f32>) = (1..=1000).map(|i| (i as f32, 2.0)).unzip();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [] => {}
+        [option, file] if option == "--trace" => {
+            let device = Emulator::default().profiled();
+            println!("emulated: x·y = {}", dot(&device, &x, &y)?);
+            std::fs::write(file, device.profile().svg())?;
+            return Ok(());
+        }
+        _ => return Err("expected no arguments, or --trace FILE".into()),
+    }
     match Gpu::open(0, &MODULES) {
         Ok(gpu) => println!("{}: x·y = {}", gpu.name(), dot(&gpu, &x, &y)?),
         Err(error) => {

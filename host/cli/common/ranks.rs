@@ -1,17 +1,19 @@
 //! The ranks that run a command together: those that a launcher started, or threads for the GPUs of this process.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 use std::{env, thread};
 
 use clap::Args;
 use warpkov::mdp::io::{Store, write_npy_together};
+use warpkov::runtime;
 use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::comm::launch::Launch;
 use warpkov::runtime::comm::{self, Communicator, Disagreed, Divided, Local, World};
+use warpkov::runtime::gpu::MODULES;
 
-use super::file::FileOrStd;
+use super::file::{self, FileOrStd};
 use super::number;
 use crate::cli::error::Error;
 
@@ -32,17 +34,28 @@ pub struct Arguments {
     /// Seconds that a rank waits for another before all end, if a launcher (mpirun, srun) started several, or for several GPUs.
     #[arg(long, value_name = "S", default_value = "30", value_parser = number::positive)]
     timeout: f64,
+    /// Draw what the emulated kernels do: lanes over time, banks of shared memory, and coalescing per line (SVG). For --device
+    /// emulated, which then takes longer.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
 }
 
 /// The ranks of a command.
 pub struct Ranks {
     world: World,
     timeout: Duration,
+    /// Whether the kernels are drawn.
+    traced: bool,
 }
 
 impl Arguments {
     /// Joins the ranks that the launcher of this process started, and divides the cores of a node among its ranks.
     pub fn join(&self) -> Result<Ranks, Error> {
+        if let Some(path) = &self.trace {
+            file::extension(path, &["svg"])?;
+            file::writes(path)?;
+            runtime::profiler();
+        }
         // A time beyond the range of `Duration` is no limit.
         let timeout = Duration::try_from_secs_f64(self.timeout).unwrap_or(Duration::MAX);
         let world = World::join(launch().as_ref(), timeout, lost)?;
@@ -52,7 +65,18 @@ impl Arguments {
             // A pool that exists stays.
             let _ = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
         }
-        Ok(Ranks { world, timeout })
+        Ok(Ranks { world, timeout, traced: self.trace.is_some() })
+    }
+
+    /// Writes the drawing of the kernels, if it is asked for. Called at the end of the command.
+    pub fn draw(&self) -> Result<(), Error> {
+        let Some(path) = self.trace.as_ref().filter(|_| writes()) else { return Ok(()) };
+        let profile = runtime::profiler().profile();
+        if profile.kernels.is_empty() {
+            return Err(no_trace());
+        }
+        let profile = profile.with_registers(|entry| MODULES.registers(entry, 90));
+        file::write_whole(path, |out| out.write_all(profile.svg().as_bytes()))
     }
 }
 
@@ -145,6 +169,11 @@ impl Ranks {
 
     /// The devices of this process: one for each of its ranks.
     pub fn devices(&self, devices: &Devices) -> Result<Vec<DeviceChoice>, Error> {
+        match devices {
+            Devices::One(DeviceChoice::Emulated) => {}
+            _ if self.traced => return Err(no_trace()),
+            _ => {}
+        }
         Ok(devices.of(&self.world)?)
     }
 
@@ -175,6 +204,10 @@ impl Ranks {
             }
         }
     }
+}
+
+fn no_trace() -> Error {
+    Error::Usage("--trace: no emulated kernel to draw, expected --device emulated".to_owned())
 }
 
 /// The error of this rank, when all know of it.

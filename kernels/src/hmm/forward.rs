@@ -141,7 +141,10 @@ pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
         let (mut exponent, mut before, mut doubt) = (0_i64, [0.0; 2], Doubt::NONE);
         if from > 0 && length > from {
             x = carried::<T, TILES>(carry, place);
-            before = [likelihoods.get(2 * place), likelihoods.get(2 * place + 1)];
+            // The lane that writes them.
+            if t == 0 {
+                before = [likelihoods.get(2 * place), likelihoods.get(2 * place + 1)];
+            }
         }
 
         let load = |step: u32| if step < length { symbol.get((base.get(step as usize) + m) as usize) } else { 0 };

@@ -349,8 +349,8 @@ pub fn expand_beliefs<T: Real, E: Factor>(first: u32, beliefs: Rows<T, u32>, den
         let value = beliefs.prob.get(k as usize).to_f64();
         rows.set(row * stride as usize + state, E::of(E::BELIEF * value));
         let step = row / TILE * steps as usize + state / (E::PER_WORD * STEP);
-        if used.get(step) == 0 {
-            used.set(step, 1);
+        if used.peek(step) == 0 {
+            used.mark(step, 1);
         }
         k += thread::block_dim_x();
     }
@@ -409,8 +409,8 @@ pub fn predict<T: Real>(model: Model<T>, beliefs: u32, dense: Global<T>, q: Glob
             let mut seen = if value > T::ZERO { start } else { end };
             while seen < end {
                 let code = (o.col.get(seen as usize) * beliefs * actions + pair) as usize;
-                if flags.get(code) == 0 {
-                    flags.set(code, 1);
+                if flags.peek(code) == 0 {
+                    flags.mark(code, 1);
                 }
                 seen += 1;
             }
@@ -471,13 +471,13 @@ pub fn expand<T: Real, E: Factor>(
             let row_of =
                 [0, 1, 2, 3].map(|k| if here[k] > T::ZERO { rank_of[k].wrapping_sub(first).min(count) } else { count });
             let step_of = row_of.map(|row| row / TILE as u32 * steps + next / (E::PER_WORD * STEP) as u32);
-            let used_of = [0, 1, 2, 3].map(|k| if row_of[k] < count { used.get(step_of[k] as usize) } else { 0 });
+            let used_of = [0, 1, 2, 3].map(|k| if row_of[k] < count { used.peek(step_of[k] as usize) } else { 0 });
             for (k, &row) in row_of.iter().enumerate() {
                 if row < count {
                     let value = E::BELIEF * here[k].to_f64() * chance;
                     rows.set(row as usize * stride as usize + next as usize, E::of(value));
                     if used_of[k] == 0 {
-                        used.set(step_of[k] as usize, 1);
+                        used.mark(step_of[k] as usize, 1);
                     }
                 }
             }

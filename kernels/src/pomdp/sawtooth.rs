@@ -188,7 +188,7 @@ fn bound_row<T: Real>(
     thread::sync_threads();
     let least = common.get(1);
     if best <= least && winner != NO_POINT {
-        known.used.set(winner as usize, known.now);
+        known.used.mark(winner as usize, known.now);
     }
     (least, base, looked_at)
 }
@@ -461,7 +461,8 @@ pub fn place_points<T: Real>(first: u32, new: NewPoints, rows: Rows<T, u32>, poi
         peak_prob.set(point, rows.prob.get(place as usize));
         drop.set(point, drops.get(k));
         used.set(point, uses.get(k));
-        ptr.set(point, start);
-        ptr.set(point + 1, start + (end - from));
+        // The end of a point is the start of the next one, which another block writes.
+        ptr.mark(point, start);
+        ptr.mark(point + 1, start + (end - from));
     }
 }

@@ -96,6 +96,48 @@ impl Baseline {
     }
 }
 
+impl Modules {
+    /// Registers per thread of the kernel `entry` in its machine code for GPUs of compute capability `sm` (10·major +
+    /// minor). `None` if there is no such kernel or machine code.
+    #[must_use]
+    pub fn registers(&self, entry: &str, sm: u32) -> Option<u32> {
+        let has = |baseline: &Baseline| {
+            Some((baseline.machine.iter().position(|&known| known == sm)?, baseline.entry(entry).ok()?))
+        };
+        let (baseline, (at, entry)) = self.baselines.iter().find_map(|baseline| Some((baseline, has(baseline)?)))?;
+        registers_of(&baseline.machine_code(entry, at).ok()?)
+    }
+}
+
+/// The registers per thread that machine code (an ELF file with one kernel) states: attribute 0x2f, `EIATTR_REGCOUNT`, of
+/// its section `.nv.info`.
+fn registers_of(code: &[u8]) -> Option<u32> {
+    fn number<const BYTES: usize>(code: &[u8], at: usize) -> Option<[u8; BYTES]> {
+        code.get(at..)?.first_chunk().copied()
+    }
+    let short = |at| number(code, at).map(u16::from_le_bytes).map(usize::from);
+    let word = |at| number(code, at).map(u32::from_le_bytes);
+    let long = |at| usize::try_from(u64::from_le_bytes(number(code, at)?)).ok();
+    let (sections, size, count) = (long(0x28)?, short(0x3a)?, short(0x3c)?);
+    let names = long(sections + size * short(0x3e)? + 0x18)?;
+    let named = |section: &usize| {
+        let name = word(*section).and_then(|name| code.get(names + name as usize..));
+        name.is_some_and(|name| name.starts_with(b".nv.info\0"))
+    };
+    let section = (0..count).map(|i| sections + size * i).find(named)?;
+    let mut at = long(section + 0x18)?;
+    let end = at + long(section + 0x20)?;
+    while at < end {
+        // A format, an attribute, and two bytes: a value, or in format 4 the size of what follows.
+        let (kind, value) = (number::<2>(code, at)?, short(at + 2)?);
+        if kind == [4, 0x2f] {
+            return word(at + 8);
+        }
+        at += 4 + if kind[0] == 4 { value } else { 0 };
+    }
+    None
+}
+
 fn damaged(entry: &Entry, error: &dyn std::error::Error) -> CudaError {
     CudaError::NoPtx { reason: format!("its copy of kernel {} is damaged: {error}", entry.name) }
 }

@@ -87,7 +87,7 @@ impl Shape {
 pub enum Arg {
     /// A buffer.
     Buffer {
-        /// Address of the first element in the device's memory.
+        /// Address of the first element in the device's memory. (The emulator uses an address of its own.)
         address: u64,
         /// Number of elements.
         len: usize,
@@ -175,6 +175,12 @@ pub trait Device {
 
     /// A buffer of `len` elements, all bytes zero.
     fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<Self::Buffer<T>, Self::Error>;
+
+    /// A buffer of `len` elements of unspecified value, which a kernel writes before one reads them. By default, all
+    /// bytes are zero.
+    fn uninitialised<T: DeviceCopy>(&self, len: usize) -> Result<Self::Buffer<T>, Self::Error> {
+        self.zeros(len)
+    }
 
     /// A buffer that holds a copy of `source`.
     fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<Self::Buffer<T>, Self::Error>;

@@ -36,8 +36,9 @@
 //!   wrong number or type of arguments does not compile.
 //!
 //! The emulator runs each CUDA thread as a coroutine. It reports faults that a GPU does not detect: accesses out of
-//! bounds, races in shared memory, and barriers that not all threads reach. With it, `cargo test` tests kernels on a
-//! machine without a GPU.
+//! bounds, [races](emulator#races) in shared and global memory, reads of uninitialised memory, barriers that not all
+//! threads reach, and waits that never end. It also [counts](emulator::profile) what profilers count. With it, `cargo
+//! test` tests kernels on a machine without a GPU.
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -1,7 +1,7 @@
 //! Every fault that the emulator detects, each in a small kernel: kind, kernel, block, threads and line of the report.
 
-use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, kernel, shared, thread, warp};
-use warpkov_device::emulator::fault::{Fault, Kind, Threads};
+use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, kernel, thread, warp};
+use warpkov_device::emulator::fault::{Fault, Kind, Place, Threads};
 use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
 use warpkov_device::shared_array;
@@ -13,6 +13,16 @@ fn fault(result: Result<(), EmulatorError>) -> Fault {
         Err(other) => panic!("expected a fault, got {other}"),
         Ok(()) => panic!("expected a fault, but the launch succeeded"),
     }
+}
+
+/// An element of a buffer.
+fn global(array: &'static str, index: usize) -> Place {
+    Place { array, index, shared: false }
+}
+
+/// An element of a shared array.
+fn shared(array: &'static str, index: usize) -> Place {
+    Place { array, index, shared: true }
 }
 
 /// The line of this file that ends in the comment `marker`.
@@ -164,10 +174,10 @@ fn a_global_read_beyond_the_end() {
     let (x, mut y) = (emulator.zeros(64).unwrap(), emulator.zeros(64).unwrap());
     // SAFETY: the emulator checks all accesses. The launch is invalid on purpose.
     let fault = fault(unsafe { off_by_one(&emulator, Shape::new(2, 32), &x, &mut y) });
-    assert_eq!(fault.kind, Kind::GlobalOutOfBounds { buffer: "x", index: 64, len: 64 });
+    assert_eq!(fault.kind, Kind::OutOfBounds { place: global("x", 64), len: 64 });
     assert_eq!((fault.block.x, fault.threads.clone()), (1, Threads::One(31)));
     assert_site(&fault, "off by one");
-    assert!(fault.to_string().contains("x[64], which has 64 elements"), "{fault}");
+    assert!(fault.to_string().contains("x[64] in global memory, which has 64 elements"), "{fault}");
 }
 
 /// Neighbours in a ring.
@@ -203,7 +213,7 @@ fn a_fault_names_the_field_of_a_struct() {
         let values = ValuesArgs { scale: 2.5, ring: RingArgs { next: &next }, out: &mut out };
         // SAFETY: the emulator checks all accesses. The launch is invalid on purpose.
         let fault = fault(unsafe { write_next(&emulator, Shape::new(1, 32), values, &unread) });
-        assert_eq!(fault.kind, Kind::GlobalOutOfBounds { buffer, index, len: 32 });
+        assert_eq!(fault.kind, Kind::OutOfBounds { place: global(buffer, index), len: 32 });
     }
     assert_eq!(emulator.to_vec(&out).unwrap()[6], 2.5);
 }
@@ -219,7 +229,7 @@ fn a_global_write_beyond_the_end() {
     let mut y = emulator.zeros(126).unwrap();
     // SAFETY: the emulator checks all accesses. The launch is invalid on purpose.
     let fault = fault(unsafe { write_beyond(&emulator, Shape::new(1, 32), &mut y) });
-    assert_eq!(fault.kind, Kind::GlobalOutOfBounds { buffer: "y", index: 127, len: 126 });
+    assert_eq!(fault.kind, Kind::OutOfBounds { place: global("y", 127), len: 126 });
 }
 
 #[kernel]
@@ -233,13 +243,13 @@ fn a_shared_access_beyond_the_end() {
     let emulator = Emulator::default();
     // SAFETY: the kernel touches no global memory.
     let fault = fault(unsafe { shared_beyond(&emulator, Shape::new(1, 32)) });
-    assert_eq!(fault.kind, Kind::SharedOutOfBounds { index: 32, len: 32 });
+    assert_eq!(fault.kind, Kind::OutOfBounds { place: shared("faults_beyond", 32), len: 32 });
     assert_site(&fault, "shared off by one");
 }
 
 #[kernel]
 fn uninitialised(out: GlobalMut<f32>) {
-    let tile = shared::dynamic_shared_mem::<f32>();
+    let tile = warpkov_device::device::shared::dynamic_shared_mem::<f32>();
     let t = thread::thread_idx_x();
     if t != 5 {
         tile.set(t, 1.0);
@@ -254,7 +264,7 @@ fn a_read_of_uninitialised_shared_memory() {
     let mut out = emulator.zeros(32).unwrap();
     // SAFETY: `out` has one element per thread.
     let fault = fault(unsafe { uninitialised(&emulator, Shape::new(1, 32).with_shared(128), &mut out) });
-    assert_eq!(fault.kind, Kind::SharedUninitialised { address: 20 });
+    assert_eq!(fault.kind, Kind::Uninitialised { place: shared("dynamic_shared_mem", 5) });
     assert_eq!(fault.threads, Threads::One(5));
     assert_site(&fault, "read of uninitialised memory");
 }
@@ -273,7 +283,10 @@ fn a_read_before_the_write_of_another_thread() {
     let mut out = emulator.zeros(64).unwrap();
     // SAFETY: `out` has one element per thread.
     let fault = fault(unsafe { forgotten_barrier(&emulator, Shape::new(1, 64), &mut out) });
-    assert_eq!(fault.kind, Kind::SharedUninitialised { address: 4 * 63 });
+    // Threads 0 to 31 wait for a value. Thread 32 is the first to read one that another thread has written.
+    let place = shared("faults_race", 31);
+    assert_eq!(fault.kind, Kind::Race { place, first: "a write", second: "a read" });
+    assert_eq!(fault.threads, Threads::Two(31, 32));
     assert_site(&fault, "read with no barrier");
 }
 
@@ -298,7 +311,10 @@ fn a_write_that_races_with_a_read() {
         let mut out = emulator.zeros(64).unwrap();
         // SAFETY: `out` has one element per thread.
         let fault = fault(unsafe { race_after_initialisation(&emulator, Shape::new(1, 64), &mut out) });
-        assert_eq!(fault.kind, Kind::SharedRace { address: 4 * cell, first: "a read", second: "a write" });
+        assert_eq!(
+            fault.kind,
+            Kind::Race { place: shared("faults_race_initialised", cell), first: "a read", second: "a write" }
+        );
         assert_eq!(fault.threads, threads);
         assert_site(&fault, "races with the mirrored read");
     }
@@ -315,7 +331,7 @@ fn two_threads_that_write_one_cell() {
     let emulator = Emulator::default();
     // SAFETY: the kernel touches no global memory.
     let fault = fault(unsafe { two_writers(&emulator, Shape::new(1, 32)) });
-    assert_eq!(fault.kind, Kind::SharedRace { address: 0, first: "a write", second: "a write" });
+    assert_eq!(fault.kind, Kind::Race { place: shared("faults_writers", 0), first: "a write", second: "a write" });
     assert_eq!(fault.threads, Threads::Two(0, 1));
     assert_site(&fault, "two writers");
 }
@@ -340,7 +356,10 @@ fn a_plain_read_beside_atomics() {
     let mut out = emulator.zeros(1).unwrap();
     // SAFETY: `out` has one element.
     let fault = fault(unsafe { plain_and_atomic(&emulator, Shape::new(1, 64), &mut out) });
-    assert_eq!(fault.kind, Kind::SharedRace { address: 0, first: "a read", second: "an atomic operation" });
+    assert_eq!(
+        fault.kind,
+        Kind::Race { place: shared("faults_plain_and_atomic", 0), first: "a read", second: "an atomic operation" }
+    );
 }
 
 #[kernel]
@@ -366,7 +385,7 @@ fn sync_warp_orders_memory_and_a_shuffle_does_not() {
     assert_eq!(emulator.to_vec(&out).unwrap(), (0..64).map(|t| t ^ 1).collect::<Vec<u32>>());
     // SAFETY: as above.
     let fault = fault(unsafe { warp_exchange(&emulator, Shape::new(1, 64), 0, &mut out) });
-    assert!(matches!(fault.kind, Kind::SharedRace { first: "a write", second: "a read", .. }), "{fault}");
+    assert!(matches!(fault.kind, Kind::Race { first: "a write", second: "a read", .. }), "{fault}");
 }
 
 #[kernel]
@@ -384,7 +403,7 @@ fn sync_warp_does_not_order_other_warps() {
     let mut out = emulator.zeros(64).unwrap();
     // SAFETY: `out` has one element per thread.
     let fault = fault(unsafe { across_warps(&emulator, Shape::new(1, 64), &mut out) });
-    assert!(matches!(fault.kind, Kind::SharedRace { .. }), "{fault}");
+    assert!(matches!(fault.kind, Kind::Race { .. }), "{fault}");
     assert_eq!(fault.threads, Threads::Two(32, 0));
 }
 
@@ -423,25 +442,98 @@ fn shapes_that_no_gpu_accepts() {
 }
 
 #[kernel]
-fn last_one_wins(out: GlobalMut<u32>) {
-    out.set(0, thread::index_1d() as u32);
+fn twice(x: Global<u32>, y: GlobalMut<u32>) {
+    let i = thread::index_1d() as usize;
+    y.set(i, 2 * x.get(i)); // twice
+}
+
+#[kernel]
+fn increment(x: GlobalMut<u32>) {
+    let i = thread::index_1d() as usize;
+    x.set(i, x.get(i) + 1); // increment
+}
+
+#[test]
+fn launches_beside_each_other_must_not_share_what_one_writes() {
+    let emulator = Emulator::default();
+    let shape = Shape::new(2, 32);
+    for (shared, reversed) in [(false, false), (true, false), (true, true)] {
+        let buffers = || [0; 3].map(|_| emulator.zeros::<u32>(64).unwrap());
+        let mut context = buffers();
+        let read = |[x, y, _]: &mut [_; 3]| {
+            // SAFETY: the buffers have one element per thread. The launch is invalid on purpose.
+            unsafe { twice(&emulator, shape, x, y) }
+        };
+        let write = |[x, _, z]: &mut [_; 3]| {
+            let target = if shared { x } else { z };
+            // Launches of one part are ordered.
+            for _ in 0..2 {
+                // SAFETY: as above.
+                unsafe { increment(&emulator, shape, target) }?;
+            }
+            Ok(())
+        };
+        // SAFETY: the emulator checks the kernels.
+        let result = unsafe {
+            if reversed {
+                emulator.beside(&mut context, write, read)
+            } else {
+                emulator.beside(&mut context, read, write)
+            }
+        };
+        if shared {
+            let fault = fault(result);
+            assert!(matches!(fault.kind, Kind::Race { place: Place { array: "x", index: 0, .. }, .. }), "{fault}");
+            assert_site(&fault, if reversed { "twice" } else { "increment" });
+            assert!(fault.hint.is_some_and(|hint| hint.contains("beside")));
+        } else {
+            result.unwrap();
+            assert_eq!(emulator.to_vec(&context[2]).unwrap(), [2; 64]);
+        }
+        // Afterwards, all is ordered.
+        // SAFETY: as above.
+        unsafe { increment(&emulator, shape, &mut context[0]) }.unwrap();
+        let [x, y, _] = &mut context;
+        // SAFETY: as above.
+        unsafe { twice(&emulator, shape, x, y) }.unwrap();
+    }
+}
+
+#[kernel]
+fn order_of_arrival(next: GlobalMut<u32>, order: GlobalMut<u32>) {
+    let place = atomic::add((next, 0), 1);
+    order.set(thread::index_1d() as usize, place);
 }
 
 #[test]
 fn a_result_that_depends_on_the_order_differs_between_schedules() {
-    let schedules = [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(1), Schedule::Random(2)];
-    let results: Vec<u32> = schedules
-        .into_iter()
-        .map(|schedule| {
-            let emulator = Emulator::new(schedule);
-            let mut out = emulator.zeros(1).unwrap();
-            // SAFETY: `out` has one element.
-            unsafe { last_one_wins(&emulator, Shape::new(4, 64), &mut out) }.unwrap();
-            emulator.to_vec(&out).unwrap()[0]
-        })
-        .collect();
-    assert_eq!(results[..2], [255, 0]);
-    assert_ne!(results[2], results[3]);
+    let schedules = [
+        Schedule::RoundRobin,
+        Schedule::Reversed,
+        Schedule::Random(1),
+        Schedule::Random(2),
+        Schedule::Interleaved(1),
+        Schedule::Interleaved(2),
+    ];
+    let run = |schedule| {
+        let emulator = Emulator::new(schedule);
+        let (mut next, mut order) = (emulator.zeros(1).unwrap(), emulator.zeros(256).unwrap());
+        // SAFETY: `next` has one element, `order` one per thread.
+        unsafe { order_of_arrival(&emulator, Shape::new(4, 64), &mut next, &mut order) }.unwrap();
+        emulator.to_vec(&order).unwrap()
+    };
+    let results: Vec<Vec<u32>> = schedules.into_iter().map(run).collect();
+    assert!(results[0].iter().copied().eq(0..256));
+    assert!(results[1].iter().copied().eq((0..256).rev()));
+    for (i, result) in results.iter().enumerate() {
+        assert!(results[..i].iter().all(|other| other != result), "{:?}", schedules[i]);
+        assert_eq!(*result, run(schedules[i]), "{:?}", schedules[i]);
+    }
+}
+
+#[kernel]
+fn identity(out: GlobalMut<u32>) {
+    out.set(thread::index_1d() as usize, thread::index_1d() as u32);
 }
 
 #[test]
@@ -451,15 +543,15 @@ fn until_stops_one_launch_between_blocks() {
         asked += 1;
         asked == 4
     });
-    let mut out = emulator.zeros(1).unwrap();
-    // SAFETY: `out` has one element.
-    let mut launch = |blocks| unsafe { last_one_wins(&emulator, Shape::new(blocks, 32), &mut out) };
+    let mut out = emulator.zeros(9 * 32).unwrap();
+    // SAFETY: `out` has one element per thread.
+    let mut launch = |blocks| unsafe { identity(&emulator, Shape::new(blocks, 32), &mut out) };
     launch(2).unwrap();
     let error = launch(5).unwrap_err();
-    assert!(matches!(error, EmulatorError::Stopped { kernel: "last_one_wins" }), "{error}");
-    assert_eq!(emulator.to_vec(&out).unwrap()[0], 31);
+    assert!(matches!(error, EmulatorError::Stopped { kernel: "identity" }), "{error}");
+    assert_eq!(emulator.to_vec(&out).unwrap()[63..65], [63, 0]);
     // The next launch runs to completion.
     // SAFETY: as above.
-    unsafe { last_one_wins(&emulator, Shape::new(9, 32), &mut out) }.unwrap();
-    assert_eq!(emulator.to_vec(&out).unwrap()[0], 9 * 32 - 1);
+    unsafe { identity(&emulator, Shape::new(9, 32), &mut out) }.unwrap();
+    assert_eq!(emulator.to_vec(&out).unwrap()[9 * 32 - 1], 9 * 32 - 1);
 }

@@ -423,6 +423,8 @@ pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalM
     if !warp::any(warp::FULL, found) {
         return;
     }
+    // Every lane has read the total before one of them replaces it. A vote does not order memory accesses.
+    warp::sync_warp(warp::FULL);
     p = first + warp::lane_id();
     while p < last {
         likelihoods.set(place(p), f64::NAN);

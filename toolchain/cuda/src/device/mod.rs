@@ -284,6 +284,10 @@ impl Device for Gpu {
         Ok(buffer)
     }
 
+    fn uninitialised<T: DeviceCopy>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
+        self.core.allocate(len)
+    }
+
     fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<GpuBuffer<T>, CudaError> {
         let mut buffer = self.core.allocate(source.len())?;
         self.core.write(&mut buffer, source)?;

@@ -1,4 +1,4 @@
-//! Atomic read-modify-write operations on global and shared memory.
+//! Atomic operations on global and shared memory: loads, stores and read-modify-write operations.
 //!
 //! An operation has an [`Ordering`] and a [`Scope`]. `Relaxed` makes the operation on the cell atomic and orders
 //! nothing else; this suffices for counters and maxima. `AcqRel` also orders the accesses around it; this is necessary
@@ -14,7 +14,7 @@ pub use core::sync::atomic::Ordering;
 use core::arch::asm;
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::emulator::thread as emulated;
+use crate::emulator::thread::{self as emulated, Atomic};
 
 use super::{GlobalMut, Shared, Word};
 
@@ -33,8 +33,7 @@ pub enum Scope {
 #[cfg(not(target_arch = "nvptx64"))]
 type Update<T> = fn(T, T) -> T;
 
-/// One `atom` instruction. `atom!` selects its ordering and `atom_at_scope!` its scope; both are constant after
-/// inlining.
+/// One `atom` instruction. `atom!` selects its ordering and `at_scope!` its scope; both are constant after inlining.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! atom_instruction {
     ($sem:literal, $scope:literal, $space:literal, $op:literal, $address:ident: $address_class:ident,
@@ -48,12 +47,12 @@ macro_rules! atom_instruction {
 }
 
 #[cfg(target_arch = "nvptx64")]
-macro_rules! atom_at_scope {
-    ($sem:literal, $scope:expr, $($rest:tt)*) => {
+macro_rules! at_scope {
+    ($instruction:ident, $sem:literal, $scope:expr, $($rest:tt)*) => {
         match $scope {
-            Scope::Block => atom_instruction!($sem, "cta", $($rest)*),
-            Scope::Device => atom_instruction!($sem, "gpu", $($rest)*),
-            Scope::System => atom_instruction!($sem, "sys", $($rest)*),
+            Scope::Block => $instruction!($sem, "cta", $($rest)*),
+            Scope::Device => $instruction!($sem, "gpu", $($rest)*),
+            Scope::System => $instruction!($sem, "sys", $($rest)*),
         }
     };
 }
@@ -62,11 +61,11 @@ macro_rules! atom_at_scope {
 macro_rules! atom {
     ($order:expr, $scope:expr, $($rest:tt)*) => {
         match $order {
-            Ordering::Relaxed => atom_at_scope!("relaxed", $scope, $($rest)*),
-            Ordering::Acquire => atom_at_scope!("acquire", $scope, $($rest)*),
-            Ordering::Release => atom_at_scope!("release", $scope, $($rest)*),
+            Ordering::Relaxed => at_scope!(atom_instruction, "relaxed", $scope, $($rest)*),
+            Ordering::Acquire => at_scope!(atom_instruction, "acquire", $scope, $($rest)*),
+            Ordering::Release => at_scope!(atom_instruction, "release", $scope, $($rest)*),
             // `atom` has no sequentially consistent form; acquire-release is its strongest.
-            _ => atom_at_scope!("acq_rel", $scope, $($rest)*),
+            _ => at_scope!(atom_instruction, "acq_rel", $scope, $($rest)*),
         }
     };
 }
@@ -104,9 +103,8 @@ macro_rules! operations {
                                 Self::from_raw(old as u64)
                             },
                             emulated => {
-                                let _ = (order, scope);
                                 let update: Update<$ty> = $update;
-                                cell.update(|old| update(old, value))
+                                cell.update(Atomic { reads: true, writes: true, order, scope }, |old| update(old, value))
                             },
                         }
                     }
@@ -136,7 +134,7 @@ pub trait Cell<T> {
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     #[track_caller]
-    fn update(&self, update: impl Fn(T) -> T) -> T;
+    fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T;
 }
 
 impl<T: Word> Cell<T> for (GlobalMut<T>, usize) {
@@ -148,14 +146,8 @@ impl<T: Word> Cell<T> for (GlobalMut<T>, usize) {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
-    fn update(&self, update: impl Fn(T) -> T) -> T {
-        let address = self.0.address(self.1);
-        // SAFETY: `GlobalMut::address` has checked the bounds, and the emulator runs one thread at a time.
-        unsafe {
-            let old = *address;
-            *address = update(old);
-            old
-        }
+    fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T {
+        self.0.update(self.1, atomic, update)
     }
 }
 
@@ -167,11 +159,10 @@ impl<T: Word> Cell<T> for (Shared<T>, u32) {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
-    fn update(&self, update: impl Fn(T) -> T) -> T {
-        let bytes = if T::WIDE { 8 } else { 4 };
-        let old =
-            emulated::current().update_shared(self.0.address(self.1), bytes, |raw| update(T::from_raw(raw)).to_raw());
-        T::from_raw(old)
+    fn update(&self, atomic: Atomic, update: impl Fn(T) -> T) -> T {
+        let (address, bytes) = (self.0.address(self.1), if T::WIDE { 8 } else { 4 });
+        let update = |raw| update(T::from_raw(raw)).to_raw();
+        T::from_raw(emulated::current().update_shared(address, bytes, atomic, update))
     }
 }
 
@@ -248,6 +239,96 @@ pub fn max_nonnegative(cells: GlobalMut<u64>, index: usize, value: f64) {
     AtomicInteger::fetch_max((cells, index), value.to_bits(), Ordering::Relaxed, Scope::Device);
 }
 
+/// One `ld` instruction of a number of 4 or 8 bytes.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! load_instruction {
+    ($sem:literal, $scope:literal, $space:literal, $address:ident: $class:ident, $wide:expr) => {
+        if $wide {
+            let raw: u64;
+            asm!(concat!("ld.", $sem, ".", $scope, ".", $space, ".b64 {}, [{}];"), out(reg64) raw,
+                 in($class) $address, options(nostack, preserves_flags));
+            raw
+        } else {
+            let raw: u32;
+            asm!(concat!("ld.", $sem, ".", $scope, ".", $space, ".b32 {}, [{}];"), out(reg32) raw,
+                 in($class) $address, options(nostack, preserves_flags));
+            raw as u64
+        }
+    };
+}
+
+/// One `st` instruction of a number of 4 or 8 bytes.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! store_instruction {
+    ($sem:literal, $scope:literal, $space:literal, $address:ident: $class:ident, $wide:expr, $raw:ident) => {
+        if $wide {
+            asm!(concat!("st.", $sem, ".", $scope, ".", $space, ".b64 [{}], {};"), in($class) $address,
+                 in(reg64) $raw, options(nostack, preserves_flags));
+        } else {
+            asm!(concat!("st.", $sem, ".", $scope, ".", $space, ".b32 [{}], {};"), in($class) $address,
+                 in(reg32) $raw as u32, options(nostack, preserves_flags));
+        }
+    };
+}
+
+/// Reads a cell. `Acquire` orders later accesses after it, and after those that a release to the cell follows.
+///
+/// A thread that waits for another one polls with this function: a plain read races with the write that it waits for,
+/// and the compiler may read once.
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn load<T: Word>(cell: impl Cell<T>, order: Ordering, scope: Scope) -> T {
+    target! {
+        nvptx => {
+            // SAFETY: the view's buffer contains the cell (the launcher's *Safety* section) and is aligned for its
+            // type.
+            let raw: u64 = unsafe {
+                match (cell.address(), order) {
+                    (Address::Global(at), Ordering::Relaxed) =>
+                        at_scope!(load_instruction, "relaxed", scope, "global", at: reg64, T::WIDE),
+                    (Address::Global(at), _) =>
+                        at_scope!(load_instruction, "acquire", scope, "global", at: reg64, T::WIDE),
+                    (Address::Shared(at), Ordering::Relaxed) =>
+                        at_scope!(load_instruction, "relaxed", scope, "shared", at: reg32, T::WIDE),
+                    (Address::Shared(at), _) =>
+                        at_scope!(load_instruction, "acquire", scope, "shared", at: reg32, T::WIDE),
+                }
+            };
+            T::from_raw(raw)
+        },
+        emulated => cell.update(Atomic { reads: true, writes: false, order, scope }, |old| old),
+    }
+}
+
+/// Writes a cell. `Release` orders earlier accesses before it.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scope) {
+    target! {
+        nvptx => {
+            let raw = value.to_raw();
+            // SAFETY: the view's buffer contains the cell (the launcher's *Safety* section) and is aligned for its
+            // type.
+            unsafe {
+                match (cell.address(), order) {
+                    (Address::Global(at), Ordering::Relaxed) =>
+                        at_scope!(store_instruction, "relaxed", scope, "global", at: reg64, T::WIDE, raw),
+                    (Address::Global(at), _) =>
+                        at_scope!(store_instruction, "release", scope, "global", at: reg64, T::WIDE, raw),
+                    (Address::Shared(at), Ordering::Relaxed) =>
+                        at_scope!(store_instruction, "relaxed", scope, "shared", at: reg32, T::WIDE, raw),
+                    (Address::Shared(at), _) =>
+                        at_scope!(store_instruction, "release", scope, "shared", at: reg32, T::WIDE, raw),
+                }
+            }
+        },
+        emulated => {
+            cell.update(Atomic { reads: false, writes: true, order, scope }, |_| value);
+        },
+    }
+}
+
 /// Writes `new` if the cell's value is `expected` (`atomicCAS`). Returns the old value.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -266,8 +347,10 @@ pub fn compare_exchange(cell: impl Cell<u32>, expected: u32, new: u32, order: Or
             }
         },
         emulated => {
-            let _ = (order, scope);
-            cell.update(|old| if old == expected { new } else { old })
+            // A failed exchange writes nothing, but it is not known before.
+            cell.update(Atomic { reads: true, writes: true, order, scope }, |old| {
+                if old == expected { new } else { old }
+            })
         },
     }
 }

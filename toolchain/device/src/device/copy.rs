@@ -3,7 +3,7 @@
 //!
 //! A thread starts copies, combines them into a group with [`commit`], and waits for its older groups with [`wait`].
 //! Copies of other threads are visible after the next [barrier](super::thread::sync_threads). The emulator copies at
-//! once.
+//! once, and reports an access to the target before the thread that has started the copy waits for it.
 
 use super::{DeviceCopy, Global, GlobalMut, Shared, Word};
 
@@ -58,7 +58,7 @@ impl<T: Word> Shared<T> {
             },
             emulated => {
                 for k in 0..COUNT {
-                    self.set(index + k, from.element(source + k as usize));
+                    self.set_copied(index + k, from.element(source + k as usize));
                 }
             },
         }
@@ -107,7 +107,7 @@ impl Shared<u32> {
                     bytes.extend_from_slice(bytemuck::bytes_of(&from.get(each * source + k)));
                 }
                 for (k, word) in bytes.chunks(4).enumerate() {
-                    self.set(index + k as u32, u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+                    self.set_copied(index + k as u32, u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
                 }
             },
         }
@@ -120,7 +120,7 @@ pub fn commit() {
     target! {
         // SAFETY: the instruction has no precondition.
         nvptx => unsafe { core::arch::asm!("cp.async.commit_group;", options(nostack, preserves_flags)) },
-        emulated => {},
+        emulated => crate::emulator::thread::current().commit_copies(),
     }
 }
 
@@ -134,6 +134,6 @@ pub fn wait<const PENDING: u32>() {
                 core::arch::asm!("cp.async.wait_group {};", const PENDING, options(nostack, preserves_flags));
             }
         },
-        emulated => {},
+        emulated => crate::emulator::thread::current().wait_for_copies(PENDING as usize),
     }
 }

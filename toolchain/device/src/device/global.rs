@@ -8,7 +8,17 @@
 //! transfers only as many 32-byte sectors as its data fill ("coalesced").
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::{emulator::fault, launch::Arg};
+use crate::{
+    emulator::{
+        clock::Action,
+        fault,
+        memory::Record,
+        thread::{self as emulated, Elements},
+    },
+    launch::Arg,
+};
+#[cfg(not(target_arch = "nvptx64"))]
+use core::panic::Location;
 
 use super::DeviceCopy;
 
@@ -28,11 +38,18 @@ pub struct GlobalMut<T> {
     extent: Extent,
 }
 
-/// Length and parameter name of a buffer, for the emulator.
+/// The emulated buffer of a view.
 #[cfg(not(target_arch = "nvptx64"))]
 #[derive(Clone, Copy)]
 struct Extent {
+    record: *const Record,
+    /// The buffer's element that is the view's first.
+    first: usize,
+    /// Elements of the view.
     len: usize,
+    /// Bytes of an element.
+    size: usize,
+    /// The kernel's parameter.
     name: &'static str,
 }
 
@@ -42,8 +59,62 @@ impl Extent {
     #[inline]
     fn check(&self, start: usize, count: usize) {
         if start.checked_add(count).is_none_or(|end| end > self.len) {
-            fault::raise(fault::Kind::GlobalOutOfBounds { buffer: self.name, index: start + count - 1, len: self.len });
+            self.out_of_bounds(start.saturating_add(count.saturating_sub(1)));
         }
+    }
+
+    #[track_caller]
+    #[cold]
+    fn out_of_bounds(&self, index: usize) -> ! {
+        let len = self.first + self.len;
+        let place = self.place(index);
+        let threads = emulated::current().block().shape;
+        let threads = threads.grid.count() * threads.block.count();
+        let hint = if threads > len as u64 {
+            format!("the launch has {threads} threads and `{}` {len} elements: is `if i < n` missing?", self.name)
+        } else {
+            format!("do the bounds of the loop, or the length of `{}`, fit?", self.name)
+        };
+        fault::raise_with(fault::Kind::OutOfBounds { place, len }, hint);
+    }
+
+    fn place(&self, index: usize) -> fault::Place {
+        fault::Place { array: self.name, index: self.first.saturating_add(index), shared: false }
+    }
+
+    /// Checks that a vector access of `bytes` bytes is aligned: device allocations are aligned to 256 bytes.
+    #[track_caller]
+    #[inline]
+    fn check_aligned(&self, index: usize, bytes: usize) {
+        if !((self.first + index) * self.size).is_multiple_of(bytes) {
+            let hint = format!("the view begins at element {} of `{}`", self.first, self.name);
+            fault::raise_with(fault::Kind::Misaligned { place: self.place(index), bytes }, hint);
+        }
+    }
+
+    fn elements(&self, index: usize, count: usize) -> Elements<'_> {
+        // SAFETY: the launch's buffers outlive it.
+        let record = unsafe { &*self.record };
+        Elements { record, name: self.name, first: self.first + index, count, size: self.size }
+    }
+
+    /// Checks a read of a buffer that no thread of the launch writes.
+    #[track_caller]
+    #[inline]
+    fn check_read_only(&self, index: usize, count: usize) {
+        self.check(index, count);
+        let elements = self.elements(index, count);
+        let exhausted = !emulated::unrecorded();
+        if exhausted || elements.record.partial.get() {
+            emulated::current().read_only(elements, exhausted, Location::caller());
+        }
+    }
+
+    #[track_caller]
+    #[inline]
+    fn check_access(&self, index: usize, count: usize, action: Action) {
+        self.check(index, count);
+        emulated::current().global(self.elements(index, count), action, Location::caller());
     }
 }
 
@@ -66,7 +137,7 @@ impl<T: DeviceCopy> Global<T> {
             // SAFETY: `first` is in bounds: checked above, or on a GPU promised by the launcher's caller.
             ptr: unsafe { self.ptr.add(first) },
             #[cfg(not(target_arch = "nvptx64"))]
-            extent: Extent { len: self.extent.len - first, ..self.extent },
+            extent: Extent { first: self.extent.first + first, len: self.extent.len - first, ..self.extent },
         }
     }
 
@@ -76,7 +147,7 @@ impl<T: DeviceCopy> Global<T> {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn get(self, index: usize) -> T {
         #[cfg(not(target_arch = "nvptx64"))]
-        self.extent.check(index, 1);
+        self.extent.check_read_only(index, 1);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
         unsafe { *self.ptr.add(index) }
     }
@@ -87,7 +158,10 @@ impl<T: DeviceCopy> Global<T> {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn get4(self, index: usize) -> [T; 4] {
         #[cfg(not(target_arch = "nvptx64"))]
-        self.extent.check(4 * index, 4);
+        {
+            self.extent.check_read_only(4 * index, 4);
+            self.extent.check_aligned(4 * index, 16.min(4 * size_of::<T>()));
+        }
         target! {
             // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes.
             nvptx => unsafe { (*self.ptr.cast::<Quad<T>>().add(index)).0 },
@@ -122,7 +196,7 @@ impl<T: DeviceCopy> Global<T> {
         T: super::Word,
     {
         #[cfg(not(target_arch = "nvptx64"))]
-        self.extent.check(index, 1);
+        self.extent.check_read_only(index, 1);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
         unsafe {
             target! {
@@ -153,7 +227,7 @@ impl<T: DeviceCopy> GlobalMut<T> {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn get(self, index: usize) -> T {
         #[cfg(not(target_arch = "nvptx64"))]
-        self.extent.check(index, 1);
+        self.extent.check_access(index, 1, Action::Read);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
         unsafe { *self.ptr.add(index) }
     }
@@ -163,7 +237,41 @@ impl<T: DeviceCopy> GlobalMut<T> {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn set(self, index: usize, value: T) {
         #[cfg(not(target_arch = "nvptx64"))]
-        self.extent.check(index, 1);
+        self.extent.check_access(index, 1, Action::Write);
+        // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
+        unsafe { *self.ptr.add(index) = value }
+    }
+
+    /// Reads the element at `index`, which other threads may [`mark`](Self::mark) at the same time: the value before or
+    /// after. The access is a plain one.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn peek(self, index: usize) -> T {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.extent.check_access(index, 1, Action::Peek);
+        // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
+        unsafe { *self.ptr.add(index) }
+    }
+
+    /// Writes the element at `index`, as other threads may do at the same time *with the same value*, for example to
+    /// raise a flag. The access is a plain one. It orders nothing, and no thread may read the element by
+    /// [`get`](Self::get) before the next barrier, or the next launch if threads of other blocks mark it.
+    ///
+    /// The emulator reports marks of different values, and plain accesses at the same time.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn mark(self, index: usize, value: T) {
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            self.extent.check(index, 1);
+            let changes = || {
+                // SAFETY: in bounds.
+                let before = unsafe { *self.ptr.add(index) };
+                bytemuck::bytes_of(&before) != bytemuck::bytes_of(&value)
+            };
+            emulated::current().mark(self.extent.elements(index, 1), changes, Location::caller());
+        }
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
         unsafe { *self.ptr.add(index) = value }
     }
@@ -173,7 +281,11 @@ impl<T: DeviceCopy> GlobalMut<T> {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn set4(self, index: usize, values: [T; 4]) {
         #[cfg(not(target_arch = "nvptx64"))]
-        self.extent.check(4 * index, 4);
+        {
+            self.extent.check(4 * index, 4);
+            self.extent.check_aligned(4 * index, 16.min(4 * size_of::<T>()));
+            self.extent.check_access(4 * index, 4, Action::Write);
+        }
         target! {
             // SAFETY: in bounds as the launcher's caller promises; cuMemAlloc aligns buffers to 256 bytes.
             nvptx => unsafe { *self.ptr.cast::<Quad<T>>().add(index) = Quad(values) },
@@ -182,14 +294,34 @@ impl<T: DeviceCopy> GlobalMut<T> {
         }
     }
 
-    /// The address of the element at `index`, for an atomic operation.
+    /// The address of the element at `index`, for an atomic operation or an asynchronous copy.
+    #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub(super) fn address(self, index: usize) -> *mut T {
-        #[cfg(not(target_arch = "nvptx64"))]
-        self.extent.check(index, 1);
-        // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
+        // SAFETY: `index` is in bounds, as the launcher's caller promises.
         unsafe { self.ptr.add(index) }
+    }
+
+    /// Performs an atomic operation on the element at `index`: replaces its value v by `update(v)` and returns v.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn update(self, index: usize, atomic: emulated::Atomic, update: impl FnOnce(T) -> T) -> T
+    where
+        T: PartialEq,
+    {
+        self.extent.check(index, 1);
+        // SAFETY: in bounds, and the emulator runs one thread at a time.
+        let cell = unsafe { self.ptr.add(index) };
+        let mut old = T::zeroed();
+        emulated::current().global_atomic(self.extent.elements(index, 1), atomic, Location::caller(), || {
+            // SAFETY: as above.
+            unsafe {
+                old = *cell;
+                *cell = update(old);
+                *cell != old
+            }
+        });
+        old
     }
 }
 
@@ -221,11 +353,16 @@ macro_rules! emulated_views {
             /// The argument is a buffer of `T` in host memory that outlives the launch.
             #[inline]
             pub(super) unsafe fn of_argument(argument: Arg, name: &'static str) -> Self {
-                let (address, len) = match argument {
-                    Arg::Buffer { address, len } => (address, len),
-                    Arg::Scalar { .. } => (0, 0),
+                let (record, len) = match argument {
+                    Arg::Buffer { address, len } => {
+                        (core::ptr::with_exposed_provenance::<Record>(address as usize), len)
+                    }
+                    Arg::Scalar { .. } => unreachable!("the argument of a view is a buffer"),
                 };
-                Self { ptr: address as usize as $pointer, extent: Extent { len, name } }
+                // SAFETY: the address of an emulated buffer's argument is that of its record, which outlives the launch.
+                let first = unsafe { (*record).address };
+                let extent = Extent { record, first: 0, len, size: size_of::<T>(), name };
+                Self { ptr: core::ptr::with_exposed_provenance_mut::<T>(first) as $pointer, extent }
             }
         }
     )*};

@@ -10,8 +10,9 @@
 //! If each kernel calls [`launch_dependents`] after its own [`wait`], at most two grids are in flight. Before its
 //! [`wait`], a kernel may then read the results of all launches except the previous one.
 //!
-//! Both functions do nothing in a launch without overlap, below `sm_90`, and under emulation. The emulator does not
-//! detect a read before [`wait`].
+//! Both functions do nothing in a launch without overlap and below `sm_90`. The emulator runs one launch after another,
+//! and reports an access before [`wait`] that races with one of the previous launch; of the previous launch's reads of
+//! read-only views it knows those after [`launch_dependents`].
 
 /// Waits until all previous grids have ended and their writes are visible (`griddepcontrol.wait`).
 #[inline(always)]
@@ -22,6 +23,8 @@ pub fn wait() {
     unsafe {
         core::arch::asm!("griddepcontrol.wait;", options(nostack, preserves_flags));
     }
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::emulator::thread::current().wait_for_launches();
 }
 
 /// Lets the next grid start once every block has called this or ended (`griddepcontrol.launch_dependents`).
@@ -32,4 +35,6 @@ pub fn launch_dependents() {
     unsafe {
         core::arch::asm!("griddepcontrol.launch_dependents;", options(nostack, preserves_flags));
     }
+    #[cfg(not(target_arch = "nvptx64"))]
+    crate::emulator::thread::current().launch_dependents();
 }

@@ -12,7 +12,7 @@
 //! | [`shared`] | views of a block's shared memory, static and dynamic |
 //! | [`warp`] | shuffles, votes, reductions and scans over the 32 lanes of a warp |
 //! | [`block`] | reductions and scans over the threads of a block |
-//! | [`atomic`] | atomic read-modify-write operations with ordering and scope |
+//! | [`atomic`] | atomic operations with ordering and scope |
 //! | [`copy`] | asynchronous copies from global to shared memory |
 //! | [`mma`] | tensor cores |
 //! | [`math`] | fused multiply-add, exponential, approximate functions |

@@ -1,9 +1,8 @@
 //! Shared memory: fast memory on the multiprocessor, separate for each block.
 //!
 //! The threads of a block exchange data through it, with a [barrier](super::thread::sync_threads) between writes and
-//! reads. Its contents are undefined when a block starts. The emulator reports accesses out of bounds, reads of
-//! uninitialised memory, and races: two accesses to a cell by different threads, at least one a write, without a
-//! barrier between them.
+//! reads. Its contents are undefined when a block starts. The emulator reports accesses out of bounds or misaligned,
+//! reads of uninitialised memory, and [races](crate::emulator#races).
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::{asm, global_asm};
@@ -52,6 +51,7 @@ impl Shared<u32> {
                 [a, b, c, d]
             },
             emulated => {
+                self.check_aligned(row, 16);
                 let lane = super::warp::lane_id();
                 [0, 1, 2, 3].map(|matrix| {
                     let row = super::warp::shuffle(super::warp::FULL, row, 8 * matrix + lane / 4);
@@ -167,7 +167,13 @@ impl<T: Word> Shared<T> {
                     }
                 }
             },
-            emulated => [self.get(index), self.get(index + 1)],
+            emulated => {
+                self.check_aligned(index, 2 * Self::BYTES);
+                emulated::current().begin_vector(self.address + index * Self::BYTES, 2 * Self::BYTES);
+                let pair = [self.get(index), self.get(index + 1)];
+                emulated::current().end_vector();
+                pair
+            },
         }
     }
 
@@ -194,7 +200,17 @@ impl<T: Word> Shared<T> {
                 }
                 [a, b, c, d].map(|raw| T::from_raw(raw as u64))
             },
-            emulated => [self.get(index), self.get(index + 1), self.get(index + 2), self.get(index + 3)],
+            emulated => {
+                self.check_aligned(index, 16);
+                if T::WIDE {
+                    let ([a, b], [c, d]) = (self.get2(index), self.get2(index + 2));
+                    return [a, b, c, d];
+                }
+                emulated::current().begin_vector(self.address + index * Self::BYTES, 16);
+                let four = [self.get(index), self.get(index + 1), self.get(index + 2), self.get(index + 3)];
+                emulated::current().end_vector();
+                four
+            },
         }
     }
 
@@ -223,6 +239,26 @@ impl<T: Word> Shared<T> {
         }
     }
 
+    /// Writes the element at `index` by an asynchronous copy.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn set_copied(self, index: u32, value: T) {
+        self.check(index);
+        emulated::current().copy_to_shared(self.address + index * Self::BYTES, Self::BYTES, value.to_raw());
+    }
+
+    /// Checks that an access of `bytes` bytes is aligned.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn check_aligned(self, index: u32, bytes: u32) {
+        let address = self.address + index * Self::BYTES;
+        if !address.is_multiple_of(bytes) {
+            use crate::emulator::fault;
+            let place = emulated::current().shared_place(address, Self::BYTES);
+            fault::raise(fault::Kind::Misaligned { place, bytes: bytes as usize });
+        }
+    }
+
     /// The byte address of the element at `index`, for an atomic operation.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -237,7 +273,17 @@ impl<T: Word> Shared<T> {
     fn check(self, index: u32) {
         if index >= self.len {
             use crate::emulator::fault;
-            fault::raise(fault::Kind::SharedOutOfBounds { index, len: self.len });
+            let thread = emulated::current();
+            // The place of the view's first element is the array's, even if the view is empty.
+            let first = thread.shared_place(self.address, Self::BYTES);
+            let place = fault::Place { index: first.index + index as usize, ..first };
+            let len = first.index + self.len as usize;
+            let hint = if thread.block().shape.shared_bytes == 0 && first.array == "dynamic_shared_mem" {
+                "the launch has no dynamic shared memory: was `with_shared` forgotten?".to_owned()
+            } else {
+                format!("do the bounds of the loop, or the length of `{}`, fit?", first.array)
+            };
+            fault::raise_with(fault::Kind::OutOfBounds { place, len }, hint);
         }
     }
 }
@@ -298,7 +344,11 @@ macro_rules! shared_array {
         #[cfg(not(target_arch = "nvptx64"))]
         {
             static SITE: u8 = 0;
-            let address = $crate::emulator::thread::current().static_shared(&raw const SITE as usize, 8 * $len);
+            let address = $crate::emulator::thread::current().static_shared(
+                &raw const SITE as usize,
+                stringify!($name),
+                8 * $len,
+            );
             // SAFETY: the emulator has reserved these bytes for this site.
             unsafe { $crate::device::Shared::<$ty>::from_raw(address, $len) }
         }

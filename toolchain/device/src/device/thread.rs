@@ -127,10 +127,11 @@ pub fn sync_threads_or(predicate: bool) -> bool {
 /// Acquire-release fence at device scope (`__threadfence`): every thread of the GPU observes this thread's writes
 /// before the fence ahead of those after it.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn fence() {
     target! {
         // SAFETY: a fence has no precondition.
         nvptx => unsafe { core::arch::asm!("fence.acq_rel.gpu;", options(nostack, preserves_flags)) },
-        emulated => core::sync::atomic::fence(core::sync::atomic::Ordering::AcqRel),
+        emulated => emulated::current().fence(),
     }
 }

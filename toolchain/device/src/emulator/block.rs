@@ -1,23 +1,50 @@
 //! Runs a block: one stackful coroutine per CUDA thread, which runs until it waits.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 
-use super::Schedule;
-use super::fault::{Fault, Kind, Raised, Threads};
+use super::clock::Clock;
+use super::fault::{Earlier, Fault, Kind, Raised, Threads};
+use super::launch::{Launch, index_of};
+use super::profile::Collector;
 use super::shared::SharedMemory;
-use super::thread::{Block, Thread, Wait, enter};
+use super::thread::{Block, Thread, Wait, enter, joined};
 use crate::launch::{Call, Dim3};
 
 type Routine = Coroutine<(), Wait, (), DefaultStack>;
 
 /// Stack size of a thread. Kernels have no recursion and no large local arrays.
 const STACK_BYTES: usize = 128 * 1024;
+
+/// The fault of a thread that has unwound.
+fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u32) -> Box<Fault> {
+    let raised = payload.downcast::<Raised>().map(|raised| *raised).unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Raised::new(Kind::Panic { message: text.unwrap_or_default() }, None)
+    });
+    let earlier = raised.earlier.map(|stamp| {
+        let (kernel, block) = launch.block_of(stamp.block);
+        Earlier { kernel, block, thread: stamp.thread.into(), access: stamp.action.describe(), site: stamp.site }
+    });
+    let threads = earlier.as_ref().map_or(Threads::One(thread), |earlier| Threads::Two(earlier.thread, thread));
+    let (kernel, schedule) = (launch.kernel, launch.schedule);
+    Box::new(Fault {
+        kernel,
+        block,
+        threads,
+        kind: raised.kind,
+        site: raised.site,
+        earlier,
+        hint: raised.hint,
+        schedule,
+    })
+}
 
 /// Stacks of ended threads, for reuse.
 #[derive(Default)]
@@ -36,101 +63,154 @@ enum State {
     Ended,
 }
 
-struct Runner<'a> {
+/// What a round has achieved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// All threads have returned.
+    Ended,
+    /// Some threads have continued.
+    Advanced,
+    /// All threads wait; some of them for other blocks, perhaps.
+    Stalled,
+}
+
+/// A block that runs.
+pub struct Runner<'a> {
+    launch: &'a Launch,
     /// The kernel for one thread.
     body: &'a dyn Fn(),
     // Declared, and so dropped, before `threads` and `block`: after a fault, the remaining coroutines unwind and may
     // still use both.
     states: Vec<State>,
     threads: Vec<Thread>,
-    block: Block,
-}
-
-/// Runs one block of a launch to completion, or to its first fault.
-pub fn run(
-    call: &Call<'_>,
-    body: &dyn Fn(),
-    index: Dim3,
-    schedule: Schedule,
-    stacks: &mut Stacks,
-) -> Result<(), Box<Fault>> {
-    let count = call.shape.block.count() as u32;
-    let locate = |(kind, threads, site)| Box::new(Fault { kernel: call.kernel, block: index, threads, kind, site });
-    let shared = catch_unwind(AssertUnwindSafe(|| SharedMemory::new(call.shape.shared_bytes)))
-        .map_err(|payload| locate(fault_of(payload, 0)))?;
-    let block = Block { index, shape: call.shape, shared: RefCell::new(shared), epoch: Cell::new(0) };
-    let mut runner = Runner { body, states: Vec::new(), threads: Vec::new(), block };
-    runner.states.resize_with(count as usize, || State::Fresh);
-    let stream = u64::from(index.x) + (u64::from(index.y) << 24) + (u64::from(index.z) << 44);
-    let order = schedule.order(count, stream + 1);
-    let block = &raw const runner.block;
-    runner.threads = (0..count)
-        .map(|id| {
-            let mut clock = [0; 32];
-            clock[(id % 32) as usize] = 1;
-            Thread {
-                id,
-                block,
-                yielder: Cell::new(ptr::null()),
-                clock: RefCell::new(clock),
-                count: Cell::new(0),
-                lanes: Cell::new([0; 32]),
-            }
-        })
-        .collect();
-    loop {
-        for &id in &order {
-            runner.step(id as usize, stacks).map_err(|payload| locate(fault_of(payload, id)))?;
-        }
-        let released = runner.release_warps() | runner.release_barrier();
-        if runner.states.iter().all(|state| matches!(state, State::Ended)) {
-            return Ok(());
-        }
-        if !released {
-            return Err(locate(runner.divergence()));
-        }
-    }
-}
-
-fn fault_of(
-    payload: Box<dyn Any + Send>,
-    thread: u32,
-) -> (Kind, Threads, Option<&'static std::panic::Location<'static>>) {
-    match payload.downcast::<Raised>() {
-        Ok(raised) => {
-            let threads = raised.other.map_or(Threads::One(thread), |other| Threads::Two(other, thread));
-            (raised.kind, threads, raised.site)
-        }
-        Err(payload) => {
-            let text = payload.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-            (Kind::Panic { message: text.unwrap_or_default() }, Threads::One(thread), None)
-        }
-    }
+    block: Box<Block>,
+    /// The order of the threads.
+    order: Vec<u32>,
 }
 
 impl<'a> Runner<'a> {
-    /// Runs a thread until it waits or ends. Does nothing if it waits already.
-    fn step(&mut self, id: usize, stacks: &mut Stacks) -> Result<(), Box<dyn Any + Send>> {
-        let mut routine = match std::mem::replace(&mut self.states[id], State::Ended) {
-            State::Fresh => self.start(id, stacks)?,
-            State::Ready(routine) => routine,
+    /// The block of linear index `id`.
+    pub fn new(launch: &'a Launch, call: &'a Call<'_>, body: &'a dyn Fn(), id: u32) -> Result<Self, Box<Fault>> {
+        let count = call.shape.block.count() as u32;
+        let index = index_of(id.into(), launch.grid);
+        let memory = catch_unwind(AssertUnwindSafe(|| SharedMemory::new(call.shape.shared_bytes)));
+        let shared = RefCell::new(memory.map_err(|payload| locate(launch, index, payload, 0))?);
+        let serial = launch.first + u64::from(id);
+        let block = Box::new(Block { index, shape: call.shape, shared, launch });
+        let stream = u64::from(index.x) + (u64::from(index.y) << 24) + (u64::from(index.z) << 44);
+        let order = launch.schedule.order(count, stream + 1);
+        let mut states = Vec::new();
+        states.resize_with(count as usize, || State::Fresh);
+        let watched = launch.settled < launch.first || launch.beside.is_some();
+        let beside = launch.beside.clone().unwrap_or_default();
+        let thread = |id| {
+            Thread::new(id, &raw const *block, Clock::new(serial, id as u16, launch.settled, beside.clone()), watched)
+        };
+        let threads = (0..count).map(thread).collect();
+        Ok(Self { launch, body, states, threads, block, order })
+    }
+
+    /// Runs every thread until it waits, then ends the waits that are complete.
+    pub fn round(&mut self, stacks: &mut Stacks) -> Result<Round, Box<Fault>> {
+        let mut advanced = false;
+        for k in 0..self.order.len() {
+            advanced |= self.step(self.order[k] as usize, stacks)?;
+        }
+        advanced |= self.release_warps(0..self.states.len().div_ceil(32)) | self.release_barrier();
+        self.ended(advanced)
+    }
+
+    /// Runs one random thread until it waits.
+    pub fn turn(&mut self, stacks: &mut Stacks) -> Result<Round, Box<Fault>> {
+        let able = |state: &State| match state {
+            State::Fresh | State::Ready(_) | State::Waiting(_, Wait::Preempted | Wait::Spin { .. }) => true,
+            State::Waiting(..) | State::Ended => false,
+        };
+        let able: Vec<usize> = (0..self.states.len()).filter(|&id| able(&self.states[id])).collect();
+        let mut advanced = false;
+        if !able.is_empty() {
+            let id = able[self.launch.draw(able.len())];
+            advanced = self.step(id, stacks)?;
+            advanced |= self.release_warps(id / 32..id / 32 + 1);
+        }
+        advanced |= self.release_barrier();
+        self.ended(advanced)
+    }
+
+    /// Adds the instructions of the block.
+    pub fn add_to(&self, entry: &'static str, collector: &mut Collector) {
+        let events: Vec<_> = self.threads.iter().map(|thread| thread.events.take()).collect();
+        collector.block(entry, self.block.shared.borrow().len(), &events);
+    }
+
+    fn ended(&self, advanced: bool) -> Result<Round, Box<Fault>> {
+        if self.states.iter().all(|state| matches!(state, State::Ended)) {
+            return Ok(Round::Ended);
+        }
+        if advanced {
+            return Ok(Round::Advanced);
+        }
+        let may_continue = |state: &State| match state {
+            State::Waiting(_, Wait::Barrier { .. } | Wait::Warp { .. }) | State::Ended => false,
+            State::Waiting(..) | State::Fresh | State::Ready(_) => true,
+        };
+        if self.states.iter().any(may_continue) { Ok(Round::Stalled) } else { Err(self.divergence()) }
+    }
+
+    /// Runs a thread until it waits or ends. Does nothing if it waits for others. Returns whether it has done more than
+    /// to read what it has read before.
+    fn step(&mut self, id: usize, stacks: &mut Stacks) -> Result<bool, Box<Fault>> {
+        let before = std::mem::replace(&mut self.states[id], State::Ended);
+        let routine = match before {
+            State::Fresh => self.start(id, stacks).map_err(|payload| self.fault(payload, id))?,
+            State::Ready(routine) | State::Waiting(routine, Wait::Spin { .. } | Wait::Preempted) => routine,
             other => {
                 self.states[id] = other;
-                return Ok(());
+                return Ok(false);
             }
         };
+        self.resume(id, routine, stacks)
+    }
+
+    fn resume(&mut self, id: usize, mut routine: Routine, stacks: &mut Stacks) -> Result<bool, Box<Fault>> {
         let before = enter(&raw const self.threads[id]);
         let result = catch_unwind(AssertUnwindSafe(|| routine.resume(())));
         enter(before);
-        self.states[id] = match result? {
+        self.states[id] = match result.map_err(|payload| self.fault(payload, id))? {
             CoroutineResult::Yield(wait) => State::Waiting(routine, wait),
             CoroutineResult::Return(()) => {
                 stacks.0.push(routine.into_stack());
+                self.end(id);
                 State::Ended
             }
         };
+        Ok(!matches!(self.states[id], State::Waiting(_, Wait::Spin { .. } | Wait::Unwritten)))
+    }
+
+    fn end(&self, id: usize) {
+        self.launch.idle.set(0);
+        // The end of a block lets the next launch begin.
+        let thread = &self.threads[id];
+        if !thread.triggered.get() && thread.clock.borrow().settled < self.launch.first {
+            self.launch.early.set(true);
+        }
+    }
+
+    /// Ends the waits for elements to be written: nothing else can happen. Each is a fault.
+    pub fn end_waits_for_values(&mut self, stacks: &mut Stacks) -> Result<(), Box<Fault>> {
+        for k in 0..self.order.len() {
+            let id = self.order[k] as usize;
+            if matches!(self.states[id], State::Waiting(_, Wait::Unwritten))
+                && let State::Waiting(routine, _) = std::mem::replace(&mut self.states[id], State::Ended)
+            {
+                self.resume(id, routine, stacks)?;
+            }
+        }
         Ok(())
+    }
+
+    fn fault(&self, payload: Box<dyn Any + Send>, thread: usize) -> Box<Fault> {
+        locate(self.launch, self.block.index, payload, thread as u32)
     }
 
     fn start(&self, id: usize, stacks: &mut Stacks) -> Result<Routine, Box<dyn Any + Send>> {
@@ -148,24 +228,27 @@ impl<'a> Runner<'a> {
     }
 
     /// Completes every warp operation that all lanes of its mask have reached.
-    fn release_warps(&mut self) -> bool {
+    fn release_warps(&mut self, warps: Range<usize>) -> bool {
         let mut released = false;
-        for warp in 0..self.states.len().div_ceil(32) {
+        for warp in warps {
             let base = warp * 32;
             for lane in 0..32.min(self.states.len() - base) {
                 let State::Waiting(_, Wait::Warp { op, mask, .. }) = self.states[base + lane] else { continue };
                 let Some(values) = self.exchanged_values(base, op, mask) else { continue };
                 let members = || (0..32).filter(move |lane| mask & (1 << lane) != 0);
                 if op == super::thread::WarpOp::Sync {
-                    let mut joined = [0; 32];
+                    let mut lanes = [0; 32];
                     for member in members() {
                         let clock = self.threads[base + member].clock.borrow();
-                        joined.iter_mut().zip(clock.iter()).for_each(|(seen, &known)| *seen = known.max(*seen));
+                        lanes.iter_mut().zip(clock.lanes).for_each(|(seen, known)| *seen = known.max(*seen));
                     }
+                    let acquired = joined(members().map(|member| &self.threads[base + member]));
                     for member in members() {
                         let mut clock = self.threads[base + member].clock.borrow_mut();
-                        *clock = joined;
-                        clock[member] += 1;
+                        clock.lanes = lanes;
+                        let next = clock.time + 1;
+                        clock.advance(next);
+                        clock.acquired.clone_from(&acquired);
                     }
                 }
                 for member in members() {
@@ -205,11 +288,18 @@ impl<'a> Runner<'a> {
             }
             count += u32::from(*predicate);
         }
+        let acquired = joined(self.threads.iter());
+        let floor = self.threads.iter().map(|thread| thread.clock.borrow().time).max().unwrap_or_default() + 1;
         for id in 0..self.states.len() {
-            self.threads[id].count.set(count);
+            let thread = &self.threads[id];
+            thread.count.set(count);
+            let mut clock = thread.clock.borrow_mut();
+            clock.floor = floor;
+            clock.advance(floor);
+            clock.acquired.clone_from(&acquired);
+            drop(clock);
             self.wake(id);
         }
-        self.block.epoch.set(self.block.epoch.get() + 1);
         true
     }
 
@@ -221,7 +311,11 @@ impl<'a> Runner<'a> {
     }
 
     /// The fault, if no thread can continue.
-    fn divergence(&self) -> (Kind, Threads, Option<&'static std::panic::Location<'static>>) {
+    fn divergence(&self) -> Box<Fault> {
+        let fault = |kind, threads, site: Option<&'static Location<'static>>, hint| {
+            let (kernel, schedule) = (self.launch.kernel, self.launch.schedule);
+            Box::new(Fault { kernel, block: self.block.index, threads, kind, site, earlier: None, hint, schedule })
+        };
         let waits = || {
             self.states.iter().enumerate().filter_map(|(id, state)| match state {
                 State::Waiting(_, wait) => Some((id, wait)),
@@ -243,12 +337,17 @@ impl<'a> Runner<'a> {
                     lane: lane as u32,
                     other: self.describe_state(base + lane),
                 };
-                return (kind, Threads::Two(id as u32, (base + lane) as u32), Some(site));
+                let hint = format!(
+                    "every lane of the mask must execute the operation on line {}: is it in a branch that some lanes do \
+                     not take, or is the mask too wide?",
+                    site.line()
+                );
+                return fault(kind, Threads::Two(id as u32, (base + lane) as u32), Some(site), Some(hint));
             }
         }
         let barrier = waits().find_map(|(id, wait)| match wait {
             Wait::Barrier { site, .. } => Some((id, *site)),
-            Wait::Warp { .. } => None,
+            _ => None,
         });
         let (waiting, site) = barrier.map_or((0, None), |(id, site)| (id, Some(site)));
         let elsewhere = (0..self.states.len()).find(|&id| match &self.states[id] {
@@ -258,7 +357,43 @@ impl<'a> Runner<'a> {
         let other = elsewhere.unwrap_or(waiting);
         let kind =
             Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.describe_state(other) };
-        (kind, Threads::Two(waiting as u32, other as u32), site)
+        let hint = "every thread of the block must reach the same barrier: move it out of the branch, or do not return before it";
+        fault(kind, Threads::Two(waiting as u32, other as u32), site, Some(hint.to_owned()))
+    }
+
+    /// The block and the first thread that reads the same memory again and again.
+    pub fn first_spin(&self) -> Option<(Dim3, u32, Option<&'static Location<'static>>)> {
+        self.order.iter().find_map(|&id| match &self.states[id as usize] {
+            State::Waiting(_, Wait::Spin { site, .. }) => Some((self.block.index, id, Some(*site))),
+            _ => None,
+        })
+    }
+
+    /// What the threads wait for; consecutive threads with the same state together.
+    pub fn describe_waits(&self) -> Vec<String> {
+        let mut runs: Vec<(Range<usize>, String)> = Vec::new();
+        for id in 0..self.states.len() {
+            let state = self.describe_state(id);
+            match runs.last_mut() {
+                Some((range, last)) if *last == state => range.end = id + 1,
+                _ => runs.push((id..id + 1, state)),
+            }
+        }
+        let Dim3 { x, y, z } = self.block.index;
+        let threads = |range: &Range<usize>| match range.len() {
+            1 => format!("thread {}", range.start),
+            _ => format!("threads {} to {}", range.start, range.end - 1),
+        };
+        let more = runs.len().saturating_sub(8);
+        let mut waits: Vec<String> = runs
+            .iter()
+            .take(8)
+            .map(|(range, state)| format!("block ({x}, {y}, {z}), {}: {state}", threads(range)))
+            .collect();
+        if more > 0 {
+            waits.push(format!("block ({x}, {y}, {z}): and {more} more"));
+        }
+        waits
     }
 
     fn describe_state(&self, id: usize) -> String {
@@ -266,6 +401,15 @@ impl<'a> Runner<'a> {
             None => "does not exist".to_owned(),
             Some(State::Ended) => "has returned".to_owned(),
             Some(State::Fresh | State::Ready(_)) => "is running".to_owned(),
+            Some(State::Waiting(_, Wait::Unwritten | Wait::Preempted)) => "is running".to_owned(),
+            Some(State::Waiting(_, Wait::Spin { site, place, change })) => {
+                let change = change.map_or("no thread of this launch has written".to_owned(), |stamp| {
+                    let Dim3 { x, y, z } = self.launch.block_of(stamp.block).1;
+                    let line = stamp.site.map_or(0, Location::line);
+                    format!("thread {} of block ({x}, {y}, {z}) has last written on line {line}", stamp.thread)
+                });
+                format!("reads {place}, which {change}, again and again at {}:{}", site.file(), site.line())
+            }
             Some(State::Waiting(_, Wait::Barrier { site, .. })) => {
                 format!("waits at the barrier at {}:{}", site.file(), site.line())
             }

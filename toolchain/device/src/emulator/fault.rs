@@ -3,12 +3,22 @@
 use std::fmt;
 use std::panic::{Location, resume_unwind};
 
+use super::Schedule;
+use super::clock::{Action, Stamp};
 use crate::launch::Dim3;
 
-/// A fault, with its kernel, block, threads and source line.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("kernel {kernel}, block ({}, {}, {}), {threads}: {kind}{}", block.x, block.y, block.z,
-        site.map(|site| format!(" [{}:{}]", site.file(), site.line())).unwrap_or_default())]
+/// A fault, with its kernel, block, threads and source lines.
+///
+/// Its text also says which [`Schedule`] repeats it, and what may be missing:
+///
+/// ```text
+/// kernel reverse, block (0, 0, 0), threads 0 and 32: race on tile[32] in shared memory: a read, then a write, and nothing orders them
+///   thread 0 reads it at kernels.rs:12
+///   thread 32 writes it at kernels.rs:14
+///   hint: thread 32 writes this after thread 0 has read it: is a barrier missing before line 14?
+///   order of threads: Schedule::RoundRobin
+/// ```
+#[derive(Clone, Debug)]
 pub struct Fault {
     /// Name of the kernel in the source.
     pub kernel: &'static str,
@@ -20,15 +30,87 @@ pub struct Fault {
     pub kind: Kind,
     /// The source line, if known.
     pub site: Option<&'static Location<'static>>,
+    /// The earlier access of a race.
+    pub earlier: Option<Earlier>,
+    /// What may be wrong.
+    pub hint: Option<String>,
+    /// The order of blocks and threads. The same schedule repeats the fault.
+    pub schedule: Schedule,
 }
 
-/// One or two threads of a block, by their [`index_in_block`](crate::device::thread::index_in_block).
+impl std::error::Error for Fault {}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kernel, block, threads, kind, site, earlier, hint, schedule } = self;
+        write!(f, "kernel {kernel}, block {}, {threads}: {kind}", Triple(*block))?;
+        if let (Some(earlier), Threads::Two(_, thread)) = (earlier, threads) {
+            write!(f, "\n  {earlier}")?;
+            let verb = if let Kind::Race { second, .. } = kind { *second } else { "an access" };
+            write!(f, "\n  thread {thread} of block {}: {verb}", Triple(*block))?;
+        } else if site.is_some() {
+            write!(f, "\n  thread {}", threads.last())?;
+        }
+        if let Some(site) = site {
+            write!(f, " at {}:{}", site.file(), site.line())?;
+        }
+        if let Some(hint) = hint {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        write!(f, "\n  order of threads: Schedule::{schedule:?}")
+    }
+}
+
+struct Triple(Dim3);
+
+impl fmt::Display for Triple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}, {}, {})", self.0.x, self.0.y, self.0.z)
+    }
+}
+
+/// The earlier access of a race.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// Its kernel: another one if an overlapping launch races with the launch before it.
+    pub kernel: &'static str,
+    /// Its block.
+    pub block: Dim3,
+    /// Its thread.
+    pub thread: u32,
+    /// Its kind: "a read", "a write", "an atomic operation" or "an asynchronous copy".
+    pub access: &'static str,
+    /// Its source line.
+    pub site: Option<&'static Location<'static>>,
+}
+
+impl fmt::Display for Earlier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {} of block {}: {}", self.thread, Triple(self.block), self.access)?;
+        if let Some(site) = self.site {
+            write!(f, " at {}:{} (kernel {})", site.file(), site.line(), self.kernel)?;
+        }
+        Ok(())
+    }
+}
+
+/// One or two threads, by their [`index_in_block`](crate::device::thread::index_in_block).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Threads {
     /// One thread.
     One(u32),
-    /// Two threads in conflict; in a race, the earlier access first.
+    /// Two threads in conflict; in a race, the earlier access first. It may be of another block: see
+    /// [`Fault::earlier`].
     Two(u32, u32),
+}
+
+impl Threads {
+    /// The thread that has raised the fault.
+    fn last(&self) -> u32 {
+        match *self {
+            Self::One(thread) | Self::Two(thread, _) => thread,
+        }
+    }
 }
 
 impl fmt::Display for Threads {
@@ -37,6 +119,24 @@ impl fmt::Display for Threads {
             Self::One(thread) => write!(f, "thread {thread}"),
             Self::Two(first, second) => write!(f, "threads {first} and {second}"),
         }
+    }
+}
+
+/// An element of an array in device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The array: a kernel's parameter, such as `values.out`; the name of a `shared_array!`; or
+    /// `dynamic_shared_mem`.
+    pub array: &'static str,
+    /// Index of the element, from the start of the array.
+    pub index: usize,
+    /// Whether the array is in shared memory.
+    pub shared: bool,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}] in {} memory", self.array, self.index, if self.shared { "shared" } else { "global" })
     }
 }
 
@@ -79,39 +179,52 @@ pub enum Kind {
         /// The mask.
         mask: u32,
     },
-    /// An index beyond the end of a buffer.
-    #[error("global access out of bounds: {buffer}[{index}], which has {len} elements")]
-    GlobalOutOfBounds {
-        /// The kernel's parameter.
-        buffer: &'static str,
-        /// The index.
-        index: usize,
-        /// The buffer's length.
+    /// An index beyond the end of an array.
+    #[error("out of bounds: {place}, which has {len} elements")]
+    OutOfBounds {
+        /// The element.
+        place: Place,
+        /// Length of the array.
         len: usize,
     },
-    /// An index beyond the end of a shared array.
-    #[error("shared access out of bounds: index {index} of an array of {len} elements")]
-    SharedOutOfBounds {
-        /// The index.
-        index: u32,
-        /// The array's length.
-        len: u32,
+    /// A vector access to an address that is not a multiple of its size: the GPU ends the program.
+    #[error("misaligned: {place}, accessed {bytes} bytes at a time, is not at a multiple of {bytes} bytes")]
+    Misaligned {
+        /// The first element.
+        place: Place,
+        /// Size of the access.
+        bytes: usize,
     },
-    /// A read of shared memory that no thread has written.
-    #[error("read of uninitialised shared memory at byte {address}")]
-    SharedUninitialised {
-        /// Byte address in the block's shared memory.
-        address: u32,
+    /// A read of memory that nothing has written.
+    #[error("read of {place}, which nothing has written")]
+    Uninitialised {
+        /// The element.
+        place: Place,
     },
-    /// Two threads access a byte of shared memory, at least one writes it, and no barrier orders the accesses.
-    #[error("shared-memory race at byte {address}: {first} and {second} with no barrier between them")]
-    SharedRace {
-        /// Byte address in the block's shared memory.
-        address: u32,
-        /// The first access: "a read", "a write" or "an atomic operation".
+    /// Two threads access an element, at least one writes it, at least one access is not atomic, and nothing orders
+    /// them.
+    #[error("race on {place}: {first}, then {second}, and nothing orders them")]
+    Race {
+        /// The element.
+        place: Place,
+        /// The earlier access: "a read", "a write", "an atomic operation", …
         first: &'static str,
-        /// The second access.
+        /// The later access.
         second: &'static str,
+    },
+    /// Threads read the same memory again and again, and no thread changes it.
+    #[error("no thread can continue: {reads} reads changed nothing{}", waits.iter().map(|wait| format!("\n  {wait}")).collect::<String>())]
+    Spin {
+        /// Reads since the last change of the memory.
+        reads: u64,
+        /// Who waits for what.
+        waits: Vec<String>,
+    },
+    /// A thread makes more memory accesses than [`Emulator::step_limit`](super::Emulator::step_limit) allows.
+    #[error("{accesses} memory accesses by one thread: does its loop end?")]
+    StepLimit {
+        /// Accesses of the thread.
+        accesses: u64,
     },
     /// A block uses more shared memory than any GPU has.
     #[error("a block uses {bytes} bytes of shared memory; no GPU has more than {limit}")]
@@ -132,20 +245,40 @@ pub enum Kind {
 /// The payload that unwinds a faulty thread.
 pub(crate) struct Raised {
     pub kind: Kind,
-    pub other: Option<u32>,
+    pub earlier: Option<Stamp>,
     pub site: Option<&'static Location<'static>>,
+    pub hint: Option<String>,
+}
+
+impl Raised {
+    pub fn new(kind: Kind, site: Option<&'static Location<'static>>) -> Self {
+        Self { kind, earlier: None, site, hint: None }
+    }
+
+    /// A race of an access with an earlier one.
+    pub fn race(place: Place, earlier: Stamp, action: Action, site: &'static Location<'static>, hint: String) -> Self {
+        let kind = Kind::Race { place, first: earlier.action.describe(), second: action.describe() };
+        Self { kind, earlier: Some(earlier), site: Some(site), hint: Some(hint) }
+    }
+
+    /// Ends the launch with this fault of the current thread.
+    #[cold]
+    pub fn raise(self) -> ! {
+        // `resume_unwind` does not call the panic hook, which would print. The launch returns the fault as an error.
+        resume_unwind(Box::new(self))
+    }
 }
 
 /// Ends the launch with a fault of the current thread at the caller's line.
 #[track_caller]
 #[cold]
-pub fn raise(kind: Kind) -> ! {
-    raise_at(kind, None, Some(Location::caller()))
+pub(crate) fn raise(kind: Kind) -> ! {
+    Raised::new(kind, Some(Location::caller())).raise()
 }
 
-/// Ends the launch with a fault of the current thread and, if given, the thread `other`.
+/// Ends the launch with a fault of the current thread at the caller's line, and a hint.
+#[track_caller]
 #[cold]
-pub(crate) fn raise_at(kind: Kind, other: Option<u32>, site: Option<&'static Location<'static>>) -> ! {
-    // `resume_unwind` does not call the panic hook, which would print. The launch returns the fault as an error.
-    resume_unwind(Box::new(Raised { kind, other, site }))
+pub(crate) fn raise_with(kind: Kind, hint: String) -> ! {
+    Raised { hint: Some(hint), ..Raised::new(kind, Some(Location::caller())) }.raise()
 }

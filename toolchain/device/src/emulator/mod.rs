@@ -1,44 +1,116 @@
 //! The emulator: runs kernels on the host, thread by thread, and reports faults that a GPU does not detect.
 //!
-//! The blocks of a grid run one after another. Each CUDA thread is a stackful coroutine that runs until it waits at a
-//! barrier or a warp operation. Barriers, shuffles and votes have the semantics of the hardware, including partial
-//! masks. The [`Schedule`] chooses the order of blocks and threads. A detected error ends the launch with a [`Fault`].
+//! Each CUDA thread is a stackful coroutine that runs until it waits at a barrier or a warp operation. Barriers,
+//! shuffles and votes have the semantics of the hardware, including partial masks. The [`Schedule`] chooses the order of
+//! blocks and threads. The blocks of a grid run one after another, unless one waits for another or the schedule
+//! interleaves them. A detected error ends the launch with a [`Fault`].
+//!
+//! # Races
+//!
+//! Two accesses to an element *race* if two threads make them, at least one writes, at least one is not atomic, and
+//! neither *happens before* the other. The emulator decides this for every access to shared and global memory, with
+//! vector clocks, so it reports a race in whatever order the two accesses run. An access happens before another one of
+//! a different thread if one of these is between them:
+//!
+//! - a barrier (`sync_threads`), for threads of a block;
+//! - `sync_warp`, for lanes of its mask. A shuffle, a vote or a warp reduction orders no memory accesses;
+//! - an atomic operation that releases and one that reads its value and acquires, if the scope of each includes the
+//!   other thread. A fence before a relaxed operation makes it release, a fence after it makes it acquire;
+//! - the end of a launch; for an overlapping launch, [`grid::wait`](crate::device::grid::wait).
+//!
+//! An atomic operation at block scope races with one of another block. The data of an asynchronous copy belong to the
+//! copy until the thread that has started it waits for it.
 
 mod block;
+pub(crate) mod clock;
 pub mod fault;
+mod launch;
+pub(crate) mod memory;
+pub mod profile;
 mod schedule;
+mod shadow;
 mod shared;
 pub mod thread;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use fault::Fault;
+pub use memory::EmulatedBuffer;
 pub use schedule::Schedule;
 
 use crate::device::DeviceCopy;
-use crate::launch::{Arg, Buffer, Call, Device, Dim3, Shape};
+use crate::launch::{Call, Device, Dim3, Shape};
+use launch::{Grid, Launch, Previous, RESIDENT_BLOCKS};
+use profile::{Profile, Profiler};
 
-/// Resident blocks of the emulated device: few, so that tests run grid-stride loops more than once.
-const RESIDENT_BLOCKS: u32 = 4;
+/// Serial number of the next block in this process. Buffers may move from one emulator to another.
+static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 /// Returns true to stop. Called before each block, and not again after it has returned true.
 type Stop = Box<dyn FnMut() -> bool + Send>;
 
 /// The emulated device. A launch has executed when the call returns.
-#[derive(Default)]
 pub struct Emulator {
     schedule: Schedule,
     stacks: RefCell<block::Stacks>,
     stop: RefCell<Option<Stop>>,
+    limit: u64,
+    /// The last operation, if it was a launch: an overlapping launch may begin before it ends.
+    previous: Cell<Option<Previous>>,
+    /// Within [`Device::beside`]: the blocks of its first part.
+    beside: RefCell<Option<Range<u64>>>,
+    profiler: Option<Profiler>,
+}
+
+impl Default for Emulator {
+    fn default() -> Self {
+        Self::new(Schedule::default())
+    }
 }
 
 impl Emulator {
     /// An emulator that runs blocks and threads in the order of `schedule`.
     #[must_use]
     pub fn new(schedule: Schedule) -> Self {
-        Self { schedule, ..Self::default() }
+        Self {
+            schedule,
+            stacks: RefCell::default(),
+            stop: RefCell::default(),
+            limit: 1 << 27,
+            previous: Cell::default(),
+            beside: RefCell::default(),
+            profiler: None,
+        }
+    }
+
+    /// The same emulator, which counts what profilers count: see [`profile`]. Launches take longer.
+    #[must_use]
+    pub fn profiled(self) -> Self {
+        self.profiled_by(&Profiler::default())
+    }
+
+    /// The same emulator, whose launches `profiler` counts together with those of other emulators.
+    #[must_use]
+    pub fn profiled_by(self, profiler: &Profiler) -> Self {
+        Self { profiler: Some(profiler.clone()), ..self }
+    }
+
+    /// The counts of all launches so far, if the emulator is [`profiled`](Self::profiled); otherwise no kernels.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        self.profiler.as_ref().map(Profiler::profile).unwrap_or_default()
+    }
+
+    /// The same emulator with another limit on the work of a launch, by default 2²⁷ = 134 217 728: memory accesses of
+    /// one thread, and consecutive reads of all threads that change nothing. Beyond it the launch ends with
+    /// [`Kind::StepLimit`](fault::Kind::StepLimit) or [`Kind::Spin`](fault::Kind::Spin). A loop that makes no memory
+    /// access is not counted.
+    #[must_use]
+    pub fn step_limit(self, accesses: u64) -> Self {
+        Self { limit: accesses, ..self }
     }
 
     /// The same emulator, which calls `stop` before each block. When `stop` first returns true, the current launch ends
@@ -75,14 +147,31 @@ impl Emulator {
         let Ok(blocks) = u32::try_from(grid.count()) else {
             return refuse(format!("its grid has {} blocks; the emulator runs at most {}", grid.count(), u32::MAX));
         };
-        let mut stacks = self.stacks.borrow_mut();
-        for id in self.schedule.order(blocks, 0) {
-            if self.stopped() {
-                return Err(EmulatorError::Stopped { kernel: call.kernel });
-            }
-            let index = Dim3 { x: id % grid.x, y: id / grid.x % grid.y, z: id / (grid.x * grid.y) };
-            block::run(&call, thread, index, self.schedule, &mut stacks)?;
+        let previous = self.previous.take().filter(|_| call.shape.overlapping);
+        let first = NEXT_BLOCK.fetch_add(blocks.into(), Ordering::Relaxed);
+        let launch = Launch {
+            kernel: call.kernel,
+            grid,
+            schedule: self.schedule,
+            first,
+            settled: previous.map_or(first, |previous| previous.settled),
+            previous,
+            beside: self.beside.borrow().clone(),
+            limit: self.limit,
+            idle: Cell::new(0),
+            early: Cell::new(false),
+            profiled: self.profiler.is_some(),
+            random: Cell::new(self.schedule.seed()),
+        };
+        if let Some(profiler) = &self.profiler {
+            profiler.collector().launch(call.entry, grid.count(), threads as u32);
         }
+        let grid_of_blocks = Grid { launch: &launch, profiler: self.profiler.as_ref(), call: &call, body: thread };
+        grid_of_blocks.run(&mut self.stacks.borrow_mut(), || self.stopped())?;
+        // The next launch begins after every block of this one has called `launch_dependents`. If that was after its
+        // `wait`, all launches before this one have ended.
+        let settled = if launch.early.get() { launch.settled } else { first };
+        self.previous.set(Some(Previous { kernel: call.kernel, grid, first, settled }));
         Ok(())
     }
 }
@@ -109,31 +198,6 @@ pub enum EmulatorError {
     },
 }
 
-/// Memory of the emulated device.
-///
-/// Kernels access the elements through views by address, as on a GPU, so Rust's borrow checker does not see those
-/// accesses.
-pub struct EmulatedBuffer<T> {
-    elements: Box<[std::cell::UnsafeCell<T>]>,
-}
-
-impl<T: DeviceCopy> EmulatedBuffer<T> {
-    fn new(elements: impl Iterator<Item = T>) -> Self {
-        Self { elements: elements.map(std::cell::UnsafeCell::new).collect() }
-    }
-}
-
-impl<T: DeviceCopy> Buffer<T> for EmulatedBuffer<T> {
-    fn len(&self) -> usize {
-        self.elements.len()
-    }
-
-    fn arg(&self) -> Arg {
-        // `UnsafeCell` permits writes through an address from a shared reference.
-        Arg::Buffer { address: self.elements.as_ptr() as usize as u64, len: self.elements.len() }
-    }
-}
-
 impl Device for Emulator {
     type Error = EmulatorError;
     type Buffer<T: DeviceCopy> = EmulatedBuffer<T>;
@@ -142,36 +206,42 @@ impl Device for Emulator {
     type Graph = Infallible;
 
     fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
+        self.previous.take();
         Ok(EmulatedBuffer::new((0..len).map(|_| T::zeroed())))
     }
 
+    /// The emulator reports reads of elements that nothing has written.
+    fn uninitialised<T: DeviceCopy>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
+        Ok(EmulatedBuffer::uninitialised(len))
+    }
+
     fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<EmulatedBuffer<T>, EmulatorError> {
+        self.previous.take();
         Ok(EmulatedBuffer::new(source.iter().copied()))
     }
 
     fn write<T: DeviceCopy>(&self, target: &mut EmulatedBuffer<T>, source: &[T]) -> Result<(), EmulatorError> {
-        assert_eq!(target.elements.len(), source.len(), "elements");
-        for (element, &value) in target.elements.iter_mut().zip(source) {
-            *element.get_mut() = value;
-        }
+        use crate::launch::Buffer;
+        assert_eq!(target.len(), source.len(), "elements");
+        self.previous.take();
+        target.fill(source.iter().copied());
         Ok(())
     }
 
     fn clear<T: DeviceCopy>(&self, buffer: &mut EmulatedBuffer<T>) -> Result<(), EmulatorError> {
-        buffer.elements.iter_mut().for_each(|element| *element.get_mut() = T::zeroed());
+        self.previous.take();
+        buffer.fill(std::iter::repeat(T::zeroed()));
         Ok(())
     }
 
     fn download<T: DeviceCopy>(&self, buffer: &EmulatedBuffer<T>, target: &mut [T]) -> Result<(), EmulatorError> {
-        let source = &buffer.elements[..target.len()];
-        for (target, element) in target.iter_mut().zip(source) {
-            // SAFETY: launches are synchronous, so no thread writes to the element now.
-            *target = unsafe { *element.get() };
-        }
+        self.previous.take();
+        buffer.read(target);
         Ok(())
     }
 
     fn synchronize(&self) -> Result<(), EmulatorError> {
+        self.previous.take();
         Ok(())
     }
 
@@ -190,11 +260,34 @@ impl Device for Emulator {
         target: &mut EmulatedBuffer<T>,
         (): &(),
     ) -> Result<(), EmulatorError> {
+        self.previous.take();
         let source = &source[range];
-        for (element, &value) in target.elements[..source.len()].iter_mut().zip(source) {
-            *element.get_mut() = value;
-        }
+        assert!(source.len() <= crate::launch::Buffer::len(target), "elements");
+        target.fill(source.iter().copied());
         Ok(())
+    }
+
+    /// Executes `side`, then `main`. Accesses of a kernel of one that race with those of the other are faults; copies
+    /// and reads before [`grid::wait`](crate::device::grid::wait) are not checked.
+    unsafe fn beside<C>(
+        &self,
+        context: &mut C,
+        side: impl FnOnce(&mut C) -> Result<(), EmulatorError>,
+        main: impl FnOnce(&mut C) -> Result<(), EmulatorError>,
+    ) -> Result<(), EmulatorError> {
+        self.previous.take();
+        let first = NEXT_BLOCK.load(Ordering::Relaxed);
+        // Kernels of `side` record all their accesses.
+        self.beside.replace(Some(0..0));
+        let mut result = side(context);
+        if result.is_ok() {
+            self.previous.take();
+            self.beside.replace(Some(first..NEXT_BLOCK.load(Ordering::Relaxed)));
+            result = main(context);
+        }
+        self.beside.take();
+        self.previous.take();
+        result
     }
 
     /// Always `None`: the emulator executes every launch at once.

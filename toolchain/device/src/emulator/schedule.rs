@@ -12,9 +12,23 @@ pub enum Schedule {
     Reversed,
     /// A random permutation from this seed, different for each block.
     Random(u64),
+    /// As `Random`, with up to four blocks at a time whose threads interleave: at random accesses of global memory, at
+    /// atomic operations, and at barriers, a random thread of a random block continues.
+    ///
+    /// Kernels whose blocks communicate within a launch (decoupled look-back, last-block reductions, grid barriers)
+    /// take different paths from seed to seed. Equal seeds repeat a run exactly.
+    Interleaved(u64),
 }
 
 impl Schedule {
+    /// The seed of a random schedule.
+    pub(super) fn seed(self) -> u64 {
+        match self {
+            Self::Random(seed) | Self::Interleaved(seed) => seed,
+            Self::RoundRobin | Self::Reversed => 0,
+        }
+    }
+
     /// The order of `count` blocks or threads. `stream` selects an independent permutation: 0 for the blocks of a grid,
     /// and one value for the threads of each block.
     pub fn order(self, count: u32, stream: u64) -> Vec<u32> {
@@ -22,7 +36,7 @@ impl Schedule {
         match self {
             Self::RoundRobin => {}
             Self::Reversed => order.reverse(),
-            Self::Random(seed) => {
+            Self::Random(seed) | Self::Interleaved(seed) => {
                 let mut state = seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 for i in (1..order.len()).rev() {
                     let bits = split_mix(&mut state);
@@ -35,7 +49,7 @@ impl Schedule {
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-fn split_mix(state: &mut u64) -> u64 {
+pub(super) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

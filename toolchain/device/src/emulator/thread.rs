@@ -1,13 +1,20 @@
 //! The emulated CUDA thread, as the device library uses it.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::panic::Location;
 use std::ptr;
+use std::sync::Arc;
 
 use corosensei::Yielder;
 
-use super::fault::{self, Kind};
-use super::shared::{Now, SharedMemory};
+use super::clock::{Action, Clock, Knowledge, Stamp};
+use super::fault::{Kind, Place, Raised};
+use super::launch::Launch;
+use super::memory::Record;
+use super::profile::{Event, Operation};
+use super::shared::{SharedMemory, words};
+use crate::device::atomic::{Ordering, Scope};
 use crate::launch::{Dim3, Shape};
 
 /// The warp operations. All lanes of a mask must execute the same one.
@@ -29,11 +36,36 @@ pub enum WarpOp {
     Mma,
 }
 
+/// Accesses in a row that change nothing, after which a thread lets others run: it may wait for them.
+const PATIENCE: u32 = 256;
+
+/// Accesses of read-only memory between two counts of them.
+const UNCOUNTED: u32 = 1 << 16;
+
 /// The point at which a thread waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait {
-    Barrier { site: &'static Location<'static>, predicate: bool },
-    Warp { site: &'static Location<'static>, op: WarpOp, mask: u32, value: u64 },
+    Barrier {
+        site: &'static Location<'static>,
+        predicate: bool,
+    },
+    Warp {
+        site: &'static Location<'static>,
+        op: WarpOp,
+        mask: u32,
+        value: u64,
+    },
+    /// Reads an element without a value, which another thread may be about to write: that is a race.
+    Unwritten,
+    /// Reads and changes nothing.
+    Spin {
+        site: &'static Location<'static>,
+        place: Place,
+        /// The last access that has changed the element in this launch.
+        change: Option<Stamp>,
+    },
+    /// Lets other threads run.
+    Preempted,
 }
 
 /// A block: state that its threads share.
@@ -43,8 +75,22 @@ pub struct Block {
     /// Shape of the launch.
     pub shape: Shape,
     pub(crate) shared: RefCell<SharedMemory>,
-    /// Number of completed barriers.
-    pub(crate) epoch: Cell<u32>,
+    pub(crate) launch: *const Launch,
+}
+
+impl Block {
+    pub(crate) fn launch(&self) -> &Launch {
+        // SAFETY: the launch outlives its blocks: `Grid` drops them first.
+        unsafe { &*self.launch }
+    }
+}
+
+/// The asynchronous copies of a thread: addresses of shared words.
+#[derive(Default)]
+struct Copies {
+    /// Not yet in a group.
+    open: Vec<usize>,
+    groups: VecDeque<Vec<usize>>,
 }
 
 /// A thread of a block.
@@ -52,21 +98,53 @@ pub struct Thread {
     pub(crate) id: u32,
     pub(crate) block: *const Block,
     pub(crate) yielder: Cell<*const Yielder<(), Wait>>,
-    /// Vector clock over the lanes of the warp.
-    pub(crate) clock: RefCell<[u32; 32]>,
+    pub(crate) clock: RefCell<Clock>,
     /// Result of the last barrier: threads with a true predicate.
     pub(crate) count: Cell<u32>,
     /// Values of the lanes in the last exchange.
     pub(crate) lanes: Cell<[u64; 32]>,
+    copies: RefCell<Copies>,
+    /// Memory accesses so far.
+    steps: Cell<u64>,
+    /// Accesses since the last one that changed the memory.
+    idle: Cell<u32>,
+    /// Whether reads of read-only views are recorded: the launch overlaps with another one.
+    watched: Cell<bool>,
+    /// Whether the thread has let the next launch begin.
+    pub(crate) triggered: Cell<bool>,
+    /// The last atomic operations of other threads that this thread's have read from, for hints.
+    heard: Cell<[Option<Stamp>; 4]>,
+    /// Releases that the thread has read but not seen, because of their scope or its own, for hints.
+    missed: RefCell<Knowledge>,
+    /// Instructions, if the launch is profiled.
+    pub(crate) events: RefCell<Vec<Event>>,
+    /// Barriers and warp operations passed.
+    phase: Cell<u32>,
+    /// Whether a vector access is being made, which is one instruction.
+    vector: Cell<bool>,
 }
 
 thread_local! {
     static CURRENT: Cell<*const Thread> = const { Cell::new(ptr::null()) };
+    /// Reads of read-only views that the current thread may make before it must call [`Thread::read_only`].
+    static UNRECORDED: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Sets the thread that [`current`] returns, and returns the former one.
 pub(crate) fn enter(thread: *const Thread) -> *const Thread {
+    // SAFETY: null, or a thread that `Runner` owns.
+    UNRECORDED.set(unsafe { thread.as_ref() }.map_or(0, Thread::unrecorded_reads));
     CURRENT.replace(thread)
+}
+
+/// Whether the current thread need not record a read of a read-only view.
+#[inline(always)]
+pub(crate) fn unrecorded() -> bool {
+    UNRECORDED.with(|left| {
+        let now = left.get();
+        left.set(now.saturating_sub(1));
+        now > 0
+    })
 }
 
 /// The running emulated thread.
@@ -83,7 +161,62 @@ pub fn current() -> &'static Thread {
     unsafe { &*thread }
 }
 
+/// Elements of a buffer, as a view accesses them.
+#[derive(Clone, Copy)]
+pub(crate) struct Elements<'a> {
+    pub record: &'a Record,
+    pub name: &'static str,
+    pub first: usize,
+    pub count: usize,
+    /// Bytes of an element.
+    pub size: usize,
+}
+
+impl Elements<'_> {
+    fn place(&self, element: usize) -> Place {
+        Place { array: self.name, index: element, shared: false }
+    }
+
+    fn last_change(&self) -> (Place, Option<Stamp>) {
+        (self.place(self.first), self.record.shadow.borrow_mut().last_change(self.first))
+    }
+}
+
+/// An atomic operation.
+#[derive(Clone, Copy)]
+pub struct Atomic {
+    /// Whether it reads.
+    pub reads: bool,
+    /// Whether it writes.
+    pub writes: bool,
+    /// Its ordering.
+    pub order: Ordering,
+    /// Its scope.
+    pub scope: Scope,
+}
+
 impl Thread {
+    pub(crate) fn new(id: u32, block: *const Block, clock: Clock, watched: bool) -> Self {
+        Self {
+            id,
+            block,
+            yielder: Cell::new(ptr::null()),
+            clock: RefCell::new(clock),
+            count: Cell::new(0),
+            lanes: Cell::new([0; 32]),
+            copies: RefCell::default(),
+            steps: Cell::new(0),
+            idle: Cell::new(0),
+            watched: Cell::new(watched),
+            triggered: Cell::new(false),
+            heard: Cell::default(),
+            missed: RefCell::default(),
+            events: RefCell::default(),
+            phase: Cell::new(0),
+            vector: Cell::new(false),
+        }
+    }
+
     /// Index in the block.
     #[must_use]
     pub fn index(&self) -> Dim3 {
@@ -107,7 +240,9 @@ impl Thread {
     /// Waits at a block-wide barrier. Returns the number of threads whose `predicate` is true.
     #[track_caller]
     pub fn barrier(&self, predicate: bool) -> u32 {
-        self.wait(Wait::Barrier { site: Location::caller(), predicate });
+        let site = Location::caller();
+        self.record(Operation::Barrier, 0, 0, site);
+        self.wait(Wait::Barrier { site, predicate });
         self.count.get()
     }
 
@@ -116,38 +251,487 @@ impl Thread {
     pub fn exchange(&self, op: WarpOp, mask: u32, value: u64) -> [u64; 32] {
         let lane = self.id % 32;
         if mask & (1 << lane) == 0 {
-            fault::raise(Kind::LaneOutsideMask { lane, mask });
+            super::fault::raise(Kind::LaneOutsideMask { lane, mask });
         }
-        self.wait(Wait::Warp { site: Location::caller(), op, mask, value });
+        let site = Location::caller();
+        let operation = match op {
+            WarpOp::Sync => Operation::WarpSync,
+            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => Operation::Shuffle,
+            WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::Ballot | WarpOp::MatchAny => Operation::Vote,
+            WarpOp::ReduceAdd | WarpOp::ReduceMax | WarpOp::ReduceMin => Operation::Reduction,
+            WarpOp::Mma => Operation::TensorProduct,
+        };
+        self.record(operation, 0, 0, site);
+        self.wait(Wait::Warp { site, op, mask, value });
         self.lanes.get()
     }
 
-    /// The address of a static shared array of `bytes` bytes.
+    /// Records an instruction, if the launch is profiled.
+    fn record(&self, operation: Operation, address: u64, bytes: u32, site: &'static Location<'static>) {
+        if self.block().launch().profiled && !self.vector.get() {
+            let phase = self.phase.get();
+            self.events.borrow_mut().push(Event { site, operation, phase, address, bytes });
+            if matches!(
+                operation,
+                Operation::Barrier
+                    | Operation::WarpSync
+                    | Operation::Shuffle
+                    | Operation::Vote
+                    | Operation::Reduction
+                    | Operation::TensorProduct
+            ) {
+                self.phase.set(phase + 1);
+            }
+        }
+    }
+
+    fn record_global(&self, operation: Operation, elements: &Elements<'_>, site: &'static Location<'static>) {
+        // Buffers begin at multiples of 256 bytes, and do not overlap.
+        let first = (std::ptr::from_ref(elements.record) as u64) << 16;
+        let bytes = elements.count * elements.size;
+        let address = first + (elements.first * elements.size) as u64;
+        // One instruction moves at most 16 bytes.
+        for part in 0..bytes.div_ceil(16) {
+            self.record(operation, address + 16 * part as u64, (bytes - 16 * part).min(16) as u32, site);
+        }
+    }
+
+    /// Records a vector access to shared memory. Until [`end_vector`](Self::end_vector), accesses are parts of it.
+    #[track_caller]
+    pub(crate) fn begin_vector(&self, address: u32, bytes: u32) {
+        self.record(Operation::SharedLoad, address.into(), bytes, Location::caller());
+        self.vector.set(true);
+    }
+
+    pub(crate) fn end_vector(&self) {
+        self.vector.set(false);
+    }
+
+    /// An acquire-release fence at device scope.
+    #[track_caller]
+    pub fn fence(&self) {
+        self.record(Operation::Fence, 0, 0, Location::caller());
+        self.clock.borrow_mut().fence();
+    }
+
+    /// Waits until all previous launches have ended.
+    pub fn wait_for_launches(&self) {
+        self.clock.borrow_mut().settled = self.block().launch().first;
+        self.watch(self.triggered.get() || self.block().launch().beside.is_some());
+    }
+
+    /// Lets the next launch begin, which may then run while this one still reads.
+    pub fn launch_dependents(&self) {
+        let launch = self.block().launch();
+        if self.clock.borrow().settled < launch.first {
+            launch.early.set(true);
+        }
+        self.triggered.set(true);
+        self.watch(true);
+    }
+
+    fn watch(&self, watched: bool) {
+        self.watched.set(watched);
+        UNRECORDED.set(self.unrecorded_reads());
+    }
+
+    /// Reads of read-only views that need not be recorded before the next count of accesses.
+    fn unrecorded_reads(&self) -> u32 {
+        if self.watched.get() || self.block().launch().profiled { 0 } else { UNCOUNTED }
+    }
+
+    /// Counts an access. Lets other threads run after many that change nothing.
+    fn step(&self, changed: bool, site: &'static Location<'static>, what: impl FnOnce() -> (Place, Option<Stamp>)) {
+        let launch = self.block().launch();
+        self.count_steps(1, site);
+        if changed {
+            self.idle.set(0);
+            launch.idle.set(0);
+        } else {
+            launch.idle.set(launch.idle.get() + 1);
+            self.idle.set(self.idle.get() + 1);
+            if self.idle.get() >= PATIENCE || launch.preempts() {
+                self.idle.set(0);
+                let (place, change) = what();
+                let change = change.filter(|stamp| stamp.block >= launch.first);
+                self.wait(Wait::Spin { site, place, change });
+            }
+            return;
+        }
+        if launch.preempts() {
+            self.wait(Wait::Preempted);
+        }
+    }
+
+    fn count_steps(&self, steps: u64, site: &'static Location<'static>) {
+        self.steps.set(self.steps.get() + steps);
+        if self.steps.get() > self.block().launch().limit {
+            Raised::new(Kind::StepLimit { accesses: self.steps.get() }, Some(site)).raise();
+        }
+    }
+
+    /// Checks that an element has a value: if not, lets all others run. One that then writes it races with this read.
+    fn expect_value(&self, written: impl Fn() -> bool, site: &'static Location<'static>, place: impl Fn() -> Place) {
+        if written() {
+            return;
+        }
+        self.wait(Wait::Unwritten);
+        if !written() {
+            let place = place();
+            let hint = format!(
+                "thread {} reads {place} at line {}, and no thread of its block writes it before: does the loop that \
+                 fills it reach every element?",
+                self.id,
+                site.line()
+            );
+            Raised { hint: Some(hint), ..Raised::new(Kind::Uninitialised { place }, Some(site)) }.raise();
+        }
+    }
+
+    /// Ends the launch with a race between an earlier access and this one.
+    #[cold]
+    fn race(&self, place: Place, earlier: Stamp, action: Action, site: &'static Location<'static>) -> ! {
+        let hint = self.hint(&earlier, action, site);
+        Raised::race(place, earlier, action, site, hint).raise()
+    }
+
+    fn hint(&self, earlier: &Stamp, action: Action, site: &'static Location<'static>) -> String {
+        let clock = self.clock.borrow();
+        let (line, now) = (site.line(), self.id);
+        let then = earlier.thread;
+        let before = earlier.site.map_or(0, Location::line);
+        let (does, done) = (verb(action).0, verb(earlier.action).1);
+        let own = earlier.block == clock.block;
+        let story = format!(
+            "thread {now} {does} this after thread {then} {}has {done} it",
+            if own { "" } else { "of another block " }
+        );
+        if earlier.action == Action::Copy {
+            return format!(
+                "thread {then} has not waited for its asynchronous copy: is `copy::wait`, or the barrier after it, \
+                 missing before line {line}?"
+            );
+        }
+        if clock.beside.contains(&earlier.block) {
+            return format!(
+                "{story}, in a launch that runs beside this one: `Device::beside` orders neither before the other"
+            );
+        }
+        if earlier.block < self.block().launch().first {
+            return format!(
+                "{story}, in the previous launch, which may still run: is `grid::wait` missing before line {line}?"
+            );
+        }
+        if clock.observed.as_ref().is_some_and(|observed| observed.contains(earlier)) {
+            return format!(
+                "{story} and has read a signal of it by a relaxed atomic operation: is `Ordering::Acquire` or \
+                 `thread::fence` missing before line {line}?"
+            );
+        }
+        if self.missed.borrow().contains(earlier) {
+            return format!(
+                "{story} and has read a signal of it, but the scope `Block` of one of the two signals does not \
+                 include other blocks: is `Scope::Device` meant?"
+            );
+        }
+        let signalled = self
+            .heard
+            .get()
+            .into_iter()
+            .flatten()
+            .any(|heard| heard.same_thread(earlier) && heard.time >= earlier.time);
+        if signalled {
+            return format!(
+                "{story} and has read a signal of it that releases nothing: is `Ordering::Release` or \
+                 `thread::fence` missing after line {before}?"
+            );
+        }
+        if [earlier.action, action] == [Action::Mark; 2] {
+            return format!("{story} with another value: marks must agree. Which one is meant to win?");
+        }
+        let atomic = [earlier.action.is_atomic(), action.is_atomic()];
+        if atomic == [true, true] {
+            return format!("{story}, at block scope, which does not include other blocks: is `Scope::Device` meant?");
+        }
+        if atomic[0] != atomic[1] {
+            let plain = if atomic[0] { line } else { before };
+            return format!(
+                "{story}: must the access on line {plain} be atomic too, or is a barrier missing before line {line}?"
+            );
+        }
+        if before == line && earlier.action == action {
+            return format!(
+                "{story}, on the same line: is the index wrong? If all threads write the same value, let one of them \
+                 write it, or say so by `mark`."
+            );
+        }
+        if before == line {
+            let barrier = if own { ", or a barrier between the rounds of a loop" } else { "" };
+            return format!("{story}, on the same line: is an atomic operation (`atomic::add`) missing{barrier}?");
+        }
+        if own {
+            let warp = if u32::from(then) / 32 == now / 32 { " (or `sync_warp`)" } else { "" };
+            return format!("{story}: is a barrier{warp} missing before line {line}?");
+        }
+        format!(
+            "{story}: no barrier orders blocks; does this need a second launch, or a signal by an atomic operation \
+             that releases and one that acquires?"
+        )
+    }
+
+    /// A read of a read-only view.
+    #[cold]
+    pub(crate) fn read_only(&self, elements: Elements<'_>, exhausted: bool, site: &'static Location<'static>) {
+        if exhausted {
+            let unrecorded = self.unrecorded_reads();
+            self.count_steps(u64::from(unrecorded.max(1)), site);
+            UNRECORDED.set(unrecorded);
+        }
+        self.record_global(Operation::Load, &elements, site);
+        for element in elements.first..elements.first + elements.count {
+            let place = || elements.place(element);
+            self.expect_value(|| elements.record.written(element), site, place);
+            if self.watched.get() {
+                let clock = self.clock.borrow();
+                let touched = elements.record.shadow.borrow_mut().touch_read_only(element, &clock, site);
+                drop(clock);
+                if let Err(earlier) = touched {
+                    self.race(place(), earlier, Action::Read, site);
+                }
+            }
+        }
+    }
+
+    /// A plain access of a view.
+    #[inline(never)]
+    pub(crate) fn global(&self, elements: Elements<'_>, action: Action, site: &'static Location<'static>) {
+        let operation = if action.writes() { Operation::Store } else { Operation::Load };
+        self.record_global(operation, &elements, site);
+        self.step(action.writes(), site, || elements.last_change());
+        let range = elements.first..elements.first + elements.count;
+        for element in range.clone() {
+            if action.writes() {
+                elements.record.write(element);
+            } else if !elements.record.written(element) {
+                self.expect_value(|| elements.record.written(element), site, || elements.place(element));
+            }
+        }
+        let earlier = {
+            let mut shadow = elements.record.shadow.borrow_mut();
+            let clock = self.clock.borrow();
+            range.into_iter().find_map(|element| Some((element, shadow.touch(element, action, &clock, site).err()?)))
+        };
+        if let Some((element, earlier)) = earlier {
+            self.race(elements.place(element), earlier, action, site);
+        }
+    }
+
+    /// A mark of an element: `changes` says whether the value differs from the present one. Concurrent marks must agree.
+    pub(crate) fn mark(
+        &self,
+        elements: Elements<'_>,
+        changes: impl FnOnce() -> bool,
+        site: &'static Location<'static>,
+    ) {
+        self.global(elements, Action::Mark, site);
+        let shadow = &elements.record.shadow;
+        let other = shadow.borrow_mut().unordered_mark(elements.first, &self.clock.borrow());
+        if let Some(other) = other.filter(|_| changes()) {
+            self.race(elements.place(elements.first), other, Action::Mark, site);
+        }
+    }
+
+    /// An atomic operation on an element: `update` performs it and returns whether the value changed.
+    pub(crate) fn global_atomic(
+        &self,
+        elements: Elements<'_>,
+        atomic: Atomic,
+        site: &'static Location<'static>,
+        update: impl FnOnce() -> bool,
+    ) {
+        let element = elements.first;
+        let place = || elements.place(element);
+        let operation = match (atomic.reads, atomic.writes) {
+            (true, false) => Operation::Load,
+            (false, true) => Operation::Store,
+            _ => Operation::Atomic,
+        };
+        self.record_global(operation, &elements, site);
+        if atomic.reads {
+            self.expect_value(|| elements.record.written(element), site, place);
+        }
+        if atomic.writes {
+            elements.record.write(element);
+        }
+        let wide = atomic.scope != Scope::Block;
+        let action = match (wide, atomic.writes) {
+            (false, _) => Action::BlockAtomic,
+            (true, true) => Action::Atomic,
+            (true, false) => Action::AtomicRead,
+        };
+        let mut shadow = elements.record.shadow.borrow_mut();
+        if let Err(earlier) = shadow.touch(element, action, &self.clock.borrow(), site) {
+            drop(shadow);
+            self.race(place(), earlier, action, site);
+        }
+        let (other, missed) = shadow.signal(element, &self.clock.borrow(), wide);
+        if atomic.reads {
+            self.hear(other, missed);
+        }
+        let directions = (atomic.reads, atomic.writes);
+        shadow.synchronise(element, directions, atomic.order, wide, &mut self.clock.borrow_mut());
+        drop(shadow);
+        self.step(update(), site, || elements.last_change());
+    }
+
+    fn hear(&self, other: Option<Stamp>, missed: Option<Knowledge>) {
+        let mut heard = self.heard.get();
+        if let Some(other) = other
+            && heard.iter().flatten().all(|known| !known.same_thread(&other))
+        {
+            heard.rotate_right(1);
+            heard[0] = Some(other);
+            self.heard.set(heard);
+        }
+        if let Some(missed) = missed {
+            self.missed.borrow_mut().join(&missed);
+        }
+    }
+
+    /// The address of the static shared array `name` of `bytes` bytes.
     #[must_use]
-    pub fn static_shared(&self, site: usize, bytes: u32) -> u32 {
-        self.block().shared.borrow_mut().static_array(site, bytes)
+    pub fn static_shared(&self, site: usize, name: &'static str, bytes: u32) -> u32 {
+        self.block().shared.borrow_mut().static_array(site, name, bytes)
+    }
+
+    /// The element of `size` bytes at an address of shared memory.
+    pub(crate) fn shared_place(&self, address: u32, size: u32) -> Place {
+        self.block().shared.borrow().place(address, size)
+    }
+
+    fn last_shared_change(&self, address: u32, size: u32) -> (Place, Option<Stamp>) {
+        let mut shared = self.block().shared.borrow_mut();
+        (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
+    }
+
+    fn shared(&self, address: u32, size: u32, action: Action, site: &'static Location<'static>) {
+        let place = || self.shared_place(address, size);
+        let operation = match action {
+            Action::Read | Action::AtomicRead => Operation::SharedLoad,
+            Action::Write | Action::Copy => Operation::SharedStore,
+            Action::Atomic | Action::BlockAtomic | Action::Peek | Action::Mark => Operation::SharedAtomic,
+        };
+        self.record(operation, address.into(), size, site);
+        if !action.is_atomic() {
+            self.step(action != Action::Read, site, || self.last_shared_change(address, size));
+        }
+        if matches!(action, Action::Write | Action::Copy) {
+            self.block().shared.borrow_mut().written[words(address, size)].fill(true);
+        } else if !self.has_value(address, size) {
+            self.expect_value(|| self.has_value(address, size), site, place);
+        }
+        let earlier = {
+            let shadow = &mut self.block().shared.borrow_mut().shadow;
+            let clock = self.clock.borrow();
+            words(address, size).find_map(|word| shadow.touch(word, action, &clock, site).err())
+        };
+        if let Some(earlier) = earlier {
+            self.race(place(), earlier, action, site);
+        }
+    }
+
+    fn has_value(&self, address: u32, size: u32) -> bool {
+        self.block().shared.borrow().written[words(address, size)].iter().all(|&written| written)
     }
 
     /// Reads `size` bytes of shared memory.
     #[track_caller]
     pub fn load_shared(&self, address: u32, size: u32) -> u64 {
-        self.block().shared.borrow_mut().load(address, size, self.now(&self.clock.borrow()), Location::caller())
+        self.shared(address, size, Action::Read, Location::caller());
+        self.block().shared.borrow().load(address, size)
     }
 
     /// Writes `size` bytes of shared memory.
     #[track_caller]
     pub fn store_shared(&self, address: u32, size: u32, raw: u64) {
-        self.block().shared.borrow_mut().store(address, size, raw, self.now(&self.clock.borrow()), Location::caller());
+        self.shared(address, size, Action::Write, Location::caller());
+        self.block().shared.borrow_mut().store(address, size, raw);
     }
 
-    /// Replaces `size` bytes of shared memory atomically. Returns the old value.
+    /// Writes `size` bytes of shared memory by an asynchronous copy. The bytes have no definite value before
+    /// [`wait_for_copies`](Self::wait_for_copies).
     #[track_caller]
-    pub fn update_shared(&self, address: u32, size: u32, update: impl FnOnce(u64) -> u64) -> u64 {
-        let now = &self.clock.borrow();
-        self.block().shared.borrow_mut().update(address, size, update, self.now(now), Location::caller())
+    pub fn copy_to_shared(&self, address: u32, size: u32, raw: u64) {
+        self.shared(address, size, Action::Copy, Location::caller());
+        self.block().shared.borrow_mut().store(address, size, raw);
+        self.copies.borrow_mut().open.extend(words(address, size));
     }
 
-    fn now<'a>(&self, clock: &'a [u32; 32]) -> Now<'a> {
-        Now { thread: self.id, epoch: self.block().epoch.get(), clock }
+    /// Combines the copies since the last call into a group.
+    pub fn commit_copies(&self) {
+        let copies = &mut *self.copies.borrow_mut();
+        copies.groups.push_back(std::mem::take(&mut copies.open));
     }
+
+    /// Waits until at most the last `pending` groups are incomplete.
+    pub fn wait_for_copies(&self, pending: usize) {
+        let mut copies = self.copies.borrow_mut();
+        let mut shared = self.block().shared.borrow_mut();
+        while copies.groups.len() > pending {
+            for word in copies.groups.pop_front().into_iter().flatten() {
+                shared.shadow.end_copy(word, &self.clock.borrow());
+            }
+        }
+    }
+
+    /// An atomic operation on `size` bytes of shared memory. Returns the old value.
+    #[track_caller]
+    pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
+        let site = Location::caller();
+        if !atomic.reads {
+            words(address, size).for_each(|word| self.block().shared.borrow_mut().written[word] = true);
+        }
+        self.shared(address, size, if atomic.writes { Action::Atomic } else { Action::AtomicRead }, site);
+        let mut shared = self.block().shared.borrow_mut();
+        let first = words(address, size).start;
+        let (other, missed) = shared.shadow.signal(first, &self.clock.borrow(), true);
+        if atomic.reads {
+            self.hear(other, missed);
+        }
+        let directions = (atomic.reads, atomic.writes);
+        shared.shadow.synchronise(first, directions, atomic.order, true, &mut self.clock.borrow_mut());
+        let old = shared.load(address, size);
+        let new = update(old);
+        shared.store(address, size, new);
+        drop(shared);
+        self.step(new != old, site, || self.last_shared_change(address, size));
+        old
+    }
+}
+
+/// "writes", "written".
+fn verb(action: Action) -> (&'static str, &'static str) {
+    match action {
+        Action::Read | Action::AtomicRead => ("reads", "read"),
+        Action::Write => ("writes", "written"),
+        Action::Atomic | Action::BlockAtomic => ("updates", "updated"),
+        Action::Peek => ("peeks at", "peeked at"),
+        Action::Mark => ("marks", "marked"),
+        Action::Copy => ("copies to", "copied to"),
+    }
+}
+
+/// What all of these threads know together: they wait at one barrier.
+pub(crate) fn joined<'a>(threads: impl Iterator<Item = &'a Thread>) -> Option<Arc<Knowledge>> {
+    let mut joined: Option<Arc<Knowledge>> = None;
+    for thread in threads {
+        if let Some(acquired) = &thread.clock.borrow().acquired {
+            match &mut joined {
+                None => joined = Some(acquired.clone()),
+                Some(joined) if Arc::ptr_eq(joined, acquired) => {}
+                Some(joined) => Arc::make_mut(joined).join(acquired),
+            }
+        }
+    }
+    joined
 }

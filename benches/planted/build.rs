@@ -1,0 +1,1 @@
+warpkov_build::kernels!("../../toolchain/device/tests/planted/kernels.rs");

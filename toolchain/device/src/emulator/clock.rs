@@ -1,0 +1,269 @@
+//! Happens-before by vector clocks.
+//!
+//! Each thread has a time, which grows with every operation that publishes its accesses. An access is a [`Stamp`]: its
+//! block, thread and time. It happens before the present of another thread if that thread *knows* its time. Knowledge
+//! comes from five sources:
+//!
+//! - the end of a launch: every thread knows all earlier launches; in an overlapping launch, only after
+//!   [`grid::wait`](crate::device::grid::wait);
+//! - a barrier: the threads of a block know each other's accesses up to the *floor*, the common time of the last
+//!   barrier, so that a barrier costs one number per thread instead of a vector;
+//! - `sync_warp`: a vector of the times of the 32 lanes;
+//! - an atomic operation that acquires what another has released to the same element;
+//! - a fence after a relaxed atomic operation, of what another thread has published by a fence before one.
+//!
+//! The first three need no allocation. Only releases and fences copy a sparse clock of all threads, [`Knowledge`].
+//! (Flanagan, Freund: *FastTrack*, 2009, for epochs; the PTX memory model for the rules.)
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The kind of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Read,
+    Write,
+    /// An atomic operation at device or system scope.
+    Atomic,
+    /// An atomic operation at block scope.
+    BlockAtomic,
+    /// An atomic load at device or system scope.
+    AtomicRead,
+    /// A read that may see the old or the new value of a mark: [`GlobalMut::peek`](crate::device::GlobalMut::peek).
+    Peek,
+    /// A write of a value that all writers write: [`GlobalMut::mark`](crate::device::GlobalMut::mark).
+    Mark,
+    /// The write of an asynchronous copy that has not been waited for.
+    Copy,
+}
+
+impl Action {
+    pub fn is_atomic(self) -> bool {
+        matches!(self, Self::Atomic | Self::BlockAtomic | Self::AtomicRead)
+    }
+
+    /// Whether the action changes the element.
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::Peek | Self::AtomicRead)
+    }
+
+    /// Whether two concurrent actions, both of the kinds that a set of accesses holds, race.
+    pub fn conflicts(self, other: Self, same_block: bool) -> bool {
+        match (self.is_atomic(), other.is_atomic()) {
+            (true, true) => !same_block && (self == Self::BlockAtomic || other == Self::BlockAtomic),
+            (false, false) => false,
+            _ => self.writes() || other.writes(),
+        }
+    }
+
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Read => "a read",
+            Self::Write => "a write",
+            Self::Atomic => "an atomic operation",
+            Self::BlockAtomic => "an atomic operation at block scope",
+            Self::AtomicRead => "an atomic read",
+            Self::Peek => "a peek",
+            Self::Mark => "a mark",
+            Self::Copy => "an asynchronous copy",
+        }
+    }
+}
+
+/// An access.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp {
+    pub site: Option<&'static Location<'static>>,
+    /// Serial number of the block, unique in the process; 0 if there was no access.
+    pub block: u64,
+    pub time: u32,
+    pub thread: u16,
+    pub action: Action,
+}
+
+impl Stamp {
+    pub const NONE: Self = Self { site: None, block: 0, time: 0, thread: 0, action: Action::Read };
+
+    pub fn same_thread(&self, other: &Self) -> bool {
+        self.block == other.block && self.thread == other.thread
+    }
+}
+
+/// What is known of the threads of one block: all accesses before `floor`, and those of some threads up to a time.
+#[derive(Clone, Debug, Default)]
+struct View {
+    floor: u32,
+    threads: BTreeMap<u16, u32>,
+}
+
+/// A sparse vector clock over the threads of all blocks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Knowledge(BTreeMap<u64, View>);
+
+impl Knowledge {
+    /// Whether the access is known.
+    pub fn contains(&self, stamp: &Stamp) -> bool {
+        self.0.get(&stamp.block).is_some_and(|view| {
+            stamp.time < view.floor || view.threads.get(&stamp.thread).is_some_and(|&time| stamp.time <= time)
+        })
+    }
+
+    pub fn join(&mut self, other: &Self) {
+        for (&block, theirs) in &other.0 {
+            let view = self.0.entry(block).or_default();
+            view.floor = view.floor.max(theirs.floor);
+            for (&thread, &time) in &theirs.threads {
+                let known = view.threads.entry(thread).or_default();
+                *known = time.max(*known);
+            }
+            let floor = view.floor;
+            view.threads.retain(|_, &mut time| time >= floor);
+        }
+    }
+}
+
+/// The releases to one element, by the scope in which they are visible.
+#[derive(Debug, Default)]
+pub(crate) struct Released {
+    /// For acquiring operations at device or system scope.
+    wide: Knowledge,
+    /// For acquiring operations of the same block.
+    by_block: BTreeMap<u64, Knowledge>,
+    /// Whether some releases are at block scope.
+    narrow: bool,
+}
+
+impl Released {
+    /// Adds what a thread of `block` has published.
+    pub fn add(&mut self, block: u64, wide: bool, knowledge: &Knowledge) {
+        if wide {
+            self.wide.join(knowledge);
+        }
+        self.narrow |= !wide;
+        self.by_block.entry(block).or_default().join(knowledge);
+    }
+
+    /// What a thread of `block` learns.
+    pub fn seen_by(&self, block: u64, wide: bool) -> Knowledge {
+        let mut seen = if wide { self.wide.clone() } else { Knowledge::default() };
+        if let Some(own) = self.by_block.get(&block) {
+            seen.join(own);
+        }
+        seen
+    }
+
+    /// The releases of other blocks that a thread of `block` does not learn because of a scope; `None` if there are none.
+    pub fn unseen_by(&self, block: u64, wide: bool) -> Option<Knowledge> {
+        let narrow = !wide || self.narrow;
+        let others = || self.by_block.iter().filter(|&(&publisher, _)| publisher != block);
+        (narrow && others().next().is_some()).then(|| {
+            let mut unseen = Knowledge::default();
+            others().for_each(|(_, knowledge)| unseen.join(knowledge));
+            unseen
+        })
+    }
+}
+
+/// The clock of a thread.
+pub(crate) struct Clock {
+    pub block: u64,
+    pub thread: u16,
+    pub time: u32,
+    /// The thread knows all accesses of its block before this time.
+    pub floor: u32,
+    /// The thread knows all accesses of blocks with smaller serial numbers: those of earlier launches.
+    pub settled: u64,
+    /// The blocks that run [beside](crate::launch::Device::beside) this launch are an exception.
+    pub beside: Range<u64>,
+    /// Known times of the lanes of its warp.
+    pub lanes: [u32; 32],
+    /// What the thread has acquired.
+    pub acquired: Option<Arc<Knowledge>>,
+    /// What the thread knew at its last fence. Its relaxed atomic operations publish this.
+    pub fenced: Option<Arc<Knowledge>>,
+    /// What its relaxed atomic operations have read since its last fence. The next fence acquires this.
+    pub observed: Option<Knowledge>,
+}
+
+impl Clock {
+    pub fn new(block: u64, thread: u16, settled: u64, beside: Range<u64>) -> Self {
+        let mut clock = Self {
+            block,
+            thread,
+            time: 1,
+            floor: 1,
+            settled,
+            beside,
+            lanes: [0; 32],
+            acquired: None,
+            fenced: None,
+            observed: None,
+        };
+        clock.lanes[usize::from(thread % 32)] = 1;
+        clock
+    }
+
+    /// The current access.
+    pub fn stamp(&self, action: Action, site: &'static Location<'static>) -> Stamp {
+        Stamp { site: Some(site), block: self.block, time: self.time, thread: self.thread, action }
+    }
+
+    /// Whether the access happens before the present.
+    #[inline]
+    pub fn knows(&self, stamp: &Stamp) -> bool {
+        (stamp.block < self.settled && !self.beside.contains(&stamp.block)) || self.knows_concurrent(stamp)
+    }
+
+    /// Whether all accesses up to this block happen before the present.
+    pub fn knows_all_to(&self, block: u64) -> bool {
+        block < self.settled && (self.beside.is_empty() || block < self.beside.start)
+    }
+
+    fn knows_concurrent(&self, stamp: &Stamp) -> bool {
+        let own = stamp.block == self.block
+            && (stamp.time < self.floor
+                || stamp.thread == self.thread
+                || (stamp.thread / 32 == self.thread / 32 && stamp.time <= self.lanes[usize::from(stamp.thread % 32)]));
+        own || self.acquired.as_ref().is_some_and(|acquired| acquired.contains(stamp))
+    }
+
+    /// Begins a new time.
+    pub fn advance(&mut self, time: u32) {
+        self.time = time;
+        self.lanes[usize::from(self.thread % 32)] = time;
+    }
+
+    /// All accesses before now. Later accesses have a later time.
+    pub fn publish(&mut self) -> Arc<Knowledge> {
+        let mut known = self.acquired.as_deref().cloned().unwrap_or_default();
+        let base = self.thread / 32 * 32;
+        let lanes = (base..).zip(self.lanes).filter(|&(_, time)| time >= self.floor);
+        let own = View { floor: self.floor, threads: lanes.collect() };
+        known.join(&Knowledge(BTreeMap::from([(self.block, own)])));
+        self.advance(self.time + 1);
+        Arc::new(known)
+    }
+
+    pub fn acquire(&mut self, knowledge: &Knowledge) {
+        if !knowledge.0.is_empty() {
+            Arc::make_mut(self.acquired.get_or_insert_default()).join(knowledge);
+        }
+    }
+
+    /// An acquire-release fence.
+    pub fn fence(&mut self) {
+        if let Some(observed) = self.observed.take() {
+            self.acquire(&observed);
+        }
+        self.fenced = Some(self.publish());
+    }
+
+    /// A relaxed atomic operation has read an element with these releases.
+    pub fn observe(&mut self, knowledge: &Knowledge) {
+        if !knowledge.0.is_empty() {
+            self.observed.get_or_insert_default().join(knowledge);
+        }
+    }
+}

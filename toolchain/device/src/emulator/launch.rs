@@ -1,0 +1,201 @@
+//! Runs the blocks of a launch: one after another, or some at a time if they wait for each other or the schedule
+//! interleaves them.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use super::block::{Round, Runner, Stacks};
+use super::fault::{Fault, Kind, Threads};
+use super::profile::Profiler;
+use super::{EmulatorError, Schedule};
+use crate::launch::{Call, Dim3};
+
+/// Blocks of the emulated device that run at one time: few, so that tests run grid-stride loops more than once.
+pub const RESIDENT_BLOCKS: u32 = 4;
+
+/// Reads that change nothing, after which another block runs.
+const TURN: u64 = 1 << 20;
+
+/// A launch: state that its blocks share.
+pub struct Launch {
+    pub kernel: &'static str,
+    pub grid: Dim3,
+    pub schedule: Schedule,
+    /// Serial number of the first block, unique in the process. The block of linear index i has `first` + i.
+    pub first: u64,
+    /// Blocks with smaller serial numbers have ended before this launch begins.
+    pub settled: u64,
+    /// The launch before, if this one overlaps with it.
+    pub previous: Option<Previous>,
+    /// The blocks of launches that run beside this one, if any do.
+    pub beside: Option<Range<u64>>,
+    /// Maximum accesses of a thread, and of all threads without a change.
+    pub limit: u64,
+    /// Reads since the last change of the memory.
+    pub idle: Cell<u64>,
+    /// Whether the next launch may begin before the ones before this launch have ended.
+    pub early: Cell<bool>,
+    /// Whether instructions are recorded.
+    pub profiled: bool,
+    /// State of the generator that interleaves threads.
+    pub random: Cell<u64>,
+}
+
+/// The last launch, as an overlapping one knows it.
+#[derive(Clone, Copy)]
+pub struct Previous {
+    pub kernel: &'static str,
+    pub grid: Dim3,
+    /// Serial number of its first block.
+    pub first: u64,
+    /// Blocks with smaller serial numbers have ended before the next launch begins.
+    pub settled: u64,
+}
+
+/// The index of the block of linear index `id`.
+pub fn index_of(id: u64, grid: Dim3) -> Dim3 {
+    let (x, y) = (u64::from(grid.x), u64::from(grid.y));
+    Dim3 { x: (id % x) as u32, y: (id / x % y) as u32, z: (id / (x * y)) as u32 }
+}
+
+impl Launch {
+    /// A random number below `bound`.
+    pub fn draw(&self, bound: usize) -> usize {
+        let mut state = self.random.get();
+        let bits = super::schedule::split_mix(&mut state);
+        self.random.set(state);
+        (bits % bound as u64) as usize
+    }
+
+    fn interleaves(&self) -> bool {
+        matches!(self.schedule, Schedule::Interleaved(_))
+    }
+
+    /// Whether the current thread should let others run now.
+    pub fn preempts(&self) -> bool {
+        self.interleaves() && self.draw(4) == 0
+    }
+
+    /// The kernel and the block of a serial number.
+    pub fn block_of(&self, serial: u64) -> (&'static str, Dim3) {
+        match &self.previous {
+            _ if serial >= self.first => (self.kernel, index_of(serial - self.first, self.grid)),
+            Some(previous) if serial >= previous.first => {
+                (previous.kernel, index_of(serial - previous.first, previous.grid))
+            }
+            _ => ("an earlier kernel", Dim3 { x: 0, y: 0, z: 0 }),
+        }
+    }
+}
+
+/// The blocks of a launch.
+pub struct Grid<'a> {
+    pub launch: &'a Launch,
+    pub profiler: Option<&'a Profiler>,
+    pub call: &'a Call<'a>,
+    pub body: &'a dyn Fn(),
+}
+
+impl Grid<'_> {
+    /// Runs all blocks. `stopped` is called before each.
+    pub fn run(&self, stacks: &mut Stacks, mut stopped: impl FnMut() -> bool) -> Result<(), EmulatorError> {
+        let launch = self.launch;
+        let count = launch.grid.count() as u32;
+        let mut order = launch.schedule.order(count, 0).into_iter();
+        let mut running: Vec<Runner<'_>> = Vec::new();
+        let mut current = 0;
+        let turn = TURN.min(launch.limit / 4);
+        // Rounds since a block has advanced, and how many end the hope for another one.
+        let mut stalled = 0;
+        let patience = if launch.interleaves() { 10_000 } else { 4 };
+        loop {
+            let wanted = if launch.interleaves() { RESIDENT_BLOCKS as usize } else { 1 };
+            while running.len() < wanted
+                && let Some(id) = order.next()
+            {
+                self.admit(id, &mut running, &mut stopped)?;
+            }
+            if running.is_empty() {
+                return Ok(());
+            }
+            if launch.interleaves() {
+                current = launch.draw(running.len());
+            }
+            let round =
+                if launch.interleaves() { running[current].turn(stacks) } else { running[current].round(stacks) };
+            let round = round?;
+            if launch.idle.get() > launch.limit {
+                self.give_up(&mut running, stacks, order.len())?;
+            }
+            match round {
+                Round::Ended => {
+                    let ended = running.remove(current);
+                    if let Some(profiler) = self.profiler {
+                        ended.add_to(self.call.entry, &mut profiler.collector());
+                    }
+                    (current, stalled) = (0, 0);
+                }
+                Round::Advanced if launch.idle.get() < turn => stalled = 0,
+                // The block waits for another one.
+                Round::Advanced | Round::Stalled => {
+                    if round == Round::Advanced {
+                        stalled = 0;
+                    } else {
+                        stalled += 1;
+                    }
+                    if running.len() < RESIDENT_BLOCKS as usize
+                        && let Some(id) = order.next()
+                    {
+                        self.admit(id, &mut running, &mut stopped)?;
+                        (current, stalled) = (running.len() - 1, 0);
+                    } else {
+                        current = (current + 1) % running.len();
+                        if stalled > patience * running.len() {
+                            running.iter_mut().try_for_each(|runner| runner.end_waits_for_values(stacks))?;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn admit<'r>(
+        &'r self,
+        id: u32,
+        running: &mut Vec<Runner<'r>>,
+        stopped: &mut impl FnMut() -> bool,
+    ) -> Result<(), EmulatorError> {
+        if stopped() {
+            return Err(EmulatorError::Stopped { kernel: self.call.kernel });
+        }
+        running.push(Runner::new(self.launch, self.call, self.body, id)?);
+        Ok(())
+    }
+
+    /// The fault, if no thread changes anything any more.
+    fn give_up(&self, running: &mut [Runner<'_>], stacks: &mut Stacks, left: usize) -> Result<(), EmulatorError> {
+        running.iter_mut().try_for_each(|runner| runner.end_waits_for_values(stacks))?;
+        let mut waits: Vec<String> = running.iter().flat_map(Runner::describe_waits).collect();
+        if left > 0 {
+            waits.push(format!("{left} blocks have not started: only {RESIDENT_BLOCKS} run at one time, in any order"));
+        }
+        let (block, thread, site) =
+            running.iter().find_map(Runner::first_spin).unwrap_or((index_of(0, self.launch.grid), 0, None));
+        Err(EmulatorError::Fault(Box::new(Fault {
+            kernel: self.call.kernel,
+            block,
+            threads: Threads::One(thread),
+            kind: Kind::Spin { reads: self.launch.idle.get(), waits },
+            site,
+            earlier: None,
+            hint: site.map(|site| {
+                format!(
+                    "the loop at line {} ends if another thread writes what it reads: does that thread wait, too, or \
+                         has it returned?",
+                    site.line()
+                )
+            }),
+            schedule: self.launch.schedule,
+        })))
+    }
+}

@@ -1,0 +1,97 @@
+//! Buffers of the emulated device.
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+
+use super::shadow::Shadow;
+use crate::device::DeviceCopy;
+use crate::launch::{Arg, Buffer};
+
+/// A buffer, as views know it, whatever its element type.
+pub(crate) struct Record {
+    /// Address of the first element.
+    pub address: usize,
+    pub shadow: RefCell<Shadow>,
+    /// Whether some elements may have no value.
+    pub partial: Cell<bool>,
+    /// Whether each element has a value, if `partial`.
+    written: RefCell<Vec<bool>>,
+}
+
+impl Record {
+    pub fn written(&self, element: usize) -> bool {
+        !self.partial.get() || self.written.borrow()[element]
+    }
+
+    pub fn write(&self, element: usize) {
+        if self.partial.get() {
+            self.written.borrow_mut()[element] = true;
+        }
+    }
+}
+
+/// Memory of the emulated device.
+///
+/// Kernels access the elements through views by address, as on a GPU, so Rust's borrow checker does not see those
+/// accesses.
+pub struct EmulatedBuffer<T> {
+    elements: Box<[UnsafeCell<T>]>,
+    record: Box<Record>,
+}
+
+impl<T: DeviceCopy> EmulatedBuffer<T> {
+    pub(super) fn new(elements: impl Iterator<Item = T>) -> Self {
+        let elements: Box<[_]> = elements.map(UnsafeCell::new).collect();
+        let record = Record {
+            address: elements.as_ptr().expose_provenance(),
+            shadow: RefCell::default(),
+            partial: Cell::new(false),
+            written: RefCell::default(),
+        };
+        Self { elements, record: Box::new(record) }
+    }
+
+    /// Elements whose reads are faults until they are written.
+    pub(super) fn uninitialised(len: usize) -> Self {
+        // Not 0, which would hide the fault from tests without the check.
+        const GARBAGE: u8 = 0xcb;
+        let mut value = T::zeroed();
+        bytemuck::bytes_of_mut(&mut value).fill(GARBAGE);
+        let buffer = Self::new(std::iter::repeat_n(value, len));
+        buffer.record.partial.set(len > 0);
+        buffer.record.written.borrow_mut().resize(len, false);
+        buffer
+    }
+
+    /// Writes the first elements from the host.
+    pub(super) fn fill(&mut self, values: impl Iterator<Item = T>) {
+        let mut count = 0;
+        for (element, value) in self.elements.iter_mut().zip(values) {
+            *element.get_mut() = value;
+            self.record.write(count);
+            count += 1;
+        }
+        if count == self.elements.len() {
+            self.record.partial.set(false);
+        }
+    }
+
+    pub(super) fn read(&self, target: &mut [T]) {
+        let source = &self.elements[..target.len()];
+        for (target, element) in target.iter_mut().zip(source) {
+            // SAFETY: launches are synchronous, so no thread writes to the element now.
+            *target = unsafe { *element.get() };
+        }
+    }
+}
+
+impl<T: DeviceCopy> Buffer<T> for EmulatedBuffer<T> {
+    fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    /// The address is that of the buffer's record, from which the emulated views take the address of the elements.
+    fn arg(&self) -> Arg {
+        // `UnsafeCell` permits writes through an address from a shared reference.
+        Arg::Buffer { address: (&raw const *self.record).expose_provenance() as u64, len: self.elements.len() }
+    }
+}
