@@ -289,18 +289,19 @@ impl Mapped {
             Some(place) if place.length > 0 => self.parts.slice(place, rows.clone()),
             _ => Cow::Borrowed(&[][..]),
         };
-        let found = Rows {
+        let mut found = Rows {
             transitions: self.entries(&self.transitions, &rows).map_err(wrong)?,
             rewards: self.entries(&self.rewards, &rows).map_err(wrong)?,
             ends: per_row(self.ends),
             action_rewards: per_row(self.action_rewards),
+            names: Cow::Borrowed(&[]),
             actions,
             states,
         };
         if !validate::check_rows(&found, self.states).map_err(wrong)? {
             validate::check_distinct_rows(&found, self.states).map_err(wrong)?;
         }
-        self.check_others(&found.states, &rows)?;
+        found.names = self.check_others(&found.states, &rows)?;
         Ok(found)
     }
 
@@ -336,8 +337,8 @@ impl Mapped {
         })
     }
 
-    /// Checks the fraction of labels, names and cells that goes with the states, and the names of the rows.
-    fn check_others(&self, states: &Range<u64>, rows: &Range<u64>) -> Result<(), Error> {
+    /// Checks the fraction of labels, names and cells that goes with the states, and the names of the rows, which it returns.
+    fn check_others(&self, states: &Range<u64>, rows: &Range<u64>) -> Result<Cow<'_, [u32]>, Error> {
         let wrong = |error: Invalid| invalid(self.file.clone())(error);
         let content = |message| self.content(message);
         let parts = &self.parts;
@@ -357,6 +358,7 @@ impl Mapped {
                 return Err(wrong(Invalid::Label { label, position, found, states: self.states }));
             }
         }
+        let mut of_row = Cow::Borrowed(&[][..]);
         if let Some(names) = parts.names().map_err(content)? {
             let (array, names) = ("action_names.of_row", names.len());
             let place = parts.place(array, &[Dtype::U32]).map_err(content)?;
@@ -364,7 +366,7 @@ impl Mapped {
                 let (found, expected) = (place.length as usize, self.rows as usize);
                 return Err(wrong(Invalid::PerRow { array, found, expected }));
             }
-            let of_row = parts.slice::<u32>(place, rows.clone());
+            of_row = parts.slice::<u32>(place, rows.clone());
             if let Some(row) = of_row.iter().position(|&name| name as usize >= names) {
                 let position = rows.start as usize + row;
                 return Err(wrong(Invalid::ActionName { position, found: of_row[row], names }));
@@ -385,7 +387,7 @@ impl Mapped {
                 }
             }
         }
-        Ok(())
+        Ok(of_row)
     }
 }
 
@@ -517,7 +519,7 @@ impl Parts {
         Ok(Grid {
             width: number("grid.width")?,
             height: number("grid.height")?,
-            goal: number("grid.goal")?,
+            goal: self.number("grid.goal", "an integer")?,
             walls: cells("grid.walls")?,
             obstacles: cells("grid.obstacles")?,
         })
@@ -633,7 +635,9 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         tensors.push(Tensor::new("action_names.of_row", "U32", of_row));
     }
     if let Some(Grid { width, height, goal, walls, obstacles }) = mdp.grid() {
-        for (key, number) in [("grid.width", width), ("grid.height", height), ("grid.goal", goal)] {
+        for (key, number) in
+            [("grid.width", u64::from(*width)), ("grid.height", u64::from(*height)), ("grid.goal", *goal)]
+        {
             metadata[key] = number.to_string().into();
         }
         tensors.push(Tensor::new("grid.walls", "U32", walls));

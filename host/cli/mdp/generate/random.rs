@@ -21,7 +21,7 @@ Examples:
 pub struct Garnet {
     /// Number of states.
     #[arg(long, value_name = "S", default_value_t = 1000)]
-    states: u32,
+    states: u64,
     /// Number of actions of a state, A.
     #[arg(long, value_name = "A", default_value_t = 4)]
     actions: u32,
@@ -39,7 +39,7 @@ pub struct Garnet {
     power_law: bool,
     /// Draw successors at most this far away on a ring of all states [default: from all states].
     #[arg(long, value_name = "STATES")]
-    window: Option<u32>,
+    window: Option<u64>,
     /// Arguments of the rewards.
     #[arg(long, value_name = "WHAT", default_value = "action", value_parser = choice::<RewardOf>())]
     reward_of: RewardOf,

@@ -22,7 +22,7 @@ Examples:
 pub struct Forest {
     /// Number of ages, which are the states.
     #[arg(long, value_name = "S", default_value_t = 3)]
-    ages: u32,
+    ages: u64,
     /// Reward of waiting in the oldest forest.
     #[arg(long, value_name = "R1", default_value = "4", value_parser = number::finite)]
     wait_reward: f64,
