@@ -10,13 +10,12 @@ use warpkov::common::choice::Choice;
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
 use warpkov::mdp::analysis::partition::require_metis;
-use warpkov::mdp::checkpoint::Checkpoint;
 use warpkov::mdp::io::Mapped;
 use warpkov::mdp::model::{Grid, Mdp, Objective, Whole};
 use warpkov::mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov::mdp::solve::{Session, solve_in_parts, solve_session};
+use warpkov::mdp::solve::{Session, solve_session, solve_session_in_parts};
 use warpkov::mdp::{self, plot};
 use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::comm::Column;
@@ -300,13 +299,11 @@ fn discounted(
 ) -> Result<Outcome, Error> {
     let (solve, common) = (options.solve_options(mdp.gamma()), &options.common);
     let initial = ranks.agree(options.initial.as_deref().map(initial_values).transpose())?;
-    let resume = common.checkpoints.resume().map(|path| Checkpoint::read(path, mdp)).transpose();
-    let resume = ranks.agree(resume.map_err(Error::from))?;
     let (mut solution, checkpoints) = ranks.run(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(mdp.states().into(), common.quiet || comm.rank() > 0);
         let mut checkpoints = common.checkpoints.of_rank(comm.rank());
-        let (initial, resume) = (initial.as_deref(), resume.as_ref());
+        let (initial, resume) = (initial.as_deref(), common.checkpoints.resume());
         let session = Session { initial, resume, checkpoints: checkpoints.as_mut(), observe: &mut observe };
         Ok((solve_session(comm, mdp, &solve, session)?, checkpoints))
     })?;
@@ -335,8 +332,13 @@ fn in_parts(
     let parts = ranks.run_all(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(states, common.quiet || comm.rank() > 0);
-        Ok(solve_in_parts(comm, mapped, initial, &solve, &mut observe)?)
+        let mut checkpoints = common.checkpoints.of_rank(comm.rank());
+        let resume = common.checkpoints.resume();
+        let session =
+            Session { initial: &initial as _, resume, checkpoints: checkpoints.as_mut(), observe: &mut observe };
+        Ok((solve_session_in_parts(comm, mapped, &solve, session)?, checkpoints))
     })?;
+    let (parts, checkpoints): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
     let mut solution = joined(parts)?;
     solution.phases.read = read;
     if solve.reorder == Reorder::Auto {
@@ -364,6 +366,7 @@ fn in_parts(
         common.present(report, written, out)
     })?;
     done.unwrap_or(Ok(()))?;
+    checkpoints.into_iter().try_for_each(checkpoint::finish)?;
     Ok(outcome)
 }
 
@@ -384,10 +387,9 @@ impl Options {
         ranks.one_input(&self.input.file)?;
         let invalid = |error| Error::Usage(format!("--gamma: {error}"));
         let divided = ranks.size() > 1 || devices > 1;
-        // The criteria and the order need the whole graph, and checkpoints its hash.
+        // The criteria and the order need the whole graph.
         if divided
             && self.criterion.is_none()
-            && !self.common.checkpoints.asked()
             && self.solve.reorder != Reorder::Rcm
             && self.solve.divide != Divide::Metis
             && let Some(mut mapped) = self.input.open_parts()?
