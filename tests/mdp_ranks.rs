@@ -908,6 +908,68 @@ fn rows_on_demand_are_those_of_the_whole_model() {
     }
 }
 
+/// A model that ranks write block by block has the bytes of one that is written from memory. A rank that fails leaves no file.
+#[test]
+fn models_are_written_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, parts] = ["whole.safetensors", "parts.safetensors"].map(|name| folder.path().join(name));
+    let mut all = families();
+    all.extend(models().into_iter().map(|mdp| ("model in memory", Box::new(mdp.clone()) as Box<dyn Described>, mdp)));
+    for (number, (name, source, mdp)) in all.into_iter().enumerate() {
+        files::write(&whole, &mdp).unwrap();
+        let expected = fs::read(&whole).unwrap();
+        for ranks in [1, 2 + number as u32 % 6] {
+            let work = |comm: &Local| {
+                let mut last = 0.0;
+                let observe = |done: f64| {
+                    assert!(done >= last && done <= 1.0 + 1e-9, "{done} after {last}");
+                    last = done;
+                    ControlFlow::Continue(())
+                };
+                let written = files::write_blocks(comm, &parts, &*source, observe);
+                Ok::<_, SolveError>(written.unwrap_or_else(|error| panic!("{error:?}")))
+            };
+            assert!(Local::run(ranks, PATIENCE, work).unwrap().into_iter().all(|written| written));
+            assert!(fs::read(&parts).unwrap() == expected, "{name} on {ranks} ranks");
+            fs::remove_file(&parts).unwrap();
+        }
+    }
+    let garnet = Garnet { states: 50_000, ..Garnet::default() }.source().unwrap();
+    for after in [0.1, 0.5] {
+        let work = |comm: &Local| {
+            let observe = |done| match comm.rank() == 1 && done > after {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            Ok::<_, SolveError>(files::write_blocks(comm, &parts, &garnet, observe).is_err())
+        };
+        assert_eq!(Local::run(3, PATIENCE, work).unwrap(), [true; 3]);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no file is left but the whole one");
+    let nowhere = files::write_blocks(&Local::alone(), Path::new("/dev/null"), &garnet, |_| ControlFlow::Continue(()));
+    assert!(!nowhere.unwrap());
+}
+
+/// A family that several ranks make, each its own part, is solved with the bits of one process.
+#[test]
+fn generated_parts_have_the_bits_of_one() {
+    let mut number = 0;
+    for (name, source, mdp) in families() {
+        if mdp.gamma() >= 1.0 {
+            continue;
+        }
+        let limits = Limits { target: Target::Theta(1e-9), max_sweeps: 60, ..Limits::default() };
+        let options = SolveOptions { limits, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+        let one = solve_with(&mdp, &options, &mut go).unwrap();
+        number += 1;
+        for ranks in [1, 2 + number % 6] {
+            let found = solved_in_parts(&*source, ranks, &options).unwrap();
+            assert_eq!((&found.values, &found.policy), (&one.values, &one.policy), "{name} on {ranks} ranks");
+            assert_eq!((found.certificate, found.size), (one.certificate, one.size), "{name} on {ranks} ranks");
+        }
+    }
+}
+
 /// Models of more states than 32 bits number have rows everywhere, and no whole.
 #[test]
 fn rows_on_demand_have_numbers_of_64_bits() {
@@ -1113,13 +1175,13 @@ fn limits_count_what_came_before_a_checkpoint() {
 #[test]
 fn checkpoints_in_parts_go_on_on_other_numbers_of_ranks() {
     use Holds::{Part, Whole};
-    let random = Random::new(6).ragged(900, 3, 20, 0.995);
+    let random = Random::new(5).mdp(500, 3, 20, 0.995);
     let grid = SlipGrid { width: 37, height: 30, gamma: 0.999, ..SlipGrid::default() }.generate().unwrap();
     for mdp in [random, grid.with_objective(Objective::Minimize)] {
         let options = SolveOptions { precision: Precision::F64, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
         let whole = solved(&mdp, 1, None, &options);
         let first = interrupted(&mdp, (1, Whole), &options, 2);
-        for (before, after) in (1..=7).map(|ranks| (ranks, 8 - ranks)) {
+        for (before, after) in [(1, 7), (2, 3), (4, 5), (7, 2), (5, 1)] {
             let stopped = interrupted(&mdp, (before, Part), &options, 2);
             assert!(stopped.values == first.values, "{before} ranks");
             assert_eq!(stopped.checkpoint.run.sweeps(), first.checkpoint.run.sweeps());
@@ -1133,6 +1195,9 @@ fn checkpoints_in_parts_go_on_on_other_numbers_of_ranks() {
         }
         for method in [Method::GaussSeidel, Method::Modified, Method::Krylov, Method::Parallel] {
             let options = cpu(Some(method));
+            if solved(&mdp, 3, None, &options).run.rounds.len() < 2 {
+                continue;
+            }
             let stopped = interrupted(&mdp, (3, Part), &options, 1);
             let found = resumed(&mdp, (2, Part), &options, &stopped.path);
             assert!(found.converged(&Limits::default()), "{method}: {:?}", found.run.status);

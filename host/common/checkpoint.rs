@@ -148,7 +148,7 @@ impl Contents {
     ) -> Result<(Self, Apart), Error> {
         let file = open(path).map_err(Error::read(path))?;
         // SAFETY: nobody may change the file while it is mapped. warpkov's own writers replace files instead of changing them,
-        // and the map is dropped when the solve has begun.
+        // and nobody reads the map after the solve has begun.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::read(path))?;
         let read = || {
             let contents = Self::parse(&map, kind, model, Some(name))?;

@@ -51,6 +51,9 @@ pub struct Session<'a, V = Option<&'a [f64]>> {
     pub observe: Observer<'a>,
 }
 
+/// Returns the initial values of a range of states; `None` for V = 0.
+pub type Initial<'a> = &'a dyn Fn(Range<u64>) -> Result<Option<Vec<f64>>, Fault>;
+
 /// Solves a discounted model (γ < 1) and certifies the result. Starts at V = `initial`, one value per state, or at
 /// V = 0.
 ///
@@ -345,7 +348,7 @@ pub fn solve_session_in_parts(
     comm: &dyn Communicator,
     whole: &dyn Whole,
     options: &SolveOptions,
-    session: Session<&dyn Fn(Range<u64>) -> Result<Option<Vec<f64>>, Fault>>,
+    session: Session<Initial>,
 ) -> Result<Solution, SolveError> {
     let Session { initial, resume, checkpoints, observe } = session;
     let session = Session { initial: (), resume, checkpoints, observe };

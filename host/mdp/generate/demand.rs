@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::iter;
-use std::ops::Range;
+use std::ops::{Add, Range};
 
 use rayon::prelude::*;
 
 use super::{Arrays, Error, RewardOf, arrays, prefix_sum, zeros};
 use crate::common::parameters;
 use crate::mdp::model::validate::{self, Invalid};
-use crate::mdp::model::whole::{Actions, At, Column, Columns, Described, Entries, Fault, Rows};
+use crate::mdp::model::whole::{Actions, At, Column, Columns, Described, Entries, Extent, Fault, Rows};
 use crate::mdp::model::{ActionNames, CHUNK, Choices, Csr, Grid, Mdp, MdpParts, Objective, Whole};
 
 /// States between two known numbers of first rows, if states have different numbers of actions.
@@ -115,7 +115,8 @@ impl<F: Family> OnDemand<F> {
         for part in 0..SAMPLE.min(states) {
             let state = (u128::from(states) * u128::from(part) / u128::from(SAMPLE.min(states))) as u64;
             if made.family.actions_of(state) > 0 {
-                lengths += made.family.length(At { row: made.first(state), state, action: 0 });
+                // An estimate needs no exact number of the row.
+                lengths += made.family.length(At { row: state, state, action: 0 });
                 count += 1;
             }
         }
@@ -286,5 +287,27 @@ impl<F: Family> Described for OnDemand<F> {
 
     fn grid(&self) -> Option<Cow<'_, Grid>> {
         self.family.grid()
+    }
+
+    fn extent(&self, states: Range<u64>) -> Extent {
+        let family = &self.family;
+        let by_action = family.reward_of() == RewardOf::Action;
+        let of_block = |block: u64| {
+            let (mut found, first) = (Extent::default(), states.start.max(block * BLOCK));
+            let first_row = self.first(first);
+            let mut row = first_row;
+            for state in first..states.end.min((block + 1) * BLOCK) {
+                for action in 0..family.actions_of(state) {
+                    let at = At { row, state, action };
+                    found.transitions += family.length(at) as u64;
+                    found.rewards += if by_action { 0 } else { family.rewards(at).count() as u64 };
+                    row += 1;
+                }
+            }
+            let rows = row - first_row;
+            Extent { rows, action_rewards: if by_action { rows } else { 0 }, ..found }
+        };
+        let blocks = states.start / BLOCK..states.end.div_ceil(BLOCK);
+        blocks.into_par_iter().map(of_block).reduce(Extent::default, Add::add)
     }
 }

@@ -45,6 +45,38 @@ pub trait Described: Whole {
 
     /// Geometry, if the states are the cells of a grid.
     fn grid(&self) -> Option<Cow<'_, Grid>>;
+
+    /// The lengths of the arrays of [`rows`](Whole::rows), without making them.
+    fn extent(&self, states: Range<u64>) -> Extent;
+}
+
+/// The lengths of the arrays of some rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// The number of rows.
+    pub rows: u64,
+    /// Entries of P.
+    pub transitions: u64,
+    /// Entries of R.
+    pub rewards: u64,
+    /// End probabilities.
+    pub ends: u64,
+    /// Rewards of actions.
+    pub action_rewards: u64,
+}
+
+impl std::ops::Add for Extent {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            rows: self.rows + other.rows,
+            transitions: self.transitions + other.transitions,
+            rewards: self.rewards + other.rewards,
+            ends: self.ends + other.ends,
+            action_rewards: self.action_rewards + other.action_rewards,
+        }
+    }
 }
 
 /// The rows of a range of states. Numbers of states and of rows are those of the whole model; entries count from any number.
@@ -308,5 +340,19 @@ impl Described for Mdp {
 
     fn grid(&self) -> Option<Cow<'_, Grid>> {
         self.grid().map(Cow::Borrowed)
+    }
+
+    fn extent(&self, states: Range<u64>) -> Extent {
+        let [first, end] = [states.start, states.end].map(|state| self.choices().first(state as usize));
+        let entries = |matrix: &Csr| matrix.row_ptr()[end] - matrix.row_ptr()[first];
+        let rows = (end - first) as u64;
+        let per_row = |numbers: &[f64]| if numbers.is_empty() { 0 } else { rows };
+        Extent {
+            rows,
+            transitions: entries(self.transitions()),
+            rewards: entries(self.rewards()),
+            ends: per_row(self.ends()),
+            action_rewards: per_row(self.action_rewards()),
+        }
     }
 }
