@@ -142,6 +142,8 @@ resumed() {
     "$WARPKOV" "$@" --device cpu --quiet --out "$many.whole.npy" >/dev/null
     "$WARPKOV" "$@" --device cpu --quiet --resume "$many.checkpoint" --out "$many.resumed.npy" >/dev/null
     cmp "$many.whole.npy" "$many.resumed.npy" || fail "a resumed run has other values: warpkov $*"
+    ranks 3 "$@" --device cpu --quiet --resume "$many.checkpoint" --out "$many.resumed.npy" --timeout "$patience" >/dev/null
+    cmp "$many.whole.npy" "$many.resumed.npy" || fail "3 resumed ranks have other values: warpkov $*"
     echo "$launcher_name, 2 ranks: resumed after SIGTERM to rank $rank"
 }
 
@@ -226,6 +228,8 @@ mdp() {
     for n in 2 3; do
         parts "mdp-parts-$n" "$n" mdp solve "$files/grid.safetensors" --method values --theta 1e-9
     done
+    parts mdp-generated 3 mdp solve --generate 'garnet --states 3000 --ragged --window 40' --method values --theta 1e-9
+    generated mdp generate garnet --states 3000 --ragged --power-law
     resumed 1 mdp solve "$files/long.safetensors" --method values --precision f64 --no-skip
     for rank in 0 1; do
         killed "$rank" mdp solve "$files/large.safetensors" --criterion total --goal finished
@@ -240,11 +244,20 @@ parts() {
     rm -f "$many".*
     ranks "$n" "$@" --device cpu --out "$many.npy" --timeout "$patience" >"$many.stdout" 2>"$many.stderr" ||
         { head -n 20 "$many.stderr" >&2; fail "$n ranks do not solve: warpkov $*"; }
-    grep -q 'each rank reads a part' "$many.stdout" || fail "$n ranks do not read parts: warpkov $*"
+    grep -qE 'each rank (reads|makes) a part' "$many.stdout" || fail "$n ranks have no parts: warpkov $*"
     for array in npy policy.npy; do
         cmp "$one.$array" "$many.$array" || fail "$n ranks write another $array than one process: warpkov $*"
     done
     echo "$launcher_name, $n ranks: $name"
+}
+
+# Compares the file of a model that ranks write together with that of one process: generated COMMAND...
+generated() {
+    local one=$folder/alone/generated.safetensors many=$folder/ranks/generated.safetensors
+    "$WARPKOV" "$@" --out "$one"
+    ranks 3 "$@" --out "$many" --timeout "$patience"
+    cmp "$one" "$many" || fail "3 ranks write another model than one process: warpkov $*"
+    echo "$launcher_name, 3 ranks: a model written in parts"
 }
 
 # Prints the number of a model's first state without actions.

@@ -350,6 +350,44 @@ fn every_family_is_generated_and_reports_invalid_options() {
     }
 }
 
+/// `--generate` solves the model that `mdp generate` writes, and refuses what that refuses.
+#[test]
+fn solve_generates_its_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    for family in ["grid --width 9 --height 7 --walls 0.2", "garnet --states 90 --ragged", "consensus"] {
+        let generate: Vec<&str> = ["mdp", "generate"].into_iter().chain(family.split(' ')).collect();
+        let output = run(dir, &[&generate[..], &["--out", "model.safetensors"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let options = ["--gamma", "0.9", "--device", "cpu", "--out"];
+        let solved = [&["mdp", "solve", "model.safetensors"][..], &options, &["file.npy"]].concat();
+        let made = [&["mdp", "solve", "--generate", family][..], &options, &["made.npy"]].concat();
+        for arguments in [solved, made] {
+            let output = run(dir, &arguments);
+            assert_eq!(code(&output), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        for array in ["npy", "policy.npy"] {
+            let [file, made] = ["file", "made"].map(|name| fs::read(dir.join(format!("{name}.{array}"))).unwrap());
+            assert!(file == made, "{family}");
+        }
+    }
+    for (arguments, expected) in [
+        (&["--generate", "grid --width 3"][..], "--height <CELLS>"),
+        (&["--generate", "grid --widht 3"], "unexpected argument '--widht' found"),
+        (&["--generate", "girder"], "unrecognized subcommand 'girder'"),
+        (&["--generate", "forest --out f.json"], "--out is an option of mdp generate"),
+        (&["--generate", "forest --fire 2"], "--fire <P>"),
+        (&["--generate", "forest --help"], "expected a family and its options"),
+        (&["--generate", ""], "expected a family and its options"),
+        (&["--generate", "forest", "model.safetensors"], "cannot be used with"),
+        (&[], "<FILE"),
+    ] {
+        let output = run(dir, &[&["mdp", "solve"][..], arguments].concat());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(code(&output) == Some(2) && message.contains(expected), "{arguments:?}: {message}");
+    }
+}
+
 #[test]
 fn generate_pipes_into_solve() {
     let folder = folder();

@@ -8,26 +8,30 @@ use std::collections::HashMap;
 use std::fs;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use warpkov::common::checkpoint::Checkpoints;
+use warpkov::common::checkpoint::{Checkpoints, Hash};
 use warpkov::mdp::analysis::partition::{by_parts, ghosts};
 #[cfg(feature = "metis")]
 use warpkov::mdp::analysis::reorder::Order;
 use warpkov::mdp::backend::{GreedySweeps, State, Stop};
 use warpkov::mdp::bench::huge_grid::{HugeOptions, Measured, measure};
-use warpkov::mdp::checkpoint::{Checkpoint, Proposal, hash};
+use warpkov::mdp::checkpoint::{Checkpoint, Proposal, hash, hash_of};
 use warpkov::mdp::criterion::{self, Criterion, Solved, solve_on};
 use warpkov::mdp::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov::mdp::divide::{GhostOrder, balanced, cut};
-use warpkov::mdp::generate::{Forest, Garnet, SlipGrid};
+use warpkov::mdp::generate::{
+    CarRental, Forest, Gambler, Garnet, Inventory, QueueNetwork, RewardOf, SlipGrid, SuttonGrid, WetFloor,
+};
 use warpkov::mdp::io::{self as files, Mapped, ReadOptions};
+use warpkov::mdp::model::whole::{Actions, Columns, Described, Entries, Fault, Rows};
 use warpkov::mdp::model::{Csr, Mdp, Objective, Whole};
 use warpkov::mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov::mdp::solve::{Session, solve_in_parts, solve_on_ranks, solve_session};
+use warpkov::mdp::solve::{Session, solve_in_parts, solve_on_ranks, solve_session, solve_session_in_parts};
 use warpkov::mdp::team::Team;
 use warpkov::mdp::{SolveError, solve_with};
 use warpkov::runtime::choose::{DeviceChoice, KernelDevice};
@@ -672,8 +676,8 @@ fn faults_of_a_part_are_those_of_the_whole() {
     let garnet = Garnet { states: 900, ragged: true, terminal_fraction: 0.05, ..Garnet::default() };
     files::write(&good, &garnet.generate().unwrap()).unwrap();
     /// What a message must hold, and the change that leads to it.
-    type Fault<'f> = (&'f str, &'f dyn Fn(&mut Arrays));
-    let faults: [Fault; 12] = [
+    type Planted<'f> = (&'f str, &'f dyn Fn(&mut Arrays));
+    let faults: [Planted; 12] = [
         ("expected a state below 900", &|arrays| set(arrays, "P.indices", -7, 900u32.to_le_bytes())),
         ("expected 1 within", &|arrays| set(arrays, "P.data", -7, 0.875f64.to_le_bytes())),
         ("expected a probability", &|arrays| set(arrays, "P.data", -9, f64::NAN.to_le_bytes())),
@@ -819,6 +823,184 @@ fn a_grid_generated_in_parts_has_the_bits_of_one() {
     }
 }
 
+/// Families whose rows are made on demand, each with its whole model.
+fn families() -> Vec<(&'static str, Box<dyn Described>, Mdp)> {
+    let mut all: Vec<(&'static str, Box<dyn Described>, Mdp)> = Vec::new();
+    macro_rules! add {
+        ($($family:expr),+ $(,)?) => {$(
+            let family = $family;
+            let name = stringify!($family).split([' ', ':']).next().unwrap();
+            all.push((name, Box::new(family.source().unwrap()), family.generate().unwrap()));
+        )+};
+    }
+    let walls = SlipGrid { width: 83, height: 71, wall_fraction: 0.2, obstacle_fraction: 0.15, ..SlipGrid::default() };
+    let ragged = Garnet { states: 10_000, ragged: true, terminal_fraction: 0.3, ..Garnet::default() };
+    let (reward_of, reward_density) = (RewardOf::Transition, 0.4);
+    add! {
+        SlipGrid { width: 57, height: 90, ..SlipGrid::default() },
+        SlipGrid { wall_fraction: 0.01, ..walls },
+        walls,
+        SlipGrid { slip: 1.0, goal_reward: -2.0, ..walls },
+        WetFloor { redirected: 0.2, whole_rewards: false, ..WetFloor::new(90, 61, 4) },
+        WetFloor { reward_states: 0, ..WetFloor::new(40, 31, 2) },
+        SuttonGrid::default(),
+        Garnet { states: 3000, reward_of, reward_density, ..Garnet::default() },
+        Garnet { power_law: true, branching: 300, window: Some(200), ..ragged },
+        Garnet { reward_of, reward_density, ragged: false, ..ragged },
+        Garnet { states: 8193, ragged: true, ..Garnet::default() },
+        QueueNetwork { queues: 3, capacity: 12, ..QueueNetwork::default() },
+        QueueNetwork { queues: 1, capacity: 1, ..QueueNetwork::default() },
+        Forest { ages: 5000, ..Forest::default() },
+        Gambler { goal: 300, ..Gambler::default() },
+        Inventory { capacity: 5000, max_order: 9, demand: Inventory::poisson_demand(4.0).unwrap(), ..Inventory::default() },
+        CarRental { max_cars: 12, max_moves: 4, ..CarRental::default() },
+    }
+    all
+}
+
+/// The entries of rows: columns, bits of values.
+fn entries(of: &Entries) -> Vec<Vec<(u64, u64)>> {
+    let col: Vec<u64> = match &of.col {
+        Columns::Short(col) => col.iter().map(|&col| col.into()).collect(),
+        Columns::Long(col) => col.to_vec(),
+    };
+    let first = of.row_ptr[0];
+    let row = |ends: &[u64]| {
+        let range = (ends[0] - first) as usize..(ends[1] - first) as usize;
+        col[range.clone()].iter().copied().zip(of.val[range].iter().map(|value| value.to_bits())).collect()
+    };
+    of.row_ptr.windows(2).map(row).collect()
+}
+
+fn assert_same_rows(what: &str, found: &Rows, expected: &Rows) {
+    let firsts = |rows: &Rows| (rows.states.start..=rows.states.end).map(|s| rows.first(s)).collect::<Vec<_>>();
+    let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    assert_eq!((&found.states, firsts(found)), (&expected.states, firsts(expected)), "{what}");
+    assert_eq!(matches!(found.actions, Actions::Uniform(_)), matches!(expected.actions, Actions::Uniform(_)));
+    assert!(entries(&found.transitions) == entries(&expected.transitions), "{what}: P differs");
+    assert!(entries(&found.rewards) == entries(&expected.rewards), "{what}: R differs");
+    assert_eq!(bits(&found.action_rewards), bits(&expected.action_rewards), "{what}");
+    assert_eq!((bits(&found.ends), &found.names), (bits(&expected.ends), &expected.names), "{what}");
+    let rows: Vec<_> = found.places(0..found.count()).collect();
+    assert!(
+        rows.iter()
+            .all(|at| found.state_of(at.row) == at.state && found.first(at.state) + u64::from(at.action) == at.row)
+    );
+}
+
+/// The rows of any range of states are those of the whole model, bit for bit.
+#[test]
+fn rows_on_demand_are_those_of_the_whole_model() {
+    let mut random = Random::new(3);
+    for (name, source, mdp) in families() {
+        let states = u64::from(mdp.states());
+        assert_eq!((source.states(), source.gamma(), source.objective()), (states, mdp.gamma(), mdp.objective()));
+        assert_eq!((source.labels(), source.action_names()), (Described::labels(&mdp), Described::action_names(&mdp)));
+        assert_eq!(source.grid().as_deref(), mdp.grid());
+        let any: Vec<_> = (0..8).map(|_| [random.below(states + 1), random.below(states + 1)]).collect();
+        for [a, b] in [[0, states], [0, 0], [states, states], [states - 1, states]].into_iter().chain(any) {
+            let range = a.min(b)..a.max(b);
+            let what = format!("{name}, states {range:?}");
+            assert_same_rows(&what, &source.rows(range.clone()).unwrap(), &Whole::rows(&mdp, range).unwrap());
+        }
+        let work: Vec<_> = (0..=4).map(|part| source.transitions_before(states * part / 4)).collect();
+        assert!(work.is_sorted() && work[4] > 0, "{name}: {work:?}");
+    }
+}
+
+/// A model that ranks write block by block has the bytes of one that is written from memory. A rank that fails leaves no file.
+#[test]
+fn models_are_written_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, parts] = ["whole.safetensors", "parts.safetensors"].map(|name| folder.path().join(name));
+    let mut all = families();
+    all.extend(models().into_iter().map(|mdp| ("model in memory", Box::new(mdp.clone()) as Box<dyn Described>, mdp)));
+    for (number, (name, source, mdp)) in all.into_iter().enumerate() {
+        files::write(&whole, &mdp).unwrap();
+        let expected = fs::read(&whole).unwrap();
+        for ranks in [1, 2 + number as u32 % 6] {
+            let work = |comm: &Local| {
+                let mut last = 0.0;
+                let observe = |done: f64| {
+                    assert!(done >= last && done <= 1.0 + 1e-9, "{done} after {last}");
+                    last = done;
+                    ControlFlow::Continue(())
+                };
+                let written = files::write_blocks(comm, &parts, &*source, observe);
+                Ok::<_, SolveError>(written.unwrap_or_else(|error| panic!("{error:?}")))
+            };
+            assert!(Local::run(ranks, PATIENCE, work).unwrap().into_iter().all(|written| written));
+            assert!(fs::read(&parts).unwrap() == expected, "{name} on {ranks} ranks");
+            fs::remove_file(&parts).unwrap();
+        }
+    }
+    let garnet = Garnet { states: 50_000, ..Garnet::default() }.source().unwrap();
+    for after in [0.1, 0.5] {
+        let work = |comm: &Local| {
+            let observe = |done| match comm.rank() == 1 && done > after {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            };
+            Ok::<_, SolveError>(files::write_blocks(comm, &parts, &garnet, observe).is_err())
+        };
+        assert_eq!(Local::run(3, PATIENCE, work).unwrap(), [true; 3]);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no file is left but the whole one");
+    let nowhere = files::write_blocks(&Local::alone(), Path::new("/dev/null"), &garnet, |_| ControlFlow::Continue(()));
+    assert!(!nowhere.unwrap());
+}
+
+/// A family that several ranks make, each its own part, is solved with the bits of one process.
+#[test]
+fn generated_parts_have_the_bits_of_one() {
+    let mut number = 0;
+    for (name, source, mdp) in families() {
+        if mdp.gamma() >= 1.0 {
+            continue;
+        }
+        let limits = Limits { target: Target::Theta(1e-9), max_sweeps: 60, ..Limits::default() };
+        let options = SolveOptions { limits, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+        let one = solve_with(&mdp, &options, &mut go).unwrap();
+        number += 1;
+        for ranks in [1, 2 + number % 6] {
+            let found = solved_in_parts(&*source, ranks, &options).unwrap();
+            assert_eq!((&found.values, &found.policy), (&one.values, &one.policy), "{name} on {ranks} ranks");
+            assert_eq!((found.certificate, found.size), (one.certificate, one.size), "{name} on {ranks} ranks");
+        }
+    }
+}
+
+/// Models of more states than 32 bits number have rows everywhere, and no whole.
+#[test]
+fn rows_on_demand_have_numbers_of_64_bits() {
+    let grid = SlipGrid { width: 100_000, height: 100_000, ..SlipGrid::default() };
+    let queues = QueueNetwork { queues: 5, capacity: 99, ..QueueNetwork::default() };
+    let garnet = Garnet { states: 10_000_000_000, ..Garnet::default() };
+    let forest = Forest { ages: 10_000_000_000, ..Forest::default() };
+    let sources: [Box<dyn Described>; 4] = [
+        Box::new(grid.source().unwrap()),
+        Box::new(queues.source().unwrap()),
+        Box::new(garnet.source().unwrap()),
+        Box::new(forest.source().unwrap()),
+    ];
+    for source in &sources {
+        assert_eq!(source.states(), 10_000_000_000);
+        for first in [0, (1 << 32) - 50, 7_654_321_098, source.states() - 100] {
+            let rows = source.rows(first..first + 100).unwrap();
+            let Columns::Long(col) = &rows.transitions.col else { panic!("columns of 32 bits") };
+            assert!(rows.count() >= 200 && col.len() >= rows.count() && col.iter().all(|&col| col < source.states()));
+        }
+    }
+    let rows = sources[0].rows(5_000_050_000..5_000_050_001).unwrap();
+    let Columns::Long(col) = &rows.transitions.col else { panic!("columns of 32 bits") };
+    assert_eq!(col[..3], [4_999_950_000, 5_000_049_999, 5_000_050_001]);
+    let last = sources[0].rows(9_999_999_999..10_000_000_000).unwrap();
+    assert_eq!(last.rewards.val.len(), 4, "every action may stay in the goal");
+    for error in [grid.generate().err(), queues.generate().err(), garnet.generate().err(), forest.generate().err()] {
+        assert!(error.unwrap().to_string().contains("4294967295"));
+    }
+}
+
 /// A model of more states than a rank can number, of which only the count matters here.
 struct Vast;
 
@@ -839,10 +1021,7 @@ impl Whole for Vast {
         state
     }
 
-    fn rows(
-        &self,
-        states: Range<u64>,
-    ) -> Result<warpkov::mdp::model::whole::Rows<'_>, warpkov::mdp::model::whole::Fault> {
+    fn rows(&self, states: Range<u64>) -> Result<Rows<'_>, Fault> {
         Err(format!("{states:?} is read").into())
     }
 }
@@ -856,35 +1035,84 @@ fn too_few_ranks_are_told_how_many_are_necessary() {
     assert_eq!(message(5), "0..4000000000 is read");
 }
 
-/// Solves on some ranks, stops after this number of rounds, and returns the checkpoint of that moment.
-fn interrupted(mdp: &Mdp, ranks: u32, options: &SolveOptions, rounds: usize) -> (Solution, Checkpoint) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("checkpoint");
-    let work = |comm: &Local| {
-        let mut checkpoints = match comm.rank() {
-            0 => Checkpoints::new(path.clone(), Duration::MAX, |error| panic!("{error}")),
-            _ => Checkpoints::elsewhere(),
-        };
-        let mut left = rounds;
-        let observe = &mut |_: &Round| {
-            left -= 1;
-            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        let session = Session { initial: None, resume: None, checkpoints: Some(&mut checkpoints), observe };
-        solve_session(comm, mdp, options, session)
-    };
-    let solution =
-        Local::run(ranks, PATIENCE, work).unwrap_or_else(|error: SolveError| panic!("{error}")).swap_remove(0);
-    assert_eq!(solution.run.status, Status::Interrupted);
-    (solution, Checkpoint::read(&path, mdp).unwrap())
+/// Who has what of a model that several ranks solve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Holds {
+    Whole,
+    Part,
 }
 
-fn resumed(mdp: &Mdp, ranks: u32, options: &SolveOptions, checkpoint: &Checkpoint) -> Solution {
+/// Files of checkpoints of a solve.
+#[derive(Clone, Copy, Default)]
+struct Kept<'a> {
+    resume: Option<&'a Path>,
+    write: Option<&'a Path>,
+    /// Stops after this number of rounds; 0 for no stop.
+    rounds: usize,
+}
+
+/// Solves on some ranks with checkpoints. Returns the values of all states, and why the last checkpoint could not be written.
+fn kept(
+    mdp: &Mdp,
+    (ranks, holds): (u32, Holds),
+    options: &SolveOptions,
+    files: Kept,
+) -> Result<(Solution, Option<String>), SolveError> {
     let work = |comm: &Local| {
-        let session = Session { initial: None, resume: Some(checkpoint), checkpoints: None, observe: &mut go };
-        solve_session(comm, mdp, options, session)
+        let mut checkpoints = files.write.map(|path| match comm.rank() {
+            0 => Checkpoints::new(path.to_owned(), Duration::MAX, |_| {}),
+            _ => Checkpoints::elsewhere(),
+        });
+        let mut rounds = 0;
+        let observe = &mut |_: &Round| {
+            rounds += 1;
+            if rounds == files.rounds { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let (resume, written) = (files.resume, checkpoints.as_mut());
+        let solution = match holds {
+            Holds::Whole => {
+                solve_session(comm, mdp, options, Session { initial: None, resume, checkpoints: written, observe })
+            }
+            Holds::Part => {
+                let initial: &dyn Fn(Range<u64>) -> Result<Option<Vec<f64>>, Fault> = &|_| Ok(None);
+                let session = Session { initial, resume, checkpoints: written, observe };
+                solve_session_in_parts(comm, mdp, options, session)
+            }
+        }?;
+        Ok::<_, SolveError>((solution, checkpoints.and_then(|kept| kept.finish().err()).map(|error| error.to_string())))
     };
-    Local::run(ranks, PATIENCE, work).unwrap_or_else(|error: SolveError| panic!("{error}")).swap_remove(0)
+    let mut all = Local::run(ranks, PATIENCE, work)?.into_iter();
+    let (mut first, failed) = all.next().unwrap();
+    for (part, _) in all {
+        first.values.extend(part.values);
+    }
+    Ok((first, failed))
+}
+
+/// A checkpoint, its file and its values.
+struct Stopped {
+    solution: Solution,
+    checkpoint: Checkpoint,
+    values: Vec<f64>,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// Solves on some ranks, stops after this number of rounds, and returns the checkpoint of that moment.
+fn interrupted(mdp: &Mdp, ranks: (u32, Holds), options: &SolveOptions, rounds: usize) -> Stopped {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    let files = Kept { write: Some(&path), rounds, ..Kept::default() };
+    let (solution, failed) = kept(mdp, ranks, options, files).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((solution.run.status, failed), (Status::Interrupted, None));
+    let (checkpoint, values) = Checkpoint::open(&path, mdp, hash(mdp)).unwrap();
+    let values = values.take(0..mdp.states().into()).unwrap();
+    Stopped { solution, checkpoint, values, path, _folder: folder }
+}
+
+fn resumed(mdp: &Mdp, ranks: (u32, Holds), options: &SolveOptions, path: &Path) -> Solution {
+    let files = Kept { resume: Some(path), ..Kept::default() };
+    kept(mdp, ranks, options, files).unwrap_or_else(|error| panic!("{error}")).0
 }
 
 /// A checkpoint of any number of ranks goes on on any other, with the bits of a run that was not interrupted if the sweeps
@@ -914,14 +1142,13 @@ fn checkpoints_go_on_on_other_numbers_of_ranks() {
                 if device == DeviceChoice::Emulated && before + after > 4 {
                     continue;
                 }
-                let (stopped, checkpoint) = interrupted(&mdp, before, &options, 2);
-                assert_eq!(checkpoint.values.len(), mdp.states() as usize);
-                assert_eq!(checkpoint.run.sweeps(), stopped.run.sweeps());
-                let found = resumed(&mdp, after, &options, &checkpoint);
+                let stopped = interrupted(&mdp, (before, Holds::Whole), &options, 2);
+                assert_eq!(stopped.checkpoint.run.sweeps(), stopped.solution.run.sweeps());
+                let found = resumed(&mdp, (after, Holds::Whole), &options, &stopped.path);
                 assert_agree(&what, &found, &whole);
                 assert_eq!(found.run.status, Status::Solved, "{what}");
-                assert_eq!(found.run.rounds[1].sweeps, stopped.run.rounds[1].sweeps, "{what}");
-                assert!(found.run.elapsed >= stopped.run.elapsed);
+                assert_eq!(found.run.rounds[1].sweeps, stopped.solution.run.rounds[1].sweeps, "{what}");
+                assert!(found.run.elapsed >= stopped.solution.run.elapsed);
                 if method == Method::Values && precision == Precision::F64 {
                     assert_eq!(found.values, whole.values, "{what}");
                     assert_eq!(found.run.sweeps(), whole.run.sweeps(), "{what}");
@@ -937,27 +1164,193 @@ fn limits_count_what_came_before_a_checkpoint() {
     let mdp = SlipGrid { gamma: 0.9999, ..SlipGrid::default() }.generate().unwrap();
     let limits = Limits { max_sweeps: 150, ..Limits::default() };
     let options = SolveOptions { limits, ..cpu(Some(Method::Values)) };
-    let (_, checkpoint) = interrupted(&mdp, 1, &options, 1);
-    let found = resumed(&mdp, 2, &options, &checkpoint);
+    let stopped = interrupted(&mdp, (1, Holds::Whole), &options, 1);
+    let found = resumed(&mdp, (2, Holds::Part), &options, &stopped.path);
     assert_eq!((found.run.status, found.run.sweeps()), (Status::SweepLimit, 150));
     assert_eq!(found.values, solved(&mdp, 1, None, &options).values);
 }
 
-/// A checkpoint of another model or problem is refused; the format of a model does not matter.
+/// Ranks write their values into one file and read their own: any number of ranks goes on after any other, whoever has the whole model,
+/// with the bits of a run that was not interrupted.
+#[test]
+fn checkpoints_in_parts_go_on_on_other_numbers_of_ranks() {
+    use Holds::{Part, Whole};
+    let random = Random::new(5).mdp(500, 3, 20, 0.995);
+    let grid = SlipGrid { width: 37, height: 30, gamma: 0.999, ..SlipGrid::default() }.generate().unwrap();
+    for mdp in [random, grid.with_objective(Objective::Minimize)] {
+        let options = SolveOptions { precision: Precision::F64, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+        let whole = solved(&mdp, 1, None, &options);
+        let first = interrupted(&mdp, (1, Whole), &options, 2);
+        for (before, after) in [(1, 7), (2, 3), (4, 5), (7, 2), (5, 1)] {
+            let stopped = interrupted(&mdp, (before, Part), &options, 2);
+            assert!(stopped.values == first.values, "{before} ranks");
+            assert_eq!(stopped.checkpoint.run.sweeps(), first.checkpoint.run.sweeps());
+            for (path, ranks) in
+                [(&stopped.path, (after, Part)), (&stopped.path, (1, Whole)), (&first.path, (after, Part))]
+            {
+                let found = resumed(&mdp, ranks, &options, path);
+                assert!(found.values == whole.values, "{before} ranks, then {ranks:?}");
+                assert_eq!((found.run.sweeps(), found.run.status), (whole.run.sweeps(), Status::Solved));
+            }
+        }
+        for method in [Method::GaussSeidel, Method::Modified, Method::Krylov, Method::Parallel] {
+            let options = cpu(Some(method));
+            if solved(&mdp, 3, None, &options).run.rounds.len() < 2 {
+                continue;
+            }
+            let stopped = interrupted(&mdp, (3, Part), &options, 1);
+            let found = resumed(&mdp, (2, Part), &options, &stopped.path);
+            assert!(found.converged(&Limits::default()), "{method}: {:?}", found.run.status);
+        }
+    }
+}
+
+/// The hashes of ranges add up to that of the model, in any format, with columns of any type in any order, and made on demand.
+#[test]
+fn hashes_of_parts_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut random = Random::new(8);
+    let mut sum = |whole: &dyn Whole, parts: usize| {
+        let mut splits: Vec<_> = (1..parts).map(|_| random.below(whole.states() + 1)).collect();
+        splits.extend([0, whole.states()]);
+        splits.sort_unstable();
+        splits.windows(2).map(|ends| hash_of(whole, ends[0]..ends[1]).unwrap()).fold(Hash::default(), Hash::and)
+    };
+    for (number, mdp) in models().iter().enumerate() {
+        let expected = hash(mdp);
+        let [short, long, turned] =
+            ["short", "long", "turned"].map(|name| path(&format!("{name}-{number}.safetensors")));
+        files::write(&short, mdp).unwrap();
+        rewritten(&short, &long, |arrays| widen(arrays, Dtype::I64));
+        let row_ptr = mdp.transitions().row_ptr();
+        rewritten(&short, &turned, |arrays| {
+            for (name, size) in [("P.indices", 4), ("P.data", 8)] {
+                let data = &mut arrays.get_mut(name).unwrap().1;
+                for ends in row_ptr.windows(2) {
+                    let mut row: Vec<_> = data[ends[0] as usize * size..ends[1] as usize * size]
+                        .chunks(size)
+                        .map(<[u8]>::to_vec)
+                        .collect();
+                    row.reverse();
+                    data[ends[0] as usize * size..ends[1] as usize * size].copy_from_slice(&row.concat());
+                }
+            }
+        });
+        for parts in 1..=7 {
+            assert_eq!(sum(mdp, parts), expected, "model {number}");
+            for file in [&short, &long, &turned] {
+                assert_eq!(sum(&open(file).unwrap(), parts), expected, "{}", file.display());
+            }
+        }
+        // A number that differs gives another hash.
+        let values = mdp.transitions().val().to_vec();
+        let Some(at) = values.iter().rposition(|&value| value < 1.0 && value > 1e-3) else { continue };
+        rewritten(&short, &turned, |arrays| {
+            arrays.get_mut("P.data").unwrap().1[8 * at..8 * at + 8]
+                .copy_from_slice(&(values[at] * (1.0 - 1e-9)).to_le_bytes());
+        });
+        assert_ne!(sum(&open(&turned).unwrap(), 3), expected, "model {number}");
+    }
+    for (name, source, mdp) in families() {
+        assert_eq!(sum(&*source, 5), hash(&mdp), "{name}");
+    }
+}
+
+/// What is wrong with a checkpoint is one message, the same on all ranks. A checkpoint that cannot be written stops no solve.
+#[test]
+fn faults_of_checkpoints_in_parts_are_told() {
+    let mdp = SlipGrid { gamma: 0.99, ..SlipGrid::default() }.generate().unwrap();
+    let options = SolveOptions { reorder: Reorder::None, ..cpu(Some(Method::Values)) };
+    let stopped = interrupted(&mdp, (3, Holds::Part), &options, 1);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let bytes = fs::read(&stopped.path).unwrap();
+    let end = bytes.len();
+    let changed = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let (path, mut bytes) = (path(name), bytes.clone());
+        change(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let old = changed("old", &|bytes| {
+        let at = bytes.windows(13).position(|text| text == br#""version":"2""#).unwrap();
+        bytes[at + 11] = b'1';
+    });
+    let other = SlipGrid { slip: 0.3, gamma: 0.99, ..SlipGrid::default() }.generate().unwrap();
+    let minimized = mdp.clone().with_objective(Objective::Minimize);
+    for (mdp, path, expected) in [
+        (&other, &stopped.path, "a checkpoint of another model"),
+        (&minimized, &stopped.path, "minimize"),
+        (&mdp, &old, "the checkpoint has version \"1\", expected \"2\""),
+        (&mdp, &changed("short", &|bytes| bytes.truncate(end - 8)), "damaged"),
+        (
+            &mdp,
+            &changed("nan", &|bytes| bytes[end - 80..end - 72].copy_from_slice(&f64::NAN.to_le_bytes())),
+            "4086 is NaN",
+        ),
+        (&mdp, &path("none"), "No such file"),
+    ] {
+        let error = |ranks| {
+            let files = Kept { resume: Some(path), ..Kept::default() };
+            kept(mdp, ranks, &options, files).map(drop).unwrap_err().to_string()
+        };
+        let one = error((1, Holds::Whole));
+        assert!(one.contains(expected) && one.contains(path.to_str().unwrap()), "{one}");
+        for ranks in [(3, Holds::Whole), (1, Holds::Part), (4, Holds::Part)] {
+            assert_eq!(error(ranks), one, "{ranks:?}");
+        }
+    }
+    let missing = path("none").join("checkpoint");
+    for ranks in [(1, Holds::Whole), (3, Holds::Whole), (3, Holds::Part)] {
+        let (solution, failed) =
+            kept(&mdp, ranks, &options, Kept { write: Some(&missing), ..Kept::default() }).unwrap();
+        assert!(solution.converged(&Limits::default()) && failed.is_some_and(|message| message.contains("no folder")));
+    }
+    // What is no regular file gets the values piece by piece.
+    #[cfg(target_os = "linux")]
+    for ranks in 1..=3 {
+        use std::os::fd::AsRawFd;
+        let file = fs::File::create(path("descriptor")).unwrap();
+        let descriptor = PathBuf::from(format!("/dev/fd/{}", file.as_raw_fd()));
+        let files = Kept { write: Some(&descriptor), rounds: 1, ..Kept::default() };
+        assert_eq!(kept(&mdp, (ranks, Holds::Part), &options, files).unwrap().1, None);
+        let (found, values) = Checkpoint::open(&path("descriptor"), &mdp, hash(&mdp)).unwrap();
+        assert_eq!(found.run.sweeps(), stopped.checkpoint.run.sweeps());
+        assert!(values.take(0..4096).unwrap() == stopped.values);
+    }
+}
+
+/// A solve whose certificate sends it on writes one checkpoint, at its end.
+#[test]
+fn attempts_write_no_checkpoints() {
+    static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+    let mdp = Random::new(2).mdp(300, 3, 9, 0.999);
+    for method in [Method::Values, Method::GaussSeidel, Method::Parallel, Method::Modified] {
+        let limits = Limits { target: Target::Epsilon(1e-9), ..Limits::default() };
+        let options = SolveOptions { limits, precision: Precision::F64, ..cpu(Some(method)) };
+        WRITTEN.store(0, Ordering::Relaxed);
+        let missing = tempfile::tempdir().unwrap().path().join("none/checkpoint");
+        let mut checkpoints = Checkpoints::new(missing, Duration::MAX, |_| {
+            WRITTEN.fetch_add(1, Ordering::Relaxed);
+        });
+        let session = Session { initial: None, resume: None, checkpoints: Some(&mut checkpoints), observe: &mut go };
+        solve_session(&Local::alone(), &mdp, &options, session).unwrap();
+        assert_eq!(WRITTEN.load(Ordering::Relaxed), 1, "{method}");
+    }
+}
+
+/// A checkpoint is that of one problem; the format of a model does not matter.
 #[test]
 fn checkpoints_belong_to_a_model() {
     let mdp = SlipGrid { gamma: 0.99, ..SlipGrid::default() }.generate().unwrap();
-    let options = cpu(Some(Method::Values));
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("checkpoint");
-    let (_, checkpoint) = interrupted(&mdp, 1, &options, 1);
-    let contents = checkpoint.contents(&mdp, hash(&mdp));
-    contents.write(&mut fs::File::create(&path).unwrap()).unwrap();
-    let error = |mdp: &Mdp| Checkpoint::read(&path, mdp).unwrap_err().to_string();
+    let stopped = interrupted(&mdp, (1, Holds::Whole), &cpu(Some(Method::Values)), 1);
+    let error = |mdp: &Mdp| Checkpoint::open(&stopped.path, mdp, hash(mdp)).err().unwrap().to_string();
     assert!(error(&SlipGrid { slip: 0.3, ..SlipGrid::default() }.generate().unwrap()).contains("another model"));
     assert!(error(&mdp.clone().with_gamma(0.5).unwrap()).contains("gamma 0.99"));
     assert!(error(&mdp.clone().with_objective(Objective::Minimize)).contains("minimize"));
-    assert!(Proposal::read(&path, &mdp, "average, maximize").unwrap_err().to_string().contains("problem"));
+    assert!(Proposal::read(&stopped.path, &mdp, "average, maximize").unwrap_err().to_string().contains("problem"));
+    let folder = tempfile::tempdir().unwrap();
     for name in ["model.json", "model.safetensors", "model.npz"] {
         let model = folder.path().join(name);
         files::write(&model, &mdp).unwrap();

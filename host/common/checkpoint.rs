@@ -1,31 +1,34 @@
 //! Checkpoints: what a solve needs to go on after its process has ended.
 //!
 //! A checkpoint is one file of [safetensors](https://github.com/huggingface/safetensors). Its metadata hold `format` =
-//! `warpkov-checkpoint`, `version` = `1`, `kind` (`mdp`, `pomdp` or `hmm`), and `model`, a [hash](struct@Hash) of the model's
+//! `warpkov-checkpoint`, `version` = `2`, `kind` (`mdp`, `pomdp` or `hmm`), and `model`, a [hash](struct@Hash) of the model's
 //! numbers; the rest is that of the model class, in the module `checkpoint` of each. [`Contents`] is the file in memory.
 //! [`Checkpoints`] decides when the next one is due, and writes it.
 //!
 //! Solvers write between two rounds of their loops, and when a run ends. Of several ranks, the first decides when one is
-//! due and writes it; the others have [`Checkpoints::elsewhere`].
+//! due and writes it; the others have [`Checkpoints::elsewhere`]. An array that is divided among ranks is the last of its file: each
+//! rank writes its part at its offset behind the [head](Contents::head), and reads its part [alone](Contents::read_apart).
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
+use memmap2::Mmap;
 use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::json;
 use twox_hash::XxHash3_64;
 
-use super::io::safetensors::{self as file, Tensor};
+use super::io::safetensors::{self as file, Entry, Header, Tensor};
 use super::io::{Error, output};
 
 const FORMAT: &str = "warpkov-checkpoint";
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 
 /// The default time between two checkpoints.
 pub const EVERY: Duration = Duration::from_secs(300);
@@ -40,6 +43,12 @@ impl Hash {
     #[must_use]
     pub fn of(item: u64, bytes: &[u8]) -> Self {
         Self(XxHash3_64::oneshot_with_seed(item, bytes))
+    }
+
+    /// The hash with this number.
+    #[must_use]
+    pub fn of_number(number: u64) -> Self {
+        Self(number)
     }
 
     /// The hash as a number.
@@ -119,11 +128,46 @@ impl Contents {
     /// # Errors
     /// If the file cannot be read, is damaged, or is a checkpoint of something else.
     pub fn read(path: &Path, kind: &str, model: Hash) -> Result<Self, Error> {
-        let bytes = read(path).map_err(Error::read(path))?;
-        Self::parse(&bytes, kind, model).map_err(content(path))
+        let bytes = open(path).and_then(|mut file| {
+            let mut bytes = Vec::new();
+            io::Read::read_to_end(&mut file, &mut bytes).map(|_| bytes)
+        });
+        Self::parse(&bytes.map_err(Error::read(path))?, kind, model, None).map_err(content(path))
     }
 
-    fn parse(bytes: &[u8], kind: &str, model: Hash) -> Result<Self, String> {
+    /// [`read`](Self::read) without the array `name` of `length` numbers, which stays in the file.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), and if the array is missing or another one.
+    pub fn read_apart(
+        path: &Path,
+        kind: &str,
+        model: Hash,
+        name: &'static str,
+        length: u64,
+    ) -> Result<(Self, Apart), Error> {
+        let file = open(path).map_err(Error::read(path))?;
+        // SAFETY: nobody may change the file while it is mapped. warpkov's own writers replace files instead of changing them,
+        // and nobody reads the map after the solve has begun.
+        let map = unsafe { Mmap::map(&file) }.map_err(Error::read(path))?;
+        let read = || {
+            let contents = Self::parse(&map, kind, model, Some(name))?;
+            let (start, header) = SafeTensors::read_metadata(&map).map_err(|error| error.to_string())?;
+            let info = header.info(name).ok_or_else(|| format!("tensor {name} is missing"))?;
+            match (info.dtype, &info.shape[..]) {
+                (Dtype::F64, &[found]) if found as u64 == length => {
+                    Ok((contents, file::PREFIX + start + info.data_offsets.0))
+                }
+                (Dtype::F64, [found]) => Err(format!("tensor {name} has {found} numbers, expected {length}")),
+                _ => Err(format!("tensor {name} has another type, expected F64")),
+            }
+        };
+        let (contents, start) = read().map_err(content(path))?;
+        Ok((contents, Apart { map, start, name, path: path.to_owned() }))
+    }
+
+    /// Parses a file, and takes all arrays but `apart`.
+    fn parse(bytes: &[u8], kind: &str, model: Hash, apart: Option<&str>) -> Result<Self, String> {
         let damaged = |error| format!("not a checkpoint, or a damaged one: {error}");
         let (_, header) = SafeTensors::read_metadata(bytes).map_err(damaged)?;
         let texts = header.metadata().clone().unwrap_or_default().into_iter().collect();
@@ -140,7 +184,7 @@ impl Contents {
         }
         // Checks that the tensors fill the file.
         let tensors = SafeTensors::deserialize(bytes).map_err(damaged)?;
-        for (name, tensor) in tensors.iter() {
+        for (name, tensor) in tensors.iter().filter(|(name, _)| apart != Some(name)) {
             let data = match (tensor.dtype(), tensor.shape()) {
                 (Dtype::F64, [_]) => Array::F64(numbers(tensor.data())),
                 (Dtype::U64, [_]) => Array::U64(numbers(tensor.data())),
@@ -232,10 +276,8 @@ impl Contents {
     /// As for [`take_all`](Self::take_all), and if one of them is not finite.
     pub fn take_finite(&mut self, name: &str, length: usize) -> Result<Vec<f64>, String> {
         let found = self.take_all(name, length)?;
-        match found.iter().position(|number: &f64| !number.is_finite()) {
-            None => Ok(found),
-            Some(place) => Err(format!("tensor {name}: {place} is {}, expected a finite number", found[place])),
-        }
+        finite(name, 0, &found)?;
+        Ok(found)
     }
 
     /// Writes the file.
@@ -253,6 +295,62 @@ impl Contents {
         }
         file::write(out, json!(self.texts), &mut tensors)
     }
+
+    /// The bytes of a file that has one more array, the last one: `length` numbers F64 of this name, which follow.
+    ///
+    /// # Errors
+    /// If the header is too large.
+    pub fn head(&self, name: &str, length: u64) -> io::Result<Vec<u8>> {
+        let (mut entries, mut bytes) = (Vec::new(), Vec::new());
+        for (name, array) in &self.arrays {
+            let (dtype, length, array): (_, _, &[u8]) = match array {
+                Array::F64(numbers) => ("F64", numbers.len(), bytemuck::cast_slice(numbers)),
+                Array::U64(numbers) => ("U64", numbers.len(), bytemuck::cast_slice(numbers)),
+                Array::U32(numbers) => ("U32", numbers.len(), bytemuck::cast_slice(numbers)),
+            };
+            entries.push(Entry::new(name, dtype, length as u64));
+            bytes.extend_from_slice(array);
+        }
+        entries.push(Entry::new(name, "F64", length));
+        let mut head = Header::new(json!(self.texts), &entries)?.bytes;
+        head.extend(bytes);
+        Ok(head)
+    }
+}
+
+/// An array of numbers that stays in its file, of which a rank reads its part.
+pub struct Apart {
+    map: Mmap,
+    /// Byte offset.
+    start: usize,
+    name: &'static str,
+    path: PathBuf,
+}
+
+impl Apart {
+    /// Reads a range of finite numbers, which must be within the array.
+    ///
+    /// # Errors
+    /// If one of them is not finite.
+    pub fn take(&self, range: Range<u64>) -> Result<Vec<f64>, Error> {
+        let byte = |number: u64| self.start + number as usize * size_of::<f64>();
+        let found: Vec<f64> = numbers(self.map.get(byte(range.start)..byte(range.end)).unwrap_or_default());
+        match finite(self.name, range.start, &found) {
+            Ok(()) => Ok(found),
+            Err(message) => Err(content(&self.path)(message)),
+        }
+    }
+}
+
+/// Checks that the numbers of an array, from number `first` on, are finite.
+fn finite(name: &str, first: u64, found: &[f64]) -> Result<(), String> {
+    match found.iter().position(|number| !number.is_finite()) {
+        None => Ok(()),
+        Some(at) => {
+            let place = first + at as u64;
+            Err(format!("tensor {name}: {place} is {}, expected a finite number", found[at]))
+        }
+    }
 }
 
 /// Wraps a message about the contents of the file at `path`.
@@ -260,12 +358,12 @@ pub(crate) fn content(path: &Path) -> impl Fn(String) -> Error {
     move |message| Error::Content { file: path.display().to_string(), message }
 }
 
-/// Reads a regular file.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// Opens a regular file.
+fn open(path: &Path) -> io::Result<File> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file"));
     }
-    fs::read(path)
+    File::open(path)
 }
 
 /// The numbers in these bytes, which need not be aligned.
@@ -303,6 +401,12 @@ impl Checkpoints {
         self.file.is_some()
     }
 
+    /// The file; `None` if another rank writes it.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
     /// Whether the next checkpoint is due.
     #[must_use]
     pub fn is_due(&self) -> bool {
@@ -311,13 +415,25 @@ impl Checkpoints {
 
     /// Writes a checkpoint, whole or not at all. The run goes on if this fails: see [`finish`](Self::finish).
     pub fn save(&mut self, contents: &Contents) {
+        self.save_with(|out| contents.write(out));
+    }
+
+    /// [`save`](Self::save) of what `write` writes, the same bytes each time.
+    pub fn save_with(&mut self, mut write: impl FnMut(&mut dyn Write) -> io::Result<()>) {
         let Some(path) = &self.file else { return };
         let buffered = |out: &mut dyn Write| {
             let mut out = io::BufWriter::new(out);
-            contents.write(&mut out)?;
+            write(&mut out)?;
             out.flush()
         };
-        self.failed = output::atomic_write(path, buffered).map_err(Error::write(path)).err();
+        let written = output::atomic_write(path, buffered);
+        self.note(written);
+    }
+
+    /// Notes whether a checkpoint was written.
+    pub fn note(&mut self, written: io::Result<()>) {
+        let Some(path) = &self.file else { return };
+        self.failed = written.map_err(Error::write(path)).err();
         if let Some(error) = &self.failed {
             (self.warn)(error);
         }
@@ -355,14 +471,14 @@ mod tests {
     #[test]
     fn a_file_is_read_as_it_was_written() {
         let (file, model) = (bytes(&contents()), Hash::of(0, b"model"));
-        let mut found = Contents::parse(&file, "test", model).unwrap();
+        let mut found = Contents::parse(&file, "test", model, None).unwrap();
         assert_eq!(found.number::<f64>("seconds").unwrap(), 0.1);
         let values: Vec<f64> = found.take_all("values", 3).unwrap();
         assert!(values[0] == 1.5 && values[1] == f64::NEG_INFINITY && values[2].is_nan());
         assert_eq!(found.take::<u32>("counts").unwrap_err(), "tensor counts has another type, expected U32");
         assert_eq!(found.take::<u32>("actions").unwrap(), [3, 4, 5]);
         assert_eq!(found.take::<u32>("actions").unwrap_err(), "tensor actions is missing");
-        let mut again = Contents::parse(&file, "test", model).unwrap();
+        let mut again = Contents::parse(&file, "test", model, None).unwrap();
         assert_eq!(again.take_all::<u32>("actions", 2).unwrap_err(), "tensor actions has 3 numbers, expected 2");
         assert!(again.take_finite("values", 3).unwrap_err().contains("1 is -inf, expected a finite number"));
     }
@@ -371,15 +487,15 @@ mod tests {
     fn other_and_damaged_files_are_refused() {
         let (file, model) = (bytes(&contents()), Hash::of(0, b"model"));
         for length in 0..file.len() {
-            let error = Contents::parse(&file[..length], "test", model).unwrap_err();
+            let error = Contents::parse(&file[..length], "test", model, None).unwrap_err();
             assert!(error.contains("damaged"), "{length}: {error}");
         }
         let longer = [&file[..], b"x"].concat();
-        assert!(Contents::parse(&longer, "test", model).is_err());
-        let error = |file: &[u8], kind, model| Contents::parse(file, kind, model).unwrap_err();
+        assert!(Contents::parse(&longer, "test", model, None).is_err());
+        let error = |file: &[u8], kind, model| Contents::parse(file, kind, model, None).unwrap_err();
         assert!(error(&file, "mdp", model).contains("kind \"test\", expected kind \"mdp\""));
         assert!(error(&file, "test", Hash::of(0, b"other")).contains("another model"));
-        for (key, value) in [("version", "2"), ("format", "warpkov-mdp")] {
+        for (key, value) in [("version", "1"), ("format", "warpkov-mdp")] {
             let mut other = contents();
             other.set(key, value);
             let error = error(&bytes(&other), "test", model);
@@ -389,7 +505,7 @@ mod tests {
         for at in 0..file.len() {
             let mut changed = file.clone();
             changed[at] ^= 0x41;
-            let _ = Contents::parse(&changed, "test", model);
+            let _ = Contents::parse(&changed, "test", model, None);
         }
     }
 

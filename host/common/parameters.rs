@@ -68,9 +68,9 @@ pub(crate) fn finite(name: &'static str, x: f64) -> Result<(), Error> {
 }
 
 /// Checks a count: `least..=most`.
-pub(crate) fn count(name: &'static str, found: u32, least: u32, most: u32) -> Result<(), Error> {
-    let error = || Error::Count { name, found: found.into(), least: least.into(), most: most.into() };
-    if (least..=most).contains(&found) { Ok(()) } else { Err(error()) }
+pub(crate) fn count<N: Into<u64>>(name: &'static str, found: N, least: N, most: N) -> Result<(), Error> {
+    let (found, least, most) = (found.into(), least.into(), most.into());
+    if (least..=most).contains(&found) { Ok(()) } else { Err(Error::Count { name, found, least, most }) }
 }
 
 /// The number of cells of a grid, if it is in 1 … 2³² − 1.

@@ -2,8 +2,8 @@
 //!
 //! | tensor | type | contents |
 //! | --- | --- | --- |
-//! | `values` | F64 | V, one value per state |
-//! | `rounds.sweeps` | U32 | sweeps of each round |
+//! | `values` | F64 | V, one value per state; the last tensor |
+//! | `rounds.sweeps` | U64 | sweeps of each round |
 //! | `rounds.residual`, `rounds.seconds` | F64 | as in [`Round`] |
 //! | `rounds.changed` | U64 | changed states of each round; 2⁶⁴ − 1 for greedy sweeps |
 //!
@@ -12,21 +12,36 @@
 //!
 //! V is all that value iteration goes on from, so that a run of Jacobi sweeps that was interrupted ends with the bits of
 //! one that was not. Policy iteration goes on from the greedy policy of V.
+//!
+//! Ranks write and read the values of their own states at their offset in the one file. The hash of the model is the sum of
+//! those of its states, so that each rank adds its own.
 
+use std::cmp::Ordering;
+use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use bytemuck::cast_slice;
 use rayon::prelude::*;
 
-use super::model::Mdp;
+use super::model::whole::{Column, Fault, Lines, Rows, with_lines};
+use super::model::{Mdp, Whole};
 use super::options::{Method, Target};
 use super::solution::{Round, Run, Status};
-use crate::common::checkpoint::{Contents, Hash, content};
+use crate::common::checkpoint::{Apart, Checkpoints, Contents, Hash, content};
 use crate::common::choice::Choice;
 use crate::common::io::Error;
+use crate::runtime::comm::file::{Bytes, write_together};
+use crate::runtime::comm::{self, Communicator, Disagreed, Divided};
 
 const KIND: &str = "mdp";
+
+/// The tensor that is divided among ranks.
+const VALUES: &str = "values";
+
+/// States whose rows are hashed at a time.
+const BLOCK: u64 = 1 << 14;
 
 /// The state of a solve between two rounds.
 #[derive(Clone, Debug)]
@@ -39,7 +54,7 @@ pub struct Checkpoint {
     pub target: Target,
     /// The fraction of ε in the stopping rule.
     pub epsilon_fraction: f64,
-    /// V, one value per state.
+    /// V, one value per state; of several ranks, each has those of its own states, in the order of ranks.
     pub values: Vec<f64>,
     /// All rounds so far.
     pub run: Run,
@@ -49,29 +64,80 @@ pub struct Checkpoint {
 /// do not matter.
 #[must_use]
 pub fn hash(mdp: &Mdp) -> Hash {
-    let of_state = |bytes: &mut Vec<u8>, state: usize| {
+    // The rows of a model in memory can be read.
+    Whole::rows(mdp, 0..mdp.states().into()).map_or_else(|_| Hash::default(), |rows| hash_of_rows(&rows))
+}
+
+/// The part of a model's [`hash`] for a range of states: hashes of ranges add up to that of the model.
+///
+/// # Errors
+/// If the rows cannot be read.
+pub fn hash_of(whole: &dyn Whole, states: Range<u64>) -> Result<Hash, Fault> {
+    let mut sum = Hash::default();
+    for first in states.clone().step_by(BLOCK as usize) {
+        sum = sum.and(hash_of_rows(&whole.rows(first..states.end.min(first + BLOCK))?));
+    }
+    Ok(sum)
+}
+
+fn hash_of_rows(rows: &Rows) -> Hash {
+    with_lines!(&rows.transitions, |p| with_lines!(&rows.rewards, |r| hash_of_lines(rows, p, r)))
+}
+
+fn hash_of_lines<P: Column, R: Column>(rows: &Rows, p: Lines<P>, r: Lines<R>) -> Hash {
+    let first = rows.first(rows.states.start);
+    let number = |numbers: &[f64], row: usize| numbers.get(row).copied().unwrap_or_default();
+    let of_state = |(bytes, transitions, rewards): &mut (Vec<u8>, Vec<_>, Vec<_>), state: u64| {
+        let own = (rows.first(state) - first) as usize..(rows.first(state + 1) - first) as usize;
         bytes.clear();
-        let rows = mdp.choices().rows(state);
-        bytes.extend((rows.len() as u64).to_le_bytes());
-        for row in rows {
-            let (col, val) = mdp.transitions().row(row);
-            let reward = mdp.rewards_of(row).zip(val).fold(0.0, |sum, (reward, prob)| sum + prob * reward);
+        bytes.extend((own.len() as u64).to_le_bytes());
+        for row in own {
+            sort_into(transitions, p.row(row));
+            sort_into(rewards, if r.rows() > 0 { r.row(row) } else { (&[][..], &[][..]) });
+            let reward = expected(transitions, rewards);
             // Adding 0 turns −0 into 0.
-            let numbers = [mdp.end(row) + 0.0, reward + mdp.action_reward(row) + 0.0];
-            bytes.extend((col.len() as u64).to_le_bytes());
+            let numbers = [number(&rows.ends, row) + 0.0, reward + number(&rows.action_rewards, row) + 0.0];
+            bytes.extend((transitions.len() as u64).to_le_bytes());
             bytes.extend_from_slice(cast_slice(&numbers));
-            bytes.extend_from_slice(cast_slice(col));
-            bytes.extend_from_slice(cast_slice(val));
+            bytes.extend(transitions.iter().flat_map(|(col, _)| col.to_le_bytes()));
+            bytes.extend(transitions.iter().flat_map(|(_, val)| val.to_le_bytes()));
         }
-        Hash::of(state as u64, bytes)
+        Hash::of(state, bytes)
     };
-    let states = (0..mdp.states() as usize).into_par_iter();
-    states.map_init(Vec::new, of_state).reduce(Hash::default, Hash::and)
+    let states = rows.states.clone().into_par_iter();
+    states.map_init(Default::default, of_state).reduce(Hash::default, Hash::and)
+}
+
+/// Replaces `entries` by those of a row, in ascending order.
+fn sort_into<C: Column>(entries: &mut Vec<(u64, f64)>, (col, val): (&[C], &[f64])) {
+    entries.clear();
+    entries.extend(col.iter().map(|&col| col.into()).zip(val.iter().copied()));
+    if !entries.is_sorted_by(|a, b| a.0 < b.0) {
+        entries.sort_unstable_by_key(|entry| entry.0);
+    }
+}
+
+/// Σ P·R over the entries present in both rows.
+fn expected(transitions: &[(u64, f64)], rewards: &[(u64, f64)]) -> f64 {
+    let (mut sum, mut left) = (0.0, rewards);
+    for &(successor, probability) in transitions {
+        while let [(col, reward), rest @ ..] = left {
+            match col.cmp(&successor) {
+                Ordering::Less => left = rest,
+                Ordering::Equal => {
+                    sum += probability * reward;
+                    break;
+                }
+                Ordering::Greater => break,
+            }
+        }
+    }
+    sum
 }
 
 /// The discounted problem of a model.
-fn problem(mdp: &Mdp) -> String {
-    format!("discounted, gamma {}, {}", mdp.gamma(), mdp.objective())
+fn problem(whole: &dyn Whole) -> String {
+    format!("discounted, gamma {}, {}", whole.gamma(), whole.objective())
 }
 
 /// The state of a solve for a criterion without a discount, between two rounds. Sweeps only propose values, from which
@@ -125,17 +191,18 @@ impl Proposal {
 }
 
 impl Checkpoint {
-    /// Reads a checkpoint of a discounted solve of `mdp`.
+    /// Opens a checkpoint of a discounted solve of `whole`, whose hash is `model`. The checkpoint has no values; each rank
+    /// takes its own.
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or is a checkpoint of another problem.
-    pub fn read(path: &Path, mdp: &Mdp) -> Result<Self, Error> {
-        let contents = Contents::read(path, KIND, hash(mdp))?;
-        Self::of(contents, mdp).map_err(content(path))
+    pub fn open(path: &Path, whole: &dyn Whole, model: Hash) -> Result<(Self, Apart), Error> {
+        let (contents, values) = Contents::read_apart(path, KIND, model, VALUES, whole.states())?;
+        Ok((Self::of(contents, &problem(whole)).map_err(content(path))?, values))
     }
 
-    fn of(mut contents: Contents, mdp: &Mdp) -> Result<Self, String> {
-        contents.expect("problem", &problem(mdp))?;
+    fn of(mut contents: Contents, problem: &str) -> Result<Self, String> {
+        contents.expect("problem", problem)?;
         let method = contents.text("method")?;
         let method = Method::of_name(method).ok_or_else(|| format!("metadata method: found \"{method}\""))?;
         let target: f64 = contents.number("target")?;
@@ -145,15 +212,13 @@ impl Checkpoint {
             return Err(format!("metadata fraction: found {epsilon_fraction}, expected a number in (0, 1]"));
         }
         let in_f64 = contents.number("in_f64")?;
-        let values = contents.take_finite("values", mdp.states() as usize)?;
-        Ok(Self { method, in_f64, target, epsilon_fraction, values, run: rounds(&mut contents)? })
+        Ok(Self { method, in_f64, target, epsilon_fraction, values: Vec::new(), run: rounds(&mut contents)? })
     }
 
-    /// The file's contents for `mdp`, whose hash is `model`.
-    #[must_use]
-    pub fn contents(self, mdp: &Mdp, model: Hash) -> Contents {
+    /// The file's contents without the values, for `whole`, whose hash is `model`.
+    fn contents(&self, whole: &dyn Whole, model: Hash) -> Contents {
         let mut contents = Contents::new(KIND, model);
-        contents.set("problem", problem(mdp));
+        contents.set("problem", problem(whole));
         contents.set("method", self.method);
         contents.set("in_f64", self.in_f64);
         let (rule, target) = match self.target {
@@ -163,10 +228,86 @@ impl Checkpoint {
         contents.set("rule", rule);
         contents.set("target", target);
         contents.set("fraction", self.epsilon_fraction);
-        contents.put("values", self.values);
         put_rounds(&mut contents, &self.run);
         contents
     }
+
+    /// Writes a checkpoint of `whole`, whose hash is `model`, to the file of the first rank: every rank writes its values at
+    /// their offset, or the first reads those of the others piece by piece if they do not share the file system. All ranks
+    /// call this together.
+    ///
+    /// # Errors
+    /// If a rank failed. That the file cannot be written is no error here: see [`Checkpoints::finish`].
+    pub fn save(
+        &self,
+        comm: &dyn Communicator,
+        checkpoints: &mut Checkpoints,
+        whole: &dyn Whole,
+        model: Hash,
+    ) -> Result<(), comm::Error> {
+        let values: &[u8] = cast_slice(&self.values);
+        let mut head = Vec::new();
+        let mut begin = || {
+            if checkpoints.writes() {
+                head = self.contents(whole, model).head(VALUES, whole.states())?;
+            }
+            Ok(())
+        };
+        let begun = begin();
+        if comm.size() == 1 {
+            let mut write = |out: &mut dyn io::Write| {
+                out.write_all(&head)?;
+                out.write_all(values)
+            };
+            match begun {
+                Ok(()) => checkpoints.save_with(&mut write),
+                error => checkpoints.note(error),
+            }
+            return Ok(());
+        }
+        // The head of the first rank counts: the others have other times.
+        let sizes = comm.gather(&[head.len() as u64, values.len() as u64])?;
+        let offset = |rank: usize| sizes[0][0] + sizes[..rank].iter().map(|sizes| sizes[1]).sum::<u64>();
+        let path = checkpoints.file().unwrap_or(Path::new("")).to_owned();
+        let bytes =
+            Bytes { header: &head, own: values, offset: offset(comm.rank() as usize), length: offset(sizes.len()) };
+        match write_together(comm, &path, &bytes) {
+            Ok(true) => checkpoints.note(Ok(())),
+            Ok(false) => {
+                let divided = Divided::new(comm, &self.values, &self.values)?;
+                divided.on_first(|| checkpoints.save_with(|out| write_divided(out, &head, &divided)))?;
+            }
+            Err(Disagreed::Comm(error)) => return Err(error),
+            // The first rank reports it.
+            Err(failed) => {
+                let message = match &failed {
+                    Disagreed::Here(error) => error.to_string(),
+                    _ => String::new(),
+                };
+                let all = comm.all_gather(message.as_bytes())?;
+                let message = all.into_iter().enumerate().find(|(_, message)| !message.is_empty());
+                let other = |(rank, message): (usize, Vec<u8>)| {
+                    io::Error::other(format!("rank {rank}: {}", String::from_utf8_lossy(&message)))
+                };
+                checkpoints.note(Err(match failed {
+                    Disagreed::Here(error) => error,
+                    _ => message.map_or_else(|| io::Error::other("a rank failed"), other),
+                }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the head of a file, and the values of all ranks.
+fn write_divided(out: &mut dyn io::Write, head: &[u8], values: &Divided) -> io::Result<()> {
+    out.write_all(head)?;
+    let mut left = values.len();
+    for piece in comm::Column::<f64>::Divided(values, 0).pieces() {
+        out.write_all(cast_slice(&piece))?;
+        left -= piece.len() as u64;
+    }
+    if left == 0 { Ok(()) } else { Err(io::Error::other("the values of a rank are missing")) }
 }
 
 /// Adds the record of a run.
@@ -174,7 +315,7 @@ fn put_rounds(contents: &mut Contents, run: &Run) {
     let rounds = &run.rounds;
     contents.set("sweeps", run.sweeps());
     contents.set("seconds", run.elapsed.as_secs_f64());
-    contents.put("rounds.sweeps", rounds.iter().map(|round| round.sweeps).collect::<Vec<_>>());
+    contents.put("rounds.sweeps", rounds.iter().map(|round| u64::from(round.sweeps)).collect::<Vec<_>>());
     contents.put("rounds.residual", rounds.iter().map(|round| round.residual).collect::<Vec<_>>());
     contents.put("rounds.changed", rounds.iter().map(|round| round.changed.unwrap_or(u64::MAX)).collect::<Vec<_>>());
     contents.put("rounds.seconds", rounds.iter().map(|round| round.seconds).collect::<Vec<_>>());
@@ -185,13 +326,13 @@ fn rounds(contents: &mut Contents) -> Result<Run, String> {
     let seconds: f64 = contents.number("seconds")?;
     let elapsed = Duration::try_from_secs_f64(seconds)
         .map_err(|_| format!("metadata seconds: found {seconds}, expected a time"))?;
-    let sweeps: Vec<u32> = contents.take("rounds.sweeps")?;
+    let sweeps: Vec<u64> = contents.take("rounds.sweeps")?;
     let residual: Vec<f64> = contents.take_all("rounds.residual", sweeps.len())?;
     let changed: Vec<u64> = contents.take_all("rounds.changed", sweeps.len())?;
     let seconds: Vec<f64> = contents.take_all("rounds.seconds", sweeps.len())?;
     let round = |index: usize| Round {
         round: index as u32 + 1,
-        sweeps: sweeps[index],
+        sweeps: u32::try_from(sweeps[index]).unwrap_or(u32::MAX),
         residual: residual[index],
         changed: Some(changed[index]).filter(|&changed| changed != u64::MAX),
         seconds: seconds[index],

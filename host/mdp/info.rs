@@ -88,7 +88,7 @@ struct Rewards {
 struct Geometry {
     width: u32,
     height: u32,
-    goal: u32,
+    goal: u64,
     walls: usize,
     obstacles: usize,
 }
@@ -188,7 +188,7 @@ impl Report for Info {
             writeln!(out, "Rewards          none")?;
         }
         if let Some(Geometry { width, height, goal, walls, obstacles }) = grid {
-            let (column, row) = (goal % width, goal / width);
+            let (column, row) = (goal % u64::from(*width), goal / u64::from(*width));
             writeln!(out, "Grid             {width} × {height}, goal in column {column}, row {row} (state {goal})")?;
             writeln!(out, "  walls          {walls}")?;
             writeln!(out, "  obstacles      {obstacles}")?;

@@ -10,6 +10,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
@@ -19,7 +20,7 @@ use super::analysis::reorder::Order;
 use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
 use super::backend::{Backups, Evaluate, GreedySweeps, Modify, State, Stop};
 use super::certificate::{Certificate, certify_greedy};
-use super::checkpoint::{Checkpoint, hash};
+use super::checkpoint::{Checkpoint, hash_of};
 use super::divide::{GhostOrder, agreed, balanced, by_metis, cut};
 use super::dynamic::Dynamic;
 use super::error::SolveError;
@@ -29,7 +30,7 @@ use super::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, T
 use super::place::Placement;
 use super::solution::{Phases, RankWork, Round, Run, Size, Solution, Status};
 use super::team::Team;
-use crate::common::checkpoint::{Checkpoints, Hash};
+use crate::common::checkpoint::{Apart, Checkpoints, Hash};
 use crate::runtime::choose::DeviceChoice;
 use crate::runtime::comm::{Clocked, Communicator, Local};
 
@@ -37,18 +38,21 @@ use crate::runtime::comm::{Clocked, Communicator, Local};
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
 
 /// Where a solve starts, who observes it, and where its checkpoints go.
-pub struct Session<'a> {
-    /// V to start at, one value per state; `None` for V = 0.
-    pub initial: Option<&'a [f64]>,
-    /// A checkpoint to go on from, in place of `initial`. Limits of sweeps and policies count those before it, and the
-    /// solution has their record. The target and the method may be others. An open method that had become krylov
+pub struct Session<'a, V = Option<&'a [f64]>> {
+    /// V to start at: one value per state, or a function that returns the values of a range of states; `None` for V = 0.
+    pub initial: V,
+    /// The file of a checkpoint to go on from, in place of `initial`. Limits of sweeps and policies count those before it,
+    /// and the solution has their record. The target and the method may be others. An open method that had become krylov
     /// stays krylov.
-    pub resume: Option<&'a Checkpoint>,
+    pub resume: Option<&'a Path>,
     /// Checkpoints to write. All ranks have them, or none.
     pub checkpoints: Option<&'a mut Checkpoints>,
     /// Called after each round.
     pub observe: Observer<'a>,
 }
+
+/// Returns the initial values of a range of states; `None` for V = 0.
+pub type Initial<'a> = &'a dyn Fn(Range<u64>) -> Result<Option<Vec<f64>>, Fault>;
 
 /// Solves a discounted model (γ < 1) and certifies the result. Starts at V = `initial`, one value per state, or at
 /// V = 0.
@@ -84,7 +88,8 @@ pub fn solve_on_ranks(
 /// [`solve_on_ranks`] with checkpoints.
 ///
 /// # Errors
-/// As for [`solve_on_ranks`]. A checkpoint that cannot be written is no error here: see [`Checkpoints::finish`].
+/// As for [`solve_on_ranks`], and [`SolveError::Part`] for a checkpoint to go on from that is none of this model. A checkpoint
+/// that cannot be written is no error here: see [`Checkpoints::finish`].
 pub fn solve_session(
     comm: &dyn Communicator,
     mdp: &Mdp,
@@ -92,10 +97,45 @@ pub fn solve_session(
     session: Session,
 ) -> Result<Solution, SolveError> {
     let Session { initial, resume, checkpoints, observe } = session;
+    check(mdp, initial)?;
+    let session = Session { initial: (), resume, checkpoints, observe };
+    with_checkpoints(comm, mdp, options, session, |options, start, resumed, watch| {
+        let of_states = |states: Range<u64>| {
+            Ok(match resumed {
+                Some(values) => Some(values.take(states)?),
+                None => initial.map(|values| values_of(values, states)),
+            })
+        };
+        if comm.size() > 1 {
+            return solve_shared(comm, mdp, of_states, start, options, watch);
+        }
+        let values = match resumed {
+            Some(_) => agreed(of_states(0..mdp.states().into()), comm)?.map(Cow::Owned),
+            None => initial.map(Cow::Borrowed),
+        };
+        solve_alone(mdp, Start { values: values.as_deref(), ..start }, options, watch)
+    })
+}
+
+/// Reads the checkpoint to go on from, and runs `solve` with the options, the start without values, the values of the checkpoint, and
+/// a watch that keeps checkpoints of the values that it gets: of all ranks together, those of all states in their order.
+fn with_checkpoints(
+    comm: &dyn Communicator,
+    whole: &dyn Whole,
+    options: &SolveOptions,
+    session: Session<()>,
+    solve: impl FnOnce(&SolveOptions, Start, Option<&Apart>, &mut Watch) -> Result<Solution, SolveError>,
+) -> Result<Solution, SolveError> {
+    let Session { resume, checkpoints, observe, .. } = session;
+    let model = match resume.is_some() || checkpoints.is_some() {
+        true => hash_on_ranks(comm, whole)?,
+        false => Hash::default(),
+    };
+    let resumed = agreed(resume.map(|path| Ok(Checkpoint::open(path, whole, model)?)).transpose(), comm)?;
     let mut options = *options;
-    let start = match resume {
-        None => Start { values: initial, earlier: &Run::default(), epsilon_fraction: 1.0 },
-        Some(checkpoint) => {
+    let start = match &resumed {
+        None => Start { values: None, earlier: &Run::default(), epsilon_fraction: 1.0 },
+        Some((checkpoint, _)) => {
             if options.method.is_none() && checkpoint.method == Method::Krylov {
                 options.method = Some(Method::Krylov);
             }
@@ -105,9 +145,6 @@ pub fn solve_session(
             Start::of(checkpoint, options.limits.target)
         }
     };
-    check(mdp, start.values)?;
-    let writes = checkpoints.as_ref().is_some_and(|checkpoints| checkpoints.writes());
-    let model = if writes { hash(mdp) } else { Hash::default() };
     // Two closures share the checkpoints.
     let checkpoints = checkpoints.map(RefCell::new);
     let mut follow = |round: &Round| {
@@ -119,18 +156,18 @@ pub fn solve_session(
         })
     };
     let keep = checkpoints.as_ref().map(|checkpoints| -> Keep {
-        Box::new(move |checkpoint: Checkpoint| {
-            if comm.rank() == 0 {
-                checkpoints.borrow_mut().save(&checkpoint.contents(mdp, model));
-            }
-            Ok(())
-        })
+        Box::new(move |checkpoint| Ok(checkpoint.save(comm, &mut checkpoints.borrow_mut(), whole, model)?))
     });
-    let mut watch = Watch { follow: &mut follow, keep };
-    match comm.size() {
-        1 => solve_alone(mdp, start, &options, &mut watch),
-        _ => solve_shared(comm, mdp, start, &options, &mut watch),
-    }
+    let values = resumed.as_ref().map(|(_, values)| values);
+    solve(&options, start, values, &mut Watch { follow: &mut follow, keep })
+}
+
+/// The hash of a model, of which each rank hashes its part.
+fn hash_on_ranks(comm: &dyn Communicator, whole: &dyn Whole) -> Result<Hash, SolveError> {
+    let (splits, rank) = (balanced(whole, comm)?, comm.rank() as usize);
+    let own = agreed(hash_of(whole, splits[rank]..splits[rank + 1]), comm)?;
+    let all = comm.gather(&[own.number()])?.concat();
+    Ok(all.into_iter().map(Hash::of_number).fold(Hash::default(), Hash::and))
 }
 
 /// Where a solve starts.
@@ -229,10 +266,11 @@ fn solve_alone(mdp: &Mdp, start: Start, options: &SolveOptions, watch: &mut Watc
     solve_by(mdp, &Team::alone(), start, options, features, begun, watch)
 }
 
-/// [`solve_session`] on several ranks.
+/// [`solve_session`] on several ranks, where `initial` returns the initial values of a range of states.
 fn solve_shared(
     comm: &dyn Communicator,
     mdp: &Mdp,
+    initial: impl Fn(Range<u64>) -> Result<Option<Vec<f64>>, Fault>,
     start: Start,
     options: &SolveOptions,
     watch: &mut Watch,
@@ -251,30 +289,30 @@ fn solve_shared(
             borders = Some(splits);
         }
     }
-    let initial = start.values.map(|values| match &order {
-        Some(order) => Cow::Owned(order.to_new(values)),
-        None => Cow::Borrowed(values),
-    });
+    let Some(order) = order else {
+        let mut solution = solve_parts(comm, mdp, borders, initial, start, options, watch)?;
+        solution.values = comm.collect(&solution.values)?;
+        solution.policy = comm.collect(&solution.policy)?;
+        solution.notes.splice(0..0, notes);
+        return Ok(Solution { first: 0, ..solution });
+    };
+    let initial = agreed(initial(0..mdp.states().into()), comm)?.map(|values| order.to_new(&values));
     let of_states = |states: Range<u64>| Ok(initial.as_ref().map(|values| values_of(values, states)));
-    // The first rank has the values of all states.
+    // The first rank has the values of all states, in the order of the model.
     let whole = |own: &[f64]| {
         let all = comm.collect(own)?;
-        Ok(match &order {
-            Some(order) if comm.rank() == 0 => order.to_old(&all),
-            _ => all,
-        })
+        Ok(if comm.rank() == 0 { order.to_old(&all) } else { all })
     };
     let mut watch = watch.mapped(|own| whole(&own));
     let model = ordered.as_ref().unwrap_or(mdp);
     let mut solution = solve_parts(comm, model, borders, of_states, start, options, &mut watch)?;
     solution.values = whole(&solution.values)?;
     solution.policy = comm.collect(&solution.policy)?;
-    solution.first = 0;
-    solution.notes.splice(0..0, notes);
-    if let (Some(order), 0) = (&order, comm.rank()) {
+    if comm.rank() == 0 {
         solution.policy = order.to_old(&solution.policy);
     }
-    Ok(solution)
+    solution.notes.splice(0..0, notes);
+    Ok(Solution { first: 0, ..solution })
 }
 
 fn values_of(values: &[f64], states: Range<u64>) -> Vec<f64> {
@@ -297,17 +335,33 @@ pub fn solve_in_parts(
     options: &SolveOptions,
     observe: Observer,
 ) -> Result<Solution, SolveError> {
-    let mut follow = |round: &Round| {
-        Ok(match observe(round) {
-            ControlFlow::Break(()) => Next::Stop,
-            ControlFlow::Continue(()) => Next::Continue,
-        })
-    };
-    let start = Start { values: None, earlier: &Run::default(), epsilon_fraction: 1.0 };
-    solve_parts(comm, whole, None, initial, start, options, &mut Watch { follow: &mut follow, keep: None })
+    let initial: &dyn Fn(Range<u64>) -> _ = &initial;
+    solve_session_in_parts(comm, whole, options, Session { initial, resume: None, checkpoints: None, observe })
 }
 
-/// [`solve_in_parts`] from `start`, whose values `initial` returns. Checkpoints have the values of the own states. `borders` are
+/// [`solve_in_parts`] with checkpoints, of which each rank writes and reads the values of its own states.
+///
+/// # Errors
+/// As for [`solve_in_parts`], and [`SolveError::Part`] for a checkpoint to go on from that is none of this model. A checkpoint
+/// that cannot be written is no error here: see [`Checkpoints::finish`].
+pub fn solve_session_in_parts(
+    comm: &dyn Communicator,
+    whole: &dyn Whole,
+    options: &SolveOptions,
+    session: Session<Initial>,
+) -> Result<Solution, SolveError> {
+    let Session { initial, resume, checkpoints, observe } = session;
+    let session = Session { initial: (), resume, checkpoints, observe };
+    with_checkpoints(comm, whole, options, session, |options, start, resumed, watch| {
+        let of_states = |states| match resumed {
+            Some(values) => Ok(Some(values.take(states)?)),
+            None => initial(states),
+        };
+        solve_parts(comm, whole, None, of_states, start, options, watch)
+    })
+}
+
+/// [`solve_in_parts`] from `start`, whose values `initial` returns. Checkpoints get the values of the own states. `borders` are
 /// those of the parts, unless their work decides.
 fn solve_parts(
     comm: &dyn Communicator,
@@ -630,7 +684,7 @@ fn until_certified(
         // Not the first policy, which V has left behind.
         backend.improve(limits.tie)?;
     }
-    let (mut certify, mut done, mut in_f64) = (Duration::ZERO, start.earlier.clone(), false);
+    let (mut certify, mut done, mut in_f64, mut last) = (Duration::ZERO, start.earlier.clone(), false, None);
     let (all, certificate, (values, greedy)) = tighten(epsilon, |epsilon_fraction| {
         let epsilon_fraction = epsilon_fraction.min(start.epsilon_fraction);
         let (stop, theta) = (stop(mdp, target, epsilon_fraction), theta(mdp, target, epsilon_fraction));
@@ -651,13 +705,21 @@ fn until_certified(
         let begun = Instant::now();
         let mut values = backend.state().values()?;
         if let Some(keep) = &mut watch.keep {
-            keep(checkpoint(&done, &run, values.clone(), in_f64))?;
+            let reached = checkpoint(&done, &run, values.clone(), in_f64);
+            // A run that has not ended by its rule is the last.
+            last = match run.status {
+                Status::Solved => Some(reached),
+                _ => keep(reached).map(|()| None)?,
+            };
         }
         done.append(run.clone());
         let (certificate, greedy) = certify_greedy(mdp, team, &mut values, epsilon.is_some())?;
         certify += begun.elapsed();
         Ok::<_, SolveError>((run, certificate, (values, greedy)))
     })?;
+    if let (Some(last), Some(keep)) = (last, &mut watch.keep) {
+        keep(last)?;
+    }
     let state = backend.state();
     let implicit = state.policy_is_implicit() || all.rounds.is_empty();
     let policy = if implicit { greedy } else { state.policy()? };

@@ -64,11 +64,6 @@ impl TryFrom<Arguments> for Options {
 }
 
 impl Options {
-    /// Whether there are checkpoints to write or to go on from.
-    pub fn asked(&self) -> bool {
-        self.file.is_some() || self.resume.is_some()
-    }
-
     /// Whether checkpoints are written.
     pub fn are_written(&self) -> bool {
         self.file.is_some()

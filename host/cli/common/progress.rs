@@ -55,6 +55,36 @@ impl Drop for Progress {
     }
 }
 
+/// The progress of work whose amount is known, on stderr.
+pub struct Fraction {
+    bar: ProgressBar,
+    /// Its drop ends the thread that waits to show the bar.
+    _waiting: Option<Sender<()>>,
+}
+
+impl Fraction {
+    /// Progress that is hidden if `quiet` or if stderr is no terminal.
+    pub fn new(quiet: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {percent} %") {
+            bar.set_style(style);
+        }
+        let waiting = (!quiet && stderr().is_terminal()).then(|| show_after(PATIENCE, bar.clone()));
+        Self { bar, _waiting: waiting }
+    }
+
+    /// Shows the fraction that is done.
+    pub fn set(&self, done: f64) {
+        self.bar.set_position((done * STEPS as f64) as u64);
+    }
+}
+
+impl Drop for Fraction {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 fn show_after(patience: Duration, bar: ProgressBar) -> Sender<()> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {

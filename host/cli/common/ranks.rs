@@ -1,12 +1,14 @@
 //! The ranks that run a command together: those that a launcher started, or threads for the GPUs of this process.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 use std::{env, thread};
 
 use clap::Args;
-use warpkov::mdp::io::{Store, write_npy_together};
+use warpkov::mdp::io::{Store, write_blocks, write_npy_together};
+use warpkov::mdp::model::whole::Described;
 use warpkov::runtime;
 use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::comm::launch::Launch;
@@ -150,6 +152,24 @@ impl Ranks {
     pub fn write_npy<T: Store>(&self, path: &Path, own: &[T], first: u64, all: u64) -> Result<bool, Error> {
         let written = write_npy_together(self.world.comm(), path, own, first, all);
         written.map_err(|disagreed| agreed(disagreed.map(Error::from)))
+    }
+
+    /// Writes a model as safetensors, whole or not at all: every process its part, or the first one all if the processes share no file
+    /// system. Returns whether it is written.
+    pub fn write_model(
+        &self,
+        path: &Path,
+        model: &dyn Described,
+        mut observe: impl FnMut(f64) -> ControlFlow<()>,
+    ) -> Result<bool, Error> {
+        let written = |comm: &dyn Communicator, observe: &mut dyn FnMut(f64) -> ControlFlow<()>| {
+            write_blocks(comm, path, model, observe).map_err(|disagreed| agreed(disagreed.map(Error::from)))
+        };
+        let done = written(self.world.comm(), &mut observe)?;
+        if done || self.size() == 1 || !self.is_first() {
+            return Ok(done);
+        }
+        written(&Local::alone(), &mut observe)
     }
 
     /// Checks that every process can read this input: the standard input reaches only one.

@@ -20,6 +20,13 @@ pub struct Input {
     /// File of the model, or - for the standard input.
     #[arg(value_name = "FILE")]
     pub file: FileOrStd,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// How a file is read.
+#[derive(Args)]
+pub struct Reading {
     /// Format of FILE [default: that of its extension, else of its content].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     format: Option<Format>,
@@ -32,22 +39,29 @@ pub struct Input {
 }
 
 impl Input {
+    /// Reads the model.
+    pub fn read(&self) -> Result<Mdp, Error> {
+        self.reading.read(&self.file)
+    }
+}
+
+impl Reading {
     fn options(&self) -> ReadOptions {
         ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone() }
     }
 
     /// Opens the model to read it in parts, if its file permits.
-    pub fn open_parts(&self) -> Result<Option<Mapped>, Error> {
-        let FileOrStd::At(path) = &self.file else { return Ok(None) };
+    pub fn open_parts(&self, file: &FileOrStd) -> Result<Option<Mapped>, Error> {
+        let FileOrStd::At(path) = file else { return Ok(None) };
         let options = self.options();
         formats::files_read(path, &options).iter().try_for_each(|file| reads(file))?;
         Ok(formats::open_parts(path, &options)?)
     }
 
     /// Reads the model.
-    pub fn read(&self) -> Result<Mdp, Error> {
+    pub fn read(&self, file: &FileOrStd) -> Result<Mdp, Error> {
         let options = self.options();
-        Ok(match &self.file {
+        Ok(match file {
             FileOrStd::Standard => {
                 reads_standard_input()?;
                 formats::read_from(io::stdin().lock(), "standard input", &options)?

@@ -14,6 +14,7 @@ mod criterion;
 mod file;
 mod generate;
 mod info;
+mod origin;
 mod solve;
 
 pub const EXAMPLES: &str = "\
@@ -36,6 +37,7 @@ impl MdpCommand {
     pub fn ranks(&self) -> Option<&ranks::Arguments> {
         match self {
             Self::Solve(arguments) => Some(&arguments.ranks),
+            Self::Generate(family) => Some(family.ranks()),
             _ => None,
         }
     }

@@ -10,19 +10,17 @@ use warpkov::common::choice::Choice;
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
 use warpkov::mdp::analysis::partition::require_metis;
-use warpkov::mdp::checkpoint::Checkpoint;
-use warpkov::mdp::io::Mapped;
-use warpkov::mdp::model::{Grid, Mdp, Objective, Whole};
+use warpkov::mdp::model::{Grid, Mdp, Objective};
 use warpkov::mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov::mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov::mdp::solve::{Session, solve_in_parts, solve_session};
+use warpkov::mdp::solve::{Session, solve_session, solve_session_in_parts};
 use warpkov::mdp::{self, plot};
 use warpkov::runtime::choose::{DeviceChoice, Devices};
 use warpkov::runtime::comm::Column;
 use warpkov::runtime::gpu::Gpu;
 
-use super::file::Input;
+use super::origin::{self, Model, Origin, Parts};
 use super::{Error, Outcome, blocks, criterion};
 use crate::cli::common::checkpoint;
 use crate::cli::common::choice::{choice, format};
@@ -42,7 +40,7 @@ use crate::cli::common::ranks::{self, Ranks};
 #[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
     #[command(flatten)]
-    input: Input,
+    origin: origin::Arguments,
     /// Device: auto, cpu, cuda:N or emulated; several GPUs as cuda:0,1 or cuda:all.
     #[arg(long, value_name = "DEVICE", default_value_t = Devices::One(DeviceChoice::Auto))]
     device: Devices,
@@ -124,6 +122,7 @@ Examples:
   warpkov mdp solve grid.json
   warpkov mdp solve grid.safetensors --device cuda:1 --precision f32 --out solution.json
   warpkov mdp solve frozen-lake.json --gamma 0.99 --out - | column -t -s ,
+  warpkov mdp solve --generate 'grid --width 1000 --height 1000 --walls 0.1' --gamma 0.99
   warpkov mdp solve grid.json --gamma 0.95 --plot grid.png --plot grid.svg
   warpkov mdp solve coin.tra --criterion reach --goal 'finished & !agree' --maximize
   warpkov mdp solve grid.json --criterion reach --goal 63 --plot reach.svg
@@ -144,7 +143,7 @@ fn local_sweeps(text: &str) -> Result<u32, String> {
 
 /// The model, the criterion, and the destination of the results.
 pub struct Options {
-    input: Input,
+    origin: Origin,
     gamma: Option<f64>,
     objective: Option<Objective>,
     /// The criterion, unless it is the discounted sum.
@@ -219,7 +218,8 @@ impl TryFrom<Arguments> for Options {
         let (default_tie, tie) = (arguments.tie.is_none(), arguments.tie.unwrap_or(precision.default_tie()));
         let limits =
             Limits { target: theta.map_or(Target::Epsilon(epsilon), Target::Theta), max_sweeps, max_policies, tie };
-        let name = arguments.input.file.name();
+        let origin = Origin::try_from(arguments.origin)?;
+        let name = origin.name();
         let out = arguments.out.map(|out| {
             let format =
                 out.format(arguments.to, SolutionFormat::extensions, SolutionFormat::ALL, SolutionFormat::Csv)?;
@@ -234,7 +234,7 @@ impl TryFrom<Arguments> for Options {
             Ok((out, format))
         });
         Ok(Self {
-            input: arguments.input,
+            origin,
             gamma: arguments.gamma,
             objective,
             criterion,
@@ -267,25 +267,19 @@ impl TryFrom<Arguments> for Options {
     }
 }
 
-/// A model, or a file of which each rank reads its own part.
-enum Model {
-    Whole(Mdp),
-    Parts(Mapped),
-}
-
 /// Reads the model, solves it by the criterion, writes the files, prints the report.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let ranks = options.ranks.join()?;
     let devices = ranks.agree(ranks.devices(&options.common.devices))?;
     ranks.agree(options.common.plots.check(ranks.count(&devices)))?;
-    let _starting: Vec<_> = devices.iter().map(|&device| options.input.file.start(device)).collect();
+    let _starting: Vec<_> = devices.iter().map(|&device| options.origin.start(device)).collect();
     let begun = Instant::now();
     let model = ranks.agree(options.read(&ranks, devices.len()))?;
     let read = begun.elapsed();
     match (&model, &options.criterion) {
         (Model::Whole(mdp), Some(criterion)) => criterion::run(mdp, &ranks, &devices, criterion, &options.common, out),
         (Model::Whole(mdp), None) => discounted(mdp, &ranks, &devices, read, options, out),
-        (Model::Parts(mapped), _) => in_parts(mapped, &ranks, &devices, read, options, out),
+        (Model::Parts(parts), _) => in_parts(parts, &ranks, &devices, read, options, out),
     }
 }
 
@@ -300,13 +294,11 @@ fn discounted(
 ) -> Result<Outcome, Error> {
     let (solve, common) = (options.solve_options(mdp.gamma()), &options.common);
     let initial = ranks.agree(options.initial.as_deref().map(initial_values).transpose())?;
-    let resume = common.checkpoints.resume().map(|path| Checkpoint::read(path, mdp)).transpose();
-    let resume = ranks.agree(resume.map_err(Error::from))?;
     let (mut solution, checkpoints) = ranks.run(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(mdp.states().into(), common.quiet || comm.rank() > 0);
         let mut checkpoints = common.checkpoints.of_rank(comm.rank());
-        let (initial, resume) = (initial.as_deref(), resume.as_ref());
+        let (initial, resume) = (initial.as_deref(), common.checkpoints.resume());
         let session = Session { initial, resume, checkpoints: checkpoints.as_mut(), observe: &mut observe };
         Ok((solve_session(comm, mdp, &solve, session)?, checkpoints))
     })?;
@@ -318,29 +310,34 @@ fn discounted(
     Ok(outcome(&solution, &solve.limits))
 }
 
-/// [`discounted`], if each rank reads its own part of the model. No rank holds the values of all states.
+/// [`discounted`], if each rank has its own part of the model. No rank holds the values of all states.
 fn in_parts(
-    mapped: &Mapped,
+    model: &Parts,
     ranks: &Ranks,
     devices: &[DeviceChoice],
     read: Duration,
     options: &Options,
     out: impl Write,
 ) -> Result<Outcome, Error> {
-    let (solve, common) = (options.solve_options(mapped.gamma()), &options.common);
-    let states = mapped.states();
+    let (whole, common) = (model.whole(), &options.common);
+    let (solve, states) = (options.solve_options(whole.gamma()), whole.states());
     let values = options.initial.as_deref();
     ranks.agree(values.map_or(Ok(()), file::reads))?;
     let initial = |range| Ok(values.map(|path| mdp::io::read_values_of(path, range, states)).transpose()?);
     let parts = ranks.run_all(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(states, common.quiet || comm.rank() > 0);
-        Ok(solve_in_parts(comm, mapped, initial, &solve, &mut observe)?)
+        let mut checkpoints = common.checkpoints.of_rank(comm.rank());
+        let resume = common.checkpoints.resume();
+        let session =
+            Session { initial: &initial as _, resume, checkpoints: checkpoints.as_mut(), observe: &mut observe };
+        Ok((solve_session_in_parts(comm, whole, &solve, session)?, checkpoints))
     })?;
+    let (parts, checkpoints): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
     let mut solution = joined(parts)?;
     solution.phases.read = read;
     if solve.reorder == Reorder::Auto {
-        solution.notes.push("each rank reads a part of the file, whose order the states keep".to_owned());
+        solution.notes.push(model.note().to_owned());
     }
     if common.plots.of_results() && ranks.size() > 1 && states > plot::MOST_DRAWN {
         let most = plot::MOST_DRAWN;
@@ -352,9 +349,8 @@ fn in_parts(
     let outcome = outcome(&solution, &solve.limits);
     let divided = ranks.divided(&values, &policy)?;
     let done = divided.on_first(|| {
-        let (init, grid) = (mapped.init()?.collect(), common.grid(mapped)?);
-        let model =
-            Facts { gamma: mapped.gamma(), objective: mapped.objective(), init, grid: grid.as_ref(), mdp: None };
+        let (init, grid) = (model.init()?, common.grid(model)?);
+        let model = Facts { gamma: whole.gamma(), objective: whole.objective(), init, grid: grid.as_ref(), mdp: None };
         let (values, policy) = match ranks.size() {
             1 => (Column::Here(&values[..]), Column::Here(&policy[..])),
             _ => (Column::Divided(&divided, 0), Column::Divided(&divided, 1)),
@@ -364,6 +360,7 @@ fn in_parts(
         common.present(report, written, out)
     })?;
     done.unwrap_or(Ok(()))?;
+    checkpoints.into_iter().try_for_each(checkpoint::finish)?;
     Ok(outcome)
 }
 
@@ -379,32 +376,24 @@ fn joined(parts: Vec<Solution>) -> Result<Solution, Error> {
 }
 
 impl Options {
-    /// Reads the model, or opens it for ranks that read parts. Checks that the solution has room.
+    /// Reads or generates the model, or opens it for ranks that have parts. Checks that the solution has room.
     fn read(&self, ranks: &Ranks, devices: usize) -> Result<Model, Error> {
-        ranks.one_input(&self.input.file)?;
-        let invalid = |error| Error::Usage(format!("--gamma: {error}"));
+        self.origin.check(ranks)?;
         let divided = ranks.size() > 1 || devices > 1;
-        // The criteria and the order need the whole graph, and checkpoints its hash.
+        // The criteria and the order need the whole graph.
         if divided
             && self.criterion.is_none()
-            && !self.common.checkpoints.asked()
             && self.solve.reorder != Reorder::Rcm
             && self.solve.divide != Divide::Metis
-            && let Some(mut mapped) = self.input.open_parts()?
+            && let Some(parts) = self.origin.open_parts()?
         {
-            self.common.room(mapped.states())?;
-            if let Some(gamma) = self.gamma {
-                mapped = mapped.with_gamma(gamma).map_err(invalid)?;
-            }
-            if let Some(objective) = self.objective {
-                mapped = mapped.with_objective(objective);
-            }
-            return Ok(Model::Parts(mapped));
+            self.common.room(parts.whole().states())?;
+            return Ok(Model::Parts(parts.with(self.gamma, self.objective)?));
         }
-        let mut mdp = self.input.read()?;
+        let mut mdp = self.origin.read()?;
         self.common.room(mdp.states().into())?;
         if let Some(gamma) = self.gamma {
-            mdp = mdp.with_gamma(gamma).map_err(invalid)?;
+            mdp = mdp.with_gamma(gamma).map_err(|error| Error::Usage(format!("--gamma: {error}")))?;
         }
         if let Some(objective) = self.objective {
             mdp = mdp.with_objective(objective);
@@ -451,9 +440,9 @@ impl Common {
     }
 
     /// The geometry of a model, if its values are drawn.
-    fn grid(&self, mapped: &Mapped) -> Result<Option<Grid>, Error> {
-        let drawn = self.plots.of_results() && mapped.states() <= plot::MOST_DRAWN;
-        Ok(if drawn { mapped.grid()? } else { None })
+    fn grid(&self, model: &Parts) -> Result<Option<Grid>, Error> {
+        let drawn = self.plots.of_results() && model.whole().states() <= plot::MOST_DRAWN;
+        if drawn { model.grid() } else { Ok(None) }
     }
 
     /// Writes NumPy's arrays of a solution that is divided among processes, each its own part. Returns whether it is done.

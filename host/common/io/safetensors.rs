@@ -8,35 +8,76 @@ use serde_json::{Map, Value, json};
 /// Size of the prefix, the header length as a u64, in bytes.
 pub(crate) const PREFIX: usize = size_of::<u64>();
 
-/// A tensor of one dimension.
+/// What a header says of a tensor of one dimension.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub name: String,
+    /// Its type: F64, U64 or U32.
+    pub dtype: &'static str,
+    /// The number of elements.
+    pub length: u64,
+}
+
+impl Entry {
+    pub(crate) fn new(name: impl Into<String>, dtype: &'static str, length: u64) -> Self {
+        Self { name: name.into(), dtype, length }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.length * if self.dtype == "U32" { 4 } else { 8 }
+    }
+}
+
+/// The beginning of a file, and the places of its tensors.
+#[derive(Clone, Debug)]
+pub(crate) struct Header {
+    /// The bytes before the first tensor.
+    pub bytes: Vec<u8>,
+    /// The offset of each tensor in the file, and the length of the file.
+    pub offsets: Vec<u64>,
+}
+
+impl Header {
+    /// The header of a file with `metadata`, an object of strings, and tensors in this order.
+    pub(crate) fn new(metadata: Value, entries: &[Entry]) -> io::Result<Self> {
+        let mut header = Map::from_iter([("__metadata__".to_owned(), metadata)]);
+        let mut ends = vec![0];
+        for entry in entries {
+            let start = ends[ends.len() - 1];
+            let end = start + entry.bytes();
+            let said = json!({ "dtype": entry.dtype, "shape": [entry.length], "data_offsets": [start, end] });
+            header.insert(entry.name.clone(), said);
+            ends.push(end);
+        }
+        let mut header = serde_json::to_vec(&header)?;
+        header.resize(header.len().next_multiple_of(PREFIX), b' ');
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], &header].concat();
+        let offsets = ends.into_iter().map(|end| bytes.len() as u64 + end).collect();
+        Ok(Self { bytes, offsets })
+    }
+}
+
+/// A tensor of one dimension in memory.
 pub(crate) struct Tensor<'a> {
-    name: String,
-    dtype: &'static str,
-    length: usize,
+    entry: Entry,
     bytes: &'a [u8],
 }
 
 impl<'a> Tensor<'a> {
     pub(crate) fn new<T: Pod>(name: impl Into<String>, dtype: &'static str, elements: &'a [T]) -> Self {
-        Self { name: name.into(), dtype, length: elements.len(), bytes: bytemuck::cast_slice(elements) }
+        Self { entry: Entry::new(name, dtype, elements.len() as u64), bytes: bytemuck::cast_slice(elements) }
     }
+}
+
+/// Sorts entries, or what has them, by decreasing alignment, so that every tensor is aligned.
+pub(crate) fn align<T>(tensors: &mut [T], entry: impl Fn(&T) -> &Entry) {
+    tensors.sort_by_key(|tensor| entry(tensor).dtype == "U32");
 }
 
 /// Writes a file: `metadata`, an object of strings, and the tensors.
 pub(crate) fn write(out: &mut dyn Write, metadata: Value, tensors: &mut [Tensor]) -> io::Result<()> {
-    // In order of decreasing alignment, so that every tensor is aligned.
-    tensors.sort_by_key(|tensor| tensor.dtype == "U32");
-    let mut header = Map::from_iter([("__metadata__".to_owned(), metadata)]);
-    let mut end = 0;
-    for Tensor { name, dtype, length, bytes } in &*tensors {
-        let start = end;
-        end += bytes.len();
-        let entry: Value = json!({ "dtype": dtype, "shape": [length], "data_offsets": [start, end] });
-        header.insert(name.clone(), entry);
-    }
-    let mut header = serde_json::to_vec(&header)?;
-    header.resize(header.len().next_multiple_of(PREFIX), b' ');
-    out.write_all(&(header.len() as u64).to_le_bytes())?;
-    out.write_all(&header)?;
+    align(tensors, |tensor| &tensor.entry);
+    let entries: Vec<_> = tensors.iter().map(|tensor| tensor.entry.clone()).collect();
+    out.write_all(&Header::new(metadata, &entries)?.bytes)?;
     tensors.iter().try_for_each(|tensor| out.write_all(tensor.bytes))
 }

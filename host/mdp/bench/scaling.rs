@@ -63,7 +63,7 @@ impl Family {
         /// Longest rows of the power law.
         const LONGEST: u32 = 1000;
         let garnet =
-            |per_state: f64| Garnet { states: (nnz / per_state).max(8.0) as u32, gamma: GAMMA, ..Garnet::default() };
+            |per_state: f64| Garnet { states: (nnz / per_state).max(8.0) as u64, gamma: GAMMA, ..Garnet::default() };
         match self {
             Self::Grid => {
                 // Three nonzeros for each of four actions.
@@ -74,7 +74,7 @@ impl Family {
             Self::PowerLaw => {
                 let mean: f64 = (1..=LONGEST).map(|k| f64::from(k).recip()).sum();
                 let garnet = garnet(4.0 * mean);
-                Garnet { power_law: true, branching: LONGEST.min(garnet.states), ..garnet }.generate()
+                Garnet { power_law: true, branching: u64::from(LONGEST).min(garnet.states) as u32, ..garnet }.generate()
             }
         }
     }

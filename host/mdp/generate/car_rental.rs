@@ -1,8 +1,10 @@
 //! Jack's car rental: Sutton and Barto, *Reinforcement Learning*, 2nd edition, example 4.2.
 
-use super::{Error, matrix, offsets, poisson};
+use super::demand::{Family, OnDemand};
+use super::{Error, poisson};
 use crate::common::parameters::{count, discount, finite, number};
-use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
+use crate::mdp::model::Mdp;
+use crate::mdp::model::whole::{At, Described};
 
 /// Two rental locations between which cars are moved overnight.
 ///
@@ -53,58 +55,100 @@ impl CarRental {
     /// # Errors
     /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        let Self { max_cars, max_moves, rental_rates, return_rates, move_cost, rental_credit, gamma } = *self;
+        self.on_demand()?.whole()
+    }
+
+    /// The model as a source of rows.
+    ///
+    /// # Errors
+    /// A field is out of its range.
+    pub fn source(&self) -> Result<impl Described + use<>, Error> {
+        self.on_demand()
+    }
+
+    fn on_demand(&self) -> Result<OnDemand<Days>, Error> {
+        let Self { max_cars, max_moves, rental_rates, return_rates, .. } = *self;
         count("max_cars", max_cars, 1, 200)?;
         count("max_moves", max_moves, 0, 200)?;
         for rate in rental_rates.into_iter().chain(return_rates) {
             number("a rate of rentals or returns", rate, (0.0..=20.0).contains(&rate), "a number in [0, 20]")?;
         }
-        finite("move_cost", move_cost)?;
-        finite("rental_credit", rental_credit)?;
-        discount(gamma)?;
+        finite("move_cost", self.move_cost)?;
+        finite("rental_credit", self.rental_credit)?;
+        discount(self.gamma)?;
+        let places = [0, 1].map(|place| Location::new(max_cars as usize, rental_rates[place], return_rates[place]));
+        OnDemand::new(Days { rental: *self, places })
+    }
+}
 
-        let (most, base) = (max_cars as usize, max_cars as usize + 1);
-        let moves = max_moves as usize;
-        let places = [0, 1].map(|place| Location::new(most, rental_rates[place], return_rates[place]));
-        let back = |state: usize| moves.min(state % base);
-        let choices = offsets(base * base, |state| moves.min(state / base) + back(state) + 1)?;
-        let choices = Choices::Ragged(choices.into());
-        let rows = choices.total((base * base) as u32);
-        let moved = |row: usize| {
-            let state = choices.state_of(row);
-            (row - choices.first(state)) as i64 - back(state) as i64
-        };
-        let morning = |row: usize| {
-            let (state, moved) = (choices.state_of(row), moved(row));
-            let cars = |evening: usize, change: i64| most.min((evening as i64 + change) as usize);
-            [cars(state / base, -moved), cars(state % base, moved)]
-        };
-        let evenings = |row: usize| {
-            let [first, second] = morning(row);
-            let (first, second) = (&places[0].evening[first], &places[1].evening[second]);
-            let product = |cars: usize| ((cars) as u32, first[cars / base] * second[cars % base]);
-            (0..base * base).map(product).filter(|&(_, probability)| probability > 0.0)
-        };
-        let earned = |row: usize| {
-            let [first, second] = morning(row);
-            let rented = places[0].rented[first] + places[1].rented[second];
-            rental_credit * rented - move_cost * moved(row).unsigned_abs() as f64
-        };
-        let names = (-i64::from(max_moves)..=i64::from(max_moves)).map(|cars| cars.to_string()).collect();
-        let mdp = MdpParts {
-            states: (base * base) as u32,
-            choices: choices.clone(),
-            gamma,
-            transitions: matrix(rows, evenings)?,
-            rewards: Csr::empty(rows),
-            action_rewards: (0..rows).map(earned).collect::<Vec<_>>().into(),
-            action_names: Some(ActionNames {
-                names,
-                of_row: (0..rows).map(|row| (moved(row) + i64::from(max_moves)) as u32).collect(),
-            }),
-            ..MdpParts::default()
-        };
-        Ok(mdp.validated()?)
+/// The rental, and a day at its two locations.
+struct Days {
+    rental: CarRental,
+    places: [Location; 2],
+}
+
+impl Days {
+    /// The number of states of a location.
+    fn base(&self) -> u64 {
+        u64::from(self.rental.max_cars) + 1
+    }
+
+    /// The most cars that can move to the first location.
+    fn back(&self, state: u64) -> u64 {
+        u64::from(self.rental.max_moves).min(state % self.base())
+    }
+
+    /// The cars that move to the second location.
+    fn moved(&self, at: At) -> i64 {
+        i64::from(at.action) - self.back(at.state) as i64
+    }
+
+    /// The cars at each location in the morning.
+    fn morning(&self, at: At) -> [usize; 2] {
+        let moved = self.moved(at);
+        let cars = |evening: u64, change: i64| (evening as i64 + change).min(self.rental.max_cars.into()) as usize;
+        [cars(at.state / self.base(), -moved), cars(at.state % self.base(), moved)]
+    }
+}
+
+impl Family for Days {
+    fn states(&self) -> u64 {
+        self.base() * self.base()
+    }
+
+    fn gamma(&self) -> f64 {
+        self.rental.gamma
+    }
+
+    fn uniform(&self) -> Option<u32> {
+        None
+    }
+
+    fn actions_of(&self, state: u64) -> u32 {
+        let there = u64::from(self.rental.max_moves).min(state / self.base());
+        (there + self.back(state) + 1) as u32
+    }
+
+    fn successors(&self, at: At) -> impl Iterator<Item = (u64, f64)> {
+        let ([first, second], base) = (self.morning(at), self.base() as usize);
+        let (first, second) = (&self.places[0].evening[first], &self.places[1].evening[second]);
+        let product = move |cars: usize| (cars as u64, first[cars / base] * second[cars % base]);
+        (0..base * base).map(product).filter(|&(_, probability)| probability > 0.0)
+    }
+
+    fn reward(&self, at: At) -> f64 {
+        let [first, second] = self.morning(at);
+        let rented = self.places[0].rented[first] + self.places[1].rented[second];
+        self.rental.rental_credit * rented - self.rental.move_cost * self.moved(at).unsigned_abs() as f64
+    }
+
+    fn action_names(&self) -> Vec<String> {
+        let most = i64::from(self.rental.max_moves);
+        (-most..=most).map(|cars| cars.to_string()).collect()
+    }
+
+    fn name(&self, at: At) -> u32 {
+        (self.moved(at) + i64::from(self.rental.max_moves)) as u32
     }
 }
 
@@ -137,6 +181,7 @@ impl Location {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mdp::model::ActionNames;
 
     #[test]
     fn actions_are_moves() {

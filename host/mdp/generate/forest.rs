@@ -1,8 +1,10 @@
 //! Forest management: the example of the *Markov Decision Processes Toolbox* (Chadès et al., 2014).
 
-use super::{Error, matrix};
+use super::demand::{Family, OnDemand};
+use super::{Error, MOST_STATES};
 use crate::common::parameters::{count, discount, finite, fraction};
-use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
+use crate::mdp::model::Mdp;
+use crate::mdp::model::whole::{At, Described};
 
 /// A forest that ages by a year each year, unless it burns or is cut.
 ///
@@ -12,7 +14,7 @@ use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Forest {
     /// S, the number of ages, at least 2.
-    pub ages: u32,
+    pub ages: u64,
     /// r₁, the reward for waiting in the oldest state; finite.
     pub wait_reward: f64,
     /// r₂, the reward for cutting in the oldest state; finite.
@@ -34,42 +36,62 @@ impl Forest {
     /// Generates the model.
     ///
     /// # Errors
-    /// A field is out of its range.
+    /// A field is out of its range, or the model has too many states for one process.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        let Self { ages, wait_reward, cut_reward, fire_probability: fire, gamma } = *self;
-        count("ages", ages, 2, u32::MAX)?;
-        finite("wait_reward", wait_reward)?;
-        finite("cut_reward", cut_reward)?;
-        fraction("fire_probability", fire)?;
-        discount(gamma)?;
-        let (rows, oldest) = (2 * ages as usize, ages - 1);
-        let successors = |row: usize| {
-            let age = (row / 2) as u32;
-            let entries = match row % 2 {
-                0 => [(0, fire), (oldest.min(age + 1), 1.0 - fire)],
-                _ => [(0, 1.0), (0, 0.0)],
-            };
-            entries.into_iter().filter(|&(_, probability)| probability > 0.0)
+        self.on_demand()?.whole()
+    }
+
+    /// The model as a source of rows.
+    ///
+    /// # Errors
+    /// A field is out of its range.
+    pub fn source(&self) -> Result<impl Described + use<>, Error> {
+        self.on_demand()
+    }
+
+    fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
+        count("ages", self.ages, 2, MOST_STATES)?;
+        finite("wait_reward", self.wait_reward)?;
+        finite("cut_reward", self.cut_reward)?;
+        fraction("fire_probability", self.fire_probability)?;
+        discount(self.gamma)?;
+        OnDemand::new(*self)
+    }
+}
+
+impl Family for Forest {
+    fn states(&self) -> u64 {
+        self.ages
+    }
+
+    fn gamma(&self) -> f64 {
+        self.gamma
+    }
+
+    fn uniform(&self) -> Option<u32> {
+        Some(2)
+    }
+
+    fn successors(&self, At { state: age, action, .. }: At) -> impl Iterator<Item = (u64, f64)> {
+        let fire = self.fire_probability;
+        let entries = match action {
+            0 => [(0, fire), ((self.ages - 1).min(age + 1), 1.0 - fire)],
+            _ => [(0, 1.0), (0, 0.0)],
         };
-        let reward = |row: usize| match (row % 2, (row / 2) as u32) {
-            (0, age) if age == oldest => wait_reward,
-            (0, _) | (_, 0) => 0.0,
-            (_, age) if age == oldest => cut_reward,
-            _ => 1.0,
-        };
-        let mdp = MdpParts {
-            states: ages,
-            choices: Choices::Uniform(2),
-            gamma,
-            transitions: matrix(rows, successors)?,
-            rewards: Csr::empty(rows),
-            action_rewards: (0..rows).map(reward).collect::<Vec<_>>().into(),
-            action_names: Some(ActionNames {
-                names: vec!["wait".into(), "cut".into()],
-                of_row: (0..2).cycle().take(rows).collect(),
-            }),
-            ..MdpParts::default()
-        };
-        Ok(mdp.validated()?)
+        entries.into_iter().filter(|&(_, probability)| probability > 0.0)
+    }
+
+    fn reward(&self, At { state: age, action, .. }: At) -> f64 {
+        let is_oldest = age == self.ages - 1;
+        match action {
+            0 if is_oldest => self.wait_reward,
+            1 if is_oldest => self.cut_reward,
+            1 if age > 0 => 1.0,
+            _ => 0.0,
+        }
+    }
+
+    fn action_names(&self) -> Vec<String> {
+        vec!["wait".into(), "cut".into()]
     }
 }

@@ -1,8 +1,12 @@
 //! The gambler's problem: Sutton and Barto, *Reinforcement Learning*, 2nd edition, example 4.3.
 
-use super::{Error, matrix, offsets};
+use std::collections::BTreeMap;
+
+use super::demand::{Family, OnDemand};
+use super::{Error, RewardOf};
 use crate::common::parameters::{count, fraction, number};
-use crate::mdp::model::{Choices, Mdp, MdpParts};
+use crate::mdp::model::Mdp;
+use crate::mdp::model::whole::{At, Described};
 
 /// A gambler who stakes part of a capital on coin tosses until the capital reaches the goal or 0.
 ///
@@ -32,30 +36,57 @@ impl Gambler {
     /// # Errors
     /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        let Self { goal, heads, gamma } = *self;
-        count("goal", goal, 2, 100_000)?;
-        fraction("heads", heads)?;
-        number("gamma", gamma, (0.0..=1.0).contains(&gamma), "a number in [0, 1]")?;
-        let choices = Choices::Ragged(offsets(goal as usize + 1, |s| s.min(goal as usize - s))?.into());
-        let rows = choices.total(goal + 1);
-        let successors = |row: usize| {
-            let capital = choices.state_of(row);
-            let stake = 1 + row - choices.first(capital);
-            let outcomes = [((capital - stake) as u32, 1.0 - heads), ((capital + stake) as u32, heads)];
-            outcomes.into_iter().filter(|&(_, probability)| probability > 0.0)
-        };
-        let transitions = matrix(rows, successors)?;
-        let rewards = matrix(rows, |row| successors(row).filter(|entry| entry.0 == goal).map(|entry| (entry.0, 1.0)))?;
-        let labels = [("goal".to_owned(), vec![goal])].into();
-        let mdp = MdpParts {
-            states: goal + 1,
-            choices: choices.clone(),
-            gamma,
-            transitions,
-            rewards,
-            labels,
-            ..MdpParts::default()
-        };
-        Ok(mdp.validated()?)
+        self.on_demand()?.whole()
+    }
+
+    /// The model as a source of rows.
+    ///
+    /// # Errors
+    /// A field is out of its range.
+    pub fn source(&self) -> Result<impl Described + use<>, Error> {
+        self.on_demand()
+    }
+
+    fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
+        count("goal", self.goal, 2, 100_000)?;
+        fraction("heads", self.heads)?;
+        number("gamma", self.gamma, (0.0..=1.0).contains(&self.gamma), "a number in [0, 1]")?;
+        OnDemand::new(*self)
+    }
+}
+
+impl Family for Gambler {
+    fn states(&self) -> u64 {
+        u64::from(self.goal) + 1
+    }
+
+    fn gamma(&self) -> f64 {
+        self.gamma
+    }
+
+    fn uniform(&self) -> Option<u32> {
+        None
+    }
+
+    fn actions_of(&self, capital: u64) -> u32 {
+        capital.min(u64::from(self.goal) - capital) as u32
+    }
+
+    fn successors(&self, At { state: capital, action, .. }: At) -> impl Iterator<Item = (u64, f64)> {
+        let stake = 1 + u64::from(action);
+        let outcomes = [(capital - stake, 1.0 - self.heads), (capital + stake, self.heads)];
+        outcomes.into_iter().filter(|&(_, probability)| probability > 0.0)
+    }
+
+    fn reward_of(&self) -> RewardOf {
+        RewardOf::Transition
+    }
+
+    fn rewards(&self, at: At) -> impl Iterator<Item = (u64, f64)> {
+        self.successors(at).filter(|&(capital, _)| capital == u64::from(self.goal)).map(|(capital, _)| (capital, 1.0))
+    }
+
+    fn labels(&self) -> BTreeMap<String, Vec<u64>> {
+        [("goal".to_owned(), vec![self.goal.into()])].into()
     }
 }

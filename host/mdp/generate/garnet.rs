@@ -2,13 +2,14 @@
 //! Bhatnagar, Sutton, Ghavamzadeh and Lee, *Natural actor-critic algorithms* (2009), section 7.
 
 use rand_chacha::rand_core::Rng;
-use rayon::prelude::*;
 
-use super::{Error, filled, matrix, offsets};
+use super::demand::{Family, OnDemand};
+use super::{Error, MOST_STATES};
 use crate::common::choice::choice;
 use crate::common::parameters::{count, discount, fraction, number};
 use crate::common::random::{below, random, unit};
-use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
+use crate::mdp::model::Mdp;
+use crate::mdp::model::whole::{At, Described};
 
 /// A random model.
 ///
@@ -17,8 +18,8 @@ use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
 /// and `power_law` make the model irregular; `window` makes it local.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Garnet {
-    /// S, the number of states, at least 1.
-    pub states: u32,
+    /// S, the number of states, 1 to 2⁴⁸.
+    pub states: u64,
     /// A, the number of actions of a state, at least 1.
     pub actions: u32,
     /// b, the number of successors of an action, from 1 to S or to the size of the window, 2·`window` + 1.
@@ -31,7 +32,7 @@ pub struct Garnet {
     /// of always `branching`.
     pub power_law: bool,
     /// Maximum distance from a state to its successors on the ring of all states; `None` for no limit.
-    pub window: Option<u32>,
+    pub window: Option<u64>,
     /// Argument of the reward function.
     pub reward_of: RewardOf,
     /// The probability that a reward is not 0, in [0, 1].
@@ -85,45 +86,29 @@ impl Garnet {
     /// Generates the model on all cores. P and R store no zeros.
     ///
     /// # Errors
-    /// A field is out of its range, the model does not fit in memory, or no state has an action.
+    /// A field is out of its range, the model has too many states for one process or does not fit in memory, or no state has
+    /// an action.
     pub fn generate(&self) -> Result<Mdp, Error> {
+        self.on_demand()?.whole()
+    }
+
+    /// The model as a source of rows.
+    ///
+    /// # Errors
+    /// A field is out of its range, or no state has an action.
+    pub fn source(&self) -> Result<impl Described + use<>, Error> {
+        self.on_demand()
+    }
+
+    fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
         self.check()?;
-        let Self { states, actions, gamma, reward_density, .. } = *self;
-        let choices = if self.ragged || self.terminal_fraction > 0.0 {
-            Choices::Ragged(offsets(states as usize, |state| self.actions_of(state))?.into())
-        } else {
-            Choices::Uniform(actions)
-        };
-        let rows = choices.total(states);
-        let transitions = filled(
-            rows,
-            |row| self.length(&mut self.random(row, Use::Successors)),
-            |row, col, val| self.successors(choices.state_of(row), row, col, val),
-        )?;
-        let mut mdp = MdpParts { states, choices, gamma, ..MdpParts::default() };
-        match self.reward_of {
-            RewardOf::Action => {
-                let rows = (0..rows).into_par_iter().with_min_len(CHUNK);
-                let rewards: Vec<_> = rows.map(|row| self.reward(&mut self.random(row, Use::Rewards))).collect();
-                mdp.action_rewards = rewards.into();
-                mdp.rewards = Csr::empty(transitions.rows());
-            }
-            RewardOf::Transition if reward_density > 0.0 => {
-                mdp.rewards = matrix(rows, |row| {
-                    let mut random = self.random(row, Use::Rewards);
-                    let rewards = transitions.row(row).0.iter().map(move |&col| (col, self.reward(&mut random)));
-                    rewards.filter(|&(_, reward)| reward > 0.0)
-                })?;
-            }
-            RewardOf::Transition => mdp.rewards = Csr::empty(rows),
-        }
-        Ok(MdpParts { transitions, ..mdp }.validated()?)
+        OnDemand::new(*self)
     }
 
     fn check(&self) -> Result<(), Error> {
-        count("states", self.states, 1, u32::MAX)?;
+        count("states", self.states, 1, MOST_STATES)?;
         count("actions", self.actions, 1, u32::MAX - 1)?;
-        count("branching", self.branching, 1, self.pool())?;
+        count("branching", self.branching, 1, u32::try_from(self.pool()).unwrap_or(u32::MAX))?;
         fraction("terminal_fraction", self.terminal_fraction)?;
         fraction("reward_density", self.reward_density)?;
         if self.terminal_fraction == 0.0 {
@@ -135,29 +120,18 @@ impl Garnet {
     }
 
     /// The number of candidate successors of a row: S, or the size of the window.
-    fn pool(&self) -> u32 {
+    fn pool(&self) -> u64 {
         let window = self.window.and_then(|window| window.checked_mul(2)?.checked_add(1));
         window.map_or(self.states, |window| window.min(self.states))
     }
 
-    fn random(&self, index: usize, used: Use) -> impl Rng + use<> {
-        random(self.seed, 4 * index as u64 + used as u64)
-    }
-
-    /// The number of actions of a state.
-    fn actions_of(&self, state: usize) -> usize {
-        let mut random = self.random(state, Use::Actions);
-        if unit(&mut random) < self.terminal_fraction {
-            0
-        } else if self.ragged {
-            1 + below(&mut random, self.actions.into()) as usize
-        } else {
-            self.actions as usize
-        }
+    /// The stream of a state or row.
+    fn random(&self, index: u64, used: Use) -> impl Rng + use<> {
+        random(self.seed, index.wrapping_mul(4).wrapping_add(used as u64))
     }
 
     /// The number of successors of a row.
-    fn length(&self, random: &mut impl Rng) -> usize {
+    fn draw_length(&self, random: &mut impl Rng) -> usize {
         if !self.power_law {
             return self.branching as usize;
         }
@@ -166,43 +140,91 @@ impl Garnet {
         length.min(self.branching.into()) as usize
     }
 
-    /// Writes a row of P.
-    fn successors(&self, state: usize, row: usize, col: &mut [u32], val: &mut [f64]) {
-        let mut random = self.random(row, Use::Successors);
-        let length = self.length(&mut random);
-        debug_assert_eq!(length, col.len());
-        distinct(&mut random, self.pool(), col);
-        if let Some(window) = self.window
-            && self.pool() < self.states
-        {
-            let (states, first) = (u64::from(self.states), state as u64 + u64::from(self.states - window));
-            col.iter_mut().for_each(|col| *col = ((first + u64::from(*col)) % states) as u32);
-            col.sort_unstable();
-        }
-        // The cut points, then the gaps between them.
-        let cuts = val.len() - 1;
-        val[..cuts].fill_with(|| unit(&mut random));
-        val[cuts] = 1.0;
-        val.sort_unstable_by(f64::total_cmp);
-        for i in (1..val.len()).rev() {
-            val[i] -= val[i - 1];
-        }
-    }
-
     /// A reward, or 0.
-    fn reward(&self, random: &mut impl Rng) -> f64 {
+    fn draw_reward(&self, random: &mut impl Rng) -> f64 {
         let (chance, reward) = (unit(random), unit(random));
         if chance < self.reward_density { reward } else { 0.0 }
     }
 }
 
+impl Family for Garnet {
+    fn states(&self) -> u64 {
+        self.states
+    }
+
+    fn gamma(&self) -> f64 {
+        self.gamma
+    }
+
+    fn uniform(&self) -> Option<u32> {
+        (!self.ragged && self.terminal_fraction == 0.0).then_some(self.actions)
+    }
+
+    fn actions_of(&self, state: u64) -> u32 {
+        if let Some(actions) = self.uniform() {
+            return actions;
+        }
+        let mut random = self.random(state, Use::Actions);
+        if unit(&mut random) < self.terminal_fraction {
+            0
+        } else if self.ragged {
+            1 + below(&mut random, self.actions.into()) as u32
+        } else {
+            self.actions
+        }
+    }
+
+    fn length(&self, at: At) -> usize {
+        match self.power_law {
+            true => self.draw_length(&mut self.random(at.row, Use::Successors)),
+            false => self.branching as usize,
+        }
+    }
+
+    fn successors(&self, at: At) -> impl Iterator<Item = (u64, f64)> {
+        let mut random = self.random(at.row, Use::Successors);
+        let length = self.draw_length(&mut random);
+        let (mut col, mut val) = (vec![0; length], vec![0.0; length]);
+        distinct(&mut random, self.pool(), &mut col);
+        if let Some(window) = self.window
+            && self.pool() < self.states
+        {
+            let first = at.state + (self.states - window);
+            col.iter_mut().for_each(|col| *col = (first + *col) % self.states);
+            col.sort_unstable();
+        }
+        // The cut points, then the gaps between them.
+        val[..length - 1].fill_with(|| unit(&mut random));
+        val[length - 1] = 1.0;
+        val.sort_unstable_by(f64::total_cmp);
+        for i in (1..length).rev() {
+            val[i] -= val[i - 1];
+        }
+        col.into_iter().zip(val)
+    }
+
+    fn reward_of(&self) -> RewardOf {
+        self.reward_of
+    }
+
+    fn reward(&self, at: At) -> f64 {
+        self.draw_reward(&mut self.random(at.row, Use::Rewards))
+    }
+
+    fn rewards(&self, at: At) -> impl Iterator<Item = (u64, f64)> {
+        let mut random = self.random(at.row, Use::Rewards);
+        let rewards = self.successors(at).map(move |(successor, _)| (successor, self.draw_reward(&mut random)));
+        rewards.filter(|&(_, reward)| reward > 0.0)
+    }
+}
+
 /// Fills `out` with distinct numbers in 0..n, ascending, drawn uniformly from all such sets. Requires `out.len()` ≤ n.
-fn distinct(random: &mut impl Rng, n: u32, out: &mut [u32]) {
-    if out.len() > n as usize / 4 {
+fn distinct(random: &mut impl Rng, n: u64, out: &mut [u64]) {
+    if out.len() as u64 > n / 4 {
         // Selection sampling: take a number with probability (still needed) / (still to come).
         let mut taken = 0;
         for number in 0..n {
-            if taken < out.len() && below(random, u64::from(n - number)) < (out.len() - taken) as u64 {
+            if taken < out.len() && below(random, n - number) < (out.len() - taken) as u64 {
                 out[taken] = number;
                 taken += 1;
             }
@@ -212,7 +234,7 @@ fn distinct(random: &mut impl Rng, n: u32, out: &mut [u32]) {
     // Redraw duplicates until all numbers are distinct.
     let mut distinct = 0;
     while distinct < out.len() {
-        out[distinct..].fill_with(|| below(random, n.into()) as u32);
+        out[distinct..].fill_with(|| below(random, n));
         out.sort_unstable();
         distinct = 1;
         for i in 1..out.len() {
@@ -239,7 +261,7 @@ mod tests {
                 assert!(out.windows(2).all(|pair| pair[0] < pair[1]) && out[length - 1] < n);
                 out.iter().for_each(|&number| counts[number as usize] += 1);
             }
-            let p = length as f64 / f64::from(n);
+            let p = length as f64 / n as f64;
             let deviation = (f64::from(draws) * p * (1.0 - p)).sqrt();
             let even = |&count: &u32| (f64::from(count) - f64::from(draws) * p).abs() <= 5.0 * deviation;
             assert!(counts.iter().all(even), "{n}, {length}: {counts:?}");
@@ -298,7 +320,7 @@ mod tests {
         let message = |garnet: Garnet| garnet.generate().err().unwrap().to_string();
         let wide = Garnet { window: Some(1), ..Garnet::default() };
         assert_eq!(message(wide), "branching is 5, expected 1 to 3");
-        assert_eq!(message(Garnet { states: 0, ..Garnet::default() }), "states is 0, expected 1 to 4294967295");
+        assert_eq!(message(Garnet { states: 0, ..Garnet::default() }), "states is 0, expected 1 to 281474976710656");
         let over = Garnet { terminal_fraction: 1.0, ..Garnet::default() };
         assert_eq!(message(over), "no state has an action, expected at least one");
     }

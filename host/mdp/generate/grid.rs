@@ -2,9 +2,13 @@
 
 use warpkov_kernels::mdp::generate::{FREE, GOAL, OBSTACLE, WALL};
 
-use super::{Error, choose, matrix};
+use std::borrow::Cow;
+
+use super::demand::{Family, OnDemand};
+use super::{Error, RewardOf, choose};
 use crate::common::parameters::{cells, discount, finite, fraction};
 use crate::common::random::random;
+use crate::mdp::model::whole::{At, Described};
 use crate::mdp::model::{Grid, Mdp};
 
 mod patterns;
@@ -65,14 +69,33 @@ impl SlipGrid {
     /// # Errors
     /// A field is out of its range, or walls and obstacles do not fit.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        let states = self.check()?;
-        let (walls, obstacles) = self.place(states)?;
-        let cells = Cells { grid: self, kinds: kinds(states, &walls, &obstacles) };
-        let rows = 4 * states as usize;
-        let transitions = matrix(rows, |row| cells.successors(row))?;
-        let rewards = matrix(rows, |row| cells.rewards(row))?;
-        let grid = Grid { width: self.width, height: self.height, goal: states - 1, walls, obstacles };
-        Ok(Mdp::new(states, 4, self.gamma, transitions, rewards, Some(grid))?)
+        self.check()?;
+        self.on_demand()?.whole()
+    }
+
+    /// The model as a source of rows. Without walls and obstacles, the number of cells is limited by `width` and `height` alone.
+    /// With them, which are drawn from all cells, it is at most 2³² − 1, and the source has a byte of memory for each cell.
+    ///
+    /// # Errors
+    /// A field is out of its range, or walls and obstacles do not fit.
+    pub fn source(&self) -> Result<impl Described + use<>, Error> {
+        self.on_demand()
+    }
+
+    fn on_demand(&self) -> Result<OnDemand<Cells>, Error> {
+        self.check_fields()?;
+        let (walls, obstacles) = match self.is_open() && self.width > 0 && self.height > 0 {
+            true => Default::default(),
+            false => self.place(self.check()?)?,
+        };
+        let open = walls.is_empty() && obstacles.is_empty();
+        let kinds = if open { Vec::new() } else { kinds(self.width * self.height, &walls, &obstacles) };
+        OnDemand::new(Cells { grid: *self, kinds, walls, obstacles })
+    }
+
+    /// Whether no walls and obstacles are asked for.
+    fn is_open(&self) -> bool {
+        self.wall_fraction == 0.0 && self.obstacle_fraction == 0.0
     }
 
     /// Checks the range of every field and returns the number of states.
@@ -117,33 +140,64 @@ fn kinds(states: u32, walls: &[u32], obstacles: &[u32]) -> Vec<u8> {
 }
 
 /// A grid and the kinds of its cells.
-struct Cells<'g> {
-    grid: &'g SlipGrid,
+struct Cells {
+    grid: SlipGrid,
+    /// Kind of each cell; empty for a grid without walls and obstacles.
     kinds: Vec<u8>,
+    walls: Vec<u32>,
+    obstacles: Vec<u32>,
 }
 
-impl Cells<'_> {
-    /// The cell after a move in a direction: up, down, right, left.
-    fn moved(&self, cell: u32, direction: usize) -> u32 {
-        let SlipGrid { width, height, .. } = *self.grid;
-        let (x, y) = (cell % width, cell / width);
-        let target = match direction {
-            0 if y > 0 => cell - width,
-            1 if y + 1 < height => cell + width,
-            2 if x + 1 < width => cell + 1,
-            3 if x > 0 => cell - 1,
-            _ => cell,
-        };
-        let wall = |cell: u32| self.kinds[cell as usize] == WALL;
-        if wall(target) || wall(cell) { cell } else { target }
+impl Cells {
+    fn kind(&self, cell: u64) -> u8 {
+        match self.kinds.get(cell as usize) {
+            Some(&kind) => kind,
+            None if cell + 1 == self.states() => GOAL,
+            None => FREE,
+        }
     }
 
-    /// A row of P: cells, ascending, with their probabilities.
-    fn successors(&self, row: usize) -> impl Iterator<Item = (u32, f64)> {
-        let (cell, action) = ((row / 4) as u32, row % 4);
+    /// The cells after a move up, down, right and left.
+    fn moved(&self, cell: u64) -> [u64; 4] {
+        let (width, height) = (u64::from(self.grid.width), u64::from(self.grid.height));
+        let (x, y) = (cell % width, cell / width);
+        let targets = [
+            if y > 0 { cell - width } else { cell },
+            if y + 1 < height { cell + width } else { cell },
+            if x + 1 < width { cell + 1 } else { cell },
+            if x > 0 { cell - 1 } else { cell },
+        ];
+        let stays = self.kind(cell) == WALL;
+        targets.map(|target| if stays || self.kind(target) == WALL { cell } else { target })
+    }
+
+    /// Reward of a step that ends in `cell`.
+    fn reward_in(&self, cell: u64) -> f64 {
+        match self.kind(cell) {
+            GOAL => self.grid.goal_reward,
+            OBSTACLE => -self.grid.obstacle_penalty,
+            _ => 0.0,
+        }
+    }
+}
+
+impl Family for Cells {
+    fn states(&self) -> u64 {
+        u64::from(self.grid.width) * u64::from(self.grid.height)
+    }
+
+    fn gamma(&self) -> f64 {
+        self.grid.gamma
+    }
+
+    fn uniform(&self) -> Option<u32> {
+        Some(4)
+    }
+
+    fn successors(&self, At { state: cell, action, .. }: At) -> impl Iterator<Item = (u64, f64)> {
+        let targets = self.moved(cell);
         let sides = if action < 2 { [2, 3] } else { [0, 1] };
-        let ahead = self.moved(cell, action);
-        let sides = sides.map(|side| self.moved(cell, side));
+        let (ahead, sides) = (targets[action as usize], sides.map(|side: usize| targets[side]));
         let mut cells = [ahead, sides[0], sides[1]];
         cells.sort_unstable();
         let slip = self.grid.slip;
@@ -161,19 +215,18 @@ impl Cells<'_> {
         })
     }
 
-    /// A row of R.
-    fn rewards(&self, row: usize) -> impl Iterator<Item = (u32, f64)> {
-        self.successors(row)
-            .filter_map(|(cell, _)| Some((cell, self.reward(cell))).filter(|&(_, reward)| reward != 0.0))
+    fn reward_of(&self) -> RewardOf {
+        RewardOf::Transition
     }
 
-    /// Reward of a step that ends in `cell`.
-    fn reward(&self, cell: u32) -> f64 {
-        match self.kinds[cell as usize] {
-            GOAL => self.grid.goal_reward,
-            OBSTACLE => -self.grid.obstacle_penalty,
-            _ => 0.0,
-        }
+    fn rewards(&self, at: At) -> impl Iterator<Item = (u64, f64)> {
+        let rewards = self.successors(at).map(|(cell, _)| (cell, self.reward_in(cell)));
+        rewards.filter(|&(_, reward)| reward != 0.0)
+    }
+
+    fn grid(&self) -> Option<Cow<'_, Grid>> {
+        let (SlipGrid { width, height, .. }, goal) = (self.grid, self.states() - 1);
+        Some(Cow::Owned(Grid { width, height, goal, walls: self.walls.clone(), obstacles: self.obstacles.clone() }))
     }
 }
 
@@ -215,7 +268,7 @@ mod tests {
                 assert!(cells.iter().all(|cell| !walls.contains(cell)));
             }
             let expected = |cell: u32| match cell {
-                _ if cell == goal => Some((cell, 4.0)),
+                _ if u64::from(cell) == goal => Some((cell, 4.0)),
                 _ if obstacles.contains(&cell) => Some((cell, -2.5)),
                 _ => None,
             };

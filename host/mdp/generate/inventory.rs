@@ -1,10 +1,10 @@
 //! Stochastic inventory control: Puterman, *Markov Decision Processes* (1994), section 3.2.
 
-use rayon::prelude::*;
-
-use super::{Error, matrix, offsets, poisson, zeros};
+use super::demand::{Family, OnDemand};
+use super::{Error, poisson};
 use crate::common::parameters::{count, discount, finite, number};
-use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
+use crate::mdp::model::Mdp;
+use crate::mdp::model::whole::{At, Described};
 
 /// A store of one product, which orders at the start of a month and sells during the month.
 ///
@@ -64,7 +64,19 @@ impl Inventory {
     /// # Errors
     /// A field is out of its range, or the model does not fit in memory.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        let Self { capacity, max_order, ref demand, gamma, .. } = *self;
+        self.on_demand()?.whole()
+    }
+
+    /// The model as a source of rows.
+    ///
+    /// # Errors
+    /// A field is out of its range.
+    pub fn source(&self) -> Result<impl Described + use<>, Error> {
+        self.on_demand()
+    }
+
+    fn on_demand(&self) -> Result<OnDemand<Months>, Error> {
+        let Self { capacity, max_order, ref demand, .. } = *self;
         count("capacity", capacity, 1, u32::MAX - 1)?;
         count("max_order", max_order, 1, u32::MAX)?;
         for &probability in demand {
@@ -77,50 +89,61 @@ impl Inventory {
         finite("unit_cost", self.unit_cost)?;
         finite("holding_cost", self.holding_cost)?;
         finite("price", self.price)?;
-        discount(gamma)?;
+        discount(self.gamma)?;
 
-        let most = capacity as usize;
-        let choices = offsets(most + 1, |stock| 1 + (most - stock).min(max_order as usize))?;
-        let choices = Choices::Ragged(choices.into());
-        let rows = choices.total(capacity + 1);
-        // tail[u] = P(D ≥ u). sold[u] = E min(D, u) = Σ P(D ≥ k) over k = 1 … u, the expected sales from u units.
         let mut tail = demand.clone();
         for k in (1..tail.len()).rev() {
             // Rounding may push the sum above 1.
             tail[k - 1] = (tail[k - 1] + tail[k]).min(1.0);
         }
-        let at_least = |u: usize| tail.get(u).copied().unwrap_or_default();
-        let mut sold: Vec<f64> = zeros(most + 1)?;
-        for u in 1..=most {
-            sold[u] = sold[u - 1] + at_least(u);
+        let mut sold = vec![0.0];
+        for (u, probability) in tail.iter().enumerate().skip(1) {
+            sold.push(sold[u - 1] + probability);
         }
-        let filled = |row: usize| {
-            let stock = choices.state_of(row);
-            (row - choices.first(stock), stock + row - choices.first(stock))
-        };
-        let successors = |row: usize| {
-            let (_, units) = filled(row);
-            let left = move |left: usize| (left as u32, demand.get(units - left).copied().unwrap_or_default());
-            let none = (0, at_least(units));
-            let some = (units + 1).saturating_sub(demand.len()).max(1)..=units;
-            std::iter::once(none).chain(some.map(left)).filter(|&(_, probability)| probability > 0.0)
-        };
-        let earned = |row: usize| {
-            let (ordered, units) = filled(row);
-            let order = if ordered > 0 { self.fixed_cost + self.unit_cost * ordered as f64 } else { 0.0 };
-            self.price * sold[units] - order - self.holding_cost * units as f64
-        };
-        let action_rewards: Vec<_> = (0..rows).into_par_iter().with_min_len(CHUNK).map(earned).collect();
-        let mdp = MdpParts {
-            states: capacity + 1,
-            choices: choices.clone(),
-            gamma,
-            transitions: matrix(rows, successors)?,
-            rewards: Csr::empty(rows),
-            action_rewards: action_rewards.into(),
-            ..MdpParts::default()
-        };
-        Ok(mdp.validated()?)
+        OnDemand::new(Months { inventory: self.clone(), tail, sold })
+    }
+}
+
+/// The store, and what a month sells.
+struct Months {
+    inventory: Inventory,
+    /// P(D ≥ u), up to the largest demand.
+    tail: Vec<f64>,
+    /// E min(D, u) = Σ P(D ≥ k) over k = 1 … u, the expected sales from u units, up to the largest demand.
+    sold: Vec<f64>,
+}
+
+impl Family for Months {
+    fn states(&self) -> u64 {
+        u64::from(self.inventory.capacity) + 1
+    }
+
+    fn gamma(&self) -> f64 {
+        self.inventory.gamma
+    }
+
+    fn uniform(&self) -> Option<u32> {
+        None
+    }
+
+    fn actions_of(&self, stock: u64) -> u32 {
+        let Inventory { capacity, max_order, .. } = self.inventory;
+        1 + (capacity - stock as u32).min(max_order)
+    }
+
+    fn successors(&self, At { state: stock, action: ordered, .. }: At) -> impl Iterator<Item = (u64, f64)> {
+        let (units, demand) = ((stock + u64::from(ordered)) as usize, &self.inventory.demand);
+        let left = move |left: usize| (left as u64, demand.get(units - left).copied().unwrap_or_default());
+        let none = (0, self.tail.get(units).copied().unwrap_or_default());
+        let some = (units + 1).saturating_sub(demand.len()).max(1)..=units;
+        std::iter::once(none).chain(some.map(left)).filter(|&(_, probability)| probability > 0.0)
+    }
+
+    fn reward(&self, At { state: stock, action: ordered, .. }: At) -> f64 {
+        let Inventory { fixed_cost, unit_cost, holding_cost, price, .. } = self.inventory;
+        let units = stock + u64::from(ordered);
+        let order = if ordered > 0 { fixed_cost + unit_cost * f64::from(ordered) } else { 0.0 };
+        price * self.sold[(units as usize).min(self.sold.len() - 1)] - order - holding_cost * units as f64
     }
 }
 

@@ -3,6 +3,11 @@
 //! Equal parameters give bit-identical models on every machine and any number of cores: each row draws from its own
 //! random stream, and no probability depends on a library's transcendental functions.
 //!
+//! The states of most families are numbered by a formula. Method `source` returns such a model without its rows, which are
+//! made [on demand](crate::mdp::model::Whole): each rank makes those of its own states, and a file is written block by block.
+//! Method `generate` makes all rows at once, by the same code. The states of the protocols are found by a search from a start
+//! state, which finds all or none: they have `generate` only.
+//!
 //! | Family | Model |
 //! | --- | --- |
 //! | [`SlipGrid`] | a grid in which moves slip sideways, with walls, obstacles and a goal |
@@ -13,10 +18,14 @@
 //! | [`QueueNetwork`] | tandem queues with controlled servers: recurrent and slowly mixing |
 //! | [`Consensus`], [`Firewire`], [`Csma`], [`Zeroconf`] | randomised protocols, undiscounted |
 
+use std::collections::HashMap;
+use std::ops::Range;
+
 use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
 use super::model::validate::Invalid;
+use super::model::whole::Column;
 use super::model::{CHUNK, Csr, split};
 use crate::common::parameters;
 use crate::common::random::below;
@@ -24,6 +33,7 @@ use crate::common::random::below;
 mod car_rental;
 mod consensus;
 mod csma;
+mod demand;
 pub mod explore;
 mod firewire;
 mod forest;
@@ -85,16 +95,25 @@ pub enum Error {
     Invalid(#[from] Invalid),
 }
 
+/// The most states of a model whose rows are made on demand.
+const MOST_STATES: u64 = 1 << 48;
+
 /// `count` distinct numbers in 0..n: the first `count` steps of a Fisher–Yates shuffle.
 fn choose(random: &mut impl Rng, n: u32, count: usize) -> Vec<u32> {
-    if count == 0 {
-        return Vec::new();
+    /// Numbers for each one chosen, from which on only those that the shuffle has moved are in memory.
+    const SPARSE: u32 = 16;
+
+    let mut others = (0..count).map(|i| i + below(random, u64::from(n) - i as u64) as usize);
+    if count < (n / SPARSE) as usize {
+        let mut moved = HashMap::new();
+        let chosen = others.enumerate().map(|(i, other)| {
+            let here = moved.remove(&i).unwrap_or(i as u32);
+            if other == i { here } else { moved.insert(other, here).unwrap_or(other as u32) }
+        });
+        return chosen.collect();
     }
     let mut numbers: Vec<u32> = (0..n).collect();
-    for i in 0..count {
-        let other = i + below(random, u64::from(n) - i as u64) as usize;
-        numbers.swap(i, other);
-    }
+    (0..count).zip(&mut others).for_each(|(i, other)| numbers.swap(i, other));
     numbers.truncate(count);
     numbers
 }
@@ -127,56 +146,57 @@ fn zeros<T: Copy + Default>(length: usize) -> Result<Vec<T>, Error> {
     Ok(vec![T::default(); length])
 }
 
-/// Offsets of consecutive parts: the exclusive prefix sum of their lengths, with the total at the end.
-fn offsets(parts: usize, length: impl Fn(usize) -> usize + Sync) -> Result<Vec<u64>, Error> {
-    let mut offsets = zeros(parts + 1)?;
-    let lengths = offsets[1..].par_iter_mut().with_min_len(CHUNK).enumerate();
-    lengths.for_each(|(part, target)| *target = length(part) as u64);
-    let mut end = 0;
-    for offset in &mut offsets[1..] {
-        end += *offset;
-        *offset = end;
+/// Adds to each number those before it.
+fn prefix_sum(numbers: &mut [u64]) {
+    let mut sum = 0;
+    for number in numbers {
+        sum += *number;
+        *number = sum;
     }
-    Ok(offsets)
 }
 
-/// The matrix whose row r has `length(r)` entries, which `fill` writes into place. Runs on all cores.
-fn filled(
+/// The arrays of a sparse matrix.
+struct Arrays<C> {
+    row_ptr: Vec<u64>,
+    col: Vec<C>,
+    val: Vec<f64>,
+}
+
+/// The matrix of rows that have `places`, each with `length(place)` entries, `entries(place)`. Three passes on all cores: row
+/// lengths, prefix sum, entries.
+fn arrays<C: Column, P: Iterator, E: Iterator<Item = (N, f64)>, N: Into<u64>>(
     rows: usize,
-    length: impl Fn(usize) -> usize + Sync,
-    fill: impl Fn(usize, &mut [u32], &mut [f64]) + Sync,
-) -> Result<Csr, Error> {
-    let row_ptr = offsets(rows, length)?;
-    let entries = row_ptr[rows] as usize;
-    let (mut col, mut val) = (zeros(entries)?, zeros(entries)?);
-    split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val)).for_each(
-        |((first, mut col), (_, mut val))| {
-            for (row, ends) in (first..).zip(row_ptr[first..].windows(2).take(CHUNK)) {
-                let length = (ends[1] - ends[0]) as usize;
-                let own = (col.split_off_mut(..length), val.split_off_mut(..length));
-                if let (Some(col), Some(val)) = own {
-                    fill(row, col, val);
-                }
-            }
-        },
-    );
-    Ok(Csr::built(row_ptr, col, val))
+    places: impl Fn(Range<usize>) -> P + Sync,
+    length: impl Fn(P::Item) -> usize + Sync,
+    entries: impl Fn(P::Item) -> E + Sync,
+) -> Result<Arrays<C>, Error> {
+    let mut row_ptr = zeros(rows + 1)?;
+    row_ptr[1..].par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, lengths)| {
+        let first = chunk * CHUNK;
+        for (place, target) in places(first..first + lengths.len()).zip(lengths) {
+            *target = length(place) as u64;
+        }
+    });
+    prefix_sum(&mut row_ptr);
+    let count = row_ptr[rows] as usize;
+    let (mut col, mut val) = (zeros(count)?, zeros(count)?);
+    let chunks = split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val));
+    chunks.for_each(|((first, col), (_, val))| {
+        let rows = first..rows.min(first + CHUNK);
+        for ((found, value), target) in places(rows).flat_map(&entries).zip(col.iter_mut().zip(val)) {
+            (*target.0, *target.1) = (C::of(found.into()), value);
+        }
+    });
+    Ok(Arrays { row_ptr, col, val })
 }
 
-/// The matrix with these rows, in three passes: row lengths, prefix sum, entries. Each iterator runs twice.
+/// The matrix with these rows. Each iterator runs twice.
 pub(crate) fn matrix<I: Iterator<Item = (u32, f64)>>(
     rows: usize,
     entries: impl Fn(usize) -> I + Sync,
 ) -> Result<Csr, Error> {
-    filled(
-        rows,
-        |row| entries(row).count(),
-        |row, col, val| {
-            for (entry, target) in entries(row).zip(col.iter_mut().zip(val)) {
-                (*target.0, *target.1) = entry;
-            }
-        },
-    )
+    let Arrays { row_ptr, col, val } = arrays(rows, |rows| rows, |row| entries(row).count(), &entries)?;
+    Ok(Csr::built(row_ptr, col, val))
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Tandem queues with controlled servers. Sources: Weber and Stidham, *Optimal control of service rates in networks of
 //! queues* (1987), for the model; Puterman, *Markov Decision Processes* (1994), section 11.5, for uniformisation.
 
-use rayon::prelude::*;
-
-use super::{Error, matrix};
+use super::demand::{Family, OnDemand};
+use super::{Error, MOST_STATES};
 use crate::common::parameters::{self, count, discount, number};
-use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
+use crate::mdp::model::Mdp;
+use crate::mdp::model::whole::{At, Described};
 
 /// Jobs that pass through a series of queues.
 ///
@@ -22,7 +22,7 @@ use crate::mdp::model::{CHUNK, Choices, Csr, Mdp, MdpParts};
 pub struct QueueNetwork {
     /// Number of queues, 1 to 8.
     pub queues: u32,
-    /// Maximum jobs in a queue, at least 1; (`capacity` + 1)^`queues` is at most 2³² − 1.
+    /// Maximum jobs in a queue, at least 1; (`capacity` + 1)^`queues` is at most 2⁴⁸.
     pub capacity: u32,
     /// Arrivals per unit of time, above 0.
     pub arrival_rate: f64,
@@ -61,26 +61,20 @@ impl QueueNetwork {
     /// Generates the model on all cores.
     ///
     /// # Errors
-    /// A field is out of its range, or the model does not fit in memory.
+    /// A field is out of its range, the model has too many states for one process, or it does not fit in memory.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        let states = self.check()?;
-        let rows = (states as usize) << self.queues;
-        let transitions = matrix(rows, |row| self.successors(row))?;
-        let action_rewards: Vec<_> = (0..rows).into_par_iter().with_min_len(CHUNK).map(|row| -self.cost(row)).collect();
-        let mdp = MdpParts {
-            states,
-            choices: Choices::Uniform(1 << self.queues),
-            gamma: self.gamma,
-            transitions,
-            rewards: Csr::empty(rows),
-            action_rewards: action_rewards.into(),
-            ..MdpParts::default()
-        };
-        Ok(mdp.validated()?)
+        self.on_demand()?.whole()
     }
 
-    /// Checks the range of every field and returns the number of states.
-    fn check(&self) -> Result<u32, Error> {
+    /// The model as a source of rows.
+    ///
+    /// # Errors
+    /// A field is out of its range.
+    pub fn source(&self) -> Result<impl Described + use<>, Error> {
+        self.on_demand()
+    }
+
+    fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
         count("queues", self.queues, 1, 8)?;
         count("capacity", self.capacity, 1, u32::MAX - 1)?;
         let positive = |name, x: f64| number(name, x, x.is_finite() && x > 0.0, "a number above 0");
@@ -94,7 +88,11 @@ impl QueueNetwork {
             number(name, cost, cost.is_finite() && cost >= 0.0, "a number, 0 or above")?;
         }
         discount(self.gamma)?;
-        (self.capacity + 1).checked_pow(self.queues).ok_or_else(|| parameters::Error::States.into())
+        let states = (u64::from(self.capacity) + 1).checked_pow(self.queues);
+        match states.is_some_and(|states| states <= MOST_STATES) {
+            true => OnDemand::new(*self),
+            false => Err(parameters::Error::States.into()),
+        }
     }
 
     /// Λ, the uniformisation rate.
@@ -103,34 +101,42 @@ impl QueueNetwork {
     }
 
     /// Weight of queue `i` in the state number.
-    fn weight(&self, i: u32) -> u32 {
-        (self.capacity + 1).pow(i)
+    fn weight(&self, i: u32) -> u64 {
+        (u64::from(self.capacity) + 1).pow(i)
     }
 
     /// Jobs in queue `i`.
-    fn jobs(&self, state: u32, i: u32) -> u32 {
-        state / self.weight(i) % (self.capacity + 1)
+    fn jobs(&self, state: u64, i: u32) -> u64 {
+        state / self.weight(i) % (u64::from(self.capacity) + 1)
     }
 
-    fn rate(&self, action: usize, i: u32) -> f64 {
+    fn rate(&self, action: u32, i: u32) -> f64 {
         if action >> i & 1 == 1 { self.fast_rate } else { self.slow_rate }
     }
 
     /// Whether server `i` has a job and is not blocked.
-    fn works(&self, state: u32, i: u32) -> bool {
-        self.jobs(state, i) > 0 && (i + 1 == self.queues || self.jobs(state, i + 1) < self.capacity)
+    fn works(&self, state: u64, i: u32) -> bool {
+        self.jobs(state, i) > 0 && (i + 1 == self.queues || self.jobs(state, i + 1) < self.capacity.into())
+    }
+}
+
+impl Family for QueueNetwork {
+    fn states(&self) -> u64 {
+        self.weight(self.queues)
     }
 
-    /// State and action of a row.
-    fn row(&self, row: usize) -> (u32, usize) {
-        ((row >> self.queues) as u32, row & ((1 << self.queues) - 1))
+    fn gamma(&self) -> f64 {
+        self.gamma
     }
 
-    /// A row of P, in ascending order of successors: a departure, no change, an arrival, moves to the next queue.
-    fn successors(&self, row: usize) -> impl Iterator<Item = (u32, f64)> {
-        let (state, action) = self.row(row);
+    fn uniform(&self) -> Option<u32> {
+        Some(1 << self.queues)
+    }
+
+    /// A departure, no change, an arrival, moves to the next queue.
+    fn successors(&self, At { state, action, .. }: At) -> impl Iterator<Item = (u64, f64)> {
         let (uniform_rate, last) = (self.uniform_rate(), self.queues - 1);
-        let room = self.jobs(state, 0) < self.capacity;
+        let room = self.jobs(state, 0) < self.capacity.into();
         let idle = |i| self.fast_rate - if self.works(state, i) { self.rate(action, i) } else { 0.0 };
         let stay = (0..self.queues).map(idle).sum::<f64>() + if room { 0.0 } else { self.arrival_rate };
         let leave = self.works(state, last).then(|| (state - self.weight(last), self.rate(action, last)));
@@ -142,15 +148,13 @@ impl QueueNetwork {
         entries.map(move |(successor, rate)| (successor, rate / uniform_rate))
     }
 
-    /// Expected cost of a step.
-    fn cost(&self, row: usize) -> f64 {
-        let (state, action) = self.row(row);
-        let jobs: u32 = (0..self.queues).map(|i| self.jobs(state, i)).sum();
-        let lost = if self.jobs(state, 0) == self.capacity { self.arrival_rate } else { 0.0 };
-        let cost = self.holding_cost * f64::from(jobs)
-            + self.effort_cost * f64::from(action.count_ones())
-            + self.loss_cost * lost;
-        cost / self.uniform_rate()
+    /// The expected cost of a step, negated.
+    fn reward(&self, At { state, action, .. }: At) -> f64 {
+        let jobs: u64 = (0..self.queues).map(|i| self.jobs(state, i)).sum();
+        let lost = if self.jobs(state, 0) == u64::from(self.capacity) { self.arrival_rate } else { 0.0 };
+        let cost =
+            self.holding_cost * jobs as f64 + self.effort_cost * f64::from(action.count_ones()) + self.loss_cost * lost;
+        -(cost / self.uniform_rate())
     }
 }
 

@@ -1,8 +1,12 @@
 //! Sutton and Barto's 5 × 5 grid: *Reinforcement Learning*, 2nd edition, example 3.5.
 
-use super::{Error, matrix};
+use std::borrow::Cow;
+
+use super::Error;
+use super::demand::{Family, OnDemand};
 use crate::common::parameters::discount;
-use crate::mdp::model::{Choices, Csr, Grid, Mdp, MdpParts};
+use crate::mdp::model::whole::{At, Described};
+use crate::mdp::model::{Grid, Mdp};
 
 /// A grid of 5 × 5 cells. From two of them, A and B, every action jumps to a fixed cell.
 ///
@@ -23,9 +27,9 @@ impl Default for SuttonGrid {
 }
 
 /// Width and height of the grid, in cells.
-const SIDE: u32 = 5;
+const SIDE: u64 = 5;
 /// Source cell, target cell and reward of each jump.
-const JUMPS: [(u32, u32, f64); 2] = [(1, 21, 10.0), (3, 13, 5.0)];
+const JUMPS: [(u64, u64, f64); 2] = [(1, 21, 10.0), (3, 13, 5.0)];
 
 impl SuttonGrid {
     /// Generates the model.
@@ -33,26 +37,52 @@ impl SuttonGrid {
     /// # Errors
     /// γ is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
+        self.on_demand()?.whole()
+    }
+
+    /// The model as a source of rows.
+    ///
+    /// # Errors
+    /// γ is out of its range.
+    pub fn source(&self) -> Result<impl Described + use<>, Error> {
+        self.on_demand()
+    }
+
+    fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
         discount(self.gamma)?;
-        let rows = 4 * (SIDE * SIDE) as usize;
-        let grid = Grid { width: SIDE, height: SIDE, goal: JUMPS[0].0, ..Grid::default() };
-        let mdp = MdpParts {
-            states: SIDE * SIDE,
-            choices: Choices::Uniform(4),
-            gamma: self.gamma,
-            transitions: matrix(rows, |row| std::iter::once((step(row).0, 1.0)))?,
-            rewards: Csr::empty(rows),
-            action_rewards: (0..rows).map(|row| step(row).1).collect::<Vec<_>>().into(),
-            grid: Some(grid),
-            ..MdpParts::default()
-        };
-        Ok(mdp.validated()?)
+        OnDemand::new(*self)
+    }
+}
+
+impl Family for SuttonGrid {
+    fn states(&self) -> u64 {
+        SIDE * SIDE
+    }
+
+    fn gamma(&self) -> f64 {
+        self.gamma
+    }
+
+    fn uniform(&self) -> Option<u32> {
+        Some(4)
+    }
+
+    fn successors(&self, at: At) -> impl Iterator<Item = (u64, f64)> {
+        std::iter::once((step(at).0, 1.0))
+    }
+
+    fn reward(&self, at: At) -> f64 {
+        step(at).1
+    }
+
+    fn grid(&self) -> Option<Cow<'_, Grid>> {
+        let (width, height) = (SIDE as u32, SIDE as u32);
+        Some(Cow::Owned(Grid { width, height, goal: JUMPS[0].0, ..Grid::default() }))
     }
 }
 
 /// Successor and reward of a row.
-fn step(row: usize) -> (u32, f64) {
-    let (cell, action) = ((row / 4) as u32, row % 4);
+fn step(At { state: cell, action, .. }: At) -> (u64, f64) {
     if let Some(&(_, target, reward)) = JUMPS.iter().find(|jump| jump.0 == cell) {
         return (target, reward);
     }

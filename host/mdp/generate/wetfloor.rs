@@ -1,9 +1,13 @@
 //! Grid worlds with scattered rewards: Jóhannsson, *GPU-Based Markov Decision Process Solver* (2009), section 6.1 and
 //! Table 6.1; with redirected outcomes, section 6.3.
 
-use super::{Error, choose, matrix, zeros};
+use std::borrow::Cow;
+
+use super::demand::{Family, OnDemand};
+use super::{Error, RewardOf, choose};
 use crate::common::parameters::{cells, count, discount, fraction, number};
 use crate::common::random::{below, random, unit};
+use crate::mdp::model::whole::{At, Described};
 use crate::mdp::model::{Grid, Mdp};
 
 /// A grid world of `width` × `height` cells, one state each.
@@ -109,39 +113,43 @@ impl WetFloor {
     /// # Errors
     /// A field is out of its range, or the model does not fit in memory.
     pub fn generate(&self) -> Result<Mdp, Error> {
+        self.on_demand()?.whole()
+    }
+
+    /// The model as a source of rows, which has all rewards in memory.
+    ///
+    /// # Errors
+    /// A field is out of its range.
+    pub fn source(&self) -> Result<impl Described + use<>, Error> {
+        self.on_demand()
+    }
+
+    fn on_demand(&self) -> Result<OnDemand<Floor>, Error> {
         let states = cells(self.width, self.height)?;
         let outcomes = matches!(self.successors, 1 | 2 | 4);
         number("successors", f64::from(self.successors), outcomes, "1, 2 or 4")?;
         count("reward_states", self.reward_states, 0, states)?;
         fraction("redirected", self.redirected)?;
         discount(self.gamma)?;
-
-        let rewards = self.rewards(states)?;
-        let rows = 4 * states as usize;
-        let entries = |row: usize| self.successors(row);
-        let transitions = matrix(rows, entries)?;
-        let earned = |(cell, _)| Some((cell, rewards[cell as usize])).filter(|entry| entry.1 > 0.0);
-        let matrix_of_rewards = matrix(rows, |row| entries(row).filter_map(earned))?;
-        let largest = |best: usize, cell: usize| if rewards[cell] > rewards[best] { cell } else { best };
-        let goal = (0..rewards.len()).reduce(largest).unwrap_or_default() as u32;
-        let grid = Grid { width: self.width, height: self.height, goal, ..Grid::default() };
-        Ok(Mdp::new(states, 4, self.gamma, transitions, matrix_of_rewards, Some(grid))?)
+        OnDemand::new(Floor { grid: *self, rewards: self.rewards(states) })
     }
 
-    /// Reward of ending a step in each cell.
-    fn rewards(&self, states: u32) -> Result<Vec<f64>, Error> {
+    /// The cells with rewards, ascending, and the rewards of ending a step there.
+    fn rewards(&self, states: u32) -> Vec<(u64, f64)> {
         let mut random = random(self.seed, 0);
-        let mut rewards = zeros(states as usize)?;
-        for cell in choose(&mut random, states, self.reward_states as usize) {
-            rewards[cell as usize] =
-                if self.whole_rewards { 2.0 + below(&mut random, 19) as f64 } else { 2.0 + 18.0 * unit(&mut random) };
-        }
-        Ok(rewards)
+        let cells = choose(&mut random, states, self.reward_states as usize);
+        let mut draw = || match self.whole_rewards {
+            true => 2.0 + below(&mut random, 19) as f64,
+            false => 2.0 + 18.0 * unit(&mut random),
+        };
+        let mut rewards: Vec<_> = cells.into_iter().map(|cell| (u64::from(cell), draw())).collect();
+        rewards.sort_unstable_by_key(|&(cell, _)| cell);
+        rewards
     }
 
     /// The cell after a move in a direction: up, right, down, left.
-    fn moved(&self, cell: u32, direction: u32) -> u32 {
-        let Self { width, height, .. } = *self;
+    fn moved(&self, cell: u64, direction: u32) -> u64 {
+        let (width, height) = (u64::from(self.width), u64::from(self.height));
         let (x, y) = (cell % width, cell / width);
         match direction {
             0 if y > 0 => cell - width,
@@ -153,8 +161,7 @@ impl WetFloor {
     }
 
     /// A row of P: cells, ascending, with their probabilities.
-    fn successors(&self, row: usize) -> impl Iterator<Item = (u32, f64)> {
-        let (cell, action) = ((row / 4) as u32, (row % 4) as u32);
+    fn outcomes(&self, At { row, state: cell, action }: At) -> impl Iterator<Item = (u64, f64)> {
         let mut entries = [(0, 0); 4];
         let outcomes = &mut entries[..self.successors as usize];
         for (turn, outcome) in (0..).zip(outcomes.iter_mut()) {
@@ -164,10 +171,10 @@ impl WetFloor {
         }
         if self.redirected > 0.0 {
             let states = u64::from(self.width) * u64::from(self.height);
-            let mut random = random(self.seed, 1 + row as u64);
+            let mut random = random(self.seed, 1 + row);
             for outcome in outcomes.iter_mut() {
                 if unit(&mut random) < self.redirected {
-                    outcome.0 = below(&mut random, states) as u32;
+                    outcome.0 = below(&mut random, states);
                 }
             }
         }
@@ -182,6 +189,49 @@ impl WetFloor {
             }
         }
         entries.into_iter().take(last + 1).map(|(cell, tenths)| (cell, f64::from(tenths) / 10.0))
+    }
+}
+
+/// A grid and its rewards.
+struct Floor {
+    grid: WetFloor,
+    /// As [`WetFloor::rewards`] returns them.
+    rewards: Vec<(u64, f64)>,
+}
+
+impl Family for Floor {
+    fn states(&self) -> u64 {
+        u64::from(self.grid.width) * u64::from(self.grid.height)
+    }
+
+    fn gamma(&self) -> f64 {
+        self.grid.gamma
+    }
+
+    fn uniform(&self) -> Option<u32> {
+        Some(4)
+    }
+
+    fn successors(&self, at: At) -> impl Iterator<Item = (u64, f64)> {
+        self.grid.outcomes(at)
+    }
+
+    fn reward_of(&self) -> RewardOf {
+        RewardOf::Transition
+    }
+
+    fn rewards(&self, at: At) -> impl Iterator<Item = (u64, f64)> {
+        self.successors(at).filter_map(|(cell, _)| {
+            let found = self.rewards.binary_search_by_key(&cell, |&(cell, _)| cell).ok()?;
+            Some(self.rewards[found])
+        })
+    }
+
+    fn grid(&self) -> Option<Cow<'_, Grid>> {
+        let WetFloor { width, height, .. } = self.grid;
+        let larger = |best: (u64, f64), next: &(u64, f64)| if next.1 > best.1 { *next } else { best };
+        let (goal, _) = self.rewards.iter().fold((0, 0.0), larger);
+        Some(Cow::Owned(Grid { width, height, goal, ..Grid::default() }))
     }
 }
 
@@ -204,7 +254,7 @@ mod tests {
             assert_eq!(rewarded.len(), domain.reward_states as usize, "{}", domain.name());
             assert!(mdp.rewards().val().iter().all(|&r| (2.0..=20.0).contains(&r) && r.fract() == 0.0));
             let goal = mdp.grid().unwrap().goal;
-            assert!(rewarded.binary_search(&goal).is_ok());
+            assert!(rewarded.binary_search(&(goal as u32)).is_ok());
         }
         assert_eq!(WetFloor::named("GW-128x128x1"), None);
     }

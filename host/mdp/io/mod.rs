@@ -29,7 +29,7 @@ use crate::common::io::output::{atomic_write, room};
 use crate::common::io::{BUFFER, invalid, of_extension};
 use crate::common::terminal::quoted;
 
-pub use self::safetensors::Mapped;
+pub use self::safetensors::{Mapped, write_blocks};
 pub(in crate::mdp) use self::solution::write_csv_rows;
 pub use self::solution::{
     read_values, read_values_of, write_csv, write_npy, write_npy_pieces, write_npy_rows, write_npy_together,

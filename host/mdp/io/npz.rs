@@ -166,7 +166,7 @@ impl Archive {
             [] => None,
             [width, height, goal] => {
                 let (walls, obstacles) = (self.elements("grid_walls")?, self.elements("grid_obstacles")?);
-                Some(Grid { width, height, goal, walls, obstacles })
+                Some(Grid { width, height, goal: goal.into(), walls, obstacles })
             }
             ref other => {
                 return Err(invalid(format!("grid has {} numbers, expected width, height and goal", other.len())));
@@ -403,7 +403,7 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         archive.array("action_of_row", of_row)?;
     }
     if let Some(Grid { width, height, goal, walls, obstacles }) = mdp.grid() {
-        archive.array("grid", &[*width, *height, *goal])?;
+        archive.array("grid", &[*width, *height, *goal as u32])?;
         archive.array("grid_walls", walls)?;
         archive.array("grid_obstacles", obstacles)?;
     }

@@ -24,7 +24,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::Range;
+use std::ops::{Add, ControlFlow, Range};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -32,14 +33,16 @@ use bytemuck::Pod;
 use memmap2::Mmap;
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Error;
 use crate::common::io::invalid;
-use crate::common::io::safetensors::{self as file, PREFIX, Tensor};
+use crate::common::io::safetensors::{self as file, Entry, Header, PREFIX};
 use crate::mdp::model::validate::{self, Invalid, Matrix};
-use crate::mdp::model::whole::{Actions, Columns, Entries, Fault, Rows};
+use crate::mdp::model::whole::{Actions, Columns, Described, Entries, Extent, Fault, Rows};
 use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Objective, Whole};
+use crate::runtime::comm::file::{code, fill_together, write_at};
+use crate::runtime::comm::{Communicator, Disagreed};
 
 const FORMAT: &str = "warpkov-mdp";
 const VERSION: &str = "1";
@@ -289,18 +292,19 @@ impl Mapped {
             Some(place) if place.length > 0 => self.parts.slice(place, rows.clone()),
             _ => Cow::Borrowed(&[][..]),
         };
-        let found = Rows {
+        let mut found = Rows {
             transitions: self.entries(&self.transitions, &rows).map_err(wrong)?,
             rewards: self.entries(&self.rewards, &rows).map_err(wrong)?,
             ends: per_row(self.ends),
             action_rewards: per_row(self.action_rewards),
+            names: Cow::Borrowed(&[]),
             actions,
             states,
         };
         if !validate::check_rows(&found, self.states).map_err(wrong)? {
             validate::check_distinct_rows(&found, self.states).map_err(wrong)?;
         }
-        self.check_others(&found.states, &rows)?;
+        found.names = self.check_others(&found.states, &rows)?;
         Ok(found)
     }
 
@@ -336,8 +340,8 @@ impl Mapped {
         })
     }
 
-    /// Checks the fraction of labels, names and cells that goes with the states, and the names of the rows.
-    fn check_others(&self, states: &Range<u64>, rows: &Range<u64>) -> Result<(), Error> {
+    /// Checks the fraction of labels, names and cells that goes with the states, and the names of the rows, which it returns.
+    fn check_others(&self, states: &Range<u64>, rows: &Range<u64>) -> Result<Cow<'_, [u32]>, Error> {
         let wrong = |error: Invalid| invalid(self.file.clone())(error);
         let content = |message| self.content(message);
         let parts = &self.parts;
@@ -357,6 +361,7 @@ impl Mapped {
                 return Err(wrong(Invalid::Label { label, position, found, states: self.states }));
             }
         }
+        let mut of_row = Cow::Borrowed(&[][..]);
         if let Some(names) = parts.names().map_err(content)? {
             let (array, names) = ("action_names.of_row", names.len());
             let place = parts.place(array, &[Dtype::U32]).map_err(content)?;
@@ -364,7 +369,7 @@ impl Mapped {
                 let (found, expected) = (place.length as usize, self.rows as usize);
                 return Err(wrong(Invalid::PerRow { array, found, expected }));
             }
-            let of_row = parts.slice::<u32>(place, rows.clone());
+            of_row = parts.slice::<u32>(place, rows.clone());
             if let Some(row) = of_row.iter().position(|&name| name as usize >= names) {
                 let position = rows.start as usize + row;
                 return Err(wrong(Invalid::ActionName { position, found: of_row[row], names }));
@@ -385,7 +390,7 @@ impl Mapped {
                 }
             }
         }
-        Ok(())
+        Ok(of_row)
     }
 }
 
@@ -517,7 +522,7 @@ impl Parts {
         Ok(Grid {
             width: number("grid.width")?,
             height: number("grid.height")?,
-            goal: number("grid.goal")?,
+            goal: self.number("grid.goal", "an integer")?,
             walls: cells("grid.walls")?,
             obstacles: cells("grid.obstacles")?,
         })
@@ -600,44 +605,244 @@ impl Parts {
     }
 }
 
-/// Writes a model. The arrays are written from memory, without copies.
-pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
+/// The metadata and the tensors of the file of a model whose rows have this extent, in the order of the file.
+fn plan(model: &dyn Described, extent: &Extent) -> Result<(Value, Vec<Entry>), Fault> {
+    let (states, wide) = (model.states(), is_wide(model));
+    let number = if wide { "U64" } else { "U32" };
     let mut metadata = json!({
-        "format": FORMAT, "version": VERSION, "S": mdp.states().to_string(), "gamma": mdp.gamma().to_string(),
+        "format": FORMAT, "version": VERSION, "S": states.to_string(), "gamma": model.gamma().to_string(),
     });
-    let mut tensors = Vec::new();
-    for (names, matrix) in
-        [(["P.indptr", "P.indices", "P.data"], mdp.transitions()), (["R.indptr", "R.indices", "R.data"], mdp.rewards())]
-    {
-        tensors.push(Tensor::new(names[0], "U64", matrix.row_ptr()));
-        tensors.push(Tensor::new(names[1], "U32", matrix.col()));
-        tensors.push(Tensor::new(names[2], "F64", matrix.val()));
+    let mut entries = Vec::new();
+    for (name, count) in [("P", extent.transitions), ("R", extent.rewards)] {
+        entries.push(Entry::new(format!("{name}.indptr"), "U64", extent.rows + 1));
+        entries.push(Entry::new(format!("{name}.indices"), number, count));
+        entries.push(Entry::new(format!("{name}.data"), "F64", count));
     }
-    match mdp.choices() {
-        Choices::Uniform(actions) => metadata["A"] = actions.to_string().into(),
-        Choices::Ragged(offsets) => tensors.push(Tensor::new("choices", "U64", offsets)),
+    match model.rows(0..0)?.actions {
+        Actions::Uniform(actions) => metadata["A"] = actions.to_string().into(),
+        Actions::Ragged(_) => entries.push(Entry::new("choices", "U64", states + 1)),
     }
-    if mdp.objective() == Objective::Minimize {
+    if model.objective() == Objective::Minimize {
         metadata["objective"] = "minimize".into();
     }
-    for (name, numbers) in [("ends", mdp.ends()), ("action_rewards", mdp.action_rewards())] {
-        if !numbers.is_empty() {
-            tensors.push(Tensor::new(name, "F64", numbers));
+    for (name, count) in [("ends", extent.ends), ("action_rewards", extent.action_rewards)] {
+        if count > 0 {
+            entries.push(Entry::new(name, "F64", count));
         }
     }
-    for (label, states) in mdp.labels() {
-        tensors.push(Tensor::new(format!("{LABEL}{label}"), "U32", states));
+    for (label, members) in model.labels() {
+        entries.push(Entry::new(format!("{LABEL}{label}"), number, members.len() as u64));
     }
-    if let Some(ActionNames { names, of_row }) = mdp.action_names() {
-        metadata["action_names"] = serde_json::to_string(names)?.into();
-        tensors.push(Tensor::new("action_names.of_row", "U32", of_row));
+    let names = model.action_names();
+    if !names.is_empty() {
+        metadata["action_names"] = serde_json::to_string(&names)?.into();
+        entries.push(Entry::new("action_names.of_row", "U32", extent.rows));
     }
-    if let Some(Grid { width, height, goal, walls, obstacles }) = mdp.grid() {
-        for (key, number) in [("grid.width", width), ("grid.height", height), ("grid.goal", goal)] {
-            metadata[key] = number.to_string().into();
+    if let Some(grid) = model.grid() {
+        let Grid { width, height, goal, walls, obstacles } = &*grid;
+        for (key, number) in [("width", u64::from(*width)), ("height", (*height).into()), ("goal", *goal)] {
+            metadata[format!("grid.{key}")] = number.to_string().into();
         }
-        tensors.push(Tensor::new("grid.walls", "U32", walls));
-        tensors.push(Tensor::new("grid.obstacles", "U32", obstacles));
+        entries.push(Entry::new("grid.walls", "U32", walls.len() as u64));
+        entries.push(Entry::new("grid.obstacles", "U32", obstacles.len() as u64));
     }
-    file::write(out, metadata, &mut tensors)
+    file::align(&mut entries, |entry| entry);
+    Ok((metadata, entries))
+}
+
+/// Whether numbers of states have 64 bits in a file.
+fn is_wide(model: &dyn Described) -> bool {
+    model.states() > u32::MAX.into()
+}
+
+/// Writes a model. The arrays are written from memory, without copies.
+pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
+    let (metadata, entries) = plan(mdp, &mdp.extent(0..mdp.states().into())).map_err(io::Error::other)?;
+    out.write_all(&Header::new(metadata, &entries)?.bytes)?;
+    entries.iter().try_for_each(|entry| out.write_all(bytes_of(mdp, &entry.name)))
+}
+
+/// The array of a model that is the tensor of this name.
+fn bytes_of<'m>(mdp: &'m Mdp, name: &str) -> &'m [u8] {
+    use bytemuck::cast_slice;
+
+    let (p, r) = (mdp.transitions(), mdp.rewards());
+    match (name, mdp.choices(), mdp.action_names(), mdp.grid()) {
+        ("P.indptr", ..) => cast_slice(p.row_ptr()),
+        ("P.indices", ..) => cast_slice(p.col()),
+        ("P.data", ..) => cast_slice(p.val()),
+        ("R.indptr", ..) => cast_slice(r.row_ptr()),
+        ("R.indices", ..) => cast_slice(r.col()),
+        ("R.data", ..) => cast_slice(r.val()),
+        ("choices", Choices::Ragged(offsets), ..) => cast_slice(offsets),
+        ("ends", ..) => cast_slice(mdp.ends()),
+        ("action_rewards", ..) => cast_slice(mdp.action_rewards()),
+        ("action_names.of_row", _, Some(names), _) => cast_slice(&names.of_row),
+        ("grid.walls", .., Some(grid)) => cast_slice(&grid.walls),
+        ("grid.obstacles", .., Some(grid)) => cast_slice(&grid.obstacles),
+        (label, ..) => {
+            cast_slice(mdp.labels().get(label.strip_prefix(LABEL).unwrap_or(label)).map_or(&[][..], Vec::as_slice))
+        }
+    }
+}
+
+/// Writes a model block by block: each rank makes the rows of its share of the states and writes them at their offsets. `Ok(false)`
+/// if that is not possible, and nothing is written: the path is no regular file, or a rank does not see the files of rank 0. The bytes
+/// are those of [`write_as`](super::write_as). All ranks call this together; `path` counts on rank 0.
+///
+/// `observe` is called with the fraction of this rank's work that is done. It may end the writing.
+///
+/// # Errors
+/// The error of the first rank that failed, of the rows or of the file system; no file is left.
+pub fn write_blocks(
+    comm: &dyn Communicator,
+    path: &Path,
+    model: &dyn Described,
+    mut observe: impl FnMut(f64) -> ControlFlow<()>,
+) -> Result<bool, Disagreed<Error>> {
+    let failed = |disagreed: Disagreed<io::Error>| disagreed.map(Error::write(path));
+    let (states, rank, ranks) = (model.states(), comm.rank() as usize, u128::from(comm.size()));
+    let border = |rank: usize| (u128::from(states) * rank as u128 / ranks) as u64;
+    let own = border(rank)..border(rank + 1);
+    // First the lengths, of which the offsets are made.
+    let mut done = 0.0;
+    let mut step = |states: Range<u64>, weight: f64| {
+        done += weight * (states.end - states.start) as f64 / (own.end - own.start) as f64;
+        match observe(done) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(io::Error::from(io::ErrorKind::Interrupted)),
+        }
+    };
+    let mut measure = || -> io::Result<Extent> {
+        let mut extent = Extent::default();
+        for states in blocks(&own, MEASURED) {
+            extent = extent + model.extent(states.clone());
+            step(states, 0.25)?;
+        }
+        Ok(extent)
+    };
+    let extent = comm.agree(measure(), code).map_err(failed)?;
+    let lengths = [extent.rows, extent.transitions, extent.rewards, extent.ends, extent.action_rewards];
+    let of = |all: &[u64]| Extent {
+        rows: all[0],
+        transitions: all[1],
+        rewards: all[2],
+        ends: all[3],
+        action_rewards: all[4],
+    };
+    let all: Vec<Extent> = comm.gather(&lengths).map_err(Disagreed::Comm)?.iter().map(|all| of(all)).collect();
+    let total = all.iter().copied().fold(Extent::default(), Add::add);
+    let plan = || -> io::Result<(Header, Vec<Entry>)> {
+        let (metadata, entries) = plan(model, &total).map_err(io::Error::other)?;
+        Ok((Header::new(metadata, &entries)?, entries))
+    };
+    let (header, entries) = comm.agree(plan(), code).map_err(failed)?;
+    let length = header.offsets[entries.len()];
+    let fill = |file: &mut File| -> io::Result<()> {
+        let places = entries.iter().map(|entry| &entry.name[..]).zip(header.offsets.iter().copied()).collect();
+        let before = all[..rank].iter().copied().fold(Extent::default(), Add::add);
+        let mut blocks_file = Blocks { out: file, places, before };
+        if rank == 0 {
+            write_at(blocks_file.out, 0, &header.bytes)?;
+            blocks_file.begin(model)?;
+        }
+        // Blocks of about equally many transitions.
+        let per_state = extent.transitions.max(extent.rows) / (own.end - own.start).max(1) + 1;
+        for states in blocks(&own, (ENTRIES / per_state).max(1)) {
+            blocks_file.write(&model.rows(states.clone()).map_err(io::Error::other)?, is_wide(model))?;
+            step(states, 0.75)?;
+        }
+        Ok(())
+    };
+    fill_together(comm, path, length, fill).map_err(failed)
+}
+
+/// States whose lengths are counted at a time.
+const MEASURED: u64 = 1 << 20;
+
+/// Transitions that are made and written at a time.
+const ENTRIES: u64 = 1 << 20;
+
+/// Adjacent ranges of at most `count` states each.
+fn blocks(states: &Range<u64>, count: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+    let end = states.end;
+    states.clone().step_by(count as usize).map(move |first| first..end.min(first + count))
+}
+
+/// A file that is written block by block.
+struct Blocks<'a> {
+    out: &'a mut File,
+    /// The offset of each tensor.
+    places: HashMap<&'a str, u64>,
+    /// The lengths of the arrays before the next block.
+    before: Extent,
+}
+
+impl Blocks<'_> {
+    /// Writes elements of a tensor from number `first` on, if the file has the tensor.
+    fn put<T: Pod>(&mut self, name: &str, first: u64, elements: &[T]) -> io::Result<()> {
+        match self.places.get(name) {
+            Some(place) => write_at(self.out, place + first * size_of::<T>() as u64, bytemuck::cast_slice(elements)),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes what comes before the rows.
+    fn begin(&mut self, model: &dyn Described) -> io::Result<()> {
+        for name in ["P.indptr", "R.indptr", "choices"] {
+            self.put(name, 0, &[0_u64])?;
+        }
+        for (label, members) in model.labels() {
+            self.put_numbers(&format!("{LABEL}{label}"), 0, &members, is_wide(model))?;
+        }
+        if let Some(grid) = model.grid() {
+            self.put("grid.walls", 0, &grid.walls)?;
+            self.put("grid.obstacles", 0, &grid.obstacles)?;
+        }
+        Ok(())
+    }
+
+    /// Writes numbers of states.
+    fn put_numbers(&mut self, name: &str, first: u64, numbers: &[u64], wide: bool) -> io::Result<()> {
+        match wide {
+            true => self.put(name, first, numbers),
+            false => self.put(name, first, &numbers.iter().map(|&number| number as u32).collect::<Vec<_>>()),
+        }
+    }
+
+    /// Writes the next rows.
+    fn write(&mut self, rows: &Rows, wide: bool) -> io::Result<()> {
+        let before = self.before;
+        let count = rows.count() as u64;
+        for (name, entries, first) in
+            [("P", &rows.transitions, before.transitions), ("R", &rows.rewards, before.rewards)]
+        {
+            let start = entries.row_ptr.first().copied().unwrap_or_default();
+            let ends: Vec<u64> = entries.row_ptr.iter().skip(1).map(|end| first + end - start).collect();
+            self.put(&format!("{name}.indptr"), before.rows + 1, &ends)?;
+            let columns = format!("{name}.indices");
+            match (&entries.col, wide) {
+                (Columns::Short(col), false) => self.put(&columns, first, col)?,
+                (Columns::Short(col), true) => {
+                    self.put(&columns, first, &col.iter().map(|&col| u64::from(col)).collect::<Vec<_>>())?;
+                }
+                (Columns::Long(col), wide) => self.put_numbers(&columns, first, col, wide)?,
+            }
+            self.put(&format!("{name}.data"), first, &entries.val)?;
+        }
+        if let Actions::Ragged(firsts) = &rows.actions {
+            self.put("choices", rows.states.start + 1, &firsts[1..])?;
+        }
+        self.put("ends", before.rows, &rows.ends)?;
+        self.put("action_rewards", before.rows, &rows.action_rewards)?;
+        self.put("action_names.of_row", before.rows, &rows.names)?;
+        self.before = before
+            + Extent {
+                rows: count,
+                transitions: rows.transitions.val.len() as u64,
+                rewards: rows.rewards.val.len() as u64,
+                ..Extent::default()
+            };
+        Ok(())
+    }
 }

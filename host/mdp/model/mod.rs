@@ -738,7 +738,7 @@ pub struct Grid {
     /// Number of rows.
     pub height: u32,
     /// State of the goal cell.
-    pub goal: u32,
+    pub goal: u64,
     /// States of cells that cannot be entered, ascending.
     pub walls: Vec<u32>,
     /// States of cells with a penalty for entering, ascending.

@@ -197,6 +197,7 @@ fn rows_of(mdp: &MdpParts) -> Rows<'_> {
         ends: Cow::Borrowed(&mdp.ends),
         rewards: Entries::of(&mdp.rewards),
         action_rewards: Cow::Borrowed(&mdp.action_rewards),
+        names: Cow::Borrowed(&[]),
     }
 }
 
@@ -371,7 +372,7 @@ impl Checker<'_> {
 
 fn check_grid(grid: &Grid, states: u32) -> Result<(), Invalid> {
     let Grid { width, height, goal, .. } = *grid;
-    check_size(width, height, goal.into(), states.into())?;
+    check_size(width, height, goal, states.into())?;
     for (list, cells) in [("walls", &grid.walls), ("obstacles", &grid.obstacles)] {
         if let Some(position) = cells.iter().position(|&cell| cell >= states) {
             return Err(Invalid::Cell { list, position, found: cells[position].into(), states: states.into() });

@@ -3,10 +3,11 @@
 //! State and row numbers are of 64 bits here, and of 32 bits in an [`Mdp`].
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::ops::Range;
 
-use super::{Choices, Csr, Mdp, Objective};
+use super::{ActionNames, Choices, Csr, Grid, Mdp, Objective};
 
 /// Why rows cannot be read: one message with the file, the row and what was expected.
 pub type Fault = Box<dyn Error + Send + Sync>;
@@ -34,7 +35,51 @@ pub trait Whole: Sync {
     fn rows(&self, states: Range<u64>) -> Result<Rows<'_>, Fault>;
 }
 
-/// The rows of a range of states. Numbers of states, of rows and of entries are those of the whole model.
+/// A whole model and what its files hold beside the rows.
+pub trait Described: Whole {
+    /// Named sets of states, each in ascending order. "init" names the initial states.
+    fn labels(&self) -> BTreeMap<String, Cow<'_, [u64]>>;
+
+    /// Distinct names of actions; none if actions have no names.
+    fn action_names(&self) -> Vec<String>;
+
+    /// Geometry, if the states are the cells of a grid.
+    fn grid(&self) -> Option<Cow<'_, Grid>>;
+
+    /// The lengths of the arrays of [`rows`](Whole::rows), without making them.
+    fn extent(&self, states: Range<u64>) -> Extent;
+}
+
+/// The lengths of the arrays of some rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// The number of rows.
+    pub rows: u64,
+    /// Entries of P.
+    pub transitions: u64,
+    /// Entries of R.
+    pub rewards: u64,
+    /// End probabilities.
+    pub ends: u64,
+    /// Rewards of actions.
+    pub action_rewards: u64,
+}
+
+impl std::ops::Add for Extent {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            rows: self.rows + other.rows,
+            transitions: self.transitions + other.transitions,
+            rewards: self.rewards + other.rewards,
+            ends: self.ends + other.ends,
+            action_rewards: self.action_rewards + other.action_rewards,
+        }
+    }
+}
+
+/// The rows of a range of states. Numbers of states and of rows are those of the whole model; entries count from any number.
 #[derive(Clone)]
 pub struct Rows<'a> {
     /// The states.
@@ -49,6 +94,19 @@ pub struct Rows<'a> {
     pub rewards: Entries<'a>,
     /// The reward of each row independent of the successor; empty if it is 0 for all.
     pub action_rewards: Cow<'a, [f64]>,
+    /// The name of each row, as an index into the names of actions; empty without names.
+    pub names: Cow<'a, [u32]>,
+}
+
+/// The place of a row in the whole model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The number of the row.
+    pub row: u64,
+    /// The state.
+    pub state: u64,
+    /// The action of the state, from 0.
+    pub action: u32,
 }
 
 /// The rows of each state of a range.
@@ -81,11 +139,33 @@ pub enum Columns<'a> {
 }
 
 /// A type of columns.
-pub(crate) trait Column: Copy + Ord + Send + Sync + Into<u64> + 'static {}
+pub(crate) trait Column: Copy + Default + Ord + Send + Sync + Into<u64> + 'static {
+    /// A number that the type can hold.
+    fn of(number: u64) -> Self;
 
-impl Column for u32 {}
+    /// Columns of this type.
+    fn columns(columns: Vec<Self>) -> Columns<'static>;
+}
 
-impl Column for u64 {}
+impl Column for u32 {
+    fn of(number: u64) -> Self {
+        number as Self
+    }
+
+    fn columns(columns: Vec<Self>) -> Columns<'static> {
+        Columns::Short(columns.into())
+    }
+}
+
+impl Column for u64 {
+    fn of(number: u64) -> Self {
+        number
+    }
+
+    fn columns(columns: Vec<Self>) -> Columns<'static> {
+        Columns::Long(columns.into())
+    }
+}
 
 /// [`Entries`] with columns of a known type. Rows count from 0.
 #[derive(Clone, Copy)]
@@ -191,6 +271,20 @@ impl Rows<'_> {
         }
     }
 
+    /// The places of some rows, which count from the first of the range.
+    pub fn places(&self, rows: Range<usize>) -> impl Iterator<Item = At> {
+        let mut row = self.first(self.states.start) + rows.start as u64;
+        let mut state = if rows.is_empty() { self.states.start } else { self.state_of(row) };
+        rows.map(move |_| {
+            while self.first(state + 1) <= row {
+                state += 1;
+            }
+            let at = At { row, state, action: (row - self.first(state)) as u32 };
+            row += 1;
+            at
+        })
+    }
+
     /// Whether a state has no action.
     #[must_use]
     pub fn has_terminal(&self) -> bool {
@@ -229,6 +323,36 @@ impl Whole for Mdp {
             ends: Cow::Borrowed(&self.ends()[of_rows(self.ends())]),
             rewards: Entries::of_rows(self.rewards(), &rows),
             action_rewards: Cow::Borrowed(&self.action_rewards()[of_rows(self.action_rewards())]),
+            names: Cow::Borrowed(self.action_names().map_or(&[][..], |names| &names.of_row[rows.clone()])),
         })
+    }
+}
+
+impl Described for Mdp {
+    fn labels(&self) -> BTreeMap<String, Cow<'_, [u64]>> {
+        let wide = |states: &Vec<u32>| states.iter().map(|&state| state.into()).collect();
+        self.labels().iter().map(|(label, states)| (label.clone(), wide(states))).collect()
+    }
+
+    fn action_names(&self) -> Vec<String> {
+        self.action_names().map_or_else(Vec::new, |ActionNames { names, .. }| names.clone())
+    }
+
+    fn grid(&self) -> Option<Cow<'_, Grid>> {
+        self.grid().map(Cow::Borrowed)
+    }
+
+    fn extent(&self, states: Range<u64>) -> Extent {
+        let [first, end] = [states.start, states.end].map(|state| self.choices().first(state as usize));
+        let entries = |matrix: &Csr| matrix.row_ptr()[end] - matrix.row_ptr()[first];
+        let rows = (end - first) as u64;
+        let per_row = |numbers: &[f64]| if numbers.is_empty() { 0 } else { rows };
+        Extent {
+            rows,
+            transitions: entries(self.transitions()),
+            rewards: entries(self.rewards()),
+            ends: per_row(self.ends()),
+            action_rewards: per_row(self.action_rewards()),
+        }
     }
 }

@@ -25,7 +25,7 @@ impl Picture for Report<'_> {
         };
         let goals = match self.criterion {
             Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } => goal.clone(),
-            _ => self.mdp.grid().iter().map(|grid| grid.goal).collect(),
+            _ => self.mdp.grid().iter().map(|grid| grid.goal as u32).collect(),
         };
         let field = Field {
             grid: self.mdp.grid(),

@@ -59,7 +59,7 @@ impl Picture for Report<'_> {
     fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError> {
         title(canvas, self)?;
         let grid = self.model.grid;
-        let goals = grid.iter().map(|grid| grid.goal).collect();
+        let goals = grid.iter().map(|grid| grid.goal as u32).collect();
         // The values of other ranks are gathered here.
         let drawn = matches!(self.values, Column::Here(_)) || self.values.len() <= MOST_DRAWN;
         let (values, policy) = match drawn {

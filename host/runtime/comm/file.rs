@@ -21,20 +21,47 @@ pub struct Bytes<'a> {
     pub length: u64,
 }
 
-/// Writes a file whole or not at all: every rank writes its bytes at their offset in a temporary file beside `path`, which
-/// rank 0 moves to `path` after all have succeeded. `Ok(false)` if the ranks cannot do so, and nothing is written: `path` is
-/// no regular file, or a rank does not see the files of rank 0.
+/// Writes a file whole or not at all: every rank writes its bytes at their offset. [`fill_together`] says how.
+///
+/// # Errors
+/// The error of the first rank that failed.
+pub fn write_together(comm: &dyn Communicator, path: &Path, bytes: &Bytes) -> Result<bool, Disagreed<io::Error>> {
+    fill_together(comm, path, bytes.length, |file| {
+        if comm.rank() == 0 {
+            write_at(file, 0, bytes.header)?;
+        }
+        write_at(file, bytes.offset, bytes.own)
+    })
+}
+
+/// Writes bytes at an offset of a file.
+///
+/// # Errors
+/// Those of the file system.
+pub fn write_at(file: &mut File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    file.seek(SeekFrom::Start(offset))?;
+    file.write_all(bytes)
+}
+
+/// Writes a file of at least 8 bytes whole or not at all: every rank fills its places in a temporary file of the full `length` beside
+/// `path`, which rank 0 moves to `path` after all have succeeded. `Ok(false)` if the ranks cannot do so, and nothing is written:
+/// `path` is no regular file, or a rank does not see the files of rank 0.
 ///
 /// All ranks call this together. `path` counts on rank 0.
 ///
 /// # Errors
 /// The error of the first rank that failed. The temporary file is removed.
-pub fn write_together(comm: &dyn Communicator, path: &Path, bytes: &Bytes) -> Result<bool, Disagreed<io::Error>> {
-    let agree = |result: io::Result<()>| comm.agree(result, |_| 2);
+pub fn fill_together(
+    comm: &dyn Communicator,
+    path: &Path,
+    length: u64,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<bool, Disagreed<io::Error>> {
+    let agree = |result: io::Result<()>| comm.agree(result, code);
     let mut draft = None;
     let mut begin = || {
         if comm.rank() == 0 {
-            draft = Draft::create(path, bytes.length)?;
+            draft = Draft::create(path, length)?;
         }
         Ok(())
     };
@@ -49,24 +76,24 @@ pub fn write_together(comm: &dyn Communicator, path: &Path, bytes: &Bytes) -> Re
     let mut opened = match &mut draft {
         _ if name.is_empty() => None,
         Some(draft) => draft.file().try_clone().ok(),
-        None => path.and_then(|path| seen(&path, sign, bytes.length)),
+        None => path.and_then(|path| seen(&path, sign, length)),
     };
     if comm.any(opened.is_none()).map_err(Disagreed::Comm)? {
         return Ok(false);
     }
-    let mut write = || {
+    let write = || {
         let Some(file) = &mut opened else { return Ok(()) };
-        if comm.rank() == 0 {
-            file.rewind()?;
-            file.write_all(bytes.header)?;
-        }
-        file.seek(SeekFrom::Start(bytes.offset))?;
-        file.write_all(bytes.own)?;
+        fill(file)?;
         file.sync_all()
     };
     agree(write())?;
     agree(draft.map_or(Ok(()), Draft::publish))?;
     Ok(true)
+}
+
+/// The exit code of an error: 130 if a stop request ended the writing.
+pub(crate) fn code(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::Interrupted { 130 } else { 2 }
 }
 
 /// The file at a path of another rank, if this rank sees it.

@@ -2,9 +2,8 @@
 
 use clap::Args;
 use warpkov::mdp::generate::{self, SlipGrid, WetFloor};
-use warpkov::mdp::model::Mdp;
 
-use super::{Arguments, Error, Output};
+use super::{Arguments, Error, Output, on_demand};
 use crate::cli::common::number;
 
 /// Generates a grid world in which moves slip sideways.
@@ -51,18 +50,8 @@ Examples:
   warpkov mdp generate grid --width 1024 --height 1024 --walls 0.3 --obstacles 0.1 --out g4.safetensors
   warpkov mdp generate grid --width 16 --height 16 --out - | warpkov mdp solve -";
 
-impl Arguments for Grid {
-    fn check(&self) -> Result<(), Error> {
-        let Self { width, height, walls, obstacles, .. } = *self;
-        if walls + obstacles >= 1.0 {
-            return Err(Error::Usage(format!(
-                "--walls {walls} and --obstacles {obstacles} leave no free cell: their sum must be below 1"
-            )));
-        }
-        check_size(width, height)
-    }
-
-    fn generate(&self) -> Result<Mdp, generate::Error> {
+impl Grid {
+    fn family(&self) -> Result<generate::SlipGrid, generate::Error> {
         let grid = SlipGrid {
             width: self.width,
             height: self.height,
@@ -74,15 +63,28 @@ impl Arguments for Grid {
             goal_reward: self.goal_reward,
             obstacle_penalty: self.obstacle_penalty,
         };
-        grid.generate()
-    }
-
-    fn output(&self) -> &Output {
-        &self.output
+        Ok(grid)
     }
 }
 
-/// Checks that 32 bits can number the cells.
+impl Arguments for Grid {
+    fn check(&self) -> Result<(), Error> {
+        let Self { width, height, walls, obstacles, .. } = *self;
+        if walls + obstacles == 0.0 {
+            return Ok(());
+        }
+        if walls + obstacles >= 1.0 {
+            return Err(Error::Usage(format!(
+                "--walls {walls} and --obstacles {obstacles} leave no free cell: their sum must be below 1"
+            )));
+        }
+        check_size(width, height)
+    }
+
+    on_demand!();
+}
+
+/// Checks that 32 bits can number the cells of a grid that is drawn at random.
 fn check_size(width: u32, height: u32) -> Result<(), Error> {
     let states = u64::from(width) * u64::from(height);
     if states > u64::from(u32::MAX) {
@@ -145,12 +147,8 @@ fn domain(name: &str) -> Result<WetFloor, String> {
     })
 }
 
-impl Arguments for Wetfloor {
-    fn check(&self) -> Result<(), Error> {
-        check_size(self.width.unwrap_or_default(), self.height.unwrap_or_default())
-    }
-
-    fn generate(&self) -> Result<Mdp, generate::Error> {
+impl Wetfloor {
+    fn family(&self) -> Result<generate::WetFloor, generate::Error> {
         let [width, height] = [self.width, self.height].map(Option::unwrap_or_default);
         let grid = self.domain.unwrap_or_else(|| WetFloor::new(width, height, self.successors.unwrap_or(1)));
         let grid = WetFloor {
@@ -161,12 +159,16 @@ impl Arguments for Wetfloor {
             seed: self.seed,
             ..grid
         };
-        grid.generate()
+        Ok(grid)
+    }
+}
+
+impl Arguments for Wetfloor {
+    fn check(&self) -> Result<(), Error> {
+        check_size(self.width.unwrap_or_default(), self.height.unwrap_or_default())
     }
 
-    fn output(&self) -> &Output {
-        &self.output
-    }
+    on_demand!();
 }
 
 /// Generates Sutton and Barto's 5 × 5 grid, in which any move from two special cells jumps to another cell and earns a reward.
@@ -183,12 +185,12 @@ pub struct SuttonGrid {
     output: Output,
 }
 
-impl Arguments for SuttonGrid {
-    fn generate(&self) -> Result<Mdp, generate::Error> {
-        generate::SuttonGrid { gamma: self.gamma }.generate()
+impl SuttonGrid {
+    fn family(&self) -> Result<generate::SuttonGrid, generate::Error> {
+        Ok(generate::SuttonGrid { gamma: self.gamma })
     }
+}
 
-    fn output(&self) -> &Output {
-        &self.output
-    }
+impl Arguments for SuttonGrid {
+    on_demand!();
 }

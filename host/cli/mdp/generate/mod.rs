@@ -1,16 +1,24 @@
 //! `warpkov mdp generate`.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 
-use clap::{Args, Subcommand};
+use clap::error::ErrorKind;
+use clap::{Args, Command, FromArgMatches, Subcommand};
+use warpkov::common::interrupt;
 use warpkov::mdp::generate;
 use warpkov::mdp::io::Format;
 use warpkov::mdp::model::Mdp;
+use warpkov::mdp::model::whole::Described;
+use warpkov::runtime;
 
 use super::file::{output_format, write};
 use super::{Error, Outcome, convert};
 use crate::cli::common::choice::choice;
 use crate::cli::common::file::FileOrStd;
+use crate::cli::common::interrupts::handle_interrupts;
+use crate::cli::common::progress::Fraction;
+use crate::cli::common::ranks;
 
 mod grids;
 mod protocols;
@@ -45,13 +53,19 @@ Examples:
 /// The destination of the model.
 #[derive(Args)]
 struct Output {
-    /// Write the model to this file, or with - to the standard output.
-    #[arg(long, value_name = "FILE|-")]
-    out: FileOrStd,
+    /// Write the model to this file, or with - to the standard output. Rows of .safetensors are written as they are made, in parts by
+    /// several ranks; in other formats, and of the protocols, the first rank makes the whole model.
+    #[arg(long, value_name = "FILE|-", required = true)]
+    out: Option<FileOrStd>,
     /// Format of --out [default: that of its extension; json on the standard output].
     #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
     to: Option<Format>,
+    #[command(flatten)]
+    ranks: ranks::Arguments,
 }
+
+/// The options of [`Output`], which a model without a file has not.
+const OF_OUTPUT: [&str; 6] = ["out", "to", "ranks", "rank", "master", "timeout"];
 
 /// The arguments of a family.
 trait Arguments {
@@ -63,8 +77,31 @@ trait Arguments {
     /// Generates the model.
     fn generate(&self) -> Result<Mdp, generate::Error>;
 
+    /// The model as a source of rows, if they are made on demand.
+    fn source(&self) -> Result<Option<Box<dyn Described>>, generate::Error> {
+        Ok(None)
+    }
+
     fn output(&self) -> &Output;
 }
+
+/// Implements the model of a family whose rows are made on demand.
+macro_rules! on_demand {
+    () => {
+        fn generate(&self) -> Result<warpkov::mdp::model::Mdp, generate::Error> {
+            self.family()?.generate()
+        }
+
+        fn source(&self) -> Result<Option<Box<dyn warpkov::mdp::model::whole::Described>>, generate::Error> {
+            Ok(Some(Box::new(self.family()?.source()?)))
+        }
+
+        fn output(&self) -> &Output {
+            &self.output
+        }
+    };
+}
+use on_demand;
 
 impl Family {
     fn arguments(&self) -> &dyn Arguments {
@@ -84,6 +121,53 @@ impl Family {
             Self::Zeroconf(arguments) => arguments,
         }
     }
+
+    /// The options of ranks.
+    pub fn ranks(&self) -> &ranks::Arguments {
+        &self.arguments().output().ranks
+    }
+
+    /// The family that a text names, with its options as those of `mdp generate`, without those of the output.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let command = Self::augment_subcommands(Command::new("--generate").no_binary_name(true))
+            .subcommand_required(true)
+            .disable_help_subcommand(true)
+            .mut_subcommands(|family| family.mut_arg("out", |out| out.required(false)));
+        let wrong = |error: &clap::Error| match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::MissingSubcommand => {
+                "expected a family and its options, which mdp generate FAMILY --help lists".to_owned()
+            }
+            _ => {
+                // The message, without the tips.
+                let text = error.to_string();
+                let lines: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+                lines.join(" ").trim_start_matches("error: ").to_owned()
+            }
+        };
+        let usage = |message: String| Error::Usage(format!("--generate: {message}"));
+        let matches = command.try_get_matches_from(text.split_whitespace()).map_err(|error| usage(wrong(&error)))?;
+        let given = |matches: &clap::ArgMatches, option: &str| {
+            matches.value_source(option) == Some(clap::parser::ValueSource::CommandLine)
+        };
+        if let Some((_, matches)) = matches.subcommand()
+            && let Some(option) = OF_OUTPUT.iter().find(|option| given(matches, option))
+        {
+            return Err(usage(format!("--{option} is an option of mdp generate, expected options of the family only")));
+        }
+        let family = Self::from_arg_matches(&matches).map_err(|error| usage(wrong(&error)))?;
+        family.arguments().check()?;
+        Ok(family)
+    }
+
+    /// Generates the model.
+    pub fn generate(&self) -> Result<Mdp, Error> {
+        Ok(self.arguments().generate()?)
+    }
+
+    /// The model as a source of rows, if they are made on demand.
+    pub fn source(&self) -> Result<Option<Box<dyn Described>>, Error> {
+        Ok(self.arguments().source()?)
+    }
 }
 
 /// The model to generate, and its destination.
@@ -99,16 +183,38 @@ impl TryFrom<Family> for Options {
     fn try_from(family: Family) -> Result<Self, Error> {
         let arguments = family.arguments();
         arguments.check()?;
-        let Output { out, to } = arguments.output();
-        let (out, format) = (out.clone(), output_format(out, *to)?);
+        let Output { out, to, .. } = arguments.output();
+        let out = out.clone().ok_or_else(|| Error::Usage("--out is missing".to_owned()))?;
+        let format = output_format(&out, *to)?;
         Ok(Self { family, out, format })
     }
 }
 
 /// Generates the model, writes it.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
-    let model = options.family.arguments().generate()?;
-    convert::note_losses(options.format, &model);
-    write(&options.out, options.format, &model, out)?;
+    let Options { family, out: to, format } = options;
+    let ranks = family.ranks().join()?;
+    if let (FileOrStd::At(path), Format::Safetensors) = (to, format)
+        && let Some(source) = ranks.agree(family.source())?
+    {
+        handle_interrupts();
+        let progress = Fraction::new(!ranks.is_first());
+        let observe = |done| {
+            progress.set(done);
+            if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        match ranks.write_model(path, &*source, observe) {
+            Ok(true) => return Ok(Outcome::Success),
+            Ok(false) => {}
+            Err(_) if interrupt::requested() => return Err(runtime::Error::Interrupted.into()),
+            Err(error) => return Err(error),
+        }
+    }
+    // The other ranks are done.
+    if ranks.is_first() {
+        let model = family.generate()?;
+        convert::note_losses(*format, &model);
+        write(to, *format, &model, out)?;
+    }
     Ok(Outcome::Success)
 }

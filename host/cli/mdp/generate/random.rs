@@ -2,9 +2,8 @@
 
 use clap::Args;
 use warpkov::mdp::generate::{self, QueueNetwork, RewardOf};
-use warpkov::mdp::model::Mdp;
 
-use super::{Arguments, Output};
+use super::{Arguments, Output, on_demand};
 use crate::cli::common::choice::choice;
 use crate::cli::common::number;
 
@@ -21,7 +20,7 @@ Examples:
 pub struct Garnet {
     /// Number of states.
     #[arg(long, value_name = "S", default_value_t = 1000)]
-    states: u32,
+    states: u64,
     /// Number of actions of a state, A.
     #[arg(long, value_name = "A", default_value_t = 4)]
     actions: u32,
@@ -39,7 +38,7 @@ pub struct Garnet {
     power_law: bool,
     /// Draw successors at most this far away on a ring of all states [default: from all states].
     #[arg(long, value_name = "STATES")]
-    window: Option<u32>,
+    window: Option<u64>,
     /// Arguments of the rewards.
     #[arg(long, value_name = "WHAT", default_value = "action", value_parser = choice::<RewardOf>())]
     reward_of: RewardOf,
@@ -56,8 +55,8 @@ pub struct Garnet {
     output: Output,
 }
 
-impl Arguments for Garnet {
-    fn generate(&self) -> Result<Mdp, generate::Error> {
+impl Garnet {
+    fn family(&self) -> Result<generate::Garnet, generate::Error> {
         let garnet = generate::Garnet {
             states: self.states,
             actions: self.actions,
@@ -71,12 +70,12 @@ impl Arguments for Garnet {
             gamma: self.gamma,
             seed: self.seed,
         };
-        garnet.generate()
+        Ok(garnet)
     }
+}
 
-    fn output(&self) -> &Output {
-        &self.output
-    }
+impl Arguments for Garnet {
+    on_demand!();
 }
 
 /// Generates queues in tandem with controlled servers.
@@ -120,8 +119,8 @@ pub struct Queueing {
     output: Output,
 }
 
-impl Arguments for Queueing {
-    fn generate(&self) -> Result<Mdp, generate::Error> {
+impl Queueing {
+    fn family(&self) -> Result<generate::QueueNetwork, generate::Error> {
         let network = QueueNetwork {
             queues: self.queues,
             capacity: self.capacity,
@@ -133,10 +132,10 @@ impl Arguments for Queueing {
             loss_cost: self.loss_cost,
             gamma: self.gamma,
         };
-        network.generate()
+        Ok(network)
     }
+}
 
-    fn output(&self) -> &Output {
-        &self.output
-    }
+impl Arguments for Queueing {
+    on_demand!();
 }

@@ -2,9 +2,8 @@
 
 use clap::Args;
 use warpkov::mdp::generate;
-use warpkov::mdp::model::Mdp;
 
-use super::{Arguments, Output};
+use super::{Arguments, Output, on_demand};
 use crate::cli::common::number;
 
 /// Generates the forest management model of the MDP toolbox.
@@ -22,7 +21,7 @@ Examples:
 pub struct Forest {
     /// Number of ages, which are the states.
     #[arg(long, value_name = "S", default_value_t = 3)]
-    ages: u32,
+    ages: u64,
     /// Reward of waiting in the oldest forest.
     #[arg(long, value_name = "R1", default_value = "4", value_parser = number::finite)]
     wait_reward: f64,
@@ -39,8 +38,8 @@ pub struct Forest {
     output: Output,
 }
 
-impl Arguments for Forest {
-    fn generate(&self) -> Result<Mdp, generate::Error> {
+impl Forest {
+    fn family(&self) -> Result<generate::Forest, generate::Error> {
         let forest = generate::Forest {
             ages: self.ages,
             wait_reward: self.wait_reward,
@@ -48,12 +47,12 @@ impl Arguments for Forest {
             fire_probability: self.fire,
             gamma: self.gamma,
         };
-        forest.generate()
+        Ok(forest)
     }
+}
 
-    fn output(&self) -> &Output {
-        &self.output
-    }
+impl Arguments for Forest {
+    on_demand!();
 }
 
 /// Generates the gambler's problem of Sutton and Barto.
@@ -79,14 +78,14 @@ pub struct Gambler {
     output: Output,
 }
 
-impl Arguments for Gambler {
-    fn generate(&self) -> Result<Mdp, generate::Error> {
-        generate::Gambler { goal: self.goal, heads: self.heads, gamma: self.gamma }.generate()
+impl Gambler {
+    fn family(&self) -> Result<generate::Gambler, generate::Error> {
+        Ok(generate::Gambler { goal: self.goal, heads: self.heads, gamma: self.gamma })
     }
+}
 
-    fn output(&self) -> &Output {
-        &self.output
-    }
+impl Arguments for Gambler {
+    on_demand!();
 }
 
 /// Generates Jack's car rental of Sutton and Barto.
@@ -132,8 +131,8 @@ fn pair(text: &str) -> Result<[f64; 2], String> {
     Ok([number::non_negative(first)?, number::non_negative(second)?])
 }
 
-impl Arguments for CarRental {
-    fn generate(&self) -> Result<Mdp, generate::Error> {
+impl CarRental {
+    fn family(&self) -> Result<generate::CarRental, generate::Error> {
         let rental = generate::CarRental {
             max_cars: self.max_cars,
             max_moves: self.max_moves,
@@ -143,12 +142,12 @@ impl Arguments for CarRental {
             rental_credit: self.credit,
             gamma: self.gamma,
         };
-        rental.generate()
+        Ok(rental)
     }
+}
 
-    fn output(&self) -> &Output {
-        &self.output
-    }
+impl Arguments for CarRental {
+    on_demand!();
 }
 
 /// Generates a stochastic inventory control model, as in Puterman's section 3.2.
@@ -194,8 +193,8 @@ pub struct Inventory {
     output: Output,
 }
 
-impl Arguments for Inventory {
-    fn generate(&self) -> Result<Mdp, generate::Error> {
+impl Inventory {
+    fn family(&self) -> Result<generate::Inventory, generate::Error> {
         let demand = self.demand_mean.map(generate::Inventory::poisson_demand);
         let inventory = generate::Inventory {
             capacity: self.capacity,
@@ -207,10 +206,10 @@ impl Arguments for Inventory {
             price: self.price,
             gamma: self.gamma,
         };
-        inventory.generate()
+        Ok(inventory)
     }
+}
 
-    fn output(&self) -> &Output {
-        &self.output
-    }
+impl Arguments for Inventory {
+    on_demand!();
 }

@@ -12,6 +12,8 @@ use crate::common::parameters::count;
 use crate::mdp::analysis::patterns::Patterns;
 use crate::mdp::certificate::{Extremes, first_best};
 use crate::mdp::generate::Error;
+use crate::mdp::generate::demand::Family;
+use crate::mdp::model::whole::At;
 use crate::mdp::model::{CHUNK, Part, Peer, Sends};
 
 /// A slip grid and the patterns that its cells have, without a pattern number per cell; or the part of a rank: its rows of
@@ -74,7 +76,7 @@ impl SlipGrid {
         let own = first(rank)..first(rank + 1);
         let local = own.start.saturating_sub(1)..height.min(own.end + 1);
         let cells = |rows: Range<u32>| u64::from(width) * u64::from(rows.start)..u64::from(width) * u64::from(rows.end);
-        let kinds = if self.wall_fraction > 0.0 || self.obstacle_fraction > 0.0 {
+        let kinds = if !self.is_open() {
             let states = self.check()?;
             let (walls, obstacles) = self.place(states)?;
             let here = cells(local.clone());
@@ -159,12 +161,13 @@ impl SlipGrid {
             kinds[cell as usize] = (number >> (2 * place) & 3) as u8;
         }
         let small = Self { width: 3, height: 3, ..*self };
-        let cells = Cells { grid: &small, kinds };
-        for row in 4 * OWN as usize..4 * OWN as usize + 4 {
+        let cells = Cells { grid: small, kinds, walls: Vec::new(), obstacles: Vec::new() };
+        for action in 0..4 {
             // Sums in the order of successors from +0, for the same bits as `Mdp::expected_rewards`.
             let mut reward = 0.0;
-            for (cell, prob) in cells.successors(row) {
-                reward += prob * cells.reward(cell);
+            let at = At { row: 4 * u64::from(OWN) + u64::from(action), state: OWN.into(), action };
+            for (cell, prob) in cells.successors(at) {
+                reward += prob * cells.reward_in(cell);
                 patterns.prob.push(prob);
                 patterns.distance.push(match cell {
                     1 => -(self.width as isize),
