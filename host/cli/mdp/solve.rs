@@ -58,8 +58,8 @@ pub struct Arguments {
     /// Sweep all states every time. By default, sweeps skip states whose value cannot have changed; the result is the same.
     #[arg(long)]
     no_skip: bool,
-    /// Sweeps of value iteration between two exchanges of several ranks: 1 to 1000, or auto. More than 1 pays where an exchange takes
-    /// longer than a sweep; the values then depend on the number of ranks, within ε. auto is 1.
+    /// Sweeps of value iteration between two exchanges of several ranks: 1 to 1000, or auto. More than 1 can pay where an exchange
+    /// takes longer than a sweep and the process can end; the values then depend on the number of ranks, within ε. auto is 1.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = local_sweeps)]
     local_sweeps: u32,
     /// Maximum GPU memory, in bytes or as 4GiB [default: all free memory]. Larger models are streamed through it.

@@ -368,7 +368,8 @@ impl<T: Precise> State for Engine<'_, T> {
 impl<T: Precise> GreedySweeps for Engine<'_, T> {
     /// Gauss-Seidel sweeps end with a Jacobi sweep: its changes bound the distance to V*, those of Gauss-Seidel sweeps
     /// do not. Likewise, local sweeps follow a sweep after an exchange, whose changes alone count, and the last sweep is
-    /// such a one. Local sweeps never harm: if ‖V − V*‖∞ ≤ e at the exchange, every sweep until the next one leaves ≤ γe.
+    /// such a one. If ‖V − V*‖∞ ≤ e at the exchange, every sweep until the next one leaves ≤ γe; the span of the changes
+    /// may fall more slowly than in sweeps of all ranks.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Error> {
         let mut sweeps = 0;
         if !self.stale {
