@@ -85,7 +85,7 @@ impl Origin {
     /// Opens the model to have it in parts, if that is possible.
     pub fn open_parts(&self) -> Result<Option<Parts>, Error> {
         Ok(match self {
-            Self::File(file, reading) => reading.open_parts(file)?.map(Parts::File),
+            Self::File(file, reading) => reading.open_parts(file)?.map(|mapped| Parts::File(Box::new(mapped))),
             Self::Family(family, _) => family.source()?.map(|source| {
                 let (gamma, objective) = (source.gamma(), source.objective());
                 Parts::Made(Made { source, gamma, objective })
@@ -105,7 +105,7 @@ impl Origin {
 /// A model of which each rank has its own part.
 pub enum Parts {
     /// Each rank reads its rows.
-    File(Mapped),
+    File(Box<Mapped>),
     /// Each rank makes its rows.
     Made(Made),
 }
@@ -143,7 +143,7 @@ impl Parts {
     /// The model.
     pub fn whole(&self) -> &dyn Whole {
         match self {
-            Self::File(mapped) => mapped,
+            Self::File(mapped) => &**mapped,
             Self::Made(made) => made,
         }
     }
@@ -153,12 +153,13 @@ impl Parts {
         Ok(match self {
             Self::File(mut mapped) => {
                 if let Some(gamma) = gamma {
-                    mapped = mapped.with_gamma(gamma).map_err(|error| Error::Usage(format!("--gamma: {error}")))?;
+                    let found = mapped.with_gamma(gamma);
+                    *mapped = found.map_err(|error| Error::Usage(format!("--gamma: {error}")))?;
                 }
-                Self::File(match objective {
-                    Some(objective) => mapped.with_objective(objective),
-                    None => mapped,
-                })
+                if let Some(objective) = objective {
+                    *mapped = mapped.with_objective(objective);
+                }
+                Self::File(mapped)
             }
             Self::Made(made) => Self::Made(Made {
                 gamma: gamma.unwrap_or(made.gamma),
