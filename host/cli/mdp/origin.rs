@@ -53,7 +53,7 @@ impl TryFrom<Arguments> for Origin {
 
 /// A model, or a model of which each rank has its own part.
 pub enum Model {
-    Whole(Mdp),
+    Whole(Box<Mdp>),
     Parts(Parts),
 }
 

@@ -398,7 +398,7 @@ impl Options {
         if let Some(objective) = self.objective {
             mdp = mdp.with_objective(objective);
         }
-        Ok(Model::Whole(mdp))
+        Ok(Model::Whole(Box::new(mdp)))
     }
 
     /// The options of the solver. The default tie margin depends on γ.
