@@ -194,7 +194,7 @@ fn wrong_usage_has_exit_code_2() {
     let grid = |arguments: &[&str], word| usage(&[&grid, arguments].concat(), word);
     grid(&["--width", "8"], "--height");
     grid(&["--width", "0", "--height", "8"], "width");
-    grid(&["--width", "70000", "--height", "70000"], "4900000000 states");
+    grid(&["--width", "70000", "--height", "70000"], "expected 1 to 4294967295 cells");
     grid(&["--width", "8", "--height", "8", "--slip", "1.5"], "from 0 to 1");
     grid(&["--width", "8", "--height", "8", "--walls", "0.6", "--obstacles", "0.5"], "sum must be below 1");
     assert!(!folder.path().join("other.json").exists());

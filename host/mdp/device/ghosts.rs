@@ -66,12 +66,6 @@ pub trait Linking<D: Device> {
     /// The ranks agree on the range.
     unsafe fn max(&self, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error>;
 
-    /// Gives all ranks the `source` of each rank, in the order of ranks.
-    ///
-    /// # Safety
-    /// The ranks agree on the length.
-    unsafe fn gather<T: DeviceCopy>(&self, source: &D::Buffer<T>, target: &mut D::Buffer<T>) -> Result<(), D::Error>;
-
     /// Gives all ranks the elements of each rank: those of rank r are `parts[r]` of the buffer. To be called in a
     /// [`group`](Self::group).
     ///
@@ -119,15 +113,6 @@ impl Linking<Gpu> for Link {
     unsafe fn max(&self, numbers: &mut <Gpu as Device>::Buffer<u64>, range: Range<usize>) -> Result<(), CudaError> {
         // SAFETY: the ranks agree on the range, by the caller's promise.
         unsafe { self.0.all_reduce(numbers, range, crate::runtime::gpu::Reduction::Max) }
-    }
-
-    unsafe fn gather<T: DeviceCopy>(
-        &self,
-        source: &<Gpu as Device>::Buffer<T>,
-        target: &mut <Gpu as Device>::Buffer<T>,
-    ) -> Result<(), CudaError> {
-        // SAFETY: the ranks agree on the length, by the caller's promise.
-        unsafe { self.0.gather(source, target) }
     }
 
     unsafe fn share<T: DeviceCopy>(
@@ -183,14 +168,6 @@ impl Linking<Emulator> for NoLink {
         match *self {}
     }
 
-    unsafe fn gather<T: DeviceCopy>(
-        &self,
-        _: &<Emulator as Device>::Buffer<T>,
-        _: &mut <Emulator as Device>::Buffer<T>,
-    ) -> Result<(), EmulatorError> {
-        match *self {}
-    }
-
     unsafe fn share<T: DeviceCopy>(
         &self,
         _: &mut <Emulator as Device>::Buffer<T>,
@@ -242,7 +219,7 @@ impl<'c, D: Linked> Ranks<'c, D> {
             (Some(part), Some(comm)) if part.all_gather => Values::All(parts(part, comm)),
             (part, _) => Values::Halo(Halo::of(part.map_or(&[][..], |part| &part.peers), device)?),
         };
-        Ok(Ghosts { ranks: self.clone(), values, recorded: HashMap::new(), terms: None })
+        Ok(Ghosts { ranks: self.clone(), values, recorded: HashMap::new() })
     }
 
     /// Wraps a backend whose exchanges may fail.
@@ -289,22 +266,15 @@ pub trait Exchanges<T: Precise, D: Device> {
     /// Errors of the device.
     fn refresh(&mut self, device: &D, values: &mut D::Buffer<T>) -> Result<(), D::Error>;
 
-    /// Replaces each number of a range by its maximum over all ranks.
-    ///
-    /// # Errors
-    /// Errors of the device.
-    fn max(&mut self, device: &D, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error>;
+    /// Replaces each number of the host by its maximum over all ranks.
+    fn max(&mut self, numbers: &mut [u64]);
 
     /// Whether it holds on all ranks.
     fn all(&self, holds: bool) -> bool;
 
-    /// The sums of `numbers` over all ranks, in the order of the ranks, and whether a stop was requested, or an exchange
-    /// failed, on any rank: one message. The ranks have the same bits. The last number is not the caller's: it is 0, or 1
-    /// to stop.
-    ///
-    /// # Errors
-    /// Errors of the device.
-    fn sum(&mut self, device: &D, numbers: &mut D::Buffer<f64>) -> Result<(Vec<f64>, bool), D::Error>;
+    /// Replaces each number of the host by its sum over all ranks, in the order of the ranks. Returns whether a stop was requested,
+    /// or an exchange failed, on any rank: one message for both.
+    fn sum(&mut self, numbers: &mut [f64; 2]) -> bool;
 
     /// Whether a stop was requested, or an exchange failed, on any rank.
     fn stopped(&self) -> bool;
@@ -322,8 +292,6 @@ pub struct Ghosts<'c, T: Precise, D: Linked> {
     values: Values<T, D>,
     /// Recorded exchanges, by the addresses of the vectors.
     recorded: HashMap<u64, D::Graph>,
-    /// The numbers of all ranks, for [`Exchanges::sum`].
-    terms: Option<D::Buffer<f64>>,
 }
 
 /// The values that travel.
@@ -457,7 +425,12 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
     ) -> Result<(), D::Error> {
         let Some(link) = self.ranks.link.clone() else {
             self.exchange_on_hosts(device, values, tiles)?;
-            return maxima.map_or(Ok(()), |(numbers, range)| self.max(device, numbers, range));
+            if let Some((numbers, range)) = maxima {
+                let mut all = device.to_vec(numbers)?;
+                self.max(&mut all[range]);
+                device.write(numbers, &all)?;
+            }
+            return Ok(());
         };
         let reduce = || {
             maxima.map_or(Ok(()), |(numbers, range)| {
@@ -506,55 +479,26 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
         }
     }
 
-    fn max(&mut self, device: &D, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error> {
-        let Ranks { team, link, .. } = &self.ranks;
-        if let Some(link) = link {
-            // SAFETY: all ranks take the maxima of the same numbers.
-            return unsafe { link.max(numbers, range) };
-        }
-        let Some(comm) = team.comm() else { return Ok(()) };
-        let mut all = device.to_vec(numbers)?;
-        if let Some(of_ranks) = self.ranks.note(comm.gather(&all[range.clone()])) {
-            for (at, number) in all[range].iter_mut().enumerate() {
+    fn max(&mut self, numbers: &mut [u64]) {
+        let Some(comm) = self.ranks.team.comm() else { return };
+        if let Some(of_ranks) = self.ranks.note(comm.gather(numbers)) {
+            for (at, number) in numbers.iter_mut().enumerate() {
                 *number = of_ranks.iter().map(|of_rank| of_rank[at]).max().unwrap_or_default();
             }
         }
-        device.write(numbers, &all)
     }
 
     fn all(&self, holds: bool) -> bool {
         !self.ranks.note(self.ranks.team.any(!holds)).unwrap_or(true)
     }
 
-    fn sum(&mut self, device: &D, numbers: &mut D::Buffer<f64>) -> Result<(Vec<f64>, bool), D::Error> {
-        let (ranks, last) = (&self.ranks, numbers.len() - 1);
-        let stops = ranks.failed() || interrupt::requested();
-        let Some((link, comm)) = ranks.link.as_ref().zip(ranks.team.comm()) else {
-            let mut sums = device.to_vec(numbers)?;
-            sums[last] = f64::from(stops);
-            let done = ranks.note(ranks.team.sum(&mut sums));
-            let stopped = done.is_none() || sums[last] > 0.0;
-            return Ok((sums, stopped));
-        };
-        if stops {
-            let mut own = device.to_vec(numbers)?;
-            own[last] = 1.0;
-            device.write(numbers, &own)?;
-        }
-        let terms = match &mut self.terms {
-            Some(terms) => terms,
-            none => none.insert(device.zeros(comm.size() as usize * numbers.len())?),
-        };
-        // SAFETY: all ranks add the same numbers.
-        unsafe { link.gather(numbers, terms)? };
-        let terms = device.to_vec(terms)?;
-        let (first, others) = terms.split_at(numbers.len());
-        let mut sums = first.to_vec();
-        for of_rank in others.chunks_exact(numbers.len()) {
-            sums.iter_mut().zip(of_rank).for_each(|(sum, term)| *sum += term);
-        }
-        let stopped = sums[last] > 0.0;
-        Ok((sums, stopped))
+    fn sum(&mut self, numbers: &mut [f64; 2]) -> bool {
+        let ranks = &self.ranks;
+        let [first, second] = *numbers;
+        let mut sums = [first, second, f64::from(ranks.failed() || interrupt::requested())];
+        let done = ranks.note(ranks.team.sum(&mut sums));
+        *numbers = [sums[0], sums[1]];
+        done.is_none() || sums[2] > 0.0
     }
 
     fn stopped(&self) -> bool {

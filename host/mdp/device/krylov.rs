@@ -20,7 +20,6 @@ pub struct System<'d, O: Offset, D: Device> {
     /// Zero reward vector.
     nothing: D::Buffer<f64>,
     parts: D::Buffer<f64>,
-    /// Two sums; on ranks, whether to stop follows.
     sums: D::Buffer<f64>,
     /// Whether a stop was requested, on any rank, before the last inner product.
     stopped: bool,
@@ -53,7 +52,7 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
             all,
             nothing: device.zeros(states)?,
             parts: device.zeros(2 * blocks(states) as usize)?,
-            sums: device.zeros(3)?,
+            sums: device.zeros(2)?,
             stopped: false,
         })
     }
@@ -62,7 +61,7 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
     #[must_use]
     pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
         let states = model.states() as usize;
-        Projected::<f64, O, D>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 3) as u64
+        Projected::<f64, O, D>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
     }
 }
 
@@ -180,11 +179,9 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
             dots(device, Shape::new(blocks, THREADS), self.states as u64, x, y, z, &mut self.parts)?;
             dots_total(device, Shape::new(1, THREADS), blocks, &self.parts, &mut self.sums)?;
         }
-        let (sums, stopped) = match self.projected.ranks() {
-            Some(ranks) => ranks.sum(device, &mut self.sums)?,
-            None => (device.to_vec(&self.sums)?, interrupt::requested()),
-        };
-        self.stopped = stopped;
+        let mut sums = [0.0; 2];
+        device.download(&self.sums, &mut sums)?;
+        self.stopped = self.projected.ranks().map_or_else(interrupt::requested, |ranks| ranks.sum(&mut sums));
         Ok((sums[0], sums[1]))
     }
 

@@ -237,12 +237,11 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
 
     /// ‖y − x‖∞ of the last [`product`](Self::product), over all ranks; ignores NaN.
     pub(super) fn change(&mut self) -> Result<f64, D::Error> {
-        let Resident { ranks, residuals, .. } = &mut self.resident;
-        if let Some(ranks) = ranks {
-            ranks.max(self.device, residuals, 0..1)?;
-        }
         let mut norm = [0];
-        self.device.download(residuals, &mut norm)?;
+        self.device.download(&self.resident.residuals, &mut norm)?;
+        if let Some(ranks) = &mut self.resident.ranks {
+            ranks.max(&mut norm);
+        }
         Ok(f64::from_bits(norm[0]))
     }
 
@@ -348,11 +347,11 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for Projected<'_, T, O, D> {
                 // `v_new` and wrote `v_old`.
                 unsafe { extremes_between(*device, shape, model.states, &model.v_new, &model.v_old, extremes)? };
             }
-            if let Some(ranks) = &mut model.ranks {
-                ranks.max(device, extremes, 0..2)?;
-            }
             let mut keys = [0; 2];
             device.download(extremes, &mut keys)?;
+            if let Some(ranks) = &mut model.ranks {
+                ranks.max(&mut keys);
+            }
             let (least, greatest) = of_sweep(keys[0], keys[1]);
             let fixed = least == 0.0 && greatest == 0.0;
             if fixed || stop.is_met(least, greatest) || sweeps >= max_sweeps || self.resident.stopped() {

@@ -186,12 +186,12 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
                     })?
                 }
             };
-            if let Some(ranks) = &mut self.ranks {
-                // No exchange followed the last sweep.
-                ranks.max(device, &mut self.residuals, batch - 1..batch)?;
-            }
             let mut residuals = [0; MAX_BATCH];
             device.download(&self.residuals, &mut residuals[..batch])?;
+            if let Some(ranks) = &mut self.ranks {
+                // No exchange followed the last sweep.
+                ranks.max(&mut residuals[batch - 1..batch]);
+            }
             let met = residuals[..batch].iter().position(|&bits| f64::from_bits(bits) < theta);
             let done = met.map_or(batch, |k| k + 1);
             // Skipped sweeps wrote nothing. If their number is odd, the buffers have swapped once too often.

@@ -281,12 +281,12 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
 
     /// The slots of a batch of `sweeps` sweeps, over all ranks.
     fn read(&mut self, sweeps: usize) -> Result<Vec<u64>, D::Error> {
-        if let Some(ranks) = self.ranks.as_mut().filter(|_| !self.interior.is_empty()) {
-            // No exchange followed the last sweep.
-            ranks.max(self.device, &mut self.slots, slots_of(sweeps as u32 - 1))?;
-        }
         let mut slots = vec![0; SLOTS * sweeps];
         self.device.download(&self.slots, &mut slots)?;
+        if let Some(ranks) = self.ranks.as_mut().filter(|_| !self.interior.is_empty()) {
+            // No exchange followed the last sweep.
+            ranks.max(&mut slots[slots_of(sweeps as u32 - 1)]);
+        }
         Ok(slots)
     }
 
