@@ -415,7 +415,7 @@ fn limited(kilobytes: u32, arguments: &[&str]) -> Output {
 fn a_lack_of_memory_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let target = |name: &str| folder.path().join(name).display().to_string();
-    let garnet = target("garnet.safetensors");
+    let [garnet, streamed] = ["garnet.npz", "garnet.safetensors"].map(target);
     let out_of_memory = |arguments: &[&str]| {
         let output = limited(400_000, arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -425,6 +425,10 @@ fn a_lack_of_memory_is_reported() {
     };
     out_of_memory(&["mdp", "generate", "garnet", "--states", "3000000", "--out", &garnet]);
     assert!(!Path::new(&garnet).exists());
+    // This format is written block by block.
+    let output = limited(400_000, &["mdp", "generate", "garnet", "--states", "3000000", "--out", &streamed]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::remove_file(&streamed).unwrap();
     let dna = target("long.fasta");
     fs::write(&dna, [&b">long\n"[..], &b"ACGT".repeat(40_000_000), b"\n"].concat()).unwrap();
     let chain = target("chain.json");
