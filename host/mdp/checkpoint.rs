@@ -40,8 +40,8 @@ const KIND: &str = "mdp";
 /// The tensor that is divided among ranks.
 const VALUES: &str = "values";
 
-/// States whose rows are hashed at a time: enough work for all cores of a node.
-const BLOCK: u64 = 1 << 18;
+/// States whose rows are hashed at a time.
+const BLOCK: u64 = 1 << 14;
 
 /// The state of a solve between two rounds.
 #[derive(Clone, Debug)]
