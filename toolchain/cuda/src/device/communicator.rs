@@ -343,33 +343,6 @@ impl Communicator {
         })
     }
 
-    /// Gives all ranks the `source` of all ranks: element `r·n + i` of `target` is element i of the source of rank r, which
-    /// has n elements.
-    ///
-    /// # Errors
-    /// The communicator has failed, or fails now.
-    ///
-    /// # Panics
-    /// If `target` has not n elements for each rank.
-    ///
-    /// # Safety
-    /// All ranks call this as their next operation with the same type and n. Both buffers belong to the communicator's GPU.
-    pub unsafe fn gather<T: DeviceCopy>(
-        &self,
-        source: &GpuBuffer<T>,
-        target: &mut GpuBuffer<T>,
-    ) -> Result<(), CudaError> {
-        let (part, all) = (source.len(), target.len());
-        assert_eq!(all, part.saturating_mul(self.size() as usize), "{part} elements of each rank");
-        let (own, all, bytes) = (address(source, &(0..part)), address(target, &(0..all)), part * size_of::<T>());
-        self.shared.submit(bytes == 0, |shared, stream| {
-            // SAFETY: the addresses are those of whole buffers, which do not overlap, and the target holds the bytes of all
-            // ranks. The rest as in `all_reduce`.
-            let code = unsafe { (shared.nccl.all_gather)(own, all, bytes, BYTE, shared.handle.get(), stream) };
-            shared.check("ncclAllGather", code)
-        })
-    }
-
     /// Copies the elements `range` of rank `root` to all ranks.
     ///
     /// # Errors
