@@ -260,8 +260,9 @@ mod tests {
             if let Ok(mut stream) = TcpStream::connect(address) {
                 let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
             }
-            let [(_, of_host), (_, of_visitor)] = [host, visitor].map(|thread| thread.join().unwrap().unwrap());
-            assert_eq!((of_host[0].0, of_visitor[0].0), (1, 0));
+            let [of_host, of_visitor] = [host, visitor].map(|thread| thread.join().unwrap().unwrap());
+            assert_eq!((of_host.0, of_visitor.0), ([3; 128], [3; 128]));
+            assert_eq!((of_host.1[0].0, of_visitor.1[0].0), (1, 0));
         });
     }
 
