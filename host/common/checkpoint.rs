@@ -24,7 +24,7 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::json;
 use twox_hash::XxHash3_64;
 
-use super::io::safetensors::{self as file, Entry, Header, Tensor};
+use super::io::safetensors::{self as file, Entry, Tensor};
 use super::io::{Error, output};
 
 const FORMAT: &str = "warpkov-checkpoint";
@@ -285,6 +285,20 @@ impl Contents {
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.write_before(out, None)
+    }
+
+    /// The bytes of a file that has one more array, the last one: `length` numbers F64 of this name, which follow.
+    ///
+    /// # Errors
+    /// If the header is too large.
+    pub fn head(&self, name: &str, length: u64) -> io::Result<Vec<u8>> {
+        let mut head = Vec::new();
+        self.write_before(&mut head, Some(Entry::new(name, "F64", length)))?;
+        Ok(head)
+    }
+
+    fn write_before(&self, out: &mut dyn Write, last: Option<Entry>) -> io::Result<()> {
         let mut tensors: Vec<Tensor> = Vec::new();
         for (name, array) in &self.arrays {
             tensors.push(match array {
@@ -293,28 +307,7 @@ impl Contents {
                 Array::U32(numbers) => Tensor::new(name, "U32", numbers),
             });
         }
-        file::write(out, json!(self.texts), &mut tensors)
-    }
-
-    /// The bytes of a file that has one more array, the last one: `length` numbers F64 of this name, which follow.
-    ///
-    /// # Errors
-    /// If the header is too large.
-    pub fn head(&self, name: &str, length: u64) -> io::Result<Vec<u8>> {
-        let (mut entries, mut bytes) = (Vec::new(), Vec::new());
-        for (name, array) in &self.arrays {
-            let (dtype, length, array): (_, _, &[u8]) = match array {
-                Array::F64(numbers) => ("F64", numbers.len(), bytemuck::cast_slice(numbers)),
-                Array::U64(numbers) => ("U64", numbers.len(), bytemuck::cast_slice(numbers)),
-                Array::U32(numbers) => ("U32", numbers.len(), bytemuck::cast_slice(numbers)),
-            };
-            entries.push(Entry::new(name, dtype, length as u64));
-            bytes.extend_from_slice(array);
-        }
-        entries.push(Entry::new(name, "F64", length));
-        let mut head = Header::new(json!(self.texts), &entries)?.bytes;
-        head.extend(bytes);
-        Ok(head)
+        file::write(out, json!(self.texts), &mut tensors, last)
     }
 }
 

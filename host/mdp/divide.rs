@@ -426,10 +426,10 @@ fn copied(values: &[f64]) -> Vec<f64> {
 }
 
 fn numbered_lines<C: Column>(lines: Lines<C>, local: &Local) -> Csr {
-    let Lines { row_ptr, col, val } = lines;
     /// No number of a part's state.
     const NONE: u32 = u32::MAX;
 
+    let Lines { row_ptr, col, val } = lines;
     let number = |&state: &C| local.number(state.into());
     // Not as an Option of a vector, which rayon collects in pieces and joins on one thread.
     let all: Vec<u32> = col.par_iter().with_min_len(CHUNK).map(|state| number(state).unwrap_or(NONE)).collect();

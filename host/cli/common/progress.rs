@@ -14,74 +14,73 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Resolution of the bar.
 const STEPS: u64 = 1000;
 
-/// The progress of a solve, on stderr.
-pub struct Progress {
+/// A bar on stderr that appears once the work takes a while.
+struct Bar {
     bar: ProgressBar,
-    states: f64,
     /// Its drop ends the thread that waits to show the bar.
     _waiting: Option<Sender<()>>,
+}
+
+impl Bar {
+    /// A bar that is hidden if `quiet` or if stderr is no terminal.
+    fn new(template: &str, quiet: bool) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        let waiting = (!quiet && stderr().is_terminal()).then(|| show_after(PATIENCE, bar.clone()));
+        Self { bar, _waiting: waiting }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// The progress of a solve, on stderr.
+pub struct Progress {
+    bar: Bar,
+    states: f64,
 }
 
 impl Progress {
     /// Progress of a model with `states` states, hidden if `quiet` or if stderr is no terminal.
     pub fn new(states: u64, quiet: bool) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {msg}") {
-            bar.set_style(style);
-        }
-        bar.set_message("round 1");
-        let waiting = (!quiet && stderr().is_terminal()).then(|| show_after(PATIENCE, bar.clone()));
-        Self { bar, states: states as f64, _waiting: waiting }
+        let bar = Bar::new("{elapsed:>5} {bar:30} {msg}", quiet);
+        bar.bar.set_message("round 1");
+        Self { bar, states: states as f64 }
     }
 
     /// Shows a round.
     pub fn observe(&self, round: &Round) {
+        let bar = &self.bar.bar;
         let Round { round: number, sweeps, residual, .. } = round;
         let mut message = format!("round {number}: {sweeps} sweeps to residual {residual:.1e}");
         if let Some(changed) = round.changed {
             // The number of changed states falls about geometrically: its logarithm measures the remaining work.
             let left = (changed as f64).ln_1p() / self.states.ln_1p();
             let position = ((1.0 - left) * STEPS as f64) as u64;
-            self.bar.set_position(position.max(self.bar.position()));
+            bar.set_position(position.max(bar.position()));
             message += &format!(", {changed} states changed");
         }
-        self.bar.set_message(message);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        bar.set_message(message);
     }
 }
 
 /// The progress of work whose amount is known, on stderr.
-pub struct Fraction {
-    bar: ProgressBar,
-    /// Its drop ends the thread that waits to show the bar.
-    _waiting: Option<Sender<()>>,
-}
+pub struct Fraction(Bar);
 
 impl Fraction {
     /// Progress that is hidden if `quiet` or if stderr is no terminal.
     pub fn new(quiet: bool) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(STEPS), ProgressDrawTarget::hidden());
-        if let Ok(style) = ProgressStyle::with_template("{elapsed:>5} {bar:30} {percent} %") {
-            bar.set_style(style);
-        }
-        let waiting = (!quiet && stderr().is_terminal()).then(|| show_after(PATIENCE, bar.clone()));
-        Self { bar, _waiting: waiting }
+        Self(Bar::new("{elapsed:>5} {bar:30} {percent} %", quiet))
     }
 
     /// Shows the fraction that is done.
     pub fn set(&self, done: f64) {
-        self.bar.set_position((done * STEPS as f64) as u64);
-    }
-}
-
-impl Drop for Fraction {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.0.bar.set_position((done * STEPS as f64) as u64);
     }
 }
 

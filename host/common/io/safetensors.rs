@@ -74,10 +74,15 @@ pub(crate) fn align<T>(tensors: &mut [T], entry: impl Fn(&T) -> &Entry) {
     tensors.sort_by_key(|tensor| entry(tensor).dtype == "U32");
 }
 
-/// Writes a file: `metadata`, an object of strings, and the tensors.
-pub(crate) fn write(out: &mut dyn Write, metadata: Value, tensors: &mut [Tensor]) -> io::Result<()> {
+/// Writes a file: `metadata`, an object of strings, and the tensors. The elements of the `last` tensor, if there is one, follow.
+pub(crate) fn write(
+    out: &mut dyn Write,
+    metadata: Value,
+    tensors: &mut [Tensor],
+    last: Option<Entry>,
+) -> io::Result<()> {
     align(tensors, |tensor| &tensor.entry);
-    let entries: Vec<_> = tensors.iter().map(|tensor| tensor.entry.clone()).collect();
+    let entries: Vec<_> = tensors.iter().map(|tensor| tensor.entry.clone()).chain(last).collect();
     out.write_all(&Header::new(metadata, &entries)?.bytes)?;
     tensors.iter().try_for_each(|tensor| out.write_all(tensor.bytes))
 }

@@ -496,13 +496,9 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for ValueIteration<'_, T, O,
                 _ => batch = self.batch(batch)?,
             }
             let slots = self.read(batch)?;
-            let mut swept = 0;
-            if self.local_sweeps > 1 {
-                swept = batch;
-                [done.least, done.greatest] = changes(&slots);
-                done.fixed = slots[2] == 0;
-            }
-            for slot in slots.chunks_exact(SLOTS).skip(swept) {
+            // Of local sweeps, the changes of the last one are in the first slot.
+            let mut swept = if self.local_sweeps > 1 { batch - 1 } else { 0 };
+            for slot in slots.chunks_exact(SLOTS).take(batch - swept) {
                 // 0 is never a valid key: the sweep returned at once.
                 if slot[0] == 0 {
                     break;

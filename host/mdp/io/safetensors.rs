@@ -741,7 +741,7 @@ pub fn write_blocks(
     let fill = |file: &mut File| -> io::Result<()> {
         let places = entries.iter().map(|entry| &entry.name[..]).zip(header.offsets.iter().copied()).collect();
         let before = all[..rank].iter().copied().fold(Extent::default(), Add::add);
-        let mut blocks_file = Blocks { out: file, places, before };
+        let mut blocks_file = Blocks { out: file, places, wide: is_wide(model), before };
         if rank == 0 {
             write_at(blocks_file.out, 0, &header.bytes)?;
             blocks_file.begin(model)?;
@@ -749,7 +749,7 @@ pub fn write_blocks(
         // Blocks of about equally many transitions.
         let per_state = extent.transitions.max(extent.rows) / (own.end - own.start).max(1) + 1;
         for states in blocks(&own, (ENTRIES / per_state).max(1)) {
-            blocks_file.write(&model.rows(states.clone()).map_err(io::Error::other)?, is_wide(model))?;
+            blocks_file.write(&model.rows(states.clone()).map_err(io::Error::other)?)?;
             step(states, 0.75)?;
         }
         Ok(())
@@ -774,6 +774,8 @@ struct Blocks<'a> {
     out: &'a mut File,
     /// The offset of each tensor.
     places: HashMap<&'a str, u64>,
+    /// Whether numbers of states have 64 bits.
+    wide: bool,
     /// The lengths of the arrays before the next block.
     before: Extent,
 }
@@ -793,7 +795,7 @@ impl Blocks<'_> {
             self.put(name, 0, &[0_u64])?;
         }
         for (label, members) in model.labels() {
-            self.put_numbers(&format!("{LABEL}{label}"), 0, &members, is_wide(model))?;
+            self.put_numbers(&format!("{LABEL}{label}"), 0, &members)?;
         }
         if let Some(grid) = model.grid() {
             self.put("grid.walls", 0, &grid.walls)?;
@@ -803,15 +805,15 @@ impl Blocks<'_> {
     }
 
     /// Writes numbers of states.
-    fn put_numbers(&mut self, name: &str, first: u64, numbers: &[u64], wide: bool) -> io::Result<()> {
-        match wide {
+    fn put_numbers(&mut self, name: &str, first: u64, numbers: &[u64]) -> io::Result<()> {
+        match self.wide {
             true => self.put(name, first, numbers),
             false => self.put(name, first, &numbers.iter().map(|&number| number as u32).collect::<Vec<_>>()),
         }
     }
 
     /// Writes the next rows.
-    fn write(&mut self, rows: &Rows, wide: bool) -> io::Result<()> {
+    fn write(&mut self, rows: &Rows) -> io::Result<()> {
         let before = self.before;
         let count = rows.count() as u64;
         for (name, entries, first) in
@@ -821,12 +823,12 @@ impl Blocks<'_> {
             let ends: Vec<u64> = entries.row_ptr.iter().skip(1).map(|end| first + end - start).collect();
             self.put(&format!("{name}.indptr"), before.rows + 1, &ends)?;
             let columns = format!("{name}.indices");
-            match (&entries.col, wide) {
+            match (&entries.col, self.wide) {
                 (Columns::Short(col), false) => self.put(&columns, first, col)?,
                 (Columns::Short(col), true) => {
                     self.put(&columns, first, &col.iter().map(|&col| u64::from(col)).collect::<Vec<_>>())?;
                 }
-                (Columns::Long(col), wide) => self.put_numbers(&columns, first, col, wide)?,
+                (Columns::Long(col), _) => self.put_numbers(&columns, first, col)?,
             }
             self.put(&format!("{name}.data"), first, &entries.val)?;
         }
