@@ -9,6 +9,7 @@
 //! This file is one piece because the decision to reorder and the reordering share the neighbour lists.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
@@ -156,6 +157,9 @@ impl Order {
             action_rewards: of_rows(mdp.action_rewards()),
             labels: labels.collect::<BTreeMap<_, _>>(),
             action_names: mdp.action_names().map(names),
+            state_names: mdp
+                .state_names()
+                .map(|names| Arc::new(self.old.iter().map(|&state| names[state as usize].clone()).collect())),
             grid: None,
         })
     }

@@ -107,6 +107,7 @@ impl TryFrom<Model> for MdpParts {
             action_rewards: model.action_rewards.into(),
             labels: model.labels,
             action_names: model.action_names,
+            state_names: None,
             grid: model.grid,
         })
     }

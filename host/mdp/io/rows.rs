@@ -394,6 +394,8 @@ pub fn without_ends(mdp: &Mdp) -> Cow<'_, Mdp> {
         transitions: Csr::built(row_ptr, col, val),
         ends: Array::default(),
         grid: None,
+        // The additional state has no name.
+        state_names: None,
         ..mdp.clone().into_parts()
     }))
 }

@@ -469,6 +469,7 @@ impl Parts {
             action_rewards: self.optional("action_rewards", Dtype::F64)?.unwrap_or_default(),
             labels: self.labels()?,
             action_names: self.action_names()?,
+            state_names: None,
             grid: if self.metadata.contains_key("grid.width") { Some(self.grid()?) } else { None },
         })
     }

@@ -25,6 +25,7 @@ pub use self::part::{Part, Peer, Sends};
 use self::validate::Invalid;
 pub use self::whole::Whole;
 use crate::common::choice::choice;
+use crate::common::names::name;
 
 /// Rows per task of a parallel loop: enough work to amortise the task, few enough rows to balance the load.
 pub(crate) const CHUNK: usize = 4096;
@@ -435,6 +436,8 @@ pub struct MdpParts {
     pub labels: BTreeMap<String, Vec<u32>>,
     /// Names of actions, if any.
     pub action_names: Option<ActionNames>,
+    /// Distinct names of the states, one per state, if any.
+    pub state_names: Option<Arc<Vec<String>>>,
     /// Geometry, if the states are the cells of a grid.
     pub grid: Option<Grid>,
 }
@@ -465,7 +468,8 @@ impl MdpParts {
 /// - γ is in [0, 1]. [`choices`](Self::choices) assigns fewer than 2³² − 1 rows to each state.
 /// - P and R have one row per state-action pair, with distinct, ascending columns below S.
 /// - Every row of P plus its end probability sums to 1. Rewards are finite.
-/// - Per-row arrays have one element per row or are empty. Labels and the grid refer to states below S.
+/// - Per-row arrays have one element per row or are empty. Labels and the grid refer to states below S. The names of
+///   states, if any, are distinct, one per state.
 ///
 /// The fields are private, so every change is validated:
 ///
@@ -626,6 +630,29 @@ impl Mdp {
     #[must_use]
     pub fn action_names(&self) -> Option<&ActionNames> {
         self.0.action_names.as_ref()
+    }
+
+    /// Names of the states, one per state, if any.
+    #[must_use]
+    pub fn state_names(&self) -> Option<&[String]> {
+        self.0.state_names.as_ref().map(|names| &names[..])
+    }
+
+    /// The name of a state, or its number if states have no names.
+    #[must_use]
+    pub fn state_name(&self, state: u32) -> String {
+        name(self.state_names().unwrap_or_default(), state)
+    }
+
+    /// The name of an action of a state, or its number if actions have no names.
+    #[must_use]
+    pub fn action_name(&self, state: u32, action: u32) -> String {
+        match &self.0.action_names {
+            Some(ActionNames { names, of_row }) => {
+                name(names, of_row[self.0.choices.first(state as usize) + action as usize])
+            }
+            None => action.to_string(),
+        }
     }
 
     /// Geometry, if the states are the cells of a grid.

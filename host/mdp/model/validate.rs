@@ -4,12 +4,14 @@
 #![allow(clippy::useless_conversion, reason = "columns have 32 or 64 bits")]
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
 use rayon::prelude::*;
 
 use super::whole::{Actions, Column, Entries, Lines, Rows, with_lines};
 use super::{ActionNames, Array, CHUNK, Choices, Csr, Grid, InvalidCsr, MdpParts, NO_ACTION};
+use crate::common::terminal::quoted;
 
 /// Maximum deviation of a probability row from sum 1.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-6;
@@ -104,6 +106,10 @@ pub enum Invalid {
     Label { label: String, position: usize, found: u64, states: u64 },
     #[error("action_names.of_row[{position}] is {found}, expected an index below the number of names, {names}")]
     ActionName { position: usize, found: u32, names: usize },
+    #[error("state_names has {found} elements, expected one per state, {expected}")]
+    StateNames { found: usize, expected: u32 },
+    #[error("state_names[{position}] is \"{name}\", as state_names[{first}]; expected distinct names")]
+    StateName { position: usize, first: usize, name: String },
     #[error("P {row}: probabilities sum to {sum}, expected 1 within {ROW_SUM_TOLERANCE:e}")]
     RowSum { row: Row, sum: f64 },
     #[error("{matrix} {row}: state {column} appears more than once")]
@@ -181,8 +187,23 @@ pub(super) fn check(mdp: &MdpParts) -> Result<bool, Invalid> {
             return Err(Invalid::ActionName { position, found: of_row[position], names: names.len() });
         }
     }
+    mdp.state_names.as_ref().map_or(Ok(()), |names| check_state_names(names, states))?;
     mdp.grid.as_ref().map_or(Ok(()), |grid| check_grid(grid, states))?;
     Ok(in_order)
+}
+
+/// Checks that every state has a name of its own.
+fn check_state_names(names: &[String], states: u32) -> Result<(), Invalid> {
+    if names.len() != states as usize {
+        return Err(Invalid::StateNames { found: names.len(), expected: states });
+    }
+    let mut firsts = HashMap::with_capacity(names.len());
+    for (position, name) in names.iter().enumerate() {
+        if let Some(first) = firsts.insert(name, position) {
+            return Err(Invalid::StateName { position, first, name: quoted(name.as_bytes()) });
+        }
+    }
+    Ok(())
 }
 
 /// All rows of a model, which may have the wrong lengths.
