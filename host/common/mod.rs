@@ -17,6 +17,7 @@
 
 pub mod checkpoint;
 pub mod choice;
+pub mod guard;
 pub mod interrupt;
 pub mod io;
 pub mod names;

@@ -1,0 +1,52 @@
+//! Guards: findings that make a valid model look wrong.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// Examples that a [`Warning`] names.
+const EXAMPLES: usize = 3;
+
+/// A finding that makes a valid model look wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// The kind of the finding, a word for programs, such as `copies`.
+    pub kind: &'static str,
+    /// Number of states, rows, or whatever the finding concerns.
+    pub count: usize,
+    /// The first of them, by name where they have names, and otherwise by number.
+    pub examples: Vec<String>,
+    /// The finding in one sentence, with its examples.
+    pub message: String,
+}
+
+impl Warning {
+    /// A finding about these items. `message` makes the sentence from their number and from the list of the first ones.
+    /// `None` if there are no items.
+    pub fn of(
+        kind: &'static str,
+        items: impl IntoIterator<Item = String>,
+        message: impl FnOnce(usize, &str) -> String,
+    ) -> Option<Self> {
+        let mut items = items.into_iter();
+        let examples: Vec<String> = items.by_ref().take(EXAMPLES).collect();
+        let count = examples.len() + items.count();
+        let more = if count > examples.len() { ", …" } else { "" };
+        let list = format!("{}{more}", examples.join(", "));
+        (count > 0).then(|| Self { kind, count, message: message(count, &list), examples })
+    }
+}
+
+/// Writes one line per warning.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write_warnings(out: &mut dyn Write, warnings: &[Warning]) -> io::Result<()> {
+    warnings.iter().try_for_each(|warning| writeln!(out, "Warning          {}", warning.message))
+}
+
+/// A number with its noun: `1 state`, `2 states`.
+#[must_use]
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
