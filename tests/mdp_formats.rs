@@ -169,12 +169,17 @@ fn round_trips_keep_every_bit() {
 }
 
 #[test]
-fn unknown_keys_and_any_order_are_accepted() {
-    let text = r#" {"R": {"data": [-1.5E0], "indptr": [0, 1], "indices": [0], "note": {"a": [1, "}"]}},
+fn notes_and_any_order_are_accepted() {
+    let text = r#" {"R": {"data": [-1.5E0], "indptr": [0, 1], "indices": [0], "_note": {"a": [1, "}"]}},
         "comment": "x", "gamma": 0, "A": 1, "P": {"indices": [0], "data": [1], "indptr": [0, 1]}, "S": 1}
         "#;
     let mdp = read_json(text.as_bytes(), "text").unwrap();
     assert_eq!((mdp.expected_rewards(), mdp.grid()), (vec![-1.5], None));
+    let said = |from: &str, to: &str| read_json(text.replace(from, to).as_bytes(), "m").err().unwrap().to_string();
+    let message = said("\"gamma\"", "\"gama\"");
+    assert!(message.starts_with("m:2:31: unknown key \"gama\", did you mean \"gamma\"? (known keys: S, "), "{message}");
+    let message = said("_note", "notes");
+    assert!(message.starts_with("m:1:68: R: unknown key \"notes\" (known keys: indptr, indices, data; "), "{message}");
 }
 
 #[test]

@@ -6,7 +6,8 @@
 //!
 //! Optional keys are `"format": "CSR"`, `"objective": "minimize"`, `ends` and `action_rewards` (one number per row),
 //! `labels` (an object of arrays of states), `action_names` (`names` and `of_row`) and `grid`, the fields of [`Grid`].
-//! `R` may be absent: then all rewards are `action_rewards`. Keys come in any order; the reader ignores unknown keys.
+//! `R` may be absent: then all rewards are `action_rewards`. Keys come in any order. Unknown keys are errors, except
+//! `comment`, `$schema` and those that begin with `_`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
