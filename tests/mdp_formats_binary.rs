@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::io::{
@@ -64,7 +65,7 @@ fn same_structure(a: &Mdp, b: &Mdp) {
         };
         mdp.action_names().map(of_row)
     };
-    assert_eq!(names(a), names(b));
+    assert_eq!((names(a), a.state_names()), (names(b), b.state_names()));
 }
 
 #[track_caller]
@@ -94,6 +95,7 @@ fn everything() -> Mdp {
         action_rewards: vec![1.0, 0.0, 3.0, -4.0, 0.125].into(),
         labels: [("init", vec![0]), ("goal", vec![2, 3])].map(|(label, of)| (label.to_owned(), of)).into(),
         action_names: Some(ActionNames { names: names.to_vec(), of_row: vec![0, 1, 0, 1, 0] }),
+        state_names: Some(Arc::new(["", "a, b", "\u{1f600} \"c\"\n", "3"].map(str::to_owned).to_vec())),
         ..MdpParts::default()
     }
     .validated()
@@ -614,7 +616,10 @@ fn written_values_are_read_back() {
     };
     assert_eq!(message("b.csv", "value\n1\nx\n"), "b.csv:3: found 'x', expected a value");
     assert_eq!(message("b.csv", "state,value\n1,1\n"), "b.csv:2: found state 1, expected state 0");
-    assert_eq!(message("b.csv", "s,v\n"), "b.csv:1: found the columns [\"s\", \"v\"], expected one named value");
+    assert_eq!(
+        message("b.csv", "s,v\n"),
+        "b.csv:1: found the columns s, v, but no value; expected value; optional: state, state_number"
+    );
     assert_eq!(message("b.csv", "value\n1\nNaN\n"), "b.csv: the value of state 1 is NaN, expected a finite number");
     assert_eq!(message("b.json", "{}"), "b.json:1:2: missing field `values`");
     assert!(message("b.npy", "x").starts_with("b.npy: "));

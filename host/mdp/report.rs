@@ -11,12 +11,13 @@ use serde::{Serialize, Serializer};
 
 use super::certificate::Certificate;
 use super::io::{write_csv_rows, write_npy_pieces};
-use super::model::{Grid, Mdp, NO_ACTION, Objective};
+use super::model::{Grid, Mdp, NO_ACTION, Named, Objective};
 use super::options::{Limits, Method, Precision, Target};
 use super::solution::{Phases, RankShare, Round, Size, Solution, Status, exchange};
 use crate::common::choice::choice;
 pub(super) use crate::common::numbers::{Number, Numbers};
 use crate::common::ranks::summary;
+use crate::common::terminal::escaped;
 use crate::runtime::comm::Column;
 
 /// States shown in a shortened line.
@@ -61,6 +62,8 @@ pub struct Facts<'a> {
     pub init: Vec<u64>,
     /// Geometry to draw, if the states are the cells of a grid.
     pub grid: Option<&'a Grid>,
+    /// Names of states and actions, if there are any.
+    pub names: Option<&'a dyn Named>,
     /// The model, if it is here as a whole.
     pub mdp: Option<&'a Mdp>,
 }
@@ -70,7 +73,14 @@ impl<'a> Report<'a> {
     #[must_use]
     pub fn new(mdp: &'a Mdp, limits: &'a Limits, solution: &'a Solution) -> Self {
         let init = starts(mdp).map(u64::from).collect();
-        let model = Facts { gamma: mdp.gamma(), objective: mdp.objective(), init, grid: mdp.grid(), mdp: Some(mdp) };
+        let model = Facts {
+            gamma: mdp.gamma(),
+            objective: mdp.objective(),
+            init,
+            grid: mdp.grid(),
+            names: mdp.names(),
+            mdp: Some(mdp),
+        };
         let (values, policy) = (Column::Here(&solution.values[..]), Column::Here(&solution.policy[..]));
         Self { model, limits, solution, values, policy, written: Duration::ZERO }
     }
@@ -96,6 +106,9 @@ pub trait Summary {
     /// π, one action per state; [`NO_ACTION`] for states without actions.
     fn policy(&self) -> Column<'_, u32>;
 
+    /// Names of states and actions, if the model has any.
+    fn names(&self) -> Option<&dyn Named>;
+
     /// Writes the report as a JSON object and a line feed, with or without policy and values. Infinite numbers, which
     /// JSON lacks, become the strings `"inf"` and `"-inf"`.
     ///
@@ -109,14 +122,16 @@ pub trait Summary {
     /// I/O errors of `out`.
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()>;
 
-    /// Writes the two lines `Optimal policy:` and `Optimal value:`.
+    /// Writes the two lines `Optimal policy:` and `Optimal value:`, and if the model has names, `Actions by name:` with a line for each
+    /// state.
     ///
     /// # Errors
     /// I/O errors of `out`.
     fn write_solution(&self, out: &mut dyn Write, extent: Extent) -> io::Result<()> {
         let count = self.values().len();
         write_line(out, "Optimal policy:", extent, count, self.policy().iter().map(Action))?;
-        write_line(out, "Optimal value:", extent, count, self.values().iter().map(SixDecimals))
+        write_line(out, "Optimal value:", extent, count, self.values().iter().map(SixDecimals))?;
+        self.names().map_or(Ok(()), |names| write_names(out, extent, count, names, self.policy()))
     }
 }
 
@@ -126,7 +141,7 @@ choice! {
     pub enum SolutionFormat {
         /// One JSON object: the report, values and policy.
         Json = "json",
-        /// A table with one row per state: number, value, action.
+        /// A table with one row per state: its name or number, value, action; with names, the numbers as well.
         Csv = "csv",
         /// NumPy's arrays: values as f64; the policy as u32 in a second file.
         Npy = "npy",
@@ -165,7 +180,7 @@ impl SolutionFormat {
     pub fn write(self, report: &dyn Summary, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Json => report.write_json(out, true),
-            Self::Csv => write_csv_rows(out, report.values().iter().zip(report.policy().iter())),
+            Self::Csv => write_csv_rows(out, report.values().iter().zip(report.policy().iter()), report.names()),
             Self::Npy => write_npy_pieces(out, report.values()),
             Self::Text => report.write_solution(out, Extent::All),
         }
@@ -209,6 +224,8 @@ struct Record<'a> {
     policy: Option<AllActions<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     values: Option<AllNumbers<'a>>,
+    #[serde(flatten)]
+    names: Option<PolicyNames<'a>>,
 }
 
 /// Seconds per phase; `prepare` and `start` overlap.
@@ -248,6 +265,10 @@ impl Summary for Report<'_> {
         self.policy
     }
 
+    fn names(&self) -> Option<&dyn Named> {
+        self.model.names
+    }
+
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {
         let Self { ref model, limits, solution, values, policy, written } = *self;
         let size = solution.size;
@@ -280,6 +301,7 @@ impl Summary for Report<'_> {
             rounds: &solution.run.rounds,
             policy: with_solution.then_some(AllActions(policy)),
             values: with_solution.then_some(AllNumbers(values)),
+            names: PolicyNames::of(model.names.filter(|_| with_solution), policy),
         };
         serde_json::to_writer(&mut *out, &record)?;
         writeln!(out)
@@ -418,6 +440,39 @@ impl Serialize for AllActions<'_> {
     }
 }
 
+/// The names of the states, and of the action of each state; `null` where there is none.
+#[derive(Serialize)]
+pub(super) struct PolicyNames<'a> {
+    state_names: StateNames<'a>,
+    policy_names: ChosenNames<'a>,
+}
+
+impl<'a> PolicyNames<'a> {
+    pub(super) fn of(names: Option<&'a dyn Named>, policy: Column<'a, u32>) -> Option<Self> {
+        let names = names?;
+        Some(Self { state_names: StateNames(names, policy.len()), policy_names: ChosenNames(names, policy) })
+    }
+}
+
+/// The names of so many states.
+struct StateNames<'a>(&'a dyn Named, u64);
+
+impl Serialize for StateNames<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((0..self.1).map(|state| self.0.name_of_state(state)))
+    }
+}
+
+/// The names of the actions of a policy.
+struct ChosenNames<'a>(&'a dyn Named, Column<'a, u32>);
+
+impl Serialize for ChosenNames<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let name = |(state, action)| (action != NO_ACTION).then(|| self.0.name_of_action(state, action));
+        serializer.collect_seq((0..).zip(self.1.iter()).map(name))
+    }
+}
+
 /// [`Numbers`] that may be divided among ranks.
 struct AllNumbers<'a>(Column<'a, f64>);
 
@@ -453,10 +508,7 @@ fn write_line<T: Display>(
     entries: impl IntoIterator<Item = T>,
 ) -> io::Result<()> {
     let entries = entries.into_iter();
-    let (shown, rest) = match extent {
-        Extent::Shortened { rest } if count > SHOWN_STATES as u64 => (SHOWN_STATES, Some(rest)),
-        _ => (usize::MAX, None),
-    };
+    let (shown, rest) = shown(extent, count);
     write!(out, "{start}")?;
     for entry in entries.take(shown) {
         write!(out, " {entry}")?;
@@ -464,6 +516,31 @@ fn write_line<T: Display>(
     match rest {
         Some(rest) => writeln!(out, " … ({count} states; {rest})"),
         None => writeln!(out),
+    }
+}
+
+/// Writes a line `state: action` for each state, by names.
+fn write_names(
+    out: &mut dyn Write,
+    extent: Extent,
+    count: u64,
+    names: &dyn Named,
+    policy: Column<'_, u32>,
+) -> io::Result<()> {
+    let (shown, rest) = shown(extent, count);
+    writeln!(out, "Actions by name:")?;
+    for (state, action) in (0..).zip(policy.iter()).take(shown) {
+        let chosen = if action == NO_ACTION { "-".into() } else { names.name_of_action(state, action) };
+        writeln!(out, "  {}: {}", escaped(&names.name_of_state(state)), escaped(&chosen))?;
+    }
+    rest.map_or(Ok(()), |rest| writeln!(out, "  … ({count} states; {rest})"))
+}
+
+/// How many of `count` entries are shown, and where the rest is.
+fn shown(extent: Extent<'_>, count: u64) -> (usize, Option<&str>) {
+    match extent {
+        Extent::Shortened { rest } if count > SHOWN_STATES as u64 => (SHOWN_STATES, Some(rest)),
+        _ => (usize::MAX, None),
     }
 }
 

@@ -13,6 +13,7 @@ use warpkov::mdp::model::Mdp;
 use super::Error;
 use crate::cli::common::choice::choice;
 use crate::cli::common::file::{FileOrStd, reads, reads_standard_input, writes};
+use crate::cli::common::ranks;
 
 /// The model that a command reads.
 #[derive(Args)]
@@ -61,14 +62,19 @@ impl Reading {
     /// Reads the model.
     pub fn read(&self, file: &FileOrStd) -> Result<Mdp, Error> {
         let options = self.options();
+        let mut note = |note: String| {
+            if ranks::writes() {
+                eprintln!("note: {}: {note}", file.name());
+            }
+        };
         Ok(match file {
             FileOrStd::Standard => {
                 reads_standard_input()?;
-                formats::read_from(io::stdin().lock(), "standard input", &options)?
+                formats::read_from_noted(io::stdin().lock(), "standard input", &options, &mut note)?
             }
             FileOrStd::At(path) => {
                 formats::files_read(path, &options).iter().try_for_each(|file| reads(file))?;
-                formats::read_with(path, &options)?
+                formats::read_noted(path, &options, &mut note)?
             }
         })
     }

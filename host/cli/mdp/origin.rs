@@ -6,7 +6,7 @@ use std::ops::Range;
 use clap::Args;
 use warpkov::mdp::io::Mapped;
 use warpkov::mdp::model::whole::{Described, Fault, Rows};
-use warpkov::mdp::model::{Grid, Mdp, Objective, Whole};
+use warpkov::mdp::model::{Grid, Mdp, Named, Objective, Whole};
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::gpu::Background;
 
@@ -87,8 +87,8 @@ impl Origin {
         Ok(match self {
             Self::File(file, reading) => reading.open_parts(file)?.map(|mapped| Parts::File(Box::new(mapped))),
             Self::Family(family, _) => family.source()?.map(|source| {
-                let (gamma, objective) = (source.gamma(), source.objective());
-                Parts::Made(Made { source, gamma, objective })
+                let (gamma, objective, action_names) = (source.gamma(), source.objective(), source.action_names());
+                Parts::Made(Made { source, gamma, objective, action_names })
             }),
         })
     }
@@ -115,6 +115,19 @@ pub struct Made {
     source: Box<dyn Described>,
     gamma: f64,
     objective: Objective,
+    action_names: Vec<String>,
+}
+
+impl Named for Made {
+    fn name_of_state(&self, state: u64) -> Cow<'_, str> {
+        state.to_string().into()
+    }
+
+    fn name_of_action(&self, state: u64, action: u32) -> Cow<'_, str> {
+        let of_row = self.source.rows(state..state + 1).ok().and_then(|rows| rows.names.get(action as usize).copied());
+        let name = of_row.and_then(|name| self.action_names.get(name as usize));
+        name.map_or_else(|| action.to_string().into(), |name| Cow::Borrowed(&name[..]))
+    }
 }
 
 impl Whole for Made {
@@ -183,6 +196,14 @@ impl Parts {
             Self::File(mapped) => mapped.grid()?,
             Self::Made(made) => made.source.grid().map(Cow::into_owned),
         })
+    }
+
+    /// The names of states and actions, if there are any.
+    pub fn names(&self) -> Option<&dyn Named> {
+        match self {
+            Self::File(mapped) => mapped.names(),
+            Self::Made(made) => (!made.action_names.is_empty()).then_some(made as _),
+        }
     }
 
     /// Says that the states keep their order.

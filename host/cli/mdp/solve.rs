@@ -350,13 +350,21 @@ fn in_parts(
     let divided = ranks.divided(&values, &policy)?;
     let done = divided.on_first(|| {
         let (init, grid) = (model.init()?, common.grid(model)?);
-        let model = Facts { gamma: whole.gamma(), objective: whole.objective(), init, grid: grid.as_ref(), mdp: None };
+        let facts = Facts {
+            gamma: whole.gamma(),
+            objective: whole.objective(),
+            init,
+            grid: grid.as_ref(),
+            names: model.names(),
+            mdp: None,
+        };
         let (values, policy) = match ranks.size() {
             1 => (Column::Here(&values[..]), Column::Here(&policy[..])),
             _ => (Column::Divided(&divided, 0), Column::Divided(&divided, 1)),
         };
         let written_in = begun.elapsed();
-        let report = Report { model, limits: &solve.limits, solution: &solution, values, policy, written: written_in };
+        let report =
+            Report { model: facts, limits: &solve.limits, solution: &solution, values, policy, written: written_in };
         common.present(report, written, out)
     })?;
     done.unwrap_or(Ok(()))?;

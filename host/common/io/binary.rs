@@ -94,6 +94,20 @@ impl Element for u64 {
     }
 }
 
+impl Element for i64 {
+    const EXPECTED: &'static str = "an integer from −2⁶³ to 2⁶³ − 1";
+
+    fn from_signed(number: i64) -> Option<Self> {
+        Some(number)
+    }
+    fn from_unsigned(number: u64) -> Option<Self> {
+        number.try_into().ok()
+    }
+    fn from_float(_: f64) -> Option<Self> {
+        None
+    }
+}
+
 impl Element for u32 {
     const EXPECTED: &'static str = "an integer from 0 to 2³² − 1";
 

@@ -1,5 +1,6 @@
 //! Safetensors: the header of a file, and its tensors, written from memory without copies.
 
+use std::cmp::Reverse;
 use std::io::{self, Write};
 
 use bytemuck::Pod;
@@ -12,7 +13,7 @@ pub(crate) const PREFIX: usize = size_of::<u64>();
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub name: String,
-    /// Its type: F64, U64 or U32.
+    /// Its type: F64, U64, U32 or U8.
     pub dtype: &'static str,
     /// The number of elements.
     pub length: u64,
@@ -24,7 +25,16 @@ impl Entry {
     }
 
     fn bytes(&self) -> u64 {
-        self.length * if self.dtype == "U32" { 4 } else { 8 }
+        self.length * self.size()
+    }
+
+    /// Bytes of an element.
+    fn size(&self) -> u64 {
+        match self.dtype {
+            "U8" => 1,
+            "U32" => 4,
+            _ => 8,
+        }
     }
 }
 
@@ -71,7 +81,7 @@ impl<'a> Tensor<'a> {
 
 /// Sorts entries, or what has them, by decreasing alignment, so that every tensor is aligned.
 pub(crate) fn align<T>(tensors: &mut [T], entry: impl Fn(&T) -> &Entry) {
-    tensors.sort_by_key(|tensor| entry(tensor).dtype == "U32");
+    tensors.sort_by_key(|tensor| Reverse(entry(tensor).size()));
 }
 
 /// Writes a file: `metadata`, an object of strings, and the tensors. The elements of the `last` tensor, if there is one, follow.

@@ -7,8 +7,10 @@ use serde::Serialize;
 
 use super::{Criterion, Options, Solved};
 use crate::mdp::certificate::rounded_up;
-use crate::mdp::model::{Mdp, Objective};
-use crate::mdp::report::{Actions, Number, Numbers, Summary, starts, write_init, write_ranks, write_rounds};
+use crate::mdp::model::{Mdp, Named, Objective};
+use crate::mdp::report::{
+    Actions, Number, Numbers, PolicyNames, Summary, starts, write_init, write_ranks, write_rounds,
+};
 use crate::mdp::solution::{RankShare, Round, Status, exchange};
 use crate::runtime::comm::Column;
 
@@ -68,6 +70,8 @@ struct Record<'a> {
     upper: Option<Numbers<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bias: Option<Numbers<'a>>,
+    #[serde(flatten)]
+    names: Option<PolicyNames<'a>>,
 }
 
 /// The value of an initial state.
@@ -181,6 +185,10 @@ impl Summary for Report<'_> {
         Column::Here(&self.solved.bounded.policy)
     }
 
+    fn names(&self) -> Option<&dyn Named> {
+        self.mdp.names()
+    }
+
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {
         let Self { mdp, options, criterion, ref values, .. } = *self;
         let Solved { bounded, device, notes, ranks } = self.solved;
@@ -218,6 +226,7 @@ impl Summary for Report<'_> {
             lower: with_solution.then_some(Numbers(&bounded.lower)),
             upper: with_solution.then_some(Numbers(&bounded.upper)),
             bias: bounded.bias.as_deref().filter(|_| with_solution).map(Numbers),
+            names: PolicyNames::of(mdp.names().filter(|_| with_solution), self.policy()),
         };
         serde_json::to_writer(&mut *out, &record)?;
         writeln!(out)

@@ -16,26 +16,38 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 
 use super::Error;
 use crate::common::io::BUFFER;
-use crate::common::io::json::plain;
+use crate::common::io::json::{is_note, plain, unknown_key};
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
-/// Whether a document begins like a transition table.
+/// Whether a document begins like a transition table, and like nothing else: four levels of arrays, or numbers as keys.
 pub fn sniff(start: &[u8]) -> bool {
     let text: Vec<u8> = start.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    // In warpkov's own JSON format, P is an object of arrays with names.
+    // In warpkov's own JSON format, P is an object of arrays with names, and tables of probabilities have three levels.
     let nested = |text: &[u8]| match text.strip_prefix(b"[") {
-        Some(mut states) => {
-            // Skip states without actions; they may fill all of `start`.
-            while let Some(rest) = states.strip_prefix(b"[],") {
-                states = rest;
-            }
-            states.starts_with(b"[[") || states.starts_with(b"[]]") || b"[]".starts_with(states)
+        Some(states) => {
+            // States without actions and actions without transitions may come first, and fill all of `start`.
+            let rest = inside(states).map(|actions| inside(actions).map(|transitions| transitions.starts_with(b"[")));
+            !matches!(rest, Some(Some(false)))
         }
         None => text.strip_prefix(b"{\"").is_some_and(|rest| rest.first().is_some_and(u8::is_ascii_digit)),
     };
     let key = b"\"P\":";
     nested(&text)
         || text.windows(key.len()).position(|window| window == key).is_some_and(|at| nested(&text[at + key.len()..]))
+}
+
+/// What follows the bracket of the first element that is not empty, in an array without its bracket. `None` if the text ends before,
+/// or all elements are empty.
+fn inside(mut elements: &[u8]) -> Option<&[u8]> {
+    while let Some(rest) = elements.strip_prefix(b"[],") {
+        elements = rest;
+    }
+    match elements {
+        [b'[', b']', ..] | [] | [b']', ..] => None,
+        [b'[', rest @ ..] => (!rest.is_empty()).then_some(rest),
+        // No array.
+        other => Some(other),
+    }
 }
 
 /// Reads a model without validation.
@@ -187,7 +199,8 @@ impl<'de> Visitor<'de> for Document<'_> {
                 "gamma" => self.0.borrow_mut().gamma = Some(map.next_value()?),
                 _ => match key.parse() {
                     Ok(state) => level.child(state, |child| map.next_value_seed(child))?,
-                    Err(_) => map.next_value::<IgnoredAny>().map(|_| ())?,
+                    Err(_) if is_note(&key) => map.next_value::<IgnoredAny>().map(|_| ())?,
+                    Err(_) => return Err(A::Error::custom(unknown_key(&key, &["P", "gamma"]))),
                 },
             }
             found |= key == "P" || key.parse::<u32>().is_ok();

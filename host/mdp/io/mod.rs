@@ -1,19 +1,23 @@
-//! Model files: JSON for people and scripts, safetensors for large models, and the formats of other tools.
+//! Model files: JSON and CSV for people and scripts, safetensors for large models, and the formats of other tools.
 //!
 //! The formats of other tools cannot store every part of a model. Most have no [discount factor](Format::discount), no
 //! objective (costs are written as rewards) and no grid. Few store termination probabilities: a model that has any is
 //! written with one more state, which is terminal and takes them up.
 
+mod csv;
 mod drn;
 mod gymnasium;
 pub(crate) mod json;
 mod npz;
+mod outcomes;
 mod petsc;
+mod policy;
 mod prism;
 mod rows;
 mod safetensors;
 mod solution;
 mod solved;
+mod table;
 mod text;
 mod umb;
 mod xml;
@@ -29,10 +33,12 @@ use crate::common::io::output::{atomic_write, room};
 use crate::common::io::{BUFFER, invalid, of_extension};
 use crate::common::terminal::quoted;
 
+pub use self::policy::read_policy;
 pub use self::safetensors::{Mapped, write_blocks};
 pub(in crate::mdp) use self::solution::write_csv_rows;
 pub use self::solution::{
-    read_values, read_values_of, write_csv, write_npy, write_npy_pieces, write_npy_rows, write_npy_together,
+    read_values, read_values_of, write_csv, write_csv_named, write_npy, write_npy_pieces, write_npy_rows,
+    write_npy_together,
 };
 pub use self::solved::{ReadError, Solved};
 pub use crate::common::io::Error;
@@ -44,6 +50,8 @@ choice! {
     pub enum Format {
         /// JSON, for people and scripts.
         Json = "json",
+        /// CSV with one row per transition, for people and spreadsheets.
+        Csv = "csv",
         /// Safetensors, for large models.
         Safetensors = "safetensors",
         /// PRISM's explicit files: .tra, with .srew, .trew and .lab beside it.
@@ -72,6 +80,7 @@ impl Format {
     pub fn extensions(self) -> &'static [&'static str] {
         match self {
             Self::Json => &["json"],
+            Self::Csv => &["csv"],
             Self::Safetensors => &["safetensors"],
             Self::Prism => &["tra"],
             // PRISM has the same extension, and its reader accepts both dialects.
@@ -113,16 +122,18 @@ impl Format {
                 Self::Safetensors | Self::Npz | Self::Petsc => 12,
                 // Per nonzero, a state, a probability and separators.
                 Self::Json | Self::Prism | Self::Storm | Self::Drn => 4,
+                // A state, an action, a successor, a probability, a reward and separators.
+                Self::Csv => 10,
                 // The number of nonzeros does not bound dense tables or compressed data.
                 Self::Xml | Self::Text | Self::Gymnasium | Self::Umb => 0,
             }
     }
 
-    /// γ of a model read from a format without a discount factor: 1 for the formats of model checkers and PETSc, 0.9
+    /// γ of a model read from a format without a discount factor: 1 for CSV, the formats of model checkers and PETSc, 0.9
     /// for the formats of Jóhannsson's thesis, as in its experiments. `None` where the format stores γ.
     pub fn discount(self) -> Option<f64> {
         match self {
-            Self::Prism | Self::Storm | Self::Drn | Self::Petsc | Self::Umb => Some(1.0),
+            Self::Csv | Self::Prism | Self::Storm | Self::Drn | Self::Petsc | Self::Umb => Some(1.0),
             Self::Xml | Self::Text => Some(text::GAMMA),
             _ => None,
         }
@@ -142,6 +153,7 @@ impl Format {
             _ if petsc::sniff(start) => return Self::Petsc,
             _ if umb::sniff(start) => return Self::Umb,
             _ if gymnasium::sniff(start) => return Self::Gymnasium,
+            _ if csv::sniff(start) => return Self::Csv,
             _ => {}
         }
         match start.trim_ascii_start() {
@@ -203,9 +215,18 @@ pub fn files_read(path: &Path, options: &ReadOptions) -> Vec<PathBuf> {
 /// # Errors
 /// The errors of [`read()`].
 pub fn read_with(path: &Path, options: &ReadOptions) -> Result<Mdp, Error> {
+    read_noted(path, options, &mut |_| ())
+}
+
+/// [`read_with`], which calls `note` with what deserves attention and is no error: of CSV and of lists of transitions, states that only
+/// come as next states.
+///
+/// # Errors
+/// The errors of [`read()`].
+pub fn read_noted(path: &Path, options: &ReadOptions, note: &mut dyn FnMut(String)) -> Result<Mdp, Error> {
     let name = path.display().to_string();
     match Input::open(path) {
-        Ok(input) => read_input(input, Some(path), name, Format::of_name(&plain_name(path)), options),
+        Ok(input) => read_input(input, Some(path), name, Format::of_name(&plain_name(path)), options, note),
         Err(error) => Err(of_file(name)(error)),
     }
 }
@@ -237,8 +258,21 @@ pub fn open_parts(path: &Path, options: &ReadOptions) -> Result<Option<Mapped>, 
 /// # Errors
 /// The errors of [`read()`], and formats that need random access to a file.
 pub fn read_from(reader: impl Read, name: &str, options: &ReadOptions) -> Result<Mdp, Error> {
+    read_from_noted(reader, name, options, &mut |_| ())
+}
+
+/// [`read_from`], with notes as those of [`read_noted`].
+///
+/// # Errors
+/// The errors of [`read_from`].
+pub fn read_from_noted(
+    reader: impl Read,
+    name: &str,
+    options: &ReadOptions,
+    note: &mut dyn FnMut(String),
+) -> Result<Mdp, Error> {
     match Input::new(reader) {
-        Ok(input) => read_input(input, None, name.to_owned(), None, options),
+        Ok(input) => read_input(input, None, name.to_owned(), None, options, note),
         Err(error) => Err(of_file(name.to_owned())(error)),
     }
 }
@@ -266,6 +300,7 @@ fn read_input(
     file: String,
     named: Option<Format>,
     options: &ReadOptions,
+    note: &mut dyn FnMut(String),
 ) -> Result<Mdp, Error> {
     let name = file.clone();
     let cannot_read = |error| of_file(name.clone())(error);
@@ -282,7 +317,8 @@ fn read_input(
         return Err(Error::Content { file, message });
     }
     let mdp = match format {
-        Format::Json => return json::read(input, file),
+        Format::Json => return json::read(input, file, note),
+        Format::Csv => csv::read(input, file, note)?,
         Format::Drn => drn::read(input, file, reward)?,
         Format::Xml => xml::read(input, file)?,
         Format::Text => text::read(input, file)?,
@@ -313,7 +349,7 @@ fn no_stream(format: Format) -> io::Error {
 /// # Errors
 /// `reader` fails, its text is not a model in JSON, or the model is invalid.
 pub fn read_json(reader: impl Read, name: &str) -> Result<Mdp, Error> {
-    json::read(reader, name.to_owned())
+    json::read(reader, name.to_owned(), &mut |_| ())
 }
 
 /// Writes a model to `path` atomically, in the format that the extension names, or else as JSON.
@@ -351,6 +387,7 @@ pub fn write_to(writer: impl Write, format: Format, mdp: &Mdp) -> io::Result<()>
     let mut out = BufWriter::with_capacity(BUFFER, writer);
     match format {
         Format::Json => json::write(&mut out, mdp)?,
+        Format::Csv => csv::write(&mut out, mdp)?,
         Format::Drn => drn::write(&mut out, mdp)?,
         Format::Xml => xml::write(&mut out, mdp)?,
         Format::Text => text::write(&mut out, mdp)?,

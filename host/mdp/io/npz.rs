@@ -162,6 +162,10 @@ impl Archive {
                 of_row: self.array("action_of_row")?.elements,
             }),
         };
+        let state_names = match self.has("state_names") {
+            false => None,
+            true => Some(self.with("state_names", |reader| npy::read_texts(reader))?.into()),
+        };
         let grid = match self.elements::<u32>("grid")?[..] {
             [] => None,
             [width, height, goal] => {
@@ -182,6 +186,7 @@ impl Archive {
             action_rewards: self.elements("r")?.into(),
             labels,
             action_names,
+            state_names,
             grid,
             ..MdpParts::default()
         })
@@ -401,6 +406,10 @@ pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         archive.add("action_names", |out| npy::write_texts(out, &names))?;
         archive.array("action_of_row", of_row)?;
+    }
+    if let Some(names) = mdp.state_names() {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        archive.add("state_names", |out| npy::write_texts(out, &names))?;
     }
     if let Some(Grid { width, height, goal, walls, obstacles }) = mdp.grid() {
         archive.array("grid", &[*width, *height, *goal as u32])?;

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::mdp::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts};
 
@@ -370,6 +371,12 @@ pub fn state_reward(mdp: &Mdp, state: usize) -> f64 {
     if rows.into_iter().all(|row| mdp.action_reward(row) == reward) { reward } else { 0.0 }
 }
 
+/// A name for a further state: `end`, or with as many further letters as make it new.
+fn end_name(names: &[String]) -> String {
+    let most = names.iter().filter(|name| name.starts_with("end")).map(String::len).max();
+    most.map_or_else(|| "end".to_owned(), |most| format!("end{}", "_".repeat(most - 2)))
+}
+
 /// The same model for a format without termination probabilities: an additional terminal state takes them up. The
 /// values of the other states do not change.
 pub fn without_ends(mdp: &Mdp) -> Cow<'_, Mdp> {
@@ -394,8 +401,7 @@ pub fn without_ends(mdp: &Mdp) -> Cow<'_, Mdp> {
         transitions: Csr::built(row_ptr, col, val),
         ends: Array::default(),
         grid: None,
-        // The additional state has no name.
-        state_names: None,
+        state_names: mdp.state_names().map(|names| Arc::new(names.iter().cloned().chain([end_name(names)]).collect())),
         ..mdp.clone().into_parts()
     }))
 }

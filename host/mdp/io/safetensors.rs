@@ -11,9 +11,12 @@
 //! | `ends`, `action_rewards` (optional) | F64 |
 //! | `labels.NAME`, `grid.walls`, `grid.obstacles` (optional) | U32, or U64 or I64 |
 //! | `action_names.of_row` (optional) | U32 |
+//! | `state_names.offsets`, S + 1 of them, and `state_names.bytes` (optional) | U64, U8 |
 //!
 //! The metadata holds `format` = `warpkov-mdp`, `version` = `1`, `S`, `gamma` and, unless the file has `choices`, `A`.
 //! Optional metadata are `objective`, `action_names` (a JSON array), `grid.width`, `grid.height` and `grid.goal`.
+//!
+//! The name of state s is the UTF-8 text `state_names.bytes[offsets[s]..offsets[s + 1]]`.
 //!
 //! [`Mapped`] reads the rows of some states only. A model of 2³² states or more has 64-bit indices and can only be read so.
 
@@ -40,13 +43,16 @@ use crate::common::io::invalid;
 use crate::common::io::safetensors::{self as file, Entry, Header, PREFIX};
 use crate::mdp::model::validate::{self, Invalid, Matrix};
 use crate::mdp::model::whole::{Actions, Columns, Described, Entries, Extent, Fault, Rows};
-use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Objective, Whole};
+use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Named, Objective, Whole};
 use crate::runtime::comm::file::{code, fill_together, write_at};
 use crate::runtime::comm::{Communicator, Disagreed};
 
 const FORMAT: &str = "warpkov-mdp";
 const VERSION: &str = "1";
 const LABEL: &str = "labels.";
+const OF_ROW: &str = "action_names.of_row";
+const OFFSETS: &str = "state_names.offsets";
+const BYTES: &str = "state_names.bytes";
 
 /// Whether a file of this length begins like safetensors: with a header length below the file's, then `{`. JSON cannot
 /// pass this test, because its first eight characters form a number larger than any file.
@@ -97,6 +103,16 @@ pub struct Mapped {
     rewards: Matrices,
     ends: Option<Place>,
     action_rewards: Option<Place>,
+    /// The names of actions, and the name of each row; none if the actions have no names.
+    action_names: Option<(Vec<String>, Place)>,
+    state_names: Option<TextPlaces>,
+}
+
+/// The offsets and the bytes of texts.
+#[derive(Clone, Copy)]
+struct TextPlaces {
+    offsets: Place,
+    bytes: Place,
 }
 
 /// The rows of each state: so many, or by offsets.
@@ -159,6 +175,11 @@ impl Mapped {
                 rewards: matrix(Matrix::R)?,
                 ends: per_row("ends")?,
                 action_rewards: per_row("action_rewards")?,
+                action_names: match parts.names()? {
+                    Some(names) => Some((names, parts.place(OF_ROW, &[Dtype::U32])?)),
+                    None => None,
+                },
+                state_names: parts.state_names()?,
                 file: file.clone(),
                 parts,
             })
@@ -195,6 +216,12 @@ impl Mapped {
         let states = self.states;
         let of = move |at: usize| place.map_or(0, |place| self.parts.one(place, at as u64)).min(states - 1);
         Ok((0..count).map(of))
+    }
+
+    /// The names of states and actions, if either have names.
+    #[must_use]
+    pub fn names(&self) -> Option<&dyn Named> {
+        (self.state_names.is_some() || self.action_names.is_some()).then_some(self as _)
     }
 
     /// The geometry, if the states are the cells of a grid.
@@ -361,10 +388,16 @@ impl Mapped {
                 return Err(wrong(Invalid::Label { label, position, found, states: self.states }));
             }
         }
+        if let Some(places) = self.state_names {
+            let (found, expected) = (places.offsets.length, self.states + 1);
+            if found != expected {
+                return Err(self.content(format!("{OFFSETS} has {found} elements, expected S + 1, {expected}")));
+            }
+            (states.start..states.end).try_for_each(|s| parts.text_at(places, s).map(drop)).map_err(content)?;
+        }
         let mut of_row = Cow::Borrowed(&[][..]);
-        if let Some(names) = parts.names().map_err(content)? {
-            let (array, names) = ("action_names.of_row", names.len());
-            let place = parts.place(array, &[Dtype::U32]).map_err(content)?;
+        if let Some((names, place)) = &self.action_names {
+            let (array, names, place) = (OF_ROW, names.len(), *place);
             if place.length != self.rows {
                 let (found, expected) = (place.length as usize, self.rows as usize);
                 return Err(wrong(Invalid::PerRow { array, found, expected }));
@@ -391,6 +424,22 @@ impl Mapped {
             }
         }
         Ok(of_row)
+    }
+}
+
+impl Named for Mapped {
+    fn name_of_state(&self, state: u64) -> Cow<'_, str> {
+        let name = self.state_names.and_then(|places| self.parts.text_at(places, state).ok());
+        name.map_or_else(|| state.to_string().into(), Cow::Borrowed)
+    }
+
+    fn name_of_action(&self, state: u64, action: u32) -> Cow<'_, str> {
+        let name = self.action_names.as_ref().and_then(|(names, of_row)| {
+            let row = self.first_row(state) + u64::from(action);
+            let name = (row < of_row.length).then(|| self.parts.one(*of_row, row))?;
+            names.get(name as usize)
+        });
+        name.map_or_else(|| action.to_string().into(), |name| Cow::Borrowed(&name[..]))
     }
 }
 
@@ -469,7 +518,14 @@ impl Parts {
             action_rewards: self.optional("action_rewards", Dtype::F64)?.unwrap_or_default(),
             labels: self.labels()?,
             action_names: self.action_names()?,
-            state_names: None,
+            state_names: match self.state_names()? {
+                Some(places) => {
+                    let names = (0..places.offsets.length.saturating_sub(1))
+                        .map(|state| self.text_at(places, state).map(str::to_owned));
+                    Some(Arc::new(names.collect::<Result<_, _>>()?))
+                }
+                None => None,
+            },
             grid: if self.metadata.contains_key("grid.width") { Some(self.grid()?) } else { None },
         })
     }
@@ -504,7 +560,27 @@ impl Parts {
 
     fn action_names(&self) -> Result<Option<ActionNames>, String> {
         let Some(names) = self.names()? else { return Ok(None) };
-        Ok(Some(ActionNames { names, of_row: self.tensor("action_names.of_row", Dtype::U32)?.into_vec() }))
+        Ok(Some(ActionNames { names, of_row: self.tensor(OF_ROW, Dtype::U32)?.into_vec() }))
+    }
+
+    /// The places of the names of states, if any.
+    fn state_names(&self) -> Result<Option<TextPlaces>, String> {
+        let places = |_| {
+            Ok(TextPlaces { offsets: self.place(OFFSETS, &[Dtype::U64])?, bytes: self.place(BYTES, &[Dtype::U8])? })
+        };
+        self.header.info(OFFSETS).or(self.header.info(BYTES)).map(places).transpose()
+    }
+
+    /// Text number `at`.
+    fn text_at(&self, TextPlaces { offsets, bytes }: TextPlaces, at: u64) -> Result<&str, String> {
+        let (start, end) = (self.one(offsets, at), self.one(offsets, at + 1));
+        let range = Some(start..end).filter(|range| range.start <= range.end && range.end <= bytes.length);
+        let range = range.ok_or_else(|| {
+            let length = bytes.length;
+            format!("{OFFSETS}: found {start}, then {end} at [{at}], expected ascending numbers up to {length}")
+        })?;
+        let text = self.map.get(bytes.start + range.start as usize..bytes.start + range.end as usize);
+        str::from_utf8(text.unwrap_or_default()).map_err(|_| format!("{BYTES}: the name of state {at} is not UTF-8"))
     }
 
     fn matrix(&self, name: &str) -> Result<Csr, String> {
@@ -637,7 +713,11 @@ fn plan(model: &dyn Described, extent: &Extent) -> Result<(Value, Vec<Entry>), F
     let names = model.action_names();
     if !names.is_empty() {
         metadata["action_names"] = serde_json::to_string(&names)?.into();
-        entries.push(Entry::new("action_names.of_row", "U32", extent.rows));
+        entries.push(Entry::new(OF_ROW, "U32", extent.rows));
+    }
+    if let Some(names) = model.state_names() {
+        entries.push(Entry::new(OFFSETS, "U64", states + 1));
+        entries.push(Entry::new(BYTES, "U8", names.iter().map(|name| name.len() as u64).sum()));
     }
     if let Some(grid) = model.grid() {
         let Grid { width, height, goal, walls, obstacles } = &*grid;
@@ -660,7 +740,21 @@ fn is_wide(model: &dyn Described) -> bool {
 pub fn write(out: &mut dyn Write, mdp: &Mdp) -> io::Result<()> {
     let (metadata, entries) = plan(mdp, &mdp.extent(0..mdp.states().into())).map_err(io::Error::other)?;
     out.write_all(&Header::new(metadata, &entries)?.bytes)?;
-    entries.iter().try_for_each(|entry| out.write_all(bytes_of(mdp, &entry.name)))
+    let names = mdp.state_names().unwrap_or_default();
+    entries.iter().try_for_each(|entry| match &entry.name[..] {
+        OFFSETS => out.write_all(bytemuck::cast_slice(&name_ends(names))),
+        BYTES => names.iter().try_for_each(|name| out.write_all(name.as_bytes())),
+        name => out.write_all(bytes_of(mdp, name)),
+    })
+}
+
+/// The offsets of texts that follow one another.
+fn name_ends(names: &[String]) -> Vec<u64> {
+    let ends = names.iter().scan(0, |end, name| {
+        *end += name.len() as u64;
+        Some(*end)
+    });
+    std::iter::once(0).chain(ends).collect()
 }
 
 /// The array of a model that is the tensor of this name.
@@ -678,7 +772,7 @@ fn bytes_of<'m>(mdp: &'m Mdp, name: &str) -> &'m [u8] {
         ("choices", Choices::Ragged(offsets), ..) => cast_slice(offsets),
         ("ends", ..) => cast_slice(mdp.ends()),
         ("action_rewards", ..) => cast_slice(mdp.action_rewards()),
-        ("action_names.of_row", _, Some(names), _) => cast_slice(&names.of_row),
+        (OF_ROW, _, Some(names), _) => cast_slice(&names.of_row),
         ("grid.walls", .., Some(grid)) => cast_slice(&grid.walls),
         ("grid.obstacles", .., Some(grid)) => cast_slice(&grid.obstacles),
         (label, ..) => {
@@ -802,6 +896,10 @@ impl Blocks<'_> {
             self.put("grid.walls", 0, &grid.walls)?;
             self.put("grid.obstacles", 0, &grid.obstacles)?;
         }
+        if let Some(names) = model.state_names() {
+            self.put(OFFSETS, 0, &name_ends(names))?;
+            self.put(BYTES, 0, names.concat().as_bytes())?;
+        }
         Ok(())
     }
 
@@ -838,7 +936,7 @@ impl Blocks<'_> {
         }
         self.put("ends", before.rows, &rows.ends)?;
         self.put("action_rewards", before.rows, &rows.action_rewards)?;
-        self.put("action_names.of_row", before.rows, &rows.names)?;
+        self.put(OF_ROW, before.rows, &rows.names)?;
         self.before = before
             + Extent {
                 rows: count,

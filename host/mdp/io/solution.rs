@@ -6,13 +6,17 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::table::{Table, write_field};
 use super::{Error, ReadError, SNIFFED, Solved};
 use crate::common::io::BUFFER;
 use crate::common::io::binary::{invalid, of_file};
 use crate::common::io::input::{Input, plain_name};
 use crate::common::io::json::plain;
+use crate::common::io::lines::Put;
 use crate::common::io::npy::{self, Store};
+use crate::common::terminal::quoted;
 use crate::mdp::model::NO_ACTION;
+use crate::mdp::model::whole::Named;
 use crate::runtime::comm::file::{Bytes, write_together};
 use crate::runtime::comm::{Column, Communicator, Disagreed};
 
@@ -21,20 +25,43 @@ use crate::runtime::comm::{Column, Communicator, Disagreed};
 /// # Errors
 /// I/O errors of `out`.
 pub fn write_csv(out: impl Write, values: &[f64], policy: &[u32]) -> io::Result<()> {
-    write_csv_rows(out, values.iter().copied().zip(policy.iter().copied()))
+    write_csv_rows(out, values.iter().copied().zip(policy.iter().copied()), None)
+}
+
+/// [`write_csv`] with names: the columns `state` and `action` hold them, and the columns `state_number` and `action_number` follow.
+///
+/// # Errors
+/// I/O errors of `out`.
+pub fn write_csv_named(out: impl Write, values: &[f64], policy: &[u32], names: &dyn Named) -> io::Result<()> {
+    write_csv_rows(out, values.iter().copied().zip(policy.iter().copied()), Some(names))
 }
 
 /// [`write_csv`] of the values and actions of all states.
-pub(in crate::mdp) fn write_csv_rows(out: impl Write, states: impl Iterator<Item = (f64, u32)>) -> io::Result<()> {
+pub(in crate::mdp) fn write_csv_rows(
+    out: impl Write,
+    states: impl Iterator<Item = (f64, u32)>,
+    names: Option<&dyn Named>,
+) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, out);
-    writeln!(out, "state,value,action")?;
-    for (state, (value, action)) in states.enumerate() {
-        // `{:?}` prints the shortest digits that read back as the same bits.
-        write!(out, "{state},{value:?},")?;
-        match action {
-            NO_ACTION => writeln!(out)?,
-            _ => writeln!(out, "{action}")?,
+    writeln!(out, "state,value,action{}", if names.is_some() { ",state_number,action_number" } else { "" })?;
+    for (state, (value, action)) in (0..).zip(states) {
+        let number = Some(action).filter(|&action| action != NO_ACTION);
+        match names {
+            None => out.integer(state)?,
+            Some(names) => write_field(&mut out, &names.name_of_state(state))?,
         }
+        // `{:?}` prints the shortest digits that read back as the same bits.
+        write!(out, ",{value:?},")?;
+        match (number, names) {
+            (Some(action), None) => out.integer(action.into())?,
+            (Some(action), Some(names)) => write_field(&mut out, &names.name_of_action(state, action))?,
+            (None, _) => {}
+        }
+        if names.is_some() {
+            write!(out, ",{state},")?;
+            number.map_or(Ok(()), |action| out.integer(action.into()))?;
+        }
+        out.text("\n")?;
     }
     out.flush()
 }
@@ -172,23 +199,16 @@ fn parse_json(text: &str, file: &str) -> Result<Vec<f64>, Error> {
 }
 
 fn parse_csv(text: &str, file: &str) -> Result<Vec<f64>, Error> {
-    let wrong = |line: usize, message: String| Error::Line { file: file.to_owned(), line: line as u64 + 1, message };
-    let mut lines = text.lines().enumerate();
-    let header: Vec<_> = lines.next().unwrap_or_default().1.split(',').map(str::trim).collect();
-    let column = |name| header.iter().position(|known| *known == name);
-    let Some(value) = column("value") else {
-        return Err(wrong(0, format!("found the columns {header:?}, expected one named value")));
-    };
     let mut values = Vec::new();
-    for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
-        let fields: Vec<_> = text.split(',').map(str::trim).collect();
-        if let Some(&found) = column("state").and_then(|column| fields.get(column))
-            && found.parse() != Ok(values.len())
-        {
-            return Err(wrong(line, format!("found state {found}, expected state {}", values.len())));
+    let table = Table::open(text.as_bytes(), file.to_owned(), &["value"], &["state", "state_number"], true)?;
+    table.each(|_, [value, state, number]| {
+        // With names of states, their numbers are in a column of their own.
+        let found = if number.is_empty() { state } else { number };
+        if !found.is_empty() && found.parse() != Ok(values.len()) {
+            return Err(format!("found state {}, expected state {}", quoted(found.as_bytes()), values.len()));
         }
-        let found = fields.get(value).copied().unwrap_or_default();
-        values.push(found.parse().map_err(|_| wrong(line, format!("found '{found}', expected a value")))?);
-    }
+        values.push(value.parse().map_err(|_| format!("found '{}', expected a value", quoted(value.as_bytes())))?);
+        Ok(())
+    })?;
     Ok(values)
 }

@@ -8,6 +8,9 @@ use serde::{Deserialize, Deserializer, de};
 use crate::common::io::input::Input;
 use crate::mdp::model::NO_ACTION;
 
+/// Start of the line of actions in text.
+pub(super) const ACTIONS: &str = "Optimal policy:";
+
 /// V and π read from a file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Solved {
@@ -130,7 +133,7 @@ impl Solved {
             serde_json::from_str(text).map_err(|source| ReadError::Json { file: file.clone(), source })?
         } else {
             Self {
-                policy: entries(text, &file, "Optimal policy:", "an action", |word| match word {
+                policy: entries(text, &file, ACTIONS, "an action", |word| match word {
                     "-" => Some(NO_ACTION),
                     _ => word.parse().ok(),
                 })?,
@@ -149,7 +152,7 @@ impl Solved {
 }
 
 /// Parses the entries of the line that starts with `start`.
-fn entries<T>(
+pub(super) fn entries<T>(
     text: &str,
     file: &str,
     start: &'static str,

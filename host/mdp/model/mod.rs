@@ -23,7 +23,7 @@ use rayon::prelude::*;
 
 pub use self::part::{Part, Peer, Sends};
 use self::validate::Invalid;
-pub use self::whole::Whole;
+pub use self::whole::{Named, Whole};
 use crate::common::choice::choice;
 use crate::common::names::name;
 
@@ -653,6 +653,12 @@ impl Mdp {
             }
             None => action.to_string(),
         }
+    }
+
+    /// The names of states and actions, if either have names.
+    #[must_use]
+    pub fn names(&self) -> Option<&dyn Named> {
+        (self.0.state_names.is_some() || self.0.action_names.is_some()).then_some(self as _)
     }
 
     /// Geometry, if the states are the cells of a grid.

@@ -114,6 +114,8 @@ pub enum Invalid {
     RowSum { row: Row, sum: f64 },
     #[error("{matrix} {row}: state {column} appears more than once")]
     Duplicate { matrix: Matrix, row: Row, column: u64 },
+    #[error("{0}")]
+    Form(String),
     #[error("grid: width {width} times height {height} is {cells} cells, expected one per state, {states}")]
     GridSize { width: u32, height: u32, cells: u64, states: u64 },
     #[error("grid.goal is {goal}, expected a state below {states}")]

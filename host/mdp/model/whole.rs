@@ -43,11 +43,25 @@ pub trait Described: Whole {
     /// Distinct names of actions; none if actions have no names.
     fn action_names(&self) -> Vec<String>;
 
+    /// Distinct names of the states, one per state, if any.
+    fn state_names(&self) -> Option<&[String]> {
+        None
+    }
+
     /// Geometry, if the states are the cells of a grid.
     fn grid(&self) -> Option<Cow<'_, Grid>>;
 
     /// The lengths of the arrays of [`rows`](Whole::rows), without making them.
     fn extent(&self, states: Range<u64>) -> Extent;
+}
+
+/// A model whose states or actions have names.
+pub trait Named: Sync {
+    /// The name of a state, or its number if states have no names.
+    fn name_of_state(&self, state: u64) -> Cow<'_, str>;
+
+    /// The name of an action of a state, or its number if actions have no names.
+    fn name_of_action(&self, state: u64, action: u32) -> Cow<'_, str>;
 }
 
 /// The lengths of the arrays of some rows.
@@ -338,6 +352,10 @@ impl Described for Mdp {
         self.action_names().map_or_else(Vec::new, |ActionNames { names, .. }| names.clone())
     }
 
+    fn state_names(&self) -> Option<&[String]> {
+        self.state_names()
+    }
+
     fn grid(&self) -> Option<Cow<'_, Grid>> {
         self.grid().map(Cow::Borrowed)
     }
@@ -353,6 +371,24 @@ impl Described for Mdp {
             rewards: entries(self.rewards()),
             ends: per_row(self.ends()),
             action_rewards: per_row(self.action_rewards()),
+        }
+    }
+}
+
+impl Named for Mdp {
+    fn name_of_state(&self, state: u64) -> Cow<'_, str> {
+        match self.state_names() {
+            Some(names) => Cow::Borrowed(&names[state as usize]),
+            None => state.to_string().into(),
+        }
+    }
+
+    fn name_of_action(&self, state: u64, action: u32) -> Cow<'_, str> {
+        match self.action_names() {
+            Some(ActionNames { names, of_row }) => {
+                Cow::Borrowed(&names[of_row[self.choices().first(state as usize) + action as usize] as usize])
+            }
+            None => action.to_string().into(),
         }
     }
 }
