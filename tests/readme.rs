@@ -44,6 +44,10 @@ fn is_like(text: &str, pattern: &str) -> bool {
     first && parts.all(|part| rest.find(part).map(|at| rest = &rest[at + part.len()..]).is_some())
 }
 
+/// Pages of formats in `book/formats`.
+const FORMATS: [&str; 10] =
+    ["json", "csv", "npz", "safetensors", "prism", "drn", "umb", "petsc", "gymnasium", "xml-text"];
+
 /// Files of the repository that commands of the book read.
 const FILES: [&str; 5] = [
     "data/two-state.json",
@@ -90,6 +94,34 @@ fn the_book_prints_what_it_says() {
         assert!(compared >= least, "{compared}");
     }
     assert!(is_like("a 1 b", "a … b") && !is_like("a 1 b", "…c") && !is_like("x a", "a…"));
+}
+
+/// The pages of the formats of models are in one folder: a block whose kind is followed by a file name is that file, and all commands see
+/// all files.
+#[test]
+fn examples_of_formats_are_solved() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("book/formats");
+    let pages: Vec<String> =
+        FORMATS.iter().map(|name| fs::read_to_string(root.join(name).with_extension("md")).unwrap()).collect();
+    let folder = tempfile::tempdir().unwrap();
+    for page in &pages {
+        let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+        for (name, content) in blocks.filter_map(|(kind, content)| Some((kind.split_once(' ')?.1, content))) {
+            fs::write(folder.path().join(name), content).unwrap();
+        }
+    }
+    for (page, name) in pages.iter().zip(FORMATS) {
+        let mut compared = 0;
+        for (commands, texts) in blocks(page) {
+            let printed: String =
+                commands.iter().map(|line| run(&folder, line.strip_prefix("warpkov ").unwrap_or(line))).collect();
+            for text in texts {
+                assert!(is_like(&printed, text), "{name}: {commands:?} printed\n{printed}\nand not\n{text}");
+                compared += 1;
+            }
+        }
+        assert!(compared >= 1, "{name}");
+    }
 }
 
 /// The blocks of a kind.
