@@ -41,6 +41,7 @@ fn mdp() -> MdpParts {
         action_rewards: vec![1.0; 4].into(),
         labels: [("init".to_owned(), vec![0])].into(),
         action_names: Some(ActionNames { names: vec!["stay".to_owned()], of_row: vec![0; 4] }),
+        state_names: None,
         grid: Some(Grid { width: 2, height: 1, goal: 1, walls: vec![], obstacles: vec![0] }),
         objective: Objective::Maximize,
     }

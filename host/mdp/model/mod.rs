@@ -454,7 +454,7 @@ impl MdpParts {
         if self.rewards.row_ptr().is_empty() {
             self.rewards = Csr::empty(self.transitions.rows());
         }
-        if validate::check(&self)? {
+        if validate::check(&self).map_err(|error| validate::explained(&self, error))? {
             return Ok(Mdp(self, None));
         }
         validate::check_distinct(&self)?;

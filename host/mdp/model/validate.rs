@@ -112,6 +112,8 @@ pub enum Invalid {
     StateName { position: usize, first: usize, name: String },
     #[error("P {row}: probabilities sum to {sum}, expected 1 within {ROW_SUM_TOLERANCE:e}")]
     RowSum { row: Row, sum: f64 },
+    #[error("{0}; the columns of each action sum to 1, so P seems to be transposed: expected P[s][s'], found P[s'][s]")]
+    Transposed(Box<Invalid>),
     #[error("{matrix} {row}: state {column} appears more than once")]
     Duplicate { matrix: Matrix, row: Row, column: u64 },
     #[error("{0}")]
@@ -241,6 +243,30 @@ pub(crate) fn check_rows(rows: &Rows, states: u64) -> Result<bool, Invalid> {
         checker.row_sums()?;
     }
     Ok(in_order)
+}
+
+/// The error, with its likely cause if rows are no distributions and columns are.
+pub(super) fn explained(mdp: &MdpParts, error: Invalid) -> Invalid {
+    match error {
+        Invalid::RowSum { .. } | Invalid::EmptyRow { .. } if columns_sum(mdp) => Invalid::Transposed(Box::new(error)),
+        error => error,
+    }
+}
+
+/// Whether the columns of P sum to 1 for each action.
+fn columns_sum(mdp: &MdpParts) -> bool {
+    let Choices::Uniform(actions) = mdp.choices else { return false };
+    let (actions, states) = (actions as usize, mdp.states as usize);
+    let mut sums = vec![0.0; states * actions];
+    for row in 0..mdp.transitions.rows() {
+        let (columns, values) = mdp.transitions.row(row);
+        for (&column, value) in columns.iter().zip(values) {
+            if let Some(sum) = sums.get_mut(row % actions * states + column as usize) {
+                *sum += value;
+            }
+        }
+    }
+    mdp.ends.is_empty() && sums.iter().all(|sum: &f64| (sum - 1.0).abs() <= ROW_SUM_TOLERANCE)
 }
 
 /// Checks γ ∈ [0, 1].
