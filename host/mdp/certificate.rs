@@ -130,7 +130,7 @@ pub(super) fn first_best(factors: impl Iterator<Item = f64>) -> u32 {
 }
 
 /// Q(s, a) = r(s, a) + γ Σ P(s'|s, a)·V(s') for row `row`.
-fn q_factor(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
+pub(super) fn q_factor(mdp: &Mdp, values: &[f64], row: usize) -> f64 {
     let (successors, probs) = mdp.transitions().row(row);
     let earned: f64 = mdp.rewards_of(row).zip(probs).map(|(reward, p)| p * reward).sum();
     let next: f64 = successors.iter().zip(probs).map(|(&successor, p)| p * values[successor as usize]).sum();

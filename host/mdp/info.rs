@@ -5,7 +5,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::analysis::guards::{Purpose, Warning, inspect};
 use super::model::{Csr, Mdp, Objective};
+use crate::common::guard::write_warnings;
 use crate::common::report::{Report, write_object};
 use crate::common::terminal::escaped;
 
@@ -30,6 +32,8 @@ pub struct Info {
     grid: Option<Geometry>,
     /// Bytes of the arrays in memory.
     bytes: usize,
+    /// What looks wrong, the most serious first.
+    warnings: Vec<Warning>,
 }
 
 /// Statistics of a matrix whose rows are distributions.
@@ -122,6 +126,7 @@ impl From<&Mdp> for Info {
             rewards,
             grid,
             bytes: bytes(p) + bytes(r) + size_of_val(&mdp.ends()[..]) + size_of_val(&mdp.action_rewards()[..]),
+            warnings: inspect(mdp, Purpose::default()),
         }
     }
 }
@@ -165,8 +170,20 @@ impl Report for Info {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { states, actions, rows, terminal, gamma, objective, labels, transitions, rewards, grid, bytes } =
-            self;
+        let Self {
+            states,
+            actions,
+            rows,
+            terminal,
+            gamma,
+            objective,
+            labels,
+            transitions,
+            rewards,
+            grid,
+            bytes,
+            warnings,
+        } = self;
         writeln!(out, "States (S)       {states}")?;
         if *rows == *states as usize * *actions as usize {
             writeln!(out, "Actions (A)      {actions}")?;
@@ -193,6 +210,7 @@ impl Report for Info {
             writeln!(out, "  walls          {walls}")?;
             writeln!(out, "  obstacles      {obstacles}")?;
         }
-        write_memory(out, *bytes)
+        write_memory(out, *bytes)?;
+        write_warnings(out, warnings)
     }
 }

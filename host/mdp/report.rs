@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use super::analysis::guards::Warning;
 use super::certificate::Certificate;
 use super::io::{write_csv_rows, write_npy_pieces};
 use super::model::{Grid, Mdp, NO_ACTION, Named, Objective};
@@ -49,6 +50,8 @@ pub struct Report<'a> {
     pub policy: Column<'a, u32>,
     /// Time spent to write files.
     pub written: Duration,
+    /// What looks wrong in the model.
+    pub warnings: &'a [Warning],
 }
 
 /// Facts about a model that a report needs, besides its [size](super::solution::Size).
@@ -82,7 +85,7 @@ impl<'a> Report<'a> {
             mdp: Some(mdp),
         };
         let (values, policy) = (Column::Here(&solution.values[..]), Column::Here(&solution.policy[..]));
-        Self { model, limits, solution, values, policy, written: Duration::ZERO }
+        Self { model, limits, solution, values, policy, written: Duration::ZERO, warnings: &[] }
     }
 }
 
@@ -219,6 +222,8 @@ struct Record<'a> {
     exchange: Option<&'static str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     init: Vec<Start>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [Warning],
     rounds: &'a [Round],
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<AllActions<'a>>,
@@ -270,7 +275,7 @@ impl Summary for Report<'_> {
     }
 
     fn write_json(&self, out: &mut dyn Write, with_solution: bool) -> io::Result<()> {
-        let Self { ref model, limits, solution, values, policy, written } = *self;
+        let Self { ref model, limits, solution, values, policy, written, warnings } = *self;
         let size = solution.size;
         let record = Record {
             status: solution.run.status,
@@ -298,6 +303,7 @@ impl Summary for Report<'_> {
             ranks: &solution.ranks,
             exchange: exchange(&solution.ranks),
             init: self.starts(usize::MAX).map(|(state, value)| Start { state, value: Number(value) }).collect(),
+            warnings,
             rounds: &solution.run.rounds,
             policy: with_solution.then_some(AllActions(policy)),
             values: with_solution.then_some(AllNumbers(values)),

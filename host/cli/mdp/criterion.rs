@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use warpkov::common::checkpoint::Checkpoints;
+use warpkov::mdp::analysis::guards::Warning;
 use warpkov::mdp::checkpoint::Proposal;
 use warpkov::mdp::criterion::{self, Criterion, Persistence, Report, Solved, Steps, backward_kept_on, solve_kept_on};
 use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
@@ -113,6 +114,24 @@ impl Arguments {
 }
 
 impl Options {
+    /// The criterion for the states of `mdp`, and its accuracy, where neither values at a horizon nor all steps have a place.
+    pub fn plain(&self, mdp: &Mdp) -> Result<(Criterion, criterion::Options), Error> {
+        match &self.kind {
+            Asked::Horizon { terminal_values: Some(_), .. } => {
+                Err(Error::Usage("--terminal-values is for mdp solve only".to_owned()))
+            }
+            Asked::Horizon { all_steps: Some(_), .. } => {
+                Err(Error::Usage("--all-steps is for mdp solve only".to_owned()))
+            }
+            kind => Ok((kind.criterion(mdp)?, self.solve)),
+        }
+    }
+
+    /// Whether the criterion depends on rewards. A horizon may have values at its end in their place.
+    pub fn has_rewards(&self) -> bool {
+        matches!(self.kind, Asked::Total(_) | Asked::Average | Asked::Horizon { terminal_values: None, .. })
+    }
+
     /// Whether the values of all steps are written, which no checkpoint holds.
     pub fn keeps_all_steps(&self) -> bool {
         matches!(self.kind, Asked::Horizon { all_steps: Some(_), .. })
@@ -136,6 +155,7 @@ enum Asked {
 /// Solves, writes the files, prints the report.
 pub fn run(
     mdp: &Mdp,
+    warnings: &[Warning],
     ranks: &Ranks,
     devices: &[DeviceChoice],
     options: &Options,
@@ -163,7 +183,7 @@ pub fn run(
         1 => solved.notes.push("the value of one state is infinite".to_owned()),
         count => solved.notes.push(format!("the values of {count} states are infinite")),
     }
-    let report = Report::new(mdp, &criterion, &options.solve, &solved, elapsed);
+    let report = Report::new(mdp, &criterion, &options.solve, &solved, elapsed).with_warnings(warnings);
     if ranks.is_first() {
         let (written, printed) = (
             common.write_files(&report, &solved.ranks, false, |format| draw_bounds(&report, format)),

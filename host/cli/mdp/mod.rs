@@ -7,6 +7,7 @@ use clap::Subcommand;
 use super::common::ranks;
 use super::error::{Error, Outcome};
 
+mod accuracy;
 mod blocks;
 mod compare;
 mod convert;
@@ -15,7 +16,12 @@ mod file;
 mod generate;
 mod info;
 mod origin;
+mod policy;
+mod q;
+mod sensitivity;
+mod simulate;
 mod solve;
+mod start;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -30,6 +36,12 @@ pub enum MdpCommand {
     Convert(convert::Arguments),
     Info(info::Arguments),
     Compare(compare::Arguments),
+    /// Works on a policy of a model.
+    #[command(subcommand, arg_required_else_help = true, after_help = policy::EXAMPLES)]
+    Policy(policy::PolicyCommand),
+    Simulate(Box<simulate::Arguments>),
+    Q(q::Arguments),
+    Sensitivity(sensitivity::Arguments),
 }
 
 impl MdpCommand {
@@ -50,6 +62,10 @@ pub fn run(command: MdpCommand, out: impl Write) -> Result<Outcome, Error> {
         MdpCommand::Generate(family) => generate::run(&family.try_into()?, out),
         MdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
         MdpCommand::Info(arguments) => info::run(&arguments, out),
+        MdpCommand::Policy(command) => policy::run(command, out),
+        MdpCommand::Simulate(arguments) => simulate::run(&(*arguments).try_into()?, out),
+        MdpCommand::Q(arguments) => q::run(&arguments.try_into()?, out),
+        MdpCommand::Sensitivity(arguments) => sensitivity::run(&arguments.try_into()?, out),
         MdpCommand::Compare(arguments) => compare::run(&arguments, out),
     }
 }

@@ -9,6 +9,7 @@ use clap::Args;
 use warpkov::common::choice::Choice;
 use warpkov::common::interrupt;
 use warpkov::common::plot::{Format, PlotError};
+use warpkov::mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
 use warpkov::mdp::analysis::partition::require_metis;
 use warpkov::mdp::model::{Grid, Mdp, Objective};
 use warpkov::mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
@@ -276,9 +277,15 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let begun = Instant::now();
     let model = ranks.agree(options.read(&ranks, devices.len()))?;
     let read = begun.elapsed();
+    let warnings = options.warnings(&model);
+    if ranks.is_first() {
+        warnings.iter().for_each(|warning| eprintln!("warning: {}", warning.message));
+    }
     match (&model, &options.criterion) {
-        (Model::Whole(mdp), Some(criterion)) => criterion::run(mdp, &ranks, &devices, criterion, &options.common, out),
-        (Model::Whole(mdp), None) => discounted(mdp, &ranks, &devices, read, options, out),
+        (Model::Whole(mdp), Some(criterion)) => {
+            criterion::run(mdp, &warnings, &ranks, &devices, criterion, &options.common, out)
+        }
+        (Model::Whole(mdp), None) => discounted(mdp, &warnings, &ranks, &devices, read, options, out),
         (Model::Parts(parts), _) => in_parts(parts, &ranks, &devices, read, options, out),
     }
 }
@@ -286,6 +293,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
 /// Solves for the discounted sum of rewards; `read` is the time of reading the model.
 fn discounted(
     mdp: &Mdp,
+    warnings: &[Warning],
     ranks: &Ranks,
     devices: &[DeviceChoice],
     read: Duration,
@@ -304,7 +312,7 @@ fn discounted(
     })?;
     if ranks.is_first() {
         solution.phases.read = read;
-        common.present(Report::new(mdp, &solve.limits, &solution), false, out)?;
+        common.present(Report { warnings, ..Report::new(mdp, &solve.limits, &solution) }, false, out)?;
     }
     checkpoint::finish(checkpoints)?;
     Ok(outcome(&solution, &solve.limits))
@@ -362,9 +370,8 @@ fn in_parts(
             1 => (Column::Here(&values[..]), Column::Here(&policy[..])),
             _ => (Column::Divided(&divided, 0), Column::Divided(&divided, 1)),
         };
-        let written_in = begun.elapsed();
-        let report =
-            Report { model: facts, limits: &solve.limits, solution: &solution, values, policy, written: written_in };
+        let (solution, limits, spent) = (&solution, &solve.limits, begun.elapsed());
+        let report = Report { model: facts, limits, solution, values, policy, written: spent, warnings: &[] };
         common.present(report, written, out)
     })?;
     done.unwrap_or(Ok(()))?;
@@ -384,6 +391,17 @@ fn joined(parts: Vec<Solution>) -> Result<Solution, Error> {
 }
 
 impl Options {
+    /// What most likely means that a file holds another model than the one meant. Models that are made are right.
+    fn warnings(&self, model: &Model) -> Vec<Warning> {
+        let (Model::Whole(mdp), Origin::File(..)) = (model, &self.origin) else { return Vec::new() };
+        let purpose = match (&self.criterion, self.solve.limits.target) {
+            (Some(criterion), _) => Purpose { rewards: criterion.has_rewards(), epsilon: None },
+            (None, Target::Epsilon(epsilon)) => Purpose { rewards: true, epsilon: Some(epsilon) },
+            (None, Target::Theta(_)) => Purpose { rewards: true, epsilon: None },
+        };
+        inspect_quickly(mdp, purpose)
+    }
+
     /// Reads or generates the model, or opens it for ranks that have parts. Checks that the solution has room.
     fn read(&self, ranks: &Ranks, devices: usize) -> Result<Model, Error> {
         self.origin.check(ranks)?;

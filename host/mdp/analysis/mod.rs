@@ -2,6 +2,7 @@
 //!
 //! | Module | Content |
 //! | --- | --- |
+//! | [`guards`] | what looks wrong in a model: order of rows, unreachable states, copies, missing rewards |
 //! | [`graph`] | reachability, strongly connected components and end components |
 //! | [`quotient`] | smaller models: end components merged, settled states removed |
 //! | [`reorder`] | state orders that keep successors near their states |
@@ -10,6 +11,7 @@
 //! | [`tiles`] | dependencies between blocks of neighbouring states |
 
 pub mod graph;
+pub mod guards;
 pub(crate) mod palette;
 pub mod partition;
 pub mod patterns;

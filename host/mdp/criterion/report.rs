@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Criterion, Options, Solved};
+use crate::mdp::analysis::guards::Warning;
 use crate::mdp::certificate::rounded_up;
 use crate::mdp::model::{Mdp, Named, Objective};
 use crate::mdp::report::{
@@ -23,6 +24,7 @@ pub struct Report<'a> {
     pub(in crate::mdp) elapsed: Duration,
     /// Midpoints of the bounds.
     pub(in crate::mdp) values: Vec<f64>,
+    pub(in crate::mdp) warnings: &'a [Warning],
 }
 
 /// The report as a JSON object.
@@ -55,6 +57,8 @@ struct Record<'a> {
     bits: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     init: Vec<Start>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [Warning],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     ranks: &'a [RankShare],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,7 +97,13 @@ impl<'a> Report<'a> {
         solved: &'a Solved,
         elapsed: Duration,
     ) -> Self {
-        Self { mdp, criterion, options, solved, elapsed, values: solved.bounded.values() }
+        Self { mdp, criterion, options, solved, elapsed, values: solved.bounded.values(), warnings: &[] }
+    }
+
+    /// The report with what looks wrong in the model.
+    #[must_use]
+    pub fn with_warnings(self, warnings: &'a [Warning]) -> Self {
+        Self { warnings, ..self }
     }
 
     /// Whether the bounds meet the options. For a finite horizon, rounding errors alone determine the distance of the
@@ -218,6 +228,7 @@ impl Summary for Report<'_> {
             error: Number(bounded.error()),
             bits: bounded.bits,
             init: starts(mdp).map(start).collect(),
+            warnings: self.warnings,
             ranks,
             exchange: exchange(ranks),
             rounds: &bounded.rounds,

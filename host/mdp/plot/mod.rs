@@ -12,6 +12,7 @@ use super::criterion;
 use super::model::{Grid, Mdp};
 use super::options::Target;
 use super::report::Report;
+use super::sensitivity::Sensitivity;
 use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
 use crate::common::plot::chart::{Chart, Scale};
 use crate::common::plot::{Format, Picture, PlotError, encode};
@@ -20,6 +21,7 @@ use crate::runtime::comm::Column;
 mod bounds;
 mod heat;
 mod scaling;
+mod sensitivity;
 
 /// Aspect ratio (columns to rows) above which charts are below the map instead of beside it.
 const WIDE: f64 = 1.6;
@@ -53,6 +55,14 @@ pub fn draw_bounds(report: &criterion::Report, format: Format) -> Result<Vec<u8>
 /// As [`draw`].
 pub fn draw_scaling(scaling: &Scaling, format: Format) -> Result<Vec<u8>, PlotError> {
     encode(scaling, format)
+}
+
+/// Draws the value of a start state over γ.
+///
+/// # Errors
+/// As [`draw`].
+pub fn draw_sensitivity(sensitivity: &Sensitivity, format: Format) -> Result<Vec<u8>, PlotError> {
+    encode(&sensitivity::lines(sensitivity), format)
 }
 
 impl Picture for Report<'_> {

@@ -1,0 +1,131 @@
+//! `warpkov mdp policy`.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use warpkov::mdp::evaluation::{Evaluation, bounds, chain};
+use warpkov::mdp::io::read_policy;
+use warpkov::mdp::model::Mdp;
+use warpkov::mdp::solution::Status;
+use warpkov::mdp::table::TableFormat;
+
+use super::accuracy::{Criteria, Question};
+use super::file::Input;
+use super::solve::observer;
+use super::{Error, Outcome};
+use crate::cli::common::choice::format;
+use crate::cli::common::file::{FileOrStd, reads};
+use crate::cli::common::output::Output;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  warpkov mdp policy evaluate forest.json policy.csv
+  warpkov mdp policy evaluate forest.json policy.csv --gap";
+
+#[derive(Subcommand)]
+pub enum PolicyCommand {
+    Evaluate(Box<Arguments>),
+}
+
+/// Evaluates a policy: computes its certified values.
+///
+/// The policy makes the model a Markov chain, which is solved by the criterion. Bounds from both sides enclose the exact value of the
+/// policy from each state. Exit code 0 if the bounds meet ε, 1 if a limit stopped the solver first.
+#[derive(Args)]
+#[command(
+    after_help = "\
+Examples:
+  warpkov mdp policy evaluate forest.json policy.csv
+  warpkov mdp policy evaluate forest.json policy.csv --gap --out values.csv
+  warpkov mdp policy evaluate coin.tra policy.npy --criterion reach --goal finished --json | jq .init",
+    allow_negative_numbers = true
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Policy: CSV with the columns state and action, by names or numbers; JSON; .npy; or a solution that mdp solve --out wrote.
+    #[arg(value_name = "POLICY")]
+    policy: PathBuf,
+    #[command(flatten)]
+    question: Criteria,
+    /// Solve the model as well: show what the policy loses against an optimal one, and where.
+    #[arg(long)]
+    gap: bool,
+    /// Write the values to this file: .csv by names, .json, or .npy; or with - to the standard output.
+    #[arg(long, value_name = "FILE")]
+    out: Option<FileOrStd>,
+    /// Format of --out [default: that of its extension; csv on the standard output].
+    #[arg(long, value_parser = format(TableFormat::extensions), value_name = "FORMAT", requires = "out")]
+    to: Option<TableFormat>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Show no progress.
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// The model, the policy, the criterion, and the destination.
+pub struct Options {
+    input: Input,
+    policy: PathBuf,
+    question: Question,
+    gap: bool,
+    output: Output<TableFormat>,
+    quiet: bool,
+}
+
+impl TryFrom<Arguments> for Options {
+    type Error = Error;
+
+    fn try_from(arguments: Arguments) -> Result<Self, Error> {
+        let Arguments { input, policy, question, gap, out, to, json, quiet } = arguments;
+        let output = Output::new(out, to, json, TableFormat::extensions, TableFormat::Csv)?;
+        Ok(Self { input, policy, question: question.try_into()?, gap, output, quiet: quiet || json })
+    }
+}
+
+/// Runs a command of a policy.
+pub fn run(command: PolicyCommand, out: impl Write) -> Result<Outcome, Error> {
+    match command {
+        PolicyCommand::Evaluate(arguments) => evaluate(&(*arguments).try_into()?, out),
+    }
+}
+
+/// Reads a policy that fits the model.
+pub fn read(path: &Path, mdp: &Mdp) -> Result<Vec<u32>, Error> {
+    reads(path)?;
+    Ok(read_policy(path, mdp)?)
+}
+
+/// Reads model and policy, solves the chain, writes the values, prints the report.
+fn evaluate(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let (mdp, criterion, solve) = options.question.of(options.input.read()?)?;
+    let policy = read(&options.policy, &mdp)?;
+    let chain = chain(&mdp, &policy).map_err(|error| Error::Usage(format!("{}: {error}", options.policy.display())))?;
+    let mut observe = observer(mdp.states().into(), options.quiet);
+    let begun = Instant::now();
+    let value = bounds(&chain, criterion.as_ref(), &solve, &mut observe)?;
+    let asked = options.gap && value.status != Status::Interrupted;
+    let optimal = asked.then(|| bounds(&mdp, criterion.as_ref(), &solve, &mut observe)).transpose()?;
+    let evaluation = Evaluation {
+        mdp: &mdp,
+        policy: &policy,
+        criterion: criterion.as_ref(),
+        options: &solve,
+        value: &value,
+        optimal: optimal.as_ref(),
+        elapsed: begun.elapsed(),
+    };
+    let interrupted = [Some(&value), optimal.as_ref()].into_iter().flatten().any(|of| of.status == Status::Interrupted);
+    let written = options.output.write(&evaluation);
+    options.output.print(&evaluation, out)?;
+    written?;
+    Ok(match evaluation.converged() {
+        _ if interrupted => Outcome::Interrupted,
+        true => Outcome::Success,
+        false => Outcome::Negative,
+    })
+}

@@ -1,0 +1,460 @@
+//! The certified value of a given policy.
+//!
+//! A stationary policy π makes a model a Markov chain: the model with the row (s, π(s)) of each state and no other. Its
+//! optimal values are V^π, so the solvers, their devices, precisions and certificates serve for policies as well.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::certificate::rounded_up;
+use super::criterion::{self, Criterion, Persistence, solve_kept_on};
+use super::error::SolveError;
+use super::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
+use super::options::{Limits, Precision, SolveOptions, Target};
+use super::report::{Number, Numbers, starts};
+use super::solution::{Round, Status};
+use super::solve::{Session, solve_session};
+use super::table::{Table, TableFormat, action, write_line};
+use crate::common::report::{Report, Results, write_object};
+use crate::common::terminal::escaped;
+use crate::runtime::choose::DeviceChoice;
+use crate::runtime::comm::Local;
+
+/// A policy that does not fit a model.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum InvalidPolicy {
+    /// Wrong number of actions.
+    #[error("the policy has {found} actions, expected one per state, {expected}")]
+    Length {
+        /// Actions of the policy.
+        found: usize,
+        /// States of the model.
+        expected: u32,
+    },
+    /// An action is out of range, or missing.
+    #[error("the policy has action {found} in state {state}, expected a number below {actions}")]
+    Action {
+        /// Name of the state.
+        state: String,
+        /// The action.
+        found: String,
+        /// Actions of the state.
+        actions: usize,
+    },
+}
+
+/// The Markov chain of a policy: the model with the rows of its actions and no other. A state has one action, or none if
+/// it has none in the model. Labels, names and the grid are those of the model.
+///
+/// # Errors
+/// If the policy does not fit the model. [`NO_ACTION`] stands for the action of a state without actions.
+pub fn chain(mdp: &Mdp, policy: &[u32]) -> Result<Mdp, InvalidPolicy> {
+    let states = mdp.states();
+    if policy.len() != states as usize {
+        return Err(InvalidPolicy::Length { found: policy.len(), expected: states });
+    }
+    let mut rows = Vec::with_capacity(policy.len());
+    let mut offsets = Vec::with_capacity(policy.len() + 1);
+    offsets.push(0);
+    for (state, &action) in policy.iter().enumerate() {
+        let own = mdp.choices().rows(state);
+        match own.len() {
+            0 if action == NO_ACTION => {}
+            actions if action as usize >= actions => {
+                let found = if action == NO_ACTION { "none".to_owned() } else { action.to_string() };
+                return Err(InvalidPolicy::Action { state: mdp.state_name(state as u32), found, actions });
+            }
+            _ => rows.push(own.start + action as usize),
+        }
+        offsets.push(rows.len() as u64);
+    }
+    let of_rows = |numbers: &[f64]| -> Array<f64> {
+        if numbers.is_empty() {
+            Array::default()
+        } else {
+            rows.iter().map(|&row| numbers[row]).collect::<Vec<_>>().into()
+        }
+    };
+    let names = |names: &ActionNames| {
+        let of_row = rows.iter().map(|&row| names.of_row[row]).collect();
+        ActionNames { names: names.names.clone(), of_row }
+    };
+    Ok(Mdp::built(MdpParts {
+        states,
+        choices: if rows.len() == policy.len() { Choices::Uniform(1) } else { Choices::Ragged(offsets.into()) },
+        gamma: mdp.gamma(),
+        objective: mdp.objective(),
+        transitions: gathered(mdp.transitions(), &rows),
+        ends: of_rows(mdp.ends()),
+        rewards: gathered(mdp.rewards(), &rows),
+        action_rewards: of_rows(mdp.action_rewards()),
+        labels: mdp.labels().clone(),
+        action_names: mdp.action_names().map(names),
+        state_names: mdp.state_names().map(|names| Arc::new(names.to_vec())),
+        grid: mdp.grid().cloned(),
+    }))
+}
+
+/// The matrix of these rows.
+fn gathered(matrix: &Csr, rows: &[usize]) -> Csr {
+    let entries = rows.iter().map(|&row| matrix.row(row).0.len()).sum();
+    let (mut row_ptr, mut col, mut val) =
+        (Vec::with_capacity(rows.len() + 1), Vec::with_capacity(entries), Vec::with_capacity(entries));
+    row_ptr.push(0);
+    for &row in rows {
+        let (cols, vals) = matrix.row(row);
+        col.extend_from_slice(cols);
+        val.extend_from_slice(vals);
+        row_ptr.push(col.len() as u64);
+    }
+    Csr::built(row_ptr, col, val)
+}
+
+/// Where and how accurately values are computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Device.
+    pub device: DeviceChoice,
+    /// Precision of the sweeps of the discounted criterion; certificates are in f64.
+    pub precision: Precision,
+    /// ε, and what it is relative to; and the limit of sweeps.
+    pub accuracy: criterion::Options,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { device: DeviceChoice::Auto, precision: Precision::Mixed, accuracy: criterion::Options::default() }
+    }
+}
+
+impl Options {
+    /// The options of a discounted solve.
+    #[must_use]
+    pub fn discounted(&self, gamma: f64) -> SolveOptions {
+        let target = Target::Epsilon(self.accuracy.epsilon);
+        let max_sweeps = u32::try_from(self.accuracy.max_sweeps).unwrap_or(u32::MAX);
+        let tie = self.precision.tie_for(target, gamma);
+        let limits = Limits { target, max_sweeps, tie, ..Limits::default() };
+        SolveOptions { device: self.device, precision: self.precision, limits, ..SolveOptions::default() }
+    }
+}
+
+/// Values between certified bounds, and a policy.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// One value per state.
+    pub values: Vec<f64>,
+    /// Lower bound of the exact value of each state.
+    pub lower: Vec<f64>,
+    /// Upper bound of the exact value of each state.
+    pub upper: Vec<f64>,
+    /// An action of each state.
+    pub policy: Vec<u32>,
+    /// Bound of |V − exact V| over all states; infinite if some value has no bounds.
+    pub error: f64,
+    /// How the run ended.
+    pub status: Status,
+    /// Whether the bounds meet ε.
+    pub converged: bool,
+    /// Name of the device.
+    pub device: String,
+    /// Automatic choices.
+    pub notes: Vec<String>,
+    /// Number of sweeps.
+    pub sweeps: u64,
+}
+
+/// Optimal values of a model with certified bounds, by a criterion; `None` is the discounted sum. For the
+/// [`chain`] of a policy, the values of the policy.
+///
+/// # Errors
+/// Those of [`solve_session`] and of [`criterion::solve`].
+pub fn bounds(
+    mdp: &Mdp,
+    criterion: Option<&Criterion>,
+    options: &Options,
+    observe: &mut criterion::Observe,
+) -> Result<Bounds, criterion::Error<SolveError>> {
+    let Some(criterion) = criterion else {
+        let solve = options.discounted(mdp.gamma());
+        let mut observe = |round: &Round| observe(round);
+        let session = Session { initial: None, resume: None, checkpoints: None, observe: &mut observe };
+        let found = solve_session(&Local::alone(), mdp, &solve, session).map_err(criterion::Error::Backend)?;
+        let error = found.certificate.bound.unwrap_or(f64::INFINITY);
+        return Ok(Bounds {
+            lower: found.values.iter().map(|value| (value - error).next_down()).collect(),
+            upper: found.values.iter().map(|value| (value + error).next_up()).collect(),
+            error,
+            status: found.run.status,
+            converged: found.converged(&solve.limits),
+            sweeps: found.run.sweeps(),
+            values: found.values,
+            policy: found.policy,
+            device: found.device,
+            notes: found.notes,
+        });
+    };
+    let accuracy = &options.accuracy;
+    let solved =
+        solve_kept_on(&Local::alone(), options.device, mdp, criterion, accuracy, Persistence::default(), observe)?;
+    let bounded = solved.bounded;
+    Ok(Bounds {
+        values: bounded.values(),
+        error: bounded.error(),
+        status: bounded.status,
+        converged: bounded.status == Status::Solved && bounded.unsettled(accuracy).next().is_none(),
+        sweeps: bounded.sweeps(),
+        lower: bounded.lower,
+        upper: bounded.upper,
+        policy: bounded.policy,
+        device: solved.device,
+        notes: solved.notes,
+    })
+}
+
+/// The evaluation of a policy.
+pub struct Evaluation<'a> {
+    /// The model.
+    pub mdp: &'a Mdp,
+    /// π, one action per state.
+    pub policy: &'a [u32],
+    /// The criterion; `None` for the discounted sum.
+    pub criterion: Option<&'a Criterion>,
+    /// Accuracy.
+    pub options: &'a Options,
+    /// V^π.
+    pub value: &'a Bounds,
+    /// V*, if the loss is asked for.
+    pub optimal: Option<&'a Bounds>,
+    /// Time of the solves.
+    pub elapsed: Duration,
+}
+
+/// The loss V* − V^π of a policy over all states, or V^π − V* of costs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Loss {
+    /// The largest loss.
+    max: Number,
+    /// Bounds of the largest loss.
+    lower: Number,
+    upper: Number,
+    /// The state with the largest loss; none if it is 0.
+    state: Option<String>,
+    /// The action of the policy there, and an optimal one.
+    action: Option<String>,
+    optimal_action: Option<String>,
+    /// The mean over the states.
+    mean: Number,
+    /// States that certainly lose something.
+    states: usize,
+}
+
+impl Evaluation<'_> {
+    /// Whether the bounds meet ε: of V^π, and of V* if it is asked for.
+    #[must_use]
+    pub fn converged(&self) -> bool {
+        self.value.converged && self.optimal.is_none_or(|optimal| optimal.converged)
+    }
+
+    /// The loss of each state, 0 for equal infinities, and at least 0.
+    #[must_use]
+    pub fn losses(&self) -> Option<Vec<f64>> {
+        let sign = self.mdp.objective().sign();
+        let loss = |(optimal, own): (&f64, &f64)| if optimal == own { 0.0 } else { (sign * (optimal - own)).max(0.0) };
+        Some(self.optimal?.values.iter().zip(&self.value.values).map(loss).collect())
+    }
+
+    /// The loss over all states.
+    #[must_use]
+    pub fn loss(&self) -> Option<Loss> {
+        let (optimal, own, losses) = (self.optimal?, self.value, self.losses()?);
+        // A loss is between those of the bounds that are nearest and farthest.
+        let between = |state: usize| match self.mdp.objective() {
+            Objective::Maximize => (optimal.lower[state] - own.upper[state], optimal.upper[state] - own.lower[state]),
+            Objective::Minimize => (own.lower[state] - optimal.upper[state], own.upper[state] - optimal.lower[state]),
+        };
+        // Of two equal infinities, the difference is NaN, and the loss 0.
+        let bound = |x: f64| if x.is_nan() { 0.0 } else { x.max(0.0) };
+        let worst = (0..losses.len()).reduce(|a, b| if losses[b] > losses[a] { b } else { a })?;
+        let at = (losses[worst] > 0.0).then_some(worst);
+        let of = |policy: &[u32]| action(self.mdp, at?, policy[at?]);
+        let largest = |of: fn((f64, f64)) -> f64| (0..losses.len()).map(|s| bound(of(between(s)))).fold(0.0, f64::max);
+        Some(Loss {
+            max: Number(losses[worst]),
+            lower: Number(largest(|(lower, _)| lower)),
+            upper: Number(largest(|(_, upper)| upper)),
+            state: at.map(|state| self.mdp.state_name(state as u32)),
+            action: of(self.policy),
+            optimal_action: of(&optimal.policy),
+            mean: Number(losses.iter().sum::<f64>() / losses.len() as f64),
+            states: (0..losses.len()).filter(|&state| bound(between(state).0) > 0.0).count(),
+        })
+    }
+
+    fn table(&self) -> Table<'_> {
+        let (value, names) = (self.value, |policy: &'_ [u32]| -> Vec<Option<String>> {
+            policy.iter().enumerate().map(|(state, &of)| action(self.mdp, state, of)).collect()
+        });
+        let states = (0..self.mdp.states()).map(|state| Some(self.mdp.state_name(state))).collect();
+        let mut table = Table::default();
+        table.texts("state", states);
+        table.texts("action", names(self.policy));
+        table.numbers("value", &value.values);
+        table.numbers("lower", &value.lower);
+        table.numbers("upper", &value.upper);
+        if let (Some(optimal), Some(losses)) = (self.optimal, self.losses()) {
+            table.texts("optimal_action", names(&optimal.policy));
+            table.numbers("optimal", &optimal.values);
+            table.owned("loss", losses);
+        }
+        table
+    }
+}
+
+/// What a criterion is called in a report: with γ or the number of steps.
+pub(super) fn criterion_in_words(mdp: &Mdp, criterion: Option<&Criterion>) -> String {
+    let states = |goal: &[u32]| format!("{} goal {}", goal.len(), if goal.len() == 1 { "state" } else { "states" });
+    match criterion {
+        None => format!("discounted, gamma {}", mdp.gamma()),
+        Some(Criterion::Horizon(steps)) => format!("horizon of {steps} steps, gamma {}", mdp.gamma()),
+        Some(Criterion::Reach { goal }) => format!("reach, {}", states(goal)),
+        Some(Criterion::TotalReward { goal: Some(goal) }) => format!("total until {}", states(goal)),
+        Some(other) => other.name().to_owned(),
+    }
+}
+
+impl Report for Evaluation<'_> {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        #[derive(Serialize)]
+        struct Start {
+            state: u32,
+            name: String,
+            value: Number,
+            lower: Number,
+            upper: Number,
+        }
+        #[derive(Serialize)]
+        struct Record<'a> {
+            status: Status,
+            converged: bool,
+            criterion: &'static str,
+            objective: Objective,
+            gamma: f64,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            horizon: Option<u32>,
+            epsilon: f64,
+            relative: bool,
+            error: Number,
+            device: &'a str,
+            notes: &'a [String],
+            sweeps: u64,
+            compute_seconds: f64,
+            init: Vec<Start>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            loss: Option<Loss>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            states: Option<&'a [String]>,
+            policy: Vec<Option<String>>,
+            values: Numbers<'a>,
+            lower: Numbers<'a>,
+            upper: Numbers<'a>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            optimal_values: Option<Numbers<'a>>,
+        }
+        let Self { mdp, policy, criterion, options, value, optimal, elapsed } = self;
+        let start = |state: u32| {
+            let of = |values: &[f64]| Number(values[state as usize]);
+            let name = mdp.state_name(state);
+            Start { state, name, value: of(&value.values), lower: of(&value.lower), upper: of(&value.upper) }
+        };
+        let record = Record {
+            status: value.status,
+            converged: self.converged(),
+            criterion: criterion.map_or("discounted", Criterion::name),
+            objective: mdp.objective(),
+            gamma: mdp.gamma(),
+            horizon: if let Some(Criterion::Horizon(steps)) = criterion { Some(*steps) } else { None },
+            epsilon: options.accuracy.epsilon,
+            relative: options.accuracy.relative,
+            error: Number(value.error),
+            device: &value.device,
+            notes: &value.notes,
+            sweeps: value.sweeps,
+            compute_seconds: elapsed.as_secs_f64(),
+            init: starts(mdp).map(start).collect(),
+            loss: self.loss(),
+            states: mdp.state_names(),
+            policy: policy.iter().enumerate().map(|(state, &of)| action(mdp, state, of)).collect(),
+            values: Numbers(&value.values),
+            lower: Numbers(&value.lower),
+            upper: Numbers(&value.upper),
+            optimal_values: optimal.map(|optimal| Numbers(&optimal.values)),
+        };
+        write_object(out, &record)
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { mdp, criterion, options, value, elapsed, .. } = self;
+        let objective = mdp.objective();
+        write_line(out, "Criterion", format_args!("{}, {objective}", criterion_in_words(mdp, *criterion)))?;
+        write_line(out, "Device", &value.device)?;
+        for note in &value.notes {
+            write_line(out, "Note", note)?;
+        }
+        let seconds = elapsed.as_secs_f64();
+        let outcome = match value.status {
+            Status::Interrupted => "interrupted",
+            _ if self.converged() => "converged",
+            _ => "not converged",
+        };
+        write_line(out, "Evaluation", format_args!("{outcome} after {} sweeps, {seconds:.3} s", value.sweeps))?;
+        match value.error.is_finite() {
+            true => write_line(out, "Certified", format_args!("|V − V^π| ≤ {}", rounded_up(value.error)))?,
+            false => write_line(out, "Certified", "bounds from one side only for some states")?,
+        }
+        for state in starts(mdp).take(10) {
+            let of = |values: &[f64]| values[state as usize];
+            let (value, lower, upper) = (of(&value.values), of(&value.lower), of(&value.upper));
+            let name = mdp.state_name(state);
+            let what = format!("{value:?}, between {lower:?} and {upper:?} (state {})", escaped(&name));
+            write_line(out, "Value at init", what)?;
+        }
+        if let Some(Loss { max, lower, upper, state, action, optimal_action, mean, states }) = self.loss() {
+            let (max, lower, upper, mean) = (max.0, lower.0, upper.0, mean.0);
+            match state.filter(|_| lower > 0.0) {
+                Some(state) => {
+                    let (own, other) = (action.unwrap_or_default(), optimal_action.unwrap_or_default());
+                    let instead = match own == other {
+                        true => " (the policy errs in later states)".to_owned(),
+                        false => format!(", by action {} instead of {}", escaped(&own), escaped(&other)),
+                    };
+                    let bounds = format!("{max:.6}, between {lower:.6} and {upper:.6}");
+                    write_line(out, "Largest loss", format_args!("{bounds}, in state {}{instead}", escaped(&state)))?;
+                }
+                None => write_line(out, "Largest loss", format_args!("none certain, at most {}", rounded_up(upper)))?,
+            }
+            write_line(out, "Mean loss", format_args!("{mean:.6}"))?;
+            write_line(out, "Losing states", format_args!("{states} of {} certainly lose", mdp.states()))?;
+        }
+        if !self.converged() && options.accuracy.relative {
+            write_line(out, "Note", "a value that may be 0 has no relative error")?;
+        }
+        writeln!(out)?;
+        self.table().write_text(out)
+    }
+}
+
+impl Results for Evaluation<'_> {
+    type Format = TableFormat;
+
+    fn write_as(&self, format: TableFormat, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            TableFormat::Csv => self.table().write_csv(out),
+            TableFormat::Json => self.write_json(out),
+            TableFormat::Npy => super::io::write_npy(out, &self.value.values),
+        }
+    }
+}
