@@ -12,6 +12,7 @@ mod manifest;
 const README: &str = include_str!("../README.md");
 const POMDP: &str = include_str!("../book/pomdp.md");
 const HMM: &str = include_str!("../book/hmm.md");
+const MODELS: &str = include_str!("../book/models.md");
 const CLUSTER: &str = include_str!("../book/cluster.md");
 
 /// Each block of shell commands, with the blocks of text between it and the next one.
@@ -49,12 +50,14 @@ const FORMATS: [&str; 10] =
     ["json", "csv", "npz", "safetensors", "prism", "drn", "umb", "petsc", "gymnasium", "xml-text"];
 
 /// Files of the repository that commands of the book read.
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     "data/two-state.json",
     "data/two-state.alpha",
     "data/two-state.beliefs",
     "data/ice-cream.txt",
     "data/ice-cream-3-days.txt",
+    "data/replacement.json",
+    "data/replacement-by-action.json",
 ];
 
 /// A folder with these files, in which the commands of a page run.
@@ -80,7 +83,7 @@ fn every_warpkov_command_succeeds() {
 
 #[test]
 fn the_book_prints_what_it_says() {
-    for (page, least) in [(POMDP, 7), (HMM, 7), (CLUSTER, 1)] {
+    for (page, least) in [(POMDP, 7), (HMM, 7), (MODELS, 7), (CLUSTER, 1)] {
         let folder = folder();
         let mut compared = 0;
         for (commands, texts) in blocks(page) {

@@ -135,6 +135,17 @@ impl Chain {
         finite(self.solve(|i| can(i) && !goal[i], |_| RBig::ZERO, |i| whole(goal[i])))
     }
 
+    /// Expected discounted sum of rewards.
+    #[allow(dead_code, reason = "not every test that shares this file has a discount")]
+    pub fn discounted(&self, gamma: f64) -> Vec<Value> {
+        let equation = |i: usize| {
+            let mut row: Vec<RBig> = self.states().map(|j| whole(i == j) - exact(gamma) * &self.p[i][j]).collect();
+            row.push(self.r[i].clone());
+            row
+        };
+        finite(eliminate(self.states().map(equation).collect()))
+    }
+
     /// Expected total reward until a goal, with absorbing goals; `missed` in states that may miss all goals.
     pub fn total(&self, goal: &[bool], missed: f64) -> Vec<Value> {
         let can = |i: usize| self.states().any(|j| goal[j] && self.reaches[i][j]);
