@@ -42,3 +42,16 @@ cargo check
 for ptx in "$target"/ptx/mine/sm_*.ptx; do
     [[ ! -e $ptx || $(grep -o '\.entry [a-z0-9_]*' "$ptx" | sort | tr '\n' ' ') == ".entry dot_f32 .entry dot_f64 .entry reverse " ]]
 done
+
+# The same for a model as Rust code.
+cd "$folder"
+"$target/debug/warpkov" new my-model --model --path "$root"
+cp "$root/Cargo.lock" my-model
+cd my-model
+cargo fmt --check
+cargo test
+output=$(cargo run --quiet)
+[[ $output == *"V within"* && $output == *"replaced up to a price of"* ]]
+for ptx in "$target"/ptx/my-model/sm_*.ptx; do
+    [[ ! -e $ptx || $(grep -c '\.entry machine_' "$ptx") == $(grep -c '\.entry' "$ptx") ]]
+done

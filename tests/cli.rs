@@ -221,12 +221,16 @@ fn a_new_crate_is_the_example() {
     let (folder, root) = (folder(), Path::new(env!("CARGO_MANIFEST_DIR")));
     let output = succeeds(folder.path(), &["new", "mine", "--path", root.to_str().unwrap()]);
     assert!(stdout(&output).contains("cd mine && cargo run"));
-    let (mut made, mut example) = (files(&folder.path().join("mine")), files(&root.join("examples/own-kernel")));
-    let (manifest, other) = (made.remove("Cargo.toml").unwrap(), example.remove("Cargo.toml").unwrap());
-    assert_eq!(made, example);
-    let toolchain = root.canonicalize().unwrap().join("toolchain");
-    let renamed = other.replace("own-kernel", "mine").replace("../../toolchain", toolchain.to_str().unwrap());
-    assert_eq!(manifest, renamed);
+    succeeds(folder.path(), &["new", "my-model", "--model", "--path", root.to_str().unwrap()]);
+    for (name, example) in [("mine", "own-kernel"), ("my-model", "own-model")] {
+        let mut made = files(&folder.path().join(name));
+        let mut other = files(&root.join("examples").join(example));
+        let (manifest, of_example) = (made.remove("Cargo.toml").unwrap(), other.remove("Cargo.toml").unwrap());
+        assert_eq!(made, other);
+        let sources = root.canonicalize().unwrap();
+        let renamed = of_example.replace(example, name).replace("../..", sources.to_str().unwrap());
+        assert_eq!(manifest, renamed);
+    }
 
     succeeds(folder.path(), &["new", "from_registry"]);
     let manifest = fs::read_to_string(folder.path().join("from_registry/Cargo.toml")).unwrap();

@@ -216,3 +216,21 @@ fn every_make_target_exists() {
         assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "make {target}");
     }
 }
+
+/// The code of the page is that of the example, which CI compiles and tests, and its commands succeed.
+#[test]
+fn models_as_code_are_those_of_the_example() {
+    const PAGE: &str = include_str!("../book/models-as-code.md");
+    const FILES: [&str; 2] =
+        [include_str!("../examples/own-model/src/models.rs"), include_str!("../examples/own-model/src/main.rs")];
+
+    let code = of_kind(PAGE, "rust");
+    assert_eq!(code.len(), 2);
+    assert!(code.iter().all(|block| FILES.iter().any(|file| file.contains(block.trim_end()))), "{code:?}");
+    let folder = folder();
+    for line in of_kind(PAGE, "sh").iter().flat_map(|block| block.lines()) {
+        run(&folder, line.strip_prefix("warpkov ").unwrap());
+    }
+    let values = fs::read_to_string(folder.path().join("values.csv")).unwrap();
+    assert_eq!(values.lines().count(), 1 + 4 + 9);
+}

@@ -8,15 +8,19 @@ use clap::Args;
 
 use super::error::{Error, Outcome};
 
-/// Creates a crate with its own GPU kernels.
+/// Creates a crate with its own GPU kernels, or with a model as Rust code.
 ///
 /// The crate, a copy of examples/own-kernel, holds kernels and `main`. `cargo run` runs the kernels on the GPU, or under the emulator if
-/// there is no GPU; `cargo test` tests them under the emulator.
+/// there is no GPU; `cargo test` tests them under the emulator. With --model it is a copy of examples/own-model: a Markov decision
+/// process as a Rust type, which `cargo run` solves on the GPU, or on the CPU if there is no GPU.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// Name of the crate and of its new folder in the current folder.
     name: String,
+    /// Create a crate with a model as Rust code.
+    #[arg(long)]
+    model: bool,
     /// Depend on the crates in this folder of warpkov's sources [default: on the crates in the registry].
     #[arg(long, value_name = "FOLDER", conflicts_with = "version")]
     path: Option<PathBuf>,
@@ -28,34 +32,65 @@ pub struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   warpkov new mine --path ~/warpkov
-  cd mine && cargo test && cargo run";
+  cd mine && cargo test && cargo run
+  warpkov new mine --model --path ~/warpkov";
 
-/// The files of the crate, from the example.
-const FILES: [(&str, &str); 7] = [
-    (".cargo/config.toml", include_str!("../../examples/own-kernel/.cargo/config.toml")),
-    (".cargo/lib64/libcuda.a", include_str!("../../examples/own-kernel/.cargo/lib64/libcuda.a")),
-    (".gitignore", include_str!("../../examples/own-kernel/.gitignore")),
-    ("Cargo.toml", include_str!("../../examples/own-kernel/Cargo.toml")),
-    ("build.rs", include_str!("../../examples/own-kernel/build.rs")),
-    ("src/kernels.rs", include_str!("../../examples/own-kernel/src/kernels.rs")),
-    ("src/main.rs", include_str!("../../examples/own-kernel/src/main.rs")),
-];
+/// An example that new crates copy.
+struct Example {
+    /// Its name in its manifest.
+    name: &'static str,
+    files: [(&'static str, &'static str); 7],
+    /// What is in it.
+    about: &'static str,
+}
 
-/// Name of the example in its manifest.
-const NAME: &str = "own-kernel";
+macro_rules! file {
+    ($example:literal, $file:literal) => {
+        ($file, include_str!(concat!("../../examples/", $example, "/", $file)))
+    };
+}
 
-/// Start of the dependencies' paths in the manifest of the example.
-const TOOLCHAIN: &str = "path = \"../../toolchain";
+static KERNEL: Example = Example {
+    name: "own-kernel",
+    files: [
+        file!("own-kernel", ".cargo/config.toml"),
+        file!("own-kernel", ".cargo/lib64/libcuda.a"),
+        file!("own-kernel", ".gitignore"),
+        file!("own-kernel", "Cargo.toml"),
+        file!("own-kernel", "build.rs"),
+        file!("own-kernel", "src/kernels.rs"),
+        file!("own-kernel", "src/main.rs"),
+    ],
+    about: "kernels in src/kernels.rs, and what launches them in src/main.rs",
+};
+
+static MODEL: Example = Example {
+    name: "own-model",
+    files: [
+        file!("own-model", ".cargo/config.toml"),
+        file!("own-model", ".cargo/lib64/libcuda.a"),
+        file!("own-model", ".gitignore"),
+        file!("own-model", "Cargo.toml"),
+        file!("own-model", "build.rs"),
+        file!("own-model", "src/models.rs"),
+        file!("own-model", "src/main.rs"),
+    ],
+    about: "a model in src/models.rs, and what solves it in src/main.rs",
+};
+
+/// Start of the dependencies' paths in the manifests of the examples: the folder of warpkov's sources.
+const SOURCES: &str = "path = \"../..";
 
 /// A new crate.
 pub struct Crate {
     name: String,
+    example: &'static Example,
     dependencies: Dependencies,
 }
 
 /// Source of the crates that the new crate depends on.
 enum Dependencies {
-    /// The folder `toolchain` of warpkov's sources.
+    /// The folder of warpkov's sources.
     Path(PathBuf),
     Version(String),
 }
@@ -63,12 +98,11 @@ enum Dependencies {
 impl TryFrom<Arguments> for Crate {
     type Error = Error;
 
-    fn try_from(Arguments { name, path, version }: Arguments) -> Result<Self, Error> {
+    fn try_from(Arguments { name, model, path, version }: Arguments) -> Result<Self, Error> {
         check_name(&name).map_err(|why| Error::Usage(format!("{name:?} {why}")))?;
         let dependencies = match path {
             Some(path) => {
-                let toolchain = path.join("toolchain");
-                if !toolchain.join("device/Cargo.toml").is_file() {
+                if !path.join("toolchain/device/Cargo.toml").is_file() {
                     let why = format!(
                         "--path {}: expected warpkov's sources, and found no toolchain/device in it",
                         path.display()
@@ -76,20 +110,20 @@ impl TryFrom<Arguments> for Crate {
                     return Err(Error::Usage(why));
                 }
                 // The new crate may be moved: the path must be absolute.
-                let toolchain = toolchain.canonicalize().map_err(|error| Error::Usage(format!("--path: {error}")))?;
-                let plain = toolchain.to_str().is_some_and(|path| !path.contains(char::is_control));
+                let sources = path.canonicalize().map_err(|error| Error::Usage(format!("--path: {error}")))?;
+                let plain = sources.to_str().is_some_and(|path| !path.contains(char::is_control));
                 if !plain {
                     let why = format!("--path {}: cargo reads no such path from a manifest", path.display());
                     return Err(Error::Usage(why));
                 }
-                Dependencies::Path(toolchain)
+                Dependencies::Path(sources)
             }
             None => {
                 check_version(&version).map_err(|why| Error::Usage(format!("--version {version:?}: {why}")))?;
                 Dependencies::Version(version)
             }
         };
-        Ok(Self { name, dependencies })
+        Ok(Self { name, example: if model { &MODEL } else { &KERNEL }, dependencies })
     }
 }
 
@@ -131,14 +165,14 @@ fn check_version(version: &str) -> Result<(), &'static str> {
 impl Crate {
     /// The manifest of the example, with the name and the dependencies of the crate.
     fn manifest(&self, example: &str) -> String {
-        let named = example.replacen(&format!("\"{NAME}\""), &format!("\"{}\"", self.name), 1);
+        let named = example.replacen(&format!("\"{}\"", self.example.name), &format!("\"{}\"", self.name), 1);
         match &self.dependencies {
-            Dependencies::Path(toolchain) => {
-                let toolchain = toolchain.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
-                named.replace(TOOLCHAIN, &format!("path = \"{toolchain}"))
+            Dependencies::Path(sources) => {
+                let sources = sources.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+                named.replace(SOURCES, &format!("path = \"{sources}"))
             }
             Dependencies::Version(version) => {
-                let line = |line: &str| match line.split_once(&format!("{{ {TOOLCHAIN}")) {
+                let line = |line: &str| match line.split_once(&format!("{{ {SOURCES}")) {
                     Some((dependency, _)) => format!("{dependency}\"{version}\"\n"),
                     None => format!("{line}\n"),
                 };
@@ -148,7 +182,7 @@ impl Crate {
     }
 
     fn write(&self, folder: &Path) -> io::Result<()> {
-        for (file, text) in FILES {
+        for (file, text) in self.example.files {
             let path = folder.join(file);
             if let Some(parent) = path.parent() {
                 fs::create_dir_all(parent)?;
@@ -175,7 +209,7 @@ pub fn run(new: &Crate, mut out: impl Write) -> Result<Outcome, Error> {
         let _ = fs::remove_dir_all(folder);
         return Err(failed(error));
     }
-    writeln!(out, "{}: kernels in src/kernels.rs, and what launches them in src/main.rs", new.name)?;
+    writeln!(out, "{}: {}", new.name, new.example.about)?;
     writeln!(out, "Next: cd {} && cargo run", new.name)?;
     Ok(Outcome::Success)
 }
@@ -191,9 +225,9 @@ mod tests {
 
     #[test]
     fn the_manifest_differs_from_the_example_in_name_and_dependencies() {
-        let example = FILES.iter().find(|(file, _)| *file == "Cargo.toml").unwrap().1;
-        let dependencies = Dependencies::Version("0.3".to_owned());
-        let manifest = Crate { name: "mine".to_owned(), dependencies }.manifest(example);
+        let example = KERNEL.files.iter().find(|(file, _)| *file == "Cargo.toml").unwrap().1;
+        let of = |dependencies| Crate { name: "mine".to_owned(), example: &KERNEL, dependencies }.manifest(example);
+        let manifest = of(Dependencies::Version("0.3".to_owned()));
         let (changed, kept): (Vec<_>, Vec<_>) =
             manifest.lines().zip(example.lines()).partition(|(new, old)| new != old);
         let changed: Vec<_> = changed.into_iter().map(|(new, _)| new).collect();
@@ -201,8 +235,7 @@ mod tests {
             ["name = \"mine\"", "warpkov-cuda = \"0.3\"", "warpkov-device = \"0.3\"", "warpkov-build = \"0.3\""];
         assert_eq!(changed, expected);
         assert_eq!(changed.len() + kept.len(), example.lines().count());
-        let dependencies = Dependencies::Path(PathBuf::from("/a \"b\"/toolchain"));
-        let manifest = Crate { name: "mine".to_owned(), dependencies }.manifest(example);
+        let manifest = of(Dependencies::Path(PathBuf::from("/a \"b\"")));
         assert!(manifest.contains("warpkov-device = { path = \"/a \\\"b\\\"/toolchain/device\" }"), "{manifest}");
     }
 }

@@ -34,6 +34,9 @@ pub enum SolveError {
     /// A rank cannot read its part of the model, or the part has too many states: the same message on all ranks.
     #[error("{0}")]
     Part(String),
+    /// A model as code that is not a model, or that the options do not fit.
+    #[error("the model as code: {0}")]
+    Model(String),
     /// γ = 1 under the discounted criterion.
     #[error("gamma is 1, but discounted values need gamma < 1: set option gamma, or an undiscounted option criterion")]
     Undiscounted,

@@ -21,6 +21,8 @@ pub mod generate;
 pub mod info;
 pub mod io;
 pub mod krylov;
+pub mod many;
+pub mod matrix_free;
 pub mod model;
 pub mod options;
 pub mod place;
@@ -39,4 +41,6 @@ pub mod table;
 pub mod team;
 
 pub use error::SolveError;
+pub use many::{solve_many, solve_many_sparse};
+pub use matrix_free::{ModelOptions, solve_model};
 pub use solve::{Observer, Session, solve_from, solve_session, solve_with};

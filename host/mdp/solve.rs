@@ -594,10 +594,10 @@ struct Certified {
 
 /// Smallest fraction of ε in the stopping rule. The first attempt uses ε, and each further attempt a quarter of the
 /// previous value: the certificate includes rounding errors, so a run that stops at ε may miss it.
-const MIN_EPSILON_FRACTION: f64 = 1.0 / 256.0;
+pub(super) const MIN_EPSILON_FRACTION: f64 = 1.0 / 256.0;
 
 /// The ‖ΔV‖∞ that guarantees ε, times a safety factor of 0.9.
-fn change_bound(gamma: f64, epsilon: f64) -> f64 {
+pub(super) fn change_bound(gamma: f64, epsilon: f64) -> f64 {
     0.9 * epsilon * (1.0 - gamma)
 }
 

@@ -77,7 +77,7 @@ mod tests {
                 let module = ptx::parse(text).expect("the module is read");
                 let found: Vec<_> = module.entries.iter().map(|entry| (entry.name, entry.params.as_slice())).collect();
                 assert_eq!(found, [(entry.name, entry.params)]);
-                let expected = BTreeSet::from([entry.name.to_owned()]);
+                let expected = audit::Expected::of([entry.name]);
                 assert_eq!(audit::faults(text, &module, baseline.sm, baseline.ptx, &expected), [""; 0]);
                 let (has, body) = (declared(text), &module.entries[0].body);
                 let words =

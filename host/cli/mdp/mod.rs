@@ -15,6 +15,7 @@ mod criterion;
 mod file;
 mod generate;
 mod info;
+mod many;
 mod origin;
 mod policy;
 mod q;
@@ -31,6 +32,7 @@ Examples:
 #[derive(Subcommand)]
 pub enum MdpCommand {
     Solve(Box<solve::Arguments>),
+    SolveMany(many::Arguments),
     #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
     Generate(generate::Family),
     Convert(convert::Arguments),
@@ -59,6 +61,7 @@ impl MdpCommand {
 pub fn run(command: MdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
         MdpCommand::Solve(arguments) => solve::run(&(*arguments).try_into()?, out),
+        MdpCommand::SolveMany(arguments) => many::run(&arguments.try_into()?, out),
         MdpCommand::Generate(family) => generate::run(&family.try_into()?, out),
         MdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
         MdpCommand::Info(arguments) => info::run(&arguments, out),

@@ -4,11 +4,13 @@
 mod engine;
 mod krylov;
 mod layout;
+mod matrix_free;
 mod policy;
 mod sequential;
 
 pub use engine::{Engine, EngineOptions, Order};
 pub use krylov::System;
 pub use layout::Storage;
+pub use matrix_free::MatrixFree;
 pub use policy::{Parallel, Serial};
 pub use sequential::Sequential;

@@ -9,11 +9,15 @@ pub mod block_divided;
 pub mod change;
 pub mod choices;
 pub mod evaluate;
+pub mod explicit;
 pub mod generate;
 pub mod ghosts;
 pub mod improve;
+pub mod matrix_free;
 pub mod model;
 pub mod project;
 pub mod residual;
 pub mod result_divided;
 pub mod row;
+
+pub use matrix_free::{END, Events, Model, Table};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Expr, ExprLit, ExprPath, Ident, Item, ItemFn, Lit, Token, bracketed};
+use syn::{Expr, ExprLit, ExprPath, Ident, Item, ItemFn, ItemMacro, Lit, Token, bracketed};
 
 use crate::divergence;
 use crate::ptx::Module;
@@ -18,7 +18,7 @@ pub fn faults(
     module: &Module<'_>,
     sm: u32,
     (major, minor): (u32, u32),
-    expected: &BTreeSet<String>,
+    expected: &Expected,
 ) -> Vec<String> {
     let mut faults = Vec::new();
     let (version, target) = (format!("{major}.{minor}"), format!("sm_{sm}"));
@@ -35,8 +35,9 @@ pub fn faults(
     shared_symbols(text, &mut faults);
 
     let found: BTreeSet<_> = module.entries.iter().map(|entry| entry.name.to_owned()).collect();
-    faults.extend(expected.difference(&found).map(|name| format!("the PTX lacks the declared kernel {name}")));
-    faults.extend(found.difference(expected).map(|name| format!("the sources declare no kernel for the entry {name}")));
+    faults.extend(expected.entries.difference(&found).map(|name| format!("the PTX lacks the declared kernel {name}")));
+    let unexpected = found.difference(&expected.entries).filter(|name| !expected.is_of_macro(name));
+    faults.extend(unexpected.map(|name| format!("the sources declare no kernel for the entry {name}")));
     faults.extend(module.shared_variables().into_iter().map(|(name, [one, other])| {
         format!("the kernels {one} and {other} share the variable {name}, but each kernel becomes a module with its own copy")
     }));
@@ -85,39 +86,66 @@ fn shared_symbols(text: &str, faults: &mut Vec<String>) {
     }
 }
 
+/// The entry points that sources declare.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expected {
+    /// Their names.
+    pub entries: BTreeSet<String>,
+    /// Prefixes of names. A call of a macro with a type, `model!(DeMoor)`, may declare any kernels `de_moor_…`.
+    pub prefixes: BTreeSet<String>,
+}
+
+impl Expected {
+    /// Entry points with these names.
+    pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { entries: names.into_iter().map(str::to_owned).collect(), prefixes: BTreeSet::new() }
+    }
+
+    /// Whether a macro may have declared this entry point.
+    fn is_of_macro(&self, name: &str) -> bool {
+        self.prefixes.iter().any(|prefix| name.starts_with(prefix))
+    }
+
+    /// Adds those of other sources.
+    pub fn append(&mut self, mut other: Self) {
+        self.entries.append(&mut other.entries);
+        self.prefixes.append(&mut other.prefixes);
+    }
+}
+
 /// The entry points that the sources below `folder` declare.
-pub fn expected_entries(folder: &Path) -> Result<BTreeSet<String>, String> {
-    let mut entries = BTreeSet::new();
+pub fn expected_entries(folder: &Path) -> Result<Expected, String> {
+    let mut entries = Expected::default();
     for item in fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))? {
         let path = item.map_err(|error| format!("{}: {error}", folder.display()))?.path();
         if path.is_dir() {
-            entries.append(&mut expected_entries(&path)?);
+            entries.append(expected_entries(&path)?);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            entries.append(&mut entries_in(&path)?);
+            entries.append(entries_in(&path)?);
         }
     }
     Ok(entries)
 }
 
 /// The entry points that the file at `path` declares.
-pub fn entries_in(path: &Path) -> Result<BTreeSet<String>, String> {
+pub fn entries_in(path: &Path) -> Result<Expected, String> {
     let source = fs::read_to_string(path).map_err(|error| error.to_string());
-    let entries = source.and_then(|source| entries_of(&source));
-    entries.map(BTreeSet::from_iter).map_err(|error| format!("{}: {error}", path.display()))
+    source.and_then(|source| entries_of(&source)).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The entry points that the text of a source file declares.
-pub fn entries_of(source: &str) -> Result<Vec<String>, String> {
+pub fn entries_of(source: &str) -> Result<Expected, String> {
     let file = syn::parse_file(source).map_err(|error| error.to_string())?;
-    let mut entries = Vec::new();
+    let mut entries = Expected::default();
     collect(&file.items, &mut entries).map_err(|error| error.to_string())?;
     Ok(entries)
 }
 
-fn collect(items: &[Item], entries: &mut Vec<String>) -> syn::Result<()> {
+fn collect(items: &[Item], entries: &mut Expected) -> syn::Result<()> {
     for item in items {
         match item {
-            Item::Fn(function) => entries.append(&mut instances(function)?),
+            Item::Fn(function) => entries.entries.extend(instances(function)?),
+            Item::Macro(call) => entries.prefixes.extend(type_of(call).map(|name| format!("{}_", snake_case(&name)))),
             Item::Mod(module) => collect(module.content.as_ref().map_or(&[], |(_, items)| items), entries)?,
             _ => {}
         }
@@ -138,6 +166,24 @@ fn instances(function: &ItemFn) -> syn::Result<Vec<String>> {
         }
     }
     Ok(names)
+}
+
+/// The type with which an item's macro is called, if its only argument is one.
+fn type_of(call: &ItemMacro) -> Option<String> {
+    let name = call.mac.parse_body::<Ident>().ok()?.to_string();
+    name.starts_with(char::is_uppercase).then_some(name)
+}
+
+/// `DeMoor` as `de_moor`, as the macros of `warpkov-device` write it.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(character.to_lowercase());
+    }
+    snake
 }
 
 /// Whether an attribute is `#[kernel]`, with or without a path.

@@ -1,7 +1,6 @@
 //! The parser, the linker and the audit, on PTX written by hand.
 
-use std::collections::BTreeSet;
-
+use warpkov_build::audit::Expected;
 use warpkov_build::{assemble, audit, compiler, ptx};
 
 /// A module of the kernel `k` with this body, after these declarations.
@@ -13,7 +12,7 @@ fn module(declarations: &str, body: &str) -> String {
 }
 
 fn faults(text: &str, expected: &[&str]) -> Vec<String> {
-    let expected: BTreeSet<_> = expected.iter().map(|&name| name.to_owned()).collect();
+    let expected = Expected::of(expected.iter().copied());
     audit::faults(text, &ptx::parse(text).expect("the module is read"), 80, (7, 4), &expected)
 }
 
@@ -153,9 +152,23 @@ fn expects_every_instance() {
                   #[kernel] fn plain() {}\n fn helper() {}";
     let expected = ["rows_f32_1", "rows_f32_2", "rows_f64_1", "rows_f64_2", "plain"];
     let path = audit::entries_of("#[warpkov_device::device::kernel] fn f() {}");
-    assert_eq!(path.expect("the source is read"), ["f"]);
-    assert_eq!(audit::entries_of(source).expect("the source is read"), expected);
+    assert_eq!(path.expect("the source is read"), Expected::of(["f"]));
+    assert_eq!(audit::entries_of(source).expect("the source is read"), Expected::of(expected));
     assert!(audit::entries_of("#[kernel(N = [1 + 1])] fn f() {}").is_err());
+}
+
+/// A macro that is called with a type may declare kernels named after it, and only such.
+#[test]
+fn accepts_kernels_of_a_macro() {
+    let source = "warpkov_kernels::model!(DeMoor);\nmacro_rules! local { () => {} }\nlocal!();\nother!(lower);";
+    let expected = audit::entries_of(source).expect("the source is read");
+    assert_eq!(expected.prefixes.iter().map(String::as_str).collect::<Vec<_>>(), ["de_moor_"]);
+    let faults_of = |name: &str| {
+        let text = module("", "ret;").replace(" k(", &format!(" {name}(")).replace("k_param", &format!("{name}_param"));
+        audit::faults(&text, &ptx::parse(&text).expect("the module is read"), 80, (7, 4), &expected)
+    };
+    assert_eq!(faults_of("de_moor_sweep"), [""; 0]);
+    assert_one(&faults_of("forest_sweep"), "forest_sweep");
 }
 
 /// The instructions `before`, then a branch on `predicate` with a barrier on each side.

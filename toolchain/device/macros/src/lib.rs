@@ -4,7 +4,7 @@
 mod parameter;
 
 use proc_macro::TokenStream;
-use proc_macro2::{Span, TokenStream as Tokens};
+use proc_macro2::{Group, Span, TokenStream as Tokens, TokenTree};
 use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
@@ -71,6 +71,46 @@ pub fn __entries(input: TokenStream) -> TokenStream {
     let expanded =
         syn::parse2(tokens.clone()).and_then(|instances| Kernel::new(instances, &signature)?.entries(tokens, known));
     expanded.unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// For macros that define kernels for a type: `__with_prefix! { DeMoor … }` gives the tokens after the type, in which an
+/// identifier `PREFIX_sweep` becomes `de_moor_sweep`.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __with_prefix(input: TokenStream) -> TokenStream {
+    let mut tokens = Tokens::from(input).into_iter();
+    match tokens.next() {
+        Some(TokenTree::Ident(name)) => with_prefix(tokens.collect(), &snake_case(&name.to_string())).into(),
+        _ => Error::new(Span::call_site(), "expected the name of a type").to_compile_error().into(),
+    }
+}
+
+fn with_prefix(tokens: Tokens, prefix: &str) -> Tokens {
+    let renamed = tokens.into_iter().map(|token| match token {
+        TokenTree::Ident(name) => match name.to_string().strip_prefix("PREFIX_") {
+            Some(rest) => TokenTree::Ident(Ident::new(&format!("{prefix}_{rest}"), name.span())),
+            None => TokenTree::Ident(name),
+        },
+        TokenTree::Group(group) => {
+            let mut inner = Group::new(group.delimiter(), with_prefix(group.stream(), prefix));
+            inner.set_span(group.span());
+            TokenTree::Group(inner)
+        }
+        token => token,
+    });
+    renamed.collect()
+}
+
+/// `DeMoor` as `de_moor`. `warpkov-build` expects kernels of this prefix where a macro is called with the type's name.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(character.to_lowercase());
+    }
+    snake
 }
 
 /// A kernel without its body: `[attribute's argument] signature`.
@@ -190,7 +230,8 @@ impl<'a> Kernel<'a> {
                 }
             });
             quote! {
-                #[cfg(target_arch = "nvptx64")]
+                // A dependency of the kernels that `warpkov-build` compiles contributes functions, not entry points.
+                #[cfg(not(warpkov_dependency))]
                 const _: () = {
                     #(#[allow(dead_code)] #aliases)*
                     #[unsafe(export_name = #export)]
@@ -205,7 +246,13 @@ impl<'a> Kernel<'a> {
                 };
             }
         });
-        Ok(quote! { #(#entries)* })
+        Ok(quote! {
+            #[cfg(target_arch = "nvptx64")]
+            #[allow(unexpected_cfgs)]
+            const _: () = {
+                #(#entries)*
+            };
+        })
     }
 
     /// For the host: the typed launcher. It contains the kernel as an inner function, for the emulator.

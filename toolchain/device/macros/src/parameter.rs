@@ -305,11 +305,34 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
         (quote! { #launched<'a, #(#idents,)* __D> }, definition)
     };
     let texts = names.iter().map(|name| format!(".{name}"));
+    let words = scalars.then(|| {
+        let scalar = quote! { ::warpkov_device::device::Scalars };
+        quote! {
+            #[automatically_derived]
+            impl #of #scalar for #name #arguments #clause {
+                const WORDS: usize = 0 #(+ <#types as #scalar>::WORDS)*;
+
+                #[inline(always)]
+                fn to_words(&self, each: &mut impl FnMut(u64)) {
+                    #(<#types as #scalar>::to_words(&self.#names, each);)*
+                    let _ = each;
+                }
+
+                #[inline(always)]
+                fn of_words(next: &mut impl FnMut() -> u64) -> Self {
+                    let _ = &next;
+                    Self { #(#names: <#types as #scalar>::of_words(next)),* }
+                }
+            }
+        }
+    });
 
     Ok(quote! {
         #shape
 
         #definition
+
+        #words
 
         #[cfg(target_arch = "nvptx64")]
         #[automatically_derived]

@@ -51,8 +51,10 @@ pub mod warp;
 pub use copy::Source;
 pub use global::{Global, GlobalMut};
 pub use number::{DeviceCopy, Named, Offset, Real, Word};
-pub use parameter::Parameter;
+pub use parameter::{Parameter, Scalars};
 pub use shared::Shared;
+#[doc(hidden)]
+pub use warpkov_device_macros::__with_prefix;
 pub use warpkov_device_macros::{Parameter, kernel};
 
 /// The baseline of this compilation: 90 for `sm_90`; 0 under emulation.

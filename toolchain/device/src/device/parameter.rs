@@ -128,6 +128,51 @@ impl<'a> Leaves<'a> {
     }
 }
 
+/// A parameter without views: plain numbers, of which an array in device memory holds many, one 8-byte word for each
+/// number. A struct of scalars that derives [`Parameter`](derive@super::Parameter) is one.
+pub trait Scalars: Parameter + Copy {
+    /// The number of words.
+    const WORDS: usize;
+
+    /// Gives the words to `each`, in order.
+    fn to_words(&self, each: &mut impl FnMut(u64));
+
+    /// The value whose words `next` returns, in order.
+    fn of_words(next: &mut impl FnMut() -> u64) -> Self;
+}
+
+macro_rules! words {
+    ($($ty:ty: |$x:ident| $to:expr, |$word:ident| $of:expr;)*) => {$(
+        impl Scalars for $ty {
+            const WORDS: usize = 1;
+
+            #[inline(always)]
+            fn to_words(&self, each: &mut impl FnMut(u64)) {
+                let $x = *self;
+                each($to);
+            }
+
+            #[inline(always)]
+            fn of_words(next: &mut impl FnMut() -> u64) -> Self {
+                let $word = next();
+                $of
+            }
+        }
+    )*};
+}
+words! {
+    u8: |x| u64::from(x), |word| word as u8;
+    i8: |x| x as u64, |word| word as i8;
+    u16: |x| u64::from(x), |word| word as u16;
+    i16: |x| x as u64, |word| word as i16;
+    u32: |x| u64::from(x), |word| word as u32;
+    i32: |x| x as u64, |word| word as i32;
+    u64: |x| x, |word| word;
+    i64: |x| x as u64, |word| word as i64;
+    f32: |x| u64::from(x.to_bits()), |word| f32::from_bits(word as u32);
+    f64: |x| x.to_bits(), |word| f64::from_bits(word);
+}
+
 macro_rules! scalars {
     ($($ty:ty)*) => {$(
         impl Parameter for $ty {

@@ -1,0 +1,100 @@
+//! Solves the problems of mdpax as models in Rust code: `warpkov-models de-moor --device cuda:0`.
+
+use std::env;
+use std::error::Error;
+use std::time::Instant;
+
+use warpkov::mdp::matrix_free::{Compiled, Representation};
+use warpkov::mdp::options::{Limits, Precision, Target};
+use warpkov::mdp::{ModelOptions, solve_many, solve_model};
+use warpkov::runtime::choose::DeviceChoice;
+use warpkov_models::MODULES;
+use warpkov_models::models::{DeMoor, Forest, Hendrix, Mirjalili};
+
+const USAGE: &str = "\
+Usage: warpkov-models MODEL [--device auto|cpu|cuda:N|emulated] [--size N] [--epsilon E] [--precision f32|f64|mixed]
+
+Models:
+  forest      forest management with N ages [1000000]
+  de-moor     a perishable product that lasts N periods [3]
+  hendrix     two perishable products, orders of at most N [10]
+  mirjalili   platelets, orders of at most N [20]
+  machines    N forests of 100 ages with different probabilities of fire, in one run [10000]";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = env::args().skip(1);
+    let model = arguments.next().ok_or(USAGE)?;
+    let representation = Representation::Code;
+    let mut options = ModelOptions { modules: Some(&MODULES), representation, ..ModelOptions::default() };
+    let (mut size, mut epsilon) = (None, 1e-4);
+    while let Some(option) = arguments.next() {
+        let value = arguments.next().ok_or(USAGE)?;
+        match option.as_str() {
+            "--device" => options.device = value.parse::<DeviceChoice>()?,
+            "--size" => size = Some(value.parse::<u32>()?),
+            "--epsilon" => epsilon = value.parse()?,
+            "--precision" => {
+                options.precision = match value.as_str() {
+                    "f32" => Precision::F32,
+                    "f64" => Precision::F64,
+                    "mixed" => Precision::Mixed,
+                    _ => return Err(USAGE.into()),
+                }
+            }
+            _ => return Err(USAGE.into()),
+        }
+    }
+    options.limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
+    let forest = Forest { ages: 100, wait_reward: 4.0, cut_reward: 2.0, fire: 0.1, gamma: 0.99 };
+    let size = |default| size.unwrap_or(default);
+    match model.as_str() {
+        "forest" => solve(&Forest { ages: size(1_000_000).into(), ..forest }, &options),
+        "de-moor" => solve(&DeMoor { life: size(3), lead_time: 2, ..DeMoor::default() }, &options),
+        "hendrix" => {
+            let (mean_a, mean_b) = (5.0, 5.0);
+            let most = size(10);
+            solve(&Hendrix { life: 2, most, mean_a, mean_b, substitution: 0.5, cost: 0.5, gamma: 0.99 }, &options)
+        }
+        "mirjalili" => solve(&Mirjalili { most_ordered: size(20), ..Mirjalili::default() }, &options),
+        "machines" => {
+            let count = size(10_000);
+            let fire = |number: u32| f64::from(number) / f64::from(2 * count);
+            let forests: Vec<Forest> = (0..count).map(|number| Forest { fire: fire(number), ..forest }).collect();
+            many(&forests, &options)
+        }
+        _ => Err(USAGE.into()),
+    }
+}
+
+/// Solves a model twice, because the first time includes the start of the device.
+fn solve<M: Compiled>(model: &M, options: &ModelOptions) -> Result<(), Box<dyn Error>> {
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let solved = solve_model(model, options)?;
+        let (all, run) = (begun.elapsed().as_secs_f64(), &solved.run);
+        let bound = solved.certificate.bound_text().unwrap_or_else(|| "no bound".to_owned());
+        println!(
+            "{} states on {}: {} sweeps in {:.4} s, {all:.4} s in all, V within {bound}, V(0) = {}",
+            solved.values.len(),
+            solved.device,
+            run.sweeps(),
+            run.elapsed.as_secs_f64(),
+            solved.values[0]
+        );
+        solved.notes.iter().for_each(|note| println!("{note}"));
+    }
+    Ok(())
+}
+
+/// Solves many models twice.
+fn many<M: Compiled>(models: &[M], options: &ModelOptions) -> Result<(), Box<dyn Error>> {
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let solved = solve_many(models, options)?;
+        let all = begun.elapsed().as_secs_f64();
+        let converged = solved.iter().filter(|solution| solution.converged(&options.limits)).count();
+        let within = solved.first().map_or(0.0, |solution| solution.elapsed.as_secs_f64());
+        println!("{converged} of {} models certified in {within:.4} s, {all:.4} s in all", models.len());
+    }
+    Ok(())
+}

@@ -1,0 +1,1 @@
+warpkov_build::kernels!("src/models.rs");

@@ -1,0 +1,224 @@
+//! Value iteration of a model as code on all cores.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+use warpkov_kernels::mdp::matrix_free::{Measured, Outcomes, change, q_factor};
+
+use crate::common::interrupt;
+use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
+use crate::mdp::error::SolveError;
+use crate::mdp::matrix_free::Measure;
+use crate::mdp::model::NO_ACTION;
+use crate::runtime::Precise;
+use crate::runtime::comm::Communicator;
+
+/// States per block: the unit of work, and of a Gauss-Seidel sweep, which uses the new values of its own block only, so
+/// that the result does not depend on the number of cores.
+const BLOCK: usize = 1024;
+
+/// Greedy sweeps straight from the outcomes of a model, V in T. Every rank has all of V, and backs up its own states.
+pub struct MatrixFree<'c, M, T> {
+    comm: &'c dyn Communicator,
+    code: Code<M>,
+    own: Range<usize>,
+    gauss_seidel: bool,
+    backward: bool,
+    old: Vec<T>,
+    new: Vec<T>,
+}
+
+/// The change of V over some states.
+#[derive(Clone, Copy)]
+struct Change {
+    least: f64,
+    greatest: f64,
+    any: bool,
+}
+
+impl Change {
+    const NONE: Self = Self { least: f64::INFINITY, greatest: f64::NEG_INFINITY, any: false };
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            least: self.least.min(other.least),
+            greatest: self.greatest.max(other.greatest),
+            any: self.any || other.any,
+        }
+    }
+}
+
+/// A product and a sum with two roundings: without hardware for one rounding, that takes a call.
+fn multiply_add(x: f64, y: f64, z: f64) -> f64 {
+    x * y + z
+}
+
+/// A model with its table.
+struct Code<M> {
+    model: M,
+    table: Vec<f64>,
+}
+
+impl<M: Outcomes> Code<M> {
+    /// The best Q-factor of a state and its action.
+    fn best(&self, state: u64, value: impl Fn(u64) -> f64) -> (f64, u32) {
+        let factor = |action| q_factor(&self.model, &self.table, (state, action), &value, multiply_add);
+        let (mut best, mut of_best) = (f64::NEG_INFINITY, NO_ACTION);
+        for action in 0..self.model.actions(&self.table, state) {
+            let q = factor(action);
+            if q > best || of_best == NO_ACTION {
+                of_best = action;
+            }
+            if q > best || q.is_nan() {
+                best = q;
+            }
+        }
+        (best, of_best)
+    }
+}
+
+impl<'c, M: Outcomes + Sync, T: Precise> MatrixFree<'c, M, T> {
+    /// V = 0. This rank backs up the states `own`.
+    pub fn new(comm: &'c dyn Communicator, model: M, own: Range<u64>, gauss_seidel: bool) -> Self {
+        let states = model.states() as usize;
+        Self {
+            comm,
+            code: Code { table: model.table(), model },
+            own: own.start as usize..own.end as usize,
+            gauss_seidel,
+            backward: false,
+            old: vec![T::ZERO; states],
+            new: vec![T::ZERO; states],
+        }
+    }
+
+    /// One sweep over the own states, Gauss-Seidel within blocks if `in_place`, then all V.
+    fn sweep(&mut self, in_place: bool) -> Result<Change, SolveError> {
+        let mut new = std::mem::take(&mut self.new);
+        let (code, old, own) = (&self.code, &self.old, self.own.clone());
+        let backward = in_place && self.backward;
+        let of_block = |(block, target): (usize, &mut [T])| {
+            let first = own.start + block * BLOCK;
+            target.copy_from_slice(&old[first..first + target.len()]);
+            let mut all = Change::NONE;
+            for step in 0..target.len() {
+                let at = if backward { target.len() - 1 - step } else { step };
+                let value = |next: u64| match (next as usize).checked_sub(first) {
+                    Some(here) if in_place && here < target.len() => target[here].to_f64(),
+                    _ => old[next as usize].to_f64(),
+                };
+                let (best, _) = code.best((first + at) as u64, value);
+                if best == f64::NEG_INFINITY {
+                    continue;
+                }
+                let after = T::from_f64(best);
+                let by = change(target[at].to_f64(), after.to_f64());
+                target[at] = after;
+                all = all.and(Change { least: -by.fall, greatest: by.greatest, any: by.any });
+            }
+            all
+        };
+        let blocks = new[own.clone()].par_chunks_mut(BLOCK).enumerate();
+        let all = blocks.map(of_block).reduce(|| Change::NONE, Change::and);
+        self.new = new;
+        std::mem::swap(&mut self.old, &mut self.new);
+        self.gather(all)
+    }
+
+    /// All V and the change over all ranks.
+    fn gather(&mut self, own: Change) -> Result<Change, SolveError> {
+        if self.comm.size() == 1 {
+            return Ok(own);
+        }
+        let parts = self.comm.gather(&self.old[self.own.clone()])?;
+        self.old = parts.concat();
+        self.new.resize(self.old.len(), T::ZERO);
+        let mut numbers = [-own.least, own.greatest, f64::from(u8::from(own.any))];
+        self.comm.all_reduce_max(&mut numbers)?;
+        Ok(Change { least: -numbers[0], greatest: numbers[1], any: numbers[2] > 0.0 })
+    }
+
+    fn stopped(&self) -> Result<bool, SolveError> {
+        Ok(self.comm.any(interrupt::requested())?)
+    }
+}
+
+impl<M: Outcomes + Sync, T: Precise> State for MatrixFree<'_, M, T> {
+    type Error = SolveError;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
+        match initial {
+            Some(values) => self.old.par_iter_mut().zip(values).for_each(|(v, &value)| *v = T::from_f64(value)),
+            None => self.old.fill(T::ZERO),
+        }
+        Ok(())
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, SolveError> {
+        Ok(self.old.par_iter().map(|value| value.to_f64()).collect())
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
+        let (code, old) = (&self.code, &self.old);
+        let best = |state: usize| code.best(state as u64, |next| old[next as usize].to_f64()).1;
+        Ok(self.own.clone().into_par_iter().with_min_len(BLOCK).map(best).collect())
+    }
+
+    fn policy_is_implicit(&self) -> bool {
+        true
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
+        Ok(2 * size_of_val(&self.old[..]) as u64)
+    }
+}
+
+impl<M: Outcomes + Sync, T: Precise> GreedySweeps for MatrixFree<'_, M, T> {
+    /// Gauss-Seidel sweeps end with a Jacobi sweep, whose changes bound the distance to V*.
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
+        let (mut sweeps, mut trial_bound) = (0, stop.bound());
+        loop {
+            while self.gauss_seidel && sweeps + 1 < max_sweeps {
+                let Change { least, greatest, any } = self.sweep(true)?;
+                self.backward = !self.backward;
+                sweeps += 1;
+                if greatest.max(-least) < trial_bound || !any || self.stopped()? {
+                    break;
+                }
+            }
+            trial_bound /= 4.0;
+            let found = self.sweep(false)?;
+            sweeps += 1;
+            // No state has actions.
+            let (least, greatest) =
+                if found.least > found.greatest { (0.0, 0.0) } else { (found.least, found.greatest) };
+            if sweeps >= max_sweeps || !found.any || stop.is_met(least, greatest) || self.stopped()? {
+                return Ok(Backups { sweeps, least, greatest, fixed: !found.any });
+            }
+        }
+    }
+
+    fn non_monotone_unit(&self) -> Option<f64> {
+        self.gauss_seidel.then_some(T::UNIT)
+    }
+}
+
+impl<M: Outcomes + Sync, T: Precise> Measure for MatrixFree<'_, M, T> {
+    fn measure(&mut self) -> Result<(Measured, Vec<u32>), SolveError> {
+        let (code, old, own) = (&self.code, &self.old, self.own.clone());
+        let value = |next: u64| old[next as usize].to_f64();
+        let of_block = |(block, policy): (usize, &mut [u32])| {
+            let first = own.start + block * BLOCK;
+            let states = (first as u64..).zip(policy);
+            states.fold(Measured::NONE, |all, (state, action)| {
+                let (best, of_best) = code.best(state, value);
+                *action = of_best;
+                all.and(Measured::of_state(&code.model, &code.table, state, best, value, (0, 1)))
+            })
+        };
+        let mut policy = vec![NO_ACTION; own.len()];
+        let blocks = policy.par_chunks_mut(BLOCK).enumerate();
+        let found = blocks.map(of_block).reduce(|| Measured::NONE, Measured::and);
+        Ok((found, policy))
+    }
+}

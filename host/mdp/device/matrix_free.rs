@@ -1,0 +1,261 @@
+//! Value iteration of a model as code on a device.
+
+use std::any::Any;
+use std::ops::Range;
+
+use rayon::prelude::*;
+use warpkov_device::launch::Shape;
+use warpkov_kernels::mdp::matrix_free::{Compiled, MEASURED, MeasureLaunch, Measured, SLOTS, SweepLaunch};
+
+use super::ghosts::{Linked, Linking};
+use super::resident::THREADS;
+use super::values::{StopOnDevice, changes};
+use crate::common::interrupt;
+use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
+use crate::mdp::error::SolveError;
+use crate::mdp::matrix_free::Measure;
+use crate::runtime::Precise;
+use crate::runtime::comm::Communicator;
+
+/// Sweeps per batch without host synchronisation; also the length of the recorded CUDA graph.
+const BATCH: usize = 32;
+
+/// States of a device below which a warp works on each state, one action per lane.
+const FEW_STATES: u64 = 1 << 16;
+
+/// Actions of a state from which that pays.
+const MANY_ACTIONS: u32 = 4;
+
+/// Greedy sweeps straight from the outcomes of a model, V in T. Every rank has all of V, and backs up its own states.
+pub struct MatrixFree<'d, M, T: Precise, D: Linked> {
+    device: &'d D,
+    comm: &'d dyn Communicator,
+    link: Option<D::Link>,
+    model: M,
+    table: D::Buffer<f64>,
+    /// The states of each rank.
+    parts: Vec<Range<usize>>,
+    /// Whether a warp works on each state.
+    by_warp: bool,
+    old: D::Buffer<T>,
+    new: D::Buffer<T>,
+    slots: D::Buffer<u64>,
+    stop: StopOnDevice<D>,
+    /// A batch of [`BATCH`] sweeps, an even number: the buffers are in the same roles before and after.
+    graph: Option<D::Graph>,
+}
+
+impl<'d, M: Compiled, T: Precise, D: Linked> MatrixFree<'d, M, T, D>
+where
+    SolveError: From<D::Error>,
+{
+    /// V = 0. Rank r backs up the states `parts[r]`.
+    ///
+    /// # Errors
+    /// Errors of the device, and if a rank fails.
+    pub fn new(
+        device: &'d D,
+        comm: &'d dyn Communicator,
+        model: M,
+        parts: Vec<Range<usize>>,
+    ) -> Result<Self, SolveError> {
+        let link = if comm.size() > 1 { device.link(comm)? } else { None };
+        let (states, table) = (model.states() as usize, model.table());
+        let mut made = Self {
+            device,
+            comm,
+            link,
+            model,
+            table: device.upload(&table)?,
+            parts,
+            by_warp: false,
+            old: device.zeros(states)?,
+            new: device.zeros(states)?,
+            slots: device.zeros(SLOTS * BATCH)?,
+            stop: StopOnDevice::new(device)?,
+            graph: None,
+        };
+        // Few states are shared by many threads. The first states stand for all.
+        let own = made.own();
+        let sample = (own.start..own.end.min(own.start + 64)).map(|state| model.actions(&table, state)).max();
+        made.by_warp = own.end - own.start < FEW_STATES && sample.is_some_and(|actions| actions >= MANY_ACTIONS);
+        Ok(made)
+    }
+
+    fn own(&self) -> Range<u64> {
+        let part = &self.parts[self.comm.rank() as usize];
+        part.start as u64..part.end as u64
+    }
+
+    fn shape(&self) -> Shape {
+        let own = self.own();
+        Shape::grid_stride((own.end - own.start) * if self.by_warp { 32 } else { 1 }, THREADS)
+    }
+
+    /// Launches sweep `number` of a batch, and swaps the buffers.
+    fn sweep(&mut self, number: usize) -> Result<(), D::Error> {
+        let (shape, states) = (self.shape(), self.own());
+        let Self { device, model, table, old, new, slots, stop, .. } = self;
+        let launch = SweepLaunch { table, states, old, new, stop: &stop.buffer, slots, number: number as u32 };
+        // SAFETY: V has an element per state, the own states are among them, and the slots are those of a batch.
+        unsafe {
+            match self.by_warp {
+                true => model.sweep::<T, 32, D>(*device, shape, launch)?,
+                false => model.sweep::<T, 1, D>(*device, shape, launch)?,
+            }
+        }
+        std::mem::swap(&mut self.old, &mut self.new);
+        Ok(())
+    }
+
+    /// Submits a batch of sweeps of one rank.
+    fn submit_alone(&mut self, sweeps: usize) -> Result<(), D::Error> {
+        self.device.clear(&mut self.slots)?;
+        (0..sweeps).try_for_each(|number| self.sweep(number))
+    }
+
+    /// Submits a batch of sweeps, each followed by an exchange of V and of its slots.
+    fn submit(&mut self, sweeps: usize) -> Result<(), SolveError> {
+        if self.comm.size() == 1 {
+            match &self.graph {
+                // SAFETY: `self` owns the recorded buffers. They are in their recorded roles: the recording was dropped
+                // if an odd number of sweeps followed it.
+                Some(graph) if sweeps == BATCH => unsafe { self.device.launch_graph(graph)? },
+                _ => self.submit_alone(sweeps)?,
+            }
+            return Ok(());
+        }
+        self.device.clear(&mut self.slots)?;
+        for number in 0..sweeps {
+            self.sweep(number)?;
+            self.exchange(SLOTS * number..SLOTS * (number + 1))?;
+        }
+        Ok(())
+    }
+
+    /// Gives all ranks the own values of V, and the maxima of these slots.
+    fn exchange(&mut self, slots: Range<usize>) -> Result<(), SolveError> {
+        let Self { device, comm, link, parts, old, .. } = self;
+        if let Some(link) = link {
+            // SAFETY: all ranks have the same parts and slots, and call this after the same sweep.
+            unsafe {
+                link.group(|| link.share(old, parts))?;
+                link.max(&mut self.slots, slots)?;
+            }
+            return Ok(());
+        }
+        let all = device.to_vec(old)?;
+        let gathered = comm.gather(&all[parts[comm.rank() as usize].clone()])?.concat();
+        device.write(old, &gathered)?;
+        let mut found = device.to_vec(&self.slots)?;
+        for of_rank in comm.gather(&found[slots.clone()])? {
+            found[slots.clone()].iter_mut().zip(of_rank).for_each(|(slot, other)| *slot = other.max(*slot));
+        }
+        device.write(&mut self.slots, &found)?;
+        Ok(())
+    }
+}
+
+impl<M: Compiled, T: Precise, D: Linked> State for MatrixFree<'_, M, T, D>
+where
+    SolveError: From<D::Error>,
+{
+    type Error = SolveError;
+
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
+        match initial {
+            Some(values) => self.device.write(&mut self.old, &T::of(values))?,
+            None => self.device.clear(&mut self.old)?,
+        }
+        Ok(())
+    }
+
+    fn values(&mut self) -> Result<Vec<f64>, SolveError> {
+        Ok(self.device.to_vec(&self.old)?.into_par_iter().map(|value: T| value.to_f64()).collect())
+    }
+
+    fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
+        Ok(self.measure()?.1)
+    }
+
+    fn policy_is_implicit(&self) -> bool {
+        true
+    }
+
+    fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
+        Ok(2 * self.model.states() * size_of::<T>() as u64)
+    }
+}
+
+impl<M: Compiled, T: Precise, D: Linked> GreedySweeps for MatrixFree<'_, M, T, D>
+where
+    SolveError: From<D::Error>,
+{
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
+        let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
+        self.stop.set(self.device, stop)?;
+        if self.comm.size() == 1 && self.graph.is_none() {
+            let device = self.device;
+            self.graph = device.capture(|| self.submit_alone(BATCH))?;
+        }
+        loop {
+            let batch = BATCH.min((max_sweeps - done.sweeps) as usize);
+            self.submit(batch)?;
+            let mut slots = vec![0; SLOTS * batch];
+            self.device.download(&self.slots, &mut slots)?;
+            let mut swept = 0;
+            for slot in slots.chunks_exact(SLOTS) {
+                swept += 1;
+                [done.least, done.greatest] = changes(slot);
+                done.fixed = slot[2] == 0;
+                if done.fixed || stop.is_met(done.least, done.greatest) {
+                    break;
+                }
+            }
+            // Sweeps behind the last one wrote nothing. If their number is odd, the buffers have swapped once too often;
+            // a batch of odd length leaves them in the other roles than the recorded ones.
+            if (batch - swept) % 2 == 1 {
+                std::mem::swap(&mut self.old, &mut self.new);
+            }
+            if swept % 2 == 1 {
+                self.graph = None;
+            }
+            done.sweeps += swept as u32;
+            let met = done.fixed || stop.is_met(done.least, done.greatest);
+            if met || done.sweeps >= max_sweeps || self.comm.any(interrupt::requested())? {
+                return Ok(done);
+            }
+        }
+    }
+}
+
+impl<M: Compiled, T: Precise, D: Linked> Measure for MatrixFree<'_, M, T, D>
+where
+    SolveError: From<D::Error>,
+{
+    fn measure(&mut self) -> Result<(Measured, Vec<u32>), SolveError> {
+        let (device, shape, states) = (self.device, self.shape(), self.own());
+        let own = (states.end - states.start) as usize;
+        let (mut policy, mut found) = (device.zeros(own)?, device.zeros(MEASURED)?);
+        let rounded;
+        let v = match (&self.old as &dyn Any).downcast_ref::<D::Buffer<f64>>() {
+            Some(v) => v,
+            None => {
+                rounded = device.upload(&self.values()?)?;
+                &rounded
+            }
+        };
+        let (table, policy_of, found_of) = (&self.table, &mut policy, &mut found);
+        let launch = MeasureLaunch { table, states, v, policy: policy_of, found: found_of };
+        // SAFETY: V has an element per state, the policy one per own state, and `found` has the slots.
+        unsafe {
+            match self.by_warp {
+                true => self.model.measure::<32, D>(device, shape, launch)?,
+                false => self.model.measure::<1, D>(device, shape, launch)?,
+            }
+        }
+        let mut slots = [0; MEASURED];
+        device.download(&found, &mut slots)?;
+        Ok((Measured::of_slots(&slots), device.to_vec(&policy)?))
+    }
+}

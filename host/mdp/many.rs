@@ -1,0 +1,480 @@
+//! Thousands of small models in one run: calibration, sensitivity, fleets of machines.
+//!
+//! On a device, one block solves each small model from start to certificate, in one launch for all of them; all threads
+//! work together on each larger model, one after another. On the CPU, each core solves a model at a time.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use rayon::prelude::*;
+use warpkov_device::launch::{Device, Shape};
+use warpkov_kernels::mdp::explicit::Explicit;
+use warpkov_kernels::mdp::matrix_free::{Compiled, MEASURED, ManyLaunch, Measured, Outcomes};
+
+use super::error::SolveError;
+use super::matrix_free::{ModelOptions, ModelSolution, Representation, extremes, solve_model, why_wrong};
+use super::model::{Mdp, NO_ACTION};
+use super::options::{Limits, Method, Precision, SolveOptions, Target};
+use super::solution::{Round, Run, Status};
+use super::solve::{MIN_EPSILON_FRACTION, change_bound, solve_with};
+use crate::common::report::{Report, write_object};
+use crate::common::terminal::escaped;
+use crate::runtime::choose::{Decision, DeviceChoice};
+use crate::runtime::emulator;
+use crate::runtime::gpu::{Gpu, MODULES, Modules};
+
+/// Most states of a model that one block solves.
+const MOST_STATES: u64 = 8192;
+
+/// Most threads of a block.
+const MOST_THREADS: u64 = 256;
+
+/// Solves models of one type, with different parameters: each as by [`solve_model`], in f64, by value iteration.
+///
+/// # Errors
+/// As for [`solve_model`]; messages about a model begin with its number.
+pub fn solve_many<M: Compiled>(models: &[M], options: &ModelOptions) -> Result<Vec<ModelSolution>, SolveError> {
+    for (number, model) in models.iter().enumerate() {
+        check(model).map_err(|why| of_model(number, why))?;
+    }
+    let one = |number: usize, options: &ModelOptions| {
+        solve_model(&models[number], options).map_err(|error| of_model(number, error))
+    };
+    let code = ModelOptions { precision: Precision::F64, representation: Representation::Code, ..*options };
+    on_device(
+        options,
+        |device| match device {
+            Place::Cpu(note) => {
+                let options = ModelOptions { device: DeviceChoice::Cpu, ..code };
+                let mut solved = (0..models.len())
+                    .into_par_iter()
+                    .map(|number| one(number, &options))
+                    .collect::<Result<Vec<_>, _>>()?;
+                solved.iter_mut().for_each(|solution| solution.notes.extend(note.clone()));
+                Ok(solved)
+            }
+            Place::Device(device) => {
+                let mut solved: Vec<Option<ModelSolution>> = vec![None; models.len()];
+                let (small, large): (Vec<_>, Vec<_>) =
+                    (0..models.len()).partition(|&number| models[number].states() <= MOST_STATES);
+                let of_small: Vec<_> =
+                    small.par_iter().map(|&number| (models[number], models[number].table())).collect();
+                let results = device.blocks(&of_small, &code, &small)?;
+                small.iter().zip(results).for_each(|(&number, solution)| solved[number] = Some(solution));
+                for number in large {
+                    solved[number] = Some(one(number, &code)?);
+                }
+                Ok(solved.into_iter().flatten().collect())
+            }
+        },
+        options.modules,
+    )
+}
+
+/// A sparse model with a name.
+#[derive(Clone)]
+pub struct Named {
+    /// Its name, for people.
+    pub name: String,
+    /// The model.
+    pub mdp: Mdp,
+}
+
+/// Solves sparse models, each with its own γ: small ones by a block each, if a device is asked for; all others as by
+/// [`solve_with`].
+///
+/// # Errors
+/// As for [`solve_with`]; messages about a model begin with its number.
+pub fn solve_many_sparse(models: &[Named], options: &SolveOptions) -> Result<Vec<ModelSolution>, SolveError> {
+    let many = ModelOptions {
+        modules: Some(&MODULES),
+        device: options.device,
+        limits: options.limits,
+        representation: Representation::Sparse,
+        ..ModelOptions::default()
+    };
+    let of_model = |number: usize, error: SolveError| match error {
+        SolveError::Undiscounted => {
+            SolveError::Model(format!("{}: gamma is 1, but discounted values need gamma < 1", models[number].name))
+        }
+        error => error,
+    };
+    for (number, model) in models.iter().enumerate() {
+        if model.mdp.gamma() >= 1.0 {
+            return Err(of_model(number, SolveError::Undiscounted));
+        }
+    }
+    let one = |number: usize, options: &SolveOptions| -> Result<ModelSolution, SolveError> {
+        let begun = Instant::now();
+        let solved = solve_with(&models[number].mdp, options, &mut |_| std::ops::ControlFlow::Continue(()));
+        let solved = solved.map_err(|error| of_model(number, error))?;
+        Ok(ModelSolution {
+            values: solved.values,
+            policy: solved.policy,
+            run: solved.run,
+            certificate: solved.certificate,
+            method: solved.method,
+            representation: Representation::Sparse,
+            device: solved.device,
+            notes: solved.notes,
+            elapsed: begun.elapsed(),
+        })
+    };
+    on_device(
+        &many,
+        |device| match device {
+            Place::Cpu(note) => {
+                let options = SolveOptions { device: DeviceChoice::Cpu, ..*options };
+                let mut solved = (0..models.len())
+                    .into_par_iter()
+                    .map(|number| one(number, &options))
+                    .collect::<Result<Vec<_>, _>>()?;
+                solved.iter_mut().for_each(|solution| solution.notes.extend(note.clone()));
+                Ok(solved)
+            }
+            Place::Device(device) => {
+                let mut solved: Vec<Option<ModelSolution>> = vec![None; models.len()];
+                let (small, large): (Vec<_>, Vec<_>) =
+                    (0..models.len()).partition(|&number| u64::from(models[number].mdp.states()) <= MOST_STATES);
+                let of_small: Vec<_> = small.par_iter().map(|&number| explicit(&models[number].mdp)).collect();
+                let results = device.blocks(&of_small, &many, &small)?;
+                for (&number, mut solution) in small.iter().zip(results) {
+                    let sign = models[number].mdp.objective().sign();
+                    solution.values.iter_mut().for_each(|value| *value = sign * *value + 0.0);
+                    solved[number] = Some(solution);
+                }
+                for number in large {
+                    solved[number] = Some(one(number, options)?);
+                }
+                Ok(solved.into_iter().flatten().collect())
+            }
+        },
+        Some(&MODULES),
+    )
+}
+
+/// A model as numbers in a table.
+fn explicit(mdp: &Mdp) -> (Explicit, Vec<f64>) {
+    let mdp = &*mdp.to_maximize();
+    let (transitions, rows) = (mdp.transitions(), mdp.rows());
+    let firsts = (0..=mdp.states() as usize).map(|state| mdp.choices().first(state) as f64);
+    let ptr = transitions.row_ptr().iter().map(|&at| at as f64);
+    let ends = (0..rows).map(|row| mdp.end(row));
+    let columns = transitions.col().iter().map(|&next| f64::from(next));
+    let rewards = mdp.expected_rewards();
+    let table =
+        firsts.chain(ptr).chain(rewards).chain(ends).chain(columns).chain(transitions.val().iter().copied()).collect();
+    let model = Explicit {
+        states: mdp.states().into(),
+        rows: rows as u64,
+        transitions: transitions.nnz() as u64,
+        gamma: mdp.gamma(),
+    };
+    (model, table)
+}
+
+/// An error with the number of its model.
+fn of_model(number: usize, error: SolveError) -> SolveError {
+    match error {
+        SolveError::Model(why) => SolveError::Model(format!("model {number}: {why}")),
+        SolveError::Undiscounted => {
+            SolveError::Model(format!("model {number}: its gamma is not in [0, 1), as discounted values need"))
+        }
+        error => error,
+    }
+}
+
+fn check<M: Outcomes>(model: &M) -> Result<(), SolveError> {
+    match () {
+        () if !(0.0..1.0).contains(&model.gamma()) => Err(SolveError::Undiscounted),
+        () if model.states() == 0 => Err(SolveError::Model("it has no states, expected at least 1".to_owned())),
+        () => Ok(()),
+    }
+}
+
+/// Where the models are solved.
+enum Place<'a> {
+    /// On the CPU, with the reason of `auto`.
+    Cpu(Option<String>),
+    /// On a device.
+    Device(&'a Blocks<'a>),
+}
+
+/// A device on which a block solves a model.
+enum Blocks<'a> {
+    Gpu(&'a Gpu),
+    Emulated,
+}
+
+fn on_device<T>(
+    options: &ModelOptions,
+    solve: impl Fn(Place) -> Result<T, SolveError>,
+    modules: Option<&'static Modules>,
+) -> Result<T, SolveError> {
+    if !matches!(options.method, None | Some(Method::Values)) {
+        let method = options.method.unwrap_or(Method::Values);
+        let instead = "many models run value iteration";
+        return Err(SolveError::Unsupported { method, device: options.device, instead });
+    }
+    let missing = || SolveError::Model("GPUs need the compiled kernels of the model: set `modules`".to_owned());
+    match Decision::of(options.device, None).0 {
+        Decision::Cpu => solve(Place::Cpu(None)),
+        Decision::Emulated => solve(Place::Device(&Blocks::Emulated)),
+        Decision::Gpu { ordinal, or_cpu } => {
+            let opened = modules.ok_or_else(missing).and_then(|modules| Ok(Gpu::open(ordinal, modules)?));
+            match opened {
+                Ok(gpu) => solve(Place::Device(&Blocks::Gpu(&gpu))),
+                Err(error) if or_cpu => solve(Place::Cpu(Some(format!("auto chose the CPU: {error}")))),
+                Err(error) => Err(error),
+            }
+        }
+    }
+}
+
+impl Blocks<'_> {
+    /// Solves models, each with its table, by a block each. `numbers` are those of the models for messages.
+    fn blocks<M: Compiled>(
+        &self,
+        models: &[(M, Vec<f64>)],
+        options: &ModelOptions,
+        numbers: &[usize],
+    ) -> Result<Vec<ModelSolution>, SolveError> {
+        if models.is_empty() {
+            return Ok(Vec::new());
+        }
+        match self {
+            Self::Gpu(gpu) => by_blocks(*gpu, gpu.name(), models, options, numbers),
+            Self::Emulated => by_blocks(&emulator(), "the emulator".to_owned(), models, options, numbers),
+        }
+    }
+}
+
+/// The elements before each model's own, and all of them.
+fn prefix(lengths: impl Iterator<Item = usize>) -> Vec<u64> {
+    let mut sum = 0;
+    let ends = lengths.map(|length| {
+        sum += length as u64;
+        sum
+    });
+    std::iter::once(0).chain(ends.collect::<Vec<_>>()).collect()
+}
+
+/// What is known of a model on its way.
+#[derive(Clone)]
+struct Progress {
+    fraction: f64,
+    run: Run,
+    measured: Measured,
+    done: bool,
+}
+
+fn by_blocks<M: Compiled, D: Device>(
+    device: &D,
+    name: String,
+    models: &[(M, Vec<f64>)],
+    options: &ModelOptions,
+    numbers: &[usize],
+) -> Result<Vec<ModelSolution>, SolveError>
+where
+    SolveError: From<D::Error>,
+{
+    let begun = Instant::now();
+    let limits = options.limits;
+    let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
+    let states = prefix(models.iter().map(|(model, _)| model.states() as usize));
+    let tables = prefix(models.iter().map(|(_, table)| table.len()));
+    let mut words = Vec::with_capacity(models.len() * M::WORDS);
+    models.iter().for_each(|(model, _)| model.to_words(&mut |word| words.push(word)));
+    let all_tables = models.iter().flat_map(|(_, table)| table.iter().copied()).collect::<Vec<_>>();
+    let most = models.iter().map(|(model, _)| model.states()).max().unwrap_or(1);
+    let threads = most.next_multiple_of(32).min(MOST_THREADS) as u32;
+    let shape = Shape::new(models.len() as u32, threads);
+    let all = states[models.len()] as usize;
+    // A kernel's view has at least one element.
+    let some = |numbers: Vec<f64>| if numbers.is_empty() { vec![0.0] } else { numbers };
+    words.resize(words.len().max(1), 0);
+    let (words, all_tables) = (device.upload(&words)?, device.upload(&some(all_tables))?);
+    let (state_ptr, table_ptr) = (device.upload(&states)?, device.upload(&tables)?);
+    let (mut v, mut policy) = (device.zeros(2 * all)?, device.zeros(all)?);
+    let mut found = device.zeros((MEASURED + 1) * models.len())?;
+
+    let new = Progress { fraction: 1.0, run: Run::default(), measured: Measured::NONE, done: false };
+    let mut progress = vec![new; models.len()];
+    loop {
+        let bound = |((model, _), progress): (&(M, Vec<f64>), &Progress)| match limits.target {
+            _ if progress.done => 0.0,
+            Target::Theta(theta) => theta,
+            Target::Epsilon(epsilon) => change_bound(model.gamma(), progress.fraction * epsilon),
+        };
+        let bounds = device.upload(&models.iter().zip(&progress).map(bound).collect::<Vec<_>>())?;
+        let launch = ManyLaunch {
+            words: &words,
+            tables: &all_tables,
+            table_ptr: &table_ptr,
+            state_ptr: &state_ptr,
+            bounds: &bounds,
+            v: &mut v,
+            policy: &mut policy,
+            found: &mut found,
+            max_sweeps: limits.max_sweeps.max(1),
+        };
+        // SAFETY: the arrays have the shapes that the kernel's documentation asks for: one block, bound and set of slots for
+        // each model, and offsets that are prefix sums of the numbers of states and of the lengths of the tables.
+        unsafe { M::many(device, shape, launch)? };
+        let slots = device.to_vec(&found)?;
+        for (at, progress) in progress.iter_mut().enumerate().filter(|(_, progress)| !progress.done) {
+            let own = &slots[at * (MEASURED + 1)..(at + 1) * (MEASURED + 1)];
+            let (model, table) = &models[at];
+            let of_slots: [u64; MEASURED] = std::array::from_fn(|slot| own[slot]);
+            progress.measured = Measured::of_slots(&of_slots);
+            if progress.measured.wrong < u64::MAX {
+                let why = SolveError::Model(why_wrong(model, table, progress.measured.wrong));
+                return Err(of_model(numbers[at], why));
+            }
+            let sweeps = own[MEASURED] as u32;
+            let residual = progress.measured.change.map(f64::abs);
+            let residual = residual[0].max(residual[1]);
+            let (round, seconds) = (progress.run.rounds.len() as u32 + 1, begun.elapsed().as_secs_f64());
+            progress.run.rounds.push(Round { round, sweeps, residual, changed: None, seconds });
+            let (certificate, _) = extremes(&progress.measured).centred(model.gamma());
+            let proved = epsilon.is_none_or(|epsilon| certificate.proves(epsilon));
+            let limited = sweeps >= limits.max_sweeps;
+            progress.fraction /= 4.0;
+            progress.done =
+                proved || limited || certificate.bound.is_none() || progress.fraction <= MIN_EPSILON_FRACTION;
+            progress.run.status = match limited {
+                true => Status::SweepLimit,
+                false => Status::Solved,
+            };
+        }
+        if progress.iter().all(|progress| progress.done) {
+            break;
+        }
+    }
+    let (v, policy, elapsed) = (device.to_vec(&v)?, device.to_vec(&policy)?, begun.elapsed());
+    let solution = |(at, mut progress): (usize, Progress)| {
+        let (model, _) = &models[at];
+        let own = states[at] as usize..states[at + 1] as usize;
+        let extremes = extremes(&progress.measured);
+        let (certificate, shift) = match epsilon {
+            Some(_) => extremes.centred(model.gamma()),
+            None => (extremes.certificate(model.gamma(), 0.0), 0.0),
+        };
+        progress.run.status = match (progress.run.status, epsilon) {
+            _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
+            (_, Some(epsilon)) if certificate.proves(epsilon) => Status::Solved,
+            (Status::Solved, Some(_)) => Status::Stalled,
+            (status, _) => status,
+        };
+        progress.run.elapsed = elapsed;
+        let sign = if M::MINIMIZE { -1.0 } else { 1.0 };
+        let policy = policy[own.clone()].to_vec();
+        let of_state = |(value, action): (&f64, &u32)| match *action {
+            // A terminal state has V = 0, whatever the shift.
+            NO_ACTION => 0.0,
+            _ => sign * (value + shift) + 0.0,
+        };
+        let values = v[2 * own.start..2 * own.start + own.len()].iter().zip(&policy).map(of_state).collect();
+        ModelSolution {
+            values,
+            policy,
+            run: progress.run,
+            certificate,
+            method: Method::Values,
+            representation: options.representation,
+            device: name.clone(),
+            notes: Vec::new(),
+            elapsed,
+        }
+    };
+    Ok(progress.into_par_iter().enumerate().map(solution).collect())
+}
+
+/// The solutions of many sparse models, for a report.
+pub struct Many<'m> {
+    /// The models.
+    pub models: &'m [Named],
+    /// Their solutions.
+    pub solutions: &'m [ModelSolution],
+    /// The limits of the solves.
+    pub limits: &'m Limits,
+    /// Whether JSON contains values and policies.
+    pub full: bool,
+}
+
+impl Many<'_> {
+    /// Whether every target was reached.
+    #[must_use]
+    pub fn solved(&self) -> bool {
+        self.solutions.iter().all(|solution| solution.converged(self.limits))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&Named, &ModelSolution)> {
+        self.models.iter().zip(self.solutions)
+    }
+
+    /// Writes one CSV row per state of every model: the model's name, the state, its value and its action, by name where
+    /// there are names.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut csv = csv::Writer::from_writer(out);
+        csv.write_record(["model", "state", "value", "action"])?;
+        for (Named { name, mdp }, solution) in self.all() {
+            for (state, (value, &action)) in (0..).zip(solution.values.iter().zip(&solution.policy)) {
+                let action = if action == NO_ACTION { String::new() } else { mdp.action_name(state, action) };
+                csv.write_record([name.as_str(), &mdp.state_name(state), &format!("{value:?}"), &action])?;
+            }
+        }
+        csv.flush()
+    }
+}
+
+/// The value of the first state labelled `init`, or of state 0.
+fn start(mdp: &Mdp, solution: &ModelSolution) -> (String, f64) {
+    let state = mdp.labels().get("init").and_then(|states| states.first()).copied().unwrap_or_default();
+    (mdp.state_name(state), solution.values[state as usize])
+}
+
+impl Report for Many<'_> {
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let width = self.models.iter().map(|model| model.name.chars().count()).max().unwrap_or_default().max(5);
+        writeln!(out, "{:<width$} {:>8} {:>7} {:>9}  V of the start", "Model", "States", "Sweeps", "V within")?;
+        for (Named { name, mdp }, solution) in self.all() {
+            let bound = solution.certificate.bound_text().unwrap_or_else(|| "-".to_owned());
+            let (state, value) = start(mdp, solution);
+            let (states, sweeps) = (mdp.states(), solution.run.sweeps());
+            write!(out, "{:<width$} {states:>8} {sweeps:>7} {bound:>9}  {value} ({})", escaped(name), escaped(&state))?;
+            writeln!(out, "{}", if solution.converged(self.limits) { "" } else { "  not converged" })?;
+        }
+        let devices: BTreeSet<_> = self.solutions.iter().map(|solution| &solution.device[..]).collect();
+        let solved = self.solutions.iter().filter(|solution| solution.converged(self.limits)).count();
+        writeln!(out, "{solved} of {} models solved on {}", self.models.len(), Vec::from_iter(devices).join(", "))
+    }
+
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        let model = |(Named { name, mdp }, solution): (&Named, &ModelSolution)| {
+            let (state, value) = start(mdp, solution);
+            let mut object = serde_json::json!({
+                "name": name,
+                "states": mdp.states(),
+                "gamma": mdp.gamma(),
+                "status": solution.run.status,
+                "sweeps": solution.run.sweeps(),
+                "bound": solution.certificate.bound,
+                "device": solution.device,
+                "start": { "state": state, "value": value },
+            });
+            if self.full {
+                object["values"] = solution.values.clone().into();
+                let action = |&action: &u32| (action != NO_ACTION).then_some(action);
+                object["policy"] = solution.policy.iter().map(action).collect::<Vec<_>>().into();
+            }
+            object
+        };
+        let models: Vec<_> = self.all().map(model).collect();
+        write_object(out, &serde_json::json!({ "solved": self.solved(), "models": models }))
+    }
+}
