@@ -22,12 +22,17 @@ cli=$(cargo build --release --bin warpkov --message-format=json-render-diagnosti
 tests=$(cargo test --release --test kernels --test mdp_reference --no-run --message-format=json-render-diagnostics)
 kernels=$(executable kernels <<<"$tests")
 reference=$(executable mdp_reference <<<"$tests")
+models=$(cargo build --release -p warpkov-models --message-format=json-render-diagnostics | executable warpkov-models)
+tests=$(cargo test --release -p warpkov-models --test devices --no-run --message-format=json-render-diagnostics)
+devices=$(executable devices <<<"$tests")
 
 rm -rf "$bundle"
 mkdir -p "$bundle/data" "$bundle/peers"
 strip -o "$bundle/warpkov" "$cli"
 strip -o "$bundle/kernels" "$kernels"
 strip -o "$bundle/mdp_reference" "$reference"
+strip -o "$bundle/warpkov-models" "$models"
+strip -o "$bundle/models" "$devices"
 for file in data/*.json; do
     [[ ! -e $file ]] || cp "$file" "$bundle/data/"
 done
@@ -40,6 +45,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 WARPKOV_REQUIRE_GPU=1 ./kernels cuda
 ./mdp_reference
+WARPKOV_REQUIRE_GPU=1 ./models
 ./warpkov devices
 ./warpkov bench mdp
 ! command -v cc >/dev/null || ./startup.sh ./warpkov

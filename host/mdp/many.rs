@@ -10,7 +10,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::explicit::Explicit;
-use warpkov_kernels::mdp::matrix_free::{Compiled, MEASURED, ManyLaunch, Measured, Outcomes};
+use warpkov_kernels::mdp::matrix_free::{Blocks, Compiled, MEASURED, ManyLaunch, Measured, Outcomes};
 
 use super::error::SolveError;
 use super::matrix_free::{ModelOptions, ModelSolution, Representation, extremes, solve_model, why_wrong};
@@ -198,11 +198,11 @@ enum Place<'a> {
     /// On the CPU, with the reason of `auto`.
     Cpu(Option<String>),
     /// On a device.
-    Device(&'a Blocks<'a>),
+    Device(&'a BlockDevice<'a>),
 }
 
 /// A device on which a block solves a model.
-enum Blocks<'a> {
+enum BlockDevice<'a> {
     Gpu(&'a Gpu),
     Emulated,
 }
@@ -220,11 +220,11 @@ fn on_device<T>(
     let missing = || SolveError::Model("GPUs need the compiled kernels of the model: set `modules`".to_owned());
     match Decision::of(options.device, None).0 {
         Decision::Cpu => solve(Place::Cpu(None)),
-        Decision::Emulated => solve(Place::Device(&Blocks::Emulated)),
+        Decision::Emulated => solve(Place::Device(&BlockDevice::Emulated)),
         Decision::Gpu { ordinal, or_cpu } => {
             let opened = modules.ok_or_else(missing).and_then(|modules| Ok(Gpu::open(ordinal, modules)?));
             match opened {
-                Ok(gpu) => solve(Place::Device(&Blocks::Gpu(&gpu))),
+                Ok(gpu) => solve(Place::Device(&BlockDevice::Gpu(&gpu))),
                 Err(error) if or_cpu => solve(Place::Cpu(Some(format!("auto chose the CPU: {error}")))),
                 Err(error) => Err(error),
             }
@@ -232,9 +232,9 @@ fn on_device<T>(
     }
 }
 
-impl Blocks<'_> {
+impl BlockDevice<'_> {
     /// Solves models, each with its table, by a block each. `numbers` are those of the models for messages.
-    fn blocks<M: Compiled>(
+    fn blocks<M: Blocks>(
         &self,
         models: &[(M, Vec<f64>)],
         options: &ModelOptions,
@@ -269,7 +269,7 @@ struct Progress {
     done: bool,
 }
 
-fn by_blocks<M: Compiled, D: Device>(
+fn by_blocks<M: Blocks, D: Device>(
     device: &D,
     name: String,
     models: &[(M, Vec<f64>)],

@@ -149,6 +149,12 @@ pub fn solve_model_on_ranks<M: Compiled>(
     if model.states() == 0 {
         return Err(SolveError::Model("the model has no states, expected at least 1".to_owned()));
     }
+    // V and its next iterate.
+    let fits =
+        usize::try_from(model.states()).is_ok_and(|states| Vec::<[f64; 2]>::new().try_reserve_exact(states).is_ok());
+    if !fits {
+        return Err(SolveError::Model(format!("V of {} states does not fit in memory", model.states())));
+    }
     let kernels = !matches!(options.device, DeviceChoice::Cpu);
     match (options.precision, options.method) {
         (Precision::Refined, _) => {
@@ -161,7 +167,7 @@ pub fn solve_model_on_ranks<M: Compiled>(
             return Err(SolveError::Unsupported { method, device: options.device, instead });
         }
     }
-    let mut solve = Solve { comm, model, options, observe, notes: Vec::new(), begun };
+    let mut solve = Solve { comm, model, options, observe, notes: Vec::new(), begun, bandwidth: None };
     let (decision, note) = match options.method {
         Some(Method::GaussSeidel) => (Decision::Cpu, None),
         _ => Decision::of(options.device, None),
@@ -169,10 +175,12 @@ pub fn solve_model_on_ranks<M: Compiled>(
     solve.notes.extend(note);
     match decision {
         Decision::Cpu => solve.on_cpu(),
+        // Times of the emulator say nothing of a GPU: without a bandwidth, there is no expectation.
         Decision::Emulated => solve.on_device(&emulator(), "the emulator".to_owned(), |_| Ok(())),
         Decision::Gpu { ordinal, or_cpu } => match solve.open(ordinal) {
             Ok(gpu) => {
                 let name = gpu.name();
+                solve.bandwidth = Some(GPU_BANDWIDTH);
                 solve.on_device(&gpu, name, |bytes| Ok(gpu.reserve(bytes, "V")?))
             }
             Err(error) if or_cpu => {
@@ -192,6 +200,8 @@ struct Solve<'s, M> {
     observe: Observer<'s>,
     notes: Vec<String>,
     begun: Instant,
+    /// Bytes per second of a sweep over a sparse model, assumed; `None` if `auto` makes none.
+    bandwidth: Option<f64>,
 }
 
 impl<M: Compiled> Solve<'_, M> {
@@ -208,6 +218,7 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     fn on_cpu(&mut self) -> Result<ModelSolution, SolveError> {
+        self.bandwidth = Some(CPU_BANDWIDTH);
         let method = self.options.method.unwrap_or(Method::GaussSeidel);
         let part = &self.parts()[self.comm.rank() as usize];
         let (own, in_place) = (part.start as u64..part.end as u64, method == Method::GaussSeidel);
@@ -253,25 +264,33 @@ impl<M: Compiled> Solve<'_, M> {
         fast: impl FnOnce() -> Result<F, SolveError>,
         exact: impl FnOnce() -> Result<E, SolveError>,
     ) -> Result<ModelSolution, SolveError> {
-        if self.options.precision == Precision::F32 {
-            return self.until_certified(method, device, &mut fast()?, Run::default());
-        }
-        let mut earlier = Run::default();
-        let mut start = None;
-        if self.options.precision == Precision::Mixed {
-            let mut backend = fast()?;
+        if self.options.precision == Precision::F64 {
+            let mut backend = exact()?;
             let measured = self.check(&mut backend)?;
-            let stop = self.stop(&measured, 1.0);
-            earlier = value_iteration(&mut backend, stop, &self.options.limits, &mut *self.observe)?;
-            if earlier.status == Status::Interrupted {
-                return self.certified(method, device, &mut backend, earlier);
-            }
-            start = Some(backend.values()?);
+            return match self.by_sparse(&mut backend, &measured)? {
+                Some(solution) => Ok(solution),
+                None => self.until_certified(method, device, &mut backend, measured, Run::default()),
+            };
         }
+        let mut backend = fast()?;
+        let measured = self.check(&mut backend)?;
+        if let Some(solution) = self.by_sparse(&mut backend, &measured)? {
+            return Ok(solution);
+        }
+        if self.options.precision == Precision::F32 {
+            return self.until_certified(method, device, &mut backend, measured, Run::default());
+        }
+        let stop = self.stop(&measured, 1.0);
+        let run = value_iteration(&mut backend, stop, &self.options.limits, &mut *self.observe)?;
+        if run.status == Status::Interrupted {
+            return self.certified(method, device, &mut backend, run);
+        }
+        let start = backend.values()?;
+        drop(backend);
         let mut backend = exact()?;
-        backend.reset(start.as_deref())?;
+        backend.reset(Some(&start))?;
         drop(start);
-        self.until_certified(method, device, &mut backend, earlier)
+        self.until_certified(method, device, &mut backend, measured, run)
     }
 
     /// What a certificate needs of all ranks, after a check of all outcomes.
@@ -307,12 +326,9 @@ impl<M: Compiled> Solve<'_, M> {
         method: Method,
         device: String,
         backend: &mut B,
+        measured: Measured,
         earlier: Run,
     ) -> Result<ModelSolution, SolveError> {
-        let measured = self.check(backend)?;
-        if let Some(solution) = self.by_sparse(backend, &measured, &device)? {
-            return Ok(solution);
-        }
         let (gamma, limits) = (self.model.gamma(), self.options.limits);
         let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
         let mut stop_of = measured;
@@ -383,7 +399,6 @@ impl<M: Compiled> Solve<'_, M> {
         &mut self,
         backend: &mut B,
         measured: &Measured,
-        device: &str,
     ) -> Result<Option<ModelSolution>, SolveError> {
         let options = self.options;
         match options.representation {
@@ -392,7 +407,7 @@ impl<M: Compiled> Solve<'_, M> {
             Representation::Sparse if self.comm.size() > 1 => {
                 return Err(SolveError::Model("representation sparse works on one rank".to_owned()));
             }
-            Representation::Auto => match self.expectation(backend, measured, device)? {
+            Representation::Auto => match self.expectation(backend, measured)? {
                 Some(note) => self.notes.push(note),
                 None => return Ok(None),
             },
@@ -422,20 +437,13 @@ impl<M: Compiled> Solve<'_, M> {
         }))
     }
 
-    /// The note of why a sparse model is expected to take less time; `None` if it is not, with a note if that is close.
+    /// The note of why a sparse model is expected to take less time; `None` if it is not. V is 0 afterwards.
     ///
     /// A few sweeps are timed, and so is the making of some rows. A sweep over a sparse model is taken to be bound by
     /// memory.
-    fn expectation<B: Measure>(
-        &mut self,
-        backend: &mut B,
-        measured: &Measured,
-        device: &str,
-    ) -> Result<Option<String>, SolveError> {
+    fn expectation<B: Measure>(&mut self, backend: &mut B, measured: &Measured) -> Result<Option<String>, SolveError> {
         let (model, states) = (self.model, self.model.states());
-        if states > MOST_SPARSE {
-            return Ok(None);
-        }
+        let Some(bandwidth) = self.bandwidth.filter(|_| states <= MOST_SPARSE) else { return Ok(None) };
         // The first sweep may have to load the kernel.
         let trial = |backend: &mut B| backend.backup(Stop::Change(0.0), TRIAL);
         let first = trial(backend)?;
@@ -446,12 +454,11 @@ impl<M: Compiled> Solve<'_, M> {
 
         let begun = Instant::now();
         let (sample, table) = (states.min(SAMPLE), model.table());
-        let row = |at: u64| row_of_states(model, &table, states * at / sample).0.len() as u64;
+        let row = |at: u64| rows_of_state(model, &table, states * at / sample).0.len() as u64;
         let found: u64 = (0..sample).into_par_iter().map(row).sum();
         let (of_sample, scale) = (begun.elapsed().as_secs_f64(), states as f64 / sample as f64);
         let transitions = found as f64 * scale;
         let (bytes, make) = (transitions * BYTES, of_sample * scale);
-        let bandwidth = if device.contains("cuda") { GPU_BANDWIDTH } else { CPU_BANDWIDTH };
         if bytes > MOST_BYTES {
             return Ok(None);
         }
@@ -572,7 +579,7 @@ pub fn sparse<M: Outcomes + Sync>(model: &M) -> Result<Mdp, SolveError> {
         SolveError::Model(format!("a sparse model has at most {MOST_SPARSE} states, found {}", model.states()))
     })?;
     let table = model.table();
-    let of_state = |state: u32| row_of_states(model, &table, state.into());
+    let of_state = |state: u32| rows_of_state(model, &table, state.into());
     let made: Vec<RowsOfState> = (0..states).into_par_iter().with_min_len(256).map(of_state).collect();
     let (mut offsets, mut row_ptr) = (vec![0], vec![0]);
     let (mut col, mut val, mut rewards, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());

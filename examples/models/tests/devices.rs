@@ -18,8 +18,9 @@ use std::time::Duration;
 /// The CPU, the emulator, and GPU 0 if there is one.
 fn devices() -> Vec<DeviceChoice> {
     let mut all = vec![DeviceChoice::Cpu, DeviceChoice::Emulated];
-    if Gpu::open(0, &MODULES).is_ok() {
-        all.push(DeviceChoice::Cuda(0));
+    match Gpu::open(0, &MODULES) {
+        Ok(_) => all.push(DeviceChoice::Cuda(0)),
+        Err(error) => assert!(std::env::var_os("WARPKOV_REQUIRE_GPU").is_none(), "{error}"),
     }
     all
 }

@@ -29,8 +29,7 @@ pub struct Explicit {
     pub gamma: f64,
 }
 
-/// Launches the kernels of [`Explicit`], of which each has a table: [`Outcomes::table`] of this type is empty, and a
-/// solver brings the table instead.
+/// The table comes from the solver, because a kernel's parameters hold no arrays: [`Outcomes::table`] is empty.
 impl Outcomes for Explicit {
     const MINIMIZE: bool = false;
 
@@ -74,4 +73,4 @@ impl Outcomes for Explicit {
     }
 }
 
-crate::model!(Explicit);
+crate::many!(Explicit);

@@ -699,9 +699,22 @@ fn best_of<M: Outcomes>(model: &M, table: &impl Table, state: u64, value: impl F
     (best, of_best)
 }
 
+/// A model of which a block solves each: the launcher that [`many!`](crate::many) implements.
+#[cfg(not(target_arch = "nvptx64"))]
+pub trait Blocks: Outcomes + Scalars + Send + Sync + 'static {
+    /// Launches [`Many::solve`].
+    ///
+    /// # Safety
+    /// As there.
+    ///
+    /// # Errors
+    /// As for [`Device::launch`].
+    unsafe fn many<D: Device>(device: &D, shape: Shape, launch: ManyLaunch<'_, D>) -> Result<(), D::Error>;
+}
+
 /// A model whose kernels are compiled: the launchers that [`model!`](crate::model) implements.
 #[cfg(not(target_arch = "nvptx64"))]
-pub trait Compiled: Outcomes + Scalars + Send + Sync + 'static {
+pub trait Compiled: Blocks {
     /// Launches [`Part::sweep`]. `LANES` is 1 or 32.
     ///
     /// # Safety
@@ -729,15 +742,6 @@ pub trait Compiled: Outcomes + Scalars + Send + Sync + 'static {
         shape: Shape,
         launch: MeasureLaunch<'_, D>,
     ) -> Result<(), D::Error>;
-
-    /// Launches [`Many::solve`].
-    ///
-    /// # Safety
-    /// As there.
-    ///
-    /// # Errors
-    /// As for [`Device::launch`].
-    unsafe fn many<D: Device>(device: &D, shape: Shape, launch: ManyLaunch<'_, D>) -> Result<(), D::Error>;
 }
 
 /// The arguments of [`Part::sweep`].
@@ -823,33 +827,6 @@ macro_rules! model {
                 part.measure::<LANES>(v, policy, found);
             }
 
-            /// Solves a model per block: see `warpkov_kernels::mdp::matrix_free`.
-            #[::warpkov_device::device::kernel]
-            pub fn PREFIX_many(
-                words: ::warpkov_device::device::Global<u64>,
-                tables: ::warpkov_device::device::Global<f64>,
-                table_ptr: ::warpkov_device::device::Global<u64>,
-                state_ptr: ::warpkov_device::device::Global<u64>,
-                bounds: ::warpkov_device::device::Global<f64>,
-                v: ::warpkov_device::device::GlobalMut<f64>,
-                policy: ::warpkov_device::device::GlobalMut<u32>,
-                found: ::warpkov_device::device::GlobalMut<u64>,
-                max_sweeps: u32,
-            ) {
-                let many = $crate::mdp::matrix_free::Many {
-                    words,
-                    tables,
-                    table_ptr,
-                    state_ptr,
-                    bounds,
-                    v,
-                    policy,
-                    found,
-                    max_sweeps,
-                };
-                many.solve::<$model>();
-            }
-
             #[cfg(not(target_arch = "nvptx64"))]
             impl $crate::mdp::matrix_free::Compiled for $model {
                 unsafe fn sweep<
@@ -887,7 +864,47 @@ macro_rules! model {
                         PREFIX_measure::<LANES, D>(device, shape, self, table, len, first, count, v, policy, found)
                     }
                 }
+            }
+        }
 
+        $crate::many!($model);
+    };
+}
+
+/// Compiles the kernel by which a block solves each of many models: a part of [`model!`](crate::model).
+#[macro_export]
+macro_rules! many {
+    ($model:ident) => {
+        ::warpkov_device::device::__with_prefix! { $model
+            /// Solves a model per block: see `warpkov_kernels::mdp::matrix_free`.
+            #[::warpkov_device::device::kernel]
+            pub fn PREFIX_many(
+                words: ::warpkov_device::device::Global<u64>,
+                tables: ::warpkov_device::device::Global<f64>,
+                table_ptr: ::warpkov_device::device::Global<u64>,
+                state_ptr: ::warpkov_device::device::Global<u64>,
+                bounds: ::warpkov_device::device::Global<f64>,
+                v: ::warpkov_device::device::GlobalMut<f64>,
+                policy: ::warpkov_device::device::GlobalMut<u32>,
+                found: ::warpkov_device::device::GlobalMut<u64>,
+                max_sweeps: u32,
+            ) {
+                let many = $crate::mdp::matrix_free::Many {
+                    words,
+                    tables,
+                    table_ptr,
+                    state_ptr,
+                    bounds,
+                    v,
+                    policy,
+                    found,
+                    max_sweeps,
+                };
+                many.solve::<$model>();
+            }
+
+            #[cfg(not(target_arch = "nvptx64"))]
+            impl $crate::mdp::matrix_free::Blocks for $model {
                 unsafe fn many<D: ::warpkov_device::launch::Device>(
                     device: &D,
                     shape: ::warpkov_device::launch::Shape,
