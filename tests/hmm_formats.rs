@@ -100,31 +100,114 @@ fn invalid_models_are_reported() {
     assert!(of_json(MODEL).is_ok());
     let replaced = |from: &str, to: &str| of_json(&MODEL.replacen(from, to, 1)).unwrap_err();
     assert_eq!(replaced("0.9, 0.1", "0.9, 0.2"), "m: A[0] sums to 1.1, expected 1");
-    assert_eq!(replaced("[0.9, 0.1]", "[0.9]"), "m: A[0] has 1 numbers, expected 2");
-    assert_eq!(replaced("[0.9, 0.1], ", ""), "m: A has 1 rows, expected 2, the length of pi");
+    assert_eq!(replaced("[0.9, 0.1]", "[0.9]"), "m:1:42: A[1]: found 2 entries, expected 1 as in those before");
+    assert_eq!(replaced("[0.9, 0.1], ", ""), "m: A is 1 × 2, expected 2 × 2, in the order [from][to]");
     assert_eq!(replaced("0.25, 0.75", "1.25, -0.25"), "m: B[1][0] is 1.25, expected a probability");
-    assert_eq!(replaced("0.25, 0.75", "NaN, 1"), "m:1: expected value");
-    assert_eq!(replaced("[0.5, 0.5]", "[]"), "m: A[0] has 2 numbers, expected 0");
+    assert!(replaced("0.25, 0.75", "NaN, 1").ends_with(": B[1][0]: expected value"));
+    assert_eq!(replaced("[0.5, 0.5]", "[]"), "m: A is 2 × 2, expected 0 × 0, in the order [from][to]");
     assert_eq!(
-        replaced("\"B\"", "\"C\""),
-        "m:1: unknown field `C`, expected one of `pi`, `A`, `B`, `end`, `means`, `covariances`, `states`, `symbols`"
+        replaced("\"pi\"", "\"pie\""),
+        "m:1:7: unknown key \"pie\" (known keys: pi, A, B, A[to][from], B[symbol][state], means, covariances, end, \
+         states, symbols; free text: comment, _…)"
     );
-    assert_eq!(
-        replaced("\"B\": [[0.5, 0.5], [0.25, 0.75]]", "\"means\": [[0], [1]]"),
-        "m: expected either \"B\", or \"means\" and \"covariances\""
+    assert!(replaced("\"B\"", "\"Symbols\"").contains("unknown key \"Symbols\", did you mean \"symbols\"? (known"));
+    assert!(replaced("\"B\"", "\"_B\"").ends_with(": key \"B\" is missing (or B[symbol][state], means)"));
+    assert!(replaced("\"B\"", "\"A\"").contains("key \"A\" appears twice"));
+    assert!(
+        replaced("\"B\"", "\"A[to][from]\"").ends_with("found both \"A\" and \"A[to][from]\", expected one of them")
+    );
+    assert!(
+        replaced("\"B\": [[0.5, 0.5], [0.25, 0.75]]", "\"means\": [[0], [1]]")
+            .ends_with("key \"covariances\" is missing, expected it with \"means\"")
     );
     assert_eq!(
         replaced("\"B\": [[0.5, 0.5], [0.25, 0.75]]", "\"means\": [[0], [1]], \"covariances\": [[1], [-1]]"),
         "m: covariances[1][0] is -1, expected a positive number"
     );
     assert_eq!(replaced("}", ", \"states\": [\"a\"]}"), "m: 1 names of states, expected 2");
-    assert!(of_json("{\"pi\": [1").unwrap_err().starts_with("m:1: EOF while parsing"));
+    assert!(of_json("{\"pi\": [1").unwrap_err().starts_with("m:1:9: pi[1]: EOF while parsing"));
     let error = io::read(Path::new("absent.json"), None).unwrap_err().to_string();
     assert!(error.starts_with("cannot read absent.json: "), "{error}");
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m.npz");
     fs::write(&path, "PK").unwrap();
     assert!(io::read(&path, None).unwrap_err().to_string().starts_with(&format!("{}: ", path.display())));
+}
+
+/// A model of three symbols that is not symmetric, in every form that people write by hand.
+#[test]
+fn forms_written_by_hand_are_equal() {
+    let by_rows = r#"{"states": ["h", "f"], "symbols": ["n", "c", "d"], "pi": [0.6, 0.4],
+        "A": [[0.7, 0.2], [0.4, 0.6]], "end": [0.1, 0], "B": [[0.5, 0.4, 0.1], [0.1, 0.3, 0.6]]}"#;
+    let expected = of_json(by_rows).unwrap();
+    let changed = |from: &str, to: &str| {
+        assert!(by_rows.contains(from), "{from}");
+        of_json(&by_rows.replacen(from, to, 1))
+    };
+    let transposed = r#""A[to][from]": [[0.7, 0.4], [0.2, 0.6]]"#;
+    let named = r#""A": {"f": {"f": 0.6, "h": 0.4}, "h": {"f": 0.2, "h": 0.7}}"#;
+    let named_transposed = r#""A[to][from]": {"f": {"f": 0.6, "h": 0.2}, "h": {"f": 0.4, "h": 0.7}}"#;
+    for form in [transposed, named, named_transposed] {
+        assert_eq!(changed(r#""A": [[0.7, 0.2], [0.4, 0.6]]"#, form).unwrap(), expected, "{form}");
+    }
+    let rows = r#""B": [[0.5, 0.4, 0.1], [0.1, 0.3, 0.6]]"#;
+    for form in [
+        r#""B[symbol][state]": [[0.5, 0.1], [0.4, 0.3], [0.1, 0.6]]"#,
+        r#""B": {"h": {"n": 0.5, "c": 0.4, "d": 0.1}, "f": {"d": 0.6, "n": 0.1, "c": 0.3}}"#,
+        r#""B[symbol][state]": {"d": {"h": 0.1, "f": 0.6}, "c": {"h": 0.4, "f": 0.3}, "n": {"h": 0.5, "f": 0.1}}"#,
+    ] {
+        assert_eq!(changed(rows, form).unwrap(), expected, "{form}");
+    }
+    assert_eq!(changed("[0.6, 0.4]", r#"{"f": 0.4, "h": 0.6}"#).unwrap(), expected);
+    assert_eq!(changed("[0.1, 0]", r#"{"h": 0.1}"#).unwrap(), expected);
+    // The wrong order is an error that names the order, even where the matrix is square.
+    let wrong = changed(rows, r#""B": [[0.5, 0.1], [0.4, 0.3], [0.1, 0.6]]"#).unwrap_err();
+    assert_eq!(wrong, "m: B is 3 × 2, expected 2 × symbols, in the order [state][symbol]");
+    let wrong = changed(rows, r#""B[symbol][state]": [[0.5, 0.4, 0.1], [0.1, 0.3, 0.6]]"#).unwrap_err();
+    assert_eq!(wrong, "m: B[symbol][state] is 2 × 3, expected symbols × 2, in the order [symbol][state]");
+    let wrong = changed(r#""A": [[0.7, 0.2], [0.4, 0.6]]"#, r#""A": [[0.7, 0.4], [0.2, 0.6]]"#).unwrap_err();
+    assert_eq!(
+        wrong,
+        "m: A[0] with end[0] sums to 1.2000000000000002, expected 1, but every column of A does: A looks transposed, \
+         expected A[i][j] from state i to state j"
+    );
+    let wrong = of_json(&MODEL.replace("[[0.5, 0.5], [0.25, 0.75]]", "[[0.5, 0.25], [0.5, 0.75]]")).unwrap_err();
+    assert!(
+        wrong.starts_with("m: B[0] sums to 0.75, expected 1, but every column of B does: B looks trans"),
+        "{wrong}"
+    );
+    let wrong = of_json(&MODEL.replace("[[0.5, 0.5], [0.25, 0.75]]", "[[0.5, 0.25], [0.4, 0.75]]")).unwrap_err();
+    assert_eq!(wrong, "m: B[0] sums to 0.75, expected 1");
+    // UMDHMM's text is one list of numbers: the transpose has the same length.
+    let text = "M= 3\nN= 2\nA:\n0.9 0.1\n0.2 0.8\nB:\n0.5 0.2\n0.4 0.2\n0.1 0.6\npi:\n1 0\n";
+    let error = io::read_from(text.as_bytes(), "m", None).unwrap_err().to_string();
+    assert!(error.contains("B looks transposed, expected B[i][o] of state i and symbol o"), "{error}");
+    for (from, to, message) in [
+        ("[0.6, 0.4]", r#"{"g": 0.4, "h": 0.6}"#, "m: pi: no state is called \"g\""),
+        ("[0.6, 0.4]", r#"{"h": {"f": 1}}"#, "m: pi[\"h\"]: found an object, expected a number"),
+        ("[0.6, 0.4]", r#"{"h": 0.5, "h": 0.5}"#, ": pi: key \"h\" appears twice"),
+        ("[0.6, 0.4]", r#"{"h": "1"}"#, ": pi: found string \"1\", expected a probability or an object"),
+        (
+            "[[0.7, 0.2], [0.4, 0.6]]",
+            r#"{"h": 1}"#,
+            "m: A[\"h\"]: found a number, expected an object with names as keys",
+        ),
+        ("[[0.7, 0.2], [0.4, 0.6]]", "[[0.7, 0.2], 1]", ": A[1]: found 1, expected an array"),
+        ("[[0.7, 0.2], [0.4, 0.6]]", "[1, [0.4, 0.6]]", ": A[1]: found an array, expected a probability"),
+        ("[[0.7, 0.2], [0.4, 0.6]]", "[[[1]]]", "m: A is 1 × 1 × 1, expected 2 × 2, in the order [from][to]"),
+        ("\"h\", \"f\"", "\"h\", \"h\"", "m: two states are called \"h\""),
+    ] {
+        let error = changed(from, to).unwrap_err();
+        assert!(error.ends_with(message), "{error}");
+    }
+    let without = by_rows.replacen("\"states\": [\"h\", \"f\"], ", "", 1).replacen("[0.6, 0.4]", r#"{"h": 1}"#, 1);
+    let error = of_json(&without).unwrap_err();
+    assert_eq!(error, "m: pi has names as keys, expected a list of the names of every state");
+    let error = changed("[0.6, 0.4]", r#"{"h": 0.5, "F": 0.5}"#).unwrap_err();
+    assert_eq!(error, "m: pi: no state is called \"F\", did you mean \"f\"?");
+    // Deep and wide tables neither overflow the stack nor the memory.
+    let deep = format!("{{\"pi\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(of_json(&deep).unwrap_err().contains("recursion limit"));
 }
 
 #[test]

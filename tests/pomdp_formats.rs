@@ -375,7 +375,10 @@ fn json_errors_have_a_position() {
     let read = |text: &str| formats::read_from(text.as_bytes(), "m.json", None).err().unwrap().to_string();
     let start = r#"{"S":1,"A":1,"O":1,"gamma":0.5,"#;
     let matrix = r#"{"indptr":[0,1],"indices":[0],"data":[1]}"#;
-    assert_eq!(read(&format!("{start}\"P\":{matrix}}}")), "m.json:1:77: key \"Z\" is missing");
+    assert_eq!(
+        read(&format!("{start}\"P\":{matrix}}}")),
+        "m.json:1:77: key \"Z\" is missing (or Z[a][s'][o], Z[s'][a][o], Z[s'][o])"
+    );
     let wrong = matrix.replace("[1]", "[0.5]");
     let message = read(&format!("{start}\"P\":{matrix},\"Z\":{wrong}}}"));
     assert_eq!(message, "m.json: O of action 0 in state 0 sums to 0.5, expected 1");

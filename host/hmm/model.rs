@@ -154,6 +154,21 @@ pub enum Invalid {
         /// Its sum.
         sum: f64,
     },
+    /// Rows of a matrix do not sum to 1, and those of its transpose do.
+    #[error(
+        "{place} sums to {sum}, expected 1, but every column of {matrix} does: {matrix} looks transposed, expected \
+         {order}"
+    )]
+    Transposed {
+        /// The first row that does not sum to 1.
+        place: String,
+        /// Its sum.
+        sum: f64,
+        /// The matrix.
+        matrix: &'static str,
+        /// The meaning of its indices.
+        order: &'static str,
+    },
     /// A covariance matrix is not symmetric or not positive definite.
     #[error("covariances[{state}] is not symmetric and positive definite")]
     Covariance {
@@ -292,7 +307,8 @@ impl HmmParts {
         if let Some(end) = &self.end {
             length("end", end, n)?;
         }
-        for (i, row) in self.transitions.chunks_exact_mut(n).enumerate() {
+        let mut rows = self.transitions.chunks_exact_mut(n).enumerate();
+        let found = rows.try_for_each(|(i, row)| {
             let end = self.end.as_mut().map(|end| &mut end[i]);
             if let Some(&mut found) = end
                 && !(0.0..=1.0 + SUM_TOLERANCE).contains(&found)
@@ -300,8 +316,9 @@ impl HmmParts {
                 return Err(Invalid::Value { place: format!("end[{i}]"), found, expected: PROBABILITY });
             }
             let place = if end.is_some() { format!("A[{i}] with end[{i}]") } else { format!("A[{i}]") };
-            distribution(row, end, || place, |j| format!("A[{i}][{j}]"))?;
-        }
+            distribution(row, end, || place, |j| format!("A[{i}][{j}]"))
+        });
+        found.map_err(|error| transposed(error, &self.transitions, self.end.as_deref(), n, ("A", FROM_TO)))?;
         let kinds = self.emissions.validate(n)?;
         for (what, names, expected) in
             [("states", &self.names.states, n as u32), ("symbols", &self.names.symbols, kinds)]
@@ -348,9 +365,10 @@ impl Emissions {
             Self::Categorical { symbols, probs } => {
                 let v = *symbols as usize;
                 length("B", probs, n.checked_mul(v).ok_or(Invalid::Many("symbols"))?)?;
-                for (i, row) in probs.chunks_exact_mut(v).enumerate() {
-                    distribution(row, None, || format!("B[{i}]"), |o| format!("B[{i}][{o}]"))?;
-                }
+                let mut rows = probs.chunks_exact_mut(v).enumerate();
+                let found = rows
+                    .try_for_each(|(i, row)| distribution(row, None, || format!("B[{i}]"), |o| format!("B[{i}][{o}]")));
+                found.map_err(|error| transposed(error, probs, None, n, ("B", STATE_SYMBOL)))?;
                 Ok(*symbols)
             }
             Self::Gaussian { dimensions: 0, .. } => Err(Invalid::None("dimension")),
@@ -420,6 +438,30 @@ fn distribution(
         probs.iter_mut().chain(end).for_each(|p| *p /= sum);
     }
     Ok(())
+}
+
+/// The order of the indices of A and B.
+const FROM_TO: &str = "A[i][j] from state i to state j";
+const STATE_SYMBOL: &str = "B[i][o] of state i and symbol o";
+
+/// The error for a sum of a row, or [`Invalid::Transposed`] if the numbers are distributions over the first index of a
+/// matrix with `n` columns, each together with its end probability.
+fn transposed(
+    error: Invalid,
+    numbers: &[f64],
+    end: Option<&[f64]>,
+    n: usize,
+    named: (&'static str, &'static str),
+) -> Invalid {
+    let Invalid::Sum { place, sum } = error else { return error };
+    let mut sums = end.map_or_else(|| vec![0.0; n], <[f64]>::to_vec);
+    for row in numbers.chunks_exact(n) {
+        sums.iter_mut().zip(row).for_each(|(sum, p)| *sum += p);
+    }
+    match sums.iter().all(|sum| (sum - 1.0).abs() <= SUM_TOLERANCE) {
+        true => Invalid::Transposed { place, sum, matrix: named.0, order: named.1 },
+        false => Invalid::Sum { place, sum },
+    }
 }
 
 /// Averages a `d` × `d` matrix with its transpose. Returns `false` where it is not symmetric within [`SYMMETRY`].

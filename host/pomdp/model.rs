@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use super::belief::Belief;
 use crate::common::parameters::SUM_TOLERANCE;
+use crate::common::terminal::quoted;
 use crate::mdp::model::{Choices, Csr, InvalidCsr, Mdp, MdpParts, validate};
 
 /// Largest deviation of a probability row's sum from 1 that rounding explains; such a row is not rescaled.
@@ -18,7 +19,7 @@ const ROUNDING: f64 = 1e-12;
 /// Exclusive upper limit of max |r(s, a)|/(1 − γ), so that bounds on values and their differences stay finite.
 const LARGEST: f64 = 1e300;
 
-/// Names of states, actions and observations. Each list is empty or complete.
+/// Names of states, actions and observations. Each list is empty or complete, and its names are distinct.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Names {
     /// One name per state.
@@ -177,6 +178,30 @@ pub enum Invalid {
         observation: u32,
         /// Two states with the same observation and different components.
         states: [usize; 2],
+    },
+    /// Rows of O do not sum to 1, and those of its transpose do.
+    #[error(
+        "O of action {action} in state {state} sums to {sum}, expected 1, but every column does: O looks transposed, \
+         expected O(a, s', o) of successor s' and observation o"
+    )]
+    Transposed {
+        /// The action.
+        action: usize,
+        /// The successor state.
+        state: usize,
+        /// Sum over observations.
+        sum: f64,
+    },
+    /// A table does not have the shape or the names of the model.
+    #[error("{0}")]
+    Table(String),
+    /// Two states, actions or observations have the same name.
+    #[error("two {what} are called \"{}\"", quoted(name.as_bytes()))]
+    SameName {
+        /// Kind of names.
+        what: &'static str,
+        /// The name.
+        name: String,
     },
     /// A list of names has the wrong length.
     #[error("{found} names of {what}, expected {expected}")]
@@ -397,9 +422,14 @@ impl Pomdp {
             {
                 return Err(Invalid::Probability { action, state, observation, value });
             }
-            let sum: f64 = val.iter().sum();
+            // The sum of no numbers is −0.
+            let sum = val.iter().sum::<f64>() + 0.0;
             if (sum - 1.0).abs() > SUM_TOLERANCE {
-                return Err(Invalid::Sum { action, state, sum });
+                let sums = if count as usize == states { self.observation_columns(action) } else { vec![0.0] };
+                return Err(match sums.iter().all(|sum| (sum - 1.0).abs() <= SUM_TOLERANCE) {
+                    true => Invalid::Transposed { action, state, sum },
+                    false => Invalid::Sum { action, state, sum },
+                });
             }
         }
         self.observations = scaled(self.observations);
@@ -421,8 +451,24 @@ impl Pomdp {
             if !names.is_empty() && names.len() != expected as usize {
                 return Err(Invalid::Names { what, found: names.len(), expected });
             }
+            let mut sorted: Vec<_> = names.iter().collect();
+            sorted.sort_unstable();
+            if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Invalid::SameName { what, name: pair[0].clone() });
+            }
         }
         Ok(self)
+    }
+
+    /// Σ O(a, s', o) over s' for each observation below |Ω|.
+    fn observation_columns(&self, action: usize) -> Vec<f64> {
+        let states = self.states() as usize;
+        let mut sums = vec![0.0; self.observation_count as usize];
+        for row in action * states..(action + 1) * states {
+            let (col, val) = self.observations.row(row);
+            col.iter().zip(val).for_each(|(&o, p)| sums.get_mut(o as usize).into_iter().for_each(|sum| *sum += p));
+        }
+        sums
     }
 
     /// Checks that observations determine the fully observed component.

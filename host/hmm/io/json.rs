@@ -1,95 +1,130 @@
-//! JSON: one object with these keys.
+//! JSON: one object with these keys. `schema.json` says the same for programs.
 //!
 //! | key | value |
 //! | --- | --- |
 //! | `pi` | N probabilities |
-//! | `A` | N rows of N probabilities |
-//! | `B` | N rows of V probabilities; or instead: |
-//! | `means` | N rows of D numbers |
+//! | `A` | N rows of N probabilities: `A[i][j]` leads from state i to state j. Or `A[to][from]`, the transpose |
+//! | `B` | N rows of V probabilities: state i emits symbol o with `B[i][o]`. Or `B[symbol][state]`, the transpose |
+//! | `means` | instead of B: N rows of D numbers |
 //! | `covariances` | N rows of D variances, or N matrices of D rows |
 //! | `end` | N probabilities; optional |
 //! | `states`, `symbols` | lists of names; optional |
+//!
+//! With lists of names, objects with names as keys may replace the arrays: `"A": {"hot": {"hot": 0.7, "cold": 0.3}}`.
+//! Their absent entries are 0.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::MapAccess;
 
-use super::{Error, flat};
+use super::Error;
+use crate::common::io::json::{Axis, Dense, Fields, Path, Table, Tabular, parse};
 use crate::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-#[expect(non_snake_case, reason = "the keys")]
+#[derive(Default)]
 struct Model {
-    pi: Vec<f64>,
-    A: Vec<Vec<f64>>,
-    B: Option<Vec<Vec<f64>>>,
-    end: Option<Vec<f64>>,
-    means: Option<Vec<Vec<f64>>>,
-    covariances: Option<Matrices>,
-    #[serde(default)]
-    states: Vec<String>,
-    #[serde(default)]
-    symbols: Vec<String>,
+    start: Option<Table>,
+    transitions: Option<Table>,
+    transitions_to: Option<Table>,
+    probs: Option<Table>,
+    probs_of: Option<Table>,
+    means: Option<Table>,
+    covariances: Option<Table>,
+    end: Option<Table>,
+    names: Names,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "expected rows of variances, or matrices of covariances, of numbers")]
-enum Matrices {
-    Diagonal(Vec<Vec<f64>>),
-    Full(Vec<Vec<Vec<f64>>>),
+/// The keys of the transposed matrices.
+const A_TO: &str = "A[to][from]";
+const B_OF: &str = "B[symbol][state]";
+
+impl Fields for Model {
+    const KEYS: &'static [&'static str] =
+        &["pi", "A", "B", A_TO, B_OF, "means", "covariances", "end", "states", "symbols"];
+    const REQUIRED: usize = 1;
+    const ONE_OF: &'static [&'static [&'static str]] = &[&["A", A_TO], &["B", B_OF, "means"]];
+
+    fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error> {
+        let (target, expected) = match key {
+            "states" => return map.next_value().map(|names| self.names.states = names),
+            "symbols" => return map.next_value().map(|names| self.names.symbols = names),
+            "pi" => (&mut self.start, "a probability"),
+            "A" => (&mut self.transitions, "a probability"),
+            "B" => (&mut self.probs, "a probability"),
+            A_TO => (&mut self.transitions_to, "a probability"),
+            B_OF => (&mut self.probs_of, "a probability"),
+            "means" => (&mut self.means, "a number"),
+            "covariances" => (&mut self.covariances, "a number"),
+            _ => (&mut self.end, "a probability"),
+        };
+        *target = Some(map.next_value_seed(Tabular::at(path, expected))?);
+        Ok(())
+    }
+
+    fn complete(&self) -> Result<(), &'static str> {
+        match (&self.means, &self.covariances) {
+            (Some(_), None) => Err("key \"covariances\" is missing, expected it with \"means\""),
+            (None, Some(_)) => Err("found \"covariances\" without \"means\""),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Reads a model, without validation.
-pub fn read(text: &[u8], file: &str) -> Result<HmmParts, Error> {
-    let model: Model = serde_json::from_slice(text).map_err(|error| {
-        let message = error.to_string();
-        let place = format!(" at line {} column {}", error.line(), error.column());
-        let message = message.strip_suffix(&place).unwrap_or(&message).to_owned();
-        Error::Line { file: file.to_owned(), line: error.line() as u64, message }
-    })?;
+pub fn read(text: impl Read, file: &str) -> Result<HmmParts, Error> {
+    let model: Model = parse(text, file.to_owned())?;
     model.hmm().map_err(|message| Error::Content { file: file.to_owned(), message })
 }
 
 impl Model {
     fn hmm(self) -> Result<HmmParts, String> {
-        let n = self.pi.len();
-        let rows = |name: &str, found: usize| match found == n {
-            true => Ok(()),
-            false => Err(format!("{name} has {found} rows, expected {n}, the length of pi")),
+        let Self { start, transitions, transitions_to, probs, probs_of, means, covariances, end, names } = self;
+        let axis = |kind, names, length| Axis { kind, names, length };
+        let states = |length| axis("state", &names.states, length);
+        let numbers = |table: Option<Table>, place: &str, axes: &[Axis]| match table {
+            Some(table) => table.dense(place, axes).map(Some),
+            None => Ok(None),
         };
-        let transitions = flat("A", &self.A, n)?;
-        rows("A", self.A.len())?;
-        let width = |rows: &[Vec<f64>]| rows.first().map_or(0, Vec::len);
-        let emissions = match (self.B, self.means, self.covariances) {
-            (Some(probs), None, None) => {
-                rows("B", probs.len())?;
-                Emissions::Categorical { symbols: width(&probs) as u32, probs: flat("B", &probs, width(&probs))? }
-            }
-            (None, Some(means), Some(covariances)) => {
-                let d = width(&means);
-                rows("means", means.len())?;
-                let covariances = match covariances {
-                    Matrices::Diagonal(variances) => {
-                        rows("covariances", variances.len())?;
-                        Covariances::Diagonal(flat("covariances", &variances, d)?)
-                    }
-                    Matrices::Full(matrices) => {
-                        rows("covariances", matrices.len())?;
-                        if let Some(state) = matrices.iter().position(|matrix| matrix.len() != d) {
-                            let found = matrices[state].len();
-                            return Err(format!("covariances[{state}] has {found} rows, expected {d}"));
-                        }
-                        Covariances::Full(flat("a row of covariances", &matrices.concat(), d)?)
-                    }
-                };
-                Emissions::Gaussian { dimensions: d as u32, means: flat("means", &means, d)?, covariances }
-            }
-            _ => return Err("expected either \"B\", or \"means\" and \"covariances\"".to_owned()),
+        let start = numbers(start, "pi", &[states(None)])?.unwrap_or_default().numbers;
+        let n = Some(start.len());
+        let (from, to) = (axis("from", &names.states, n), axis("to", &names.states, n));
+        let transitions = match numbers(transitions, "A", &[from, to])? {
+            Some(by_row) => by_row.numbers,
+            None => transposed(numbers(transitions_to, A_TO, &[to, from])?.unwrap_or_default()),
         };
-        let names = Names { states: self.states, symbols: self.symbols };
-        Ok(HmmParts { start: self.pi, transitions, end: self.end, emissions, names })
+        let symbol = axis("symbol", &names.symbols, None);
+        let by_state = numbers(probs, "B", &[states(n), symbol])?;
+        let by_symbol = numbers(probs_of, B_OF, &[symbol, states(n)])?;
+        let means = numbers(means, "means", &[states(n), axis("dimension", &[], None)])?;
+        let emissions = match (by_state, by_symbol, means, covariances) {
+            (Some(probs), ..) => Emissions::Categorical { symbols: count(&probs, 1)?, probs: probs.numbers },
+            (_, Some(probs), ..) => Emissions::Categorical { symbols: count(&probs, 0)?, probs: transposed(probs) },
+            (.., Some(means), Some(covariances)) => {
+                let d = axis("dimension", &[], means.shape.last().copied());
+                let full = matches!(&covariances, Table::Dense(dense) if dense.shape.len() == 3);
+                let axes = [states(n), d, d];
+                let Dense { numbers, .. } = covariances.dense("covariances", &axes[..if full { 3 } else { 2 }])?;
+                let covariances = if full { Covariances::Full(numbers) } else { Covariances::Diagonal(numbers) };
+                Emissions::Gaussian { dimensions: count(&means, 1)?, means: means.numbers, covariances }
+            }
+            _ => return Err("key \"B\" is missing".to_owned()),
+        };
+        let end = numbers(end, "end", &[states(n)])?.map(|end| end.numbers);
+        Ok(HmmParts { start, transitions, end, emissions, names })
     }
+}
+
+/// The number of columns or rows of a matrix.
+fn count(matrix: &Dense, index: usize) -> Result<u32, String> {
+    let length = matrix.shape.get(index).copied().unwrap_or_default();
+    u32::try_from(length).map_err(|_| format!("{length} columns, expected at most {}", u32::MAX))
+}
+
+/// The transpose of a matrix.
+fn transposed(Dense { shape, numbers }: Dense) -> Vec<f64> {
+    let columns = shape.last().copied().unwrap_or_default();
+    (0..columns).flat_map(|column| numbers.iter().skip(column).step_by(columns.max(1)).copied()).collect()
 }
 
 /// Writes a model, one line per row.

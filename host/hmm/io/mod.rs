@@ -17,6 +17,9 @@ use crate::common::io::{BUFFER, invalid, of_extension};
 
 pub use crate::common::io::Error;
 
+/// The JSON Schema (draft 2020-12) of models as JSON.
+pub const SCHEMA: &str = include_str!("schema.json");
+
 choice! {
     /// A format of models.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,12 +127,4 @@ pub fn write_to(writer: impl Write, format: Format, model: &Hmm) -> io::Result<(
         Format::Umdhmm => umdhmm::write(&mut out, model)?,
     }
     out.flush()
-}
-
-/// The rows of a matrix as one array. Every row must have `columns` numbers.
-fn flat(name: &str, rows: &[Vec<f64>], columns: usize) -> Result<Vec<f64>, String> {
-    match rows.iter().position(|row| row.len() != columns) {
-        Some(at) => Err(format!("{name}[{at}] has {} numbers, expected {columns}", rows[at].len())),
-        None => Ok(rows.concat()),
-    }
 }

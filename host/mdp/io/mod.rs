@@ -44,6 +44,9 @@ pub use self::solved::{ReadError, Solved};
 pub use crate::common::io::Error;
 pub use crate::common::io::npy::Store;
 
+/// The JSON Schema (draft 2020-12) of models as JSON.
+pub const SCHEMA: &str = include_str!("schema.json");
+
 choice! {
     /// A model file format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,6 +31,9 @@ pub use self::cassandra::nameable;
 pub use self::policy_graph::PolicyGraph;
 pub use crate::common::io::Error;
 
+/// The JSON Schema (draft 2020-12) of models as JSON.
+pub const SCHEMA: &str = include_str!("schema.json");
+
 choice! {
     /// A file format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //!
 //! The file is one piece because every function here reads or indexes [`Variables`] and [`Table`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::Error;
@@ -371,7 +371,7 @@ fn strides(slots: &[usize], variables: &Variables, most: u64) -> Option<(HashMap
     Some((strides, stride as u32))
 }
 
-/// Names of all combinations.
+/// Names of all combinations. None if there are too many, or if two combinations would have the same name.
 fn names(slots: &[usize], variables: &Variables, count: u32) -> Vec<String> {
     if count > MAX_NAMES {
         return Vec::new();
@@ -386,7 +386,9 @@ fn names(slots: &[usize], variables: &Variables, count: u32) -> Vec<String> {
         parts.reverse();
         parts.join("_")
     };
-    (0..count as usize).map(joined).collect()
+    let names: Vec<String> = (0..count as usize).map(joined).collect();
+    let distinct = names.iter().collect::<HashSet<_>>().len() == names.len();
+    if distinct { names } else { Vec::new() }
 }
 
 /// Sets the values of variables to those of combination `index`.

@@ -449,6 +449,9 @@ impl<'de> Visitor<'de> for Level<'_, '_> {
     }
 }
 
+/// Largest number of entries of a table by names, whose absent entries take memory, too.
+const MOST_NAMED: usize = 1 << 28;
+
 /// A table of numbers as people write it: nested arrays, or nested objects whose keys are names.
 #[derive(Clone, Debug)]
 pub(crate) enum Table {
@@ -515,11 +518,12 @@ impl Table {
                     ));
                 }
                 let size = shape.iter().try_fold(1usize, |size, length| size.checked_mul(*length));
-                let mut numbers = Vec::new();
-                if size.is_none_or(|size| numbers.try_reserve_exact(size).is_err()) {
-                    return Err(format!("{place} does not fit in memory"));
-                }
-                numbers.resize(size.unwrap_or_default(), 0.0);
+                let Some(size) = size.filter(|size| *size <= MOST_NAMED) else {
+                    return Err(format!(
+                        "{place} has more than {MOST_NAMED} entries, expected fewer in a table by names"
+                    ));
+                };
+                let mut numbers = vec![0.0; size];
                 let numbers_of: Vec<HashMap<&str, usize>> =
                     axes.iter().map(|axis| axis.names.iter().map(String::as_str).zip(0..).collect()).collect();
                 fill(place, entries, axes, &numbers_of, &mut numbers)?;
