@@ -657,3 +657,86 @@ fn several_devices_are_several_gpus() {
     let message = fails(folder.path(), "train ice.json diary.txt --device cuda:4096,4097", 3);
     assert_eq!(message.lines().count(), 1, "{message}");
 }
+
+/// Each kind of warning comes from the model that has its fault, and from no sound model.
+#[test]
+fn info_names_what_looks_wrong() {
+    let folder = ice_cream();
+    let folder = folder.path();
+    let warnings = |model: Value| {
+        fs::write(folder.join("m.json"), model.to_string()).unwrap();
+        let info = parsed(&run(folder, "info m.json --json"));
+        let text = run(folder, "info m.json");
+        let found = info["warnings"].as_array().unwrap().clone();
+        assert_eq!(text.matches("Warning  ").count(), found.len(), "{text}");
+        for warning in &found {
+            assert!(text.contains(warning["message"].as_str().unwrap()), "{text}");
+            assert!(warning["count"].as_u64().unwrap() >= warning["examples"].as_array().unwrap().len() as u64);
+        }
+        found
+    };
+    let kinds = |found: &[Value]| found.iter().map(|w| w["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(parsed(&run(folder, "info ice.json --json"))["warnings"], json!([]));
+    let b = json!([[0.5, 0.5], [0.25, 0.75]]);
+    let sound = json!({ "pi": [1, 0], "A": [[0.5, 0.5], [0.25, 0.75]], "B": b, "states": ["a", "b"] });
+    assert_eq!(warnings(sound.clone()), [] as [Value; 0]);
+    let changed = |key: &str, value: Value| {
+        let mut model = sound.clone();
+        model[key] = value;
+        warnings(model)
+    };
+    let found = changed("A", json!([[1, 0], [0.25, 0.75]]));
+    assert_eq!(kinds(&found), ["unreachable-states", "stuck-states"]);
+    assert_eq!((&found[0]["examples"], &found[1]["examples"]), (&json!(["b"]), &json!(["a"])));
+    assert_eq!(found[0]["message"], "no path from the start enters 1 state: b");
+    // The last state of a chain that only goes forward is meant to stay.
+    assert_eq!(kinds(&changed("A", json!([[0.5, 0.5], [0, 1]]))), [] as [&str; 0]);
+    assert_eq!(kinds(&changed("A", json!([[0.25, 0.75], [0.75, 0.25]]))), [] as [&str; 0]);
+    assert_eq!(kinds(&changed("B", json!([[0.5, 0.5], [0.5, 0.5]]))), ["uninformative"]);
+    assert_eq!(kinds(&changed("B", json!([[1, 0], [1, 0]]))), ["uninformative", "unemitted-symbols"]);
+    assert_eq!(kinds(&changed("B", json!([[0.5, 0.5, 0], [0.25, 0.75, 0]]))), ["unemitted-symbols"]);
+    let mut model = sound.clone();
+    (model["A"], model["end"]) = (json!([[0.5, 0.25], [0, 1]]), json!([0.25, 0]));
+    let found = warnings(model);
+    assert_eq!((kinds(&found), &found[0]["examples"]), (vec!["endless-states".to_owned()], &json!(["b"])));
+    let row = json!([0.5, 0.25, 0.25]);
+    let found = warnings(json!({ "pi": row, "A": [row, row, [0, 0.25, 0.75]], "B": [[1, 0], [1, 0], [0, 1]] }));
+    assert_eq!((kinds(&found), &found[0]["examples"]), (vec!["copied-states".to_owned()], &json!(["1 = 0"])));
+    let turn = json!([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.25, 0.5, 0.25]]);
+    let round = json!([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]]);
+    assert_eq!(kinds(&warnings(json!({ "pi": row, "A": turn, "B": turn }))), [] as [&str; 0], "symmetric");
+    let found = warnings(json!({ "pi": row, "A": round, "B": round }));
+    assert_eq!(kinds(&found), ["transposed", "transposed"]);
+    assert_eq!((&found[0]["examples"], &found[1]["examples"]), (&json!(["A"]), &json!(["B"])));
+    let many = json!({ "pi": [1, 0, 0, 0, 0], "A": vec![json!([1, 0, 0, 0, 0]); 5], "means": vec![[1]; 5],
+        "covariances": vec![[2]; 5] });
+    let found = warnings(many);
+    assert_eq!(kinds(&found), ["unreachable-states", "stuck-states", "copied-states", "uninformative"]);
+    assert_eq!((&found[0]["count"], &found[0]["examples"]), (&json!(4), &json!(["1", "2", "3"])));
+    assert_eq!(found[0]["message"], "no path from the start enters 4 states: 1, 2, 3, …");
+}
+
+#[test]
+fn info_shows_a_state_in_words() {
+    let folder = ice_cream();
+    let folder = folder.path();
+    let text = run(folder, "info ice.json --show H");
+    assert_eq!(
+        text,
+        "State 1, H\n  starts with    0.5\n  leads to       C with 0.1, H with 0.8\n  ends with      0.1\n  emits          \
+         1 with 0.1, 2 with 0.2, 3 with 0.7\n"
+    );
+    assert_eq!(run(folder, "info ice.json --show 1"), text);
+    let row = parsed(&run(folder, "info ice.json --show H --json"));
+    assert_eq!((&row["state"], &row["transitions"]), (&json!(1), &json!([["C", 0.1], ["H", 0.8]])));
+    for wrong in ["2", "h", "-1", "99999999999"] {
+        let message = fails(folder, &format!("info ice.json --show={wrong}"), 2);
+        assert_eq!(
+            message,
+            format!("error: \"{wrong}\" is no state of the model, expected a name or a number below 2\n")
+        );
+    }
+    run(folder, "generate random --states 2 --dimensions 2 --full --seed 1 --out v.json");
+    let text = run(folder, "info v.json --show 0");
+    assert!(text.contains("  emits          vectors of mean [") && text.contains("], covariance ["), "{text}");
+}

@@ -151,3 +151,196 @@ fn mismatched_files_are_refused() {
     let names = fs::read_dir(folder).unwrap().count();
     assert_eq!(names, 2, "nothing half written");
 }
+
+/// Each kind of warning comes from the model that has its fault, and from no sound model.
+#[test]
+fn info_names_what_looks_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let warnings = |model: &str| -> Vec<(String, Value)> {
+        let output = run(folder.path(), &["info", "-", "--json"], model);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let info: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let output = run(folder.path(), &["info", "-"], model);
+        let words = text(&output.stdout);
+        let found = info["warnings"].as_array().unwrap();
+        assert_eq!(words.matches("Warning  ").count(), found.len(), "{words}");
+        assert!(found.iter().all(|warning| words.contains(warning["message"].as_str().unwrap())), "{words}");
+        found.iter().map(|w| (w["kind"].as_str().unwrap().to_owned(), w["examples"].clone())).collect()
+    };
+    let changed = |from: &str, to: &str| {
+        assert!(MODEL.contains(from), "{from}");
+        warnings(&MODEL.replace(from, to))
+    };
+    let one = |kind: &str, examples: Value| vec![(kind.to_owned(), examples)];
+    assert_eq!(warnings(MODEL), []);
+    assert_eq!(changed("T: go 0 1 1 0", "T: go identity"), one("unreachable-states", serde_json::json!(["right"])));
+    let last = "R: stay : right : * : * 4\n";
+    let same = "R: stay : right : * : * 4\nR: go : * : * : * 0\nR: go : right : * : * 4\nT: go identity\n";
+    let same = MODEL.replace("start: left\n", "").replace(last, same);
+    assert_eq!(warnings(&same), one("copied-actions", serde_json::json!(["go = stay"])));
+    assert_eq!(
+        changed("O: * : right 0.25 0.75", "O: * : right 0.75 0.25"),
+        one("uninformative", serde_json::json!(["O"]))
+    );
+    let certain = MODEL.replace("0.75 0.25", "1 0").replace("0.25 0.75", "0 1");
+    assert_eq!(warnings(&certain), one("fully-observed", serde_json::json!(["O"])));
+    let three = MODEL
+        .replace("cold warm", "cold warm hot")
+        .replace("0.75 0.25", "0.75 0.25 0")
+        .replace("0.25 0.75", "0.25 0.75 0");
+    assert_eq!(warnings(&three), one("unseen-observations", serde_json::json!(["hot"])));
+    let free = MODEL.replace(" 1\nR", " 0\nR").replace(last, "");
+    assert_eq!(warnings(&free), one("no-reward", serde_json::json!(["R"])));
+    let round = "discount: 0.9\nstates: 3\nactions: a\nobservations: 2\nT: a 0.5 0.3 0.2 0.2 0.5 0.3 0.3 0.2 0.5\n\
+                 O: * : * uniform\nO: * : 0 1 0\nR: * : 1 : * : * 1\n";
+    assert_eq!(warnings(round), one("transposed", serde_json::json!(["a"])));
+    // Rows of Z in the order of the rows of P: each state's rows, of its two actions, are equal.
+    let json = r#"{"gamma": 0.9, "S": 3, "A": 2, "O": 2, "action_rewards": [1, 0, 0, 2, 0, 0],
+        "P": {"indptr": [0, 1, 2, 3, 4, 5, 6], "indices": [1, 0, 2, 0, 1, 1], "data": [1, 1, 1, 1, 1, 1]},
+        "Z": {"indptr": [0, 1, 2, 3, 4, 6, 8], "indices": [0, 0, 1, 1, 0, 1, 0, 1], "data": [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5]}}"#;
+    assert_eq!(warnings(json), one("state-major", serde_json::json!(["Z"])));
+}
+
+#[test]
+fn info_shows_a_state_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let show = |state: &str| run(folder.path(), &["info", "-", "--show", state], MODEL);
+    let expected = "\
+State 0, left
+  starts with    1
+  stay: reward 0, leads to left with 1
+  go: reward 1, leads to right with 1
+  reached by stay: gives cold with 0.75, warm with 0.25
+  reached by go: gives cold with 0.75, warm with 0.25
+";
+    assert_eq!((text(&show("left").stdout), text(&show("0").stdout)), (expected, expected));
+    let output = show("Left");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stderr), "error: \"Left\" is no state of the model, expected a name or a number below 2\n");
+}
+
+const NAMES: &str = r#""names": {"states": ["x", "y"], "actions": ["a", "b"]}"#;
+
+/// Tables with their order in the key, by numbers and by names, are the model of the sparse matrix.
+#[test]
+fn forms_written_by_hand_are_equal() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |model: &str| {
+        let output = run(folder.path(), &["convert", "-", "-", "--from", "json", "--to", "json"], model);
+        match output.status.code() {
+            Some(0) => Ok(text(&output.stdout).to_owned()),
+            Some(2) => Err(text(&output.stderr).to_owned()),
+            code => panic!("{code:?}"),
+        }
+    };
+    let rest = r#""P": {"indptr": [0, 1, 2, 4, 5], "indices": [0, 1, 0, 1, 0], "data": [1, 1, 0.25, 0.75, 1]},
+        "names": {"states": ["x", "y"], "actions": ["a", "b"], "observations": ["l", "m", "r"]}"#;
+    let model = |z: &str| format!("{{\"gamma\": 0.5, \"start\": {{\"states\": [1], \"probs\": [1]}}, {z}, {rest}}}");
+    let sparse = r#""Z": {"indptr": [0, 2, 3, 4, 7], "indices": [0, 2, 1, 2, 0, 1, 2], "data": [0.5, 0.5, 1, 1, 0.25, 0.25, 0.5]}"#;
+    let expected = read(&model(sparse)).unwrap();
+    for form in [
+        r#""Z[a][s'][o]": [[[0.5, 0, 0.5], [0, 1, 0]], [[0, 0, 1], [0.25, 0.25, 0.5]]]"#,
+        r#""Z[s'][a][o]": [[[0.5, 0, 0.5], [0, 0, 1]], [[0, 1, 0], [0.25, 0.25, 0.5]]]"#,
+        r#""Z[s'][a][o]": {"y": {"b": {"r": 0.5, "l": 0.25, "m": 0.25}, "a": {"m": 1}}, "x": {"a": {"l": 0.5, "r": 0.5}, "b": {"r": 1}}}"#,
+    ] {
+        assert_eq!(read(&model(form)).unwrap(), expected, "{form}");
+        let sized = model(form).replacen('{', "{\"S\": 2, \"A\": 2, \"O\": 3,", 1);
+        assert_eq!(read(&sized).unwrap(), expected, "{form}");
+        for start in [r#""start[s]": [0, 1]"#, r#""start[s]": {"y": 1}"#] {
+            assert_eq!(
+                read(&model(form).replacen(r#""start": {"states": [1], "probs": [1]}"#, start, 1)).unwrap(),
+                expected
+            );
+        }
+    }
+    let same = read(&model(r#""Z[s'][o]": [[0.5, 0, 0.5], [0, 1, 0]]"#)).unwrap();
+    assert_eq!(
+        same,
+        read(&model(r#""Z[a][s'][o]": [[[0.5, 0, 0.5], [0, 1, 0]], [[0.5, 0, 0.5], [0, 1, 0]]]"#)).unwrap()
+    );
+    // T and the rewards in the same way.
+    let tables = |p: &str, r: &str| {
+        read(&format!("{{\"gamma\": 0.5, \"Z[s'][o]\": [[1, 0], [0.25, 0.75]], {p}, {r}, {NAMES}}}"))
+    };
+    let (p, r) = (
+        r#""P": {"indptr": [0, 1, 2, 4, 5], "indices": [0, 1, 0, 1, 0], "data": [1, 1, 0.25, 0.75, 1]}"#,
+        r#""action_rewards": [1, 2, -3, 4]"#,
+    );
+    let expected = tables(p, r).unwrap();
+    for form in [
+        r#""P[a][s][s']": [[[1, 0], [0.25, 0.75]], [[0, 1], [1, 0]]]"#,
+        r#""P[s][a][s']": [[[1, 0], [0, 1]], [[0.25, 0.75], [1, 0]]]"#,
+        r#""P[a][s][s']": {"b": {"y": {"x": 1}, "x": {"y": 1}}, "a": {"x": {"x": 1}, "y": {"x": 0.25, "y": 0.75}}}"#,
+    ] {
+        assert_eq!(tables(form, r).unwrap(), expected, "{form}");
+        for rewards in [r#""R[s][a]": [[1, 2], [-3, 4]]"#, r#""R[a][s]": [[1, -3], [2, 4]]"#] {
+            assert_eq!(tables(form, rewards).unwrap(), expected, "{form} {rewards}");
+        }
+        let rewards = r#""R[s][a]": {"y": {"b": 4, "a": -3}, "x": {"a": 1, "b": 2}}"#;
+        assert_eq!(tables(form, rewards).unwrap(), expected, "{form} {rewards}");
+    }
+    let of_transitions = r#""R": {"indptr": [0, 1, 2, 3, 3], "indices": [1, 0, 0], "data": [7, -2, 3]}"#;
+    let expected = tables(p, of_transitions).unwrap();
+    for rewards in [
+        r#""R[s][a][s']": [[[0, 7], [-2, 0]], [[3, 0], [0, 0]]]"#,
+        r#""R[a][s][s']": [[[0, 7], [3, 0]], [[-2, 0], [0, 0]]]"#,
+        r#""R[a][s][s']": {"b": {"x": {"x": -2}}, "a": {"x": {"y": 7}, "y": {"x": 3}}}"#,
+    ] {
+        assert_eq!(tables(p, rewards).unwrap(), expected, "{rewards}");
+    }
+    assert_eq!(tables(p, r#""R[s]": [5, 6]"#).unwrap(), tables(p, r#""action_rewards": [5, 5, 6, 6]"#).unwrap());
+    for (p, r, message) in [
+        (p, r#""R[s]": [5]"#, "R[s] is 1, expected 2, in the order [state]"),
+        (p, r#""R[s]": [5, 6], "R[a][s]": [[1, 2], [3, 4]]"#, "found two tables of rewards, expected one"),
+        (p, r#""R[s]": [5, 6], "action_rewards": []"#, "found a table of rewards, and \"R\" or \"action_rewards\""),
+        (
+            r#""P[a][s][s']": [[[1, 0], [1, 0]]]"#,
+            r,
+            "P[a][s][s'] is 1 × 2 × 2, expected 2 × 2 × 2, in the order [action][state][next",
+        ),
+        (r#""P": [[[1, 0], [1, 0]]]"#, r, "P[a][s][s']"),
+        (
+            r#""A": 4294967295, "P": {"indptr": [0], "indices": [], "data": []}"#,
+            r#""R[s]": [1, 2]"#,
+            "P.indptr has 1 elements",
+        ),
+    ] {
+        let error = tables(p, r).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
+    for (form, message) in [
+        (
+            r#""Z[s'][o]": [[0.5, 0], [0, 1], [0.5, 0]]"#,
+            "Z[s'][o] is 3 × 2, expected 2 × 3, in the order [next state][observation]",
+        ),
+        (
+            r#""Z[a][s'][o]": [[[1, 0, 0], [1, 0, 0]]]"#,
+            "Z[a][s'][o] is 1 × 2 × 3, expected 2 × 2 × 3, in the order [action][next state][observation]",
+        ),
+        (
+            r#""Z[s'][o]": {"x": {"L": 1}, "y": {"l": 1}}"#,
+            "Z[s'][o][\"x\"]: no observation is called \"L\", did you mean \"l\"?",
+        ),
+        (r#""Z[s'][o]": {"x": {"l": 1}}"#, "O of action 0 in state 1 sums to 0, expected 1"),
+        (r#""O": 3"#, "key \"Z\" is missing (or Z[a][s'][o], Z[s'][a][o], Z[s'][o])"),
+        (
+            r#""Z[s'][o]": [], "Z": {"indptr": [0], "indices": [], "data": []}"#,
+            "found both \"Z\" and \"Z[s'][o]\", expected one of them",
+        ),
+        (r#""z": 1"#, "unknown key \"z\", did you mean \"Z\"? (known keys: gamma, P, "),
+        (r#""S": 0, "Z[s'][o]": [[1, 0, 0], [1, 0, 0]]"#, "Z[s'][o] is 2 × 3, expected 0 × 3"),
+    ] {
+        let error = read(&model(form)).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
+    let twice = model(sparse).replace("[\"x\", \"y\"]", "[\"x\", \"x\"]");
+    assert!(read(&twice).unwrap_err().contains("two states are called \"x\""));
+    // Z[s'][o] of as many states as observations, transposed.
+    let square = r#"{"gamma": 0.5, "S": 2, "A": 1, "O": 2, "Z[s'][o]": [[0.9, 0.3], [0.1, 0.7]],
+        "P": {"indptr": [0, 1, 2], "indices": [0, 1], "data": [1, 1]}}"#;
+    let error = read(square).unwrap_err();
+    assert!(
+        error.contains("O of action 0 in state 0 sums to 1.2, expected 1, but every column does: O looks trans"),
+        "{error}"
+    );
+}

@@ -12,6 +12,7 @@
 //! | [`parameters`] | range checks of model parameters |
 //! | [`ranks`] | what several ranks did, and how long |
 //! | [`report`] | text, JSON and files of results |
+//! | [`guard`] | warnings about valid models that look wrong |
 //! | [`interrupt`] | the stop request (Ctrl-C) |
 //! | [`terminal`] | text that is safe to print on a terminal |
 

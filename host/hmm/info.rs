@@ -1,11 +1,16 @@
 //! The description of a model, for people and for programs.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
 
 use super::model::{Covariances, Emissions, Hmm, Names};
+use crate::common::guard::{Warning, counted, write_warnings};
+use crate::common::names::name;
+use crate::common::parameters::SUM_TOLERANCE;
 use crate::common::report::{Report, write_object};
+use crate::common::terminal::escaped;
 
 /// Size and structure of a model.
 #[derive(Clone, Debug, Serialize)]
@@ -27,6 +32,8 @@ pub struct Info<'a> {
     /// Free parameters.
     parameters: usize,
     names: &'a Names,
+    /// What looks wrong.
+    warnings: Vec<Warning>,
     /// The emissions, in words.
     #[serde(skip)]
     emissions: String,
@@ -59,8 +66,188 @@ impl<'a> Info<'a> {
             left_right: (0..states).flat_map(|state| &model.row(state)[..state]).all(|p| *p <= 0.0),
             parameters: model.parameters(),
             names: model.names(),
+            warnings: warnings(model),
             emissions,
         }
+    }
+}
+
+/// What looks wrong in a model.
+fn warnings(model: &Hmm) -> Vec<Warning> {
+    let n = model.start().len();
+    let states = || 0..n;
+    let named = |state: usize| escaped(&name(&model.names().states, state as u32));
+    let reached = reachable(n, states().filter(|&i| model.start()[i] > 0.0), |i, j| model.row(i)[j] > 0.0);
+    let left_right = states().all(|i| model.row(i)[..i].iter().all(|p| *p <= 0.0));
+    let stays = |i: usize| model.row(i)[i] >= 1.0 && !(left_right && i + 1 == n);
+    let mut found = vec![
+        Warning::of("unreachable-states", states().filter(|&i| !reached[i]).map(named), |count, list| {
+            format!("no path from the start enters {}: {list}", counted(count, "state"))
+        }),
+        Warning::of("stuck-states", states().filter(|&i| n > 1 && stays(i)).map(named), |count, list| {
+            format!("{} lead only to themselves: {list}", counted(count, "state"))
+        }),
+        Warning::of(
+            "copied-states",
+            copies(model).map(|[first, copy]| format!("{} = {}", named(copy), named(first))),
+            |count, list| {
+                format!("{} have the transitions and the emissions of another one: {list}", counted(count, "state"))
+            },
+        ),
+    ];
+    if let Some(end) = model.end() {
+        let ends = reachable(n, states().filter(|&i| end[i] > 0.0), |i, j| model.row(j)[i] > 0.0);
+        found.push(Warning::of(
+            "endless-states",
+            states().filter(|&i| reached[i] && !ends[i]).map(named),
+            |count, list| format!("no sequence that enters {} can end: {list}", counted(count, "state")),
+        ));
+    }
+    if n > 1 && states().all(|i| emission(model, i) == emission(model, 0)) {
+        found.push(Warning::of("uninformative", states().map(named), |count, _| {
+            format!("all {} emit alike: observations tell nothing about them", counted(count, "state"))
+        }));
+    }
+    let mut both = vec![("A", "A[from][to]", model.transitions(), n)];
+    if let Emissions::Categorical { symbols, probs } = model.emissions() {
+        let v = *symbols as usize;
+        both.push(("B", "B[state][symbol]", probs, v));
+        let emitted = |o: usize| states().any(|i| reached[i] && probs[i * v + o] > 0.0);
+        let symbol = |o: usize| escaped(&name(&model.names().symbols, o as u32));
+        found.push(Warning::of("unemitted-symbols", (0..v).filter(|&o| !emitted(o)).map(symbol), |count, list| {
+            format!("no state that can be reached emits {}: {list}", counted(count, "symbol"))
+        }));
+    }
+    for (matrix, order, numbers, columns) in both {
+        if columns == n && reads_both_ways(numbers, n) {
+            found.push(Warning::of("transposed", [matrix.to_owned()], |_, _| {
+                format!("the columns of {matrix} sum to 1 as its rows do: expected {order}, not the transpose")
+            }));
+        }
+    }
+    found.into_iter().flatten().collect()
+}
+
+/// For each of `n` states, whether a path of transitions leads to it from one of `starts`.
+fn reachable(n: usize, starts: impl Iterator<Item = usize>, leads: impl Fn(usize, usize) -> bool) -> Vec<bool> {
+    let mut open: Vec<usize> = starts.collect();
+    let mut reached = vec![false; n];
+    open.iter().for_each(|&state| reached[state] = true);
+    while let Some(from) = open.pop() {
+        let next: Vec<usize> = (0..n).filter(|&to| !reached[to] && leads(from, to)).collect();
+        next.iter().for_each(|&to| reached[to] = true);
+        open.extend(next);
+    }
+    reached
+}
+
+/// The parameters of the emissions of a state.
+fn emission(model: &Hmm, state: usize) -> [&[f64]; 2] {
+    let of = |width: usize| state * width..(state + 1) * width;
+    match model.emissions() {
+        Emissions::Categorical { symbols, probs } => [&probs[of(*symbols as usize)], &[]],
+        Emissions::Gaussian { dimensions, means, covariances } => {
+            let d = *dimensions as usize;
+            let covariances = match covariances {
+                Covariances::Diagonal(variances) => &variances[of(d)],
+                Covariances::Full(matrices) => &matrices[of(d * d)],
+            };
+            [&means[of(d)], covariances]
+        }
+    }
+}
+
+/// Pairs of a state and a later one with equal transitions, end probability and emissions.
+fn copies(model: &Hmm) -> impl Iterator<Item = [usize; 2]> {
+    let bits = |state: usize| -> Vec<u64> {
+        let end = model.end().map_or(0.0, |end| end[state]);
+        let [first, second] = emission(model, state);
+        model.row(state).iter().chain(first).chain(second).chain([&end]).map(|x| (x + 0.0).to_bits()).collect()
+    };
+    let mut seen = HashMap::new();
+    (0..model.start().len()).filter_map(move |state| {
+        let first = *seen.entry(bits(state)).or_insert(state);
+        (first != state).then_some([first, state])
+    })
+}
+
+/// Whether a square matrix with rows that sum to 1 differs from its transpose, and the columns sum to 1, too.
+fn reads_both_ways(matrix: &[f64], n: usize) -> bool {
+    let entry = |i: usize, j: usize| matrix[i * n + j];
+    let sums = (0..n).all(|j| ((0..n).map(|i| entry(i, j)).sum::<f64>() - 1.0).abs() <= SUM_TOLERANCE);
+    sums && (0..n).any(|i| (0..i).any(|j| entry(i, j) != entry(j, i)))
+}
+
+/// The row of one state: where it leads, and what it emits.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The state's number, from 0.
+    state: u32,
+    /// Its name, or its number.
+    name: String,
+    /// πᵢ.
+    start: f64,
+    /// The positive Aᵢⱼ, by the names of the states j.
+    transitions: Vec<(String, f64)>,
+    /// Probability that sequences end behind the state; none of a model that does not describe it.
+    end: Option<f64>,
+    /// The positive Bᵢₒ, by the names of the symbols; none for vectors.
+    symbols: Option<Vec<(String, f64)>>,
+    /// μᵢ; none for symbols.
+    mean: Option<Vec<f64>>,
+    /// Σᵢ: variances, or a matrix row by row; none for symbols.
+    covariance: Option<Vec<f64>>,
+}
+
+impl Row {
+    /// The row of a state of the model.
+    #[must_use]
+    pub fn of(model: &Hmm, state: u32) -> Self {
+        let at = state as usize;
+        let named = |row: &[f64], names: &[String]| -> Vec<(String, f64)> {
+            let positive = (0..).zip(row).filter(|(_, p)| **p > 0.0);
+            positive.map(|(index, p)| (name(names, index), *p)).collect()
+        };
+        let [first, second] = emission(model, at);
+        let categorical = matches!(model.emissions(), Emissions::Categorical { .. });
+        Self {
+            state,
+            name: name(&model.names().states, state),
+            start: model.start()[at],
+            transitions: named(model.row(at), &model.names().states),
+            end: model.end().map(|end| end[at]),
+            symbols: categorical.then(|| named(first, &model.names().symbols)),
+            mean: (!categorical).then(|| first.to_vec()),
+            covariance: (!categorical).then(|| second.to_vec()),
+        }
+    }
+}
+
+impl Report for Row {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        write_object(out, self)
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let list = |row: &[(String, f64)]| {
+            let words: Vec<String> = row.iter().map(|(name, p)| format!("{} with {p}", escaped(name))).collect();
+            words.join(", ")
+        };
+        let Self { state, start, transitions, .. } = self;
+        writeln!(out, "State {state}, {}", escaped(&self.name))?;
+        writeln!(out, "  starts with    {start}")?;
+        writeln!(out, "  leads to       {}", list(transitions))?;
+        if let Some(end) = self.end {
+            writeln!(out, "  ends with      {end}")?;
+        }
+        if let Some(symbols) = &self.symbols {
+            writeln!(out, "  emits          {}", list(symbols))?;
+        }
+        if let (Some(mean), Some(covariance)) = (&self.mean, &self.covariance) {
+            let what = if covariance.len() == mean.len() { "variances" } else { "covariance" };
+            writeln!(out, "  emits          vectors of mean {mean:?}, {what} {covariance:?}")?;
+        }
+        Ok(())
     }
 }
 
@@ -79,6 +266,7 @@ impl Report for Info<'_> {
             Some(ends) => writeln!(out, "Ends             behind {ends} states")?,
             None => writeln!(out, "Ends             at any time")?,
         }
-        writeln!(out, "Free parameters  {parameters}")
+        writeln!(out, "Free parameters  {parameters}")?;
+        write_warnings(out, &self.warnings)
     }
 }

@@ -5,7 +5,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::model::Pomdp;
+use crate::common::guard::{Warning, counted, write_warnings};
+use crate::common::names::name;
+use crate::common::parameters::SUM_TOLERANCE;
 use crate::common::report::{Report, write_object};
+use crate::common::terminal::escaped;
 use crate::mdp::info::{Rows, bytes, range, write_memory, write_objective};
 use crate::mdp::model::Objective;
 
@@ -35,6 +39,8 @@ pub struct Info {
     transition_rewards: bool,
     /// Bytes of the arrays in memory.
     bytes: usize,
+    /// What looks wrong.
+    warnings: Vec<Warning>,
 }
 
 impl From<&Pomdp> for Info {
@@ -56,7 +62,189 @@ impl From<&Pomdp> for Info {
             transition_rewards: process.rewards().nnz() > 0,
             bytes: [process.transitions(), process.rewards(), model.observations()].map(bytes).iter().sum::<usize>()
                 + size_of_val(&process.action_rewards()[..]),
+            warnings: warnings(model),
         }
+    }
+}
+
+/// What looks wrong in a model.
+fn warnings(model: &Pomdp) -> Vec<Warning> {
+    let (states, actions, names) = (model.states(), model.actions(), model.names());
+    let state = |s: u32| escaped(&name(&names.states, s));
+    let action = |a: u32| escaped(&name(&names.actions, a));
+    let (reached, seen) = reachable(model);
+    let rewards = model.expected_rewards();
+    let seen_as = |s: u32| (0..actions).map(move |a| model.observed(a, s));
+    let tells_nothing = states > 1 && (1..states).all(|s| seen_as(s).eq(seen_as(0)));
+    [
+        Warning::of("unreachable-states", (0..states).filter(|&s| !reached[s as usize]).map(state), |count, list| {
+            format!("no actions lead from the start to {}: {list}", counted(count, "state"))
+        }),
+        Warning::of("copied-actions", copies(model, &rewards).map(|[a, b]| format!("{} = {}", action(b), action(a))), |count, list| {
+            format!("{} have the transitions, observations and rewards of another one: {list}", counted(count, "action"))
+        }),
+        Warning::of(
+            "unseen-observations",
+            (0..model.observation_count()).filter(|&o| !seen[o as usize]).map(|o| escaped(&name(&names.observations, o))),
+            |count, list| format!("no state that can be reached gives {}: {list}", counted(count, "observation")),
+        ),
+        Warning::of("uninformative", tells_nothing.then(|| "O".to_owned()), |_, _| {
+            "observations have the same probabilities in all states: they tell nothing".to_owned()
+        }),
+        Warning::of("fully-observed", (states > 1 && observed(model)).then(|| "O".to_owned()), |_, _| {
+            "observations tell the state: an MDP, which `warpkov mdp solve` solves exactly".to_owned()
+        }),
+        Warning::of("no-reward", rewards.iter().all(|r| *r == 0.0).then(|| "R".to_owned()), |_, _| {
+            "all rewards are 0: every policy is optimal".to_owned()
+        }),
+        Warning::of("transposed", (0..actions).filter(|&a| reads_both_ways(model, a)).map(action), |count, list| {
+            format!(
+                "the transition matrices of {} have columns that sum to 1 as their rows do: expected T(s, a, s') from s \
+                 to s', not the transpose: {list}",
+                counted(count, "action")
+            )
+        }),
+        Warning::of("state-major", looks_state_major(model).then(|| "Z".to_owned()), |_, _| {
+            "rows of O look ordered by state first: expected all states of action 0, then those of action 1".to_owned()
+        }),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The states that some actions lead to from the start, and the observations that they give.
+fn reachable(model: &Pomdp) -> (Vec<bool>, Vec<bool>) {
+    let (mut reached, mut seen) =
+        (vec![false; model.states() as usize], vec![false; model.observation_count() as usize]);
+    let mut open: Vec<u32> = model.start().states().to_vec();
+    open.iter().for_each(|&s| reached[s as usize] = true);
+    while let Some(from) = open.pop() {
+        for a in 0..model.actions() {
+            let (next, probs) = model.successors(from, a);
+            for (&to, _) in next.iter().zip(probs).filter(|(_, p)| **p > 0.0) {
+                let (observations, probs) = model.observed(a, to);
+                observations.iter().zip(probs).filter(|(_, p)| **p > 0.0).for_each(|(&o, _)| seen[o as usize] = true);
+                if !std::mem::replace(&mut reached[to as usize], true) {
+                    open.push(to);
+                }
+            }
+        }
+    }
+    (reached, seen)
+}
+
+/// Pairs of an action and a later one with equal transitions, observations and rewards.
+fn copies(model: &Pomdp, rewards: &[f64]) -> impl Iterator<Item = [u32; 2]> {
+    let actions = model.actions();
+    let reward = move |s: u32, a: u32| rewards[s as usize * actions as usize + a as usize];
+    let equal = move |a: u32, b: u32| {
+        (0..model.states()).all(|s| {
+            reward(s, a) == reward(s, b)
+                && model.successors(s, a) == model.successors(s, b)
+                && model.observed(a, s) == model.observed(b, s)
+        })
+    };
+    (1..actions).filter_map(move |b| (0..b).find(|&a| equal(a, b)).map(|a| [a, b]))
+}
+
+/// Whether the matrix T(·, a, ·) differs from its transpose, and its columns sum to 1.
+fn reads_both_ways(model: &Pomdp, action: u32) -> bool {
+    let mut sums = vec![0.0; model.states() as usize];
+    let mut symmetric = true;
+    for s in 0..model.states() {
+        let (next, probs) = model.successors(s, action);
+        for (&to, &p) in next.iter().zip(probs) {
+            sums[to as usize] += p;
+            let (back, returns) = model.successors(to, action);
+            symmetric &= p == back.binary_search(&s).map_or(0.0, |at| returns[at]);
+        }
+    }
+    !symmetric && sums.iter().all(|sum| (sum - 1.0).abs() <= SUM_TOLERANCE)
+}
+
+/// Whether O depends on the action, but would not if its rows were ordered by the state first.
+fn looks_state_major(model: &Pomdp) -> bool {
+    let (states, actions, rows) = (model.states() as usize, model.actions() as usize, model.observations());
+    let depends = (states..states * actions).any(|row| rows.row(row) != rows.row(row % states));
+    depends && states > 1 && (0..states * actions).all(|row| rows.row(row) == rows.row(row - row % actions))
+}
+
+/// What one state does: for each action the reward, the successors and the observations that these give.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The state's number, from 0.
+    state: u32,
+    /// Its name, or its number.
+    name: String,
+    /// b₀(s).
+    start: f64,
+    actions: Vec<Choice>,
+    /// For each action, O(a, s, ·): the observations that the action gives where it leads to this state.
+    observations: Vec<Seen>,
+}
+
+/// What an action does in a state.
+#[derive(Clone, Debug, Serialize)]
+struct Choice {
+    action: String,
+    /// r(s, a).
+    reward: f64,
+    /// The positive T(s, a, s'), by the names of the states s'.
+    transitions: Vec<(String, f64)>,
+}
+
+/// What is observed when an action has led to a state.
+#[derive(Clone, Debug, Serialize)]
+struct Seen {
+    action: String,
+    /// The positive O(a, s', o), by the names of the observations o.
+    observations: Vec<(String, f64)>,
+}
+
+impl Row {
+    /// The row of a state of the model.
+    #[must_use]
+    pub fn of(model: &Pomdp, state: u32) -> Self {
+        let (rewards, names) = (model.expected_rewards(), model.names());
+        let named = |(indices, probs): (&[u32], &[f64]), names: &[String]| -> Vec<(String, f64)> {
+            let positive = indices.iter().zip(probs).filter(|(_, p)| **p > 0.0);
+            positive.map(|(&index, &p)| (name(names, index), p)).collect()
+        };
+        let action = |a: u32| name(&names.actions, a);
+        let choice = |a: u32| Choice {
+            action: action(a),
+            reward: rewards[state as usize * model.actions() as usize + a as usize],
+            transitions: named(model.successors(state, a), &names.states),
+        };
+        let seen =
+            |a: u32| Seen { action: action(a), observations: named(model.observed(a, state), &names.observations) };
+        let start = model.start().iter().find(|(s, _)| *s == state).map_or(0.0, |(_, p)| p);
+        let (actions, observations) =
+            ((0..model.actions()).map(choice).collect(), (0..model.actions()).map(seen).collect());
+        Self { state, name: name(&names.states, state), start, actions, observations }
+    }
+}
+
+impl Report for Row {
+    fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
+        write_object(out, self)
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let list = |row: &[(String, f64)]| {
+            let words: Vec<String> = row.iter().map(|(name, p)| format!("{} with {p}", escaped(name))).collect();
+            words.join(", ")
+        };
+        writeln!(out, "State {}, {}", self.state, escaped(&self.name))?;
+        writeln!(out, "  starts with    {}", self.start)?;
+        for Choice { action, reward, transitions } in &self.actions {
+            writeln!(out, "  {}: reward {reward}, leads to {}", escaped(action), list(transitions))?;
+        }
+        for Seen { action, observations } in &self.observations {
+            writeln!(out, "  reached by {}: gives {}", escaped(action), list(observations))?;
+        }
+        Ok(())
     }
 }
 
@@ -92,6 +280,7 @@ impl Report for Info {
             let kind = if self.transition_rewards { ", of transitions" } else { "" };
             writeln!(out, "Rewards r(s, a)  {least} to {largest}{kind}")?;
         }
-        write_memory(out, self.bytes)
+        write_memory(out, self.bytes)?;
+        write_warnings(out, &self.warnings)
     }
 }

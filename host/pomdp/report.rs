@@ -19,6 +19,7 @@ use super::verify::Certificate;
 use crate::common::names::name;
 use crate::common::ranks;
 use crate::common::report::{Report, Results, write_object};
+use crate::common::terminal::escaped;
 use crate::mdp::model::Objective;
 
 /// The JSON object of a solve.
@@ -271,9 +272,14 @@ impl Report for Episode<'_> {
     }
 }
 
+/// States that the text of [`Advice`] names.
+const SHOWN: usize = 8;
+
 /// The Q-factors of all actions in a belief, and the best action.
 pub struct Advice<'a> {
     belief: &'a Belief,
+    /// The names of the states; empty if they have none.
+    states: Vec<String>,
     best: String,
     /// V(b) by the vectors.
     value: f64,
@@ -303,7 +309,8 @@ impl<'a> Advice<'a> {
             value: sign * outlook.value,
             reward: sign * outlook.reward,
         };
-        Self { belief, best: named(best), value: sign * value, actions: outlooks.iter().map(factor).collect() }
+        let (states, actions) = (model.names().states.clone(), outlooks.iter().map(factor).collect());
+        Self { belief, states, best: named(best), value: sign * value, actions }
     }
 }
 
@@ -317,13 +324,22 @@ impl Report for Advice<'_> {
             writeln!(out, "{mark} {action:<width$}  {value:>13.6}  {reward:>13.6}")?;
         }
         let (value, possible) = (self.value, self.belief.states().len());
-        writeln!(out, "V(b) by the vectors: {value:.6}; {possible} states are possible")
+        writeln!(out, "V(b) by the vectors: {value:.6}; {possible} states are possible")?;
+        let mut likely: Vec<(u32, f64)> = self.belief.iter().collect();
+        likely.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let shown = likely.iter().take(SHOWN).map(|(s, p)| format!("{} {p:.6}", escaped(&name(&self.states, *s))));
+        let (shown, more) = (shown.collect::<Vec<_>>().join(", "), if possible > SHOWN { ", …" } else { "" });
+        writeln!(out, "Belief: {shown}{more}")
     }
 
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { best, value, actions, .. } = self;
         let belief: Vec<(u32, f64)> = self.belief.iter().collect();
-        write_object(out, &json!({ "action": best, "value": value, "actions": actions, "belief": belief }))
+        let mut object = json!({ "action": best, "value": value, "actions": actions, "belief": belief });
+        if !self.states.is_empty() {
+            object["states"] = self.belief.states().iter().map(|s| name(&self.states, *s)).collect();
+        }
+        write_object(out, &object)
     }
 }
 

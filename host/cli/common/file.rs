@@ -209,3 +209,8 @@ pub fn write_whole(path: &Path, mut write: impl FnMut(&mut dyn Write) -> io::Res
     };
     Ok(output::atomic_write(path, buffered).map_err(files::Error::write(path))?)
 }
+
+/// The error for a name or number that the model does not have.
+pub fn no_such(text: &str, what: &str, count: u32) -> Error {
+    Error::Usage(format!("{:?} is no {what} of the model, expected a name or a number below {count}", text.trim()))
+}

@@ -4,18 +4,21 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::hmm::info::Info;
+use warpkov::common::names::index;
+use warpkov::hmm::info::{Info, Row};
 use warpkov::hmm::plot::draw_transitions;
 
 use super::file::Input;
 use super::{Error, Outcome};
+use crate::cli::common::file::no_such;
 use crate::cli::common::output::{Plot, print};
 
-/// Describes a model, and draws its transition probabilities.
+/// Describes a model, names what looks wrong, and draws its transition probabilities.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov hmm info model.json
+  warpkov hmm info model.json --show Hot
   warpkov hmm info model.npz --plot transitions.svg")]
 pub struct Arguments {
     #[command(flatten)]
@@ -23,6 +26,9 @@ pub struct Arguments {
     /// Draw the transition probabilities to this file, .svg or .png.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// Describe this state alone, by name or by number from 0: where it leads, and what it emits.
+    #[arg(long, value_name = "STATE")]
+    show: Option<String>,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -32,14 +38,15 @@ pub struct Arguments {
 pub struct Options {
     input: Input,
     plot: Option<Plot>,
+    show: Option<String>,
     json: bool,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
-    fn try_from(Arguments { input, plot, json }: Arguments) -> Result<Self, Error> {
-        Ok(Self { input, plot: plot.map(Plot::new).transpose()?, json })
+    fn try_from(Arguments { input, plot, show, json }: Arguments) -> Result<Self, Error> {
+        Ok(Self { input, plot: plot.map(Plot::new).transpose()?, show, json })
     }
 }
 
@@ -50,6 +57,13 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
         let title = format!("{}: transition probabilities", options.input.model.name());
         plot.draw(|format| draw_transitions(&title, &model, format))?;
     }
-    print(&Info::of(&model), options.json, out)?;
+    match &options.show {
+        None => print(&Info::of(&model), options.json, out)?,
+        Some(text) => {
+            let state = index(text, &model.names().states, model.states());
+            let state = state.ok_or_else(|| no_such(text, "state", model.states()))?;
+            print(&Row::of(&model, state), options.json, out)?;
+        }
+    }
     Ok(Outcome::Success)
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
+use warpkov::common::names;
 use warpkov::common::parameters::SUM_TOLERANCE;
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::lookahead::lookahead;
@@ -12,6 +13,7 @@ use warpkov::pomdp::report::Advice;
 
 use super::file::WithPolicy;
 use super::{Error, Outcome};
+use crate::cli::common::file::no_such;
 use crate::cli::common::output::print;
 
 /// Gives the best action in a belief, by a lookahead of one step from the vectors of the policy.
@@ -79,11 +81,7 @@ fn start_belief(model: &Pomdp, seen: Option<u32>) -> Result<Belief, Error> {
 
 /// The index that `text` names: one of `names`, or a number below `count`.
 fn index(text: &str, names: &[String], count: u32, what: &str) -> Result<u32, Error> {
-    let text = text.trim();
-    let named = names.iter().position(|name| name == text).map(|index| index as u32);
-    named.or_else(|| text.parse().ok().filter(|index| *index < count)).ok_or_else(|| {
-        Error::Usage(format!("{text:?} is no {what} of the model, expected a name or a number below {count}"))
-    })
+    names::index(text, names, count).ok_or_else(|| no_such(text, what, count))
 }
 
 fn parse_belief(model: &Pomdp, text: &str) -> Result<Belief, Error> {
