@@ -21,6 +21,7 @@ mod mdp;
 pub mod memory;
 mod new;
 mod pomdp;
+mod schema;
 
 /// Solves Markov models on NVIDIA GPUs and on CPUs.
 #[derive(Parser)]
@@ -58,6 +59,7 @@ enum Command {
     #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
     Bench(bench::BenchCommand),
     New(new::Arguments),
+    Schema(schema::Arguments),
     Devices(devices::Arguments),
     Completions(completions::Arguments),
 }
@@ -74,7 +76,7 @@ impl Command {
             Self::Hmm(command) => command.ranks(),
             Self::Devices(arguments) => Some(&arguments.ranks),
             Self::Bench(command) => command.ranks(),
-            Self::New(_) | Self::Completions(_) => None,
+            Self::New(_) | Self::Schema(_) | Self::Completions(_) => None,
         }
     }
 
@@ -125,6 +127,7 @@ pub fn run() -> Result<Outcome, Error> {
         Command::Hmm(command) => hmm::run(command, out),
         Command::Bench(command) => bench::run(&command, out),
         Command::New(arguments) => new::run(&arguments.try_into()?, out),
+        Command::Schema(arguments) => schema::run(&arguments, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),
     }?;
