@@ -46,8 +46,21 @@ fn is_like(text: &str, pattern: &str) -> bool {
 }
 
 /// Pages of formats in `book/formats`.
-const FORMATS: [&str; 10] =
-    ["json", "csv", "npz", "safetensors", "prism", "drn", "umb", "petsc", "gymnasium", "xml-text"];
+const FORMATS: [&str; 13] = [
+    "json",
+    "csv",
+    "npz",
+    "safetensors",
+    "prism",
+    "drn",
+    "umb",
+    "petsc",
+    "gymnasium",
+    "xml-text",
+    "pomdp",
+    "hmm",
+    "sequences",
+];
 
 /// Files of the repository that commands of the book read.
 const FILES: [&str; 7] = [
