@@ -135,13 +135,22 @@ fn malformed_files_are_reported() {
 fn corrupt_safetensors_never_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.safetensors");
-    write(&path, &read(&data("table-3.1.json")).unwrap()).unwrap();
+    let mut parts = read(&data("table-3.1.json")).unwrap().into_parts();
+    parts.state_names = Some(Arc::new(["é", "", "long name"].map(str::to_owned).to_vec()));
+    parts.action_names =
+        Some(ActionNames { names: vec!["x".to_owned(), "y".to_owned()], of_row: vec![0, 1, 0, 1, 0, 1] });
+    write(&path, &parts.validated().unwrap()).unwrap();
     let whole = std::fs::read(&path).unwrap();
     for position in 0..whole.len() {
         let mut bytes = whole.clone();
         bytes[position] ^= 0x15;
         std::fs::write(&path, &bytes).unwrap();
         let _ = read(&path);
+        if let Ok(Some(mapped)) = open_parts(&path, &ReadOptions::default()) {
+            let _ = mapped.rows(0..mapped.states());
+            let names = mapped.names();
+            names.iter().for_each(|names| drop((0..4).map(|state| names.name_of_state(state)).collect::<Vec<_>>()));
+        }
         std::fs::write(&path, &whole[..position]).unwrap();
         assert!(read(&path).is_err());
     }
@@ -181,7 +190,10 @@ fn notes_and_any_order_are_accepted() {
     assert_eq!((mdp.expected_rewards(), mdp.grid()), (vec![-1.5], None));
     let said = |from: &str, to: &str| read_json(text.replace(from, to).as_bytes(), "m").err().unwrap().to_string();
     let message = said("\"gamma\"", "\"gama\"");
-    assert!(message.starts_with("m:2:31: unknown key \"gama\", did you mean \"gamma\"? (known keys: S, "), "{message}");
+    assert!(
+        message.starts_with("m:2:31: unknown key \"gama\", did you mean \"gamma\"? (known keys: gamma, "),
+        "{message}"
+    );
     let message = said("_note", "notes");
     assert!(message.starts_with("m:1:68: R: unknown key \"notes\" (known keys: indptr, indices, data; "), "{message}");
 }
@@ -397,7 +409,7 @@ fn what_is_ambiguous_is_an_error() {
     let p = |table: &str| fault(&format!("{{\"gamma\":0.9,\"P\":{table}}}"));
     assert_eq!(
         p("[[[1,0],[0,1]],[[0,1],[1,0]]]"),
-        "m:1:42: P: found a table of 2 × 2 × 2 numbers without its order, expected the key \"P[a][s][s']\" (2 states, 2 actions) \
+        "m:1:46: P: found a table of 2 × 2 × 2 numbers without its order, expected the key \"P[a][s][s']\" (2 states, 2 actions) \
          or the key \"P[s][a][s']\" (2 states, 2 actions)"
     );
     assert!(p("[[[1,0],[0,1]]]").ends_with(

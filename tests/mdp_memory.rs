@@ -59,6 +59,43 @@ fn peak_is_bounded_by_the_arrays() {
     }
 }
 
+/// The forms that people write by hand hold every number with its place: memory in proportion to the text.
+#[test]
+fn peak_is_bounded_by_the_text() {
+    let _alone = ALONE.lock();
+    let mut csv = String::from("state,action,next,probability\n");
+    let mut list =
+        String::from("{\"gamma\":1,\"transitions\":[{\"state\":0,\"action\":0,\"next\":0,\"probability\":1}");
+    let (mut named, states) = (csv.clone(), 200_000);
+    for s in 0..states {
+        csv.push_str(&format!("{s},0,{},1\n", (s + 1) % states));
+        named.push_str(&format!("a{s},x,a{},1\n", (s + 1) % states));
+        if s > 0 {
+            list.push_str(&format!(",{{\"state\":{s},\"action\":0,\"next\":{s},\"probability\":1}}"));
+        }
+    }
+    list.push_str("]}");
+    let row = format!("[{}]", vec!["0"; 999].join(",") + ",1");
+    let table = format!("{{\"gamma\":1,\"P[s][a][s']\":[{}]}}", vec![format!("[{row}]"); 1000].join(","));
+    // A huge number allocates nothing.
+    let huge = "state,action,next,probability\n0,0,4000000000,1\n".to_owned();
+    for (name, text, states) in [
+        ("csv", csv, states),
+        ("named", named, states),
+        ("list", list, states),
+        ("table", table, 1000),
+        ("huge", huge, 0),
+    ] {
+        let before = NOW.load(Relaxed);
+        PEAK.store(before, Relaxed);
+        let mdp = io::read_from(text.as_bytes(), "m", &io::ReadOptions::default());
+        let peak = PEAK.load(Relaxed) - before;
+        println!("{name}: {} bytes of text, {peak} of memory", text.len());
+        assert_eq!(mdp.map_or(0, |mdp| mdp.states()), states, "{name}");
+        assert!(peak < 32 * text.len() + (8 << 20), "{name}: {peak} bytes for {} of text", text.len());
+    }
+}
+
 #[test]
 fn peak_is_bounded_by_a_block() {
     let _alone = ALONE.lock();

@@ -59,6 +59,9 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
 
 /// Notes on stderr the parts of `mdp` that a file in `format` cannot hold.
 pub fn note_losses(format: Format, mdp: &Mdp) {
+    if mdp.state_names().is_some() && !format.names_states() {
+        eprintln!("note: {format} has no place for the names of states, which are written as numbers");
+    }
     let Some(discount) = format.discount() else { return };
     if discount != mdp.gamma() {
         eprintln!("note: {format} has no place for γ = {}, and readers take {discount}", mdp.gamma());

@@ -142,6 +142,11 @@ impl Format {
         }
     }
 
+    /// Whether files hold names of states.
+    pub fn names_states(self) -> bool {
+        matches!(self, Self::Json | Self::Csv | Self::Safetensors | Self::Npz)
+    }
+
     /// The format that the extension of `path` names.
     pub fn of_name(path: &Path) -> Option<Self> {
         of_extension(path, Self::extensions)

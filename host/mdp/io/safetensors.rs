@@ -573,6 +573,9 @@ impl Parts {
 
     /// Text number `at`.
     fn text_at(&self, TextPlaces { offsets, bytes }: TextPlaces, at: u64) -> Result<&str, String> {
+        if at + 1 >= offsets.length {
+            return Err(format!("{OFFSETS} has {} elements, expected more than {}", offsets.length, at + 1));
+        }
         let (start, end) = (self.one(offsets, at), self.one(offsets, at + 1));
         let range = Some(start..end).filter(|range| range.start <= range.end && range.end <= bytes.length);
         let range = range.ok_or_else(|| {
