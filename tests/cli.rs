@@ -187,7 +187,7 @@ fn wrong_usage_has_exit_code_2() {
     usage(&["mdp", "solve", "grid.json", "--rank", "0", "--master", "a:1"], "--ranks");
     usage(&["devices", "--ranks", "2", "--rank", "2", "--master", "a:1"], "expected at most 1");
     usage(&["mdp", "info", "grid.json", "--ranks", "2", "--rank", "0", "--master", "a:1"], "--ranks");
-    usage(&["mdp", "convert", "grid.json", "grid.doc"], ".json or .safetensors");
+    usage(&["mdp", "convert", "grid.json", "grid.doc"], ".json or .csv or .safetensors");
     usage(&["devices", "--all"], "--all");
 
     let grid = ["mdp", "generate", "grid", "--out", "other.json"];

@@ -184,7 +184,7 @@ impl Outcomes {
         numbers.iter().filter(|&&number| (number as usize) < count).for_each(|&number| found[number as usize] = true);
         let Some(missing) = found.iter().position(|found| !found) else { return Ok(()) };
         let (largest, place) = numbers.iter().zip(&self.states.places).max().map_or((0, 0), |(&n, &place)| (n, place));
-        let expected = format!("expected the numbers from 0 to S − 1 without gaps, or names");
+        let expected = "expected the numbers from 0 to S − 1 without gaps, or names";
         Err(match missing == 0 && largest as usize == count {
             true => Fault::of(format!("the states are numbered from 1 to {count}, {expected}")),
             false => Fault::at(place, format!("found state {largest}, but no state {missing}; {expected}")),
