@@ -542,7 +542,7 @@ pub(super) fn why_wrong<M: Outcomes>(model: &M, table: &Vec<f64>, state: u64) ->
 type RowsOfState = (Vec<(u32, f64)>, Vec<(f64, f64, usize)>);
 
 /// The rows of a state: successors ascending, each once.
-fn row_of_states<M: Outcomes>(model: &M, table: &Vec<f64>, state: u64) -> RowsOfState {
+fn rows_of_state<M: Outcomes>(model: &M, table: &Vec<f64>, state: u64) -> RowsOfState {
     let (mut entries, mut rows) = (Vec::new(), Vec::new());
     for action in 0..model.actions(table, state) {
         let start = entries.len();

@@ -792,6 +792,9 @@ macro_rules! model {
     ($model:ident) => {
         ::warpkov_device::device::__with_prefix! { $model
             /// A greedy sweep: see `warpkov_kernels::mdp::matrix_free`.
+            ///
+            /// # Safety
+            /// As for the function of the same name in that module.
             #[::warpkov_device::device::kernel(T = [f32, f64], LANES = [1, 32])]
             pub fn PREFIX_sweep<T: ::warpkov_device::device::Real, const LANES: u32>(
                 model: $model,
@@ -811,6 +814,9 @@ macro_rules! model {
             }
 
             /// Measures V for a certificate: see `warpkov_kernels::mdp::matrix_free`.
+            ///
+            /// # Safety
+            /// As for the function of the same name in that module.
             #[::warpkov_device::device::kernel(LANES = [1, 32])]
             pub fn PREFIX_measure<const LANES: u32>(
                 model: $model,
@@ -877,6 +883,9 @@ macro_rules! many {
     ($model:ident) => {
         ::warpkov_device::device::__with_prefix! { $model
             /// Solves a model per block: see `warpkov_kernels::mdp::matrix_free`.
+            ///
+            /// # Safety
+            /// As for the function of the same name in that module.
             #[::warpkov_device::device::kernel]
             pub fn PREFIX_many(
                 words: ::warpkov_device::device::Global<u64>,
