@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -22,7 +23,7 @@ use crate::common::report::{Report, write_object};
 use crate::common::terminal::escaped;
 use crate::runtime::choose::{Decision, DeviceChoice};
 use crate::runtime::emulator;
-use crate::runtime::gpu::{Gpu, MODULES, Modules};
+use crate::runtime::gpu::{Gpu, MODULES};
 
 /// Most states of a model that one block solves.
 const MOST_STATES: u64 = 8192;
@@ -38,38 +39,17 @@ pub fn solve_many<M: Compiled>(models: &[M], options: &ModelOptions) -> Result<V
     for (number, model) in models.iter().enumerate() {
         check(model).map_err(|why| of_model(number, why))?;
     }
-    let one = |number: usize, options: &ModelOptions| {
-        solve_model(&models[number], options).map_err(|error| of_model(number, error))
-    };
     let code = ModelOptions { precision: Precision::F64, representation: Representation::Code, ..*options };
-    on_device(
-        options,
-        |device| match device {
-            Place::Cpu(note) => {
-                let options = ModelOptions { device: DeviceChoice::Cpu, ..code };
-                let mut solved = (0..models.len())
-                    .into_par_iter()
-                    .map(|number| one(number, &options))
-                    .collect::<Result<Vec<_>, _>>()?;
-                solved.iter_mut().for_each(|solution| solution.notes.extend(note.clone()));
-                Ok(solved)
-            }
-            Place::Device(device) => {
-                let mut solved: Vec<Option<ModelSolution>> = vec![None; models.len()];
-                let (small, large): (Vec<_>, Vec<_>) =
-                    (0..models.len()).partition(|&number| models[number].states() <= MOST_STATES);
-                let of_small: Vec<_> =
-                    small.par_iter().map(|&number| (models[number], models[number].table())).collect();
-                let results = device.blocks(&of_small, &code, &small)?;
-                small.iter().zip(results).for_each(|(&number, solution)| solved[number] = Some(solution));
-                for number in large {
-                    solved[number] = Some(one(number, &code)?);
-                }
-                Ok(solved.into_iter().flatten().collect())
-            }
-        },
-        options.modules,
-    )
+    let one = |number: usize, device: DeviceChoice| {
+        let options = ModelOptions { device, ..code };
+        solve_model(&models[number], &options).map_err(|error| of_model(number, error))
+    };
+    let small = |number: usize| models[number].states() <= MOST_STATES;
+    let blocks = |device: &BlockDevice, small: &[usize]| {
+        let with_tables: Vec<_> = small.par_iter().map(|&number| (models[number], models[number].table())).collect();
+        device.blocks(&with_tables, &code, small)
+    };
+    on_device(options, models.len(), small, blocks, one)
 }
 
 /// A sparse model with a name.
@@ -105,53 +85,23 @@ pub fn solve_many_sparse(models: &[Named], options: &SolveOptions) -> Result<Vec
             return Err(of_model(number, SolveError::Undiscounted));
         }
     }
-    let one = |number: usize, options: &SolveOptions| -> Result<ModelSolution, SolveError> {
-        let begun = Instant::now();
-        let solved = solve_with(&models[number].mdp, options, &mut |_| std::ops::ControlFlow::Continue(()));
+    let one = |number: usize, device: DeviceChoice| -> Result<ModelSolution, SolveError> {
+        let (begun, options) = (Instant::now(), SolveOptions { device, ..*options });
+        let solved = solve_with(&models[number].mdp, &options, &mut |_| ControlFlow::Continue(()));
         let solved = solved.map_err(|error| of_model(number, error))?;
-        Ok(ModelSolution {
-            values: solved.values,
-            policy: solved.policy,
-            run: solved.run,
-            certificate: solved.certificate,
-            method: solved.method,
-            representation: Representation::Sparse,
-            device: solved.device,
-            notes: solved.notes,
-            elapsed: begun.elapsed(),
-        })
+        Ok(ModelSolution::of_sparse(solved, begun.elapsed()))
     };
-    on_device(
-        &many,
-        |device| match device {
-            Place::Cpu(note) => {
-                let options = SolveOptions { device: DeviceChoice::Cpu, ..*options };
-                let mut solved = (0..models.len())
-                    .into_par_iter()
-                    .map(|number| one(number, &options))
-                    .collect::<Result<Vec<_>, _>>()?;
-                solved.iter_mut().for_each(|solution| solution.notes.extend(note.clone()));
-                Ok(solved)
-            }
-            Place::Device(device) => {
-                let mut solved: Vec<Option<ModelSolution>> = vec![None; models.len()];
-                let (small, large): (Vec<_>, Vec<_>) =
-                    (0..models.len()).partition(|&number| u64::from(models[number].mdp.states()) <= MOST_STATES);
-                let of_small: Vec<_> = small.par_iter().map(|&number| explicit(&models[number].mdp)).collect();
-                let results = device.blocks(&of_small, &many, &small)?;
-                for (&number, mut solution) in small.iter().zip(results) {
-                    let sign = models[number].mdp.objective().sign();
-                    solution.values.iter_mut().for_each(|value| *value = sign * *value + 0.0);
-                    solved[number] = Some(solution);
-                }
-                for number in large {
-                    solved[number] = Some(one(number, options)?);
-                }
-                Ok(solved.into_iter().flatten().collect())
-            }
-        },
-        Some(&MODULES),
-    )
+    let small = |number: usize| u64::from(models[number].mdp.states()) <= MOST_STATES;
+    let blocks = |device: &BlockDevice, small: &[usize]| {
+        let with_tables: Vec<_> = small.par_iter().map(|&number| explicit(&models[number].mdp)).collect();
+        let mut solved = device.blocks(&with_tables, &many, small)?;
+        for (&number, solution) in small.iter().zip(&mut solved) {
+            let sign = models[number].mdp.objective().sign();
+            solution.values.iter_mut().for_each(|value| *value = sign * *value + 0.0);
+        }
+        Ok(solved)
+    };
+    on_device(&many, models.len(), small, blocks, one)
 }
 
 /// A model as numbers in a table.
@@ -193,39 +143,52 @@ fn check<M: Outcomes>(model: &M) -> Result<(), SolveError> {
     }
 }
 
-/// Where the models are solved.
-enum Place<'a> {
-    /// On the CPU, with the reason of `auto`.
-    Cpu(Option<String>),
-    /// On a device.
-    Device(&'a BlockDevice<'a>),
-}
-
 /// A device on which a block solves a model.
 enum BlockDevice<'a> {
     Gpu(&'a Gpu),
     Emulated,
 }
 
-fn on_device<T>(
+/// Solves `count` models: on the CPU each by `one`, on all cores; on a device the `small` ones by `blocks`, together, and then
+/// each other one by `one`.
+fn on_device(
     options: &ModelOptions,
-    solve: impl Fn(Place) -> Result<T, SolveError>,
-    modules: Option<&'static Modules>,
-) -> Result<T, SolveError> {
+    count: usize,
+    small: impl Fn(usize) -> bool,
+    blocks: impl Fn(&BlockDevice, &[usize]) -> Result<Vec<ModelSolution>, SolveError>,
+    one: impl Fn(usize, DeviceChoice) -> Result<ModelSolution, SolveError> + Sync,
+) -> Result<Vec<ModelSolution>, SolveError> {
     if !matches!(options.method, None | Some(Method::Values)) {
         let method = options.method.unwrap_or(Method::Values);
         let instead = "many models run value iteration";
         return Err(SolveError::Unsupported { method, device: options.device, instead });
     }
+    let on_cpu = |note: Option<String>| {
+        let solved = (0..count).into_par_iter().map(|number| {
+            let mut solution = one(number, DeviceChoice::Cpu)?;
+            solution.notes.extend(note.clone());
+            Ok(solution)
+        });
+        solved.collect()
+    };
+    let on_blocks = |device: &BlockDevice, name: DeviceChoice| {
+        let (small, large): (Vec<_>, Vec<_>) = (0..count).partition(|&number| small(number));
+        let mut solved: Vec<(usize, ModelSolution)> = small.iter().copied().zip(blocks(device, &small)?).collect();
+        for number in large {
+            solved.push((number, one(number, name)?));
+        }
+        solved.sort_by_key(|(number, _)| *number);
+        Ok(solved.into_iter().map(|(_, solution)| solution).collect())
+    };
     let missing = || SolveError::Model("GPUs need the compiled kernels of the model: set `modules`".to_owned());
     match Decision::of(options.device, None).0 {
-        Decision::Cpu => solve(Place::Cpu(None)),
-        Decision::Emulated => solve(Place::Device(&BlockDevice::Emulated)),
+        Decision::Cpu => on_cpu(None),
+        Decision::Emulated => on_blocks(&BlockDevice::Emulated, DeviceChoice::Emulated),
         Decision::Gpu { ordinal, or_cpu } => {
-            let opened = modules.ok_or_else(missing).and_then(|modules| Ok(Gpu::open(ordinal, modules)?));
+            let opened = options.modules.ok_or_else(missing).and_then(|modules| Ok(Gpu::open(ordinal, modules)?));
             match opened {
-                Ok(gpu) => solve(Place::Device(&BlockDevice::Gpu(&gpu))),
-                Err(error) if or_cpu => solve(Place::Cpu(Some(format!("auto chose the CPU: {error}")))),
+                Ok(gpu) => on_blocks(&BlockDevice::Gpu(&gpu), DeviceChoice::Cuda(ordinal)),
+                Err(error) if or_cpu => on_cpu(Some(format!("auto chose the CPU: {error}"))),
                 Err(error) => Err(error),
             }
         }

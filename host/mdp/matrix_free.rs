@@ -21,7 +21,7 @@ use super::error::SolveError;
 use super::generate::explore::{Explored, explore};
 use super::model::{Choices, Csr, Mdp, MdpParts, Objective};
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
-use super::solution::{Run, Status};
+use super::solution::{Run, Solution, Status};
 use super::solve::{Observer, change_bound, solve_with, span_stop, tighten, value_iteration};
 use crate::common::choice::choice;
 use crate::runtime::choose::{Decision, DeviceChoice};
@@ -101,7 +101,14 @@ pub struct ModelSolution {
 }
 
 impl ModelSolution {
-    /// Whether the target was reached, as [`Solution::converged`](super::solution::Solution::converged).
+    /// The solution of a sparse model.
+    pub(super) fn of_sparse(solved: Solution, elapsed: Duration) -> Self {
+        let Solution { values, policy, run, certificate, method, device, notes, .. } = solved;
+        let representation = Representation::Sparse;
+        Self { values, policy, run, certificate, method, representation, device, notes, elapsed }
+    }
+
+    /// Whether the target was reached, as [`Solution::converged`].
     #[must_use]
     pub fn converged(&self, limits: &Limits) -> bool {
         match limits.target {
@@ -422,19 +429,9 @@ impl<M: Compiled> Solve<'_, M> {
             ..SolveOptions::default()
         };
         let solved = solve_with(&mdp, &solve, &mut *self.observe)?;
-        let mut notes = std::mem::take(&mut self.notes);
-        notes.extend(solved.notes);
-        Ok(Some(ModelSolution {
-            values: solved.values,
-            policy: solved.policy,
-            run: solved.run,
-            certificate: solved.certificate,
-            method: solved.method,
-            representation: Representation::Sparse,
-            device: solved.device,
-            notes,
-            elapsed: self.begun.elapsed(),
-        }))
+        let mut solution = ModelSolution::of_sparse(solved, self.begun.elapsed());
+        solution.notes.splice(0..0, std::mem::take(&mut self.notes));
+        Ok(Some(solution))
     }
 
     /// The note of why a sparse model is expected to take less time; `None` if it is not. V is 0 afterwards.
