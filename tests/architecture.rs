@@ -152,6 +152,14 @@ impl<'a> Visit<'a> for Paths {
         visit::visit_path(self, path);
     }
 
+    fn visit_macro(&mut self, call: &'a syn::Macro) {
+        // An exported macro is at the crate's root, whichever module defines it.
+        let path: Module = call.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if path.len() != 2 || path[0] != "crate" {
+            visit::visit_macro(self, call);
+        }
+    }
+
     fn visit_item_mod(&mut self, item: &'a ItemMod) {
         // Test modules have no restrictions.
         if !item.attrs.iter().any(|attribute| attribute.path().is_ident("cfg")) {

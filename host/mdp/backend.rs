@@ -3,6 +3,8 @@
 //! Backends maximise. Each backend owns its copy of the model, V and π, and starts at V = 0 with the first action of
 //! every state.
 
+use warpkov_kernels::mdp::matrix_free::Measured;
+
 /// State common to all backends: V and π.
 pub trait State {
     /// Error of the backend.
@@ -72,6 +74,12 @@ pub trait Correct: GreedySweeps {
     /// Replaces the rewards by `rewards`, one r(s, a) per row of the model, and keeps V. Returns false without any
     /// change if the layout shares stored rewards between rows.
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Self::Error>;
+}
+
+/// Operations for a model [as code](super::matrix_free).
+pub trait Measure: GreedySweeps {
+    /// What a certificate needs to know of the own states of this rank, and their greedy policy.
+    fn measure(&mut self) -> Result<(Measured, Vec<u32>), Self::Error>;
 }
 
 /// Stopping rule for greedy sweeps.

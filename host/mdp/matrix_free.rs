@@ -13,7 +13,7 @@ use rayon::prelude::*;
 pub use warpkov_kernels::mdp::matrix_free::{Compiled, END, Measured, Outcomes, Row, SUM_TOLERANCE};
 pub use warpkov_kernels::mdp::{Events, Model, Table};
 
-use super::backend::{GreedySweeps, Stop};
+use super::backend::{Measure, Stop};
 use super::certificate::{Certificate, Extremes};
 use super::cpu;
 use super::device::{self, Linked};
@@ -116,15 +116,6 @@ impl ModelSolution {
             Target::Theta(_) => self.run.status == Status::Solved,
         }
     }
-}
-
-/// A backend that measures V for its certificate.
-pub trait Measure: GreedySweeps<Error = SolveError> {
-    /// What a certificate needs to know of the own states of this rank, and their greedy policy.
-    ///
-    /// # Errors
-    /// Those of the backend.
-    fn measure(&mut self) -> Result<(Measured, Vec<u32>), SolveError>;
 }
 
 /// Solves a discounted model and certifies the result: ‖V − V*‖∞ ≤ ε.
@@ -264,7 +255,7 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     /// Runs the sweeps in the precision of the options.
-    fn run<F: Measure, E: Measure>(
+    fn run<F: Measure<Error = SolveError>, E: Measure<Error = SolveError>>(
         &mut self,
         method: Method,
         device: String,
@@ -301,12 +292,12 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     /// What a certificate needs of all ranks, after a check of all outcomes.
-    fn check(&self, backend: &mut dyn Measure) -> Result<Measured, SolveError> {
+    fn check(&self, backend: &mut dyn Measure<Error = SolveError>) -> Result<Measured, SolveError> {
         Ok(self.measured(backend)?.0)
     }
 
     /// The measurement over all ranks, and the policy of the own states.
-    fn measured(&self, backend: &mut dyn Measure) -> Result<(Measured, Vec<u32>), SolveError> {
+    fn measured(&self, backend: &mut dyn Measure<Error = SolveError>) -> Result<(Measured, Vec<u32>), SolveError> {
         let (own, policy) = backend.measure()?;
         let all = self.comm.gather(&own.slots())?;
         let of_rank = |slots: Vec<u64>| slots.try_into().map_or(Measured::NONE, |slots| Measured::of_slots(&slots));
@@ -328,7 +319,7 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     /// Sweeps until V is certified.
-    fn until_certified<B: Measure>(
+    fn until_certified<B: Measure<Error = SolveError>>(
         &mut self,
         method: Method,
         device: String,
@@ -356,7 +347,7 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     /// The solution with V as it is.
-    fn certified<B: Measure>(
+    fn certified<B: Measure<Error = SolveError>>(
         &mut self,
         method: Method,
         device: String,
@@ -368,7 +359,7 @@ impl<M: Compiled> Solve<'_, M> {
         self.solution(method, device, backend, run, (certificate, shift, policy))
     }
 
-    fn solution<B: Measure>(
+    fn solution<B: Measure<Error = SolveError>>(
         &mut self,
         method: Method,
         device: String,
@@ -402,7 +393,7 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     /// The solution by a sparse model, if it is asked for, or expected to take less time.
-    fn by_sparse<B: Measure>(
+    fn by_sparse<B: Measure<Error = SolveError>>(
         &mut self,
         backend: &mut B,
         measured: &Measured,
@@ -438,7 +429,11 @@ impl<M: Compiled> Solve<'_, M> {
     ///
     /// A few sweeps are timed, and so is the making of some rows. A sweep over a sparse model is taken to be bound by
     /// memory.
-    fn expectation<B: Measure>(&mut self, backend: &mut B, measured: &Measured) -> Result<Option<String>, SolveError> {
+    fn expectation<B: Measure<Error = SolveError>>(
+        &mut self,
+        backend: &mut B,
+        measured: &Measured,
+    ) -> Result<Option<String>, SolveError> {
         let (model, states) = (self.model, self.model.states());
         let Some(bandwidth) = self.bandwidth.filter(|_| states <= MOST_SPARSE) else { return Ok(None) };
         // The first sweep may have to load the kernel.

@@ -6,9 +6,8 @@ use rayon::prelude::*;
 use warpkov_kernels::mdp::matrix_free::{Measured, Outcomes, change, q_factor};
 
 use crate::common::interrupt;
-use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
+use crate::mdp::backend::{Backups, GreedySweeps, Measure, State, Stop};
 use crate::mdp::error::SolveError;
-use crate::mdp::matrix_free::Measure;
 use crate::mdp::model::NO_ACTION;
 use crate::runtime::Precise;
 use crate::runtime::comm::Communicator;

@@ -11,9 +11,8 @@ use super::ghosts::{Linked, Linking};
 use super::resident::THREADS;
 use super::values::{StopOnDevice, changes};
 use crate::common::interrupt;
-use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
+use crate::mdp::backend::{Backups, GreedySweeps, Measure, State, Stop};
 use crate::mdp::error::SolveError;
-use crate::mdp::matrix_free::Measure;
 use crate::runtime::Precise;
 use crate::runtime::comm::Communicator;
 
