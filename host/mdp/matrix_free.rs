@@ -1,7 +1,7 @@
 //! Models as Rust code: V and π are in memory, P and R are a function.
 //!
 //! [`solve_model`] runs greedy sweeps straight from the outcomes of a [`Model`] and certifies V, on all cores, on GPUs or
-//! under the emulator. Where V fits and P does not, there is no other way; where P fits, too, a [sparse](sparse) model may
+//! under the emulator. Where V fits and P does not, there is no other way; where P fits, too, a sparse model may
 //! be faster, and `auto` measures which.
 //!
 //! The kernels of a model are compiled in the crate of the model: `warpkov new NAME --model` writes one.

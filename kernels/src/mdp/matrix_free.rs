@@ -47,7 +47,7 @@
 //!
 //! All kernels take V over the states `0..S`, and back up the states `first..first + count`: those of one of several
 //! devices. A model is trusted with nothing: a successor outside of the model gives V(s') = NaN, which no sweep takes
-//! for convergence, and [`measure`] finds the state.
+//! for convergence, and [`Part::measure`] finds the state.
 
 #[cfg(not(target_arch = "nvptx64"))]
 use core::ops::Range;
@@ -170,7 +170,7 @@ impl<M: Model> Outcomes for M {
 
 /// The table of a model.
 pub trait Table {
-    /// Element `index`; NaN if there is none, which [`measure`] finds as a wrong probability.
+    /// Element `index`; NaN if there is none, which [`Part::measure`] finds as a wrong probability.
     fn number(&self, index: u64) -> f64;
 }
 

@@ -27,7 +27,7 @@ choice! {
     pub enum Kind {
         /// Rows seem to be in the order a·S + s, and are read in the order s·A + a.
         ActionMajor = "action-major",
-        /// Columns of P sum to 1 as rows do: P[s'][s] would pass as well.
+        /// Columns of P sum to 1 as rows do: the transpose would pass as well.
         Transposed = "transposed",
         /// All rewards are 0.
         NoReward = "no-reward",
