@@ -1,4 +1,4 @@
-//! Solves the problems of mdpax as models in Rust code: `warpkov-models de-moor --device cuda:0`.
+//! Solves the problems of mdpax and others as models in Rust code: `warpkov-models de-moor --device cuda:0`.
 
 use std::env;
 use std::error::Error;
@@ -9,7 +9,7 @@ use warpkov::mdp::options::{Limits, Precision, Target};
 use warpkov::mdp::{ModelOptions, solve_many, solve_model};
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov_models::MODULES;
-use warpkov_models::models::{DeMoor, Forest, Hendrix, Mirjalili};
+use warpkov_models::models::{DeMoor, Forest, Hendrix, Mirjalili, Pallets};
 
 const USAGE: &str = "\
 Usage: warpkov-models MODEL [--device auto|cpu|cuda:N|emulated] [--size N] [--epsilon E] [--precision f32|f64|mixed]
@@ -19,6 +19,7 @@ Models:
   de-moor     a perishable product that lasts N periods [3]
   hendrix     two perishable products, orders of at most N [10]
   mirjalili   platelets, orders of at most N [20]
+  pallets     two perishable products on one truck, N units a pallet, 30 for 10⁹ states [6]
   machines    N forests of 100 ages with different probabilities of fire, in one run [10000]";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -56,6 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             solve(&Hendrix { life: 2, most, mean_a, mean_b, substitution: 0.5, cost: 0.5, gamma: 0.99 }, &options)
         }
         "mirjalili" => solve(&Mirjalili { most_ordered: size(20), ..Mirjalili::default() }, &options),
+        "pallets" => solve(&Pallets::of(size(6)), &options),
         "machines" => {
             let count = size(10_000);
             let fire = |number: u32| f64::from(number) / f64::from(2 * count);

@@ -5,9 +5,11 @@ pub mod forest;
 pub mod garnet;
 pub mod hendrix;
 pub mod mirjalili;
+pub mod pallets;
 
 pub use de_moor::DeMoor;
 pub use forest::Forest;
 pub use garnet::{CostGarnet, Faulty, Garnet};
 pub use hendrix::Hendrix;
 pub use mirjalili::Mirjalili;
+pub use pallets::Pallets;

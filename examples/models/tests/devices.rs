@@ -10,7 +10,7 @@ use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::comm::Local;
 use warpkov::runtime::gpu::Gpu;
 use warpkov_models::MODULES;
-use warpkov_models::models::{CostGarnet, Faulty, Forest, Garnet};
+use warpkov_models::models::{CostGarnet, Faulty, Forest, Garnet, Pallets};
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -90,6 +90,7 @@ fn models_agree_with_their_sparse_models() {
         check(&Garnet { states: 200 + seed, actions: 5, outcomes: 4, ending, gamma, scale, seed }, 1e-9, scale);
     }
     check(&CostGarnet { states: 150, actions: 6, events: 9, gamma: 0.95, seed: 7 }, 1e-8, 1.0);
+    check(&Pallets { most: 1, ..Pallets::of(2) }, 1e-8, 1.0);
     check(&Garnet { states: 1, actions: 1, outcomes: 1, ending: 0, gamma: 0.5, scale: 1.0, seed: 9 }, 1e-9, 1.0);
 }
 
