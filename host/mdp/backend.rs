@@ -78,8 +78,8 @@ pub trait Correct: GreedySweeps {
 
 /// Operations for a model [as code](super::matrix_free).
 pub trait Measure: GreedySweeps {
-    /// What a certificate needs to know of the own states of this rank, and their greedy policy.
-    fn measure(&mut self) -> Result<(Measured, Vec<u32>), Self::Error>;
+    /// What a certificate needs to know of the own states of this rank. Their greedy policy becomes π.
+    fn measure(&mut self) -> Result<Measured, Self::Error>;
 }
 
 /// Stopping rule for greedy sweeps.

@@ -244,7 +244,7 @@ impl<M: Compiled> Solve<'_, M> {
             Method::Values,
             name,
             || {
-                reserve((2 * 4 + 8) * states + 4 * own)?;
+                reserve(2 * 4 * states + 4 * own)?;
                 device::MatrixFree::<M, f32, D>::new(device, comm, model, parts.clone())
             },
             || {
@@ -264,14 +264,14 @@ impl<M: Compiled> Solve<'_, M> {
     ) -> Result<ModelSolution, SolveError> {
         if self.options.precision == Precision::F64 {
             let mut backend = exact()?;
-            let measured = self.check(&mut backend)?;
+            let measured = self.measured(&mut backend)?;
             return match self.by_sparse(&mut backend, &measured)? {
                 Some(solution) => Ok(solution),
                 None => self.until_certified(method, device, &mut backend, measured, Run::default()),
             };
         }
         let mut backend = fast()?;
-        let measured = self.check(&mut backend)?;
+        let measured = self.measured(&mut backend)?;
         if let Some(solution) = self.by_sparse(&mut backend, &measured)? {
             return Ok(solution);
         }
@@ -291,21 +291,15 @@ impl<M: Compiled> Solve<'_, M> {
         self.until_certified(method, device, &mut backend, measured, run)
     }
 
-    /// What a certificate needs of all ranks, after a check of all outcomes.
-    fn check(&self, backend: &mut dyn Measure<Error = SolveError>) -> Result<Measured, SolveError> {
-        Ok(self.measured(backend)?.0)
-    }
-
-    /// The measurement over all ranks, and the policy of the own states.
-    fn measured(&self, backend: &mut dyn Measure<Error = SolveError>) -> Result<(Measured, Vec<u32>), SolveError> {
-        let (own, policy) = backend.measure()?;
-        let all = self.comm.gather(&own.slots())?;
+    /// What a certificate needs of all ranks, after a check of all outcomes. π becomes the greedy policy.
+    fn measured(&self, backend: &mut dyn Measure<Error = SolveError>) -> Result<Measured, SolveError> {
+        let all = self.comm.gather(&backend.measure()?.slots())?;
         let of_rank = |slots: Vec<u64>| slots.try_into().map_or(Measured::NONE, |slots| Measured::of_slots(&slots));
         let found = all.into_iter().map(of_rank).fold(Measured::NONE, Measured::and);
         if found.wrong < u64::MAX {
             return Err(SolveError::Model(why_wrong(self.model, &self.model.table(), found.wrong)));
         }
-        Ok((found, policy))
+        Ok(found)
     }
 
     /// The stopping rule, with ε multiplied by `fraction`.
@@ -330,20 +324,20 @@ impl<M: Compiled> Solve<'_, M> {
         let (gamma, limits) = (self.model.gamma(), self.options.limits);
         let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
         let mut stop_of = measured;
-        let (run, certificate, (shift, policy)) = tighten(epsilon, |fraction| {
+        let (run, certificate, shift) = tighten(epsilon, |fraction| {
             let stop = self.stop(&stop_of, fraction);
             let run = value_iteration(&mut *backend, stop, &limits, &mut *self.observe)?;
-            let (found, policy) = self.measured(backend)?;
+            let found = self.measured(backend)?;
             stop_of = found;
             let (certificate, shift) = match epsilon {
                 Some(_) => extremes(&found).centred(gamma),
                 None => (extremes(&found).certificate(gamma, 0.0), 0.0),
             };
-            Ok::<_, SolveError>((run, certificate, (shift, policy)))
+            Ok::<_, SolveError>((run, certificate, shift))
         })?;
         let mut all = earlier;
         all.append(run);
-        self.solution(method, device, backend, all, (certificate, shift, policy))
+        self.solution(method, device, backend, all, (certificate, shift))
     }
 
     /// The solution with V as it is.
@@ -354,9 +348,8 @@ impl<M: Compiled> Solve<'_, M> {
         backend: &mut B,
         run: Run,
     ) -> Result<ModelSolution, SolveError> {
-        let (found, policy) = self.measured(backend)?;
-        let (certificate, shift) = extremes(&found).centred(self.model.gamma());
-        self.solution(method, device, backend, run, (certificate, shift, policy))
+        let (certificate, shift) = extremes(&self.measured(backend)?).centred(self.model.gamma());
+        self.solution(method, device, backend, run, (certificate, shift))
     }
 
     fn solution<B: Measure<Error = SolveError>>(
@@ -365,7 +358,7 @@ impl<M: Compiled> Solve<'_, M> {
         device: String,
         backend: &mut B,
         mut run: Run,
-        (certificate, shift, policy): (Certificate, f64, Vec<u32>),
+        (certificate, shift): (Certificate, f64),
     ) -> Result<ModelSolution, SolveError> {
         run.status = match (run.status, self.options.limits.target) {
             (Status::Interrupted, _) => Status::Interrupted,
@@ -375,7 +368,7 @@ impl<M: Compiled> Solve<'_, M> {
             (Status::Solved, _) => Status::Stalled,
             (status, _) => status,
         };
-        let policy = self.comm.collect(&policy)?;
+        let policy = self.comm.collect(&backend.policy()?)?;
         let sign = if M::MINIMIZE { -1.0 } else { 1.0 };
         let mut values = if self.comm.rank() == 0 { backend.values()? } else { Vec::new() };
         values.par_iter_mut().for_each(|value| *value = sign * (*value + shift) + 0.0);

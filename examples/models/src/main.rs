@@ -4,8 +4,9 @@ use std::env;
 use std::error::Error;
 use std::time::Instant;
 
-use warpkov::mdp::matrix_free::{Compiled, Representation};
-use warpkov::mdp::options::{Limits, Precision, Target};
+use warpkov::common::choice::Choice;
+use warpkov::mdp::matrix_free::Compiled;
+use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::{ModelOptions, solve_many, solve_model};
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov_models::MODULES;
@@ -13,6 +14,7 @@ use warpkov_models::models::{DeMoor, Forest, Hendrix, Mirjalili, Pallets};
 
 const USAGE: &str = "\
 Usage: warpkov-models MODEL [--device auto|cpu|cuda:N|emulated] [--size N] [--epsilon E] [--precision f32|f64|mixed]
+                            [--representation auto|code|sparse]
 
 Models:
   forest      forest management with N ages [1000000]
@@ -25,8 +27,7 @@ Models:
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let model = arguments.next().ok_or(USAGE)?;
-    let representation = Representation::Code;
-    let mut options = ModelOptions { modules: Some(&MODULES), representation, ..ModelOptions::default() };
+    let mut options = ModelOptions { modules: Some(&MODULES), ..ModelOptions::default() };
     let (mut size, mut epsilon) = (None, 1e-4);
     while let Some(option) = arguments.next() {
         let value = arguments.next().ok_or(USAGE)?;
@@ -34,14 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--device" => options.device = value.parse::<DeviceChoice>()?,
             "--size" => size = Some(value.parse::<u32>()?),
             "--epsilon" => epsilon = value.parse()?,
-            "--precision" => {
-                options.precision = match value.as_str() {
-                    "f32" => Precision::F32,
-                    "f64" => Precision::F64,
-                    "mixed" => Precision::Mixed,
-                    _ => return Err(USAGE.into()),
-                }
-            }
+            "--precision" => options.precision = Choice::of_name(&value).ok_or(USAGE)?,
+            "--representation" => options.representation = Choice::of_name(&value).ok_or(USAGE)?,
             _ => return Err(USAGE.into()),
         }
     }

@@ -25,6 +25,8 @@ pub struct MatrixFree<'c, M, T> {
     backward: bool,
     old: Vec<T>,
     new: Vec<T>,
+    /// The greedy policy of the own states when V was last measured.
+    policy: Vec<u32>,
 }
 
 /// The change of V over some states.
@@ -88,6 +90,7 @@ impl<'c, M: Outcomes + Sync, T: Precise> MatrixFree<'c, M, T> {
             backward: false,
             old: vec![T::ZERO; states],
             new: vec![T::ZERO; states],
+            policy: vec![NO_ACTION; (own.end - own.start) as usize],
         }
     }
 
@@ -158,9 +161,7 @@ impl<M: Outcomes + Sync, T: Precise> State for MatrixFree<'_, M, T> {
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
-        let (code, old) = (&self.code, &self.old);
-        let best = |state: usize| code.best(state as u64, |next| old[next as usize].to_f64()).1;
-        Ok(self.own.clone().into_par_iter().with_min_len(BLOCK).map(best).collect())
+        Ok(self.policy.clone())
     }
 
     fn policy_is_implicit(&self) -> bool {
@@ -203,8 +204,8 @@ impl<M: Outcomes + Sync, T: Precise> GreedySweeps for MatrixFree<'_, M, T> {
 }
 
 impl<M: Outcomes + Sync, T: Precise> Measure for MatrixFree<'_, M, T> {
-    fn measure(&mut self) -> Result<(Measured, Vec<u32>), SolveError> {
-        let (code, old, own) = (&self.code, &self.old, self.own.clone());
+    fn measure(&mut self) -> Result<Measured, SolveError> {
+        let Self { code, old, own, policy, .. } = self;
         let value = |next: u64| old[next as usize].to_f64();
         let of_block = |(block, policy): (usize, &mut [u32])| {
             let first = own.start + block * BLOCK;
@@ -215,9 +216,7 @@ impl<M: Outcomes + Sync, T: Precise> Measure for MatrixFree<'_, M, T> {
                 all.and(Measured::of_state(&code.model, &code.table, state, best, value, (0, 1)))
             })
         };
-        let mut policy = vec![NO_ACTION; own.len()];
         let blocks = policy.par_chunks_mut(BLOCK).enumerate();
-        let found = blocks.map(of_block).reduce(|| Measured::NONE, Measured::and);
-        Ok((found, policy))
+        Ok(blocks.map(of_block).reduce(|| Measured::NONE, Measured::and))
     }
 }

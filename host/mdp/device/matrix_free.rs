@@ -1,9 +1,7 @@
 //! Value iteration of a model as code on a device.
 
-use std::any::Any;
 use std::ops::Range;
 
-use rayon::prelude::*;
 use warpkov_device::launch::Shape;
 use warpkov_kernels::mdp::matrix_free::{Compiled, MEASURED, MeasureLaunch, Measured, SLOTS, SweepLaunch};
 
@@ -38,6 +36,8 @@ pub struct MatrixFree<'d, M, T: Precise, D: Linked> {
     by_warp: bool,
     old: D::Buffer<T>,
     new: D::Buffer<T>,
+    /// The greedy policy of the own states when V was last measured.
+    policy: D::Buffer<u32>,
     slots: D::Buffer<u64>,
     stop: StopOnDevice<D>,
     /// A batch of [`BATCH`] sweeps, an even number: the buffers are in the same roles before and after.
@@ -60,6 +60,7 @@ where
     ) -> Result<Self, SolveError> {
         let link = if comm.size() > 1 { device.link(comm)? } else { None };
         let (states, table) = (model.states() as usize, model.table());
+        let own = parts[comm.rank() as usize].len();
         let mut made = Self {
             device,
             comm,
@@ -70,6 +71,7 @@ where
             by_warp: false,
             old: device.zeros(states)?,
             new: device.zeros(states)?,
+            policy: device.zeros(own)?,
             slots: device.zeros(SLOTS * BATCH)?,
             stop: StopOnDevice::new(device)?,
             graph: None,
@@ -170,11 +172,11 @@ where
     }
 
     fn values(&mut self) -> Result<Vec<f64>, SolveError> {
-        Ok(self.device.to_vec(&self.old)?.into_par_iter().map(|value: T| value.to_f64()).collect())
+        Ok(self.device.to_vec(&self.old)?.into_iter().map(T::to_f64).collect())
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
-        Ok(self.measure()?.1)
+        Ok(self.device.to_vec(&self.policy)?)
     }
 
     fn policy_is_implicit(&self) -> bool {
@@ -232,29 +234,20 @@ impl<M: Compiled, T: Precise, D: Linked> Measure for MatrixFree<'_, M, T, D>
 where
     SolveError: From<D::Error>,
 {
-    fn measure(&mut self) -> Result<(Measured, Vec<u32>), SolveError> {
+    fn measure(&mut self) -> Result<Measured, SolveError> {
         let (device, shape, states) = (self.device, self.shape(), self.own());
-        let own = (states.end - states.start) as usize;
-        let (mut policy, mut found) = (device.zeros(own)?, device.zeros(MEASURED)?);
-        let rounded;
-        let v = match (&self.old as &dyn Any).downcast_ref::<D::Buffer<f64>>() {
-            Some(v) => v,
-            None => {
-                rounded = device.upload(&self.values()?)?;
-                &rounded
-            }
-        };
-        let (table, policy_of, found_of) = (&self.table, &mut policy, &mut found);
-        let launch = MeasureLaunch { table, states, v, policy: policy_of, found: found_of };
+        let mut found = device.zeros(MEASURED)?;
+        let Self { table, old: v, policy, .. } = self;
+        let launch = MeasureLaunch { table, states, v, policy, found: &mut found };
         // SAFETY: V has an element per state, the policy one per own state, and `found` has the slots.
         unsafe {
             match self.by_warp {
-                true => self.model.measure::<32, D>(device, shape, launch)?,
-                false => self.model.measure::<1, D>(device, shape, launch)?,
+                true => self.model.measure::<T, 32, D>(device, shape, launch)?,
+                false => self.model.measure::<T, 1, D>(device, shape, launch)?,
             }
         }
         let mut slots = [0; MEASURED];
         device.download(&found, &mut slots)?;
-        Ok((Measured::of_slots(&slots), device.to_vec(&policy)?))
+        Ok(Measured::of_slots(&slots))
     }
 }

@@ -394,13 +394,13 @@ impl<M: Outcomes> Part<M> {
     /// *Safety*: `v` has S elements, `policy` has `count`, `found` has [`MEASURED`], all 0. *Launch*: any grid; blocks of
     /// whole warps; no dynamic shared memory.
     #[inline(always)]
-    pub fn measure<const LANES: u32>(&self, v: Global<f64>, policy: GlobalMut<u32>, found: GlobalMut<u64>) {
+    pub fn measure<T: Real, const LANES: u32>(&self, v: Global<T>, policy: GlobalMut<u32>, found: GlobalMut<u64>) {
         let mut all = Measured::NONE;
         self.states::<LANES>(|state| {
-            let (best, action) = self.best::<f64, LANES>(state, v);
-            let here = Measured::of_state(&self.model, &self.table, state, best, |state| v.get(state as usize), {
-                if LANES == 1 { (0, 1) } else { (warp::lane_id(), LANES) }
-            });
+            let (best, action) = self.best::<T, LANES>(state, v);
+            let value = |next: u64| v.get(next as usize).to_f64();
+            let lanes = if LANES == 1 { (0, 1) } else { (warp::lane_id(), LANES) };
+            let here = Measured::of_state(&self.model, &self.table, state, best, value, lanes);
             all = all.and(here);
             if LANES == 1 || warp::lane_id() == 0 {
                 policy.set((state - self.first) as usize, action);
@@ -736,11 +736,11 @@ pub trait Compiled: Blocks {
     ///
     /// # Errors
     /// As for [`Device::launch`].
-    unsafe fn measure<const LANES: u32, D: Device>(
+    unsafe fn measure<T: Real, const LANES: u32, D: Device>(
         self,
         device: &D,
         shape: Shape,
-        launch: MeasureLaunch<'_, D>,
+        launch: MeasureLaunch<'_, T, D>,
     ) -> Result<(), D::Error>;
 }
 
@@ -760,10 +760,10 @@ pub struct SweepLaunch<'a, T: Real, D: Device> {
 /// The arguments of [`Part::measure`].
 #[cfg(not(target_arch = "nvptx64"))]
 #[allow(missing_docs, reason = "the fields are those of the kernel's body")]
-pub struct MeasureLaunch<'a, D: Device> {
+pub struct MeasureLaunch<'a, T: Real, D: Device> {
     pub table: &'a D::Buffer<f64>,
     pub states: Range<u64>,
-    pub v: &'a D::Buffer<f64>,
+    pub v: &'a D::Buffer<T>,
     pub policy: &'a mut D::Buffer<u32>,
     pub found: &'a mut D::Buffer<u64>,
 }
@@ -817,20 +817,20 @@ macro_rules! model {
             ///
             /// # Safety
             /// As for the function of the same name in that module.
-            #[::warpkov_device::device::kernel(LANES = [1, 32])]
-            pub fn PREFIX_measure<const LANES: u32>(
+            #[::warpkov_device::device::kernel(T = [f32, f64], LANES = [1, 32])]
+            pub fn PREFIX_measure<T: ::warpkov_device::device::Real, const LANES: u32>(
                 model: $model,
                 table: ::warpkov_device::device::Global<f64>,
                 table_len: u64,
                 first: u64,
                 count: u64,
-                v: ::warpkov_device::device::Global<f64>,
+                v: ::warpkov_device::device::Global<T>,
                 policy: ::warpkov_device::device::GlobalMut<u32>,
                 found: ::warpkov_device::device::GlobalMut<u64>,
             ) {
                 let table = $crate::mdp::matrix_free::DeviceTable { numbers: table, len: table_len };
                 let part = $crate::mdp::matrix_free::Part { model, table, first, count };
-                part.measure::<LANES>(v, policy, found);
+                part.measure::<T, LANES>(v, policy, found);
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
@@ -856,18 +856,22 @@ macro_rules! model {
                     }
                 }
 
-                unsafe fn measure<const LANES: u32, D: ::warpkov_device::launch::Device>(
+                unsafe fn measure<
+                    T: ::warpkov_device::device::Real,
+                    const LANES: u32,
+                    D: ::warpkov_device::launch::Device,
+                >(
                     self,
                     device: &D,
                     shape: ::warpkov_device::launch::Shape,
-                    launch: $crate::mdp::matrix_free::MeasureLaunch<'_, D>,
+                    launch: $crate::mdp::matrix_free::MeasureLaunch<'_, T, D>,
                 ) -> ::core::result::Result<(), D::Error> {
                     let $crate::mdp::matrix_free::MeasureLaunch { table, states, v, policy, found } = launch;
                     let len = ::warpkov_device::launch::Buffer::len(table) as u64;
                     let (first, count) = (states.start, states.end - states.start);
                     // SAFETY: the caller's promise.
                     unsafe {
-                        PREFIX_measure::<LANES, D>(device, shape, self, table, len, first, count, v, policy, found)
+                        PREFIX_measure::<T, LANES, D>(device, shape, self, table, len, first, count, v, policy, found)
                     }
                 }
             }
