@@ -8,7 +8,11 @@ export WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
 target=${CARGO_TARGET_DIR:-target}
 bundle=$target/gpu-bundle
 
-# Prints the path of a cargo target's executable, from cargo's JSON messages on standard input.
+# One command, so that the library is compiled once. Tests bring the programs of their packages with them.
+messages=$(cargo test --release --workspace --no-run --test kernels --test mdp_reference --test devices \
+    --message-format=json-render-diagnostics)
+
+# Prints the path of a cargo target's executable.
 executable() {
     python3 -c '
 import json, sys
@@ -16,23 +20,15 @@ for line in sys.stdin:
     message = json.loads(line)
     if message.get("executable") and message["target"]["name"] == sys.argv[1]:
         print(message["executable"])
-' "$1" | tail -n 1
+' "$1" <<<"$messages" | tail -n 1
 }
-cli=$(cargo build --release --bin warpkov --message-format=json-render-diagnostics | executable warpkov)
-tests=$(cargo test --release --test kernels --test mdp_reference --no-run --message-format=json-render-diagnostics)
-kernels=$(executable kernels <<<"$tests")
-reference=$(executable mdp_reference <<<"$tests")
-models=$(cargo build --release -p warpkov-models --message-format=json-render-diagnostics | executable warpkov-models)
-tests=$(cargo test --release -p warpkov-models --test devices --no-run --message-format=json-render-diagnostics)
-devices=$(executable devices <<<"$tests")
 
 rm -rf "$bundle"
 mkdir -p "$bundle/data" "$bundle/peers"
-strip -o "$bundle/warpkov" "$cli"
-strip -o "$bundle/kernels" "$kernels"
-strip -o "$bundle/mdp_reference" "$reference"
-strip -o "$bundle/warpkov-models" "$models"
-strip -o "$bundle/models" "$devices"
+for program in warpkov kernels mdp_reference warpkov-models; do
+    strip -o "$bundle/$program" "$(executable "$program")"
+done
+strip -o "$bundle/models" "$(executable devices)"
 for file in data/*.json; do
     [[ ! -e $file ]] || cp "$file" "$bundle/data/"
 done
