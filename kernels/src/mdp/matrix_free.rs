@@ -94,6 +94,10 @@ pub trait Events: Copy {
     /// Whether rewards are costs, to be minimised.
     const MINIMIZE: bool = false;
 
+    /// What an action makes of a state, before the event: what its outcomes have in common, computed once. `(u64, u32)`, state
+    /// and action, will always do; digits of the state in place of the state save a division for every event.
+    type Decision: Copy;
+
     /// γ, the discount factor, in \[0, 1).
     fn gamma(&self) -> f64;
 
@@ -103,23 +107,26 @@ pub trait Events: Copy {
     /// The number of actions of a state. A state without actions is terminal: V = 0.
     fn actions(&self, state: u64) -> u32;
 
-    /// N, the number of events after an action.
-    fn events(&self, state: u64, action: u32) -> u32;
+    /// The decision for an action.
+    fn decide(&self, state: u64, action: u32) -> Self::Decision;
+
+    /// N, the number of events after a decision.
+    fn events(&self, decision: &Self::Decision) -> u32;
 
     /// The numbers that [`probability`](Self::probability) looks up: the probability of each event, unless that method is
     /// another.
     #[cfg(not(target_arch = "nvptx64"))]
     fn table(&self) -> Vec<f64>;
 
-    /// The probability of an event after an action: by default element `event` of the table. Over all events, the
+    /// The probability of an event after a decision: by default element `event` of the table. Over all events, the
     /// probabilities sum to 1.
     #[inline(always)]
-    fn probability(&self, table: &impl Table, _state: u64, _action: u32, event: u32) -> f64 {
+    fn probability(&self, table: &impl Table, _decision: &Self::Decision, event: u32) -> f64 {
         table.number(u64::from(event))
     }
 
-    /// The successor of a state after an action and an event, a state below S or [`END`], and the reward.
-    fn outcome(&self, state: u64, action: u32, event: u32) -> (u64, f64);
+    /// The successor after a decision and an event, a state below S or [`END`], and the reward.
+    fn outcome(&self, decision: &Self::Decision, event: u32) -> (u64, f64);
 }
 
 /// The outcomes of a model: what the kernels know of it. [`Model`] implies it; `events!` implements it for [`Events`].
@@ -981,12 +988,13 @@ macro_rules! events {
                 action: u32,
                 mut each: impl FnMut(u64, f64, f64),
             ) {
-                let (mut event, events) = (0, $crate::mdp::Events::events(self, state, action));
+                let decision = $crate::mdp::Events::decide(self, state, action);
+                let (mut event, events) = (0, $crate::mdp::Events::events(self, &decision));
                 while event < events {
-                    let probability = $crate::mdp::Events::probability(self, table, state, action, event);
+                    let probability = $crate::mdp::Events::probability(self, table, &decision, event);
                     // An event that never happens costs no more than its probability. NaN is not 0.
                     if probability != 0.0 {
-                        let (next, reward) = $crate::mdp::Events::outcome(self, state, action, event);
+                        let (next, reward) = $crate::mdp::Events::outcome(self, &decision, event);
                         each(next, probability, reward);
                     }
                     event += 1;

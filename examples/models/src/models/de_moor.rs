@@ -10,7 +10,7 @@ use warpkov_kernels::mdp::Events;
 /// the newest units first. The action is the size of the order, the event the demand.
 #[derive(Clone, Copy, Debug, Parameter)]
 pub struct DeMoor {
-    /// m, the periods until a unit expires, at least 1.
+    /// m, the periods until a unit expires, 1 to 8.
     pub life: u32,
     /// L, the periods from order to delivery, at least 1.
     pub lead_time: u32,
@@ -57,29 +57,40 @@ impl Default for DeMoor {
     }
 }
 
-impl DeMoor {
-    /// (`most_ordered` + 1)ⁿ.
-    fn power(&self, n: u32) -> u64 {
-        u64::from(self.most_ordered + 1).pow(n)
-    }
-}
-
 impl Events for DeMoor {
     const MINIMIZE: bool = true;
+    /// Units in stock and what one that is kept adds to the next state, in the order of sale; orders in the next state; cost.
+    type Decision = ([(u32, u32); 8], u64, f64);
 
     fn gamma(&self) -> f64 {
         self.gamma
     }
     fn states(&self) -> u64 {
-        self.power(self.life + self.lead_time - 1)
+        if self.life > 8 { 0 } else { u64::from(self.most_ordered + 1).pow(self.life + self.lead_time - 1) }
     }
     fn actions(&self, _state: u64) -> u32 {
         self.most_ordered + 1
     }
-    fn events(&self, _state: u64, _order: u32) -> u32 {
+    fn decide(&self, state: u64, order: u32) -> Self::Decision {
+        let base = self.most_ordered + 1;
+        let all = u64::from(base).pow(self.life);
+        let (on_way, stock, mut units) = (state / all, (state % all) as u32, [(0, 0); 8]);
+        for step in 0..8 {
+            // Digit 0 counts the oldest units, which expire.
+            let age = if self.newest_first > 0 { (self.life - 1).wrapping_sub(step) } else { step };
+            if step < self.life {
+                let place = if age > 0 { base.pow(age - 1) } else { 0 };
+                units[step as usize] = (stock / base.pow(age) % base, place);
+            }
+        }
+        // The order is the highest digit of those on their way, and the lowest arrives.
+        let way = u64::from(order) * u64::from(base).pow(self.lead_time - 1) + on_way;
+        let orders = way / u64::from(base) * all + way % u64::from(base) * (all / u64::from(base));
+        (units, orders, self.order_cost * f64::from(order))
+    }
+    fn events(&self, _: &Self::Decision) -> u32 {
         self.most_demanded + 1
     }
-
     /// P(d − ½ < X ≤ d + ½); the last d stands for all above.
     #[cfg(not(target_arch = "nvptx64"))]
     fn table(&self) -> Vec<f64> {
@@ -91,27 +102,16 @@ impl Events for DeMoor {
             .map(|demand| below(demand + 1) - if demand > 0 { below(demand) } else { 0.0 })
             .collect()
     }
-
-    fn outcome(&self, state: u64, order: u32, demand: u32) -> (u64, f64) {
-        let (base, all) = (self.power(1), self.power(self.life));
-        let (coming, stock) = (state / all, state % all);
-        let (mut wanted, mut kept, mut held, mut expired) = (u64::from(demand), 0, 0, 0);
-        // Digit 0 counts the oldest units.
-        for step in 0..self.life {
-            let age = if self.newest_first > 0 { self.life - 1 - step } else { step };
-            let units = stock / self.power(age) % base;
-            let sold = units.min(wanted);
-            wanted -= sold;
-            match age {
-                0 => expired = units - sold,
-                _ => (kept, held) = (kept + (units - sold) * self.power(age - 1), held + units - sold),
-            }
+    fn outcome(&self, &(units, orders, order_cost): &Self::Decision, demand: u32) -> (u64, f64) {
+        let (mut wanted, mut next, mut held, mut expired) = (demand, 0, 0, 0);
+        for (units, place) in units {
+            let left = units.saturating_sub(wanted);
+            wanted = wanted.saturating_sub(units);
+            next += left * place;
+            (held, expired) = if place > 0 { (held + left, expired) } else { (held, expired + left) };
         }
-        let (order, arrives) = (u64::from(order), if self.lead_time == 1 { u64::from(order) } else { coming % base });
-        let coming = if self.lead_time == 1 { 0 } else { order * self.power(self.lead_time - 2) + coming / base };
-        let next = coming * all + arrives * self.power(self.life - 1) + kept;
-        let ordered = self.order_cost * order as f64 + self.shortage_cost * wanted as f64;
-        (next, ordered + self.waste_cost * expired as f64 + self.holding_cost * held as f64)
+        let kept = self.waste_cost * f64::from(expired) + self.holding_cost * f64::from(held);
+        (orders + u64::from(next), order_cost + self.shortage_cost * f64::from(wanted) + kept)
     }
 }
 

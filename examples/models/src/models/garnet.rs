@@ -94,6 +94,7 @@ impl CostGarnet {
 
 impl warpkov_kernels::mdp::Events for CostGarnet {
     const MINIMIZE: bool = true;
+    type Decision = (u64, u32);
 
     fn gamma(&self) -> f64 {
         self.gamma
@@ -107,7 +108,11 @@ impl warpkov_kernels::mdp::Events for CostGarnet {
         self.actions
     }
 
-    fn events(&self, _state: u64, _action: u32) -> u32 {
+    fn decide(&self, state: u64, action: u32) -> (u64, u32) {
+        (state, action)
+    }
+
+    fn events(&self, _: &(u64, u32)) -> u32 {
         self.events
     }
 
@@ -118,7 +123,7 @@ impl warpkov_kernels::mdp::Events for CostGarnet {
         weights.iter().map(|weight| weight / sum).collect()
     }
 
-    fn outcome(&self, state: u64, action: u32, event: u32) -> (u64, f64) {
+    fn outcome(&self, &(state, action): &(u64, u32), event: u32) -> (u64, f64) {
         let bits = self.garnet().bits(state, action, event);
         (bits % self.states, (bits >> 60) as f64)
     }

@@ -10,7 +10,7 @@ use warpkov_kernels::mdp::{Events, Table};
 /// order of a, times `most` + 1, plus that of b. The event is the units sold of a, times the stock of b + 1, plus those of b.
 #[derive(Clone, Copy, Debug, Parameter)]
 pub struct Hendrix {
-    /// m, the periods until a unit expires, at least 1.
+    /// m, the periods until a unit expires, 1 to 4.
     pub life: u32,
     /// The largest order of a product.
     pub most: u32,
@@ -27,52 +27,54 @@ pub struct Hendrix {
 }
 
 impl Hendrix {
-    /// Stock of a and of b, as digits.
-    fn stocks(&self, state: u64) -> [u64; 2] {
-        let all = u64::from(self.most + 1).pow(self.life);
-        [state / all, state % all]
+    /// The states of a product.
+    fn stocks(&self) -> u32 {
+        (self.most + 1).pow(self.life)
     }
-
-    /// Units in a stock.
-    fn units(&self, mut stock: u64) -> u32 {
-        let (base, mut sum) = (u64::from(self.most + 1), 0);
-        while stock > 0 {
-            sum += stock % base;
-            stock /= base;
+    /// A product after its order.
+    fn product(&self, mut stock: u32, order: u32) -> ([u32; 4], u32, u32) {
+        let (base, mut units, mut sum) = (self.most + 1, [0; 4], 0);
+        for units in &mut units {
+            *units = stock % base;
+            (sum, stock) = (sum + *units, stock / base);
         }
-        sum as u32
+        (units, sum, order * (self.stocks() / base))
     }
-
-    /// The stock after a sale of the oldest units first, a period later, with an order that arrives.
-    fn aged(&self, mut stock: u64, sold: u32, order: u32) -> u64 {
-        let (base, mut left, mut kept, mut place) = (u64::from(self.most + 1), u64::from(sold), 0, 1);
-        for age in 0..self.life {
-            let sale = left.min(stock % base);
-            // The oldest units expire; all others are a digit older.
-            if age > 0 {
-                (kept, place) = (kept + (stock % base - sale) * place, place * base);
-            }
-            (left, stock) = (left - sale, stock / base);
+    /// The next state of a product: the oldest units expire, all others are a digit older.
+    #[inline(always)]
+    fn aged(&self, (units, _, order): ([u32; 4], u32, u32), mut sold: u32) -> u32 {
+        let (mut next, mut place) = (order, 0);
+        for units in units {
+            next += units.saturating_sub(sold) * place;
+            sold = sold.saturating_sub(units);
+            place = if place > 0 { place * (self.most + 1) } else { 1 };
         }
-        kept + u64::from(order) * place
+        next
     }
 }
 
 impl Events for Hendrix {
+    /// Of a and of b: units in stock, the oldest first; their sum; the order, in the next state. Then the cost of the order.
+    type Decision = ([([u32; 4], u32, u32); 2], f64);
+
     fn gamma(&self) -> f64 {
         self.gamma
     }
     fn states(&self) -> u64 {
-        u64::from(self.most + 1).pow(2 * self.life)
+        if self.life <= 4 { u64::from(self.stocks()).pow(2) } else { 0 }
     }
     fn actions(&self, _state: u64) -> u32 {
         (self.most + 1).pow(2)
     }
-    fn events(&self, state: u64, _order: u32) -> u32 {
-        let [a, b] = self.stocks(state).map(|stock| self.units(stock));
-        (a + 1) * (b + 1)
+    fn decide(&self, state: u64, order: u32) -> Self::Decision {
+        let (stocks, base) = (u64::from(self.stocks()), self.most + 1);
+        let (a, b) = ((state / stocks) as u32, (state % stocks) as u32);
+        let cost = self.cost * f64::from(order / base + order % base);
+        ([self.product(a, order / base), self.product(b, order % base)], cost)
     }
-
+    fn events(&self, ([a, b], _): &Self::Decision) -> u32 {
+        (a.1 + 1) * (b.1 + 1)
+    }
     /// For y = 0 … units of b, and z = 0 … units of a: P(demand of b is y), P(that of a is z), P(that of a is at least z); then
     /// the same of a with the customers of b, if the demand of b is at least y: P(… is z), P(… is at least z).
     #[cfg(not(target_arch = "nvptx64"))]
@@ -95,24 +97,20 @@ impl Events for Hendrix {
         }
         table
     }
-    fn probability(&self, table: &impl Table, state: u64, _order: u32, event: u32) -> f64 {
-        let [a, b] = self.stocks(state).map(|stock| self.units(stock));
-        let (sold_a, sold_b, most) = (event / (b + 1), event % (b + 1), self.most * self.life);
+    fn probability(&self, table: &impl Table, ([a, b], _): &Self::Decision, event: u32) -> f64 {
+        let (sold_a, sold_b, most) = (event / (b.1 + 1), event % (b.1 + 1), self.most * self.life);
         let at = 5 * u64::from(sold_b * (most + 1) + sold_a);
-        match (sold_a == a, sold_b == b) {
+        match (sold_a == a.1, sold_b == b.1) {
             (false, false) => table.number(at) * table.number(at + 1),
             (true, false) => table.number(at) * table.number(at + 2),
             (false, true) => table.number(at + 3),
             (true, true) => table.number(at + 4),
         }
     }
-    fn outcome(&self, state: u64, order: u32, event: u32) -> (u64, f64) {
-        let [a, b] = self.stocks(state);
-        let (sold_a, sold_b) = (event / (self.units(b) + 1), event % (self.units(b) + 1));
-        let (order_a, order_b) = (order / (self.most + 1), order % (self.most + 1));
-        let next =
-            self.aged(a, sold_a, order_a) * u64::from(self.most + 1).pow(self.life) + self.aged(b, sold_b, order_b);
-        (next, f64::from(sold_a + sold_b) - self.cost * f64::from(order_a + order_b))
+    fn outcome(&self, &([a, b], cost): &Self::Decision, event: u32) -> (u64, f64) {
+        let (sold_a, sold_b) = (event / (b.1 + 1), event % (b.1 + 1));
+        let next = u64::from(self.aged(a, sold_a)) * u64::from(self.stocks()) + u64::from(self.aged(b, sold_b));
+        (next, f64::from(sold_a + sold_b) - cost)
     }
 }
 

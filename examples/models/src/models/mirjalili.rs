@@ -54,7 +54,8 @@ fn parts(order: u32, number: u32) -> (u32, u32) {
 
 impl Events for Mirjalili {
     const MINIMIZE: bool = true;
-
+    /// Weekday, units with two days left, with one, order.
+    type Decision = [u32; 4];
     fn gamma(&self) -> f64 {
         self.gamma
     }
@@ -64,10 +65,13 @@ impl Events for Mirjalili {
     fn actions(&self, _state: u64) -> u32 {
         self.most_ordered + 1
     }
-    fn events(&self, _state: u64, order: u32) -> u32 {
+    fn decide(&self, state: u64, order: u32) -> [u32; 4] {
+        let (state, base) = (state as u32, self.most_ordered + 1);
+        [state / (base * base), state / base % base, state % base, order]
+    }
+    fn events(&self, &[_, _, _, order]: &[u32; 4]) -> u32 {
         (self.most_demanded + 1) * (order + 1) * (order + 2) / 2
     }
-
     /// The probabilities of the demands of each weekday, then those of the ways to divide 0, 1, 2 … units.
     #[cfg(not(target_arch = "nvptx64"))]
     fn table(&self) -> Vec<f64> {
@@ -91,28 +95,24 @@ impl Events for Mirjalili {
         }
         table
     }
-    fn probability(&self, table: &impl Table, state: u64, order: u32, event: u32) -> f64 {
-        let (demands, order) = (u64::from(self.most_demanded + 1), u64::from(order));
-        let weekday = state / u64::from(self.most_ordered + 1).pow(2);
-        let (demand, division) = (u64::from(event) % demands, u64::from(event) / demands);
-        let before = order * (order + 1) * (order + 2) / 6;
-        table.number(weekday * demands + demand) * table.number(7 * demands + before + division)
+    fn probability(&self, table: &impl Table, &[weekday, _, _, order]: &[u32; 4], event: u32) -> f64 {
+        let demands = self.most_demanded + 1;
+        let (demand, division, before) = (event % demands, event / demands, order * (order + 1) * (order + 2) / 6);
+        table.number((weekday * demands + demand).into()) * table.number((7 * demands + before + division).into())
     }
-    fn outcome(&self, state: u64, order: u32, event: u32) -> (u64, f64) {
-        let (base, most) = (u64::from(self.most_ordered + 1), self.most_ordered);
-        let (weekday, two, one) = (state / (base * base), (state / base % base) as u32, (state % base) as u32);
-        let (demand, division) = (event % (self.most_demanded + 1), event / (self.most_demanded + 1));
-        let (first, second) = parts(order, division);
+    fn outcome(&self, &[weekday, two, one, order]: &[u32; 4], event: u32) -> (u64, f64) {
+        let (base, most) = (self.most_ordered + 1, self.most_ordered);
+        let demand = event % (self.most_demanded + 1);
+        let (first, second) = parts(order, event / (self.most_demanded + 1));
         let stock = [(one + order - first - second).min(most), (two + second).min(most), first.min(most)];
-        let sold_one = stock[0].min(demand);
-        let sold_two = stock[1].min(demand - sold_one);
+        let (sold_one, sold_two) = (stock[0].min(demand), stock[1].min(demand.saturating_sub(stock[0])));
         let sold_three = stock[2].min(demand - sold_one - sold_two);
         let (expired, one, two) = (stock[0] - sold_one, stock[1] - sold_two, stock[2] - sold_three);
         let short = demand - sold_one - sold_two - sold_three;
         let fixed = if order > 0 { self.fixed_cost } else { 0.0 };
         let waste = self.waste_cost * f64::from(expired) + self.holding_cost * f64::from(expired + one + two);
-        let next = (weekday + 1) % 7 * base * base + u64::from(two) * base + u64::from(one);
-        (next, fixed + self.shortage_cost * f64::from(short) + waste)
+        let next = ((weekday + 1) % 7 * base + two) * base + one;
+        (next.into(), fixed + self.shortage_cost * f64::from(short) + waste)
     }
 }
 
