@@ -19,8 +19,10 @@ import sys
 import time
 
 import numpy
-from mdpax import problems
-from mdpax.problems import perishable_inventory
+from mdpax.problems.forest import Forest
+from mdpax.problems.perishable_inventory.de_moor_single_product import DeMoorSingleProductPerishable
+from mdpax.problems.perishable_inventory.hendrix_two_product import HendrixTwoProductPerishable
+from mdpax.problems.perishable_inventory.mirjalili_platelet import MirjaliliPlateletPerishable
 from mdpax.solvers.value_iteration import ValueIteration
 
 EPSILON = 1e-3
@@ -30,13 +32,13 @@ HENDRIX = {"demand_poisson_mean_a": 5.0, "demand_poisson_mean_b": 5.0}
 
 # Arguments of warpkov-models, class and arguments of mdpax, γ, what mdpax's values are multiplied by, tests.
 PROBLEMS = {
-    "forest": ("forest --size 1000000", problems.Forest, {"S": 1_000_000}, 0.99, 1, ("span", "max_diff")),
-    "de-moor-3": ("de-moor --size 3", perishable_inventory.DeMoorSingleProductPerishable,
+    "forest": ("forest --size 1000000", Forest, {"S": 1_000_000}, 0.99, 1, ("span", "max_diff")),
+    "de-moor-3": ("de-moor --size 3", DeMoorSingleProductPerishable,
                   {"max_useful_life": 3, "lead_time": 2}, 0.99, -1, ("span", "max_diff")),
-    "de-moor-5": ("de-moor --size 5", perishable_inventory.DeMoorSingleProductPerishable,
+    "de-moor-5": ("de-moor --size 5", DeMoorSingleProductPerishable,
                   {"max_useful_life": 5, "lead_time": 2}, 0.99, -1, ("span",)),
-    "hendrix": ("hendrix --size 10", perishable_inventory.HendrixTwoProductPerishable, HENDRIX, 0.99, 1, ("span",)),
-    "mirjalili": ("mirjalili --size 20", perishable_inventory.MirjaliliPlateletPerishable, {}, 0.95, -1, ("span",)),
+    "hendrix": ("hendrix --size 10", HendrixTwoProductPerishable, HENDRIX, 0.99, 1, ("span",)),
+    "mirjalili": ("mirjalili --size 20", MirjaliliPlateletPerishable, {}, 0.95, -1, ("span",)),
 }
 
 
