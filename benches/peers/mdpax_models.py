@@ -18,12 +18,15 @@ import subprocess
 import sys
 import time
 
+import jax
 import numpy
 from mdpax.problems.forest import Forest
 from mdpax.problems.perishable_inventory.de_moor_single_product import DeMoorSingleProductPerishable
 from mdpax.problems.perishable_inventory.hendrix_two_product import HendrixTwoProductPerishable
 from mdpax.problems.perishable_inventory.mirjalili_platelet import MirjaliliPlateletPerishable
 from mdpax.solvers.value_iteration import ValueIteration
+
+jax.config.update("jax_enable_x64", True)
 
 EPSILON = 1e-3
 BATCHES = (1024, 16384)
