@@ -45,11 +45,19 @@ pub trait Evaluate: State {
     fn improve(&mut self, tie: f64) -> Result<u64, Self::Error>;
 }
 
+/// Value iteration sweeps between two calls of the observer, where they are quick.
+pub const SWEEPS_PER_ROUND: u32 = 128;
+
 /// Operations for value iteration.
 pub trait GreedySweeps: State {
     /// Greedy sweeps from the current V until `stop` is met, a sweep changes nothing, or `max_sweeps` ≥ 1 sweeps are
     /// done. Afterwards π is greedy with respect to V or to the V before the last sweep.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Self::Error>;
+
+    /// Most sweeps between two calls of the observer.
+    fn sweeps_per_round(&self) -> u32 {
+        SWEEPS_PER_ROUND
+    }
 
     /// Number of times V has changed its floating-point type. Residuals of different phases are not comparable.
     fn phase(&self) -> u32 {
@@ -76,10 +84,37 @@ pub trait Correct: GreedySweeps {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Self::Error>;
 }
 
+/// The number of sweeps that take about a quarter of a second: observers are called that often, however slow a sweep is.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace(u32);
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self(2)
+    }
+}
+
+impl Pace {
+    /// An even number of sweeps, 2 to [`SWEEPS_PER_ROUND`].
+    #[must_use]
+    pub fn sweeps(self) -> u32 {
+        self.0
+    }
+
+    /// Takes note of the time of some sweeps, in seconds.
+    pub fn took(&mut self, sweeps: u32, seconds: f64) {
+        let fit = 0.25 * f64::from(sweeps) / seconds.max(1e-9);
+        self.0 = (fit.min(f64::from(SWEEPS_PER_ROUND)) as u32 & !1).max(2);
+    }
+}
+
 /// Operations for a model [as code](super::matrix_free).
 pub trait Measure: GreedySweeps {
     /// What a certificate needs to know of the own states of this rank. Their greedy policy becomes π.
     fn measure(&mut self) -> Result<Measured, Self::Error>;
+
+    /// Least and greatest ΔV of the last sweep.
+    fn change(&self) -> [f64; 2];
 }
 
 /// Stopping rule for greedy sweeps.

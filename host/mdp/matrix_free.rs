@@ -6,6 +6,8 @@
 //!
 //! The kernels of a model are compiled in the crate of the model: `warpkov new NAME --model` writes one.
 
+mod sparse;
+
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
@@ -13,16 +15,16 @@ use rayon::prelude::*;
 pub use warpkov_kernels::mdp::matrix_free::{Compiled, END, Measured, Outcomes, Row, SUM_TOLERANCE};
 pub use warpkov_kernels::mdp::{Events, Model, Table};
 
+use self::sparse::{CORE_RATE, GPU_RATE, Switch};
+pub use self::sparse::{reachable, sparse};
 use super::backend::{Measure, Stop};
 use super::certificate::{Certificate, Extremes};
 use super::cpu;
 use super::device::{self, Linked};
 use super::error::SolveError;
-use super::generate::explore::{Explored, explore};
-use super::model::{Choices, Csr, Mdp, MdpParts, Objective};
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Run, Solution, Status};
-use super::solve::{Observer, change_bound, solve_with, span_stop, tighten, value_iteration};
+use super::solve::{Observer, after, change_bound, solve_from, span_stop, tighten, value_rounds};
 use crate::common::choice::choice;
 use crate::runtime::choose::{Decision, DeviceChoice};
 use crate::runtime::comm::{Communicator, Local};
@@ -33,8 +35,8 @@ choice! {
     /// What a model as code is solved from.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub enum Representation {
-        /// The outcomes, or a sparse model, whichever is expected to take less time. The expectation comes from
-        /// measurements of the model, and a note says it.
+        /// The outcomes at first. Once they have taken as long as the making of a sparse model would, and the rest is expected
+        /// to take longer than making and sweeping it, the sparse model. A note says why.
         #[default]
         Auto = "auto",
         /// The outcomes.
@@ -165,7 +167,14 @@ pub fn solve_model_on_ranks<M: Compiled>(
             return Err(SolveError::Unsupported { method, device: options.device, instead });
         }
     }
-    let mut solve = Solve { comm, model, options, observe, notes: Vec::new(), begun, bandwidth: None };
+    let mut solve = Solve { comm, model, options, observe, notes: Vec::new(), begun, switch: None };
+    match options.representation {
+        Representation::Sparse if comm.size() > 1 => {
+            return Err(SolveError::Model("representation sparse works on one rank".to_owned()));
+        }
+        Representation::Sparse => return solve.by_sparse(None, Run::default()),
+        Representation::Auto | Representation::Code => {}
+    }
     let (decision, note) = match options.method {
         Some(Method::GaussSeidel) => (Decision::Cpu, None),
         _ => Decision::of(options.device, None),
@@ -173,12 +182,12 @@ pub fn solve_model_on_ranks<M: Compiled>(
     solve.notes.extend(note);
     match decision {
         Decision::Cpu => solve.on_cpu(),
-        // Times of the emulator say nothing of a GPU: without a bandwidth, there is no expectation.
+        // Times of the emulator say nothing of a GPU.
         Decision::Emulated => solve.on_device(&emulator(), "the emulator".to_owned(), |_| Ok(())),
         Decision::Gpu { ordinal, or_cpu } => match solve.open(ordinal) {
             Ok(gpu) => {
                 let name = gpu.name();
-                solve.bandwidth = Some(GPU_BANDWIDTH);
+                solve.may_switch(GPU_RATE);
                 solve.on_device(&gpu, name, |bytes| Ok(gpu.reserve(bytes, "V")?))
             }
             Err(error) if or_cpu => {
@@ -198,14 +207,20 @@ struct Solve<'s, M> {
     observe: Observer<'s>,
     notes: Vec<String>,
     begun: Instant,
-    /// Bytes per second of a sweep over a sparse model, assumed; `None` if `auto` makes none.
-    bandwidth: Option<f64>,
+    /// When to go on with a sparse model; `None` for never.
+    switch: Option<Switch>,
 }
 
 impl<M: Compiled> Solve<'_, M> {
     fn open(&self, ordinal: u32) -> Result<Gpu, SolveError> {
         let missing = || SolveError::Model("GPUs need the compiled kernels of the model: set `modules`".to_owned());
         Ok(Gpu::open(ordinal, self.options.modules.ok_or_else(missing)?)?)
+    }
+
+    /// Lets `auto` go on with a sparse model, of which a sweep takes `rate` transitions per second.
+    fn may_switch(&mut self, rate: f64) {
+        let may = self.options.representation == Representation::Auto && self.comm.size() == 1;
+        self.switch = may.then(|| Switch::new(rate, &self.options.limits));
     }
 
     /// The states of each rank: about equally many.
@@ -216,7 +231,7 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     fn on_cpu(&mut self) -> Result<ModelSolution, SolveError> {
-        self.bandwidth = Some(CPU_BANDWIDTH);
+        self.may_switch(CORE_RATE * rayon::current_num_threads() as f64);
         let method = self.options.method.unwrap_or(Method::GaussSeidel);
         let part = &self.parts()[self.comm.rank() as usize];
         let (own, in_place) = (part.start as u64..part.end as u64, method == Method::GaussSeidel);
@@ -265,21 +280,18 @@ impl<M: Compiled> Solve<'_, M> {
         if self.options.precision == Precision::F64 {
             let mut backend = exact()?;
             let measured = self.measured(&mut backend)?;
-            return match self.by_sparse(&mut backend, &measured)? {
-                Some(solution) => Ok(solution),
-                None => self.until_certified(method, device, &mut backend, measured, Run::default()),
-            };
+            return self.until_certified(method, device, &mut backend, measured, Run::default());
         }
         let mut backend = fast()?;
         let measured = self.measured(&mut backend)?;
-        if let Some(solution) = self.by_sparse(&mut backend, &measured)? {
-            return Ok(solution);
-        }
         if self.options.precision == Precision::F32 {
             return self.until_certified(method, device, &mut backend, measured, Run::default());
         }
-        let stop = self.stop(&measured, 1.0);
-        let run = value_iteration(&mut backend, stop, &self.options.limits, &mut *self.observe)?;
+        let (stop, limits) = (self.stop(&measured, 1.0), self.options.limits);
+        let run = self.sweeps(&mut backend, stop, &limits)?;
+        if let Some(solution) = self.switched(&mut backend, &run)? {
+            return Ok(solution);
+        }
         if run.status == Status::Interrupted {
             return self.certified(method, device, &mut backend, run);
         }
@@ -289,6 +301,34 @@ impl<M: Compiled> Solve<'_, M> {
         backend.reset(Some(&start))?;
         drop(start);
         self.until_certified(method, device, &mut backend, measured, run)
+    }
+
+    /// Sweeps until the rule is met, a limit is reached, or a sparse model is expected to be faster.
+    fn sweeps<B: Measure<Error = SolveError>>(
+        &mut self,
+        backend: &mut B,
+        stop: Stop,
+        limits: &Limits,
+    ) -> Result<Run, SolveError> {
+        let Self { model, switch, observe, .. } = self;
+        value_rounds(backend, stop, limits, |run, backend| {
+            let wanted = switch.as_mut().is_some_and(|switch| switch.wanted(*model, stop, backend.change(), run));
+            Ok(if wanted { ControlFlow::Break(()) } else { after(run, &mut *observe) })
+        })
+    }
+
+    /// The solution by a sparse model after these sweeps, if it is expected to be faster.
+    fn switched<B: Measure<Error = SolveError>>(
+        &mut self,
+        backend: &mut B,
+        run: &Run,
+    ) -> Result<Option<ModelSolution>, SolveError> {
+        let Some(why) = self.switch.as_mut().and_then(|switch| switch.why.take()) else { return Ok(None) };
+        self.notes.push(why);
+        let mut start = backend.values()?;
+        let sign = if M::MINIMIZE { -1.0 } else { 1.0 };
+        start.par_iter_mut().for_each(|value| *value *= sign);
+        Ok(Some(self.by_sparse(Some(&start), run.clone())?))
     }
 
     /// What a certificate needs of all ranks, after a check of all outcomes. π becomes the greedy policy.
@@ -326,7 +366,7 @@ impl<M: Compiled> Solve<'_, M> {
         let mut stop_of = measured;
         let (run, certificate, shift) = tighten(epsilon, |fraction| {
             let stop = self.stop(&stop_of, fraction);
-            let run = value_iteration(&mut *backend, stop, &limits, &mut *self.observe)?;
+            let run = self.sweeps(backend, stop, &limits)?;
             let found = self.measured(backend)?;
             stop_of = found;
             let (certificate, shift) = match epsilon {
@@ -337,6 +377,9 @@ impl<M: Compiled> Solve<'_, M> {
         })?;
         let mut all = earlier;
         all.append(run);
+        if let Some(solution) = self.switched(backend, &all)? {
+            return Ok(solution);
+        }
         self.solution(method, device, backend, all, (certificate, shift))
     }
 
@@ -385,104 +428,25 @@ impl<M: Compiled> Solve<'_, M> {
         })
     }
 
-    /// The solution by a sparse model, if it is asked for, or expected to take less time.
-    fn by_sparse<B: Measure<Error = SolveError>>(
-        &mut self,
-        backend: &mut B,
-        measured: &Measured,
-    ) -> Result<Option<ModelSolution>, SolveError> {
-        let options = self.options;
-        match options.representation {
-            Representation::Code => return Ok(None),
-            Representation::Auto if self.comm.size() > 1 => return Ok(None),
-            Representation::Sparse if self.comm.size() > 1 => {
-                return Err(SolveError::Model("representation sparse works on one rank".to_owned()));
-            }
-            Representation::Auto => match self.expectation(backend, measured)? {
-                Some(note) => self.notes.push(note),
-                None => return Ok(None),
-            },
-            Representation::Sparse => {}
-        }
+    /// The solution by a sparse model, from V = `start`, after `earlier` sweeps of the code.
+    fn by_sparse(&mut self, start: Option<&[f64]>, earlier: Run) -> Result<ModelSolution, SolveError> {
         let mdp = sparse(self.model)?;
-        let solve = SolveOptions {
-            device: options.device,
-            precision: options.precision,
-            method: options.method,
-            limits: options.limits,
+        let options = SolveOptions {
+            device: self.options.device,
+            precision: self.options.precision,
+            method: self.options.method,
+            limits: self.options.limits,
             ..SolveOptions::default()
         };
-        let solved = solve_with(&mdp, &solve, &mut *self.observe)?;
+        let solved = solve_from(&mdp, start, &options, &mut *self.observe)?;
         let mut solution = ModelSolution::of_sparse(solved, self.begun.elapsed());
+        let mut run = earlier;
+        run.append(std::mem::take(&mut solution.run));
+        solution.run = run;
         solution.notes.splice(0..0, std::mem::take(&mut self.notes));
-        Ok(Some(solution))
-    }
-
-    /// The note of why a sparse model is expected to take less time; `None` if it is not. V is 0 afterwards.
-    ///
-    /// A few sweeps are timed, and so is the making of some rows. A sweep over a sparse model is taken to be bound by
-    /// memory.
-    fn expectation<B: Measure<Error = SolveError>>(
-        &mut self,
-        backend: &mut B,
-        measured: &Measured,
-    ) -> Result<Option<String>, SolveError> {
-        let (model, states) = (self.model, self.model.states());
-        let Some(bandwidth) = self.bandwidth.filter(|_| states <= MOST_SPARSE) else { return Ok(None) };
-        // The first sweep may have to load the kernel.
-        let trial = |backend: &mut B| backend.backup(Stop::Change(0.0), TRIAL);
-        let first = trial(backend)?;
-        let begun = Instant::now();
-        trial(backend)?;
-        let sweep = begun.elapsed().as_secs_f64() / f64::from(TRIAL);
-        backend.reset(None)?;
-
-        let begun = Instant::now();
-        let (sample, table) = (states.min(SAMPLE), model.table());
-        let row = |at: u64| rows_of_state(model, &table, states * at / sample).0.len() as u64;
-        let found: u64 = (0..sample).into_par_iter().map(row).sum();
-        let (of_sample, scale) = (begun.elapsed().as_secs_f64(), states as f64 / sample as f64);
-        let transitions = found as f64 * scale;
-        let (bytes, make) = (transitions * BYTES, of_sample * scale);
-        if bytes > MOST_BYTES {
-            return Ok(None);
-        }
-        let sweeps = match self.stop(measured, 1.0) {
-            stop if first.residual() > 0.0 => {
-                let sweeps = (stop.bound() / first.residual()).ln() / model.gamma().ln();
-                sweeps.clamp(1.0, f64::from(self.options.limits.max_sweeps))
-            }
-            _ => 1.0,
-        };
-        let (code, sparse) = (sweeps * sweep, make + bytes / COPY_BANDWIDTH + sweeps * bytes / bandwidth);
-        if sparse > code {
-            return Ok(None);
-        }
-        Ok(Some(format!(
-            "auto chose a sparse model: {code:.2} s expected from the code ({sweeps:.0} sweeps of {:.0} µs), {sparse:.2} s \
-             with {:.1} MB of transitions",
-            1e6 * sweep,
-            bytes / 1e6
-        )))
+        Ok(solution)
     }
 }
-
-/// Most states of a sparse model made of code.
-const MOST_SPARSE: u64 = u32::MAX as u64 - 1;
-/// Sweeps that are timed.
-const TRIAL: u32 = 4;
-/// States whose rows are timed.
-const SAMPLE: u64 = 4096;
-/// Bytes of a transition: a column and a probability.
-const BYTES: f64 = 12.0;
-/// Most bytes of transitions of a sparse model that `auto` makes.
-const MOST_BYTES: f64 = 16e9;
-/// Bytes per second of a sweep over a sparse model, assumed.
-const GPU_BANDWIDTH: f64 = 2e12;
-/// The same on a CPU.
-const CPU_BANDWIDTH: f64 = 1e10;
-/// Bytes per second of a copy to a device, assumed.
-const COPY_BANDWIDTH: f64 = 1e10;
 
 /// What a certificate needs.
 pub(super) fn extremes(measured: &Measured) -> Extremes {
@@ -521,107 +485,4 @@ pub(super) fn why_wrong<M: Outcomes>(model: &M, table: &Vec<f64>, state: u64) ->
         return format!("state {state}, action {action}: {why}");
     }
     format!("state {state}: its outcomes are wrong on the device, but not on the CPU")
-}
-
-/// Transitions of the rows of a state, rewards and end probabilities of its rows, and the end of each row.
-type RowsOfState = (Vec<(u32, f64)>, Vec<(f64, f64, usize)>);
-
-/// The rows of a state: successors ascending, each once.
-fn rows_of_state<M: Outcomes>(model: &M, table: &Vec<f64>, state: u64) -> RowsOfState {
-    let (mut entries, mut rows) = (Vec::new(), Vec::new());
-    for action in 0..model.actions(table, state) {
-        let start = entries.len();
-        let (mut reward, mut end) = (0.0, 0.0);
-        model.outcomes(table, state, action, |next, probability, earned| {
-            reward += probability * earned;
-            match next {
-                END => end += probability,
-                _ if probability != 0.0 => entries.push((next as u32, probability)),
-                _ => {}
-            }
-        });
-        let mut row = entries.split_off(start);
-        row.sort_by_key(|entry| entry.0);
-        for (next, probability) in row {
-            match entries[start..].last_mut() {
-                Some(last) if last.0 == next => last.1 += probability,
-                _ => entries.push((next, probability)),
-            }
-        }
-        rows.push((reward, end, entries.len()));
-    }
-    (entries, rows)
-}
-
-/// The sparse model with the outcomes of all states. Its values are those of the model as code; rewards are those of
-/// actions.
-///
-/// # Errors
-/// [`SolveError::Model`] if the model has 2³² − 1 states or more, and [`SolveError::Invalid`] if it is not valid.
-pub fn sparse<M: Outcomes + Sync>(model: &M) -> Result<Mdp, SolveError> {
-    let states = u32::try_from(model.states()).ok().filter(|&states| u64::from(states) <= MOST_SPARSE);
-    let states = states.ok_or_else(|| {
-        SolveError::Model(format!("a sparse model has at most {MOST_SPARSE} states, found {}", model.states()))
-    })?;
-    let table = model.table();
-    let of_state = |state: u32| rows_of_state(model, &table, state.into());
-    let made: Vec<RowsOfState> = (0..states).into_par_iter().with_min_len(256).map(of_state).collect();
-    let (mut offsets, mut row_ptr) = (vec![0], vec![0]);
-    let (mut col, mut val, mut rewards, mut ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (entries, rows) in made {
-        let start = col.len();
-        for (reward, end, entries) in rows {
-            rewards.push(reward);
-            ends.push(end);
-            row_ptr.push((start + entries) as u64);
-        }
-        offsets.push(rewards.len() as u64);
-        for (next, probability) in entries {
-            col.push(next);
-            val.push(probability);
-        }
-    }
-    if ends.iter().all(|&end| end == 0.0) {
-        ends.clear();
-    }
-    let parts = MdpParts {
-        states,
-        choices: Choices::Ragged(offsets.into()),
-        gamma: model.gamma(),
-        objective: if M::MINIMIZE { Objective::Minimize } else { Objective::Maximize },
-        transitions: Csr::new(row_ptr, col, val).map_err(|source| SolveError::Model(source.to_string()))?,
-        ends: ends.into(),
-        action_rewards: rewards.into(),
-        ..MdpParts::default()
-    };
-    Ok(parts.validated()?)
-}
-
-/// The sparse model of the states that the process reaches from `start`, and their numbers in the model as code: state 0 is
-/// `start`. [`END`] is a terminal state of it.
-///
-/// # Errors
-/// As for [`sparse`].
-pub fn reachable<M: Outcomes + Sync>(model: &M, start: u64) -> Result<Explored<u64>, SolveError> {
-    if start >= model.states() {
-        return Err(SolveError::Model(format!("the start is state {start}, expected one below {}", model.states())));
-    }
-    let table = model.table();
-    let found = explore(start, &[""], |&state, search| {
-        if state == END {
-            return;
-        }
-        for action in 0..model.actions(&table, state) {
-            let (mut outcomes, mut reward) = (Vec::new(), 0.0);
-            model.outcomes(&table, state, action, |next, probability, earned| {
-                reward += probability * earned;
-                outcomes.push((probability, next));
-            });
-            search.action(0, reward, outcomes);
-        }
-    });
-    let Explored { states, mdp } = found.map_err(|error| SolveError::Model(error.to_string()))?;
-    let objective = if M::MINIMIZE { Objective::Minimize } else { Objective::Maximize };
-    let parts = MdpParts { gamma: model.gamma(), objective, action_names: None, ..mdp.into_parts() };
-    Ok(Explored { states, mdp: parts.validated()? })
 }

@@ -662,7 +662,7 @@ fn run_followed(
 }
 
 /// Calls an observer after a round.
-fn after(run: &Run, observe: impl FnOnce(&Round) -> ControlFlow<()>) -> ControlFlow<()> {
+pub(super) fn after(run: &Run, observe: impl FnOnce(&Round) -> ControlFlow<()>) -> ControlFlow<()> {
     run.rounds.last().map_or(ControlFlow::Continue(()), observe)
 }
 
@@ -803,9 +803,6 @@ fn policy_rounds<B: Evaluate + ?Sized>(
     Ok(run.end(Status::PolicyLimit))
 }
 
-/// Value iteration sweeps between two calls of the observer.
-const SWEEPS_PER_ROUND: u32 = 128;
-
 /// Runs value iteration V ← TV on `backend` until `stop` is met, rounding errors prevent further progress, a limit is
 /// reached, or `observe` breaks (Puterman, *Markov Decision Processes*, 6.3).
 ///
@@ -821,13 +818,13 @@ pub fn value_iteration<B: GreedySweeps + ?Sized>(
 }
 
 /// [`value_iteration`] with access to the backend after each round.
-fn value_rounds<B: GreedySweeps + ?Sized>(
+pub(super) fn value_rounds<B: GreedySweeps + ?Sized>(
     backend: &mut B,
     stop: Stop,
     limits: &Limits,
     follow: impl FnMut(&Run, &mut B) -> Result<ControlFlow<()>, B::Error>,
 ) -> Result<Run, B::Error> {
-    let round = |backend: &mut B, left: u32| Ok((backend.backup(stop, left.min(SWEEPS_PER_ROUND))?, 0));
+    let round = |backend: &mut B, left: u32| Ok((backend.backup(stop, left.min(backend.sweeps_per_round()))?, 0));
     let stalled = |backend: &mut B, idle_rounds: u32, size: f64| match backend.non_monotone_unit() {
         // T is a contraction: without rounding errors, ‖ΔV‖∞ falls in every sweep.
         None => Ok(idle_rounds == 2),

@@ -1,12 +1,13 @@
 //! Value iteration of a model as code on all cores.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use rayon::prelude::*;
 use warpkov_kernels::mdp::matrix_free::{Measured, Outcomes, change, q_factor};
 
 use crate::common::interrupt;
-use crate::mdp::backend::{Backups, GreedySweeps, Measure, State, Stop};
+use crate::mdp::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
 use crate::mdp::error::SolveError;
 use crate::mdp::model::NO_ACTION;
 use crate::runtime::Precise;
@@ -27,6 +28,9 @@ pub struct MatrixFree<'c, M, T> {
     new: Vec<T>,
     /// The greedy policy of the own states when V was last measured.
     policy: Vec<u32>,
+    pace: Pace,
+    /// Least and greatest ΔV of the last sweep.
+    change: [f64; 2],
 }
 
 /// The change of V over some states.
@@ -91,6 +95,8 @@ impl<'c, M: Outcomes + Sync, T: Precise> MatrixFree<'c, M, T> {
             old: vec![T::ZERO; states],
             new: vec![T::ZERO; states],
             policy: vec![NO_ACTION; (own.end - own.start) as usize],
+            pace: Pace::default(),
+            change: [0.0; 2],
         }
     }
 
@@ -176,6 +182,7 @@ impl<M: Outcomes + Sync, T: Precise> State for MatrixFree<'_, M, T> {
 impl<M: Outcomes + Sync, T: Precise> GreedySweeps for MatrixFree<'_, M, T> {
     /// Gauss-Seidel sweeps end with a Jacobi sweep, whose changes bound the distance to V*.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
+        let begun = Instant::now();
         let (mut sweeps, mut trial_bound) = (0, stop.bound());
         loop {
             while self.gauss_seidel && sweeps + 1 < max_sweeps {
@@ -193,9 +200,18 @@ impl<M: Outcomes + Sync, T: Precise> GreedySweeps for MatrixFree<'_, M, T> {
             let (least, greatest) =
                 if found.least > found.greatest { (0.0, 0.0) } else { (found.least, found.greatest) };
             if sweeps >= max_sweeps || !found.any || stop.is_met(least, greatest) || self.stopped()? {
+                let mut seconds = [begun.elapsed().as_secs_f64()];
+                // All ranks go at one pace.
+                self.comm.all_reduce_max(&mut seconds)?;
+                self.pace.took(sweeps, seconds[0]);
+                self.change = [least, greatest];
                 return Ok(Backups { sweeps, least, greatest, fixed: !found.any });
             }
         }
+    }
+
+    fn sweeps_per_round(&self) -> u32 {
+        self.pace.sweeps()
     }
 
     fn non_monotone_unit(&self) -> Option<f64> {
@@ -204,6 +220,10 @@ impl<M: Outcomes + Sync, T: Precise> GreedySweeps for MatrixFree<'_, M, T> {
 }
 
 impl<M: Outcomes + Sync, T: Precise> Measure for MatrixFree<'_, M, T> {
+    fn change(&self) -> [f64; 2] {
+        self.change
+    }
+
     fn measure(&mut self) -> Result<Measured, SolveError> {
         let Self { code, old, own, policy, .. } = self;
         let value = |next: u64| old[next as usize].to_f64();

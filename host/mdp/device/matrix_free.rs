@@ -1,6 +1,7 @@
 //! Value iteration of a model as code on a device.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use warpkov_device::launch::Shape;
 use warpkov_kernels::mdp::matrix_free::{Compiled, MEASURED, MeasureLaunch, Measured, SLOTS, SweepLaunch};
@@ -9,7 +10,7 @@ use super::ghosts::{Linked, Linking};
 use super::resident::THREADS;
 use super::values::{StopOnDevice, changes};
 use crate::common::interrupt;
-use crate::mdp::backend::{Backups, GreedySweeps, Measure, State, Stop};
+use crate::mdp::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
 use crate::mdp::error::SolveError;
 use crate::runtime::Precise;
 use crate::runtime::comm::Communicator;
@@ -40,6 +41,9 @@ pub struct MatrixFree<'d, M, T: Precise, D: Linked> {
     policy: D::Buffer<u32>,
     slots: D::Buffer<u64>,
     stop: StopOnDevice<D>,
+    pace: Pace,
+    /// Least and greatest ΔV of the last sweep.
+    change: [f64; 2],
     /// A batch of [`BATCH`] sweeps, an even number: the buffers are in the same roles before and after.
     graph: Option<D::Graph>,
 }
@@ -74,6 +78,8 @@ where
             policy: device.zeros(own)?,
             slots: device.zeros(SLOTS * BATCH)?,
             stop: StopOnDevice::new(device)?,
+            pace: Pace::default(),
+            change: [0.0; 2],
             graph: None,
         };
         // Few states are shared by many threads. The first states stand for all.
@@ -193,6 +199,7 @@ where
     SolveError: From<D::Error>,
 {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
+        let begun = Instant::now();
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
         self.stop.set(self.device, stop)?;
         if self.comm.size() == 1 && self.graph.is_none() {
@@ -224,9 +231,18 @@ where
             done.sweeps += swept as u32;
             let met = done.fixed || stop.is_met(done.least, done.greatest);
             if met || done.sweeps >= max_sweeps || self.comm.any(interrupt::requested())? {
+                let mut seconds = [begun.elapsed().as_secs_f64()];
+                // All ranks go at one pace.
+                self.comm.all_reduce_max(&mut seconds)?;
+                self.pace.took(done.sweeps, seconds[0]);
+                self.change = [done.least, done.greatest];
                 return Ok(done);
             }
         }
+    }
+
+    fn sweeps_per_round(&self) -> u32 {
+        self.pace.sweeps()
     }
 }
 
@@ -234,6 +250,10 @@ impl<M: Compiled, T: Precise, D: Linked> Measure for MatrixFree<'_, M, T, D>
 where
     SolveError: From<D::Error>,
 {
+    fn change(&self) -> [f64; 2] {
+        self.change
+    }
+
     fn measure(&mut self) -> Result<Measured, SolveError> {
         let (device, shape, states) = (self.device, self.shape(), self.own());
         let mut found = device.zeros(MEASURED)?;

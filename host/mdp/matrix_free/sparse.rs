@@ -1,0 +1,274 @@
+//! Sparse models made of code, and when they pay.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
+use warpkov_kernels::mdp::matrix_free::{END, Outcomes};
+
+use crate::mdp::backend::Stop;
+use crate::mdp::error::SolveError;
+use crate::mdp::generate::explore::{Explored, explore};
+use crate::mdp::model::{Choices, Csr, Mdp, MdpParts, Objective};
+use crate::mdp::options::Limits;
+use crate::mdp::solution::Run;
+
+/// Most states of a sparse model.
+const MOST_STATES: u64 = u32::MAX as u64 - 1;
+
+/// States whose rows one thread makes at a time.
+const BLOCK: u64 = 256;
+
+/// The rows of some states, one after another.
+#[derive(Default)]
+struct Rows {
+    col: Vec<u32>,
+    val: Vec<f64>,
+    /// Entries of each row.
+    lengths: Vec<u32>,
+    rewards: Vec<f64>,
+    ends: Vec<f64>,
+    /// Rows of each state.
+    actions: Vec<u32>,
+}
+
+impl Rows {
+    /// The rows of `states`: successors ascending, each once.
+    fn of<M: Outcomes>(model: &M, table: &Vec<f64>, states: Range<u64>) -> Self {
+        let (mut rows, mut entries) = (Self::default(), Vec::new());
+        for state in states {
+            let actions = model.actions(table, state);
+            rows.actions.push(actions);
+            for action in 0..actions {
+                entries.clear();
+                let (mut reward, mut end) = (0.0, 0.0);
+                model.outcomes(table, state, action, |next, probability, earned| {
+                    reward += probability * earned;
+                    match next {
+                        END => end += probability,
+                        _ if probability != 0.0 => entries.push((next as u32, probability)),
+                        _ => {}
+                    }
+                });
+                // A stable sort: the sum of equal successors does not depend on the sort.
+                entries.sort_by_key(|&(next, _)| next);
+                let start = rows.col.len();
+                for &(next, probability) in &entries {
+                    match rows.col[start..].last() {
+                        Some(&last) if last == next => {
+                            let at = rows.val.len() - 1;
+                            rows.val[at] += probability;
+                        }
+                        _ => {
+                            rows.col.push(next);
+                            rows.val.push(probability);
+                        }
+                    }
+                }
+                rows.lengths.push((rows.col.len() - start) as u32);
+                rows.rewards.push(reward);
+                rows.ends.push(end);
+            }
+        }
+        rows
+    }
+}
+
+/// All elements of `part` of all blocks, in order.
+fn concat<T: Copy + Default + Send + Sync>(blocks: &[Rows], part: impl Fn(&Rows) -> &[T]) -> Vec<T> {
+    let mut all = vec![T::default(); blocks.iter().map(|block| part(block).len()).sum()];
+    let (mut rest, mut targets) = (&mut all[..], Vec::with_capacity(blocks.len()));
+    for block in blocks {
+        let (target, behind) = rest.split_at_mut(part(block).len());
+        targets.push((target, part(block)));
+        rest = behind;
+    }
+    targets.into_par_iter().for_each(|(target, source)| target.copy_from_slice(source));
+    all
+}
+
+/// 0, and the sums of the first one, two … lengths.
+fn offsets(lengths: &[u32]) -> Vec<u64> {
+    let mut sum = 0;
+    let ends = lengths.iter().map(|&length| {
+        sum += u64::from(length);
+        sum
+    });
+    std::iter::once(0).chain(ends).collect()
+}
+
+/// The sparse model with the outcomes of all states. Its values are those of the model as code; rewards are those of
+/// actions.
+///
+/// # Errors
+/// [`SolveError::Model`] if the model has 2³² − 1 states or more, and [`SolveError::Invalid`] if it is not valid.
+pub fn sparse<M: Outcomes + Sync>(model: &M) -> Result<Mdp, SolveError> {
+    let states = model.states();
+    if states > MOST_STATES {
+        return Err(SolveError::Model(format!("a sparse model has at most {MOST_STATES} states, found {states}")));
+    }
+    let table = model.table();
+    let of_block = |block: u64| Rows::of(model, &table, block * BLOCK..states.min((block + 1) * BLOCK));
+    let blocks: Vec<Rows> = (0..states.div_ceil(BLOCK)).into_par_iter().map(of_block).collect();
+    let mut ends = concat(&blocks, |rows| &rows.ends);
+    if ends.iter().all(|&end| end == 0.0) {
+        ends.clear();
+    }
+    let row_ptr = offsets(&concat(&blocks, |rows| &rows.lengths));
+    let choices = Choices::Ragged(offsets(&concat(&blocks, |rows| &rows.actions)).into());
+    let rewards = concat(&blocks, |rows| &rows.rewards);
+    let (col, val) = (concat(&blocks, |rows| &rows.col), concat(&blocks, |rows| &rows.val));
+    drop(blocks);
+    let parts = MdpParts {
+        states: states as u32,
+        choices,
+        gamma: model.gamma(),
+        objective: if M::MINIMIZE { Objective::Minimize } else { Objective::Maximize },
+        transitions: Csr::new(row_ptr, col, val).map_err(|source| SolveError::Model(source.to_string()))?,
+        ends: ends.into(),
+        action_rewards: rewards.into(),
+        ..MdpParts::default()
+    };
+    Ok(parts.validated()?)
+}
+
+/// The sparse model of the states that the process reaches from `start`, and their numbers in the model as code: state 0 is
+/// `start`. [`END`] is a terminal state of it.
+///
+/// # Errors
+/// As for [`sparse`].
+pub fn reachable<M: Outcomes + Sync>(model: &M, start: u64) -> Result<Explored<u64>, SolveError> {
+    if start >= model.states() {
+        return Err(SolveError::Model(format!("the start is state {start}, expected one below {}", model.states())));
+    }
+    let table = model.table();
+    let found = explore(start, &[""], |&state, search| {
+        if state == END {
+            return;
+        }
+        for action in 0..model.actions(&table, state) {
+            let (mut outcomes, mut reward) = (Vec::new(), 0.0);
+            model.outcomes(&table, state, action, |next, probability, earned| {
+                reward += probability * earned;
+                outcomes.push((probability, next));
+            });
+            search.action(0, reward, outcomes);
+        }
+    });
+    let Explored { states, mdp } = found.map_err(|error| SolveError::Model(error.to_string()))?;
+    let objective = if M::MINIMIZE { Objective::Minimize } else { Objective::Maximize };
+    let parts = MdpParts { gamma: model.gamma(), objective, action_names: None, ..mdp.into_parts() };
+    Ok(Explored { states, mdp: parts.validated()? })
+}
+
+/// Transitions per second of sweeps over a sparse model on a GPU: three models of `examples/models`, of 2 to 409 million
+/// transitions, on an H200: 1.1 to 1.3 · 10¹¹.
+pub(super) const GPU_RATE: f64 = 1.1e11;
+
+/// The same of a core of a CPU, assumed.
+pub(super) const CORE_RATE: f64 = 3e8;
+
+/// Bytes per second of a copy to a device, assumed.
+const COPY_RATE: f64 = 1e10;
+
+/// Bytes of a transition: a column and a probability.
+const BYTES: f64 = 12.0;
+
+/// Most bytes of transitions of a sparse model that `auto` makes.
+const MOST_BYTES: f64 = 16e9;
+
+/// Time of the sweeps before which the cost of a sparse model is not even measured, and about what that takes.
+const LEAST: Duration = Duration::from_millis(20);
+
+/// When a sparse model is expected to take less time than the code.
+///
+/// The rule is that of the rent of skis: the code sweeps until it has taken as long as the making of the sparse model would.
+/// Whatever is right, that takes at most about twice the shorter time.
+pub(super) struct Switch {
+    rate: f64,
+    most_sweeps: f64,
+    begun: Instant,
+    cost: Option<Option<Cost>>,
+    /// The bounded quantity of the round before.
+    size: Option<f64>,
+    /// Why the rest is expected to be faster with a sparse model.
+    pub(super) why: Option<String>,
+}
+
+/// What a sparse model costs.
+struct Cost {
+    /// Seconds until the first sweep.
+    make: f64,
+    transitions: f64,
+}
+
+impl Switch {
+    pub(super) fn new(rate: f64, limits: &Limits) -> Self {
+        let most_sweeps = f64::from(limits.max_sweeps);
+        Self { rate, most_sweeps, begun: Instant::now(), cost: None, size: None, why: None }
+    }
+
+    /// Whether the rest is expected to be faster with a sparse model, after a round whose last sweep changed V by `change`,
+    /// from the least to the greatest.
+    pub(super) fn wanted<M: Outcomes + Sync>(
+        &mut self,
+        model: &M,
+        stop: Stop,
+        [least, greatest]: [f64; 2],
+        run: &Run,
+    ) -> bool {
+        let size = stop.size(least, greatest);
+        let (Some(before), Some(round)) = (self.size.replace(size), run.rounds.last()) else { return false };
+        let spent = self.begun.elapsed();
+        if spent < LEAST {
+            return false;
+        }
+        let Some(Cost { make, transitions }) = self.cost.get_or_insert_with(|| Cost::of(model)) else { return false };
+        if spent.as_secs_f64() < *make {
+            return false;
+        }
+        let start = run.rounds.len().checked_sub(2).map_or(0.0, |before| run.rounds[before].seconds);
+        let sweep = (round.seconds - start) / f64::from(round.sweeps);
+        // A sweep multiplies the change by γ at most, and by less where the process forgets its state.
+        let factor = (size / before).powf(1.0 / f64::from(round.sweeps)).min(model.gamma());
+        let left = ((stop.bound() / size).ln() / factor.ln()).clamp(0.0, self.most_sweeps);
+        let (code, instead) = (left * sweep, *make + left * *transitions / self.rate);
+        if code > instead {
+            self.why = Some(format!(
+                "auto chose a sparse model after {:.2} s: {code:.2} s more expected from the code ({left:.0} sweeps of \
+                 {:.0} µs), {instead:.2} s with {:.1} MB of transitions",
+                spent.as_secs_f64(),
+                1e6 * sweep,
+                BYTES * *transitions / 1e6
+            ));
+        }
+        self.why.is_some()
+    }
+}
+
+impl Cost {
+    /// The cost of a model, from the rows of some blocks; `None` if it is too large.
+    fn of<M: Outcomes + Sync>(model: &M) -> Option<Self> {
+        let (states, table, begun) = (model.states(), model.table(), Instant::now());
+        let blocks = states.div_ceil(BLOCK);
+        let threads = rayon::current_num_threads() as u64;
+        let (mut made, mut transitions) = (0, 0);
+        while states <= MOST_STATES && made < blocks && begun.elapsed() < LEAST {
+            // Blocks of all parts of the model: those of a round, and then those of the next one.
+            let stride = blocks.div_ceil(threads).max(1);
+            let round = made / threads;
+            let of_thread = |thread: u64| {
+                let block = (thread * stride + round) % blocks;
+                Rows::of(model, &table, block * BLOCK..states.min((block + 1) * BLOCK)).col.len()
+            };
+            transitions += (0..threads).into_par_iter().map(of_thread).sum::<usize>();
+            made += threads;
+        }
+        let scale = blocks as f64 / made as f64;
+        let (seconds, transitions) = (scale * begun.elapsed().as_secs_f64(), scale * transitions as f64);
+        let bytes = transitions * BYTES;
+        // Rows are made, copied together, checked, and copied to a device.
+        let make = seconds + 3.0 * bytes / COPY_RATE;
+        (made > 0 && bytes <= MOST_BYTES).then_some(Self { make, transitions })
+    }
+}
