@@ -75,12 +75,12 @@ impl Events for DeMoor {
         let base = self.most_ordered + 1;
         let all = u64::from(base).pow(self.life);
         let (on_way, stock, mut units) = (state / all, (state % all) as u32, [(0, 0); 8]);
-        for step in 0..8 {
-            // Digit 0 counts the oldest units, which expire.
-            let age = if self.newest_first > 0 { (self.life - 1).wrapping_sub(step) } else { step };
-            if step < self.life {
-                let place = if age > 0 { base.pow(age - 1) } else { 0 };
-                units[step as usize] = (stock / base.pow(age) % base, place);
+        // Digit 0 counts the oldest units, which expire.
+        let mut place = if self.newest_first > 0 { base.pow(self.life - 1) } else { 1 };
+        for age in 0..8 {
+            if age < self.life {
+                units[age as usize] = (stock / place % base, place / base);
+                place = if self.newest_first > 0 { (place / base).max(1) } else { place * base };
             }
         }
         // The order is the highest digit of those on their way, and the lowest arrives.
