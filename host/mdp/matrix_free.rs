@@ -12,7 +12,7 @@ use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
-pub use warpkov_kernels::mdp::matrix_free::{Compiled, END, Measured, Outcomes, Row, SUM_TOLERANCE};
+pub use warpkov_kernels::mdp::matrix_free::{Compiled, END, Measured, Outcomes, SUM_TOLERANCE, Sums};
 pub use warpkov_kernels::mdp::{Events, Model, Table};
 
 use self::sparse::{CORE_RATE, GPU_RATE, Switch};
@@ -172,7 +172,7 @@ pub fn solve_model_on_ranks<M: Compiled>(
         Representation::Sparse if comm.size() > 1 => {
             return Err(SolveError::Model("representation sparse works on one rank".to_owned()));
         }
-        Representation::Sparse => return solve.by_sparse(None, Run::default()),
+        Representation::Sparse => return solve.by_sparse(options.device, None, Run::default()),
         Representation::Auto | Representation::Code => {}
     }
     let (decision, note) = match options.method {
@@ -187,7 +187,7 @@ pub fn solve_model_on_ranks<M: Compiled>(
         Decision::Gpu { ordinal, or_cpu } => match solve.open(ordinal) {
             Ok(gpu) => {
                 let name = gpu.name();
-                solve.may_switch(GPU_RATE);
+                solve.may_switch(DeviceChoice::Cuda(ordinal), GPU_RATE);
                 solve.on_device(&gpu, name, |bytes| Ok(gpu.reserve(bytes, "V")?))
             }
             Err(error) if or_cpu => {
@@ -217,10 +217,10 @@ impl<M: Compiled> Solve<'_, M> {
         Ok(Gpu::open(ordinal, self.options.modules.ok_or_else(missing)?)?)
     }
 
-    /// Lets `auto` go on with a sparse model, of which a sweep takes `rate` transitions per second.
-    fn may_switch(&mut self, rate: f64) {
+    /// Lets `auto` go on with a sparse model on this device, which sweeps `rate` transitions of it per second.
+    fn may_switch(&mut self, device: DeviceChoice, rate: f64) {
         let may = self.options.representation == Representation::Auto && self.comm.size() == 1;
-        self.switch = may.then(|| Switch::new(rate, &self.options.limits));
+        self.switch = may.then(|| Switch::new(device, rate, &self.options.limits));
     }
 
     /// The states of each rank: about equally many.
@@ -231,7 +231,7 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     fn on_cpu(&mut self) -> Result<ModelSolution, SolveError> {
-        self.may_switch(CORE_RATE * rayon::current_num_threads() as f64);
+        self.may_switch(DeviceChoice::Cpu, CORE_RATE * rayon::current_num_threads() as f64);
         let method = self.options.method.unwrap_or(Method::GaussSeidel);
         let part = &self.parts()[self.comm.rank() as usize];
         let (own, in_place) = (part.start as u64..part.end as u64, method == Method::GaussSeidel);
@@ -323,12 +323,13 @@ impl<M: Compiled> Solve<'_, M> {
         backend: &mut B,
         run: &Run,
     ) -> Result<Option<ModelSolution>, SolveError> {
-        let Some(why) = self.switch.as_mut().and_then(|switch| switch.why.take()) else { return Ok(None) };
+        let Some(switch) = &mut self.switch else { return Ok(None) };
+        let (Some(why), device) = (switch.why.take(), switch.device) else { return Ok(None) };
         self.notes.push(why);
         let mut start = backend.values()?;
         let sign = if M::MINIMIZE { -1.0 } else { 1.0 };
         start.par_iter_mut().for_each(|value| *value *= sign);
-        Ok(Some(self.by_sparse(Some(&start), run.clone())?))
+        Ok(Some(self.by_sparse(device, Some(&start), run.clone())?))
     }
 
     /// What a certificate needs of all ranks, after a check of all outcomes. π becomes the greedy policy.
@@ -429,10 +430,15 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     /// The solution by a sparse model, from V = `start`, after `earlier` sweeps of the code.
-    fn by_sparse(&mut self, start: Option<&[f64]>, earlier: Run) -> Result<ModelSolution, SolveError> {
+    fn by_sparse(
+        &mut self,
+        device: DeviceChoice,
+        start: Option<&[f64]>,
+        earlier: Run,
+    ) -> Result<ModelSolution, SolveError> {
         let mdp = sparse(self.model)?;
         let options = SolveOptions {
-            device: self.options.device,
+            device,
             precision: self.options.precision,
             method: self.options.method,
             limits: self.options.limits,
@@ -465,8 +471,8 @@ pub(super) fn extremes(measured: &Measured) -> Extremes {
 pub(super) fn why_wrong<M: Outcomes>(model: &M, table: &Vec<f64>, state: u64) -> String {
     let states = model.states();
     for action in 0..model.actions(table, state) {
-        let row = Row::of(model, table, (state, action), |_| 0.0);
-        if row.valid {
+        let sums = Sums::of_action(model, table, (state, action), |_| 0.0, |x, y, z| x * y + z);
+        if sums.valid && (sums.sum - 1.0).abs() <= SUM_TOLERANCE {
             continue;
         }
         let mut wrong = None;
@@ -479,7 +485,7 @@ pub(super) fn why_wrong<M: Outcomes>(model: &M, table: &Vec<f64>, state: u64) ->
                 wrong.get_or_insert(format!("reward {reward}, expected a finite number"));
             }
         });
-        let sum = row.sum;
+        let sum = sums.sum;
         let why =
             wrong.unwrap_or_else(|| format!("the probabilities sum to {sum}, expected 1 within {SUM_TOLERANCE:e}"));
         return format!("state {state}, action {action}: {why}");

@@ -89,7 +89,8 @@ fn models_agree_with_their_sparse_models() {
         let ending = [0, 7, 3, 5][seed as usize - 1];
         check(&Garnet { states: 200 + seed, actions: 5, outcomes: 4, ending, gamma, scale, seed }, 1e-9, scale);
     }
-    check(&CostGarnet { states: 150, actions: 6, events: 9, gamma: 0.95, seed: 7 }, 1e-8, 1.0);
+    check(&CostGarnet { states: 150, actions: 6, events: 9, ending: 0, gamma: 0.95, seed: 7 }, 1e-8, 1.0);
+    check(&CostGarnet { states: 70, actions: 70, events: 40, ending: 7, gamma: 0.9, seed: 8 }, 1e-8, 1.0);
     check(&Pallets { most: 1, ..Pallets::of(2) }, 1e-8, 1.0);
     check(&Garnet { states: 1, actions: 1, outcomes: 1, ending: 0, gamma: 0.5, scale: 1.0, seed: 9 }, 1e-9, 1.0);
 }
@@ -115,7 +116,7 @@ fn wrong_models_are_refused_with_the_state_and_the_action() {
     refused(&faulty(2), "state 69, action 1: the probabilities sum to 0, expected 1 within 1e-6");
     refused(&faulty(3), "state 69, action 1: probability -0.5");
     // A table that is too short has no number there.
-    refused(&CostGarnet { states: 5, actions: 1, events: 0, gamma: 0.5, seed: 1 }, "state 0, action 0");
+    refused(&CostGarnet { states: 5, actions: 1, events: 0, ending: 0, gamma: 0.5, seed: 1 }, "state 0, action 0");
 }
 
 #[test]
@@ -189,7 +190,7 @@ fn a_sparse_model_has_the_same_values() {
             sparse && representation == Representation::Auto
         });
     }
-    let cost = CostGarnet { states: 50, actions: 3, events: 5, gamma: 0.9, seed: 2 };
+    let cost = CostGarnet { states: 50, actions: 3, events: 5, ending: 0, gamma: 0.9, seed: 2 };
     let all = solve_model(&cost, &options(DeviceChoice::Cpu, 1e-9)).expect("the model is solved");
     let found = reachable(&cost, 7).expect("the model is valid");
     let values = reference(&found.mdp, 1e-9);
@@ -211,8 +212,9 @@ fn many_models_agree_with_each() {
             gamma: 0.5 + 0.012 * step as f64,
         })
         .collect();
-    let garnets: Vec<CostGarnet> =
-        (0..12).map(|seed| CostGarnet { states: 1 + 7 * seed, actions: 3, events: 4, gamma: 0.9, seed }).collect();
+    let garnets: Vec<CostGarnet> = (0..12)
+        .map(|seed| CostGarnet { states: 1 + 7 * seed, actions: 3, events: 4, ending: 0, gamma: 0.9, seed })
+        .collect();
     /// Checks one type of models.
     fn check<M: Compiled>(models: &[M]) {
         for device in devices() {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use rayon::prelude::*;
-use warpkov_kernels::mdp::matrix_free::{Measured, Outcomes, change, q_factor};
+use warpkov_kernels::mdp::matrix_free::{Measured, Outcomes, change, examine};
 
 use crate::common::interrupt;
 use crate::mdp::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
@@ -65,20 +65,9 @@ struct Code<M> {
 }
 
 impl<M: Outcomes> Code<M> {
-    /// The best Q-factor of a state and its action.
-    fn best(&self, state: u64, value: impl Fn(u64) -> f64) -> (f64, u32) {
-        let factor = |action| q_factor(&self.model, &self.table, (state, action), &value, multiply_add);
-        let (mut best, mut of_best) = (f64::NEG_INFINITY, NO_ACTION);
-        for action in 0..self.model.actions(&self.table, state) {
-            let q = factor(action);
-            if q > best || of_best == NO_ACTION {
-                of_best = action;
-            }
-            if q > best || q.is_nan() {
-                best = q;
-            }
-        }
-        (best, of_best)
+    /// [`examine`] for one state.
+    fn examine<const MEASURE: bool>(&self, state: u64, value: impl Fn(u64) -> f64) -> (f64, u32, Measured) {
+        examine::<M, 1, MEASURE>(&self.model, &self.table, state, value, multiply_add)
     }
 }
 
@@ -115,7 +104,7 @@ impl<'c, M: Outcomes + Sync, T: Precise> MatrixFree<'c, M, T> {
                     Some(here) if in_place && here < target.len() => target[here].to_f64(),
                     _ => old[next as usize].to_f64(),
                 };
-                let (best, _) = code.best((first + at) as u64, value);
+                let (best, ..) = code.examine::<false>((first + at) as u64, value);
                 if best == f64::NEG_INFINITY {
                     continue;
                 }
@@ -231,9 +220,9 @@ impl<M: Outcomes + Sync, T: Precise> Measure for MatrixFree<'_, M, T> {
             let first = own.start + block * BLOCK;
             let states = (first as u64..).zip(policy);
             states.fold(Measured::NONE, |all, (state, action)| {
-                let (best, of_best) = code.best(state, value);
-                *action = of_best;
-                all.and(Measured::of_state(&code.model, &code.table, state, best, value, (0, 1)))
+                let (_, best, here) = code.examine::<true>(state, value);
+                *action = best;
+                all.and(here)
             })
         };
         let blocks = policy.par_chunks_mut(BLOCK).enumerate();

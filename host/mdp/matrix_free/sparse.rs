@@ -12,6 +12,7 @@ use crate::mdp::generate::explore::{Explored, explore};
 use crate::mdp::model::{Choices, Csr, Mdp, MdpParts, Objective};
 use crate::mdp::options::Limits;
 use crate::mdp::solution::Run;
+use crate::runtime::choose::DeviceChoice;
 
 /// Most states of a sparse model.
 const MOST_STATES: u64 = u32::MAX as u64 - 1;
@@ -185,6 +186,8 @@ const LEAST: Duration = Duration::from_millis(20);
 /// The rule is that of the rent of skis: the code sweeps until it has taken as long as the making of the sparse model would.
 /// Whatever is right, that takes at most about twice the shorter time.
 pub(super) struct Switch {
+    /// The device that goes on.
+    pub(super) device: DeviceChoice,
     rate: f64,
     most_sweeps: f64,
     begun: Instant,
@@ -203,9 +206,9 @@ struct Cost {
 }
 
 impl Switch {
-    pub(super) fn new(rate: f64, limits: &Limits) -> Self {
+    pub(super) fn new(device: DeviceChoice, rate: f64, limits: &Limits) -> Self {
         let most_sweeps = f64::from(limits.max_sweeps);
-        Self { rate, most_sweeps, begun: Instant::now(), cost: None, size: None, why: None }
+        Self { device, rate, most_sweeps, begun: Instant::now(), cost: None, size: None, why: None }
     }
 
     /// Whether the rest is expected to be faster with a sparse model, after a round whose last sweep changed V by `change`,

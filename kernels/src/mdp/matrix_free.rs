@@ -57,234 +57,14 @@ use warpkov_device::launch::{Device, Shape};
 
 use warpkov_device::device::{Global, GlobalMut, Real, Scalars, atomic, block, math, thread, warp};
 
-use super::backup::{Change, greater};
+use super::backup::Change;
 use super::change::{key, within};
 
-/// The successor of an outcome after which the process ends, with V = 0.
-pub const END: u64 = u64::MAX;
+mod model;
+mod sums;
 
-/// A Markov decision process as code.
-///
-/// A model is plain data: numbers from which the outcomes are computed. The kernels copy it to every thread. The same code
-/// runs on the GPU, on the CPU and under the emulator; on a GPU, a panic ends the program.
-pub trait Model: Copy {
-    /// Whether rewards are costs, to be minimised.
-    const MINIMIZE: bool = false;
-
-    /// γ, the discount factor, in \[0, 1).
-    fn gamma(&self) -> f64;
-
-    /// S, the number of states, at least 1.
-    fn states(&self) -> u64;
-
-    /// The number of actions of a state. A state without actions is terminal: V = 0.
-    fn actions(&self, state: u64) -> u32;
-
-    /// Calls `each` with successor, probability and reward of every outcome of an action. The probabilities sum to 1. A
-    /// successor is a state below S, or [`END`]; it may come several times, with different rewards.
-    fn outcomes(&self, state: u64, action: u32, each: impl FnMut(u64, f64, f64));
-}
-
-/// A Markov decision process as code, whose transitions are the events of one random variable: demands, arrivals,
-/// failures.
-///
-/// The probabilities come from a table, which the host computes once, so that they may be those of any distribution.
-/// `warpkov_kernels::events!` compiles the kernels for such a model.
-pub trait Events: Copy {
-    /// Whether rewards are costs, to be minimised.
-    const MINIMIZE: bool = false;
-
-    /// What an action makes of a state, before the event: what its outcomes have in common, computed once. `(u64, u32)`, state
-    /// and action, will always do; digits of the state in place of the state save a division for every event.
-    type Decision: Copy;
-
-    /// γ, the discount factor, in \[0, 1).
-    fn gamma(&self) -> f64;
-
-    /// S, the number of states, at least 1.
-    fn states(&self) -> u64;
-
-    /// The number of actions of a state. A state without actions is terminal: V = 0.
-    fn actions(&self, state: u64) -> u32;
-
-    /// The decision for an action.
-    fn decide(&self, state: u64, action: u32) -> Self::Decision;
-
-    /// N, the number of events after a decision.
-    fn events(&self, decision: &Self::Decision) -> u32;
-
-    /// The numbers that [`probability`](Self::probability) looks up: the probability of each event, unless that method is
-    /// another.
-    #[cfg(not(target_arch = "nvptx64"))]
-    fn table(&self) -> Vec<f64>;
-
-    /// The probability of an event after a decision: by default element `event` of the table. Over all events, the
-    /// probabilities sum to 1.
-    #[inline(always)]
-    fn probability(&self, table: &impl Table, _decision: &Self::Decision, event: u32) -> f64 {
-        table.number(u64::from(event))
-    }
-
-    /// The successor after a decision and an event, a state below S or [`END`], and the reward.
-    fn outcome(&self, decision: &Self::Decision, event: u32) -> (u64, f64);
-}
-
-/// The outcomes of a model: what the kernels know of it. [`Model`] implies it; `events!` implements it for [`Events`].
-pub trait Outcomes: Copy {
-    /// As in [`Model`].
-    const MINIMIZE: bool;
-    /// As in [`Model`].
-    fn gamma(&self) -> f64;
-    /// As in [`Model`].
-    fn states(&self) -> u64;
-    /// As in [`Model`].
-    fn actions(&self, table: &impl Table, state: u64) -> u32;
-    /// The numbers that the outcomes look up; empty for a [`Model`].
-    #[cfg(not(target_arch = "nvptx64"))]
-    fn table(&self) -> Vec<f64>;
-    /// As in [`Model`].
-    fn outcomes(&self, table: &impl Table, state: u64, action: u32, each: impl FnMut(u64, f64, f64));
-}
-
-impl<M: Model> Outcomes for M {
-    const MINIMIZE: bool = M::MINIMIZE;
-
-    #[inline(always)]
-    fn gamma(&self) -> f64 {
-        Model::gamma(self)
-    }
-
-    #[inline(always)]
-    fn states(&self) -> u64 {
-        Model::states(self)
-    }
-
-    #[inline(always)]
-    fn actions(&self, _: &impl Table, state: u64) -> u32 {
-        Model::actions(self, state)
-    }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    fn table(&self) -> Vec<f64> {
-        Vec::new()
-    }
-
-    #[inline(always)]
-    fn outcomes(&self, _: &impl Table, state: u64, action: u32, each: impl FnMut(u64, f64, f64)) {
-        Model::outcomes(self, state, action, each);
-    }
-}
-
-/// The table of a model.
-pub trait Table {
-    /// Element `index`; NaN if there is none, which [`Part::measure`] finds as a wrong probability.
-    fn number(&self, index: u64) -> f64;
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-impl Table for [f64] {
-    #[inline(always)]
-    fn number(&self, index: u64) -> f64 {
-        self.get(index as usize).copied().unwrap_or(f64::NAN)
-    }
-}
-
-#[cfg(not(target_arch = "nvptx64"))]
-impl Table for Vec<f64> {
-    #[inline(always)]
-    fn number(&self, index: u64) -> f64 {
-        self.as_slice().number(index)
-    }
-}
-
-/// The table in device memory.
-#[derive(Clone, Copy)]
-pub struct DeviceTable {
-    /// The numbers.
-    pub numbers: Global<f64>,
-    /// How many.
-    pub len: u64,
-}
-
-impl Table for DeviceTable {
-    #[inline(always)]
-    fn number(&self, index: u64) -> f64 {
-        if index < self.len { self.numbers.get(index as usize) } else { f64::NAN }
-    }
-}
-
-/// Q(s, a) = Σ p·(r + γ V(s')) over the outcomes of an action, of the maximisation form: costs are negated. `fma(x, y, z)`
-/// is x·y + z, rounded once or twice.
-#[inline(always)]
-pub fn q_factor<M: Outcomes>(
-    model: &M,
-    table: &impl Table,
-    (state, action): (u64, u32),
-    value: impl Fn(u64) -> f64,
-    fma: impl Fn(f64, f64, f64) -> f64,
-) -> f64 {
-    let (gamma, states) = (model.gamma(), model.states());
-    let mut q = 0.0;
-    model.outcomes(table, state, action, |next, probability, reward| {
-        let reward = if M::MINIMIZE { -reward } else { reward };
-        let after = match next {
-            END => 0.0,
-            next if next < states => value(next),
-            _ => f64::NAN,
-        };
-        q = fma(probability, fma(gamma, after, reward), q);
-    });
-    q
-}
-
-/// What the outcomes of one action add up to.
-#[derive(Clone, Copy)]
-pub struct Row {
-    /// Σ p over the outcomes after which the process goes on.
-    pub going: f64,
-    /// Σ p over all outcomes.
-    pub sum: f64,
-    /// Σ p·|r| + γ Σ p·|V(s')|.
-    pub magnitude: f64,
-    /// The number of outcomes.
-    pub outcomes: u32,
-    /// Whether every successor is a state or [`END`], every probability within \[0, 1], every reward finite, and the sum
-    /// of the probabilities 1 within [`SUM_TOLERANCE`].
-    pub valid: bool,
-}
-
-/// Maximum deviation of the probabilities of an action from sum 1.
-pub const SUM_TOLERANCE: f64 = 1e-6;
-
-impl Row {
-    /// The row of an action, with V.
-    #[inline(always)]
-    pub fn of<M: Outcomes>(
-        model: &M,
-        table: &impl Table,
-        (state, action): (u64, u32),
-        value: impl Fn(u64) -> f64,
-    ) -> Self {
-        let (gamma, states) = (model.gamma(), model.states());
-        let mut row = Self { going: 0.0, sum: 0.0, magnitude: 0.0, outcomes: 0, valid: true };
-        model.outcomes(table, state, action, |next, probability, reward| {
-            row.sum += probability;
-            row.outcomes += 1;
-            row.magnitude += probability * reward.abs();
-            if next < states {
-                row.going += probability;
-                row.magnitude += gamma * probability * value(next).abs();
-            }
-            // NaN fails every comparison.
-            let fits = (next < states || next == END)
-                && (0.0..=1.0 + SUM_TOLERANCE).contains(&probability)
-                && reward.abs() <= f64::MAX;
-            row.valid = row.valid && fits;
-        });
-        row.valid = row.valid && (row.sum - 1.0).abs() <= SUM_TOLERANCE;
-        row
-    }
-}
+pub use model::{DeviceTable, END, Events, Model, Outcomes, Table};
+pub use sums::{MEASURED, Measured, SUM_TOLERANCE, Sums, TILE, examine};
 
 /// Slots per sweep: the [`key`]s of the greatest increase and the greatest decrease of V, and whether any value changed;
 /// all 0 before the sweep.
@@ -317,37 +97,10 @@ impl<M: Outcomes> Part<M> {
         }
     }
 
-    /// The best Q-factor of a state and its action, the lowest-numbered of equals; −∞ and `u32::MAX` without actions. NaN
-    /// if a Q-factor is NaN.
-    ///
-    /// *Takes part*: the `LANES` lanes of the state. *Valid result in*: all of them.
-    #[inline(always)]
-    fn best<T: Real, const LANES: u32>(&self, state: u64, v: Global<T>) -> (f64, u32) {
-        let actions = self.model.actions(&self.table, state);
-        let (mut best, mut of_best) = (f64::NEG_INFINITY, u32::MAX);
-        let mut action = if LANES == 1 { 0 } else { warp::lane_id() };
-        while action < actions {
-            let value = |next: u64| v.get(next as usize).to_f64();
-            let q = q_factor(&self.model, &self.table, (state, action), value, math::fma);
-            if q > best || of_best == u32::MAX {
-                of_best = action;
-            }
-            best = greater(best, q);
-            action += LANES;
-        }
-        if LANES > 1 {
-            let greatest = warp::reduce(best, greater);
-            // The lowest of the actions whose Q-factor is the greatest.
-            let mine = if best >= greatest { of_best } else { u32::MAX };
-            return (greatest, warp::reduce(mine, |a: u32, b| a.min(b)));
-        }
-        (best, of_best)
-    }
-
     /// A greedy sweep: the body of kernel `NAME_sweep`.
     ///
     /// - *Mathematics*: V_new(s) = maxₐ Σ p·(r + γ V_old(s')) over the outcomes of (s, a); V_old(s) without actions.
-    /// - *Thread mapping*: `LANES` lanes per state, one per action, in a grid-stride loop over states.
+    /// - *Thread mapping*: `LANES` lanes per state, which share the actions, in a grid-stride loop over states.
     /// - *Shared memory*: 32 words, static. *Barriers*: eight. *Deterministic*: yes.
     /// - *Valid result in*: `new` from `first` to `first + count`, and slots 3·`number` and the next two.
     ///
@@ -373,7 +126,8 @@ impl<M: Outcomes> Part<M> {
         }
         let mut all = Change::<f64>::NONE;
         self.states::<LANES>(|state| {
-            let (best, _) = self.best::<T, LANES>(state, old);
+            let value = |next: u64| old.get(next as usize).to_f64();
+            let (best, ..) = examine::<M, LANES, false>(&self.model, &self.table, state, value, math::fma);
             if LANES == 1 || warp::lane_id() == 0 {
                 all = all.and(update(state, best, old, new));
             }
@@ -394,7 +148,7 @@ impl<M: Outcomes> Part<M> {
     /// Measures V for a certificate, and writes the greedy policy: the body of kernel `NAME_measure`.
     ///
     /// - *Mathematics*: the extremes over the states that [`Measured`] lists, and π(s) = argmaxₐ Q(s, a).
-    /// - *Thread mapping*: `LANES` lanes per state, one per action, in a grid-stride loop over states.
+    /// - *Thread mapping*: `LANES` lanes per state, which share the actions, in a grid-stride loop over states.
     /// - *Shared memory*: 32 words, static. *Barriers*: two for each slot. *Deterministic*: yes.
     /// - *Valid result in*: `found`, and `policy` from element 0 to `count`.
     ///
@@ -404,10 +158,8 @@ impl<M: Outcomes> Part<M> {
     pub fn measure<T: Real, const LANES: u32>(&self, v: Global<T>, policy: GlobalMut<u32>, found: GlobalMut<u64>) {
         let mut all = Measured::NONE;
         self.states::<LANES>(|state| {
-            let (best, action) = self.best::<T, LANES>(state, v);
             let value = |next: u64| v.get(next as usize).to_f64();
-            let lanes = if LANES == 1 { (0, 1) } else { (warp::lane_id(), LANES) };
-            let here = Measured::of_state(&self.model, &self.table, state, best, value, lanes);
+            let (_, action, here) = examine::<M, LANES, true>(&self.model, &self.table, state, value, math::fma);
             all = all.and(here);
             if LANES == 1 || warp::lane_id() == 0 {
                 policy.set((state - self.first) as usize, action);
@@ -443,123 +195,6 @@ pub fn change(before: f64, after: f64) -> Change<f64> {
     let infinite = by.is_nan();
     let size = |by: f64| if infinite { f64::INFINITY } else { by };
     Change { greatest: size(by), fall: size(-by), any: infinite || after != before }
-}
-
-/// Number of slots of [`Measured`].
-pub const MEASURED: usize = 8;
-
-/// What a certificate needs to know of V and the model: extremes over states. In memory, every number is a slot whose
-/// maximum over states is that of the extreme, 0 for no state.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
-    /// Least and greatest (TV)(s) − V(s) over states with actions.
-    pub change: [f64; 2],
-    /// Greatest of Σ p·|r| + γ Σ p·|V(s')| + |V(s)|.
-    pub magnitude: f64,
-    /// Least and greatest Σ p over the outcomes of an action after which the process goes on.
-    pub going: [f64; 2],
-    /// Most outcomes of an action.
-    pub outcomes: u32,
-    /// Whether the process may end.
-    pub ends: bool,
-    /// The lowest state with an action that is not [valid](Row::valid); `u64::MAX` if there is none.
-    pub wrong: u64,
-}
-
-impl Measured {
-    /// Of no state.
-    pub const NONE: Self = Self {
-        change: [f64::INFINITY, f64::NEG_INFINITY],
-        magnitude: 0.0,
-        going: [f64::INFINITY, f64::NEG_INFINITY],
-        outcomes: 0,
-        ends: false,
-        wrong: u64::MAX,
-    };
-
-    /// Of one state with V, and `best` = (TV)(s), −∞ without actions; of every `step`-th of its actions, from `lane` on.
-    #[inline(always)]
-    pub fn of_state<M: Outcomes>(
-        model: &M,
-        table: &impl Table,
-        state: u64,
-        best: f64,
-        value: impl Fn(u64) -> f64,
-        (lane, step): (u32, u32),
-    ) -> Self {
-        let (mut found, actions, own) = (Self::NONE, model.actions(table, state), value(state));
-        // A terminal state has V = 0.
-        let by = if actions == 0 { -own } else { best - own };
-        found.change = if by.is_nan() { [f64::NEG_INFINITY, f64::INFINITY] } else { [by, by] };
-        found.magnitude = own.abs();
-        found.ends = actions == 0;
-        let mut action = lane;
-        while action < actions {
-            let row = Row::of(model, table, (state, action), &value);
-            let magnitude = row.magnitude + own.abs();
-            found.magnitude = if magnitude.is_nan() { f64::INFINITY } else { found.magnitude.max(magnitude) };
-            found.going = [found.going[0].min(row.going), found.going[1].max(row.going)];
-            found.outcomes = found.outcomes.max(row.outcomes);
-            // One rounding of each probability of a row that does not end.
-            found.ends |= row.going < row.sum;
-            if !row.valid {
-                found.wrong = state;
-            }
-            action += step;
-        }
-        found
-    }
-
-    /// Of the union of two sets of states.
-    #[inline(always)]
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            change: [self.change[0].min(other.change[0]), self.change[1].max(other.change[1])],
-            magnitude: self.magnitude.max(other.magnitude),
-            going: [self.going[0].min(other.going[0]), self.going[1].max(other.going[1])],
-            outcomes: self.outcomes.max(other.outcomes),
-            ends: self.ends || other.ends,
-            wrong: self.wrong.min(other.wrong),
-        }
-    }
-
-    /// Gives number and value of each slot to `each`. An array of them would be in local memory.
-    #[inline(always)]
-    pub fn each_slot(&self, mut each: impl FnMut(usize, u64)) {
-        each(0, key(-self.change[0]));
-        each(1, key(self.change[1]));
-        each(2, self.magnitude.to_bits());
-        each(3, key(-self.going[0]));
-        each(4, key(self.going[1]));
-        each(5, u64::from(self.outcomes));
-        each(6, u64::from(self.ends));
-        each(7, !self.wrong);
-    }
-
-    /// The slots.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[must_use]
-    pub fn slots(&self) -> [u64; MEASURED] {
-        let mut slots = [0; MEASURED];
-        self.each_slot(|slot, value| slots[slot] = value);
-        slots
-    }
-
-    /// The extremes in the slots.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[must_use]
-    pub fn of_slots(slots: &[u64; MEASURED]) -> Self {
-        use super::change::number;
-        Self {
-            change: [-number(slots[0]), number(slots[1])],
-            magnitude: f64::from_bits(slots[2]),
-            going: [-number(slots[3]), number(slots[4])],
-            outcomes: slots[5] as u32,
-            ends: slots[6] > 0,
-            wrong: !slots[7],
-        }
-    }
 }
 
 /// Models of one type, solved by one block each: the arguments of kernel `NAME_many`.
@@ -629,7 +264,7 @@ impl Many {
         let mut ends = false;
         let mut state = own;
         while state < states {
-            ends |= Measured::of_state(&model, &table, state, 0.0, |_| 0.0, (0, 1)).ends;
+            ends |= examine::<M, 1, true>(&model, &table, state, |_| 0.0, math::fma).2.ends;
             state += threads;
         }
         let ends = thread::sync_threads_or(ends);
@@ -639,7 +274,8 @@ impl Many {
             let mut all = Change::<f64>::NONE;
             let mut state = own;
             while state < states {
-                let (best, _) = best_of(&model, &table, state, |next| self.v.get((old + next) as usize));
+                let value = |next: u64| self.v.get((old + next) as usize);
+                let (best, ..) = examine::<M, 1, false>(&model, &table, state, value, math::fma);
                 let before = self.v.get((old + state) as usize);
                 if best == f64::NEG_INFINITY {
                     self.v.set((new + state) as usize, before);
@@ -673,8 +309,8 @@ impl Many {
         let mut state = own;
         while state < states {
             let value = |next: u64| self.v.get((2 * first + next) as usize);
-            let (best, action) = best_of(&model, &table, state, value);
-            all = all.and(Measured::of_state(&model, &table, state, best, value, (0, 1)));
+            let (_, action, here) = examine::<M, 1, true>(&model, &table, state, value, math::fma);
+            all = all.and(here);
             self.policy.set((first + state) as usize, action);
             state += threads;
         }
@@ -688,22 +324,6 @@ impl Many {
             self.found.set(number * (MEASURED + 1) + MEASURED, u64::from(sweep));
         }
     }
-}
-
-/// [`Part::best`] by one thread, with any V.
-#[inline(always)]
-fn best_of<M: Outcomes>(model: &M, table: &impl Table, state: u64, value: impl Fn(u64) -> f64) -> (f64, u32) {
-    let actions = model.actions(table, state);
-    let (mut best, mut of_best, mut action) = (f64::NEG_INFINITY, u32::MAX, 0);
-    while action < actions {
-        let q = q_factor(model, table, (state, action), &value, math::fma);
-        if q > best || of_best == u32::MAX {
-            of_best = action;
-        }
-        best = greater(best, q);
-        action += 1;
-    }
-    (best, of_best)
 }
 
 /// A model of which a block solves each: the launcher that [`many!`](crate::many) implements.
@@ -959,6 +579,8 @@ macro_rules! events {
     ($model:ident) => {
         impl $crate::mdp::matrix_free::Outcomes for $model {
             const MINIMIZE: bool = <Self as $crate::mdp::Events>::MINIMIZE;
+            const TOGETHER: u32 = $crate::mdp::matrix_free::TILE as u32;
+            const SHARED: bool = true;
 
             #[inline(always)]
             fn gamma(&self) -> f64 {
@@ -988,17 +610,35 @@ macro_rules! events {
                 action: u32,
                 mut each: impl FnMut(u64, f64, f64),
             ) {
-                let decision = $crate::mdp::Events::decide(self, state, action);
-                let (mut event, events) = (0, $crate::mdp::Events::events(self, &decision));
+                use $crate::mdp::{END, Events};
+                let state = Events::state(self, state);
+                let (offset, of_action) = Events::action(self, &state, action);
+                let (mut event, events) = (0, Events::events(self, &state));
                 while event < events {
-                    let probability = $crate::mdp::Events::probability(self, table, &decision, event);
-                    // An event that never happens costs no more than its probability. NaN is not 0.
+                    let probability = Events::probability(self, table, &state, event);
                     if probability != 0.0 {
-                        let (next, reward) = $crate::mdp::Events::outcome(self, &decision, event);
-                        each(next, probability, reward);
+                        let (next, reward) = Events::outcome(self, &state, event);
+                        each(
+                            if next == END { END } else { next.wrapping_add(offset) },
+                            probability,
+                            reward + of_action,
+                        );
                     }
                     event += 1;
                 }
+            }
+
+            #[inline(always)]
+            fn sums(
+                &self,
+                table: &impl $crate::mdp::Table,
+                state: u64,
+                first: u32,
+                share: (u32, u32),
+                value: impl Fn(u64) -> f64,
+                fma: impl Fn(f64, f64, f64) -> f64,
+            ) -> $crate::mdp::matrix_free::Sums {
+                $crate::mdp::matrix_free::Sums::of_events(self, table, state, first, share, value, fma)
             }
         }
 

@@ -20,4 +20,4 @@ pub mod residual;
 pub mod result_divided;
 pub mod row;
 
-pub use matrix_free::{END, Events, Model, Table};
+pub use matrix_free::{END, Events, Model, Outcomes, Table};

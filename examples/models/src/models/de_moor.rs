@@ -59,9 +59,8 @@ impl Default for DeMoor {
 
 impl Events for DeMoor {
     const MINIMIZE: bool = true;
-    /// Units in stock and what one that is kept adds to the next state, in the order of sale; orders in the next state; cost.
-    type Decision = ([(u32, u32); 8], u64, f64);
-
+    /// Units in stock and what one that is kept adds to the next state, in the order of sale; orders on their way.
+    type State = ([(u32, u32); 8], u64);
     fn gamma(&self) -> f64 {
         self.gamma
     }
@@ -71,10 +70,10 @@ impl Events for DeMoor {
     fn actions(&self, _state: u64) -> u32 {
         self.most_ordered + 1
     }
-    fn decide(&self, state: u64, order: u32) -> Self::Decision {
-        let base = self.most_ordered + 1;
-        let all = u64::from(base).pow(self.life);
-        let (on_way, stock, mut units) = (state / all, (state % all) as u32, [(0, 0); 8]);
+    fn state(&self, number: u64) -> Self::State {
+        let (base, mut units) = (self.most_ordered + 1, [(0, 0); 8]);
+        let (on_way, stock) =
+            (number / u64::from(base).pow(self.life), (number % u64::from(base).pow(self.life)) as u32);
         // Digit 0 counts the oldest units, which expire.
         let mut place = if self.newest_first > 0 { base.pow(self.life - 1) } else { 1 };
         for age in 0..8 {
@@ -83,12 +82,16 @@ impl Events for DeMoor {
                 place = if self.newest_first > 0 { (place / base).max(1) } else { place * base };
             }
         }
-        // The order is the highest digit of those on their way, and the lowest arrives.
-        let way = u64::from(order) * u64::from(base).pow(self.lead_time - 1) + on_way;
-        let orders = way / u64::from(base) * all + way % u64::from(base) * (all / u64::from(base));
-        (units, orders, self.order_cost * f64::from(order))
+        (units, on_way)
     }
-    fn events(&self, _: &Self::Decision) -> u32 {
+    fn action(&self, &(_, on_way): &Self::State, order: u32) -> (u64, f64) {
+        // The order is the highest digit of those on their way, and the lowest arrives.
+        let base = u64::from(self.most_ordered + 1);
+        let way = u64::from(order) * base.pow(self.lead_time - 1) + on_way;
+        let next = way / base * base.pow(self.life) + way % base * base.pow(self.life - 1);
+        (next, self.order_cost * f64::from(order))
+    }
+    fn events(&self, _: &Self::State) -> u32 {
         self.most_demanded + 1
     }
     /// P(d − ½ < X ≤ d + ½); the last d stands for all above.
@@ -97,12 +100,11 @@ impl Events for DeMoor {
         use statrs::distribution::{ContinuousCDF, Gamma};
         let shape = self.variation.powi(-2);
         let Ok(gamma) = Gamma::new(shape, shape / self.mean) else { return Vec::new() };
-        let below = |demand: u32| if demand > self.most_demanded { 1.0 } else { gamma.cdf(f64::from(demand) - 0.5) };
-        (0..=self.most_demanded)
-            .map(|demand| below(demand + 1) - if demand > 0 { below(demand) } else { 0.0 })
-            .collect()
+        let below = |demand: u32| gamma.cdf(f64::from(demand) - 0.5);
+        let below: Vec<f64> = (0..=self.most_demanded).map(below).chain([1.0]).collect();
+        below.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
-    fn outcome(&self, &(units, orders, order_cost): &Self::Decision, demand: u32) -> (u64, f64) {
+    fn outcome(&self, &(units, _): &Self::State, demand: u32) -> (u64, f64) {
         let (mut wanted, mut next, mut held, mut expired) = (demand, 0, 0, 0);
         for (units, place) in units {
             let left = units.saturating_sub(wanted);
@@ -111,7 +113,7 @@ impl Events for DeMoor {
             (held, expired) = if place > 0 { (held + left, expired) } else { (held, expired + left) };
         }
         let kept = self.waste_cost * f64::from(expired) + self.holding_cost * f64::from(held);
-        (orders + u64::from(next), order_cost + self.shortage_cost * f64::from(wanted) + kept)
+        (next.into(), self.shortage_cost * f64::from(wanted) + kept)
     }
 }
 

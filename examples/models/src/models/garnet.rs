@@ -70,15 +70,18 @@ impl Model for Garnet {
 
 warpkov_kernels::model!(Garnet);
 
-/// [`Garnet`] with its rewards as costs, by events whose probabilities are in a table.
+/// [`Garnet`] with its rewards as costs, by events whose probabilities are in a table, and by actions that add to the
+/// successor.
 #[derive(Clone, Copy, Debug, Parameter)]
 pub struct CostGarnet {
     /// S.
     pub states: u64,
-    /// Actions of a state.
+    /// Most actions of a state.
     pub actions: u32,
     /// N, the number of events.
     pub events: u32,
+    /// Every `ending`-th event ends the process; 0 for none.
+    pub ending: u32,
     /// γ.
     pub gamma: f64,
     /// Seed.
@@ -86,15 +89,15 @@ pub struct CostGarnet {
 }
 
 impl CostGarnet {
-    fn garnet(&self) -> Garnet {
+    fn bits(&self, state: u64, action: u32, event: u32) -> u64 {
         let Self { states, actions, gamma, seed, .. } = *self;
-        Garnet { states, actions, outcomes: 1, ending: 0, gamma, scale: 1.0, seed }
+        Garnet { states, actions, outcomes: 1, ending: 0, gamma, scale: 1.0, seed }.bits(state, action, event)
     }
 }
 
 impl warpkov_kernels::mdp::Events for CostGarnet {
     const MINIMIZE: bool = true;
-    type Decision = (u64, u32);
+    type State = u64;
 
     fn gamma(&self) -> f64 {
         self.gamma
@@ -104,28 +107,34 @@ impl warpkov_kernels::mdp::Events for CostGarnet {
         self.states
     }
 
-    fn actions(&self, _state: u64) -> u32 {
-        self.actions
+    fn actions(&self, state: u64) -> u32 {
+        1 + (self.bits(state, 0, 99) % u64::from(self.actions)) as u32
     }
 
-    fn decide(&self, state: u64, action: u32) -> (u64, u32) {
-        (state, action)
+    fn state(&self, number: u64) -> u64 {
+        number
     }
 
-    fn events(&self, _: &(u64, u32)) -> u32 {
-        self.events
+    fn action(&self, &state: &u64, action: u32) -> (u64, f64) {
+        let bits = self.bits(state, action + 1, 98);
+        (bits % self.states.div_ceil(2), (bits >> 60) as f64 - 4.0)
+    }
+
+    fn events(&self, &state: &u64) -> u32 {
+        self.events + (self.bits(state, 0, 97) % 2) as u32
     }
 
     #[cfg(not(target_arch = "nvptx64"))]
     fn table(&self) -> Vec<f64> {
-        let weights: Vec<f64> = (0..self.events).map(|event| f64::from(1 + event % 5)).collect();
+        let weights: Vec<f64> = (0..self.events).map(|event| f64::from(event % 5)).collect();
         let sum: f64 = weights.iter().sum();
-        weights.iter().map(|weight| weight / sum).collect()
+        weights.iter().map(|weight| weight / sum).chain([0.0]).collect()
     }
 
-    fn outcome(&self, &(state, action): &(u64, u32), event: u32) -> (u64, f64) {
-        let bits = self.garnet().bits(state, action, event);
-        (bits % self.states, (bits >> 60) as f64)
+    fn outcome(&self, &state: &u64, event: u32) -> (u64, f64) {
+        let bits = self.bits(state, 0, event);
+        let ends = self.ending > 0 && event % self.ending == self.ending - 1;
+        (if ends { END } else { bits % (self.states / 2 + 1) }, (bits >> 60) as f64)
     }
 }
 

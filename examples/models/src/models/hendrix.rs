@@ -31,19 +31,18 @@ impl Hendrix {
     fn stocks(&self) -> u32 {
         (self.most + 1).pow(self.life)
     }
-    /// A product after its order.
-    fn product(&self, mut stock: u32, order: u32) -> ([u32; 4], u32, u32) {
+    /// A product.
+    fn product(&self, mut stock: u32) -> ([u32; 4], u32) {
         let (base, mut units, mut sum) = (self.most + 1, [0; 4], 0);
         for units in &mut units {
             *units = stock % base;
             (sum, stock) = (sum + *units, stock / base);
         }
-        (units, sum, order * (self.stocks() / base))
+        (units, sum)
     }
     /// The next state of a product: the oldest units expire, all others are a digit older.
-    #[inline(always)]
-    fn aged(&self, (units, _, order): ([u32; 4], u32, u32), mut sold: u32) -> u32 {
-        let (mut next, mut place) = (order, 0);
+    fn aged(&self, (units, _): ([u32; 4], u32), mut sold: u32) -> u32 {
+        let (mut next, mut place) = (0, 0);
         for units in units {
             next += units.saturating_sub(sold) * place;
             sold = sold.saturating_sub(units);
@@ -54,9 +53,8 @@ impl Hendrix {
 }
 
 impl Events for Hendrix {
-    /// Of a and of b: units in stock, the oldest first; their sum; the order, in the next state. Then the cost of the order.
-    type Decision = ([([u32; 4], u32, u32); 2], f64);
-
+    /// Of a and of b: units in stock, the oldest first, and their sum.
+    type State = [([u32; 4], u32); 2];
     fn gamma(&self) -> f64 {
         self.gamma
     }
@@ -66,13 +64,17 @@ impl Events for Hendrix {
     fn actions(&self, _state: u64) -> u32 {
         (self.most + 1).pow(2)
     }
-    fn decide(&self, state: u64, order: u32) -> Self::Decision {
-        let (stocks, base) = (u64::from(self.stocks()), self.most + 1);
-        let (a, b) = ((state / stocks) as u32, (state % stocks) as u32);
-        let cost = self.cost * f64::from(order / base + order % base);
-        ([self.product(a, order / base), self.product(b, order % base)], cost)
+    fn state(&self, number: u64) -> Self::State {
+        let stocks = u64::from(self.stocks());
+        [number / stocks, number % stocks].map(|stock| self.product(stock as u32))
     }
-    fn events(&self, ([a, b], _): &Self::Decision) -> u32 {
+    fn action(&self, _: &Self::State, order: u32) -> (u64, f64) {
+        let (order_a, order_b) = (order / (self.most + 1), order % (self.most + 1));
+        let newest = self.stocks() / (self.most + 1);
+        let next = u64::from(order_a * newest) * u64::from(self.stocks()) + u64::from(order_b * newest);
+        (next, -self.cost * f64::from(order_a + order_b))
+    }
+    fn events(&self, [a, b]: &Self::State) -> u32 {
         (a.1 + 1) * (b.1 + 1)
     }
     /// For y = 0 … units of b, and z = 0 … units of a: P(demand of b is y), P(that of a is z), P(that of a is at least z); then
@@ -97,7 +99,7 @@ impl Events for Hendrix {
         }
         table
     }
-    fn probability(&self, table: &impl Table, ([a, b], _): &Self::Decision, event: u32) -> f64 {
+    fn probability(&self, table: &impl Table, [a, b]: &Self::State, event: u32) -> f64 {
         let (sold_a, sold_b, most) = (event / (b.1 + 1), event % (b.1 + 1), self.most * self.life);
         let at = 5 * u64::from(sold_b * (most + 1) + sold_a);
         match (sold_a == a.1, sold_b == b.1) {
@@ -107,10 +109,10 @@ impl Events for Hendrix {
             (true, true) => table.number(at + 4),
         }
     }
-    fn outcome(&self, &([a, b], cost): &Self::Decision, event: u32) -> (u64, f64) {
+    fn outcome(&self, &[a, b]: &Self::State, event: u32) -> (u64, f64) {
         let (sold_a, sold_b) = (event / (b.1 + 1), event % (b.1 + 1));
         let next = u64::from(self.aged(a, sold_a)) * u64::from(self.stocks()) + u64::from(self.aged(b, sold_b));
-        (next, f64::from(sold_a + sold_b) - cost)
+        (next, f64::from(sold_a + sold_b))
     }
 }
 

@@ -2,12 +2,13 @@
 //! thesis, University of Toronto (2022).
 
 use warpkov_device::device::Parameter;
-use warpkov_kernels::mdp::{Events, Table};
+use warpkov_kernels::mdp::{Outcomes, Table};
 
 /// Orders of platelets, of which each unit arrives with one, two or three days left. The oldest units are used first.
 ///
 /// A state is (7-day week, stock with two days left, with one): weekday · B² + two · B + one, B = `most_ordered` + 1. The
-/// action is the order. The event is the demand, and how many units arrive with three, two and one days left.
+/// action is the order. Its outcomes are the demands, times the ways to divide the order into units with three, two and one
+/// days left.
 #[derive(Clone, Copy, Debug, Parameter)]
 pub struct Mirjalili {
     /// The largest order, and the most units in stock of each age.
@@ -42,36 +43,20 @@ const DEMANDS: [(f64, f64); 7] = [(3.5, 5.7), (11.0, 6.9), (7.2, 6.5), (11.1, 6.
 #[cfg(not(target_arch = "nvptx64"))]
 const LOGITS: [f64; 3] = [0.5, 1.0, 0.0];
 
-/// The `number`-th way to divide `order` units into three parts: the first two parts.
-fn parts(order: u32, number: u32) -> (u32, u32) {
-    let (mut first, mut left) = (0, number);
-    while left > order - first {
-        left -= order - first + 1;
-        first += 1;
-    }
-    (first, left)
-}
-
-impl Events for Mirjalili {
+/// The demand does not do the same whatever the order, so these are not `Events`; and the probabilities need a table.
+impl Outcomes for Mirjalili {
     const MINIMIZE: bool = true;
-    /// Weekday, units with two days left, with one, order.
-    type Decision = [u32; 4];
+
     fn gamma(&self) -> f64 {
         self.gamma
     }
     fn states(&self) -> u64 {
         7 * u64::from(self.most_ordered + 1).pow(2)
     }
-    fn actions(&self, _state: u64) -> u32 {
+    fn actions(&self, _: &impl Table, _state: u64) -> u32 {
         self.most_ordered + 1
     }
-    fn decide(&self, state: u64, order: u32) -> [u32; 4] {
-        let (state, base) = (state as u32, self.most_ordered + 1);
-        [state / (base * base), state / base % base, state % base, order]
-    }
-    fn events(&self, &[_, _, _, order]: &[u32; 4]) -> u32 {
-        (self.most_demanded + 1) * (order + 1) * (order + 2) / 2
-    }
+
     /// The probabilities of the demands of each weekday, then those of the ways to divide 0, 1, 2 … units.
     #[cfg(not(target_arch = "nvptx64"))]
     fn table(&self) -> Vec<f64> {
@@ -85,35 +70,44 @@ impl Events for Mirjalili {
         }
         let [three, two, one] = LOGITS.map(f64::exp);
         for order in 0..=self.most_ordered {
-            table.extend((0..(order + 1) * (order + 2) / 2).map(|number| {
-                let (first, second) = parts(order, number);
+            for first in 0..=order {
                 let of = |units: u32, among: u32, share: f64| {
                     Binomial::new(share, among.into()).map_or(f64::NAN, |drawn| drawn.pmf(units.into()))
                 };
-                of(first, order, three / (three + two + one)) * of(second, order - first, two / (two + one))
-            }));
+                let of_first = of(first, order, three / (three + two + one));
+                table.extend((0..=order - first).map(|second| of_first * of(second, order - first, two / (two + one))));
+            }
         }
         table
     }
-    fn probability(&self, table: &impl Table, &[weekday, _, _, order]: &[u32; 4], event: u32) -> f64 {
-        let demands = self.most_demanded + 1;
-        let (demand, division, before) = (event % demands, event / demands, order * (order + 1) * (order + 2) / 6);
-        table.number((weekday * demands + demand).into()) * table.number((7 * demands + before + division).into())
-    }
-    fn outcome(&self, &[weekday, two, one, order]: &[u32; 4], event: u32) -> (u64, f64) {
-        let (base, most) = (self.most_ordered + 1, self.most_ordered);
-        let demand = event % (self.most_demanded + 1);
-        let (first, second) = parts(order, event / (self.most_demanded + 1));
-        let stock = [(one + order - first - second).min(most), (two + second).min(most), first.min(most)];
-        let (sold_one, sold_two) = (stock[0].min(demand), stock[1].min(demand.saturating_sub(stock[0])));
-        let sold_three = stock[2].min(demand - sold_one - sold_two);
-        let (expired, one, two) = (stock[0] - sold_one, stock[1] - sold_two, stock[2] - sold_three);
-        let short = demand - sold_one - sold_two - sold_three;
+
+    fn outcomes(&self, table: &impl Table, state: u64, order: u32, mut each: impl FnMut(u64, f64, f64)) {
+        let (state, base, most) = (state as u32, self.most_ordered + 1, self.most_ordered);
+        let (weekday, two, one) = (state / (base * base), state / base % base, state % base);
         let fixed = if order > 0 { self.fixed_cost } else { 0.0 };
-        let waste = self.waste_cost * f64::from(expired) + self.holding_cost * f64::from(expired + one + two);
-        let next = ((weekday + 1) % 7 * base + two) * base + one;
-        (next.into(), fixed + self.shortage_cost * f64::from(short) + waste)
+        let demands = weekday * (self.most_demanded + 1);
+        // The units that arrive with three and two days left.
+        let mut at = 7 * (self.most_demanded + 1) + order * (order + 1) * (order + 2) / 6;
+        for first in 0..=order {
+            for second in 0..=order - first {
+                let stock = [(one + order - first - second).min(most), (two + second).min(most), first.min(most)];
+                let arrive = table.number(at.into());
+                at += 1;
+                for demand in 0..=self.most_demanded {
+                    let sold_one = stock[0].min(demand);
+                    let sold_two = stock[1].min(demand - sold_one);
+                    let sold_three = stock[2].min(demand - sold_one - sold_two);
+                    let (expired, one, two) = (stock[0] - sold_one, stock[1] - sold_two, stock[2] - sold_three);
+                    let short = demand - sold_one - sold_two - sold_three;
+                    let waste =
+                        self.waste_cost * f64::from(expired) + self.holding_cost * f64::from(expired + one + two);
+                    let next = ((weekday + 1) % 7 * base + two) * base + one;
+                    let probability = table.number((demands + demand).into()) * arrive;
+                    each(next.into(), probability, fixed + self.shortage_cost * f64::from(short) + waste);
+                }
+            }
+        }
     }
 }
 
-warpkov_kernels::events!(Mirjalili);
+warpkov_kernels::model!(Mirjalili);

@@ -55,30 +55,27 @@ impl Pallets {
         (self.most + 1) * self.units() * self.units()
     }
 
-    /// A product after its order.
-    fn product(&self, stock: u32, order: u32) -> [u32; 4] {
+    /// Units of a product: new, a period old, two periods old.
+    fn product(&self, stock: u32) -> [u32; 3] {
         let units = self.units();
-        [stock / (units * units) * self.pallet, stock / units % units, stock % units, order * units]
+        [stock / (units * units) * self.pallet, stock / units % units, stock % units]
     }
-
     /// The next state of a product, and the cost of a period.
     #[inline(always)]
-    fn sell(&self, [new, middle, old, order]: [u32; 4], lots: u32) -> (u32, f64) {
+    fn sell(&self, [new, middle, old]: [u32; 3], lots: u32) -> (u32, f64) {
         let demand = lots * self.lot;
         let short = demand.saturating_sub(new + middle + old);
         let (expired, left) = (old.saturating_sub(demand), demand.saturating_sub(old));
         let (middle, left) = (middle.saturating_sub(left), left.saturating_sub(middle));
         let new = new.saturating_sub(left);
         let kept = self.waste_cost * f64::from(expired) + self.holding_cost * f64::from(middle + new);
-        ((order + new) * self.units() + middle, self.shortage_cost * f64::from(short) + kept)
+        (new * self.units() + middle, self.shortage_cost * f64::from(short) + kept)
     }
 }
 
 impl Events for Pallets {
     const MINIMIZE: bool = true;
-    /// Units of each product: new, a period old, two periods old; the order, in the next state. The cost of the truck.
-    type Decision = ([[u32; 4]; 2], f64);
-
+    type State = [[u32; 3]; 2];
     fn gamma(&self) -> f64 {
         self.gamma
     }
@@ -88,13 +85,16 @@ impl Events for Pallets {
     fn actions(&self, _state: u64) -> u32 {
         (self.most + 1) * (self.most + 1)
     }
-    fn decide(&self, state: u64, order: u32) -> Self::Decision {
-        let (stocks, orders) = (u64::from(self.stocks()), self.most + 1);
-        let first = self.product((state / stocks) as u32, order / orders);
-        let second = self.product((state % stocks) as u32, order % orders);
-        ([first, second], if order > 0 { self.truck_cost } else { 0.0 })
+    fn state(&self, number: u64) -> Self::State {
+        let stocks = u64::from(self.stocks());
+        [number / stocks, number % stocks].map(|stock| self.product(stock as u32))
     }
-    fn events(&self, _: &Self::Decision) -> u32 {
+    fn action(&self, _: &Self::State, order: u32) -> (u64, f64) {
+        let (first, second) = (order / (self.most + 1), order % (self.most + 1));
+        let come = u64::from(first) * u64::from(self.stocks()) + u64::from(second);
+        (come * u64::from(self.units()).pow(2), if order > 0 { self.truck_cost } else { 0.0 })
+    }
+    fn events(&self, _: &Self::State) -> u32 {
         (self.most_demanded + 1) * (self.most_demanded + 1)
     }
 
@@ -108,10 +108,10 @@ impl Events for Pallets {
         (0..=last).flat_map(|first| (0..=last).map(move |second| of(first) * of(second))).collect()
     }
 
-    fn outcome(&self, &([first, second], truck): &Self::Decision, event: u32) -> (u64, f64) {
+    fn outcome(&self, &[first, second]: &Self::State, event: u32) -> (u64, f64) {
         let (first, cost) = self.sell(first, event / (self.most_demanded + 1));
         let (second, other) = self.sell(second, event % (self.most_demanded + 1));
-        (u64::from(first) * u64::from(self.stocks()) + u64::from(second), truck + cost + other)
+        (u64::from(first) * u64::from(self.stocks()) + u64::from(second), cost + other)
     }
 }
 
