@@ -14,7 +14,9 @@ use warpkov_models::models::{DeMoor, Forest, Hendrix, Mirjalili, Pallets};
 
 const USAGE: &str = "\
 Usage: warpkov-models MODEL [--device auto|cpu|cuda:N|emulated] [--size N] [--epsilon E] [--precision f32|f64|mixed]
-                            [--representation auto|code|sparse]
+                            [--representation auto|code|sparse] [--times N]
+
+Each model is solved N times [2], because the first time includes the start of the device.
 
 Models:
   forest      forest management with N ages [1000000]
@@ -28,13 +30,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = env::args().skip(1);
     let model = arguments.next().ok_or(USAGE)?;
     let mut options = ModelOptions { modules: Some(&MODULES), ..ModelOptions::default() };
-    let (mut size, mut epsilon) = (None, 1e-4);
+    let (mut size, mut epsilon, mut times) = (None, 1e-4, 2);
     while let Some(option) = arguments.next() {
         let value = arguments.next().ok_or(USAGE)?;
         match option.as_str() {
             "--device" => options.device = value.parse::<DeviceChoice>()?,
             "--size" => size = Some(value.parse::<u32>()?),
             "--epsilon" => epsilon = value.parse()?,
+            "--times" => times = value.parse::<u32>()?,
             "--precision" => options.precision = Choice::of_name(&value).ok_or(USAGE)?,
             "--representation" => options.representation = Choice::of_name(&value).ok_or(USAGE)?,
             _ => return Err(USAGE.into()),
@@ -44,28 +47,32 @@ fn main() -> Result<(), Box<dyn Error>> {
     let forest = Forest { ages: 100, wait_reward: 4.0, cut_reward: 2.0, fire: 0.1, gamma: 0.99 };
     let size = |default| size.unwrap_or(default);
     match model.as_str() {
-        "forest" => solve(&Forest { ages: size(1_000_000).into(), ..forest }, &options),
-        "de-moor" => solve(&DeMoor { life: size(3), lead_time: 2, ..DeMoor::default() }, &options),
+        "forest" => solve(&Forest { ages: size(1_000_000).into(), ..forest }, &options, times),
+        "de-moor" => solve(&DeMoor { life: size(3), lead_time: 2, ..DeMoor::default() }, &options, times),
         "hendrix" => {
             let (mean_a, mean_b) = (5.0, 5.0);
             let most = size(10);
-            solve(&Hendrix { life: 2, most, mean_a, mean_b, substitution: 0.5, cost: 0.5, gamma: 0.99 }, &options)
+            solve(
+                &Hendrix { life: 2, most, mean_a, mean_b, substitution: 0.5, cost: 0.5, gamma: 0.99 },
+                &options,
+                times,
+            )
         }
-        "mirjalili" => solve(&Mirjalili { most_ordered: size(20), ..Mirjalili::default() }, &options),
-        "pallets" => solve(&Pallets::of(size(6)), &options),
+        "mirjalili" => solve(&Mirjalili { most_ordered: size(20), ..Mirjalili::default() }, &options, times),
+        "pallets" => solve(&Pallets::of(size(6)), &options, times),
         "machines" => {
             let count = size(10_000);
             let fire = |number: u32| f64::from(number) / f64::from(2 * count);
             let forests: Vec<Forest> = (0..count).map(|number| Forest { fire: fire(number), ..forest }).collect();
-            many(&forests, &options)
+            many(&forests, &options, times)
         }
         _ => Err(USAGE.into()),
     }
 }
 
-/// Solves a model twice, because the first time includes the start of the device.
-fn solve<M: Compiled>(model: &M, options: &ModelOptions) -> Result<(), Box<dyn Error>> {
-    for _ in 0..2 {
+/// Solves a model some times.
+fn solve<M: Compiled>(model: &M, options: &ModelOptions, times: u32) -> Result<(), Box<dyn Error>> {
+    for _ in 0..times {
         let begun = Instant::now();
         let solved = solve_model(model, options)?;
         let (all, run) = (begun.elapsed().as_secs_f64(), &solved.run);
@@ -83,9 +90,9 @@ fn solve<M: Compiled>(model: &M, options: &ModelOptions) -> Result<(), Box<dyn E
     Ok(())
 }
 
-/// Solves many models twice.
-fn many<M: Compiled>(models: &[M], options: &ModelOptions) -> Result<(), Box<dyn Error>> {
-    for _ in 0..2 {
+/// Solves many models some times.
+fn many<M: Compiled>(models: &[M], options: &ModelOptions, times: u32) -> Result<(), Box<dyn Error>> {
+    for _ in 0..times {
         let begun = Instant::now();
         let solved = solve_many(models, options)?;
         let all = begun.elapsed().as_secs_f64();

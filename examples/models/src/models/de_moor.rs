@@ -72,8 +72,8 @@ impl Events for DeMoor {
     }
     fn state(&self, number: u64) -> Self::State {
         let (base, mut units) = (self.most_ordered + 1, [(0, 0); 8]);
-        let (on_way, stock) =
-            (number / u64::from(base).pow(self.life), (number % u64::from(base).pow(self.life)) as u32);
+        let all = u64::from(base).pow(self.life);
+        let (on_way, stock) = (number / all, (number % all) as u32);
         // Digit 0 counts the oldest units, which expire.
         let mut place = if self.newest_first > 0 { base.pow(self.life - 1) } else { 1 };
         for age in 0..8 {
@@ -85,11 +85,10 @@ impl Events for DeMoor {
         (units, on_way)
     }
     fn action(&self, &(_, on_way): &Self::State, order: u32) -> (u64, f64) {
-        // The order is the highest digit of those on their way, and the lowest arrives.
-        let base = u64::from(self.most_ordered + 1);
-        let way = u64::from(order) * base.pow(self.lead_time - 1) + on_way;
+        let (base, order) = (u64::from(self.most_ordered + 1), u64::from(order));
+        let way = order * base.pow(self.lead_time - 1) + on_way; // The lowest digit arrives.
         let next = way / base * base.pow(self.life) + way % base * base.pow(self.life - 1);
-        (next, self.order_cost * f64::from(order))
+        (next, self.order_cost * order as f64)
     }
     fn events(&self, _: &Self::State) -> u32 {
         self.most_demanded + 1
