@@ -15,18 +15,45 @@ struct Class {
     name: &'static str,
     schema: &'static str,
     read: fn(&[u8]) -> Result<(), String>,
-    /// Parts of the messages for broken rules that no schema can state, with the rule.
-    rules: &'static [(&'static str, &'static str)],
+    /// Rules that other classes have too.
+    shared: &'static [&'static [Rule]],
+    rules: &'static [Rule],
     /// Least number of mutated documents that schema and reader refuse, and that only the reader refuses.
     least: [usize; 2],
 }
 
+/// A part of the message for a broken rule that no schema can state, and the rule.
+type Rule = (&'static str, &'static str);
+
 /// Rules of all readers.
-const COMMON: [(&str, &str); 4] = [
+const COMMON: [Rule; 4] = [
     ("sums to", "distributions sum to 1"),
     ("sum to", "distributions sum to 1"),
     (".0, expected", "integers are written without a fraction"),
     ("e+300, expected", "integers are written without an exponent"),
+];
+
+/// Rules of sparse matrices, grids and sets of states, in models with actions.
+const SPARSE: [Rule; 10] = [
+    ("elements, expected", "arrays have one element per row, state or entry"),
+    ("indptr[0] is", "offsets ascend from 0 to the number of entries"),
+    ("indptr ends", "offsets ascend from 0 to the number of entries"),
+    ("indptr falls", "offsets ascend from 0 to the number of entries"),
+    ("expected equal lengths", "indices and data are equally long"),
+    ("expected a state below", "states are below S"),
+    ("expected a probability in [0, 1]", "entries of P are probabilities"),
+    ("appears more than once", "a row has a column once"),
+    ("expected one per state", "a grid has a cell per state"),
+    ("expected ascending states", "sets of states ascend"),
+];
+
+/// Rules of tables by names.
+const TABLES: [Rule; 5] = [
+    ("in the order [", "tables have the shape of their key"),
+    ("is called", "keys of tables are names"),
+    ("has names as keys", "tables by names need lists of names"),
+    ("entries, expected", "rows of a table are equally long"),
+    ("names of", "lists of names are complete"),
 ];
 
 const CLASSES: [Class; 3] = [
@@ -37,18 +64,9 @@ const CLASSES: [Class; 3] = [
             let options = mdp::io::ReadOptions { format: Some(mdp::io::Format::Json), ..Default::default() };
             mdp::io::read_from(text, "m", &options).map(drop).map_err(|error| error.to_string())
         },
+        shared: &[&SPARSE],
         rules: &[
-            ("elements, expected", "arrays have one element per row, state or entry"),
-            ("indptr[0] is", "offsets ascend from 0 to the number of entries"),
-            ("indptr ends", "offsets ascend from 0 to the number of entries"),
-            ("indptr falls", "offsets ascend from 0 to the number of entries"),
-            ("expected equal lengths", "indices and data are equally long"),
-            ("expected a state below", "states are below S"),
-            ("expected a probability in [0, 1]", "entries of P are probabilities"),
-            ("appears more than once", "a row has a column once"),
             ("choices[", "choices ascend from 0 by the number of actions"),
-            ("expected one per state", "a grid has a cell per state"),
-            ("expected ascending states", "sets of states ascend"),
             ("expected an index below the number of names", "numbers of names are below their count"),
             ("levels of arrays, expected", "tables have the depth of their key"),
             ("numbers, expected", "tables have the shape of their key"),
@@ -67,26 +85,12 @@ const CLASSES: [Class; 3] = [
             let model = pomdp::io::read_from(text, "m", Some(pomdp::io::Format::Json));
             model.map(drop).map_err(|error| error.to_string())
         },
+        shared: &[&SPARSE, &TABLES],
         rules: &[
-            ("elements, expected", "arrays have one element per row, state or entry"),
-            ("indptr[0] is", "offsets ascend from 0 to the number of entries"),
-            ("indptr ends", "offsets ascend from 0 to the number of entries"),
-            ("indptr falls", "offsets ascend from 0 to the number of entries"),
-            ("expected equal lengths", "indices and data are equally long"),
-            ("expected a state below", "states are below S"),
-            ("expected a probability in [0, 1]", "entries of P are probabilities"),
             ("not in [0, 1]", "entries of Z are probabilities"),
-            ("appears more than once", "a row has a column once"),
-            ("expected one per state", "a grid has a cell per state"),
-            ("expected ascending states", "sets of states ascend"),
             ("rows, expected", "Z has a row per action and state"),
             ("expected one below", "states and observations are below their number"),
             ("strictly ascending states, each with one probability", "the start has ascending states"),
-            ("in the order [", "tables have the shape of their key"),
-            ("is called", "keys of tables are names"),
-            ("has names as keys", "tables by names need lists of names"),
-            ("entries, expected", "rows of a table are equally long"),
-            ("names of", "lists of names are complete"),
             ("add up beyond the range", "values are below 1e300"),
             ("observed component", "the observed component is one number below S per state"),
         ],
@@ -99,19 +103,18 @@ const CLASSES: [Class; 3] = [
             let model = hmm::io::read_from(text, "m", Some(hmm::io::Format::Json));
             model.map(drop).map_err(|error| error.to_string())
         },
-        rules: &[
-            ("in the order [", "tables have the shape of their key"),
-            ("is called", "keys of tables are names"),
-            ("has names as keys", "tables by names need lists of names"),
-            ("entries, expected", "rows of a table are equally long"),
-            ("names of", "lists of names are complete"),
-            ("not symmetric and positive definite", "covariances are symmetric and positive definite"),
-        ],
+        shared: &[&TABLES],
+        rules: &[("not symmetric and positive definite", "covariances are symmetric and positive definite")],
         least: [1500, 200],
     },
 ];
 
 impl Class {
+    /// The rules of this class, without those of all readers.
+    fn rules(&self) -> impl Iterator<Item = &Rule> {
+        self.shared.iter().copied().flatten().chain(self.rules)
+    }
+
     fn validator(&self) -> (Value, Validator) {
         let schema: Value = serde_json::from_str(self.schema).unwrap();
         draft202012::meta::validate(&schema).unwrap_or_else(|error| panic!("{}: {error}", self.name));
@@ -353,7 +356,7 @@ fn what_a_reader_accepts_its_schema_accepts() {
                     }
                     (Err(_), false) => refused += 1,
                     (Err(message), true) => {
-                        let mut rules = COMMON.iter().chain(class.rules);
+                        let mut rules = COMMON.iter().chain(class.rules());
                         match rules.find(|(part, _)| message.contains(part)) {
                             Some((_, rule)) => drop(used.insert(*rule)),
                             None => drop(unexplained.insert(message)),
@@ -363,7 +366,7 @@ fn what_a_reader_accepts_its_schema_accepts() {
                 }
             }
         }
-        let unused: Vec<_> = class.rules.iter().filter(|(_, rule)| !used.contains(rule)).collect();
+        let unused: Vec<_> = class.rules().filter(|(_, rule)| !used.contains(rule)).collect();
         let few = accepted < 20 || refused < class.least[0] || broken < class.least[1];
         if !strict.is_empty() || !unexplained.is_empty() || !unused.is_empty() || few {
             faults.push(format!(
@@ -435,7 +438,7 @@ fn malformed_files_are_refused_by_both() {
         match validator.is_valid(&document) {
             false => refused += 1,
             true => {
-                let mut rules = COMMON.iter().chain(class.rules);
+                let mut rules = COMMON.iter().chain(class.rules());
                 assert!(rules.any(|(part, _)| message.contains(part)), "{}: {message}", path.display());
             }
         }
