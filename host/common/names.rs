@@ -1,5 +1,7 @@
 //! Names of states, actions and observations.
 
+use super::terminal::escaped;
+
 /// The name of number `index`, or the number itself if it has no name.
 #[must_use]
 pub fn name(names: &[String], index: u32) -> String {
@@ -12,4 +14,16 @@ pub fn index(text: &str, names: &[String], count: u32) -> Option<u32> {
     let text = text.trim();
     let named = names.iter().position(|name| name == text).and_then(|index| u32::try_from(index).ok());
     named.or_else(|| text.parse().ok().filter(|index| *index < count))
+}
+
+/// The positive probabilities of the numbers `indices`, by name.
+pub(crate) fn named(indices: impl IntoIterator<Item = u32>, probs: &[f64], names: &[String]) -> Vec<(String, f64)> {
+    let positive = indices.into_iter().zip(probs).filter(|(_, p)| **p > 0.0);
+    positive.map(|(index, p)| (name(names, index), *p)).collect()
+}
+
+/// Probabilities by name, in words: `left with 0.25, right with 0.75`.
+pub(crate) fn distribution(entries: &[(String, f64)]) -> String {
+    let words: Vec<String> = entries.iter().map(|(name, p)| format!("{} with {p}", escaped(name))).collect();
+    words.join(", ")
 }

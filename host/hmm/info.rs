@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::model::{Covariances, Emissions, Hmm, Names};
 use crate::common::guard::{Warning, counted, write_warnings};
-use crate::common::names::name;
+use crate::common::names::{distribution, name, named};
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::common::report::{Report, write_object};
 use crate::common::terminal::escaped;
@@ -204,19 +204,15 @@ impl Row {
     #[must_use]
     pub fn of(model: &Hmm, state: u32) -> Self {
         let at = state as usize;
-        let named = |row: &[f64], names: &[String]| -> Vec<(String, f64)> {
-            let positive = (0..).zip(row).filter(|(_, p)| **p > 0.0);
-            positive.map(|(index, p)| (name(names, index), *p)).collect()
-        };
         let [first, second] = emission(model, at);
         let categorical = matches!(model.emissions(), Emissions::Categorical { .. });
         Self {
             state,
             name: name(&model.names().states, state),
             start: model.start()[at],
-            transitions: named(model.row(at), &model.names().states),
+            transitions: named(0.., model.row(at), &model.names().states),
             end: model.end().map(|end| end[at]),
-            symbols: categorical.then(|| named(first, &model.names().symbols)),
+            symbols: categorical.then(|| named(0.., first, &model.names().symbols)),
             mean: (!categorical).then(|| first.to_vec()),
             covariance: (!categorical).then(|| second.to_vec()),
         }
@@ -229,19 +225,15 @@ impl Report for Row {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let list = |row: &[(String, f64)]| {
-            let words: Vec<String> = row.iter().map(|(name, p)| format!("{} with {p}", escaped(name))).collect();
-            words.join(", ")
-        };
         let Self { state, start, transitions, .. } = self;
         writeln!(out, "State {state}, {}", escaped(&self.name))?;
         writeln!(out, "  starts with    {start}")?;
-        writeln!(out, "  leads to       {}", list(transitions))?;
+        writeln!(out, "  leads to       {}", distribution(transitions))?;
         if let Some(end) = self.end {
             writeln!(out, "  ends with      {end}")?;
         }
         if let Some(symbols) = &self.symbols {
-            writeln!(out, "  emits          {}", list(symbols))?;
+            writeln!(out, "  emits          {}", distribution(symbols))?;
         }
         if let (Some(mean), Some(covariance)) = (&self.mean, &self.covariance) {
             let what = if covariance.len() == mean.len() { "variances" } else { "covariance" };

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::model::Pomdp;
 use crate::common::guard::{Warning, counted, write_warnings};
-use crate::common::names::name;
+use crate::common::names::{distribution, name, named};
 use crate::common::parameters::SUM_TOLERANCE;
 use crate::common::report::{Report, write_object};
 use crate::common::terminal::escaped;
@@ -207,10 +207,7 @@ impl Row {
     #[must_use]
     pub fn of(model: &Pomdp, state: u32) -> Self {
         let (rewards, names) = (model.expected_rewards(), model.names());
-        let named = |(indices, probs): (&[u32], &[f64]), names: &[String]| -> Vec<(String, f64)> {
-            let positive = indices.iter().zip(probs).filter(|(_, p)| **p > 0.0);
-            positive.map(|(&index, &p)| (name(names, index), p)).collect()
-        };
+        let named = |(indices, probs): (&[u32], &[f64]), names: &[String]| named(indices.iter().copied(), probs, names);
         let action = |a: u32| name(&names.actions, a);
         let choice = |a: u32| Choice {
             action: action(a),
@@ -232,17 +229,13 @@ impl Report for Row {
     }
 
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let list = |row: &[(String, f64)]| {
-            let words: Vec<String> = row.iter().map(|(name, p)| format!("{} with {p}", escaped(name))).collect();
-            words.join(", ")
-        };
         writeln!(out, "State {}, {}", self.state, escaped(&self.name))?;
         writeln!(out, "  starts with    {}", self.start)?;
         for Choice { action, reward, transitions } in &self.actions {
-            writeln!(out, "  {}: reward {reward}, leads to {}", escaped(action), list(transitions))?;
+            writeln!(out, "  {}: reward {reward}, leads to {}", escaped(action), distribution(transitions))?;
         }
         for Seen { action, observations } in &self.observations {
-            writeln!(out, "  reached by {}: gives {}", escaped(action), list(observations))?;
+            writeln!(out, "  reached by {}: gives {}", escaped(action), distribution(observations))?;
         }
         Ok(())
     }
