@@ -708,12 +708,12 @@ fn info_names_what_looks_wrong() {
     let found = warnings(json!({ "pi": row, "A": round, "B": round }));
     assert_eq!(kinds(&found), ["transposed", "transposed"]);
     assert_eq!((&found[0]["examples"], &found[1]["examples"]), (&json!(["A"]), &json!(["B"])));
-    let many = json!({ "pi": [1, 0, 0, 0, 0], "A": vec![json!([1, 0, 0, 0, 0]); 5], "means": vec![[1]; 5],
-        "covariances": vec![[2]; 5] });
+    let first = json!([1, 0, 0, 0, 0, 0, 0]);
+    let many = json!({ "pi": first, "A": vec![&first; 7], "means": vec![[1]; 7], "covariances": vec![[2]; 7] });
     let found = warnings(many);
     assert_eq!(kinds(&found), ["unreachable-states", "stuck-states", "copied-states", "uninformative"]);
-    assert_eq!((&found[0]["count"], &found[0]["examples"]), (&json!(4), &json!(["1", "2", "3"])));
-    assert_eq!(found[0]["message"], "no path from the start enters 4 states: 1, 2, 3, …");
+    assert_eq!((&found[0]["count"], &found[0]["examples"]), (&json!(6), &json!(["1", "2", "3", "4", "5"])));
+    assert_eq!(found[0]["message"], "no path from the start enters 6 states: 1, 2, 3, 4, 5, …");
 }
 
 #[test]

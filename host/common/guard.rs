@@ -4,8 +4,10 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::terminal::escaped;
+
 /// Examples that a [`Warning`] names.
-const EXAMPLES: usize = 3;
+pub(crate) const EXAMPLES: usize = 5;
 
 /// A finding that makes a valid model look wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -31,10 +33,14 @@ impl Warning {
         let mut items = items.into_iter();
         let examples: Vec<String> = items.by_ref().take(EXAMPLES).collect();
         let count = examples.len() + items.count();
-        let more = if count > examples.len() { ", …" } else { "" };
-        let list = format!("{}{more}", examples.join(", "));
-        (count > 0).then(|| Self { kind, count, message: message(count, &list), examples })
+        (count > 0).then(|| Self { kind, count, message: message(count, &listed(&examples, count)), examples })
     }
+}
+
+/// The names of the first of `count` things as part of a sentence, with an ellipsis if there are more.
+pub(crate) fn listed(names: &[String], count: usize) -> String {
+    let rest = if count > names.len() { ", …" } else { "" };
+    format!("{}{rest}", escaped(&names.join(", ")))
 }
 
 /// Writes one line per warning.

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use crate::common::choice::{Choice, choice};
 pub use crate::common::guard::Warning;
+use crate::common::guard::{EXAMPLES, listed};
 use crate::common::terminal::escaped;
 use crate::mdp::model::{CHUNK, Choices, Mdp};
 
@@ -17,9 +18,6 @@ mod rewards;
 mod states;
 
 pub use order::looks_action_major;
-
-/// Examples of a warning.
-const EXAMPLES: usize = 5;
 
 choice! {
     /// What looks wrong.
@@ -126,12 +124,6 @@ fn row_name(mdp: &Mdp, row: usize) -> String {
     let state = mdp.choices().state_of(row);
     let action = row - mdp.choices().first(state);
     escaped(&format!("state {}, action {}", mdp.state_name(state as u32), mdp.action_name(state as u32, action as u32)))
-}
-
-/// `names` as part of a sentence: all of them, or the first and an ellipsis.
-fn listed(names: &[String], count: usize) -> String {
-    let rest = if count > names.len() { ", …" } else { "" };
-    format!("{}{rest}", escaped(&names.join(", ")))
 }
 
 /// The number of actions, if it is the same for all states.
