@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use warpkov::common::choice::FileFormat;
 use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
 use warpkov::hmm::io::sequences::{self, Header, Missing, ReadOptions, Records, Table};
 use warpkov::hmm::io::{self, Format};

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use warpkov::common::choice::FileFormat;
 use warpkov::mdp::io::{Format, ReadOptions, read, read_from, read_with, write, write_as, write_to};
 use warpkov::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 

@@ -17,6 +17,13 @@ pub trait Choice: Copy + Send + Sync + 'static {
     }
 }
 
+/// A format of files.
+pub trait FileFormat: Choice {
+    /// Extensions of file names; the usual one comes first. None if the content alone identifies the format, or if
+    /// another format has the same extension.
+    fn extensions(self) -> &'static [&'static str];
+}
+
 /// Declares an enum with named variants, `Variant = "name"`, and implements [`Choice`] for it. The documentation of a
 /// variant becomes its description. `Display` and `Serialize` write the name.
 macro_rules! choice {
@@ -61,7 +68,32 @@ macro_rules! choice {
     };
 }
 
-pub(crate) use choice;
+/// Declares a [`choice!`] whose variants are formats, `Variant = "name" in ["extension"]`, and implements [`FileFormat`].
+macro_rules! file_format {
+    (
+        $(#[$attribute:meta])*
+        pub enum $name:ident {
+            $($(#[doc = $about:literal])+ $variant:ident = $text:literal in $extensions:expr,)+
+        }
+    ) => {
+        $crate::common::choice::choice! {
+            $(#[$attribute])*
+            pub enum $name {
+                $($(#[doc = $about])+ $variant = $text,)+
+            }
+        }
+
+        impl $crate::common::choice::FileFormat for $name {
+            fn extensions(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$variant => &$extensions,)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {choice, file_format};
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ use super::options::Precision;
 use super::sample::Sample;
 use super::sequences::Sequences;
 use super::train::{Round, Run, Status, Trained, aic, bic};
-use crate::common::choice::choice;
+use crate::common::choice::file_format;
 use crate::common::io::npy;
 use crate::common::names::name;
 use crate::common::numbers::{Number, Numbers};
@@ -119,25 +119,14 @@ fn state_names(model: &Hmm, quote: impl Fn(&str) -> String) -> Vec<String> {
     (0..model.states()).map(|state| quote(&name(&model.names().states, state))).collect()
 }
 
-choice! {
+file_format! {
     /// A format of log-likelihoods.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ScoreFormat {
         /// A table: sequence, log-likelihood.
-        Csv = "csv",
+        Csv = "csv" in ["csv"],
         /// NumPy's array, M.
-        Npy = "npy",
-    }
-}
-
-impl ScoreFormat {
-    /// Extensions of file names.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Csv => &["csv"],
-            Self::Npy => &["npy"],
-        }
+        Npy = "npy" in ["npy"],
     }
 }
 
@@ -224,33 +213,22 @@ impl Results for Scores<'_> {
     }
 }
 
-choice! {
+file_format! {
     /// A format of hidden paths.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum PathFormat {
         /// One line per sequence: the names of its states.
-        Text = "text",
+        Text = "text" in ["txt"],
         /// A table: sequence, position from 1, state.
-        Csv = "csv",
+        Csv = "csv" in ["csv"],
         /// BED: one line per run of equal states, with positions from 0.
-        Bed = "bed",
+        Bed = "bed" in ["bed"],
         /// NumPy's array of the numbers of states, ΣT; 2³² − 1 where there is no path.
-        Npy = "npy",
+        Npy = "npy" in ["npy"],
     }
 }
 
 impl PathFormat {
-    /// Extensions of file names.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Text => &["txt"],
-            Self::Csv => &["csv"],
-            Self::Bed => &["bed"],
-            Self::Npy => &["npy"],
-        }
-    }
-
     /// A lower bound of the bytes per observation.
     #[must_use]
     pub fn least_bytes(self) -> u64 {
@@ -344,27 +322,18 @@ fn write_lines(out: &mut dyn Write, model: &Hmm, sequences: &Sequences, states: 
     Ok(())
 }
 
-choice! {
+file_format! {
     /// A format of the hidden states of sampled sequences.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum StateFormat {
         /// One line per sequence: the names of its states.
-        Text = "text",
+        Text = "text" in ["txt"],
         /// NumPy's array of the numbers of states, ΣT.
-        Npy = "npy",
+        Npy = "npy" in ["npy"],
     }
 }
 
 impl StateFormat {
-    /// Extensions of file names.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Text => &["txt"],
-            Self::Npy => &["npy"],
-        }
-    }
-
     /// A lower bound of the bytes per observation.
     #[must_use]
     pub fn least_bytes(self) -> u64 {
@@ -430,27 +399,18 @@ impl Results for Paths<'_> {
 #[serde(transparent)]
 struct Each<T>(Vec<T>);
 
-choice! {
+file_format! {
     /// A format of posterior probabilities.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum PosteriorFormat {
         /// A table: sequence, position from 1, one probability per state.
-        Csv = "csv",
+        Csv = "csv" in ["csv"],
         /// NumPy's array, ΣT × N.
-        Npy = "npy",
+        Npy = "npy" in ["npy"],
     }
 }
 
 impl PosteriorFormat {
-    /// Extensions of file names.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Csv => &["csv"],
-            Self::Npy => &["npy"],
-        }
-    }
-
     /// A lower bound of the bytes per probability.
     #[must_use]
     pub fn least_bytes(self) -> u64 {

@@ -15,7 +15,7 @@ use super::io::{write_csv_rows, write_npy_pieces};
 use super::model::{Grid, Mdp, NO_ACTION, Named, Objective};
 use super::options::{Limits, Method, Precision, Target};
 use super::solution::{Phases, RankShare, Round, Size, Solution, Status, exchange};
-use crate::common::choice::choice;
+use crate::common::choice::file_format;
 pub(super) use crate::common::numbers::{Number, Numbers};
 use crate::common::ranks::summary;
 use crate::common::terminal::escaped;
@@ -138,33 +138,22 @@ pub trait Summary {
     }
 }
 
-choice! {
+file_format! {
     /// A format of solutions.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum SolutionFormat {
         /// One JSON object: the report, values and policy.
-        Json = "json",
+        Json = "json" in ["json"],
         /// A table with one row per state: its name or number, value, action; with names, the numbers as well.
-        Csv = "csv",
+        Csv = "csv" in ["csv"],
         /// NumPy's arrays: values as f64; the policy as u32 in a second file.
-        Npy = "npy",
+        Npy = "npy" in ["npy"],
         /// The lines `Optimal policy:` and `Optimal value:`.
-        Text = "text",
+        Text = "text" in ["txt"],
     }
 }
 
 impl SolutionFormat {
-    /// Extensions of file names.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Json => &["json"],
-            Self::Csv => &["csv"],
-            Self::Npy => &["npy"],
-            Self::Text => &["txt"],
-        }
-    }
-
     /// A lower bound of the bytes per state.
     #[must_use]
     pub fn least_bytes(self) -> u64 {

@@ -7,34 +7,22 @@ use std::io::{self, Write};
 use csv::WriterBuilder;
 
 use super::model::{Mdp, NO_ACTION};
-use crate::common::choice::choice;
+use crate::common::choice::file_format;
 use crate::common::terminal::escaped;
 
 /// Rows of a shortened text.
 const SHOWN: usize = 20;
 
-choice! {
+file_format! {
     /// A format of tables.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum TableFormat {
         /// One JSON object: the report and all numbers.
-        Json = "json",
+        Json = "json" in ["json"],
         /// A table with names and a header.
-        Csv = "csv",
+        Csv = "csv" in ["csv"],
         /// A NumPy array of the values.
-        Npy = "npy",
-    }
-}
-
-impl TableFormat {
-    /// Extensions of file names.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Json => &["json"],
-            Self::Csv => &["csv"],
-            Self::Npy => &["npy"],
-        }
+        Npy = "npy" in ["npy"],
     }
 }
 

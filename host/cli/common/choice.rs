@@ -1,15 +1,19 @@
 //! Choices of the library as arguments.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use warpkov::common::choice::Choice;
+use warpkov::common::choice::{Choice, FileFormat};
 
 /// Reads a choice by its name; help lists all names.
 pub fn choice<C: Choice>() -> impl TypedValueParser<Value = C> {
-    format(|_| &[])
+    parser(|_| &[])
 }
 
 /// Reads a format by its name, or by an extension of its files.
-pub fn format<C: Choice>(extensions: fn(C) -> &'static [&'static str]) -> impl TypedValueParser<Value = C> {
+pub fn format<F: FileFormat>() -> impl TypedValueParser<Value = F> {
+    parser(F::extensions)
+}
+
+fn parser<C: Choice>(extensions: fn(C) -> &'static [&'static str]) -> impl TypedValueParser<Value = C> {
     let value = move |choice: &C| {
         let aliases = extensions(*choice).iter().filter(|extension| C::of_name(extension).is_none());
         PossibleValue::new(choice.name()).help(choice.about()).aliases(aliases.copied())

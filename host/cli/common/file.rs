@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use warpkov::common::choice::Choice;
+use warpkov::common::choice::FileFormat;
 use warpkov::common::io::output::{self, Identity};
 use warpkov::common::io::{self as files, of_extension};
 use warpkov::runtime::choose::DeviceChoice;
@@ -54,18 +54,12 @@ impl FileOrStd {
 
     /// The format to write in: the requested format, else that of the extension, else `standard` on the standard output. An unknown
     /// extension is an error that lists the extensions of the formats `known`.
-    pub fn format<F: Choice>(
-        &self,
-        asked: Option<F>,
-        extensions: fn(F) -> &'static [&'static str],
-        known: &[F],
-        standard: F,
-    ) -> Result<F, Error> {
+    pub fn format<F: FileFormat>(&self, asked: Option<F>, known: &[F], standard: F) -> Result<F, Error> {
         match (asked, self) {
             (Some(format), _) => Ok(format),
             (None, Self::Standard) => Ok(standard),
-            (None, Self::At(path)) => of_extension(path, extensions).ok_or_else(|| {
-                let known: Vec<_> = known.iter().flat_map(|format| extensions(*format)).copied().collect();
+            (None, Self::At(path)) => of_extension(path).ok_or_else(|| {
+                let known: Vec<_> = known.iter().flat_map(|format| format.extensions()).copied().collect();
                 no_extension(path, &known)
             }),
         }

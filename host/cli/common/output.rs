@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use warpkov::common::choice::Choice;
+use warpkov::common::choice::FileFormat;
 use warpkov::common::plot::{Format, PlotError, draw_ranks};
 use warpkov::common::ranks::RankShare;
 use warpkov::common::report::{Report, Results};
@@ -17,17 +17,11 @@ pub struct Output<F> {
     json: bool,
 }
 
-impl<F: Choice> Output<F> {
+impl<F: FileFormat> Output<F> {
     /// Validates `--out`, `--to` and `--json`. Results on the standard output are in the format `standard` unless `--to` names another.
-    pub fn new(
-        out: Option<FileOrStd>,
-        to: Option<F>,
-        json: bool,
-        extensions: fn(F) -> &'static [&'static str],
-        standard: F,
-    ) -> Result<Self, Error> {
+    pub fn new(out: Option<FileOrStd>, to: Option<F>, json: bool, standard: F) -> Result<Self, Error> {
         let Some(file) = out else { return Ok(Self { file: None, json }) };
-        let format = file.format(to, extensions, F::ALL, standard)?;
+        let format = file.format(to, F::ALL, standard)?;
         file.writes()?;
         Self::of(Some((file, format)), json)
     }

@@ -40,7 +40,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE|-")]
     out: Option<FileOrStd>,
     /// Format of --out [default: that of its extension; text on the standard output].
-    #[arg(long, value_parser = format(PathFormat::extensions), value_name = "FORMAT", requires = "out")]
+    #[arg(long, value_parser = format::<PathFormat>(), value_name = "FORMAT", requires = "out")]
     to: Option<PathFormat>,
     /// States whose runs a .bed file holds, by name, or by number from 0 if they have no names [default: all].
     #[arg(long, value_name = "LIST", value_parser = list, requires = "out")]
@@ -72,7 +72,7 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(Arguments { source, by, out, to, states, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
-        let output = Output::new(out, to, json, PathFormat::extensions, PathFormat::Text)?;
+        let output = Output::new(out, to, json, PathFormat::Text)?;
         if states.is_some() && output.format() != Some(PathFormat::Bed) {
             return Err(Error::Usage("--states selects the states of a .bed file: expected --out FILE.bed".to_owned()));
         }

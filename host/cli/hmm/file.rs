@@ -399,7 +399,7 @@ impl<'g> Opened<'g, '_> {
 
 /// The format of a model that is written to `file`: the requested format, else that of the extension, else JSON on the standard output.
 pub fn output_format(file: &FileOrStd, asked: Option<Format>) -> Result<Format, Error> {
-    let format = file.format(asked, Format::extensions, Format::ALL, Format::Json)?;
+    let format = file.format(asked, Format::ALL, Format::Json)?;
     file.writes()?;
     Ok(format)
 }

@@ -30,7 +30,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE|-")]
     out: Option<FileOrStd>,
     /// Format of --out [default: that of its extension; csv on the standard output].
-    #[arg(long, value_parser = format(PosteriorFormat::extensions), value_name = "FORMAT", requires = "out")]
+    #[arg(long, value_parser = format::<PosteriorFormat>(), value_name = "FORMAT", requires = "out")]
     to: Option<PosteriorFormat>,
     /// Draw the probabilities over time to this file, .svg or .png; as ranks:FILE, the time of each rank in recursions (sweeps), exchange and
     /// waiting. May be repeated.
@@ -57,7 +57,7 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(Arguments { source, out, to, plot, sequence, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
-        let output = Output::new(out, to, json, PosteriorFormat::extensions, PosteriorFormat::Csv)?;
+        let output = Output::new(out, to, json, PosteriorFormat::Csv)?;
         Ok(Self { source, output, plots: Plots::new(plot)?, sequence })
     }
 }

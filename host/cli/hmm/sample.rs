@@ -66,11 +66,11 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
         let Arguments { input, sequences, length, seed, out, to, lengths, states } = arguments;
-        let format = out.format(to, Format::extensions, Format::ALL, Format::Lines)?;
+        let format = out.format(to, Format::ALL, Format::Lines)?;
         out.writes()?;
         let states = states.map(|path| {
             let file = FileOrStd::At(path.clone());
-            let format = file.format(None, StateFormat::extensions, StateFormat::ALL, StateFormat::Text)?;
+            let format = file.format(None, StateFormat::ALL, StateFormat::Text)?;
             file.writes()?;
             Ok::<_, Error>((path, format))
         });

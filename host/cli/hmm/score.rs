@@ -28,7 +28,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE|-")]
     out: Option<FileOrStd>,
     /// Format of --out [default: that of its extension; csv on the standard output].
-    #[arg(long, value_parser = format(ScoreFormat::extensions), value_name = "FORMAT", requires = "out")]
+    #[arg(long, value_parser = format::<ScoreFormat>(), value_name = "FORMAT", requires = "out")]
     to: Option<ScoreFormat>,
     /// Print one JSON object.
     #[arg(long)]
@@ -46,7 +46,7 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(Arguments { source, out, to, json }: Arguments) -> Result<Self, Error> {
         source.check()?;
-        let output = Output::new(out, to, json, ScoreFormat::extensions, ScoreFormat::Csv)?;
+        let output = Output::new(out, to, json, ScoreFormat::Csv)?;
         Ok(Self { source, output })
     }
 }

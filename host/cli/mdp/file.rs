@@ -82,7 +82,7 @@ impl Reading {
 
 /// The format of a model that is written to `file`: the requested format, else that of the extension, else JSON on the standard output.
 pub fn output_format(file: &FileOrStd, asked: Option<Format>) -> Result<Format, Error> {
-    let format = file.format(asked, Format::extensions, Format::ALL, Format::Json)?;
+    let format = file.format(asked, Format::ALL, Format::Json)?;
     let refused = || Error::Usage(format!("{format} cannot be streamed, expected the name of a file"));
     match file {
         FileOrStd::Standard => format.streams().then_some(format).ok_or_else(refused),

@@ -23,6 +23,7 @@ mod sensitivity;
 mod simulate;
 mod solve;
 mod start;
+mod table;
 
 pub const EXAMPLES: &str = "\
 Examples:

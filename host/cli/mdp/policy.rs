@@ -9,15 +9,13 @@ use warpkov::mdp::evaluation::{Evaluation, bounds, chain};
 use warpkov::mdp::io::read_policy;
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::solution::Status;
-use warpkov::mdp::table::TableFormat;
 
 use super::accuracy::{Criteria, Question};
 use super::file::Input;
 use super::solve::observer;
+use super::table::{self, Destination};
 use super::{Error, Outcome};
-use crate::cli::common::choice::format;
-use crate::cli::common::file::{FileOrStd, reads};
-use crate::cli::common::output::Output;
+use crate::cli::common::file::reads;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -53,18 +51,8 @@ pub struct Arguments {
     /// Solve the model as well: show what the policy loses against an optimal one, and where.
     #[arg(long)]
     gap: bool,
-    /// Write the values to this file: .csv by names, .json, or .npy; or with - to the standard output.
-    #[arg(long, value_name = "FILE")]
-    out: Option<FileOrStd>,
-    /// Format of --out [default: that of its extension; csv on the standard output].
-    #[arg(long, value_parser = format(TableFormat::extensions), value_name = "FORMAT", requires = "out")]
-    to: Option<TableFormat>,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
-    /// Show no progress.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    table: table::Arguments,
 }
 
 /// The model, the policy, the criterion, and the destination.
@@ -73,17 +61,15 @@ pub struct Options {
     policy: PathBuf,
     question: Question,
     gap: bool,
-    output: Output<TableFormat>,
-    quiet: bool,
+    destination: Destination,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { input, policy, question, gap, out, to, json, quiet } = arguments;
-        let output = Output::new(out, to, json, TableFormat::extensions, TableFormat::Csv)?;
-        Ok(Self { input, policy, question: question.try_into()?, gap, output, quiet: quiet || json })
+        let Arguments { input, policy, question, gap, table } = arguments;
+        Ok(Self { input, policy, question: question.try_into()?, gap, destination: table.try_into()? })
     }
 }
 
@@ -102,10 +88,11 @@ pub fn read(path: &Path, mdp: &Mdp) -> Result<Vec<u32>, Error> {
 
 /// Reads model and policy, solves the chain, writes the values, prints the report.
 fn evaluate(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+    let Destination { output, quiet } = &options.destination;
     let (mdp, criterion, solve) = options.question.of(options.input.read()?)?;
     let policy = read(&options.policy, &mdp)?;
     let chain = chain(&mdp, &policy).map_err(|error| Error::Usage(format!("{}: {error}", options.policy.display())))?;
-    let mut observe = observer(mdp.states().into(), options.quiet);
+    let mut observe = observer(mdp.states().into(), *quiet);
     let begun = Instant::now();
     let value = bounds(&chain, criterion.as_ref(), &solve, &mut observe)?;
     let asked = options.gap && value.status != Status::Interrupted;
@@ -120,8 +107,8 @@ fn evaluate(options: &Options, out: impl Write) -> Result<Outcome, Error> {
         elapsed: begun.elapsed(),
     };
     let interrupted = [Some(&value), optimal.as_ref()].into_iter().flatten().any(|of| of.status == Status::Interrupted);
-    let written = options.output.write(&evaluation);
-    options.output.print(&evaluation, out)?;
+    let written = output.write(&evaluation);
+    output.print(&evaluation, out)?;
     written?;
     Ok(match evaluation.converged() {
         _ if interrupted => Outcome::Interrupted,

@@ -104,7 +104,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: Option<FileOrStd>,
     /// Format of --out [default: that of its extension; csv on the standard output].
-    #[arg(long, value_parser = format(SolutionFormat::extensions), value_name = "FORMAT", requires = "out")]
+    #[arg(long, value_parser = format::<SolutionFormat>(), value_name = "FORMAT", requires = "out")]
     to: Option<SolutionFormat>,
     /// Print one JSON object. It holds values and policy unless --out is given.
     #[arg(long)]
@@ -222,8 +222,7 @@ impl TryFrom<Arguments> for Options {
         let origin = Origin::try_from(arguments.origin)?;
         let name = origin.name();
         let out = arguments.out.map(|out| {
-            let format =
-                out.format(arguments.to, SolutionFormat::extensions, SolutionFormat::ALL, SolutionFormat::Csv)?;
+            let format = out.format(arguments.to, SolutionFormat::ALL, SolutionFormat::Csv)?;
             match &out {
                 FileOrStd::At(path) if format == SolutionFormat::Npy => file::writes_arrays(path)?,
                 FileOrStd::At(path) => file::writes(path)?,

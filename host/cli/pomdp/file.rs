@@ -70,7 +70,7 @@ pub fn output_format(
 ) -> Result<Format, Error> {
     let fits = |format: &Format| format.is_written() && kinds.contains(&format.kind());
     let known: Vec<_> = Format::ALL.iter().copied().filter(fits).collect();
-    let format = file.format(asked, Format::extensions, &known, standard)?;
+    let format = file.format(asked, &known, standard)?;
     if !format.is_written() {
         return Err(Error::Usage(format!("{format} is read and not written")));
     }

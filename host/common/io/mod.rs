@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::choice::Choice;
+use super::choice::FileFormat;
 
 pub(crate) mod binary;
 pub mod input;
@@ -106,8 +106,8 @@ pub(crate) fn invalid<E: std::error::Error + Send + Sync + 'static>(
 
 /// The first format with the extension of `path`; case does not matter.
 #[must_use]
-pub fn of_extension<F: Choice>(path: &Path, extensions: fn(F) -> &'static [&'static str]) -> Option<F> {
+pub fn of_extension<F: FileFormat>(path: &Path) -> Option<F> {
     let found = path.extension()?.to_str()?;
-    let known = |format: &F| extensions(*format).iter().any(|known| found.eq_ignore_ascii_case(known));
+    let known = |format: &F| format.extensions().iter().any(|known| found.eq_ignore_ascii_case(known));
     F::ALL.iter().copied().find(known)
 }

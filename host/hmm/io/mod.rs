@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use super::model::{Emissions, Hmm, HmmParts};
-use crate::common::choice::choice;
+use crate::common::choice::file_format;
 use crate::common::io::input::{Input, plain_name};
 use crate::common::io::output::atomic_write;
 use crate::common::io::{BUFFER, invalid, of_extension};
@@ -20,34 +20,24 @@ pub use crate::common::io::Error;
 /// The JSON Schema (draft 2020-12) of models as JSON.
 pub const SCHEMA: &str = include_str!("schema.json");
 
-choice! {
+file_format! {
     /// A format of models.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Format {
         /// JSON, for people and scripts.
-        Json = "json",
+        Json = "json" in ["json"],
         /// The arrays of an hmmlearn model, as .npz.
-        Npz = "npz",
+        Npz = "npz" in ["npz"],
         /// The text format of UMDHMM.
-        Umdhmm = "umdhmm",
+        Umdhmm = "umdhmm" in ["hmm"],
     }
 }
 
 impl Format {
-    /// File name extensions of the format; the first is the default.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Json => &["json"],
-            Self::Npz => &["npz"],
-            Self::Umdhmm => &["hmm"],
-        }
-    }
-
     /// The format of a file name's extension.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
-        of_extension(path, Self::extensions)
+        of_extension(path)
     }
 
     fn of_content(text: &[u8]) -> Self {

@@ -26,7 +26,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::model::Mdp;
-use crate::common::choice::choice;
+use crate::common::choice::file_format;
 use crate::common::io::binary::of_file;
 use crate::common::io::input::{self, Input, plain_name};
 use crate::common::io::output::{atomic_write, room};
@@ -47,58 +47,40 @@ pub use crate::common::io::npy::Store;
 /// The JSON Schema (draft 2020-12) of models as JSON.
 pub const SCHEMA: &str = include_str!("schema.json");
 
-choice! {
+file_format! {
     /// A model file format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Format {
         /// JSON, for people and scripts.
-        Json = "json",
+        Json = "json" in ["json"],
         /// CSV with one row per transition, for people and spreadsheets.
-        Csv = "csv",
+        Csv = "csv" in ["csv"],
         /// Safetensors, for large models.
-        Safetensors = "safetensors",
+        Safetensors = "safetensors" in ["safetensors"],
         /// PRISM's explicit files: .tra, with .srew, .trew and .lab beside it.
-        Prism = "prism",
+        Prism = "prism" in ["tra"],
         /// Storm's dialect of PRISM's explicit files: .tra, with .state.rew, .trans.rew and .lab beside it.
-        Storm = "storm",
+        // PRISM has the same extension, and its reader accepts both dialects.
+        Storm = "storm" in [],
         /// Storm's DRN.
-        Drn = "drn",
+        Drn = "drn" in ["drn"],
         /// The XML of Jóhannsson's thesis.
-        Xml = "xml",
+        Xml = "xml" in ["xml"],
         /// The plain text of Jóhannsson's thesis.
-        Text = "text",
+        Text = "text" in ["txt"],
         /// NumPy's .npz: SciPy's CSR arrays, mdptoolbox's list of matrices, or QuantEcon's arrays.
-        Npz = "npz",
+        Npz = "npz" in ["npz"],
         /// PETSc's binary matrices as madupite reads them: NAME.P.bin, and costs in NAME.g.bin.
-        Petsc = "petsc",
+        Petsc = "petsc" in ["bin"],
         /// UMB, the binary format of probabilistic model checkers.
-        Umb = "umb",
+        Umb = "umb" in ["umb"],
         /// The transition table of a toy-text environment of Gymnasium, in JSON.
-        Gymnasium = "gymnasium",
+        // The extension is JSON's; the content identifies the format.
+        Gymnasium = "gymnasium" in [],
     }
 }
 
 impl Format {
-    /// File name extensions of the format; the first is the usual one.
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Json => &["json"],
-            Self::Csv => &["csv"],
-            Self::Safetensors => &["safetensors"],
-            Self::Prism => &["tra"],
-            // PRISM has the same extension, and its reader accepts both dialects.
-            Self::Storm => &[],
-            Self::Drn => &["drn"],
-            Self::Xml => &["xml"],
-            Self::Text => &["txt"],
-            Self::Npz => &["npz"],
-            Self::Petsc => &["bin"],
-            Self::Umb => &["umb"],
-            // The extension is JSON's; the content identifies the format.
-            Self::Gymnasium => &[],
-        }
-    }
-
     /// Whether a model is written front to back as one stream, which a pipe can carry.
     pub fn streams(self) -> bool {
         !matches!(self, Self::Safetensors | Self::Prism | Self::Storm | Self::Npz | Self::Petsc)
@@ -149,7 +131,7 @@ impl Format {
 
     /// The format that the extension of `path` names.
     pub fn of_name(path: &Path) -> Option<Self> {
-        of_extension(path, Self::extensions)
+        of_extension(path)
     }
 
     /// The format of a file of `length` bytes, if known, which begins with `start`: its first [`SNIFFED`] bytes, or all

@@ -21,7 +21,7 @@ use memmap2::Mmap;
 use super::alpha::AlphaVectors;
 use super::model::{Pomdp, PomdpParts};
 use super::solution::Stage;
-use crate::common::choice::choice;
+use crate::common::choice::file_format;
 use crate::common::io::input::{self, Input, plain_name};
 use crate::common::io::lines::no_place;
 use crate::common::io::output::atomic_write;
@@ -34,24 +34,24 @@ pub use crate::common::io::Error;
 /// The JSON Schema (draft 2020-12) of models as JSON.
 pub const SCHEMA: &str = include_str!("schema.json");
 
-choice! {
+file_format! {
     /// A file format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Format {
         /// Cassandra's .pomdp.
-        Pomdp = "pomdp",
+        Pomdp = "pomdp" in ["pomdp", "mdp"],
         /// POMDPX, factored, with tables; read only.
-        Pomdpx = "pomdpx",
+        Pomdpx = "pomdpx" in ["pomdpx"],
         /// JSON, for scripts.
-        Json = "json",
+        Json = "json" in ["json"],
         /// Alpha vectors as pomdp-solve's .alpha.
-        Alpha = "alpha",
+        Alpha = "alpha" in ["alpha"],
         /// Alpha vectors as SARSOP's policy in XML.
-        PolicyXml = "policy-xml",
+        PolicyXml = "policy-xml" in ["policy", "xml"],
         /// The controller of a policy as pomdp-solve's .pg; written only.
-        Pg = "pg",
+        Pg = "pg" in ["pg"],
         /// The controller of a policy as a graph for Graphviz; written only.
-        Dot = "dot",
+        Dot = "dot" in ["dot", "gv"],
     }
 }
 
@@ -77,24 +77,10 @@ impl fmt::Display for Kind {
 }
 
 impl Format {
-    /// File name extensions of the format; the first is the usual one.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Pomdp => &["pomdp", "mdp"],
-            Self::Pomdpx => &["pomdpx"],
-            Self::Json => &["json"],
-            Self::Alpha => &["alpha"],
-            Self::PolicyXml => &["policy", "xml"],
-            Self::Pg => &["pg"],
-            Self::Dot => &["dot", "gv"],
-        }
-    }
-
     /// The format of the extension of `path`, if known.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
-        of_extension(path, Self::extensions)
+        of_extension(path)
     }
 
     /// The kind of content of such files.

@@ -17,7 +17,7 @@ pub use self::lines::word;
 pub use self::missing::Missing;
 pub use self::records::Records;
 use super::Error;
-use crate::common::choice::choice;
+use crate::common::choice::file_format;
 use crate::common::io::input::{Input, plain_name};
 use crate::common::io::lines::{integer, no_place, quoted, real};
 use crate::common::io::output::atomic_write;
@@ -25,40 +25,28 @@ use crate::common::io::{BUFFER, of_extension};
 use crate::hmm::model::{Emissions, Hmm};
 use crate::hmm::sequences::{Observations, Sequences};
 
-choice! {
+file_format! {
     /// A format of sequences.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Format {
         /// NumPy array of all observations; a second array holds the lengths of the sequences.
-        Npy = "npy",
+        Npy = "npy" in ["npy"],
         /// One sequence per line: symbol names, symbol numbers or real numbers.
-        Lines = "lines",
+        Lines = "lines" in ["txt"],
         /// Table with one observation per row, separated by commas, semicolons or tabs.
-        Csv = "csv",
+        Csv = "csv" in ["csv", "tsv"],
         /// FASTA, one letter per symbol.
-        Fasta = "fasta",
+        Fasta = "fasta" in ["fasta", "fa", "fna", "faa"],
         /// The text format of UMDHMM: one sequence of symbol numbers from 1.
-        Umdhmm = "umdhmm",
+        Umdhmm = "umdhmm" in ["seq"],
     }
 }
 
 impl Format {
-    /// File name extensions of the format; the first is the default.
-    #[must_use]
-    pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::Npy => &["npy"],
-            Self::Lines => &["txt"],
-            Self::Csv => &["csv", "tsv"],
-            Self::Fasta => &["fasta", "fa", "fna", "faa"],
-            Self::Umdhmm => &["seq"],
-        }
-    }
-
     /// The format of a file name's extension.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
-        of_extension(path, Self::extensions)
+        of_extension(path)
     }
 
     fn of_content(text: &[u8]) -> Self {
