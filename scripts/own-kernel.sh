@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Creates a crate with `warpkov new` outside the workspace, tests it and runs it. Needs no network, because Cargo.lock
-# contains all its dependencies. WARPKOV=FILE is the program; without it, the script builds one.
+# Creates crates with `warpkov new` outside the workspace, tests them and runs them. Needs no network, because Cargo.lock
+# contains all their dependencies. WARPKOV=FILE is the program; without it, the script builds one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,13 +10,14 @@ if [[ -z ${WARPKOV:-} ]]; then
     cargo build --quiet --bin warpkov
     WARPKOV=$target/debug/warpkov
 fi
+program=$(realpath "$WARPKOV")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # Reuses the compiled dependencies and the installed ptxas.
 export CARGO_TARGET_DIR=$target CARGO_NET_OFFLINE=true
 cp rust-toolchain.toml "$folder"
 cd "$folder"
-"$WARPKOV" new mine --path "$root"
+"$program" new mine --path "$root"
 cp "$root/Cargo.lock" mine
 cd mine
 cargo fmt --check
@@ -48,7 +49,7 @@ done
 
 # The same for a model as Rust code.
 cd "$folder"
-"$WARPKOV" new my-model --model --path "$root"
+"$program" new my-model --model --path "$root"
 cp "$root/Cargo.lock" my-model
 cd my-model
 cargo fmt --check
