@@ -128,7 +128,7 @@ resumed() {
         process=''
         sleep 0.1
     done
-    sleep 0.5
+    sleep 0.2
     if [[ -z $process ]] || ! kill -TERM "$process"; then
         head -n 20 "$many.stderr" >&2
         kill "$job" 2>/dev/null || true
@@ -210,7 +210,7 @@ mdp() {
         "$WARPKOV" mdp generate consensus --processes 4 --bound 40 --out "$files/large.safetensors"
         "$WARPKOV" mdp generate grid --width 60 --height 50 --walls 0.2 --out "$files/grid.safetensors"
         head -c -100 "$files/grid.safetensors" >"$files/bad.safetensors"
-        "$WARPKOV" mdp generate grid --width 500 --height 500 --gamma 0.999 --out "$files/long.safetensors"
+        "$WARPKOV" mdp generate grid --width 500 --height 500 --gamma 0.9995 --out "$files/long.safetensors"
         echo '{"S": 2, "A": 1, "gamma": 0.9, "P": 3}' >"$files/bad.json"
     fi
     for method in values modified krylov; do

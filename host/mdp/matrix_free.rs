@@ -56,8 +56,9 @@ pub struct ModelOptions {
     /// Floating-point type of V in sweeps: [`F32`](Precision::F32), [`F64`](Precision::F64), or
     /// [`Mixed`](Precision::Mixed), f32 and then f64. Outcomes are always computed and added in f64.
     pub precision: Precision,
-    /// [`Values`](Method::Values), or on the CPU [`GaussSeidel`](Method::GaussSeidel). `None` is value iteration on a
-    /// device, Gauss-Seidel on the CPU.
+    /// [`Values`](Method::Values), or on the CPU [`GaussSeidel`](Method::GaussSeidel). `None` is value iteration, but
+    /// Gauss-Seidel on the CPU where the process may end: a process that never ends is stopped at the span of the change,
+    /// which falls faster in value iteration.
     pub method: Option<Method>,
     /// What to solve from.
     pub representation: Representation,
@@ -232,15 +233,15 @@ impl<M: Compiled> Solve<'_, M> {
 
     fn on_cpu(&mut self) -> Result<ModelSolution, SolveError> {
         self.may_switch(DeviceChoice::Cpu, CORE_RATE * rayon::current_num_threads() as f64);
-        let method = self.options.method.unwrap_or(Method::GaussSeidel);
+        let gauss_seidel = self.options.method.map(|method| method == Method::GaussSeidel);
         let part = &self.parts()[self.comm.rank() as usize];
-        let (own, in_place) = (part.start as u64..part.end as u64, method == Method::GaussSeidel);
+        let own = part.start as u64..part.end as u64;
         let (comm, model) = (self.comm, *self.model);
         self.run(
-            method,
+            Method::GaussSeidel,
             cores::all(),
-            || Ok(cpu::MatrixFree::<M, f32>::new(comm, model, own.clone(), in_place)),
-            || Ok(cpu::MatrixFree::<M, f64>::new(comm, model, own.clone(), in_place)),
+            || Ok(cpu::MatrixFree::<M, f32>::new(comm, model, own.clone(), gauss_seidel)),
+            || Ok(cpu::MatrixFree::<M, f64>::new(comm, model, own.clone(), gauss_seidel)),
         )
     }
 
@@ -280,10 +281,12 @@ impl<M: Compiled> Solve<'_, M> {
         if self.options.precision == Precision::F64 {
             let mut backend = exact()?;
             let measured = self.measured(&mut backend)?;
+            let method = self.method(method, &measured);
             return self.until_certified(method, device, &mut backend, measured, Run::default());
         }
         let mut backend = fast()?;
         let measured = self.measured(&mut backend)?;
+        let method = self.method(method, &measured);
         if self.options.precision == Precision::F32 {
             return self.until_certified(method, device, &mut backend, measured, Run::default());
         }
@@ -301,6 +304,14 @@ impl<M: Compiled> Solve<'_, M> {
         backend.reset(Some(&start))?;
         drop(start);
         self.until_certified(method, device, &mut backend, measured, run)
+    }
+
+    /// The method by which these backends sweep, Gauss-Seidel only where the change of V is bounded.
+    fn method(&self, method: Method, measured: &Measured) -> Method {
+        match (self.options.method, self.stop(measured, 1.0)) {
+            (None, Stop::Span(_)) => Method::Values,
+            (chosen, _) => chosen.unwrap_or(method),
+        }
     }
 
     /// Sweeps until the rule is met, a limit is reached, or a sparse model is expected to be faster.

@@ -22,7 +22,9 @@ pub struct MatrixFree<'c, M, T> {
     comm: &'c dyn Communicator,
     code: Code<M>,
     own: Range<usize>,
-    gauss_seidel: bool,
+    /// Whether sweeps are Gauss-Seidel; `None`: if the change of V is bounded, not its span, which they do not make smaller.
+    gauss_seidel: Option<bool>,
+    in_place: bool,
     backward: bool,
     old: Vec<T>,
     new: Vec<T>,
@@ -73,13 +75,14 @@ impl<M: Outcomes> Code<M> {
 
 impl<'c, M: Outcomes + Sync, T: Precise> MatrixFree<'c, M, T> {
     /// V = 0. This rank backs up the states `own`.
-    pub fn new(comm: &'c dyn Communicator, model: M, own: Range<u64>, gauss_seidel: bool) -> Self {
+    pub fn new(comm: &'c dyn Communicator, model: M, own: Range<u64>, gauss_seidel: Option<bool>) -> Self {
         let states = model.states() as usize;
         Self {
             comm,
             code: Code { table: model.table(), model },
             own: own.start as usize..own.end as usize,
             gauss_seidel,
+            in_place: false,
             backward: false,
             old: vec![T::ZERO; states],
             new: vec![T::ZERO; states],
@@ -172,9 +175,10 @@ impl<M: Outcomes + Sync, T: Precise> GreedySweeps for MatrixFree<'_, M, T> {
     /// Gauss-Seidel sweeps end with a Jacobi sweep, whose changes bound the distance to V*.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
         let begun = Instant::now();
+        self.in_place = self.gauss_seidel.unwrap_or(matches!(stop, Stop::Change(_)));
         let (mut sweeps, mut trial_bound) = (0, stop.bound());
         loop {
-            while self.gauss_seidel && sweeps + 1 < max_sweeps {
+            while self.in_place && sweeps + 1 < max_sweeps {
                 let Change { least, greatest, any } = self.sweep(true)?;
                 self.backward = !self.backward;
                 sweeps += 1;
@@ -204,7 +208,7 @@ impl<M: Outcomes + Sync, T: Precise> GreedySweeps for MatrixFree<'_, M, T> {
     }
 
     fn non_monotone_unit(&self) -> Option<f64> {
-        self.gauss_seidel.then_some(T::UNIT)
+        self.in_place.then_some(T::UNIT)
     }
 }
 

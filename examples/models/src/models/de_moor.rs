@@ -59,8 +59,9 @@ impl Default for DeMoor {
 
 impl Events for DeMoor {
     const MINIMIZE: bool = true;
-    /// Units in stock and what one that is kept adds to the next state, in the order of sale; orders on their way.
-    type State = ([(u32, u32); 8], u64);
+    /// Units in stock and what one that is kept adds to the next state, in the order of sale; orders on their way; what a new
+    /// unit adds to the stock's number, and the last order to those on their way.
+    type State = ([(u32, u32); 8], u64, [u64; 2]);
     fn gamma(&self) -> f64 {
         self.gamma
     }
@@ -72,23 +73,20 @@ impl Events for DeMoor {
     }
     fn state(&self, number: u64) -> Self::State {
         let (base, mut units) = (self.most_ordered + 1, [(0, 0); 8]);
-        let all = u64::from(base).pow(self.life);
-        let (on_way, stock) = (number / all, (number % all) as u32);
-        // Digit 0 counts the oldest units, which expire.
-        let mut place = if self.newest_first > 0 { base.pow(self.life - 1) } else { 1 };
+        let (new, last) = (base.pow(self.life - 1), u64::from(base).pow(self.lead_time - 1));
+        let (on_way, stock) = (number / u64::from(new * base), (number % u64::from(new * base)) as u32);
+        let mut place = if self.newest_first > 0 { new } else { 1 };
         for age in 0..8 {
             if age < self.life {
                 units[age as usize] = (stock / place % base, place / base);
                 place = if self.newest_first > 0 { (place / base).max(1) } else { place * base };
             }
         }
-        (units, on_way)
+        (units, on_way, [new.into(), last])
     }
-    fn action(&self, &(_, on_way): &Self::State, order: u32) -> (u64, f64) {
-        let (base, order) = (u64::from(self.most_ordered + 1), u64::from(order));
-        let way = order * base.pow(self.lead_time - 1) + on_way; // The lowest digit arrives.
-        let next = way / base * base.pow(self.life) + way % base * base.pow(self.life - 1);
-        (next, self.order_cost * order as f64)
+    fn action(&self, &(_, on_way, [new, last]): &Self::State, order: u32) -> (u64, f64) {
+        let (way, base) = (u64::from(order) * last + on_way, u64::from(self.most_ordered + 1));
+        (way / base * (new * base) + way % base * new, self.order_cost * f64::from(order))
     }
     fn events(&self, _: &Self::State) -> u32 {
         self.most_demanded + 1
@@ -103,7 +101,7 @@ impl Events for DeMoor {
         let below: Vec<f64> = (0..=self.most_demanded).map(below).chain([1.0]).collect();
         below.windows(2).map(|pair| pair[1] - pair[0]).collect()
     }
-    fn outcome(&self, &(units, _): &Self::State, demand: u32) -> (u64, f64) {
+    fn outcome(&self, &(units, ..): &Self::State, demand: u32) -> (u64, f64) {
         let (mut wanted, mut next, mut held, mut expired) = (demand, 0, 0, 0);
         for (units, place) in units {
             let left = units.saturating_sub(wanted);

@@ -27,10 +27,6 @@ pub struct Hendrix {
 }
 
 impl Hendrix {
-    /// The states of a product.
-    fn stocks(&self) -> u32 {
-        (self.most + 1).pow(self.life)
-    }
     /// A product.
     fn product(&self, mut stock: u32) -> ([u32; 4], u32) {
         let (base, mut units, mut sum) = (self.most + 1, [0; 4], 0);
@@ -53,28 +49,28 @@ impl Hendrix {
 }
 
 impl Events for Hendrix {
-    /// Of a and of b: units in stock, the oldest first, and their sum.
-    type State = [([u32; 4], u32); 2];
+    /// Of a and of b: units in stock, the oldest first, and their sum; what a new unit adds to the stock's number.
+    type State = ([([u32; 4], u32); 2], u32);
     fn gamma(&self) -> f64 {
         self.gamma
     }
     fn states(&self) -> u64 {
-        if self.life <= 4 { u64::from(self.stocks()).pow(2) } else { 0 }
+        if self.life <= 4 { u64::from(self.most + 1).pow(2 * self.life) } else { 0 }
     }
     fn actions(&self, _state: u64) -> u32 {
         (self.most + 1).pow(2)
     }
     fn state(&self, number: u64) -> Self::State {
-        let stocks = u64::from(self.stocks());
-        [number / stocks, number % stocks].map(|stock| self.product(stock as u32))
+        let new = (self.most + 1).pow(self.life - 1);
+        let stocks = u64::from(new * (self.most + 1));
+        ([number / stocks, number % stocks].map(|stock| self.product(stock as u32)), new)
     }
-    fn action(&self, _: &Self::State, order: u32) -> (u64, f64) {
+    fn action(&self, &(_, new): &Self::State, order: u32) -> (u64, f64) {
         let (order_a, order_b) = (order / (self.most + 1), order % (self.most + 1));
-        let newest = self.stocks() / (self.most + 1);
-        let next = u64::from(order_a * newest) * u64::from(self.stocks()) + u64::from(order_b * newest);
+        let next = u64::from(order_a * new) * u64::from(new * (self.most + 1)) + u64::from(order_b * new);
         (next, -self.cost * f64::from(order_a + order_b))
     }
-    fn events(&self, [a, b]: &Self::State) -> u32 {
+    fn events(&self, ([a, b], _): &Self::State) -> u32 {
         (a.1 + 1) * (b.1 + 1)
     }
     /// For y = 0 … units of b, and z = 0 … units of a: P(demand of b is y), P(that of a is z), P(that of a is at least z); then
@@ -85,7 +81,7 @@ impl Events for Hendrix {
         let (Ok(a), Ok(b)) = (Poisson::new(self.mean_a), Poisson::new(self.mean_b)) else { return Vec::new() };
         let most = u64::from(self.most * self.life);
         let below = |demand: &Poisson, z: u64| if z > 0 { demand.cdf(z - 1) } else { 0.0 };
-        let end = most + (self.mean_b + 40.0 * (1.0 + self.mean_b.sqrt())) as u64;
+        let end = most + (self.mean_b + 12.0 * (1.0 + self.mean_b.sqrt())) as u64;
         let mut table = Vec::new();
         for y in 0..=most {
             let take = |u: u64, x: u64| Binomial::new(self.substitution, x - y).map_or(f64::NAN, |taken| taken.pmf(u));
@@ -99,7 +95,7 @@ impl Events for Hendrix {
         }
         table
     }
-    fn probability(&self, table: &impl Table, [a, b]: &Self::State, event: u32) -> f64 {
+    fn probability(&self, table: &impl Table, ([a, b], _): &Self::State, event: u32) -> f64 {
         let (sold_a, sold_b, most) = (event / (b.1 + 1), event % (b.1 + 1), self.most * self.life);
         let at = 5 * u64::from(sold_b * (most + 1) + sold_a);
         match (sold_a == a.1, sold_b == b.1) {
@@ -109,9 +105,10 @@ impl Events for Hendrix {
             (true, true) => table.number(at + 4),
         }
     }
-    fn outcome(&self, &[a, b]: &Self::State, event: u32) -> (u64, f64) {
+    fn outcome(&self, &([a, b], new): &Self::State, event: u32) -> (u64, f64) {
         let (sold_a, sold_b) = (event / (b.1 + 1), event % (b.1 + 1));
-        let next = u64::from(self.aged(a, sold_a)) * u64::from(self.stocks()) + u64::from(self.aged(b, sold_b));
+        let (a, b) = (self.aged(a, sold_a), self.aged(b, sold_b));
+        let next = u64::from(a) * u64::from(new * (self.most + 1)) + u64::from(b);
         (next, f64::from(sold_a + sold_b))
     }
 }
