@@ -1,6 +1,6 @@
 # Every target is a script in scripts/, or one line.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slurm test-metis bench ptx-report gpu-bundle audit
+.PHONY: help setup demo wheel test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -11,8 +11,14 @@ setup: ## install what the build needs: the device compiler, and ptxas to make m
 demo: setup ## solve a 512 x 512 grid world and draw it, into target/demo
 	@scripts/demo.sh
 
+wheel: setup ## build the wheel of the Python package, into target/wheel/release
+	@scripts/wheel.sh
+
 test: setup ## everything that CI checks; needs no GPU
 	@scripts/test.sh
+
+test-python: setup ## build a wheel, and test it in a new Python environment
+	@scripts/test-python.sh
 
 test-slurm: setup ## compare runs of many ranks with one process under Slurm on this machine; needs root
 	@scripts/test-slurm.sh

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::io;
-use std::process::ExitCode;
 
 use warpkov::common::parameters;
 use warpkov::common::terminal::{cut, escaped};
@@ -19,13 +18,14 @@ pub enum Outcome {
     Interrupted,
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
-        Self::from(match outcome {
-            Outcome::Success => 0,
-            Outcome::Negative => 1,
-            Outcome::Interrupted => 130,
-        })
+impl Outcome {
+    /// The exit code.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Negative => 1,
+            Self::Interrupted => 130,
+        }
     }
 }
 

@@ -3,21 +3,21 @@
 //! Each command has raw `Arguments` of clap, which become validated `Options` where clap cannot validate them alone, and a function `run`:
 //! read, compute, write, print. The library computes, and makes the reports.
 
-use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::process;
 
 use clap::{Parser, Subcommand};
 use warpkov::common::terminal::escaped;
+use warpkov::runtime::comm;
 
 mod bench;
 mod common;
 mod completions;
 mod devices;
-mod error;
+pub mod error;
 mod hmm;
-mod mdp;
+pub mod mdp;
 pub mod memory;
 mod new;
 mod pomdp;
@@ -25,7 +25,7 @@ mod schema;
 
 /// Solves Markov models on NVIDIA GPUs and on CPUs.
 #[derive(Parser)]
-#[command(version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "warpkov", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -95,10 +95,10 @@ impl Command {
 }
 
 /// Parses the arguments, or ends the process with a message.
-fn parse() -> Arguments {
-    Arguments::try_parse().unwrap_or_else(|error| {
+fn parse(arguments: &[OsString]) -> Arguments {
+    Arguments::try_parse_from(arguments).unwrap_or_else(|error| {
         // Names of files may hold control characters.
-        let odd = |argument: OsString| {
+        let odd = |argument: &OsString| {
             let text = argument.to_string_lossy();
             escaped(&text) != text
         };
@@ -106,7 +106,7 @@ fn parse() -> Arguments {
             ranks::leave_to_first();
             process::exit(error.exit_code());
         }
-        if !error.use_stderr() || !env::args_os().any(odd) {
+        if !error.use_stderr() || !arguments.iter().any(odd) {
             error.exit();
         }
         let lines: Vec<_> = error.render().to_string().lines().map(escaped).collect();
@@ -115,9 +115,28 @@ fn parse() -> Arguments {
     })
 }
 
-/// Runs the command that the arguments name.
-pub fn run() -> Result<Outcome, Error> {
-    let arguments = parse();
+/// Runs the command that the arguments name, the first of which is the name of the program. Prints an error. Returns the
+/// exit code.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    match run(parse(&arguments)) {
+        Ok(outcome) => {
+            comm::finalize();
+            outcome.exit_code()
+        }
+        Err(error) => {
+            let code = error.report();
+            match error.is_agreed() {
+                true => comm::finalize(),
+                // The other ranks would wait for this one.
+                false => comm::abort(code),
+            }
+            code
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<Outcome, Error> {
     arguments.command.check()?;
     let out = io::stdout().lock();
     let ranks = arguments.command.ranks().cloned();

@@ -13,7 +13,7 @@ mod compare;
 mod convert;
 mod criterion;
 mod file;
-mod generate;
+pub mod generate;
 mod info;
 mod many;
 mod origin;

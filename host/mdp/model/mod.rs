@@ -30,7 +30,7 @@ use crate::common::names::name;
 /// Rows per task of a parallel loop: enough work to amortise the task, few enough rows to balance the load.
 pub(crate) const CHUNK: usize = 4096;
 
-/// An array in memory or a view of a memory-mapped file. Clones share the elements.
+/// An array in memory, a view of a memory-mapped file, or the memory of another owner. Clones share the elements.
 #[derive(Clone)]
 pub struct Array<T>(Storage<T>);
 
@@ -38,6 +38,7 @@ pub struct Array<T>(Storage<T>);
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
     Mapped { map: Arc<Mmap>, start: usize, end: usize },
+    Lent(Arc<dyn AsRef<[T]> + Send + Sync>),
 }
 
 impl<T: Pod> Array<T> {
@@ -48,11 +49,17 @@ impl<T: Pod> Array<T> {
         Some(Self(Storage::Mapped { map, start, end }))
     }
 
-    /// The elements as a vector. Copies if the array is mapped or shared.
+    /// Views elements that another owner keeps, such as an array of Python. `as_ref` returns the same slice every time,
+    /// and nobody changes its elements while the array exists: a model relies on the checks of its arrays.
+    pub fn lent(owner: impl AsRef<[T]> + Send + Sync + 'static) -> Self {
+        Self(Storage::Lent(Arc::new(owner)))
+    }
+
+    /// The elements as a vector. Copies if the array is mapped, lent or shared.
     pub fn into_vec(self) -> Vec<T> {
         match self.0 {
             Storage::Owned(elements) => Arc::unwrap_or_clone(elements),
-            Storage::Mapped { .. } => self.to_vec(),
+            Storage::Mapped { .. } | Storage::Lent(_) => self.to_vec(),
         }
     }
 }
@@ -75,6 +82,7 @@ impl<T: Pod> Deref for Array<T> {
         match &self.0 {
             Storage::Owned(elements) => elements,
             Storage::Mapped { map, start, end } => bytemuck::cast_slice(&map[*start..*end]),
+            Storage::Lent(owner) => (**owner).as_ref(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `warpkov mdp generate`.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::ops::ControlFlow;
 
@@ -129,7 +130,16 @@ impl Family {
 
     /// The family that a text names, with its options as those of `mdp generate`, without those of the output.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let command = Self::augment_subcommands(Command::new("--generate").no_binary_name(true))
+        let family = Self::of_words(text.split_whitespace())
+            .map_err(|message| Error::Usage(format!("--generate: {message}")))?;
+        family.arguments().check()?;
+        Ok(family)
+    }
+
+    /// The family that the words of a text name. An error is a message. [`generate`](Self::generate) checks that the options
+    /// fit together.
+    pub fn of_words(words: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<Self, String> {
+        let command = Self::augment_subcommands(Command::new("generate").no_binary_name(true))
             .subcommand_required(true)
             .disable_help_subcommand(true)
             .mut_subcommands(|family| family.mut_arg("out", |out| out.required(false)));
@@ -144,23 +154,21 @@ impl Family {
                 lines.join(" ").trim_start_matches("error: ").to_owned()
             }
         };
-        let usage = |message: String| Error::Usage(format!("--generate: {message}"));
-        let matches = command.try_get_matches_from(text.split_whitespace()).map_err(|error| usage(wrong(&error)))?;
+        let matches = command.try_get_matches_from(words).map_err(|error| wrong(&error))?;
         let given = |matches: &clap::ArgMatches, option: &str| {
             matches.value_source(option) == Some(clap::parser::ValueSource::CommandLine)
         };
         if let Some((_, matches)) = matches.subcommand()
             && let Some(option) = OF_OUTPUT.iter().find(|option| given(matches, option))
         {
-            return Err(usage(format!("--{option} is an option of mdp generate, expected options of the family only")));
+            return Err(format!("--{option} is an option of mdp generate, expected options of the family only"));
         }
-        let family = Self::from_arg_matches(&matches).map_err(|error| usage(wrong(&error)))?;
-        family.arguments().check()?;
-        Ok(family)
+        Self::from_arg_matches(&matches).map_err(|error| wrong(&error))
     }
 
     /// Generates the model.
     pub fn generate(&self) -> Result<Mdp, Error> {
+        self.arguments().check()?;
         Ok(self.arguments().generate()?)
     }
 

@@ -1,0 +1,469 @@
+//! Markov decision processes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use numpy::{PyArray1, PyArrayMethods};
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use warpkov::common::interrupt;
+use warpkov::mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
+use warpkov::mdp::criterion::{
+    self, Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on,
+};
+use warpkov::mdp::evaluation::{bounds, chain};
+use warpkov::mdp::io::{Format, ReadOptions, read_from, read_with, write_as, write_to};
+use warpkov::mdp::many::{Named, solve_many_sparse};
+use warpkov::mdp::model::validate::Matrix as MatrixName;
+use warpkov::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
+use warpkov::mdp::options::Target;
+use warpkov::mdp::qfactors::q_factors;
+use warpkov::mdp::report::{Report, Summary};
+use warpkov::mdp::simulate::{Options as Extent, Simulated, Simulator};
+use warpkov::mdp::solution::{Round, Status};
+use warpkov::mdp::solve::{Session, solve_session};
+use warpkov::runtime::comm::Local;
+
+use crate::array::{Matrix, lent, matrix, view};
+use crate::cli::error::Error;
+use crate::cli::mdp::generate::Family;
+use crate::error::{exception, invalid};
+use crate::options::{Question, Solve, choice};
+use crate::wait::detached;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Model>()?;
+    module.add_function(wrap_pyfunction!(solve, module)?)?;
+    module.add_function(wrap_pyfunction!(solve_many, module)?)?;
+    module.add_function(wrap_pyfunction!(evaluate, module)?)?;
+    module.add_function(wrap_pyfunction!(factors, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(generate, module)?)
+}
+
+/// A validated model.
+#[pyclass(frozen, module = "warpkov._warpkov")]
+pub struct Model(Mdp);
+
+/// The arrays of a model beside its matrices.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Parts<'py> {
+    states: u32,
+    /// The number of actions of every state, or
+    actions: Option<u32>,
+    /// the first row of each state.
+    offsets: Option<Bound<'py, PyArray1<u64>>>,
+    gamma: f64,
+    minimize: bool,
+    ends: Option<Bound<'py, PyArray1<f64>>>,
+    action_rewards: Option<Bound<'py, PyArray1<f64>>>,
+    labels: BTreeMap<String, Vec<u32>>,
+    state_names: Option<Vec<String>>,
+    /// Distinct names, and the name of each row.
+    action_names: Option<(Vec<String>, Vec<u32>)>,
+}
+
+#[pymethods]
+impl Model {
+    /// A model whose arrays are those of NumPy. Rows are state-action pairs, those of a state adjacent.
+    #[staticmethod]
+    fn from_arrays(
+        py: Python<'_>,
+        parts: Parts<'_>,
+        transitions: Matrix<'_>,
+        rewards: Option<Matrix<'_>>,
+    ) -> PyResult<Self> {
+        let transitions = matrix(transitions, MatrixName::P)?;
+        let rewards = rewards.map(|rewards| matrix(rewards, MatrixName::R)).transpose()?.unwrap_or_default();
+        let choices = match (parts.actions, parts.offsets) {
+            (Some(actions), None) => Choices::Uniform(actions),
+            (None, Some(offsets)) => Choices::Ragged(lent(offsets)?),
+            _ => return Err(invalid("expected either actions or offsets")),
+        };
+        let numbers = |array: Option<_>| array.map(lent).transpose().map(Option::unwrap_or_default);
+        let parts = MdpParts {
+            states: parts.states,
+            choices,
+            gamma: parts.gamma,
+            objective: if parts.minimize { Objective::Minimize } else { Objective::Maximize },
+            transitions,
+            ends: numbers(parts.ends)?,
+            rewards,
+            action_rewards: numbers(parts.action_rewards)?,
+            labels: parts.labels,
+            action_names: parts.action_names.map(|(names, of_row)| ActionNames { names, of_row }),
+            state_names: parts.state_names.map(Arc::new),
+            grid: None,
+        };
+        detached(py, || parts.validated())?.map(Self).map_err(invalid)
+    }
+
+    /// Reads a file.
+    #[staticmethod]
+    fn load(
+        py: Python<'_>,
+        path: PathBuf,
+        format: Option<&str>,
+        reward: Option<String>,
+        costs: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let format = format.map(|name| choice("format", name)).transpose()?;
+        let options = ReadOptions { format, reward, costs };
+        detached(py, || read_with(&path, &options))?.map(Self).map_err(exception)
+    }
+
+    /// Reads bytes, which messages call `name`.
+    #[staticmethod]
+    fn loads(py: Python<'_>, bytes: &[u8], format: &str, name: &str) -> PyResult<Self> {
+        let options = ReadOptions { format: Some(choice("format", format)?), ..ReadOptions::default() };
+        detached(py, || read_from(bytes, name, &options))?.map(Self).map_err(exception)
+    }
+
+    /// Writes a file.
+    fn save(&self, py: Python<'_>, path: PathBuf, format: Option<&str>) -> PyResult<()> {
+        let format = match format {
+            Some(name) => choice("format", name)?,
+            None => Format::of_name(&path).unwrap_or(Format::Json),
+        };
+        detached(py, || write_as(&path, format, &self.0))?.map_err(exception)
+    }
+
+    /// Writes bytes.
+    fn dumps<'py>(&self, py: Python<'py>, format: &str) -> PyResult<Bound<'py, PyBytes>> {
+        let format: Format = choice("format", format)?;
+        let mut bytes = Vec::new();
+        detached(py, || write_to(&mut bytes, format, &self.0))??;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// This model with another discount factor or objective.
+    fn replaced(&self, gamma: Option<f64>, minimize: Option<bool>) -> PyResult<Self> {
+        let mut mdp = self.0.clone();
+        if let Some(gamma) = gamma {
+            mdp = mdp.with_gamma(gamma).map_err(invalid)?;
+        }
+        if let Some(minimize) = minimize {
+            mdp = mdp.with_objective(if minimize { Objective::Minimize } else { Objective::Maximize });
+        }
+        Ok(Self(mdp))
+    }
+
+    #[getter]
+    fn states(&self) -> u32 {
+        self.0.states()
+    }
+
+    /// The most actions of a state.
+    #[getter]
+    fn actions(&self) -> u32 {
+        self.0.choices().max()
+    }
+
+    #[getter]
+    fn rows(&self) -> usize {
+        self.0.rows()
+    }
+
+    #[getter]
+    fn nnz(&self) -> usize {
+        self.0.transitions().nnz()
+    }
+
+    #[getter]
+    fn gamma(&self) -> f64 {
+        self.0.gamma()
+    }
+
+    #[getter]
+    fn minimize(&self) -> bool {
+        self.0.objective() == Objective::Minimize
+    }
+
+    #[getter]
+    fn labels(&self) -> BTreeMap<String, Vec<u32>> {
+        self.0.labels().clone()
+    }
+
+    #[getter]
+    fn state_names(&self) -> Option<Vec<String>> {
+        self.0.state_names().map(<[_]>::to_vec)
+    }
+
+    /// Distinct names of actions, and the name of each row.
+    #[getter]
+    fn action_names<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<(Vec<String>, Bound<'py, PyArray1<u32>>)>> {
+        let names = slf.get().0.action_names();
+        names.map(|names| Ok((names.names.clone(), view(slf.as_any(), &names.of_row)?))).transpose()
+    }
+
+    /// Width, height, goal, walls and obstacles.
+    #[getter]
+    fn grid(&self) -> Option<(u32, u32, u64, Vec<u32>, Vec<u32>)> {
+        let Grid { width, height, goal, walls, obstacles } = self.0.grid()?.clone();
+        Some((width, height, goal, walls, obstacles))
+    }
+
+    /// The first row of each state, and the number of rows.
+    #[getter]
+    fn offsets<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        match slf.get().0.choices() {
+            Choices::Ragged(offsets) => view(slf.as_any(), offsets),
+            Choices::Uniform(actions) => {
+                let all = (0..=u64::from(slf.get().0.states())).map(|state| state * u64::from(*actions)).collect();
+                Ok(PyArray1::from_vec(slf.py(), all))
+            }
+        }
+    }
+
+    /// P: row pointers, columns and values.
+    #[getter]
+    fn transitions<'py>(slf: &Bound<'py, Self>) -> PyResult<Matrix<'py>> {
+        csr(slf, slf.get().0.transitions())
+    }
+
+    /// R: row pointers, columns and values.
+    #[getter]
+    fn rewards<'py>(slf: &Bound<'py, Self>) -> PyResult<Matrix<'py>> {
+        csr(slf, slf.get().0.rewards())
+    }
+
+    /// The reward of each row beside R; empty if it is 0.
+    #[getter]
+    fn action_rewards<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        view(slf.as_any(), slf.get().0.action_rewards())
+    }
+
+    /// The probability that the process ends after each row; empty if it is 0.
+    #[getter]
+    fn ends<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        view(slf.as_any(), slf.get().0.ends())
+    }
+
+    /// What looks wrong.
+    fn warnings(&self, py: Python<'_>, rewards: bool, epsilon: Option<f64>) -> PyResult<Vec<String>> {
+        let found: Vec<Warning> = detached(py, || inspect_quickly(&self.0, Purpose { rewards, epsilon }))?;
+        Ok(found.into_iter().map(|warning| warning.message).collect())
+    }
+}
+
+fn csr<'py>(model: &Bound<'py, Model>, csr: &Csr) -> PyResult<Matrix<'py>> {
+    let owner = model.as_any();
+    Ok((view(owner, csr.row_ptr())?, view(owner, csr.col())?, view(owner, csr.val())?))
+}
+
+/// Values, policy, the report as JSON, and lower and upper bounds where they differ from state to state.
+type Solved<'py> = (
+    Bound<'py, PyArray1<f64>>,
+    Bound<'py, PyArray1<u32>>,
+    String,
+    Option<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)>,
+);
+
+/// Observes a run: stops it after a request.
+fn observe(_: &Round) -> ControlFlow<()> {
+    if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// The exception of a run that was stopped.
+fn stopped(status: Status) -> PyResult<()> {
+    if status == Status::Interrupted { Err(PyKeyboardInterrupt::new_err(())) } else { Ok(()) }
+}
+
+/// A report without values and policy.
+fn json(report: &dyn Summary) -> PyResult<String> {
+    let mut text = Vec::new();
+    report.write_json(&mut text, false)?;
+    Ok(String::from_utf8(text)?)
+}
+
+#[pyfunction]
+fn solve<'py>(
+    py: Python<'py>,
+    model: &Model,
+    question: Question<'_>,
+    options: Solve,
+    values: Option<Bound<'_, PyArray1<f64>>>,
+) -> PyResult<Solved<'py>> {
+    let mdp = &model.0;
+    let Some(criterion) = question.criterion()? else {
+        let options = options.discounted(mdp.gamma())?;
+        let initial = values.map(|values| values.to_vec()).transpose()?;
+        let solution = detached(py, || {
+            let session =
+                Session { initial: initial.as_deref(), resume: None, checkpoints: None, observe: &mut observe };
+            solve_session(&Local::alone(), mdp, &options, session)
+        })?;
+        let solution = solution.map_err(exception)?;
+        stopped(solution.run.status)?;
+        let text = json(&Report::new(mdp, &options.limits, &solution))?;
+        return Ok((PyArray1::from_vec(py, solution.values), PyArray1::from_vec(py, solution.policy), text, None));
+    };
+    if values.is_some() {
+        return Err(invalid("values is for the discounted criterion only"));
+    }
+    let (device, accuracy) = options.undiscounted(question.relative())?;
+    let terminal = question.terminal_values()?;
+    let begun = Instant::now();
+    let solved = detached(py, || {
+        let persistence = Persistence::default();
+        match criterion {
+            Criterion::Horizon(steps) => {
+                let last = terminal.as_deref();
+                let solved =
+                    backward_kept_on(&Local::alone(), device, mdp, steps, last, false, persistence, &mut observe);
+                solved.map(|(solved, _)| solved)
+            }
+            _ => solve_kept_on(&Local::alone(), device, mdp, &criterion, &accuracy, persistence, &mut observe),
+        }
+    })?;
+    let solved = solved.map_err(exception)?;
+    stopped(solved.bounded.status)?;
+    let text = json(&CriterionReport::new(mdp, &criterion, &accuracy, &solved, begun.elapsed()))?;
+    let bounded = solved.bounded;
+    Ok((
+        PyArray1::from_vec(py, bounded.values()),
+        PyArray1::from_vec(py, bounded.policy),
+        text,
+        Some((PyArray1::from_vec(py, bounded.lower), PyArray1::from_vec(py, bounded.upper))),
+    ))
+}
+
+/// Values, policy, bound, status and number of sweeps of each model.
+type One<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<u32>>, Option<f64>, String, u64);
+
+#[pyfunction]
+fn solve_many<'py>(
+    py: Python<'py>,
+    models: Vec<(String, PyRef<'_, Model>)>,
+    options: Solve,
+) -> PyResult<Vec<One<'py>>> {
+    let gamma = models.iter().map(|(_, model)| model.0.gamma()).fold(0.0, f64::max);
+    let options = options.discounted(gamma)?;
+    let models: Vec<_> = models.into_iter().map(|(name, model)| Named { name, mdp: model.0.clone() }).collect();
+    let solved = detached(py, || solve_many_sparse(&models, &options))?.map_err(exception)?;
+    solved
+        .into_iter()
+        .map(|one| {
+            stopped(one.run.status)?;
+            let status = serde_json::to_value(one.run.status).map_err(invalid)?;
+            let (bound, sweeps) = (one.bound, one.run.sweeps());
+            let status = status.as_str().unwrap_or_default().to_owned();
+            Ok((PyArray1::from_vec(py, one.values), PyArray1::from_vec(py, one.policy), bound, status, sweeps))
+        })
+        .collect()
+}
+
+/// Lower and upper bounds, whether they meet ε, the device, and the number of sweeps.
+type Between<'py> =
+    (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, f64, bool, String, u64);
+
+#[pyfunction]
+fn evaluate<'py>(
+    py: Python<'py>,
+    model: &Model,
+    policy: Bound<'_, PyArray1<u32>>,
+    question: Question<'_>,
+    options: Solve,
+) -> PyResult<Between<'py>> {
+    let (criterion, options, policy) = (question.criterion()?, options.evaluation(&question)?, policy.to_vec()?);
+    let found = detached(py, || {
+        let chain = chain(&model.0, &policy).map_err(|error| Error::Usage(error.to_string()))?;
+        Ok::<_, Error>(bounds(&chain, criterion.as_ref(), &options, &mut observe)?)
+    })?;
+    let found = found.map_err(exception)?;
+    stopped(found.status)?;
+    Ok((
+        PyArray1::from_vec(py, found.values),
+        PyArray1::from_vec(py, found.lower),
+        PyArray1::from_vec(py, found.upper),
+        found.error,
+        found.converged,
+        found.device,
+        found.sweeps,
+    ))
+}
+
+/// Q and advantages, one per row, and the bound of Q.
+#[pyfunction]
+fn factors<'py>(
+    py: Python<'py>,
+    model: &Model,
+    values: Bound<'_, PyArray1<f64>>,
+    bound: Option<f64>,
+) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Option<f64>)> {
+    let values = values.to_vec()?;
+    if values.len() != model.0.states() as usize {
+        let (found, states) = (values.len(), model.0.states());
+        return Err(invalid(format!("{found} values, expected one per state, {states}")));
+    }
+    let found = detached(py, || q_factors(&model.0, &values, bound))?;
+    Ok((PyArray1::from_vec(py, found.q), PyArray1::from_vec(py, found.advantages), found.bound))
+}
+
+/// The extent of a simulation.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Paths {
+    episodes: u32,
+    steps: Option<u64>,
+    seed: u64,
+    starts: Vec<u32>,
+    confidence: f64,
+}
+
+/// Statistics as JSON.
+#[pyfunction]
+fn simulate(
+    py: Python<'_>,
+    model: &Model,
+    policy: Bound<'_, PyArray1<u32>>,
+    question: Question<'_>,
+    paths: Paths,
+) -> PyResult<String> {
+    use warpkov::common::report::Report as _;
+
+    let Paths { episodes, steps, seed, starts, confidence } = paths;
+    if !(confidence > 0.0 && confidence < 1.0) {
+        return Err(invalid(format!("confidence is {confidence}, expected a number between 0 and 1")));
+    }
+    if let Some(state) = starts.iter().find(|&&state| state >= model.0.states()) {
+        return Err(invalid(format!("start {state}, expected a state below {}", model.0.states())));
+    }
+    let (criterion, policy) = (question.criterion()?, policy.to_vec()?);
+    let begun = Instant::now();
+    let text = detached(py, || {
+        let usage = |error: &dyn std::error::Error| Error::Usage(error.to_string());
+        let chain = chain(&model.0, &policy).map_err(|error| usage(&error))?;
+        let extent = Extent { episodes, steps, seed, starts: starts.clone(), confidence };
+        let simulator = Simulator::new(&chain, criterion.as_ref(), extent).map_err(|error| usage(&error))?;
+        let evaluation = simulator.evaluate(&interrupt::requested);
+        let evaluation = evaluation.ok_or(warpkov::runtime::Error::Interrupted)?;
+        let simulated = Simulated {
+            mdp: &model.0,
+            criterion: criterion.as_ref(),
+            evaluation,
+            starts: &starts,
+            starts_from: "arguments",
+            policy_from: "arguments",
+            seed,
+            elapsed: begun.elapsed(),
+        };
+        let mut text = Vec::new();
+        simulated.write_json(&mut text)?;
+        Ok::<_, Error>(text)
+    })?;
+    Ok(String::from_utf8(text.map_err(exception)?)?)
+}
+
+/// A model of a family, whose options are those of the command line.
+#[pyfunction]
+fn generate(py: Python<'_>, words: Vec<OsString>) -> PyResult<Model> {
+    let family = Family::of_words(words.into_iter()).map_err(invalid)?;
+    detached(py, || family.generate())?.map(Model).map_err(exception)
+}

@@ -1,0 +1,616 @@
+"""Models of the shapes that Python programs use, as the arrays that the library takes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Union
+
+import numpy as np
+import scipy.sparse as sp
+
+from .. import _warpkov
+from .._host import host, is_array
+
+Order = Literal["ass", "sas"]
+Objective = Literal["maximize", "minimize"]
+
+CSR = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Row pointers (uint64), columns (uint32) and values (float64)."""
+
+NO_ACTION = 2**32 - 1
+"""The action of a state without actions."""
+
+ModelLike = Union["Model", str, "os.PathLike[str]", Mapping[Any, Any], Sequence[Any], Iterable[Any], np.ndarray, Any]
+
+
+class Model:
+    """A finite Markov decision process.
+
+    The model has states s in {0 ... S-1}, a number of actions for each state, probabilities P(s'|s, a),
+    rewards R(s, a, s') and a discount factor gamma in [0, 1]. Models are validated and cannot be changed.
+
+    The parameters are those of `warpkov.mdp.solve`, which describes the shapes.
+
+    Parameters
+    ----------
+    P, R, gamma, order, s_indices, a_indices
+        The model.
+    objective : {"maximize", "minimize"}, optional
+        Whether rewards are earned or costs are paid. By default that of a file, or "maximize".
+    ends : array of shape (S, A) or (L,), optional
+        Probability that the process ends after each state-action pair, beside the entries of P.
+    state_names, action_names : sequence of str, optional
+        Distinct names, S and A of them.
+    labels : mapping of str to sequences of int, optional
+        Named sets of states; "init" names the initial states.
+
+    Raises
+    ------
+    ValueError
+        The arrays are no model. The message names the first place that is wrong.
+
+    Examples
+    --------
+    >>> from warpkov import mdp
+    >>> model = mdp.Model([[[0.7, 0.3], [0, 1]], [[1, 0], [1, 0]]], [[10, 2], [2, -5]], 0.9, order="ass")
+    >>> model
+    <warpkov.mdp.Model: 2 states, 2 actions, 5 transitions, gamma 0.9>
+    >>> model.P[0].toarray()
+    array([[0.7, 0.3]])
+    """
+
+    def __init__(
+        self,
+        P: ModelLike,
+        R: Any = None,
+        gamma: float | None = None,
+        *,
+        order: Order | None = None,
+        s_indices: Any = None,
+        a_indices: Any = None,
+        objective: Objective | None = None,
+        ends: Any = None,
+        state_names: Sequence[str] | None = None,
+        action_names: Sequence[str] | None = None,
+        labels: Mapping[str, Any] | None = None,
+    ) -> None:
+        minimize = _minimize(objective)
+        arrays = (R, order, s_indices, a_indices, ends, state_names, action_names, labels)
+        names = ("R", "order", "s_indices", "a_indices", "ends", "state_names", "action_names", "labels")
+        self._numbers: np.ndarray | None = None
+        done = _whole(P, gamma)
+        if done is not None:
+            for value, name in zip(arrays, names):
+                if value is not None:
+                    raise ValueError(f"{name} is for arrays, and P is a whole model")
+            self._core, self._numbers = done
+            if gamma is not None or minimize is not None:
+                self._core = self._core.replaced(gamma, minimize)
+            return
+        if gamma is None:
+            raise ValueError("gamma is missing: arrays have no discount factor")
+        shape = _Shape(P, order, s_indices, a_indices)
+        transitions = shape.matrix(P, "P", canonical=True)
+        rewards, action_rewards = shape.rewards(R)
+        offsets, numbers = shape.offsets, shape.numbers
+        end_of_rows = None if ends is None else shape.per_row(ends, "ends")
+        keep = None
+        if numbers is None and action_rewards is not None and np.isneginf(action_rewards).any():
+            # QuantEcon's mark of an action that a state lacks.
+            keep = ~np.isneginf(action_rewards)
+            offsets = np.concatenate([[0], np.cumsum(keep.reshape(shape.states, -1).sum(axis=1))]).astype(np.uint64)
+            numbers = np.tile(np.arange(shape.actions, dtype=np.uint32), shape.states)[keep]
+            transitions = _rows(transitions, keep)
+            rewards = None if rewards is None else _rows(rewards, keep)
+            action_rewards = action_rewards[keep]
+            end_of_rows = None if end_of_rows is None else end_of_rows[keep]
+        self._numbers = numbers
+        names_of_actions = None
+        if action_names is not None or numbers is not None:
+            texts = [str(name) for name in (range(shape.actions) if action_names is None else action_names)]
+            if len(texts) != shape.actions:
+                raise ValueError(f"action_names has {len(texts)} elements, expected one per action, {shape.actions}")
+            of_row = np.tile(np.arange(shape.actions), shape.states) if numbers is None else numbers
+            names_of_actions = (texts, of_row.tolist())
+        parts = {
+            "states": shape.states,
+            "actions": shape.actions if offsets is None else None,
+            "offsets": offsets,
+            "gamma": float(gamma),
+            "minimize": bool(minimize),
+            "ends": end_of_rows,
+            "action_rewards": action_rewards,
+            "labels": {str(key): sorted(int(s) for s in states) for key, states in (labels or {}).items()},
+            "state_names": None if state_names is None else [str(name) for name in state_names],
+            "action_names": names_of_actions,
+        }
+        self._core = _warpkov.Model.from_arrays(parts, transitions, rewards)
+
+    @classmethod
+    def _of(cls, core: _warpkov.Model, numbers: np.ndarray | None = None) -> Model:
+        model = cls.__new__(cls)
+        model._core, model._numbers = core, numbers
+        return model
+
+    @property
+    def states(self) -> int:
+        """S, the number of states."""
+        return self._core.states
+
+    @property
+    def actions(self) -> int:
+        """The largest number of actions of a state."""
+        return self._core.actions if self._numbers is None else int(self._numbers.max(initial=0)) + 1
+
+    @property
+    def gamma(self) -> float:
+        """The discount factor."""
+        return self._core.gamma
+
+    @property
+    def objective(self) -> Objective:
+        """Whether rewards are earned ("maximize") or costs are paid ("minimize")."""
+        return "minimize" if self._core.minimize else "maximize"
+
+    @property
+    def nnz(self) -> int:
+        """The number of transitions."""
+        return self._core.nnz
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """The first row of each state in `P`, and the number of rows: S + 1 numbers."""
+        return self._core.offsets
+
+    @property
+    def P(self) -> sp.csr_array:
+        """The probabilities: a row for each state-action pair, those of a state adjacent. Read-only."""
+        return self._matrix(self._core.transitions)
+
+    @property
+    def R(self) -> sp.csr_array:
+        """The rewards R(s, a, s'), in the rows of `P`; those of actions alone are in `action_rewards`. Read-only."""
+        return self._matrix(self._core.rewards)
+
+    @property
+    def action_rewards(self) -> np.ndarray:
+        """The reward of each row of `P` whatever comes next. Read-only."""
+        rewards = self._core.action_rewards
+        return rewards if rewards.size else np.zeros(self._core.rows)
+
+    @property
+    def ends(self) -> np.ndarray:
+        """The probability that the process ends after each row of `P`. Read-only."""
+        ends = self._core.ends
+        return ends if ends.size else np.zeros(self._core.rows)
+
+    @property
+    def labels(self) -> dict[str, list[int]]:
+        """Named sets of states."""
+        return self._core.labels
+
+    @property
+    def state_names(self) -> list[str] | None:
+        """The names of the states, if they have any."""
+        return self._core.state_names
+
+    @property
+    def grid_shape(self) -> tuple[int, int] | None:
+        """Height and width, if the states are the cells of a grid, row by row."""
+        grid = self._core.grid
+        return None if grid is None else (grid[1], grid[0])
+
+    def action_name(self, state: int, action: int) -> str:
+        """Return the name of an action of a state, or its number."""
+        names = self._core.action_names
+        if names is None:
+            return str(action)
+        return names[0][int(names[1][self._row(state, action)])]
+
+    def replace(self, *, gamma: float | None = None, objective: Objective | None = None) -> Model:
+        """Return this model with another discount factor or objective. Shares the arrays.
+
+        Examples
+        --------
+        >>> from warpkov import mdp
+        >>> mdp.generate("forest").replace(gamma=0.5).gamma
+        0.5
+        """
+        return Model._of(self._core.replaced(gamma, _minimize(objective)), self._numbers)
+
+    def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
+        """Write the model to a file, as `warpkov.mdp.save` does."""
+        self._core.save(path, format)
+
+    def warnings(self, *, epsilon: float | None = 1e-6) -> list[str]:
+        """Return what most likely means that this is another model than the one meant.
+
+        Examples
+        --------
+        >>> from warpkov import mdp
+        >>> mdp.generate("forest").warnings()
+        []
+        """
+        return self._core.warnings(True, epsilon)
+
+    def __repr__(self) -> str:
+        costs = ", costs" if self._core.minimize else ""
+        of = f"{self.states} states, {self.actions} actions, {self.nnz} transitions, gamma {self.gamma:g}{costs}"
+        return f"<warpkov.mdp.Model: {of}>"
+
+    def _matrix(self, arrays: CSR) -> sp.csr_array:
+        indptr, indices, data = arrays
+        # SciPy has signed indices; the numbers are below 2^31 or the shape would not fit.
+        matrix = sp.csr_array((data, indices.view(np.int32), indptr.view(np.int64)), (self._core.rows, self.states))
+        return matrix
+
+    def _row(self, state: int, action: int) -> int:
+        first, end = (int(at) for at in self._core.offsets[state : state + 2])
+        if self._numbers is None:
+            if not 0 <= action < end - first:
+                raise ValueError(f"action {action} in state {state}, expected a number below {end - first}")
+            return first + action
+        found = np.flatnonzero(self._numbers[first:end] == action)
+        if not found.size:
+            raise ValueError(f"state {state} has no action {action}")
+        return first + int(found[0])
+
+    def _outer(self, policy: np.ndarray) -> np.ndarray:
+        """Actions by the numbers of their rows in a state, as actions by their own numbers."""
+        if self._numbers is None:
+            return policy
+        acting = policy != NO_ACTION
+        outer = policy.copy()
+        outer[acting] = self._numbers[self._core.offsets[:-1][acting] + policy[acting]]
+        return outer
+
+    def _inner(self, policy: Any) -> np.ndarray:
+        """The inverse of `_outer`."""
+        policy = host(policy)
+        if policy.ndim != 1 or policy.dtype.kind not in "iu":
+            raise ValueError(f"policy has shape {policy.shape} and type {policy.dtype}, expected S integers")
+        if policy.shape != (self.states,):
+            raise ValueError(f"the policy has {policy.size} actions, expected one per state, {self.states}")
+        if policy.dtype.kind == "i":
+            policy = np.where(policy == -1, NO_ACTION, policy)
+            if (policy < 0).any():
+                state = int(np.flatnonzero(policy < 0)[0])
+                raise ValueError(f"the policy has action {policy[state]} in state {state}")
+        if self._numbers is not None:
+            offsets = self._core.offsets
+            rows = [
+                self._row(s, int(a)) - int(offsets[s]) if offsets[s] < offsets[s + 1] else NO_ACTION
+                for s, a in enumerate(policy)
+            ]
+            policy = np.array(rows)
+        return np.ascontiguousarray(policy, dtype=np.uint32)
+
+    def _state(self, state: Any) -> int:
+        """The number of a state, by its number or name."""
+        if isinstance(state, str):
+            names = self.state_names or []
+            if state not in names:
+                raise ValueError(f"there is no state '{state}'")
+            return names.index(state)
+        return int(state)
+
+    def _goal(self, goal: Any) -> list[int] | None:
+        """States by a label, a number, a name, or several of these; a mask of S truth values."""
+        if goal is None:
+            return None
+        if isinstance(goal, str) and goal in self.labels:
+            return self.labels[goal]
+        if isinstance(goal, (str, int, np.integer)):
+            return [self._state(goal)]
+        if is_array(goal) and host(goal).dtype == np.bool_:
+            mask = host(goal)
+            if mask.shape != (self.states,):
+                raise ValueError(f"goal has shape {mask.shape}, expected a truth value per state, {self.states}")
+            return np.flatnonzero(mask).tolist()
+        return sorted({self._state(state) for state in goal})
+
+
+def _minimize(objective: str | None) -> bool | None:
+    if objective not in (None, "maximize", "minimize"):
+        raise ValueError(f"objective is '{objective}', expected 'maximize' or 'minimize'")
+    return None if objective is None else objective == "minimize"
+
+
+def _whole(P: Any, gamma: float | None) -> tuple[_warpkov.Model, np.ndarray | None] | None:
+    """The model that P is alone: a model, a file, Gymnasium's table, or transitions. None if P is an array."""
+    if isinstance(P, Model):
+        return P._core, P._numbers
+    if isinstance(P, (str, os.PathLike)):
+        return _warpkov.Model.load(P, None, None, None), None
+    if isinstance(P, Mapping):
+        return from_table(P, gamma), None
+    if sp.issparse(P) or is_array(P):
+        return None
+    if isinstance(P, (list, tuple)):
+        if not P or not _is_transition(P[0]):
+            return None
+        return _from_transitions(P, gamma), None
+    if isinstance(P, Iterable):
+        return _from_transitions(P, gamma), None
+    raise TypeError(f"P is a {type(P).__name__}, expected arrays, a path, a table or transitions")
+
+
+def _is_transition(value: Any) -> bool:
+    """Whether a value is (state, action, next, probability, reward), or without the reward."""
+    # A list of numbers may be a row of a matrix.
+    if not isinstance(value, tuple) or len(value) not in (4, 5):
+        return False
+    named = all(isinstance(part, (str, int, np.integer)) for part in value[:3])
+    return named and all(isinstance(part, (int, float, np.number)) for part in value[3:])
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as one of Python, for JSON."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"found a {type(value).__name__}, expected a name or a number")
+
+
+def _from_transitions(transitions: Iterable[Any], gamma: float | None) -> _warpkov.Model:
+    if gamma is None:
+        raise ValueError("gamma is missing: transitions have no discount factor")
+    keys = ("state", "action", "next", "probability", "reward")
+    found = []
+    for number, transition in enumerate(transitions):
+        if not _is_transition(transition):
+            raise ValueError(
+                f"transitions[{number}] is {transition!r}, expected (state, action, next, probability, reward)"
+            )
+        found.append(dict(zip(keys, transition)))
+    text = json.dumps({"gamma": gamma, "transitions": found}, default=_plain)
+    return _warpkov.Model.loads(text.encode(), "json", "transitions")
+
+
+def from_table(table: Mapping[Any, Any], gamma: float | None) -> _warpkov.Model:
+    """The model of Gymnasium's table `P[s][a] = [(p, s', r, terminated), ...]`."""
+    if gamma is None:
+        raise ValueError("gamma is missing: a table of transitions has no discount factor")
+    plain = {
+        int(state): {int(action): [list(outcome) for outcome in outcomes] for action, outcomes in actions.items()}
+        for state, actions in table.items()
+    }
+    text = json.dumps({"gamma": gamma, "P": plain}, default=_plain)
+    return _warpkov.Model.loads(text.encode(), "gymnasium", "P")
+
+
+class _Shape:
+    """The numbers of states and actions, and the order of the rows, that P shows."""
+
+    def __init__(self, P: Any, order: str | None, s_indices: Any, a_indices: Any) -> None:
+        if order not in (None, "ass", "sas"):
+            raise ValueError(f"order is '{order}', expected 'ass' or 'sas'")
+        self.order = order
+        self.offsets: np.ndarray | None = None
+        self.numbers: np.ndarray | None = None
+        self._permutation: np.ndarray | None = None
+        if (s_indices is None) != (a_indices is None):
+            raise ValueError("expected both s_indices and a_indices, or neither")
+        if s_indices is not None:
+            self._of_pairs(P, host(s_indices), host(a_indices))
+        elif isinstance(P, (list, tuple)) or (isinstance(P, np.ndarray) and P.dtype == object):
+            self._of_list(P)
+        elif sp.issparse(P):
+            self._of_stack(P.shape)
+        else:
+            self._of_array(host(P).shape)
+
+    def _of_pairs(self, P: Any, s: np.ndarray, a: np.ndarray) -> None:
+        P = P if sp.issparse(P) else host(P)
+        if P.ndim != 2 or s.shape != (P.shape[0],) or a.shape != s.shape:
+            raise ValueError(
+                f"P has shape {P.shape}, s_indices {s.shape} and a_indices {a.shape}; expected (L, S), (L,) and (L,)"
+            )
+        self.states = P.shape[1]
+        for name, indices in (("s_indices", s), ("a_indices", a)):
+            if indices.dtype.kind not in "iu" or (indices < 0).any():
+                raise ValueError(f"{name} has type {indices.dtype}, or negative elements; expected indices from 0")
+        if (s >= self.states).any():
+            raise ValueError(f"s_indices has {int(s.max())}, expected states below {self.states}")
+        self.actions = int(a.max(initial=-1)) + 1
+        if (np.diff(s) < 0).any() or ((np.diff(s) == 0) & (np.diff(a) <= 0)).any():
+            self._permutation = np.lexsort((a, s))
+            s, a = s[self._permutation], a[self._permutation]
+            same = (np.diff(s) == 0) & (np.diff(a) == 0)
+            if same.any():
+                at = int(np.flatnonzero(same)[0])
+                raise ValueError(f"the pair of state {s[at]} and action {a[at]} comes twice")
+        self.offsets = np.searchsorted(s, np.arange(self.states + 1)).astype(np.uint64)
+        self.numbers = a.astype(np.uint32)
+        self.order = "pairs"
+
+    def _of_list(self, P: Any) -> None:
+        """A matrix per action, unless its elements are numbers in lists."""
+        first = P[0] if len(P) else None
+        if not sp.issparse(first) and not is_array(first):
+            self._of_array(np.asarray(P, dtype=np.float64).shape)
+            return
+        if self.order == "sas":
+            self._of_array((len(P), *np.shape(first)))
+            return
+        shapes = {matrix.shape for matrix in P}
+        self.states, self.actions, self.order = first.shape[0], len(P), "ass"
+        if shapes != {(self.states, self.states)}:
+            text = ", ".join(str(shape) for shape in sorted(shapes))
+            raise ValueError(f"P has matrices of shape {text}, expected one S x S matrix per action")
+
+    def _of_stack(self, shape: tuple[int, ...]) -> None:
+        rows, self.states = shape
+        self.actions = rows // max(self.states, 1)
+        if self.states == 0 or rows != self.states * self.actions or rows == 0:
+            raise ValueError(f"P has shape {shape}, expected (S*A, S)")
+        if self.actions == 1:
+            self.order = "sas"
+        elif self.order is None:
+            raise ValueError(
+                f"P has shape {shape}: set order='sas' if row s*A + a is that of state s and action a, "
+                "or order='ass' if it is row a*S + s"
+            )
+
+    def _of_array(self, shape: tuple[int, ...]) -> None:
+        if len(shape) == 2:
+            self._of_stack(shape)
+            return
+        if len(shape) != 3 or 0 in shape:
+            raise ValueError(f"P has shape {shape}, expected (A, S, S) or (S, A, S)")
+        first, second, self.states = shape
+        fits = {"ass": second == self.states, "sas": first == self.states}
+        if self.order is None:
+            if all(fits.values()) and self.states > 1:
+                raise ValueError(
+                    f"P has shape {shape}: set order='ass' for P[a][s][s'], or order='sas' for P[s][a][s']"
+                )
+            self.order = "ass" if fits["ass"] else "sas"
+        if not fits[self.order]:
+            expected = "(A, S, S)" if self.order == "ass" else "(S, A, S)"
+            raise ValueError(f"P has shape {shape}, expected {expected}")
+        self.actions = first if self.order == "ass" else second
+
+    @property
+    def rows(self) -> int:
+        return self.states * self.actions if self.numbers is None else self.numbers.size
+
+    def matrix(self, M: Any, name: str, *, canonical: bool) -> CSR:
+        """The matrix of a row for each state-action pair, those of a state adjacent."""
+        if isinstance(M, (list, tuple)) or (isinstance(M, np.ndarray) and M.dtype == object):
+            first = M[0] if len(M) else None
+            if sp.issparse(first):
+                return self._of_actions(M, name)
+            M = np.asarray([host(matrix) for matrix in M], dtype=np.float64)
+        if not sp.issparse(M):
+            M = host(M)
+            if M.ndim == 3:
+                expected = (self.actions, self.states) if self.order == "ass" else (self.states, self.actions)
+                if M.shape != (*expected, self.states):
+                    raise ValueError(f"{name} has shape {M.shape}, expected {(*expected, self.states)}")
+                if self.order == "ass":
+                    M = M.transpose(1, 0, 2)
+                M = M.reshape(self.rows, self.states)
+            elif self.order == "ass":
+                M = M.reshape(self.actions, self.states, -1).transpose(1, 0, 2).reshape(self.rows, -1)
+            M = sp.csr_array(M)
+        elif self.order == "ass":
+            M = M.tocsr()
+            parts = [M[first : first + self.states] for first in range(0, M.shape[0], self.states)]
+            return self._of_actions(parts, name)
+        if M.shape != (self.rows, self.states):
+            raise ValueError(f"{name} has shape {M.shape}, expected {(self.rows, self.states)}")
+        M = _summed(M)
+        if self._permutation is not None:
+            M = M[self._permutation]
+        return _arrays(M, name)
+
+    def _of_actions(self, matrices: Any, name: str) -> CSR:
+        """The matrices of all actions as one: row s*A + a is row s of matrix a."""
+        if len(matrices) != self.actions:
+            raise ValueError(f"{name} has {len(matrices)} matrices, expected one per action, {self.actions}")
+        found = []
+        for action, matrix in enumerate(matrices):
+            if not sp.issparse(matrix):
+                matrix = sp.csr_array(host(matrix))
+            if matrix.shape != (self.states, self.states):
+                raise ValueError(
+                    f"{name}[{action}] has shape {matrix.shape}, expected {(self.states, self.states)}"
+                )
+            found.append(_summed(matrix))
+        if self.actions == 1:
+            return _arrays(found[0], name)
+        lengths = np.stack([np.diff(matrix.indptr) for matrix in found], axis=1)
+        indptr = np.zeros(self.rows + 1, dtype=np.uint64)
+        np.cumsum(lengths.ravel(), out=indptr[1:])
+        entries = int(indptr[-1])
+        indices, data = np.empty(entries, dtype=np.uint32), np.empty(entries)
+        starts = indptr[:-1].reshape(self.states, self.actions).astype(np.int64)
+        for action, matrix in enumerate(found):
+            # Entry e of row s goes to e - indptr[s] + the start of row s*A + a.
+            shift = np.repeat(starts[:, action] - matrix.indptr[:-1], lengths[:, action])
+            shift += np.arange(matrix.nnz)
+            _check_indices(matrix.indices, name)
+            indices[shift], data[shift] = matrix.indices, matrix.data
+        return indptr, indices, data
+
+    def per_row(self, values: Any, name: str) -> np.ndarray:
+        """Numbers of shape (S, A), or (L,), one for each row."""
+        values = host(values)
+        if self.numbers is not None and values.shape == (self.numbers.size,):
+            values = values if self._permutation is None else values[self._permutation]
+        elif self.numbers is not None and values.ndim == 2:
+            if values.shape != (self.states, self.actions):
+                raise ValueError(f"{name} has shape {values.shape}, expected {(self.states, self.actions)}")
+            states = np.repeat(np.arange(self.states), np.diff(self.offsets.astype(np.int64)))
+            values = values[states, self.numbers]
+        elif values.shape != (self.states, self.actions):
+            expected = (self.states, self.actions) if self.numbers is None else (self.numbers.size,)
+            raise ValueError(f"{name} has shape {values.shape}, expected {expected}")
+        return np.ascontiguousarray(values, dtype=np.float64).ravel()
+
+    def rewards(self, R: Any) -> tuple[CSR | None, np.ndarray | None]:
+        """R(s, a, s') as a matrix, or the rewards of the rows."""
+        if R is None:
+            return None, None
+        if sp.issparse(R):
+            return self.matrix(R, "R", canonical=True), None
+        if isinstance(R, (list, tuple)) and len(R) and (sp.issparse(R[0]) or is_array(R[0])):
+            if sp.issparse(R[0]) or host(R[0]).ndim == 2:
+                return self.matrix(R, "R", canonical=True), None
+        if isinstance(R, np.ndarray) and R.dtype == object:
+            return self.matrix(R, "R", canonical=True), None
+        R = np.asarray(R, dtype=np.float64) if isinstance(R, (list, tuple)) else host(R)
+        if R.ndim == 3:
+            return self.matrix(R, "R", canonical=True), None
+        if self.numbers is not None and R.shape == (self.numbers.size,):
+            return None, self.per_row(R, "R")
+        if R.ndim == 1:
+            if R.shape != (self.states,):
+                raise ValueError(f"R has shape {R.shape}, expected {(self.states,)}")
+            counts = self.actions if self.offsets is None else np.diff(self.offsets.astype(np.int64))
+            return None, np.repeat(R.astype(np.float64), counts)
+        return None, self.per_row(R, "R")
+
+
+def _summed(matrix: Any) -> Any:
+    """A CSR matrix without duplicates. SciPy's matrices mean the sums of their duplicates."""
+    matrix = matrix.tocsr()
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
+def _check_indices(indices: np.ndarray, name: str) -> None:
+    if indices.size and int(indices.min()) < 0:
+        raise ValueError(f"{name}.indices has {int(indices.min())}, expected indices from 0")
+
+
+def _arrays(matrix: Any, name: str) -> CSR:
+    """The arrays of a CSR matrix; its own memory where types permit."""
+    indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
+    _check_indices(indices, name)
+    _check_indices(indptr, name)
+    if indices.dtype != np.int32 and indices.size and int(indices.max()) >= matrix.shape[1]:
+        raise ValueError(f"{name}.indices has {int(indices.max())}, expected states below {matrix.shape[1]}")
+    if data.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has elements of type {data.dtype}, expected real numbers")
+    indptr = indptr.view(np.uint64) if indptr.dtype == np.int64 else indptr.astype(np.uint64)
+    indices = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
+    require = ("C_CONTIGUOUS", "ALIGNED")
+    return (
+        np.require(indptr, requirements=require),
+        np.require(indices, requirements=require),
+        np.require(data, dtype=np.float64, requirements=require),
+    )
+
+
+def _rows(arrays: CSR, keep: np.ndarray) -> CSR:
+    """The rows of a matrix that are kept."""
+    indptr, indices, data = arrays
+    lengths = np.diff(indptr.astype(np.int64))
+    entries = np.repeat(keep, lengths)
+    kept = np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.uint64)
+    return kept, np.ascontiguousarray(indices[entries]), np.ascontiguousarray(data[entries])
