@@ -20,4 +20,4 @@ package=$("$venv/bin/python" -c 'import warpkov; print(warpkov.__path__[0])')
 "$venv/bin/pytest" --quiet -p no:cacheprovider --rootdir "$package" --config-file python/pyproject.toml \
     --doctest-modules "$package"
 "$venv/bin/mypy" --config-file python/pyproject.toml --package warpkov
-"$venv/bin/stubtest" --mypy-config-file python/pyproject.toml warpkov
+"$venv/bin/stubtest" --mypy-config-file python/pyproject.toml warpkov._warpkov

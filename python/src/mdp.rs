@@ -14,14 +14,13 @@ use pyo3::types::PyBytes;
 use warpkov::common::interrupt;
 use warpkov::mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
 use warpkov::mdp::criterion::{
-    self, Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on,
+    Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on,
 };
 use warpkov::mdp::evaluation::{bounds, chain};
 use warpkov::mdp::io::{Format, ReadOptions, read_from, read_with, write_as, write_to};
 use warpkov::mdp::many::{Named, solve_many_sparse};
 use warpkov::mdp::model::validate::Matrix as MatrixName;
 use warpkov::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
-use warpkov::mdp::options::Target;
 use warpkov::mdp::qfactors::q_factors;
 use warpkov::mdp::report::{Report, Summary};
 use warpkov::mdp::simulate::{Options as Extent, Simulated, Simulator};
@@ -352,7 +351,7 @@ fn solve_many<'py>(
         .map(|one| {
             stopped(one.run.status)?;
             let status = serde_json::to_value(one.run.status).map_err(invalid)?;
-            let (bound, sweeps) = (one.bound, one.run.sweeps());
+            let (bound, sweeps) = (one.certificate.bound, one.run.sweeps());
             let status = status.as_str().unwrap_or_default().to_owned();
             Ok((PyArray1::from_vec(py, one.values), PyArray1::from_vec(py, one.policy), bound, status, sweeps))
         })

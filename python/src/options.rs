@@ -91,7 +91,7 @@ impl Solve {
     }
 
     fn device(&self) -> PyResult<DeviceChoice> {
-        self.device.parse().map_err(invalid)
+        self.device.parse().map_err(|error| invalid(format!("device is '{}', {error}", self.device)))
     }
 
     /// The device, and the accuracy of a criterion without a discount.

@@ -49,9 +49,9 @@ impl Drop for Active {
 /// Runs `work` without the interpreter lock on a thread of its own. This thread handles Python's signals meanwhile. If a
 /// handler raises an exception, as that of Ctrl-C does, the work is asked to stop, and the exception is the result.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    let (done, finished) = mpsc::sync_channel::<()>(0);
     py.detach(|| {
         let _active = Active::start();
+        let (done, finished) = mpsc::sync_channel::<()>(0);
         scope(|scope| {
             let worker = Builder::new().name("warpkov".to_owned()).stack_size(STACK).spawn_scoped(scope, move || {
                 // Dropped at the end, or by a panic: the channel closes.

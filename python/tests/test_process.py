@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,8 +35,7 @@ def stacked(states, actions):
 
 def test_no_copy_of_csr():
     P = stacked(1000, 3)
-    R = P.copy()
-    R.indptr = R.indptr.astype(np.int64)
+    R = stacked(1000, 3)
     model = mdp.Model(P, R, 0.9, order="sas")
     for mine, theirs in ((model._core.transitions, P), (model._core.rewards, R)):
         assert [address(array) for array in mine] == [address(theirs.indptr), address(theirs.indices), address(theirs.data)]
@@ -63,11 +63,16 @@ def test_memory_is_freed():
         sys.path.insert(0, {folder!r})
         from test_process import stacked
         P = stacked(500_000, 4)
+        # SciPy's own types.
+        P.indptr = P.indptr.astype(np.int32)
+        assert P.has_canonical_format
         peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         size = P.data.nbytes + P.indices.nbytes + P.indptr.nbytes
         before = peak()
-        models = [mdp.Model(P, gamma=0.9, order="sas") for _ in range(20)]
-        assert peak() - before < size / 2, (peak() - before, size)
+        for _ in range(20):
+            mdp.Model(P, gamma=0.9, order="sas")
+        # The row pointers, twice: those of P in 64 bits, and those of the absent R.
+        assert peak() - before < 2.5 * 2 * P.indptr.nbytes, (peak() - before, size)
         for _ in range(20):
             mdp.Model(P, np.ones((500_000, 4)), gamma=0.9, order="sas")
         assert peak() - before < 2 * size, (peak() - before, size)
@@ -78,11 +83,11 @@ def test_memory_is_freed():
 
 def slow():
     """A model whose value iteration takes minutes."""
-    P = stacked(20_000, 2)
-    return mdp.Model(P, np.random.default_rng(0).random((20_000, 2)), 0.999999999, order="sas")
+    P = stacked(200_000, 2)
+    return mdp.Model(P, np.random.default_rng(0).random((200_000, 2)), 0.9999, order="sas")
 
 
-SLOW = {"method": "values", "device": "cpu", "epsilon": 1e-9, "skip": False}
+SLOW = {"method": "sequential", "device": "cpu", "skip": False}
 
 
 def test_other_threads_run():
@@ -147,15 +152,15 @@ def test_ctrl_c_in_a_signal_handler_of_the_user():
     def raises(*_):
         raise Stop
 
+    model = slow()
     before = signal.signal(signal.SIGUSR2, raises)
     timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGUSR2))
     try:
         timer.start()
-        begun = time.monotonic()
         with pytest.raises(Stop):
-            mdp.solve(slow(), **SLOW)
-        assert time.monotonic() - begun < 30
+            mdp.solve(model, **SLOW)
     finally:
+        timer.join()
         signal.signal(signal.SIGUSR2, before)
 
 
@@ -201,15 +206,23 @@ def test_command_is_installed():
     assert found.stdout == f"warpkov {warpkov.__version__}\n"
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def catches(process, number):
+    """Whether a process has a handler of a signal; Python itself has one of SIGINT only."""
+    (mask,) = [line.split()[1] for line in Path(f"/proc/{process}/status").read_text().splitlines() if "SigCgt" in line]
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="/proc of Linux")
 def test_command_stops_at_ctrl_c(tmp_path):
     path = str(tmp_path / "slow.safetensors")
     slow().save(path)
-    arguments = ["mdp", "solve", path, "--method", "values", "--device", "cpu", "--epsilon", "1e-9", "--no-skip"]
+    arguments = ["mdp", "solve", path, "--method", "sequential", "--device", "cpu"]
     with subprocess.Popen(
         [sys.executable, "-m", "warpkov", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        time.sleep(2)
+        while not catches(process.pid, signal.SIGUSR1):
+            assert process.poll() is None
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and "interrupted" in errors

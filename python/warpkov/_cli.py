@@ -14,7 +14,7 @@ def main() -> int:
     # The command handles Ctrl-C itself.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _find_nccl()
-    return _warpkov.main(sys.argv)
+    return _warpkov.main(["warpkov", *sys.argv[1:]])
 
 
 def _find_nccl() -> None:

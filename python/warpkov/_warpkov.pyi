@@ -7,6 +7,19 @@ from numpy.typing import NDArray
 _Matrix = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float64]]
 _Path = str | os.PathLike[str]
 
+__all__ = [
+    "DeviceError",
+    "Model",
+    "__version__",
+    "evaluate",
+    "factors",
+    "generate",
+    "main",
+    "simulate",
+    "solve",
+    "solve_many",
+]
+
 __version__: str
 
 class DeviceError(RuntimeError):

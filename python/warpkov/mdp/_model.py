@@ -57,8 +57,11 @@ class Model:
     >>> model = mdp.Model([[[0.7, 0.3], [0, 1]], [[1, 0], [1, 0]]], [[10, 2], [2, -5]], 0.9, order="ass")
     >>> model
     <warpkov.mdp.Model: 2 states, 2 actions, 5 transitions, gamma 0.9>
-    >>> model.P[0].toarray()
-    array([[0.7, 0.3]])
+    >>> model.P.toarray()
+    array([[0.7, 0.3],
+           [1. , 0. ],
+           [0. , 1. ],
+           [1. , 0. ]])
     """
 
     def __init__(
@@ -427,7 +430,7 @@ class _Shape:
 
     def _of_list(self, P: Any) -> None:
         """A matrix per action, unless its elements are numbers in lists."""
-        first = P[0] if len(P) else None
+        first: Any = P[0] if len(P) else None
         if not sp.issparse(first) and not is_array(first):
             self._of_array(np.asarray(P, dtype=np.float64).shape)
             return
@@ -521,15 +524,15 @@ class _Shape:
             found.append(_summed(matrix))
         if self.actions == 1:
             return _arrays(found[0], name)
-        lengths = np.stack([np.diff(matrix.indptr) for matrix in found], axis=1)
+        counts = np.stack([np.diff(matrix.indptr) for matrix in found], axis=1)
         indptr = np.zeros(self.rows + 1, dtype=np.uint64)
-        np.cumsum(lengths.ravel(), out=indptr[1:])
+        np.cumsum(counts.ravel(), out=indptr[1:])
         entries = int(indptr[-1])
         indices, data = np.empty(entries, dtype=np.uint32), np.empty(entries)
         starts = indptr[:-1].reshape(self.states, self.actions).astype(np.int64)
         for action, matrix in enumerate(found):
             # Entry e of row s goes to e - indptr[s] + the start of row s*A + a.
-            shift = np.repeat(starts[:, action] - matrix.indptr[:-1], lengths[:, action])
+            shift = np.repeat(starts[:, action] - matrix.indptr[:-1], counts[:, action])
             shift += np.arange(matrix.nnz)
             _check_indices(matrix.indices, name)
             indices[shift], data[shift] = matrix.indices, matrix.data
@@ -540,10 +543,10 @@ class _Shape:
         values = host(values)
         if self.numbers is not None and values.shape == (self.numbers.size,):
             values = values if self._permutation is None else values[self._permutation]
-        elif self.numbers is not None and values.ndim == 2:
+        elif self.numbers is not None and self.offsets is not None and values.ndim == 2:
             if values.shape != (self.states, self.actions):
                 raise ValueError(f"{name} has shape {values.shape}, expected {(self.states, self.actions)}")
-            states = np.repeat(np.arange(self.states), np.diff(self.offsets.astype(np.int64)))
+            states = np.repeat(np.arange(self.states), lengths(self.offsets))
             values = values[states, self.numbers]
         elif values.shape != (self.states, self.actions):
             expected = (self.states, self.actions) if self.numbers is None else (self.numbers.size,)
@@ -569,7 +572,7 @@ class _Shape:
         if R.ndim == 1:
             if R.shape != (self.states,):
                 raise ValueError(f"R has shape {R.shape}, expected {(self.states,)}")
-            counts = self.actions if self.offsets is None else np.diff(self.offsets.astype(np.int64))
+            counts = self.actions if self.offsets is None else lengths(self.offsets)
             return None, np.repeat(R.astype(np.float64), counts)
         return None, self.per_row(R, "R")
 
@@ -599,18 +602,23 @@ def _arrays(matrix: Any, name: str) -> CSR:
         raise ValueError(f"{name} has elements of type {data.dtype}, expected real numbers")
     indptr = indptr.view(np.uint64) if indptr.dtype == np.int64 else indptr.astype(np.uint64)
     indices = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
-    require = ("C_CONTIGUOUS", "ALIGNED")
     return (
-        np.require(indptr, requirements=require),
-        np.require(indices, requirements=require),
-        np.require(data, dtype=np.float64, requirements=require),
+        np.require(indptr, requirements=["C", "A"]),
+        np.require(indices, requirements=["C", "A"]),
+        np.require(data, dtype=np.float64, requirements=["C", "A"]),
     )
+
+
+def lengths(offsets: np.ndarray) -> np.ndarray:
+    """The differences of ascending offsets."""
+    differences: np.ndarray = offsets[1:] - offsets[:-1]
+    return differences.astype(np.int64)
 
 
 def _rows(arrays: CSR, keep: np.ndarray) -> CSR:
     """The rows of a matrix that are kept."""
     indptr, indices, data = arrays
-    lengths = np.diff(indptr.astype(np.int64))
-    entries = np.repeat(keep, lengths)
-    kept = np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.uint64)
+    counts = lengths(indptr)
+    entries = np.repeat(keep, counts)
+    kept = np.concatenate([[0], np.cumsum(counts[keep])]).astype(np.uint64)
     return kept, np.ascontiguousarray(indices[entries]), np.ascontiguousarray(data[entries])

@@ -12,7 +12,7 @@ import numpy as np
 from .. import _warpkov
 from .._errors import ConvergenceWarning
 from .._host import host
-from ._model import NO_ACTION, Model, ModelLike, Objective, Order
+from ._model import NO_ACTION, Model, ModelLike, Objective, Order, lengths
 from ._solution import Certificate, Evaluation, QFactors, Simulation, Solution, numbers
 
 Criterion = Literal["discounted", "reach", "total", "average"]
@@ -282,14 +282,14 @@ def solve_many(
     Examples
     --------
     >>> from warpkov import mdp
-    >>> forests = [mdp.generate("forest", gamma=gamma) for gamma in (0.5, 0.9)]
+    >>> forests = [mdp.generate("forest", gamma=gamma) for gamma in (0.1, 0.9)]
     >>> [policy.tolist() for values, policy, bound in mdp.solve_many(forests)]
     [[0, 1, 0], [0, 0, 0]]
     """
     all_models = [Model(model) for model in models]
     options = _options(device=device, epsilon=epsilon, max_sweeps=max_sweeps)
     cores = [(f"model {number}", model._core) for number, model in enumerate(all_models)]
-    results = []
+    results: list[tuple[np.ndarray, np.ndarray, float | None]] = []
     for model, (values, policy, bound, status, sweeps) in zip(all_models, _warpkov.solve_many(cores, options)):
         if bound is None or bound > epsilon:
             message = f"model {len(results)} is not converged: status {status}, bound {bound}, {sweeps} sweeps"
@@ -429,7 +429,7 @@ def simulate(
     >>> forest = mdp.generate("forest", gamma=0.9)
     >>> solution = mdp.solve(forest)
     >>> found = mdp.simulate(forest, solution.policy, start=0)
-    >>> found.lower < solution.values[0] < found.upper
+    >>> bool(found.lower < solution.values[0] < found.upper)
     True
     """
     model = Model(model)
@@ -462,7 +462,7 @@ def generate(family: str, **parameters: Any) -> Model:
     --------
     >>> from warpkov import mdp
     >>> mdp.generate("grid", width=16, height=8, walls=0.1)
-    <warpkov.mdp.Model: 128 states, 4 actions, 1152 transitions, gamma 0.95>
+    <warpkov.mdp.Model: 128 states, 4 actions, 1393 transitions, gamma 0.9>
     """
     words = [family.replace("_", "-")]
     for name, value in parameters.items():
@@ -537,7 +537,7 @@ def save(model: ModelLike, path: str | os.PathLike[str], *, format: str | None =
     ...     path = os.path.join(folder, "forest.safetensors")
     ...     mdp.save(mdp.generate("forest", gamma=0.9), path)
     ...     mdp.load(path)
-    <warpkov.mdp.Model: 3 states, 2 actions, 8 transitions, gamma 0.9>
+    <warpkov.mdp.Model: 3 states, 2 actions, 9 transitions, gamma 0.9>
     """
     Model(model).save(path, format)
 
@@ -582,10 +582,10 @@ def _question(
 
 
 def _per_state(model: Model, values: Any, name: str) -> np.ndarray:
-    values = np.ascontiguousarray(host(values), dtype=np.float64)
-    if values.shape != (model.states,):
-        raise ValueError(f"{name} has shape {values.shape}, expected a number per state, {(model.states,)}")
-    return values
+    found: np.ndarray = np.ascontiguousarray(host(values), dtype=np.float64)
+    if found.shape != (model.states,):
+        raise ValueError(f"{name} has shape {found.shape}, expected a number per state, {(model.states,)}")
+    return found
 
 
 def _signed(policy: np.ndarray) -> np.ndarray:
@@ -597,7 +597,7 @@ def _signed(policy: np.ndarray) -> np.ndarray:
 def _table(model: Model, of_rows: np.ndarray) -> np.ndarray:
     """Numbers of rows by state and action, NaN where there is no row."""
     table = np.full((model.states, model.actions), np.nan)
-    counts = np.diff(model.offsets.astype(np.int64))
+    counts = lengths(model.offsets)
     states = np.repeat(np.arange(model.states), counts)
     if model._numbers is None:
         actions = np.arange(of_rows.size) - np.repeat(model.offsets[:-1].astype(np.int64), counts)
