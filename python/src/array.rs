@@ -1,56 +1,138 @@
-//! Arrays of NumPy as arrays of models, and back, without copies.
+//! Arrays of NumPy, in both directions without copies, through NumPy's array interface (version 3): a dictionary with the
+//! address, the shape and the type of the elements.
 
-use numpy::{Element, PyArray1, PyArrayMethods, PyUntypedArrayMethods};
+use std::any::Any;
+
+use bytemuck::Pod;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use warpkov::mdp::model::validate::Matrix as Name;
 use warpkov::mdp::model::{Array, Csr};
 
-/// The elements of an array of NumPy, which this keeps alive.
-struct Lent<T> {
+use crate::error::invalid;
+
+/// A type of elements.
+pub trait Number: Pod + Send + Sync {
+    /// NumPy's name of the type, without the order of the bytes.
+    const TYPE: &'static str;
+}
+
+impl Number for u32 {
+    const TYPE: &'static str = "u4";
+}
+
+impl Number for u64 {
+    const TYPE: &'static str = "u8";
+}
+
+impl Number for f64 {
+    const TYPE: &'static str = "f8";
+}
+
+/// NumPy's name of the type of `T`.
+fn type_of<T: Number>() -> String {
+    format!("{}{}", if cfg!(target_endian = "little") { '<' } else { '>' }, T::TYPE)
+}
+
+/// A one-dimensional array of NumPy with adjacent elements, which this keeps alive.
+pub struct Input<T> {
     start: *const T,
     length: usize,
-    _owner: Py<PyArray1<T>>,
+    _owner: Py<PyAny>,
 }
 
 // SAFETY: the elements are numbers, which any thread may read. PyO3 lets any thread drop an owner.
-unsafe impl<T: Sync> Send for Lent<T> {}
+unsafe impl<T: Number> Send for Input<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Lent<T> {}
+unsafe impl<T: Number> Sync for Input<T> {}
 
-impl<T> AsRef<[T]> for Lent<T> {
+impl<T: Number> FromPyObject<'_, '_> for Input<T> {
+    type Error = PyErr;
+
+    fn extract(array: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let interface = array.getattr("__array_interface__")?;
+        let (address, _): (usize, bool) = interface.get_item("data")?.extract()?;
+        let shape: Vec<usize> = interface.get_item("shape")?.extract()?;
+        let found: String = interface.get_item("typestr")?.extract()?;
+        let adjacent = interface.get_item("strides").map_or(Ok(true), |strides| Ok::<_, PyErr>(strides.is_none()))?;
+        let expected = type_of::<T>();
+        let [length] = shape[..] else {
+            return Err(invalid(format!("an array has {} dimensions, expected 1", shape.len())));
+        };
+        if found != expected || !adjacent || (length > 0 && address % align_of::<T>() != 0) {
+            return Err(invalid(format!("an array has type {found}, expected aligned and adjacent {expected}")));
+        }
+        Ok(Self { start: address as *const T, length, _owner: array.to_owned().unbind() })
+    }
+}
+
+impl<T: Number> AsRef<[T]> for Input<T> {
     fn as_ref(&self) -> &[T] {
-        // SAFETY: `lent` checked that the array has these elements side by side, and NumPy does not move or free them while
-        // the owner lives. The documentation of the package forbids to change arrays that a model has.
+        if self.length == 0 {
+            return &[];
+        }
+        // SAFETY: the array has these elements side by side and aligned, and NumPy does not move or free them while the owner
+        // lives. The documentation of the package forbids to change arrays that a model has.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 }
 
-/// The memory of an array of NumPy.
-pub fn lent<T: Element + bytemuck::Pod + Sync>(array: Bound<'_, PyArray1<T>>) -> PyResult<Array<T>> {
-    if array.len() == 0 {
-        return Ok(Array::default());
+impl<T: Number> Input<T> {
+    /// The memory of the array as that of a model.
+    pub fn lent(self) -> Array<T> {
+        if self.length == 0 { Array::default() } else { Array::lent(self) }
     }
-    if !array.is_contiguous() || !array.is_aligned() {
-        return Err(PyValueError::new_err("expected an aligned array of adjacent elements"));
+
+    /// A copy.
+    pub fn to_vec(&self) -> Vec<T> {
+        self.as_ref().to_vec()
     }
-    let (start, length) = (array.data().cast_const(), array.len());
-    Ok(Array::lent(Lent { start, length, _owner: array.unbind() }))
 }
 
-/// A sparse matrix as Python passes it: row pointers, columns and values.
-pub type Matrix<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f64>>);
+/// A sparse matrix from Python: row pointers, columns and values.
+pub type Matrix = (Input<u64>, Input<u32>, Input<f64>);
 
-/// A matrix in the memory of arrays of NumPy. An error is that of the arrays, or a violated invariant of `name`.
-pub fn matrix(arrays: Matrix<'_>, name: warpkov::mdp::model::validate::Matrix) -> PyResult<Csr> {
-    let (row_ptr, col, val) = (lent(arrays.0)?, lent(arrays.1)?, lent(arrays.2)?);
-    name.of(row_ptr, col, val).map_err(|error| PyValueError::new_err(error.to_string()))
+/// A matrix in the memory of arrays of NumPy. An error is a violated invariant of `name`.
+pub fn matrix((row_ptr, col, val): Matrix, name: Name) -> PyResult<Csr> {
+    name.of(row_ptr.lent(), col.lent(), val.lent()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// The elements of an array of a model as an array of NumPy that nobody can write. `owner` keeps the elements alive.
-pub fn view<'py, T: Element>(owner: &Bound<'py, PyAny>, elements: &[T]) -> PyResult<Bound<'py, PyArray1<T>>> {
-    let view = numpy::ndarray::ArrayView1::from(elements);
-    // SAFETY: the elements belong to `owner`, which is immutable, and which the array keeps alive.
-    let array = unsafe { PyArray1::borrow_from_array(&view, owner.clone()) };
-    array.call_method1("setflags", (false,))?;
-    Ok(array)
+/// Numbers for Python, which `numpy.asarray` takes as an array without a copy.
+#[pyclass(frozen, module = "warpkov._warpkov")]
+pub struct Buffer {
+    address: usize,
+    length: usize,
+    typestr: String,
+    read_only: bool,
+    /// What the numbers belong to.
+    _owner: Box<dyn Any + Send + Sync>,
+}
+
+impl<T: Number> From<Vec<T>> for Buffer {
+    fn from(mut numbers: Vec<T>) -> Self {
+        let (address, length) = (numbers.as_mut_ptr() as usize, numbers.len());
+        Self { address, length, typestr: type_of::<T>(), read_only: false, _owner: Box::new(numbers) }
+    }
+}
+
+impl Buffer {
+    /// The numbers of an object of Python that does not change, for which nobody can write.
+    pub fn view<T: Number>(owner: &Bound<'_, PyAny>, numbers: &[T]) -> Self {
+        let (address, length) = (numbers.as_ptr() as usize, numbers.len());
+        Self { address, length, typestr: type_of::<T>(), read_only: true, _owner: Box::new(owner.clone().unbind()) }
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    #[getter]
+    fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let interface = PyDict::new(py);
+        interface.set_item("version", 3)?;
+        interface.set_item("data", (self.address, self.read_only))?;
+        interface.set_item("shape", (self.length,))?;
+        interface.set_item("typestr", &self.typestr)?;
+        Ok(interface)
+    }
 }

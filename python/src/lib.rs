@@ -12,6 +12,7 @@ mod array;
 #[path = "../../host/cli/mod.rs"]
 mod cli;
 mod error;
+mod hmm;
 mod mdp;
 mod options;
 mod wait;
@@ -28,5 +29,6 @@ fn _warpkov(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DeviceError", module.py().get_type::<error::DeviceError>())?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
-    mdp::register(module)
+    mdp::register(module)?;
+    hmm::register(module)
 }

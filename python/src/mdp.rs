@@ -7,15 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use numpy::{PyArray1, PyArrayMethods};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use warpkov::common::interrupt;
 use warpkov::mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
-use warpkov::mdp::criterion::{
-    Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on,
-};
+use warpkov::mdp::criterion::{Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on};
 use warpkov::mdp::evaluation::{bounds, chain};
 use warpkov::mdp::io::{Format, ReadOptions, read_from, read_with, write_as, write_to};
 use warpkov::mdp::many::{Named, solve_many_sparse};
@@ -28,7 +25,7 @@ use warpkov::mdp::solution::{Round, Status};
 use warpkov::mdp::solve::{Session, solve_session};
 use warpkov::runtime::comm::Local;
 
-use crate::array::{Matrix, lent, matrix, view};
+use crate::array::{Buffer, Input, Matrix, matrix};
 use crate::cli::error::Error;
 use crate::cli::mdp::generate::Family;
 use crate::error::{exception, invalid};
@@ -36,6 +33,7 @@ use crate::options::{Question, Solve, choice};
 use crate::wait::detached;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Buffer>()?;
     module.add_class::<Model>()?;
     module.add_function(wrap_pyfunction!(solve, module)?)?;
     module.add_function(wrap_pyfunction!(solve_many, module)?)?;
@@ -52,16 +50,16 @@ pub struct Model(Mdp);
 /// The arrays of a model beside its matrices.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct Parts<'py> {
+struct Parts {
     states: u32,
     /// The number of actions of every state, or
     actions: Option<u32>,
     /// the first row of each state.
-    offsets: Option<Bound<'py, PyArray1<u64>>>,
+    offsets: Option<Input<u64>>,
     gamma: f64,
     minimize: bool,
-    ends: Option<Bound<'py, PyArray1<f64>>>,
-    action_rewards: Option<Bound<'py, PyArray1<f64>>>,
+    ends: Option<Input<f64>>,
+    action_rewards: Option<Input<f64>>,
     labels: BTreeMap<String, Vec<u32>>,
     state_names: Option<Vec<String>>,
     /// Distinct names, and the name of each row.
@@ -72,29 +70,24 @@ struct Parts<'py> {
 impl Model {
     /// A model whose arrays are those of NumPy. Rows are state-action pairs, those of a state adjacent.
     #[staticmethod]
-    fn from_arrays(
-        py: Python<'_>,
-        parts: Parts<'_>,
-        transitions: Matrix<'_>,
-        rewards: Option<Matrix<'_>>,
-    ) -> PyResult<Self> {
+    fn from_arrays(py: Python<'_>, parts: Parts, transitions: Matrix, rewards: Option<Matrix>) -> PyResult<Self> {
         let transitions = matrix(transitions, MatrixName::P)?;
         let rewards = rewards.map(|rewards| matrix(rewards, MatrixName::R)).transpose()?.unwrap_or_default();
         let choices = match (parts.actions, parts.offsets) {
             (Some(actions), None) => Choices::Uniform(actions),
-            (None, Some(offsets)) => Choices::Ragged(lent(offsets)?),
+            (None, Some(offsets)) => Choices::Ragged(offsets.lent()),
             _ => return Err(invalid("expected either actions or offsets")),
         };
-        let numbers = |array: Option<_>| array.map(lent).transpose().map(Option::unwrap_or_default);
+        let numbers = |array: Option<Input<f64>>| array.map(Input::lent).unwrap_or_default();
         let parts = MdpParts {
             states: parts.states,
             choices,
             gamma: parts.gamma,
             objective: if parts.minimize { Objective::Minimize } else { Objective::Maximize },
             transitions,
-            ends: numbers(parts.ends)?,
+            ends: numbers(parts.ends),
             rewards,
-            action_rewards: numbers(parts.action_rewards)?,
+            action_rewards: numbers(parts.action_rewards),
             labels: parts.labels,
             action_names: parts.action_names.map(|(names, of_row)| ActionNames { names, of_row }),
             state_names: parts.state_names.map(Arc::new),
@@ -196,9 +189,9 @@ impl Model {
 
     /// Distinct names of actions, and the name of each row.
     #[getter]
-    fn action_names<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<(Vec<String>, Bound<'py, PyArray1<u32>>)>> {
-        let names = slf.get().0.action_names();
-        names.map(|names| Ok((names.names.clone(), view(slf.as_any(), &names.of_row)?))).transpose()
+    fn action_names(slf: &Bound<'_, Self>) -> Option<(Vec<String>, Buffer)> {
+        let names = slf.get().0.action_names()?;
+        Some((names.names.clone(), Buffer::view(slf.as_any(), &names.of_row)))
     }
 
     /// Width, height, goal, walls and obstacles.
@@ -210,38 +203,38 @@ impl Model {
 
     /// The first row of each state, and the number of rows.
     #[getter]
-    fn offsets<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    fn offsets(slf: &Bound<'_, Self>) -> Buffer {
         match slf.get().0.choices() {
-            Choices::Ragged(offsets) => view(slf.as_any(), offsets),
+            Choices::Ragged(offsets) => Buffer::view(slf.as_any(), offsets),
             Choices::Uniform(actions) => {
-                let all = (0..=u64::from(slf.get().0.states())).map(|state| state * u64::from(*actions)).collect();
-                Ok(PyArray1::from_vec(slf.py(), all))
+                let first = |state: u64| state * u64::from(*actions);
+                (0..=u64::from(slf.get().0.states())).map(first).collect::<Vec<_>>().into()
             }
         }
     }
 
     /// P: row pointers, columns and values.
     #[getter]
-    fn transitions<'py>(slf: &Bound<'py, Self>) -> PyResult<Matrix<'py>> {
+    fn transitions(slf: &Bound<'_, Self>) -> Buffers {
         csr(slf, slf.get().0.transitions())
     }
 
     /// R: row pointers, columns and values.
     #[getter]
-    fn rewards<'py>(slf: &Bound<'py, Self>) -> PyResult<Matrix<'py>> {
+    fn rewards(slf: &Bound<'_, Self>) -> Buffers {
         csr(slf, slf.get().0.rewards())
     }
 
     /// The reward of each row beside R; empty if it is 0.
     #[getter]
-    fn action_rewards<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        view(slf.as_any(), slf.get().0.action_rewards())
+    fn action_rewards(slf: &Bound<'_, Self>) -> Buffer {
+        Buffer::view(slf.as_any(), slf.get().0.action_rewards())
     }
 
     /// The probability that the process ends after each row; empty if it is 0.
     #[getter]
-    fn ends<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        view(slf.as_any(), slf.get().0.ends())
+    fn ends(slf: &Bound<'_, Self>) -> Buffer {
+        Buffer::view(slf.as_any(), slf.get().0.ends())
     }
 
     /// What looks wrong.
@@ -251,18 +244,16 @@ impl Model {
     }
 }
 
-fn csr<'py>(model: &Bound<'py, Model>, csr: &Csr) -> PyResult<Matrix<'py>> {
+/// Row pointers, columns and values.
+type Buffers = (Buffer, Buffer, Buffer);
+
+fn csr(model: &Bound<'_, Model>, csr: &Csr) -> Buffers {
     let owner = model.as_any();
-    Ok((view(owner, csr.row_ptr())?, view(owner, csr.col())?, view(owner, csr.val())?))
+    (Buffer::view(owner, csr.row_ptr()), Buffer::view(owner, csr.col()), Buffer::view(owner, csr.val()))
 }
 
 /// Values, policy, the report as JSON, and lower and upper bounds where they differ from state to state.
-type Solved<'py> = (
-    Bound<'py, PyArray1<f64>>,
-    Bound<'py, PyArray1<u32>>,
-    String,
-    Option<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>)>,
-);
+type Solved = (Buffer, Buffer, String, Option<(Buffer, Buffer)>);
 
 /// Observes a run: stops it after a request.
 fn observe(_: &Round) -> ControlFlow<()> {
@@ -282,17 +273,17 @@ fn json(report: &dyn Summary) -> PyResult<String> {
 }
 
 #[pyfunction]
-fn solve<'py>(
-    py: Python<'py>,
+fn solve(
+    py: Python<'_>,
     model: &Model,
-    question: Question<'_>,
+    question: Question,
     options: Solve,
-    values: Option<Bound<'_, PyArray1<f64>>>,
-) -> PyResult<Solved<'py>> {
+    values: Option<Input<f64>>,
+) -> PyResult<Solved> {
     let mdp = &model.0;
     let Some(criterion) = question.criterion()? else {
         let options = options.discounted(mdp.gamma())?;
-        let initial = values.map(|values| values.to_vec()).transpose()?;
+        let initial = values.map(|values| values.to_vec());
         let solution = detached(py, || {
             let session =
                 Session { initial: initial.as_deref(), resume: None, checkpoints: None, observe: &mut observe };
@@ -301,13 +292,13 @@ fn solve<'py>(
         let solution = solution.map_err(exception)?;
         stopped(solution.run.status)?;
         let text = json(&Report::new(mdp, &options.limits, &solution))?;
-        return Ok((PyArray1::from_vec(py, solution.values), PyArray1::from_vec(py, solution.policy), text, None));
+        return Ok((solution.values.into(), solution.policy.into(), text, None));
     };
     if values.is_some() {
         return Err(invalid("values is for the discounted criterion only"));
     }
     let (device, accuracy) = options.undiscounted(question.relative())?;
-    let terminal = question.terminal_values()?;
+    let terminal = question.terminal_values();
     let begun = Instant::now();
     let solved = detached(py, || {
         let persistence = Persistence::default();
@@ -325,23 +316,14 @@ fn solve<'py>(
     stopped(solved.bounded.status)?;
     let text = json(&CriterionReport::new(mdp, &criterion, &accuracy, &solved, begun.elapsed()))?;
     let bounded = solved.bounded;
-    Ok((
-        PyArray1::from_vec(py, bounded.values()),
-        PyArray1::from_vec(py, bounded.policy),
-        text,
-        Some((PyArray1::from_vec(py, bounded.lower), PyArray1::from_vec(py, bounded.upper))),
-    ))
+    Ok((bounded.values().into(), bounded.policy.into(), text, Some((bounded.lower.into(), bounded.upper)).into()))
 }
 
 /// Values, policy, bound, status and number of sweeps of each model.
-type One<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<u32>>, Option<f64>, String, u64);
+type One = (Buffer, Buffer, Option<f64>, String, u64);
 
 #[pyfunction]
-fn solve_many<'py>(
-    py: Python<'py>,
-    models: Vec<(String, PyRef<'_, Model>)>,
-    options: Solve,
-) -> PyResult<Vec<One<'py>>> {
+fn solve_many(py: Python<'_>, models: Vec<(String, PyRef<'_, Model>)>, options: Solve) -> PyResult<Vec<One>> {
     let gamma = models.iter().map(|(_, model)| model.0.gamma()).fold(0.0, f64::max);
     let options = options.discounted(gamma)?;
     let models: Vec<_> = models.into_iter().map(|(name, model)| Named { name, mdp: model.0.clone() }).collect();
@@ -353,24 +335,23 @@ fn solve_many<'py>(
             let status = serde_json::to_value(one.run.status).map_err(invalid)?;
             let (bound, sweeps) = (one.certificate.bound, one.run.sweeps());
             let status = status.as_str().unwrap_or_default().to_owned();
-            Ok((PyArray1::from_vec(py, one.values), PyArray1::from_vec(py, one.policy), bound, status, sweeps))
+            Ok((one.values.into(), one.policy.into(), bound, status, sweeps))
         })
         .collect()
 }
 
 /// Lower and upper bounds, whether they meet ε, the device, and the number of sweeps.
-type Between<'py> =
-    (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, f64, bool, String, u64);
+type Between = (Buffer, Buffer, Buffer, f64, bool, String, u64);
 
 #[pyfunction]
-fn evaluate<'py>(
-    py: Python<'py>,
+fn evaluate(
+    py: Python<'_>,
     model: &Model,
-    policy: Bound<'_, PyArray1<u32>>,
-    question: Question<'_>,
+    policy: Input<u32>,
+    question: Question,
     options: Solve,
-) -> PyResult<Between<'py>> {
-    let (criterion, options, policy) = (question.criterion()?, options.evaluation(&question)?, policy.to_vec()?);
+) -> PyResult<Between> {
+    let (criterion, options, policy) = (question.criterion()?, options.evaluation(&question)?, policy.to_vec());
     let found = detached(py, || {
         let chain = chain(&model.0, &policy).map_err(|error| Error::Usage(error.to_string()))?;
         Ok::<_, Error>(bounds(&chain, criterion.as_ref(), &options, &mut observe)?)
@@ -378,9 +359,9 @@ fn evaluate<'py>(
     let found = found.map_err(exception)?;
     stopped(found.status)?;
     Ok((
-        PyArray1::from_vec(py, found.values),
-        PyArray1::from_vec(py, found.lower),
-        PyArray1::from_vec(py, found.upper),
+        found.values.into(),
+        found.lower.into(),
+        found.upper.into(),
         found.error,
         found.converged,
         found.device,
@@ -390,19 +371,19 @@ fn evaluate<'py>(
 
 /// Q and advantages, one per row, and the bound of Q.
 #[pyfunction]
-fn factors<'py>(
-    py: Python<'py>,
+fn factors(
+    py: Python<'_>,
     model: &Model,
-    values: Bound<'_, PyArray1<f64>>,
+    values: Input<f64>,
     bound: Option<f64>,
-) -> PyResult<(Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Option<f64>)> {
-    let values = values.to_vec()?;
+) -> PyResult<(Buffer, Buffer, Option<f64>)> {
+    let values = values.to_vec();
     if values.len() != model.0.states() as usize {
         let (found, states) = (values.len(), model.0.states());
         return Err(invalid(format!("{found} values, expected one per state, {states}")));
     }
     let found = detached(py, || q_factors(&model.0, &values, bound))?;
-    Ok((PyArray1::from_vec(py, found.q), PyArray1::from_vec(py, found.advantages), found.bound))
+    Ok((found.q.into(), found.advantages.into(), found.bound))
 }
 
 /// The extent of a simulation.
@@ -418,13 +399,7 @@ struct Paths {
 
 /// Statistics as JSON.
 #[pyfunction]
-fn simulate(
-    py: Python<'_>,
-    model: &Model,
-    policy: Bound<'_, PyArray1<u32>>,
-    question: Question<'_>,
-    paths: Paths,
-) -> PyResult<String> {
+fn simulate(py: Python<'_>, model: &Model, policy: Input<u32>, question: Question, paths: Paths) -> PyResult<String> {
     use warpkov::common::report::Report as _;
 
     let Paths { episodes, steps, seed, starts, confidence } = paths;
@@ -434,7 +409,7 @@ fn simulate(
     if let Some(state) = starts.iter().find(|&&state| state >= model.0.states()) {
         return Err(invalid(format!("start {state}, expected a state below {}", model.0.states())));
     }
-    let (criterion, policy) = (question.criterion()?, policy.to_vec()?);
+    let (criterion, policy) = (question.criterion()?, policy.to_vec());
     let begun = Instant::now();
     let text = detached(py, || {
         let usage = |error: &dyn std::error::Error| Error::Usage(error.to_string());

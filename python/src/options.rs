@@ -1,6 +1,5 @@
 //! Options from Python's keyword arguments, which the modules of the package collect in dictionaries.
 
-use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use warpkov::common::choice::Choice;
 use warpkov::mdp::criterion::{self, Criterion};
@@ -8,6 +7,7 @@ use warpkov::mdp::evaluation;
 use warpkov::mdp::options::{BlockDivided, Limits, Precision, SolveOptions, Target};
 use warpkov::runtime::choose::DeviceChoice;
 
+use crate::array::Input;
 use crate::error::invalid;
 
 /// A variant by name; `what` names the option.
@@ -103,7 +103,7 @@ impl Solve {
     }
 
     /// The options of the evaluation of a policy.
-    pub fn evaluation(&self, criterion: &Question<'_>) -> PyResult<evaluation::Options> {
+    pub fn evaluation(&self, criterion: &Question) -> PyResult<evaluation::Options> {
         let (device, mut accuracy) = self.undiscounted(criterion.relative)?;
         if criterion.criterion()?.is_none() && self.max_sweeps.is_none() {
             accuracy.max_sweeps = Limits::default().max_sweeps.into();
@@ -115,15 +115,15 @@ impl Solve {
 /// What to optimise.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub struct Question<'py> {
+pub struct Question {
     criterion: String,
     goal: Option<Vec<u32>>,
     horizon: Option<u32>,
-    pub terminal_values: Option<Bound<'py, PyArray1<f64>>>,
+    terminal_values: Option<Input<f64>>,
     relative: bool,
 }
 
-impl Question<'_> {
+impl Question {
     pub fn relative(&self) -> bool {
         self.relative
     }
@@ -150,7 +150,7 @@ impl Question<'_> {
     }
 
     /// The values at the horizon.
-    pub fn terminal_values(&self) -> PyResult<Option<Vec<f64>>> {
-        self.terminal_values.as_ref().map(|values| Ok(values.to_vec()?)).transpose()
+    pub fn terminal_values(&self) -> Option<Vec<f64>> {
+        self.terminal_values.as_ref().map(Input::to_vec)
     }
 }

@@ -165,7 +165,7 @@ class Model:
     @property
     def offsets(self) -> np.ndarray:
         """The first row of each state in `P`, and the number of rows: S + 1 numbers."""
-        return self._core.offsets
+        return np.asarray(self._core.offsets)
 
     @property
     def P(self) -> sp.csr_array:
@@ -180,13 +180,13 @@ class Model:
     @property
     def action_rewards(self) -> np.ndarray:
         """The reward of each row of `P` whatever comes next. Read-only."""
-        rewards = self._core.action_rewards
+        rewards = np.asarray(self._core.action_rewards)
         return rewards if rewards.size else np.zeros(self._core.rows)
 
     @property
     def ends(self) -> np.ndarray:
         """The probability that the process ends after each row of `P`. Read-only."""
-        ends = self._core.ends
+        ends = np.asarray(self._core.ends)
         return ends if ends.size else np.zeros(self._core.rows)
 
     @property
@@ -210,7 +210,7 @@ class Model:
         names = self._core.action_names
         if names is None:
             return str(action)
-        return names[0][int(names[1][self._row(state, action)])]
+        return names[0][int(np.asarray(names[1])[self._row(state, action)])]
 
     def replace(self, *, gamma: float | None = None, objective: Objective | None = None) -> Model:
         """Return this model with another discount factor or objective. Shares the arrays.
@@ -243,14 +243,14 @@ class Model:
         of = f"{self.states} states, {self.actions} actions, {self.nnz} transitions, gamma {self.gamma:g}{costs}"
         return f"<warpkov.mdp.Model: {of}>"
 
-    def _matrix(self, arrays: CSR) -> sp.csr_array:
-        indptr, indices, data = arrays
+    def _matrix(self, buffers: tuple[_warpkov.Buffer, _warpkov.Buffer, _warpkov.Buffer]) -> sp.csr_array:
+        indptr, indices, data = (np.asarray(buffer) for buffer in buffers)
         # SciPy has signed indices; the numbers are below 2^31 or the shape would not fit.
         matrix = sp.csr_array((data, indices.view(np.int32), indptr.view(np.int64)), (self._core.rows, self.states))
         return matrix
 
     def _row(self, state: int, action: int) -> int:
-        first, end = (int(at) for at in self._core.offsets[state : state + 2])
+        first, end = (int(at) for at in self.offsets[state : state + 2])
         if self._numbers is None:
             if not 0 <= action < end - first:
                 raise ValueError(f"action {action} in state {state}, expected a number below {end - first}")
@@ -266,7 +266,7 @@ class Model:
             return policy
         acting = policy != NO_ACTION
         outer = policy.copy()
-        outer[acting] = self._numbers[self._core.offsets[:-1][acting] + policy[acting]]
+        outer[acting] = self._numbers[self.offsets[:-1][acting] + policy[acting]]
         return outer
 
     def _inner(self, policy: Any) -> np.ndarray:
@@ -282,7 +282,7 @@ class Model:
                 state = int(np.flatnonzero(policy < 0)[0])
                 raise ValueError(f"the policy has action {policy[state]} in state {state}")
         if self._numbers is not None:
-            offsets = self._core.offsets
+            offsets = self.offsets
             rows = [
                 self._row(s, int(a)) - int(offsets[s]) if offsets[s] < offsets[s + 1] else NO_ACTION
                 for s, a in enumerate(policy)

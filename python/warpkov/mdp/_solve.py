@@ -224,22 +224,24 @@ def solve(
     )
     question = _question(model, criterion, goal, horizon, terminal_values, relative)
     initial = None if values is None else _per_state(model, values, "values")
-    found, policy, text, bounds = _warpkov.solve(model._core, question, options, initial)
-    report = numbers(text)
+    values_of, policy_of, text, between = _warpkov.solve(model._core, question, options, initial)
+    found, policy, report = np.asarray(values_of), np.asarray(policy_of), numbers(text)
     proof = report.get("certificate")
     if proof is None:
         bound = report["error"]
         certificate = Certificate(bound if np.isfinite(bound) else None)
     else:
         certificate = Certificate(proof["bound"], proof["bellman_residual"], proof["contraction"])
-    if bounds is None:
+    if between is None:
         radius = np.inf if certificate.bound is None else certificate.bound
-        bounds = np.nextafter(found - radius, -np.inf), np.nextafter(found + radius, np.inf)
+        lower, upper = np.nextafter(found - radius, -np.inf), np.nextafter(found + radius, np.inf)
+    else:
+        lower, upper = np.asarray(between[0]), np.asarray(between[1])
     solution = Solution(
         values=found,
         policy=_signed(model._outer(policy)),
-        lower=bounds[0],
-        upper=bounds[1],
+        lower=lower,
+        upper=upper,
         certificate=certificate,
         status=report["status"],
         converged=report["converged"],
@@ -294,7 +296,7 @@ def solve_many(
         if bound is None or bound > epsilon:
             message = f"model {len(results)} is not converged: status {status}, bound {bound}, {sweeps} sweeps"
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        results.append((values, _signed(model._outer(policy)), bound))
+        results.append((np.asarray(values), _signed(model._outer(np.asarray(policy))), bound))
     return results
 
 
@@ -338,7 +340,8 @@ def evaluate(
     model = Model(model)
     options = _options(device=device, precision=precision, epsilon=epsilon, max_sweeps=max_sweeps)
     question = _question(model, criterion, goal, horizon, None, relative)
-    found = Evaluation(*_warpkov.evaluate(model._core, model._inner(policy), question, options))
+    values, lower, upper, *rest = _warpkov.evaluate(model._core, model._inner(policy), question, options)
+    found = Evaluation(np.asarray(values), np.asarray(lower), np.asarray(upper), *rest)
     if not found.converged:
         warnings.warn(f"not converged: bound {found.bound}", ConvergenceWarning, stacklevel=2)
     return found
@@ -379,7 +382,7 @@ def q_factors(model: ModelLike, values: Any = None, *, bound: float | None = Non
     if isinstance(values, Solution):
         values, bound = values.values, values.certificate.bound
     q, advantages, bound = _warpkov.factors(model._core, _per_state(model, values, "values"), bound)
-    return QFactors(_table(model, q), _table(model, advantages), bound)
+    return QFactors(_table(model, np.asarray(q)), _table(model, np.asarray(advantages)), bound)
 
 
 def simulate(
