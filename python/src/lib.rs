@@ -15,6 +15,7 @@ mod error;
 mod hmm;
 mod mdp;
 mod options;
+mod pomdp;
 mod wait;
 
 /// Runs the command line. Returns the exit code.
@@ -30,5 +31,6 @@ fn _warpkov(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DeviceError", module.py().get_type::<error::DeviceError>())?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
     mdp::register(module)?;
-    hmm::register(module)
+    hmm::register(module)?;
+    pomdp::register(module)
 }

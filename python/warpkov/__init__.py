@@ -1,11 +1,12 @@
 """Markov models solved on NVIDIA GPUs and on multi-core CPUs.
 
-Module `warpkov.mdp` solves Markov decision processes, and `warpkov.hmm` trains and decodes hidden Markov models. The command ``warpkov``, or
+Module `warpkov.mdp` solves Markov decision processes, `warpkov.pomdp` partially observable ones, and `warpkov.hmm` trains
+and decodes hidden Markov models. The command ``warpkov``, or
 ``python -m warpkov``, is the command line of the same library.
 """
 
-from . import hmm, mdp
+from . import hmm, mdp, pomdp
 from ._errors import ConvergenceWarning
 from ._warpkov import DeviceError, __version__
 
-__all__ = ["ConvergenceWarning", "DeviceError", "__version__", "hmm", "mdp"]
+__all__ = ["ConvergenceWarning", "DeviceError", "__version__", "hmm", "mdp", "pomdp"]

@@ -11,6 +11,7 @@ __all__ = [
     "Buffer",
     "DeviceError",
     "Model",
+    "Pomdp",
     "__version__",
     "evaluate",
     "factors",
@@ -21,6 +22,10 @@ __all__ = [
     "hmm_scores",
     "hmm_train",
     "main",
+    "pomdp_load_policy",
+    "pomdp_save_policy",
+    "pomdp_simulate",
+    "pomdp_solve",
     "simulate",
     "solve",
     "solve_many",
@@ -81,6 +86,31 @@ class Model:
     def ends(self) -> Buffer: ...
     def warnings(self, rewards: bool, epsilon: float | None) -> list[str]: ...
 
+@final
+class Pomdp:
+    @staticmethod
+    def from_arrays(
+        parts: dict[str, Any], transitions: _Matrix, observations: _Matrix, rewards: _Matrix | None
+    ) -> Pomdp: ...
+    @staticmethod
+    def load(path: _Path, format: str | None) -> Pomdp: ...
+    def save(self, path: _Path, format: str | None) -> None: ...
+    @property
+    def states(self) -> int: ...
+    @property
+    def actions(self) -> int: ...
+    @property
+    def observations(self) -> int: ...
+    @property
+    def gamma(self) -> float: ...
+    @property
+    def minimize(self) -> bool: ...
+    @property
+    def start(self) -> Buffer: ...
+    @property
+    def names(self) -> tuple[list[str], list[str], list[str]]: ...
+    def update(self, belief: NDArray[np.float64], action: int, observation: int) -> Buffer | None: ...
+
 def main(arguments: list[str]) -> int: ...
 def solve(
     model: Model, question: dict[str, Any], options: dict[str, Any], values: NDArray[np.float64] | None
@@ -101,3 +131,16 @@ def hmm_train(
     parts: dict[str, Any], sequences: dict[str, Any], place: dict[str, Any], training: dict[str, Any]
 ) -> tuple[dict[str, Buffer | None], list[float], str]: ...
 def hmm_sample(parts: dict[str, Any], count: int, length: int, seed: int) -> tuple[Buffer, Buffer]: ...
+def pomdp_solve(model: Pomdp, options: dict[str, Any]) -> tuple[Buffer, Buffer, str]: ...
+def pomdp_simulate(
+    model: Pomdp,
+    values: NDArray[np.float64],
+    actions: NDArray[np.uint32],
+    episodes: int,
+    steps: int | None,
+    seed: int,
+) -> str: ...
+def pomdp_load_policy(path: _Path, format: str | None, model: Pomdp | None) -> tuple[Buffer, Buffer, int]: ...
+def pomdp_save_policy(
+    path: _Path, format: str | None, model: Pomdp, values: NDArray[np.float64], actions: NDArray[np.uint32]
+) -> None: ...

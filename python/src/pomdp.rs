@@ -1,0 +1,302 @@
+//! Partially observable Markov decision processes.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use warpkov::common::interrupt;
+use warpkov::common::report::Report as _;
+use warpkov::mdp::model::validate::Matrix as Name;
+use warpkov::mdp::model::{Choices, Csr, MdpParts, Objective};
+use warpkov::pomdp::alpha::AlphaVectors;
+use warpkov::pomdp::belief::Belief;
+use warpkov::pomdp::io::{self, Format, Policy};
+use warpkov::pomdp::model::{Names, Pomdp as Model, PomdpParts};
+use warpkov::pomdp::options::{Limits, SolveOptions};
+use warpkov::pomdp::projection::Projection;
+use warpkov::pomdp::report::Solved;
+use warpkov::pomdp::simulate::{Options as Extent, Simulator, check};
+use warpkov::pomdp::solution::{Round, Status};
+use warpkov::pomdp::solve::solve_with;
+
+use crate::array::{Buffer, Input, Matrix, matrix};
+use crate::cli::error::Error;
+use crate::error::{exception, invalid};
+use crate::options::choice;
+use crate::wait::detached;
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Pomdp>()?;
+    module.add_function(wrap_pyfunction!(pomdp_solve, module)?)?;
+    module.add_function(wrap_pyfunction!(pomdp_simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(pomdp_load_policy, module)?)?;
+    module.add_function(wrap_pyfunction!(pomdp_save_policy, module)?)
+}
+
+/// A validated model.
+#[pyclass(frozen, module = "warpkov._warpkov")]
+pub struct Pomdp(Model);
+
+/// The parts of a model beside its matrices.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Parts {
+    states: u32,
+    actions: u32,
+    observations: u32,
+    gamma: f64,
+    minimize: bool,
+    action_rewards: Option<Input<f64>>,
+    start: Input<f64>,
+    state_names: Vec<String>,
+    action_names: Vec<String>,
+    observation_names: Vec<String>,
+}
+
+/// The names of a format.
+fn format_of(format: Option<&str>) -> PyResult<Option<Format>> {
+    format.map(|name| choice("format", name)).transpose()
+}
+
+/// A belief of one probability per state.
+fn belief_of(model: &Model, probs: &Input<f64>) -> PyResult<Belief> {
+    let (probs, states) = (probs.as_ref(), model.states());
+    if probs.len() != states as usize {
+        return Err(invalid(format!("the belief has {} probabilities, expected one per state, {states}", probs.len())));
+    }
+    Belief::dense(probs).map_err(|error| invalid(format!("the belief {error}")))
+}
+
+#[pymethods]
+impl Pomdp {
+    /// A model of T and R, whose row s·A + a belongs to state s and action a, and O, whose row a·S + s' belongs to action a
+    /// and next state s'.
+    #[staticmethod]
+    fn from_arrays(
+        py: Python<'_>,
+        parts: Parts,
+        transitions: Matrix,
+        observations: Matrix,
+        rewards: Option<Matrix>,
+    ) -> PyResult<Self> {
+        let (row_ptr, col, val) = observations;
+        let observations = Csr::new(row_ptr.lent(), col.lent(), val.lent());
+        let observations = observations.map_err(|error| invalid(format!("O.{error}")))?;
+        let rewards = rewards.map(|rewards| matrix(rewards, Name::R)).transpose()?.unwrap_or_default();
+        let process = MdpParts {
+            states: parts.states,
+            choices: Choices::Uniform(parts.actions),
+            gamma: parts.gamma,
+            objective: if parts.minimize { Objective::Minimize } else { Objective::Maximize },
+            transitions: matrix(transitions, Name::P)?,
+            rewards,
+            action_rewards: parts.action_rewards.map(Input::lent).unwrap_or_default(),
+            ..MdpParts::default()
+        };
+        let start = Belief::dense(parts.start.as_ref()).map_err(|error| invalid(format!("start {error}")))?;
+        let names =
+            Names { states: parts.state_names, actions: parts.action_names, observations: parts.observation_names };
+        let parts =
+            PomdpParts { process, observation_count: parts.observations, observations, start, seen: Vec::new(), names };
+        detached(py, || parts.validated())?.map(Self).map_err(invalid)
+    }
+
+    /// Reads a file.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf, format: Option<&str>) -> PyResult<Self> {
+        let format = format_of(format)?;
+        detached(py, || io::read(&path, format))?.map(Self).map_err(exception)
+    }
+
+    /// Writes a file.
+    fn save(&self, py: Python<'_>, path: PathBuf, format: Option<&str>) -> PyResult<()> {
+        let format = format_of(format)?.or(Format::of_name(&path)).unwrap_or(Format::Json);
+        detached(py, || io::write(&path, format, &self.0))?.map_err(exception)
+    }
+
+    #[getter]
+    fn states(&self) -> u32 {
+        self.0.states()
+    }
+
+    #[getter]
+    fn actions(&self) -> u32 {
+        self.0.actions()
+    }
+
+    #[getter]
+    fn observations(&self) -> u32 {
+        self.0.observation_count()
+    }
+
+    #[getter]
+    fn gamma(&self) -> f64 {
+        self.0.gamma()
+    }
+
+    #[getter]
+    fn minimize(&self) -> bool {
+        self.0.process().objective() == Objective::Minimize
+    }
+
+    /// The belief at the start.
+    #[getter]
+    fn start(&self) -> Buffer {
+        self.0.start().to_dense(self.0.states()).into()
+    }
+
+    /// Names of states, actions and observations; empty lists without names.
+    #[getter]
+    fn names(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
+        let Names { states, actions, observations } = self.0.names().clone();
+        (states, actions, observations)
+    }
+
+    /// The belief after an action and an observation; none if the observation is impossible.
+    fn update(&self, belief: Input<f64>, action: u32, observation: u32) -> PyResult<Option<Buffer>> {
+        let belief = belief_of(&self.0, &belief)?;
+        let (actions, observations) = (self.0.actions(), self.0.observation_count());
+        if action >= actions {
+            return Err(invalid(format!("action {action}, expected one below {actions}")));
+        }
+        if observation >= observations {
+            return Err(invalid(format!("observation {observation}, expected one below {observations}")));
+        }
+        let after = Projection::default().update(&self.0, &belief, action, observation);
+        Ok(after.map(|belief| belief.to_dense(self.0.states()).into()))
+    }
+}
+
+/// Options of a solve.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Options {
+    device: String,
+    precision: String,
+    horizon: Option<u32>,
+    expansion: Option<String>,
+    backups: Option<String>,
+    beliefs: usize,
+    trials: Option<usize>,
+    seed: u64,
+    gap: f64,
+    target: Option<f64>,
+    time: Option<f64>,
+    memory: Option<u64>,
+    iterations: Option<u64>,
+    vectors: usize,
+}
+
+impl Options {
+    fn validated(self) -> PyResult<SolveOptions> {
+        if self.gap.is_nan() || self.gap <= 0.0 {
+            return Err(invalid(format!("gap is {}, expected a number above 0", self.gap)));
+        }
+        let time = match self.time {
+            Some(seconds) if seconds.is_nan() || seconds <= 0.0 => {
+                return Err(invalid(format!("time is {seconds}, expected a number of seconds above 0")));
+            }
+            // A time beyond the range of `Duration` is no limit.
+            time => time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        };
+        if self.horizon == Some(0) || self.beliefs == 0 || self.trials == Some(0) || self.vectors == 0 {
+            return Err(invalid("horizon, beliefs, trials and vectors are at least 1"));
+        }
+        let device = self.device.parse().map_err(|error| invalid(format!("device is '{}', {error}", self.device)))?;
+        Ok(SolveOptions {
+            device,
+            precision: choice("precision", &self.precision)?,
+            horizon: self.horizon,
+            expansion: self.expansion.as_deref().map(|name| choice("expansion", name)).transpose()?,
+            scheme: self.backups.as_deref().map(|name| choice("backups", name)).transpose()?,
+            beliefs: self.beliefs,
+            trials: self.trials,
+            seed: self.seed,
+            limits: Limits {
+                gap: self.gap,
+                target: self.target,
+                time,
+                memory: self.memory,
+                iterations: self.iterations,
+                vectors: self.vectors,
+            },
+        })
+    }
+}
+
+/// The values of the vectors, one after the other, their actions, and the report as JSON.
+#[pyfunction]
+fn pomdp_solve(py: Python<'_>, model: &Pomdp, options: Options) -> PyResult<(Buffer, Buffer, String)> {
+    let options = options.validated()?;
+    let mut observe = |_: &Round| {
+        if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let solution = detached(py, || solve_with(&model.0, &options, &mut observe))?.map_err(exception)?;
+    if solution.status == Status::Interrupted {
+        return Err(PyKeyboardInterrupt::new_err(()));
+    }
+    let mut text = Vec::new();
+    Solved { model: &model.0, name: "", solution: &solution }.write_json(&mut text)?;
+    let (values, actions) = (solution.vectors.values().to_vec(), solution.vectors.actions().to_vec());
+    Ok((values.into(), actions.into(), String::from_utf8(text)?))
+}
+
+/// The vectors of a policy that fits a model.
+fn vectors_of(model: &Model, values: &Input<f64>, actions: &Input<u32>) -> PyResult<AlphaVectors> {
+    let vectors = AlphaVectors::of(model.states(), values.to_vec(), actions.to_vec()).map_err(invalid)?;
+    check(model, &vectors).map_err(invalid)?;
+    Ok(vectors)
+}
+
+/// Statistics of simulated episodes, as JSON.
+#[pyfunction]
+fn pomdp_simulate(
+    py: Python<'_>,
+    model: &Pomdp,
+    values: Input<f64>,
+    actions: Input<u32>,
+    episodes: u32,
+    steps: Option<u32>,
+    seed: u64,
+) -> PyResult<String> {
+    let vectors = vectors_of(&model.0, &values, &actions)?;
+    let extent = Extent { episodes, steps, seed };
+    let found = detached(py, || {
+        let simulator = Simulator::new(&model.0, &vectors, &extent)?;
+        let evaluation = simulator.evaluate(&interrupt::requested);
+        Ok::<_, Error>(evaluation.ok_or(warpkov::runtime::Error::Interrupted)?)
+    })?;
+    serde_json::to_string(&found.map_err(exception)?).map_err(invalid)
+}
+
+/// Reads the vectors of a policy and their actions.
+#[pyfunction]
+fn pomdp_load_policy(
+    py: Python<'_>,
+    path: PathBuf,
+    format: Option<&str>,
+    model: Option<&Pomdp>,
+) -> PyResult<(Buffer, Buffer, u32)> {
+    let format = format_of(format)?;
+    let model = model.map(|model| &model.0);
+    let vectors = detached(py, || io::read_vectors(&path, format, model))?.map_err(exception)?;
+    Ok((vectors.values().to_vec().into(), vectors.actions().to_vec().into(), vectors.states()))
+}
+
+/// Writes a policy.
+#[pyfunction]
+fn pomdp_save_policy(
+    py: Python<'_>,
+    path: PathBuf,
+    format: Option<&str>,
+    model: &Pomdp,
+    values: Input<f64>,
+    actions: Input<u32>,
+) -> PyResult<()> {
+    let vectors = vectors_of(&model.0, &values, &actions)?;
+    let format = format_of(format)?.or(Format::of_name(&path)).unwrap_or(Format::Alpha);
+    let policy = Policy { vectors: &vectors, model: Some(&model.0), name: "warpkov", stages: &[] };
+    detached(py, || io::write_policy(&path, format, policy))?.map_err(exception)
+}

@@ -1,0 +1,173 @@
+"""Partially observable models against exact values of short horizons, and known values."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import warpkov
+from warpkov import pomdp
+
+STAYS, OPENS = np.eye(2), np.full((2, 2), 0.5)
+HEARS = np.array([[0.85, 0.15], [0.15, 0.85]])
+T, O, R = np.stack([STAYS, OPENS, OPENS]), np.stack([HEARS, OPENS, OPENS]), np.array([[-1, -100, 10], [-1, 10, -100]])
+NAMES = {
+    "state_names": ["left", "right"],
+    "action_names": ["listen", "open-left", "open-right"],
+    "observation_names": ["hear-left", "hear-right"],
+}
+
+
+def tiger(**changes):
+    return pomdp.Model(**{"T": T, "O": O, "R": R, "gamma": 0.95, **NAMES, **changes})
+
+
+def random_model(seed, states=3, actions=2, observations=2):
+    random = np.random.default_rng(seed)
+    T = random.dirichlet(np.ones(states), size=(actions, states))
+    O = random.dirichlet(np.ones(observations), size=(actions, states))  # noqa: E741
+    return T, O, random.normal(size=(states, actions)), random.dirichlet(np.ones(states))
+
+
+def exact(T, O, R, gamma, belief, steps):  # noqa: E741
+    """The value of a belief with so many steps to go, by the tree of all actions and observations."""
+    if steps == 0:
+        return 0.0
+    values = []
+    for a in range(len(T)):
+        value = belief @ R[:, a]
+        for o in range(O.shape[2]):
+            after = (belief @ T[a]) * O[a, :, o]
+            if after.sum() > 0:
+                value += gamma * after.sum() * exact(T, O, R, gamma, after / after.sum(), steps - 1)
+        values.append(value)
+    return max(values)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_horizons(seed):
+    T, O, R, start = random_model(seed)  # noqa: E741
+    for steps in (1, 4):
+        found = pomdp.solve(pomdp.Model(T, O, R, 0.9, start=start), horizon=steps, gap=1e-6)
+        value = exact(T, O, R, 0.9, start, steps)
+        assert found.converged and found.lower <= value + 1e-12 and value - 1e-12 <= found.upper and found.gap <= 1e-6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_infinite_horizons(seed):
+    T, O, R, start = random_model(seed)  # noqa: E741
+    gamma, steps = 0.3, 6
+    found = pomdp.solve(pomdp.Model(T, O, R, gamma, start=start), gap=1e-4)
+    value = exact(T, O, R, gamma, start, steps)
+    tail = gamma**steps * np.abs(R).max() / (1 - gamma)
+    assert found.converged and found.lower <= value + tail and value - tail <= found.upper
+    assert found.policy.value() == pytest.approx(found.lower, abs=1e-6)
+
+
+def test_tiger():
+    found = pomdp.solve(tiger())
+    assert found.lower <= 19.3713 <= found.upper and found.gap <= 1e-3 and found.status == "gap"
+    assert found.policy.act() == 0 and pomdp.act(found.policy, [0.01, 0.99]) == 1
+    report = found.to_dict()
+    assert report["lower"] == found.lower and len(report["policy"]["actions"]) == len(found.policy.actions)
+    assert repr(found).startswith("<warpkov.pomdp.Solution: value 19.37")
+    statistics = pomdp.evaluate(found.policy, episodes=20_000)
+    assert abs(statistics.mean - found.lower) <= 2 * statistics.half_width + statistics.tail
+    assert pomdp.simulate(found.policy, episodes=20_000) == statistics
+
+
+def test_costs():
+    found = pomdp.solve(tiger(R=-R, objective="minimize"))
+    assert found.lower <= -19.3713 <= found.upper
+    assert found.policy.act() == 0 and found.policy.act([0.01, 0.99]) == 1
+    assert found.policy.value() == pytest.approx(found.upper, abs=1e-6)
+
+
+def test_beliefs():
+    model = tiger()
+    random = np.random.default_rng(0)
+    for belief, (a, o) in zip(random.dirichlet([1, 1], size=6), itertools.product(range(3), range(2))):
+        after = (belief @ T[a]) * O[a, :, o]
+        np.testing.assert_allclose(model.update(belief, a, o), after / after.sum(), rtol=1e-12)
+    np.testing.assert_allclose(model.update([0.5, 0.5], "listen", "hear-left"), [0.85, 0.15], rtol=1e-12)
+    agent = pomdp.solve(model).policy.agent()
+    for _ in range(2):
+        assert agent.act() == 0
+        agent.observe("listen", "hear-right")
+    assert agent.act() == 1
+    agent.observe(1, 0)
+    np.testing.assert_allclose(agent.belief, [0.5, 0.5])
+
+
+def test_sparse_models_and_rewards_of_transitions():
+    dense = pomdp.solve(tiger(), gap=1e-4)
+    sparse = tiger(T=[sp.csr_matrix(one) for one in T], O=[sp.csr_array(one) for one in O])
+    found = pomdp.solve(sparse, gap=1e-4)
+    assert (found.lower, found.upper) == (dense.lower, dense.upper)
+    of_transitions = tiger(R=np.repeat(R.T[:, :, None], 2, axis=2))
+    found = pomdp.solve(of_transitions, gap=1e-4)
+    assert found.lower == pytest.approx(dense.lower, abs=1e-4)
+
+
+def test_files(tmp_path):
+    model = tiger()
+    for name in ("tiger.pomdp", "tiger.json"):
+        pomdp.save(model, tmp_path / name)
+        again = pomdp.load(tmp_path / name)
+        assert again.action_names == NAMES["action_names"] and again.state_names == NAMES["state_names"]
+        assert again.observation_names == NAMES["observation_names"] and again.gamma == 0.95
+        np.testing.assert_array_equal(again.start, [0.5, 0.5])
+        found = pomdp.solve(str(tmp_path / name))
+        assert found.lower <= 19.3713 <= found.upper
+    found.policy.save(tmp_path / "tiger.alpha")
+    policy = pomdp.load_policy(tmp_path / "tiger.alpha", tmp_path / "tiger.json")
+    np.testing.assert_array_equal(policy.vectors, found.policy.vectors)
+    np.testing.assert_array_equal(policy.actions, found.policy.actions)
+    found.policy.save(tmp_path / "tiger.dot")
+    assert (tmp_path / "tiger.dot").read_text().startswith("digraph")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"T": T * 0.9}, "probabilities sum to 0.9"),
+        ({"O": O * 0.9}, "O of action 0 in state 0.*0.9"),
+        ({"O": O[:2]}, r"O has 2 matrices of shape \(2, 2\), expected 3 of shape \(2, n_observations\)"),
+        ({"start": [0.5, 0.6]}, "start|belief"),
+        ({"start": [1.0]}, r"start has shape \(1,\), expected \(2,\)"),
+        ({"R": R.T}, r"R has shape \(3, 2\), expected \(2, 3\)"),
+        ({"gamma": 2.0}, "gamma is 2"),
+        ({"action_names": ["a"]}, "name"),
+        ({"objective": "max"}, "objective is 'max'"),
+    ],
+)
+def test_invalid_models(change, message):
+    with pytest.raises(ValueError, match=message):
+        tiger(**change)
+
+
+def test_invalid_options():
+    model = tiger()
+    for options, message in (
+        ({"gap": 0.0}, "gap is 0"),
+        ({"time": -1.0}, "time is -1"),
+        ({"expansion": "pbvi"}, "expansion is 'pbvi', expected one of random, ssea"),
+        ({"device": "gpu"}, "device is 'gpu'"),
+        ({"horizon": 0}, "at least 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pomdp.solve(model, **options)
+    with pytest.raises(ValueError, match="there is no action 'sleep'"):
+        model.update([0.5, 0.5], "sleep", 0)
+    with pytest.raises(ValueError, match="action 7, expected one below 3"):
+        model.update([0.5, 0.5], 7, 0)
+    with pytest.raises(ValueError, match="expected one per state, 2"):
+        model.update([1.0], 0, 0)
+    with pytest.raises(ValueError, match="γ is 1"):
+        pomdp.solve(tiger(gamma=1.0))
+    with pytest.warns(warpkov.ConvergenceWarning, match="stopped by iterations"):
+        found = pomdp.solve(model, iterations=1, gap=1e-12)
+    assert not found.converged and found.lower <= 19.3713 <= found.upper
+    with pytest.raises(FileNotFoundError):
+        pomdp.load("/none/there.pomdp")
