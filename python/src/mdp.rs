@@ -316,7 +316,9 @@ fn solve(
     stopped(solved.bounded.status)?;
     let text = json(&CriterionReport::new(mdp, &criterion, &accuracy, &solved, begun.elapsed()))?;
     let bounded = solved.bounded;
-    Ok((bounded.values().into(), bounded.policy.into(), text, Some((bounded.lower.into(), bounded.upper)).into()))
+    let values = bounded.values().into();
+    let bounds = (bounded.lower.into(), bounded.upper.into());
+    Ok((values, bounded.policy.into(), text, Some(bounds)))
 }
 
 /// Values, policy, bound, status and number of sweeps of each model.

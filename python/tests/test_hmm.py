@@ -206,7 +206,7 @@ def test_more_errors():
         categorical().score([[0], [1], [2]], [1, 1])
     with pytest.raises(ValueError, match="covariance_type is 'tied', expected 'diag' or 'full'"):
         GaussianHMM(covariance_type="tied").fit([[0.0]])
-    with pytest.raises(ValueError, match="found NaN|found nan"):
+    with pytest.raises(ValueError, match=r"X\[1, 0\] is nan, expected a finite number"):
         GaussianHMM().fit([[0.0], [np.nan]])
     wrong = categorical()
     wrong.transmat_ = wrong.transmat_ * 0.9

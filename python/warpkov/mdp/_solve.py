@@ -340,8 +340,9 @@ def evaluate(
     model = Model(model)
     options = _options(device=device, precision=precision, epsilon=epsilon, max_sweeps=max_sweeps)
     question = _question(model, criterion, goal, horizon, None, relative)
-    values, lower, upper, *rest = _warpkov.evaluate(model._core, model._inner(policy), question, options)
-    found = Evaluation(np.asarray(values), np.asarray(lower), np.asarray(upper), *rest)
+    solved = _warpkov.evaluate(model._core, model._inner(policy), question, options)
+    values, lower, upper = (np.asarray(buffer) for buffer in solved[:3])
+    found = Evaluation(values, lower, upper, *solved[3:])
     if not found.converged:
         warnings.warn(f"not converged: bound {found.bound}", ConvergenceWarning, stacklevel=2)
     return found
