@@ -17,7 +17,7 @@ use warpkov::mdp::evaluation::{bounds, chain};
 use warpkov::mdp::io::{Format, ReadOptions, read_from, read_with, write_as, write_to};
 use warpkov::mdp::many::{Named, solve_many_sparse};
 use warpkov::mdp::model::validate::Matrix as MatrixName;
-use warpkov::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
+use warpkov::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts, Objective};
 use warpkov::mdp::qfactors::q_factors;
 use warpkov::mdp::report::{Report, Summary};
 use warpkov::mdp::simulate::{Options as Extent, Simulated, Simulator};
@@ -194,11 +194,10 @@ impl Model {
         Some((names.names.clone(), Buffer::view(slf.as_any(), &names.of_row)))
     }
 
-    /// Width, height, goal, walls and obstacles.
+    /// Height, width, and the states that are walls, if the states are the cells of a grid, row by row.
     #[getter]
-    fn grid(&self) -> Option<(u32, u32, u64, Vec<u32>, Vec<u32>)> {
-        let Grid { width, height, goal, walls, obstacles } = self.0.grid()?.clone();
-        Some((width, height, goal, walls, obstacles))
+    fn grid(&self) -> Option<(u32, u32, Vec<u32>)> {
+        self.0.grid().map(|grid| (grid.height, grid.width, grid.walls.clone()))
     }
 
     /// The first row of each state, and the number of rows.

@@ -194,10 +194,11 @@ def test_plot():
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    grid = mdp.solve(mdp.generate("grid", width=6, height=4))
+    grid = mdp.solve(mdp.generate("grid", width=6, height=4, walls=0.2))
     for what in ("values", "policy"):
-        axes = grid.plot(what=what)
-        assert axes.images[0].get_array().shape == (4, 6)
+        cells = grid.plot(what=what).images[0].get_array()
+        assert cells.shape == (4, 6) and 0 < cells.mask.sum() < 24, "walls stay blank"
+    assert (cells.compressed() == grid.policy[~cells.mask.ravel()]).all()
     P, R = random_model(18)
     flat = mdp.solve(P, R, 0.9)
     _, axes = plt.subplots()

@@ -547,4 +547,5 @@ def _centres(X: np.ndarray, count: int, random: np.random.Generator) -> np.ndarr
 
 def _distances(Y: np.ndarray, centres: np.ndarray) -> np.ndarray:
     """Squared distances of shape (len(Y), len(centres))."""
-    return np.stack([((Y - centre) ** 2).sum(axis=1) for centre in centres], axis=1)
+    distances: np.ndarray = np.stack([((Y - centre) ** 2).sum(axis=1) for centre in centres], axis=1)
+    return distances

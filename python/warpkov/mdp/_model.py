@@ -203,7 +203,7 @@ class Model:
     def grid_shape(self) -> tuple[int, int] | None:
         """Height and width, if the states are the cells of a grid, row by row."""
         grid = self._core.grid
-        return None if grid is None else (grid[1], grid[0])
+        return None if grid is None else grid[:2]
 
     def action_name(self, state: int, action: int) -> str:
         """Return the name of an action of a state, or its number."""

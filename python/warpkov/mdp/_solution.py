@@ -116,7 +116,7 @@ class Solution:
             What to draw.
         shape : tuple of two ints, optional
             Height and width of a grid whose cells are the states, row by row: draws a heat map. By
-            default that of the model; without one, the states are on the horizontal axis.
+            default that of the model, whose walls stay blank; without one, the states are on the horizontal axis.
 
         Returns
         -------
@@ -135,13 +135,17 @@ class Solution:
         if ax is None:
             ax = plt.subplots()[1]
         data: np.ndarray = self.values if what == "values" else self.policy
+        grid = self.model._core.grid
+        walls = grid[2] if grid and shape in (None, grid[:2]) else []
         shape = shape or self.model.grid_shape
         name = "value" if what == "values" else "action"
         if shape is None:
             ax.plot(data, "." if what == "policy" or data.size < 50 else "-")
             ax.set(xlabel="state", ylabel=name)
             return ax
-        cells = np.where(np.isfinite(data), data, np.nan) if what == "values" else np.ma.masked_less(data, 0)
+        hidden = ~np.isfinite(data) if what == "values" else data < 0
+        hidden[walls] = True
+        cells = np.ma.masked_array(data, hidden)
         image = ax.imshow(cells.reshape(shape), cmap="viridis" if what == "values" else "tab20", interpolation="none")
         ax.figure.colorbar(image, ax=ax, label=name)
         return ax
