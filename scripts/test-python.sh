@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a wheel, installs it into a new Python environment with NumPy and SciPy alone, and tests it there: tests,
 # examples in docstrings and in the book, types and stubs. PROFILE=release tests the wheel that `make wheel` builds.
-# PEERS=1 also compares with mdptoolbox, QuantEcon, and Gymnasium, and draws with matplotlib.
+# PEERS=1 also compares with mdptoolbox, QuantEcon, Gymnasium and hmmlearn, trains by scikit-learn, and draws.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ python3 -m venv "$venv"
 install() { "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"; }
 install "$wheel" pytest mypy
 if [[ -n ${PEERS:-} ]]; then
-    install pymdptoolbox quantecon gymnasium[toy-text] matplotlib
+    install pymdptoolbox quantecon 'gymnasium[toy-text]' hmmlearn scikit-learn matplotlib
 fi
 # Not from python/, whose sources would hide the installed package.
 "$venv/bin/pytest" --quiet -p no:cacheprovider --rootdir python --config-file python/pyproject.toml python/tests

@@ -529,9 +529,10 @@ def _seed(random: np.random.Generator) -> int:
 
 def _centres(X: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
     """Centres of clusters: k-means++ (Arthur and Vassilvitskii 2007), and ten steps of Lloyd's algorithm."""
-    scale = X.std(axis=0)
-    Y = X / np.where(scale > 0, scale, 1)
-    centres = Y[random.integers(len(Y))][None]
+    spread = X.std(axis=0)
+    scale: np.ndarray = np.where(spread > 0, spread, 1.0)
+    Y = X / scale
+    centres: np.ndarray = Y[random.integers(len(Y))][None]
     while len(centres) < count:
         distances = _distances(Y, centres).min(axis=1)
         total = distances.sum()
@@ -542,7 +543,8 @@ def _centres(X: np.ndarray, count: int, random: np.random.Generator) -> np.ndarr
         centres = np.stack(
             [Y[nearest == k].mean(axis=0) if (nearest == k).any() else centre for k, centre in enumerate(centres)]
         )
-    return centres * np.where(scale > 0, scale, 1)
+    centres *= scale
+    return centres
 
 
 def _distances(Y: np.ndarray, centres: np.ndarray) -> np.ndarray:
