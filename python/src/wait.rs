@@ -1,6 +1,7 @@
 //! Long work beside Python: without the interpreter lock, and until Ctrl-C.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::process;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::{Builder, scope};
 use std::time::Duration;
 
@@ -20,6 +21,18 @@ static CHANGED: Condvar = Condvar::new();
 
 fn active() -> MutexGuard<'static, usize> {
     ACTIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Checks that this process has the threads that the library has started: those of a parent do not come along by a fork.
+fn check_process() -> PyResult<()> {
+    static PROCESS: OnceLock<u32> = OnceLock::new();
+
+    if *PROCESS.get_or_init(process::id) == process::id() {
+        return Ok(());
+    }
+    let message = "warpkov does not work in a process that was forked from one in which it has worked: start it by spawn \
+                   or forkserver, as in multiprocessing.get_context(\"spawn\")";
+    Err(PyRuntimeError::new_err(message))
 }
 
 /// One of the works under way.
@@ -49,6 +62,7 @@ impl Drop for Active {
 /// Runs `work` without the interpreter lock on a thread of its own. This thread handles Python's signals meanwhile. If a
 /// handler raises an exception, as that of Ctrl-C does, the work is asked to stop, and the exception is the result.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    check_process()?;
     py.detach(|| {
         let _active = Active::start();
         let (done, finished) = mpsc::sync_channel::<()>(0);

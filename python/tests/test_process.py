@@ -164,6 +164,21 @@ def test_ctrl_c_in_a_signal_handler_of_the_user():
         signal.signal(signal.SIGUSR2, before)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork of POSIX")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_is_told():
+    """The threads of the parent do not come along, and to wait for them would take for ever."""
+    mdp.generate("forest")
+    process = os.fork()
+    if process == 0:
+        try:
+            mdp.generate("forest")
+        except RuntimeError as error:
+            os._exit(0 if "forked" in str(error) else 2)
+        os._exit(1)
+    assert os.waitpid(process, 0)[1] == 0
+
+
 def test_threads_solve_at_once():
     model = mdp.generate("grid", width=20, height=20)
     expected = mdp.solve(model, device="cpu").values

@@ -22,11 +22,10 @@ def host(array: Any) -> np.ndarray:
             array = array.detach()
         if int(array.__dlpack_device__()[0]) == _CPU:
             return np.from_dlpack(array)
-        if hasattr(array, "cpu"):
-            return np.from_dlpack(array.cpu())
-        if hasattr(array, "get"):
-            return np.asarray(array.get())
-        return np.from_dlpack(array, device="cpu", copy=True)
+        # PyTorch's and CuPy's names of a copy to the host. Both wait for what has been queued before.
+        for copy in ("cpu", "get"):
+            if hasattr(array, copy):
+                return np.asarray(getattr(array, copy)())
     return np.asarray(array)
 
 

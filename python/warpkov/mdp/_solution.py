@@ -34,7 +34,7 @@ class Certificate:
     contraction: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solution:
     """Optimal values and an optimal policy.
 
@@ -151,7 +151,7 @@ class Solution:
         return ax
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """The value of a policy.
 
@@ -178,7 +178,7 @@ class Evaluation:
     sweeps: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QFactors:
     """Q(s, a) = r(s, a) + gamma * sum of P(s'|s, a) * V(s').
 

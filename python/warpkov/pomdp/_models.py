@@ -193,7 +193,7 @@ class Model:
         return f"<warpkov.pomdp.Model: {of}{costs}>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Policy:
     """A policy of alpha vectors: it takes the action of the best vector at the belief.
 
@@ -238,7 +238,7 @@ class Policy:
         return values, np.ascontiguousarray(self.actions, dtype=np.uint32)
 
 
-@dataclass
+@dataclass(eq=False)
 class Agent:
     """A policy at work.
 
@@ -277,7 +277,7 @@ class Agent:
         self.belief = self.policy.model.update(self.belief, action, observation)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Solution:
     """A policy, and bounds on the optimal value of the belief at the start.
 
