@@ -7,10 +7,12 @@ use bytemuck::Pod;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rayon::prelude::*;
 use warpkov::mdp::model::validate::Matrix as Name;
 use warpkov::mdp::model::{Array, Csr};
 
 use crate::error::invalid;
+use crate::wait::detached;
 
 /// A type of elements.
 pub trait Number: Pod + Send + Sync {
@@ -96,6 +98,53 @@ pub type Matrix = (Input<u64>, Input<u32>, Input<f64>);
 /// A matrix in the memory of arrays of NumPy. An error is a violated invariant of `name`.
 pub fn matrix((row_ptr, col, val): Matrix, name: Name) -> PyResult<Csr> {
     name.of(row_ptr.lent(), col.lent(), val.lent()).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// One matrix from those of all actions: row s·A + a is row s of matrix a. All have equally many rows. Runs on all cores.
+#[pyfunction]
+pub fn interleave(py: Python<'_>, matrices: Vec<Matrix>, name: &str) -> PyResult<(Buffer, Buffer, Buffer)> {
+    /// States per task of a parallel loop.
+    const CHUNK: usize = 4096;
+
+    let name = if name == "P" { Name::P } else { Name::R };
+    let matrices: Vec<Csr> = matrices.into_iter().map(|arrays| matrix(arrays, name)).collect::<PyResult<_>>()?;
+    let (states, actions) = (matrices.first().map_or(0, Csr::rows), matrices.len());
+    if let Some(other) = matrices.iter().find(|matrix| matrix.rows() != states) {
+        return Err(invalid(format!("{name} has matrices of {states} and of {} rows", other.rows())));
+    }
+    let (row_ptr, col, val) = detached(py, || {
+        let mut row_ptr = Vec::with_capacity(states * actions + 1);
+        row_ptr.push(0);
+        let mut end = 0;
+        for state in 0..states {
+            for matrix in &matrices {
+                end += matrix.row(state).0.len() as u64;
+                row_ptr.push(end);
+            }
+        }
+        let (mut col, mut val) = (vec![0; end as usize], vec![0.0; end as usize]);
+        let (mut cols, mut vals) = (&mut col[..], &mut val[..]);
+        let mut tasks = Vec::new();
+        for first in (0..states).step_by(CHUNK) {
+            let last = states.min(first + CHUNK);
+            let length = (row_ptr[last * actions] - row_ptr[first * actions]) as usize;
+            let (own_cols, rest_cols) = cols.split_at_mut(length);
+            let (own_vals, rest_vals) = vals.split_at_mut(length);
+            (cols, vals) = (rest_cols, rest_vals);
+            tasks.push((first..last, own_cols, own_vals));
+        }
+        tasks.into_par_iter().for_each(|(range, cols, vals)| {
+            let mut at = 0;
+            for (cols_of_row, vals_of_row) in range.flat_map(|state| matrices.iter().map(move |one| one.row(state))) {
+                let next = at + cols_of_row.len();
+                cols[at..next].copy_from_slice(cols_of_row);
+                vals[at..next].copy_from_slice(vals_of_row);
+                at = next;
+            }
+        });
+        (row_ptr, col, val)
+    })?;
+    Ok((row_ptr.into(), col.into(), val.into()))
 }
 
 /// Numbers for Python, which `numpy.asarray` takes as an array without a copy.

@@ -39,6 +39,10 @@ R = np.zeros((3, 2))
         ({"P": P, "criterion": "reach", "goal": "nowhere"}, "there is no state 'nowhere'"),
         ({"P": P, "terminal_values": np.zeros(3)}, "terminal_values needs horizon"),
         ({"P": P, "objective": "max"}, "objective is 'max'"),
+        ({"P": P, "max_sweeps": 0}, "max_sweeps is 0, expected an integer of at least 1"),
+        ({"P": P, "max_policies": 2.5}, "max_policies is 2.5, expected an integer"),
+        ({"P": P, "max_sweeps": 2**32}, r"expected an integer below 2\*\*32"),
+        ({"P": P, "horizon": -1}, "horizon is -1"),
         ({"P": P, "s_indices": [0]}, "expected both s_indices and a_indices"),
         ({"P": [sp.eye(3), sp.eye(4)]}, "expected one S x S matrix per action"),
         ({"P": [sp.eye(3)], "R": [sp.eye(3)] * 2}, "R has 2 matrices, expected one per action, 1"),
@@ -113,5 +117,9 @@ def test_policies():
             mdp.evaluate(model, policy)
     with pytest.raises(ValueError, match="confidence is 1"):
         mdp.simulate(model, [0, 0, 0], confidence=1.0)
+    with pytest.raises(ValueError, match="episodes is 0"):
+        mdp.simulate(model, [0, 0, 0], episodes=0)
+    with pytest.raises(ValueError, match="seed is -1"):
+        mdp.simulate(model, [0, 0, 0], seed=-1)
     with pytest.raises(ValueError, match="start 9"):
         mdp.simulate(model, [0, 0, 0], start=9)

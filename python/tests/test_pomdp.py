@@ -154,7 +154,8 @@ def test_invalid_options():
         ({"time": -1.0}, "time is -1"),
         ({"expansion": "pbvi"}, "expansion is 'pbvi', expected one of random, ssea"),
         ({"device": "gpu"}, "device is 'gpu'"),
-        ({"horizon": 0}, "at least 1"),
+        ({"horizon": 0}, "horizon is 0"),
+        ({"trials": 0}, "trials is 0"),
     ):
         with pytest.raises(ValueError, match=message):
             pomdp.solve(model, **options)

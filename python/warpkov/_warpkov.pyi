@@ -21,6 +21,7 @@ __all__ = [
     "hmm_sample",
     "hmm_scores",
     "hmm_train",
+    "interleave",
     "main",
     "pomdp_load_policy",
     "pomdp_save_policy",
@@ -111,6 +112,7 @@ class Pomdp:
     def names(self) -> tuple[list[str], list[str], list[str]]: ...
     def update(self, belief: NDArray[np.float64], action: int, observation: int) -> Buffer | None: ...
 
+def interleave(matrices: list[_Matrix], name: str) -> tuple[Buffer, Buffer, Buffer]: ...
 def main(arguments: list[str]) -> int: ...
 def solve(
     model: Model, question: dict[str, Any], options: dict[str, Any], values: NDArray[np.float64] | None

@@ -29,7 +29,8 @@ class Model:
     """A finite Markov decision process.
 
     The model has states s in {0 ... S-1}, a number of actions for each state, probabilities P(s'|s, a),
-    rewards R(s, a, s') and a discount factor gamma in [0, 1]. Models are validated and cannot be changed.
+    rewards R(s, a, s') and a discount factor gamma in [0, 1]. Models are validated and cannot be changed. A model works
+    in the memory of arrays that it is made of, where their types permit: do not change these arrays.
 
     The parameters are those of `warpkov.mdp.solve`, which describes the shapes.
 
@@ -524,19 +525,8 @@ class _Shape:
             found.append(_summed(matrix))
         if self.actions == 1:
             return _arrays(found[0], name)
-        counts = np.stack([np.diff(matrix.indptr) for matrix in found], axis=1)
-        indptr = np.zeros(self.rows + 1, dtype=np.uint64)
-        np.cumsum(counts.ravel(), out=indptr[1:])
-        entries = int(indptr[-1])
-        indices, data = np.empty(entries, dtype=np.uint32), np.empty(entries)
-        starts = indptr[:-1].reshape(self.states, self.actions).astype(np.int64)
-        for action, matrix in enumerate(found):
-            # Entry e of row s goes to e - indptr[s] + the start of row s*A + a.
-            shift = np.repeat(starts[:, action] - matrix.indptr[:-1], counts[:, action])
-            shift += np.arange(matrix.nnz)
-            _check_indices(matrix.indices, name)
-            indices[shift], data[shift] = matrix.indices, matrix.data
-        return indptr, indices, data
+        indptr, indices, data = _warpkov.interleave([_arrays(matrix, name) for matrix in found], name)
+        return np.asarray(indptr), np.asarray(indices), np.asarray(data)
 
     def per_row(self, values: Any, name: str) -> np.ndarray:
         """Numbers of shape (S, A), or (L,), one for each row."""

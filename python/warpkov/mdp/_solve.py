@@ -437,6 +437,10 @@ def simulate(
     True
     """
     model = Model(model)
+    for name, value in (("episodes", episodes), ("steps", steps)):
+        _count(name, value)
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed is {seed}, expected an integer from 0 to 2**64 - 1")
     starts = model._goal("init" if start is None and "init" in model.labels else start)
     if starts is None:
         starts = list(range(model.states))
@@ -568,12 +572,24 @@ def _options(**given: Any) -> dict[str, Any]:
         "states_per_thread": 1,
         "update_constant": 0.1,
     }
-    return {**default, **given}
+    options = {**default, **given}
+    for name in ("max_sweeps", "max_policies", "device_memory"):
+        _count(name, options[name])
+    return options
+
+
+def _count(name: str, value: Any) -> None:
+    """Check an option that is an integer of at least 1, or None."""
+    if value is not None and (not isinstance(value, (int, np.integer)) or value < 1):
+        raise ValueError(f"{name} is {value!r}, expected an integer of at least 1")
+    if value is not None and name not in ("device_memory", "memory") and value >= 2**32:
+        raise ValueError(f"{name} is {value!r}, expected an integer below 2**32")
 
 
 def _question(
     model: Model, criterion: str, goal: Any, horizon: int | None, terminal_values: Any, relative: bool
 ) -> dict[str, Any]:
+    _count("horizon", horizon)
     if terminal_values is not None and horizon is None:
         raise ValueError("terminal_values needs horizon")
     return {

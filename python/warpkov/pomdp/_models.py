@@ -16,6 +16,7 @@ from .. import _warpkov
 from .._errors import ConvergenceWarning
 from .._host import host
 from ..mdp._model import Objective, _arrays, _minimize, _Shape, _summed
+from ..mdp._solve import _count
 
 Expansion = Literal["random", "ssea", "ger", "ssga", "fsvi", "walks", "hsvi", "sarsop", "mixed"]
 Backups = Literal["full", "randomized", "path"]
@@ -433,6 +434,9 @@ def solve(
     (True, 19.37)
     """
     model = _model(model)
+    counts = {"horizon": horizon, "iterations": iterations, "memory": memory, "beliefs": beliefs, "trials": trials}
+    for name, value in {**counts, "vectors": vectors}.items():
+        _count(name, value)
     options = {
         "device": device,
         "precision": precision,
@@ -491,6 +495,8 @@ def simulate(
     Evaluation
         The mean and its interval.
     """
+    for name, value in (("episodes", episodes), ("steps", steps)):
+        _count(name, value)
     values, actions = policy._arrays()
     return Evaluation(**json.loads(_warpkov.pomdp_simulate(policy.model._core, values, actions, episodes, steps, seed)))
 
