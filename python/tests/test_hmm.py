@@ -40,7 +40,9 @@ def densities(model, X):
     for mean, covariance in zip(model.means_, model.covars_):
         difference = X - mean
         _, determinant = np.linalg.slogdet(2 * np.pi * covariance)
-        logs.append(-0.5 * (determinant + np.einsum("td,td->t", difference, np.linalg.solve(covariance, difference.T).T)))
+        logs.append(
+            -0.5 * (determinant + np.einsum("td,td->t", difference, np.linalg.solve(covariance, difference.T).T))
+        )
     return np.stack(logs, axis=1)
 
 

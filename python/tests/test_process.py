@@ -38,7 +38,11 @@ def test_no_copy_of_csr():
     R = stacked(1000, 3)
     model = mdp.Model(P, R, 0.9, order="sas")
     for mine, theirs in ((model._core.transitions, P), (model._core.rewards, R)):
-        assert [address(np.asarray(array)) for array in mine] == [address(theirs.indptr), address(theirs.indices), address(theirs.data)]
+        assert [address(np.asarray(array)) for array in mine] == [
+            address(theirs.indptr),
+            address(theirs.indices),
+            address(theirs.data),
+        ]
     rewards = np.arange(3000.0).reshape(1000, 3)
     model = mdp.Model(P, rewards, 0.9, order="sas")
     assert address(model.action_rewards) == address(rewards)

@@ -1,8 +1,8 @@
 """Markov models solved on NVIDIA GPUs and on multi-core CPUs.
 
-Module `warpkov.mdp` solves Markov decision processes, `warpkov.pomdp` partially observable ones, and `warpkov.hmm` trains
-and decodes hidden Markov models. The command ``warpkov``, or
-``python -m warpkov``, is the command line of the same library.
+Module `warpkov.mdp` solves Markov decision processes, `warpkov.pomdp` partially observable ones, and `warpkov.hmm`
+trains and decodes hidden Markov models. The command ``warpkov``, or ``python -m warpkov``, is the command line of the
+same library.
 """
 
 from . import hmm, mdp, pomdp

@@ -117,7 +117,7 @@ class _Model:
         unknown = set(self.init_params) - set(self._letters)
         if unknown:
             raise ValueError(f"init_params has '{''.join(sorted(unknown))}', expected letters of '{self._letters}'")
-        sequences, array = self._sequences(X, lengths, fitting=True)
+        sequences, array = self._sequences(X, lengths)
         self._initialise(array, _generator(self.random_state))
         training = {"iterations": self.n_iter, "tolerance": float(self.tol), **self._pseudocounts()}
         found, history, status = _warpkov.hmm_train(self._parts(), sequences, self._place(), training)
@@ -211,7 +211,9 @@ class _Model:
 
     def _chain(self) -> dict[str, Any]:
         if not hasattr(self, "startprob_") or not hasattr(self, "transmat_"):
-            raise ValueError(f"this {type(self).__name__} has no parameters: call fit, or set startprob_, transmat_ ...")
+            raise ValueError(
+                f"this {type(self).__name__} has no parameters: call fit, or set startprob_, transmat_ ..."
+            )
         n = self.n_components
         start, transitions = _shaped(self.startprob_, (n,), "startprob_"), _shaped(self.transmat_, (n, n), "transmat_")
         none = {"symbols": None, "means": None, "variances": None, "covariances": None}
@@ -243,7 +245,7 @@ class _Model:
     def _parts(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _sequences(self, X: Any, lengths: Any, fitting: bool = False) -> tuple[dict[str, Any], np.ndarray]:
+    def _sequences(self, X: Any, lengths: Any) -> tuple[dict[str, Any], np.ndarray]:
         raise NotImplementedError
 
     def _observations(self, flat: np.ndarray) -> np.ndarray:
@@ -341,9 +343,12 @@ class CategoricalHMM(_Model):
         if not hasattr(self, "emissionprob_"):
             raise ValueError("this CategoricalHMM has no emissionprob_: call fit, or set it")
         symbols = np.shape(self.emissionprob_)[-1]
-        return {**parts, "symbols": (symbols, _shaped(self.emissionprob_, (self.n_components, symbols), "emissionprob_"))}
+        return {
+            **parts,
+            "symbols": (symbols, _shaped(self.emissionprob_, (self.n_components, symbols), "emissionprob_")),
+        }
 
-    def _sequences(self, X: Any, lengths: Any, fitting: bool = False) -> tuple[dict[str, Any], np.ndarray]:
+    def _sequences(self, X: Any, lengths: Any) -> tuple[dict[str, Any], np.ndarray]:
         X = host(X)
         if X.ndim == 2 and X.shape[1] == 1:
             X = X[:, 0]
@@ -397,7 +402,7 @@ class GaussianHMM(_Model):
     means_ : ndarray, shape (n_components, n_features)
         Mean of each state.
     covars_ : ndarray, shape (n_components, n_features, n_features)
-        Covariance matrix of each state. Variances of shape (n_components, n_features) may be assigned if they are "diag".
+        Covariance matrix of each state. If they are "diag", variances of shape (n_components, n_features) may be assigned.
     monitor_ : ConvergenceMonitor
         The course of the training.
 
@@ -476,7 +481,7 @@ class GaussianHMM(_Model):
             raise ValueError(f"covariance_type is '{self.covariance_type}', expected 'diag' or 'full'")
         return "variances" if self.covariance_type == "diag" else "covariances"
 
-    def _sequences(self, X: Any, lengths: Any, fitting: bool = False) -> tuple[dict[str, Any], np.ndarray]:
+    def _sequences(self, X: Any, lengths: Any) -> tuple[dict[str, Any], np.ndarray]:
         X = host(X)
         if X.ndim != 2 or 0 in X.shape:
             raise ValueError(f"X has shape {X.shape}, expected (n_samples, n_features)")

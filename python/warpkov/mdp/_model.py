@@ -96,7 +96,7 @@ class Model:
         if gamma is None:
             raise ValueError("gamma is missing: arrays have no discount factor")
         shape = _Shape(P, order, s_indices, a_indices)
-        transitions = shape.matrix(P, "P", canonical=True)
+        transitions = shape.matrix(P, "P")
         rewards, action_rewards = shape.rewards(R)
         offsets, numbers = shape.offsets, shape.numbers
         end_of_rows = None if ends is None else shape.per_row(ends, "ends")
@@ -480,7 +480,7 @@ class _Shape:
     def rows(self) -> int:
         return self.states * self.actions if self.numbers is None else self.numbers.size
 
-    def matrix(self, M: Any, name: str, *, canonical: bool) -> CSR:
+    def matrix(self, M: Any, name: str) -> CSR:
         """The matrix of a row for each state-action pair, those of a state adjacent."""
         if isinstance(M, (list, tuple)) or (isinstance(M, np.ndarray) and M.dtype == object):
             first = M[0] if len(M) else None
@@ -519,9 +519,7 @@ class _Shape:
             if not sp.issparse(matrix):
                 matrix = sp.csr_array(host(matrix))
             if matrix.shape != (self.states, self.states):
-                raise ValueError(
-                    f"{name}[{action}] has shape {matrix.shape}, expected {(self.states, self.states)}"
-                )
+                raise ValueError(f"{name}[{action}] has shape {matrix.shape}, expected {(self.states, self.states)}")
             found.append(_summed(matrix))
         if self.actions == 1:
             return _arrays(found[0], name)
@@ -548,15 +546,15 @@ class _Shape:
         if R is None:
             return None, None
         if sp.issparse(R):
-            return self.matrix(R, "R", canonical=True), None
+            return self.matrix(R, "R"), None
         if isinstance(R, (list, tuple)) and len(R) and (sp.issparse(R[0]) or is_array(R[0])):
             if sp.issparse(R[0]) or host(R[0]).ndim == 2:
-                return self.matrix(R, "R", canonical=True), None
+                return self.matrix(R, "R"), None
         if isinstance(R, np.ndarray) and R.dtype == object:
-            return self.matrix(R, "R", canonical=True), None
+            return self.matrix(R, "R"), None
         R = np.asarray(R, dtype=np.float64) if isinstance(R, (list, tuple)) else host(R)
         if R.ndim == 3:
-            return self.matrix(R, "R", canonical=True), None
+            return self.matrix(R, "R"), None
         if self.numbers is not None and R.shape == (self.numbers.size,):
             return None, self.per_row(R, "R")
         if R.ndim == 1:

@@ -78,7 +78,7 @@ class Model:
         observation_names: Sequence[str] = (),
     ) -> None:
         shape = _Shape(T, "ass", None, None)
-        transitions = shape.matrix(T, "T", canonical=True)
+        transitions = shape.matrix(T, "T")
         rewards, action_rewards = shape.rewards(R)
         observed = [_summed(one if sp.issparse(one) else sp.csr_array(np.atleast_2d(host(one)))) for one in O]
         shapes = {one.shape for one in observed}
@@ -474,9 +474,7 @@ def solve(
     return solution
 
 
-def simulate(
-    policy: Policy, *, episodes: int = 10_000, steps: int | None = None, seed: int = 42
-) -> Evaluation:
+def simulate(policy: Policy, *, episodes: int = 10_000, steps: int | None = None, seed: int = 42) -> Evaluation:
     """Estimate the value of a policy from simulated episodes.
 
     Parameters
