@@ -402,7 +402,7 @@ class GaussianHMM(_Model):
     means_ : ndarray, shape (n_components, n_features)
         Mean of each state.
     covars_ : ndarray, shape (n_components, n_features, n_features)
-        Covariance matrix of each state. If they are "diag", variances of shape (n_components, n_features) may be assigned.
+        Covariance matrix of each state. If "diag", variances of shape (n_components, n_features) may be assigned.
     monitor_ : ConvergenceMonitor
         The course of the training.
 
