@@ -2,6 +2,7 @@
 //! address, the shape and the type of the elements.
 
 use std::any::Any;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use bytemuck::Pod;
 use pyo3::exceptions::PyValueError;
@@ -49,6 +50,10 @@ unsafe impl<T: Number> Send for Input<T> {}
 // SAFETY: as above.
 unsafe impl<T: Number> Sync for Input<T> {}
 
+// Only numbers are read after a panic, and Python keeps its object.
+impl<T> UnwindSafe for Input<T> {}
+impl<T> RefUnwindSafe for Input<T> {}
+
 impl<T: Number> FromPyObject<'_, '_> for Input<T> {
     type Error = PyErr;
 
@@ -83,7 +88,12 @@ impl<T: Number> AsRef<[T]> for Input<T> {
 impl<T: Number> Input<T> {
     /// The memory of the array as that of a model.
     pub fn lent(self) -> Array<T> {
-        if self.length == 0 { Array::default() } else { Array::lent(self) }
+        if self.length == 0 {
+            return Array::default();
+        }
+        // SAFETY: the slice is that of the array, which neither moves nor ends while the owner lives. The documentation of the
+        // package forbids to change arrays that a model has.
+        unsafe { Array::lent(self) }
     }
 
     /// A copy.

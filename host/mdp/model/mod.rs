@@ -15,6 +15,7 @@ pub mod whole;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -38,8 +39,13 @@ pub struct Array<T>(Storage<T>);
 enum Storage<T> {
     Owned(Arc<Vec<T>>),
     Mapped { map: Arc<Mmap>, start: usize, end: usize },
-    Lent(Arc<dyn AsRef<[T]> + Send + Sync>),
+    Lent(Arc<dyn Owner<T>>),
 }
+
+/// An owner of elements that any thread may read.
+pub trait Owner<T>: AsRef<[T]> + Send + Sync + UnwindSafe + RefUnwindSafe {}
+
+impl<T, O: AsRef<[T]> + Send + Sync + UnwindSafe + RefUnwindSafe> Owner<T> for O {}
 
 impl<T: Pod> Array<T> {
     /// Views the bytes `start..end` of a mapped file as elements of `T`. `None` if the range exceeds the file, is
@@ -49,9 +55,12 @@ impl<T: Pod> Array<T> {
         Some(Self(Storage::Mapped { map, start, end }))
     }
 
-    /// Views elements that another owner keeps, such as an array of Python. `as_ref` returns the same slice every time,
-    /// and nobody changes its elements while the array exists: a model relies on the checks of its arrays.
-    pub fn lent(owner: impl AsRef<[T]> + Send + Sync + 'static) -> Self {
+    /// Views elements that another owner keeps, such as an array of Python.
+    ///
+    /// # Safety
+    /// `as_ref` returns the same slice every time, and nobody changes its elements while the array exists: a model relies on the
+    /// checks of its arrays.
+    pub unsafe fn lent(owner: impl Owner<T> + 'static) -> Self {
         Self(Storage::Lent(Arc::new(owner)))
     }
 
