@@ -7,7 +7,6 @@ use warpkov_device::launch::Shape;
 use warpkov_kernels::mdp::matrix_free::{Compiled, MEASURED, MeasureLaunch, Measured, SLOTS, SweepLaunch};
 
 use super::ghosts::{Linked, Linking};
-use super::resident::THREADS;
 use super::values::{StopOnDevice, changes};
 use crate::common::interrupt;
 use crate::mdp::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
@@ -17,6 +16,9 @@ use crate::runtime::comm::Communicator;
 
 /// Sweeps per batch without host synchronisation; also the length of the recorded CUDA graph.
 const BATCH: usize = 32;
+
+/// Threads per block: with about 90 registers each, smaller blocks fill a multiprocessor better.
+const THREADS: u32 = 128;
 
 /// States of a device below which a warp works on each state, one action per lane.
 const FEW_STATES: u64 = 1 << 16;

@@ -6,8 +6,9 @@ use warpkov_kernels::mdp::{Events, Table};
 
 /// Orders of two products a and b, whose oldest units are sold first. If b is sold out, some of its customers take a.
 ///
-/// The digits of a state, in base `most` + 1, are the stock of a, the newest units first, and that of b. The action is the
-/// order of a, times `most` + 1, plus that of b. The event is the units sold of a, times the stock of b + 1, plus those of b.
+/// The digits of a state, in base `most` + 1, are the stock of a, the oldest units first, and that of b: an order adds to the
+/// digit that counts fastest, so neighbouring orders lead to neighbouring states. The action is the order of a, times
+/// `most` + 1, plus that of b. The event is the units sold of a, times the stock of b + 1, plus those of b.
 #[derive(Clone, Copy, Debug, Parameter)]
 pub struct Hendrix {
     /// m, the periods until a unit expires, 1 to 4.
@@ -27,7 +28,7 @@ pub struct Hendrix {
 }
 
 impl Hendrix {
-    /// A product.
+    /// A product: units in stock, the newest first, and their sum.
     fn product(&self, mut stock: u32) -> ([u32; 4], u32) {
         let (base, mut units, mut sum) = (self.most + 1, [0; 4], 0);
         for units in &mut units {
@@ -36,21 +37,21 @@ impl Hendrix {
         }
         (units, sum)
     }
-    /// The next state of a product: the oldest units expire, all others are a digit older.
-    fn aged(&self, (units, _): ([u32; 4], u32), mut sold: u32) -> u32 {
-        let (mut next, mut place) = (0, 0);
-        for units in units {
-            next += units.saturating_sub(sold) * place;
-            sold = sold.saturating_sub(units);
-            place = if place > 0 { place * (self.most + 1) } else { 1 };
+    /// The next state of a product, before the order: the oldest units are sold first and expire, all others are a digit older.
+    fn aged(&self, units: [u32; 4], mut sold: u32) -> u32 {
+        let mut next = 0;
+        for age in [3, 2, 1, 0] {
+            let left = units[age].saturating_sub(sold);
+            sold = sold.saturating_sub(units[age]);
+            next = if age as u32 + 1 < self.life { (next + left) * (self.most + 1) } else { 0 };
         }
         next
     }
 }
 
 impl Events for Hendrix {
-    /// Of a and of b: units in stock, the oldest first, and their sum; what a new unit adds to the stock's number.
-    type State = ([([u32; 4], u32); 2], u32);
+    /// The products a and b, and the number of states of each.
+    type State = ([([u32; 4], u32); 2], u64);
     fn gamma(&self) -> f64 {
         self.gamma
     }
@@ -61,14 +62,12 @@ impl Events for Hendrix {
         (self.most + 1).pow(2)
     }
     fn state(&self, number: u64) -> Self::State {
-        let new = (self.most + 1).pow(self.life - 1);
-        let stocks = u64::from(new * (self.most + 1));
-        ([number / stocks, number % stocks].map(|stock| self.product(stock as u32)), new)
+        let stocks = u64::from(self.most + 1).pow(self.life);
+        ([number / stocks, number % stocks].map(|stock| self.product(stock as u32)), stocks)
     }
-    fn action(&self, &(_, new): &Self::State, order: u32) -> (u64, f64) {
+    fn action(&self, &(_, stocks): &Self::State, order: u32) -> (u64, f64) {
         let (order_a, order_b) = (order / (self.most + 1), order % (self.most + 1));
-        let next = u64::from(order_a * new) * u64::from(new * (self.most + 1)) + u64::from(order_b * new);
-        (next, -self.cost * f64::from(order_a + order_b))
+        (u64::from(order_a) * stocks + u64::from(order_b), -self.cost * f64::from(order_a + order_b))
     }
     fn events(&self, ([a, b], _): &Self::State) -> u32 {
         (a.1 + 1) * (b.1 + 1)
@@ -105,10 +104,9 @@ impl Events for Hendrix {
             (true, true) => table.number(at + 4),
         }
     }
-    fn outcome(&self, &([a, b], new): &Self::State, event: u32) -> (u64, f64) {
+    fn outcome(&self, &([a, b], stocks): &Self::State, event: u32) -> (u64, f64) {
         let (sold_a, sold_b) = (event / (b.1 + 1), event % (b.1 + 1));
-        let (a, b) = (self.aged(a, sold_a), self.aged(b, sold_b));
-        let next = u64::from(a) * u64::from(new * (self.most + 1)) + u64::from(b);
+        let next = u64::from(self.aged(a.0, sold_a)) * stocks + u64::from(self.aged(b.0, sold_b));
         (next, f64::from(sold_a + sold_b))
     }
 }
