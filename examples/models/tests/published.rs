@@ -72,3 +72,30 @@ fn hendrix() {
     assert!(without.iter().zip(&with).all(|(without, with)| *with > without - 2e-4));
     assert!(with[0] > without[0] + 0.1, "{} {}", with[0], without[0]);
 }
+
+/// Orders that viso_jax and mdpax report for the average reward of the first experiment: units in stock of a, new and old, and of
+/// b; orders of a and b. With γ near 1 the best orders are those for the average.
+#[test]
+fn hendrix_orders() {
+    const REPORTED: [([u64; 4], [u32; 2]); 12] = [
+        ([0, 0, 0, 0], [8, 7]),
+        ([5, 0, 5, 0], [7, 6]),
+        ([8, 0, 7, 0], [5, 5]),
+        ([8, 3, 7, 2], [3, 3]),
+        ([0, 8, 0, 8], [8, 7]),
+        ([10, 10, 10, 10], [1, 0]),
+        ([3, 2, 9, 4], [7, 2]),
+        ([9, 4, 0, 0], [4, 6]),
+        ([0, 0, 9, 4], [8, 2]),
+        ([6, 6, 1, 1], [4, 6]),
+        ([1, 1, 6, 6], [7, 3]),
+        ([7, 0, 6, 3], [6, 4]),
+    ];
+    let (mean_a, mean_b) = (5.0, 5.0);
+    let found = solve(&Hendrix { life: 2, most: 10, mean_a, mean_b, substitution: 0.5, cost: 0.5, gamma: 0.9999 });
+    for ([new_a, old_a, new_b, old_b], [a, b]) in REPORTED {
+        let state = ((old_a * 11 + new_a) * 11 + old_b) * 11 + new_b;
+        let order = found.policy[state as usize];
+        assert_eq!([order / 11, order % 11], [a, b], "{new_a} {old_a}, {new_b} {old_b}");
+    }
+}

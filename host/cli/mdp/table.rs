@@ -9,6 +9,7 @@ use crate::cli::common::file::FileOrStd;
 use crate::cli::common::output::Output;
 
 #[derive(Args)]
+#[group(skip)]
 pub struct Arguments {
     /// Write the results of all states to this file: .csv by names, .json, or .npy; or with - to the standard output.
     #[arg(long, value_name = "FILE")]
