@@ -92,7 +92,7 @@ fn hendrix_orders() {
         ([7, 0, 6, 3], [6, 4]),
     ];
     let (mean_a, mean_b) = (5.0, 5.0);
-    let found = solve(&Hendrix { life: 2, most: 10, mean_a, mean_b, substitution: 0.5, cost: 0.5, gamma: 0.9999 });
+    let found = solve(&Hendrix { life: 2, most: 10, mean_a, mean_b, substitution: 0.5, cost: 0.5, gamma: 0.999 });
     for ([new_a, old_a, new_b, old_b], [a, b]) in REPORTED {
         let state = ((old_a * 11 + new_a) * 11 + old_b) * 11 + new_b;
         let order = found.policy[state as usize];
