@@ -92,7 +92,12 @@ fn hendrix_orders() {
         ([7, 0, 6, 3], [6, 4]),
     ];
     let (mean_a, mean_b) = (5.0, 5.0);
-    let found = solve(&Hendrix { life: 2, most: 10, mean_a, mean_b, substitution: 0.5, cost: 0.5, gamma: 0.999 });
+    let model = Hendrix { life: 2, most: 10, mean_a, mean_b, substitution: 0.5, cost: 0.5, gamma: 0.9999 };
+    // Values are near 5·10⁴.
+    let limits = Limits { target: Target::Epsilon(0.05), ..Limits::default() };
+    let options = ModelOptions { device: DeviceChoice::Cpu, limits, ..ModelOptions::default() };
+    let found = solve_model(&model, &options).expect("the model is solved");
+    assert!(found.converged(&limits), "{:?}", found.certificate);
     for ([new_a, old_a, new_b, old_b], [a, b]) in REPORTED {
         let state = ((old_a * 11 + new_a) * 11 + old_b) * 11 + new_b;
         let order = found.policy[state as usize];
