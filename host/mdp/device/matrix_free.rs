@@ -20,7 +20,7 @@ const BATCH: usize = 32;
 /// Threads per block: with about 90 registers each, smaller blocks fill a multiprocessor better.
 const THREADS: u32 = 128;
 
-/// States of a device below which a warp works on each state, one action per lane.
+/// States of a device below which a warp works on each state, whose lanes share the actions.
 const FEW_STATES: u64 = 1 << 16;
 
 /// Actions of a state from which that pays.

@@ -184,7 +184,7 @@ const LEAST: Duration = Duration::from_millis(20);
 /// When a sparse model is expected to take less time than the code.
 ///
 /// The rule is that of the rent of skis: the code sweeps until it has taken as long as the making of the sparse model would.
-/// Whatever is right, that takes at most about twice the shorter time.
+/// With exact costs, that takes at most about twice the shorter time, whichever it is.
 pub(super) struct Switch {
     /// The device that goes on.
     pub(super) device: DeviceChoice,
