@@ -3,7 +3,11 @@
 //! Backends maximise. Each backend owns its copy of the model, V and π, and starts at V = 0 with the first action of
 //! every state.
 
+use std::time::Duration;
+
 use warpkov_kernels::mdp::matrix_free::Measured;
+
+use crate::runtime::comm::{Communicator, Error as CommError};
 
 /// State common to all backends: V and π.
 pub trait State {
@@ -101,10 +105,16 @@ impl Pace {
         self.0
     }
 
-    /// Takes note of the time of some sweeps, in seconds.
-    pub fn took(&mut self, sweeps: u32, seconds: f64) {
-        let fit = 0.25 * f64::from(sweeps) / seconds.max(1e-9);
+    /// Takes note of the time of some sweeps. All ranks go at the pace of the slowest.
+    ///
+    /// # Errors
+    /// A rank failed.
+    pub fn took(&mut self, sweeps: u32, time: Duration, comm: &dyn Communicator) -> Result<(), CommError> {
+        let mut seconds = [time.as_secs_f64()];
+        comm.all_reduce_max(&mut seconds)?;
+        let fit = 0.25 * f64::from(sweeps) / seconds[0].max(1e-9);
         self.0 = (fit.min(f64::from(SWEEPS_PER_ROUND)) as u32 & !1).max(2);
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 pub use warpkov_kernels::mdp::matrix_free::{Compiled, END, Measured, Outcomes, SUM_TOLERANCE, Sums};
 pub use warpkov_kernels::mdp::{Events, Model, Table};
 
-use self::sparse::{CORE_RATE, GPU_RATE, Switch};
+use self::sparse::{Speed, Switch};
 pub use self::sparse::{reachable, sparse};
 use super::backend::{Measure, Stop};
 use super::certificate::{Certificate, Extremes};
@@ -188,7 +188,7 @@ pub fn solve_model_on_ranks<M: Compiled>(
         Decision::Gpu { ordinal, or_cpu } => match solve.open(ordinal) {
             Ok(gpu) => {
                 let name = gpu.name();
-                solve.may_switch(DeviceChoice::Cuda(ordinal), GPU_RATE);
+                solve.may_switch(DeviceChoice::Cuda(ordinal), Speed::GPU);
                 solve.on_device(&gpu, name, |bytes| Ok(gpu.reserve(bytes, "V")?))
             }
             Err(error) if or_cpu => {
@@ -218,10 +218,10 @@ impl<M: Compiled> Solve<'_, M> {
         Ok(Gpu::open(ordinal, self.options.modules.ok_or_else(missing)?)?)
     }
 
-    /// Lets `auto` go on with a sparse model on this device, which sweeps `rate` transitions of it per second.
-    fn may_switch(&mut self, device: DeviceChoice, rate: f64) {
+    /// Lets `auto` go on with a sparse model on this device.
+    fn may_switch(&mut self, device: DeviceChoice, speed: Speed) {
         let may = self.options.representation == Representation::Auto && self.comm.size() == 1;
-        self.switch = may.then(|| Switch::new(device, rate, &self.options.limits));
+        self.switch = may.then(|| Switch::new(device, speed, &self.options.limits));
     }
 
     /// The states of each rank: about equally many.
@@ -232,7 +232,7 @@ impl<M: Compiled> Solve<'_, M> {
     }
 
     fn on_cpu(&mut self) -> Result<ModelSolution, SolveError> {
-        self.may_switch(DeviceChoice::Cpu, CORE_RATE * rayon::current_num_threads() as f64);
+        self.may_switch(DeviceChoice::Cpu, Speed::of_cores(rayon::current_num_threads()));
         let gauss_seidel = self.options.method.map(|method| method == Method::GaussSeidel);
         let part = &self.parts()[self.comm.rank() as usize];
         let own = part.start as u64..part.end as u64;

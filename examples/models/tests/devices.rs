@@ -115,6 +115,8 @@ fn wrong_models_are_refused_with_the_state_and_the_action() {
     refused(&faulty(1), "state 69, action 1: the probabilities sum to 0.5, expected 1 within 1e-6");
     refused(&faulty(2), "state 69, action 1: the probabilities sum to 0, expected 1 within 1e-6");
     refused(&faulty(3), "state 69, action 1: probability -0.5");
+    refused(&faulty(4), "state 69, action 1: the probabilities sum to 2");
+    refused(&faulty(5), "state 69, action 1: successor 4294967301, expected a state below 70");
     // A table that is too short has no number there.
     refused(&CostGarnet { states: 5, actions: 1, events: 0, ending: 0, gamma: 0.5, seed: 1 }, "state 0, action 0");
 }
@@ -195,6 +197,25 @@ fn a_sparse_model_has_the_same_values() {
         assert!((value - all.values[state as usize]).abs() <= 2e-9, "state {state}");
     }
     assert!(reachable(&cost, 50).is_err());
+}
+
+#[test]
+fn wrong_models_have_no_sparse_model() {
+    for (fault, why) in [
+        (0, "state 69, action 1: successor 70, expected a state below 70"),
+        (1, "state 69, action 1: the probabilities sum to 0.5"),
+        (3, "state 69, action 1: probability -0.5"),
+        (4, "state 69, action 1: the probabilities sum to 2"),
+        (5, "state 69, action 1: successor 4294967301, expected a state below 70"),
+    ] {
+        let faulty = Faulty { states: 70, fault };
+        for error in [sparse(&faulty).err(), reachable(&faulty, 3).err()] {
+            let error = error.expect("the model is wrong").to_string();
+            assert!(error.contains(why), "fault {fault}: {error}");
+        }
+    }
+    let large = Faulty { states: u64::from(u32::MAX), fault: 9 };
+    assert!(sparse(&large).is_err_and(|error| error.to_string().contains("at most 4294967294 states")));
 }
 
 /// The sweeps of a model with thousands of outcomes on few successors take a thousand times as long from the code.

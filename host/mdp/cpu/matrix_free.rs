@@ -193,10 +193,7 @@ impl<M: Outcomes + Sync, T: Precise> GreedySweeps for MatrixFree<'_, M, T> {
             let (least, greatest) =
                 if found.least > found.greatest { (0.0, 0.0) } else { (found.least, found.greatest) };
             if sweeps >= max_sweeps || !found.any || stop.is_met(least, greatest) || self.stopped()? {
-                let mut seconds = [begun.elapsed().as_secs_f64()];
-                // All ranks go at one pace.
-                self.comm.all_reduce_max(&mut seconds)?;
-                self.pace.took(sweeps, seconds[0]);
+                self.pace.took(sweeps, begun.elapsed(), self.comm)?;
                 self.change = [least, greatest];
                 return Ok(Backups { sweeps, least, greatest, fixed: !found.any });
             }

@@ -98,7 +98,9 @@ where
 
     fn shape(&self) -> Shape {
         let own = self.own();
-        Shape::grid_stride((own.end - own.start) * if self.by_warp { 32 } else { 1 }, THREADS)
+        let states = own.end - own.start;
+        // States of a warp each may have very different numbers of events: blocks that end make room for others.
+        if self.by_warp { Shape::cover(32 * states, THREADS) } else { Shape::grid_stride(states, THREADS) }
     }
 
     /// Launches sweep `number` of a batch, and swaps the buffers.
@@ -204,12 +206,13 @@ where
         let begun = Instant::now();
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
         self.stop.set(self.device, stop)?;
-        if self.comm.size() == 1 && self.graph.is_none() {
-            let device = self.device;
-            self.graph = device.capture(|| self.submit_alone(BATCH))?;
-        }
         loop {
             let batch = BATCH.min((max_sweeps - done.sweeps) as usize);
+            // A few sweeps end before a recording pays.
+            if self.comm.size() == 1 && self.graph.is_none() && batch == BATCH && done.sweeps > 0 {
+                let device = self.device;
+                self.graph = device.capture(|| self.submit_alone(BATCH))?;
+            }
             self.submit(batch)?;
             let mut slots = vec![0; SLOTS * batch];
             self.device.download(&self.slots, &mut slots)?;
@@ -233,10 +236,7 @@ where
             done.sweeps += swept as u32;
             let met = done.fixed || stop.is_met(done.least, done.greatest);
             if met || done.sweeps >= max_sweeps || self.comm.any(interrupt::requested())? {
-                let mut seconds = [begun.elapsed().as_secs_f64()];
-                // All ranks go at one pace.
-                self.comm.all_reduce_max(&mut seconds)?;
-                self.pace.took(done.sweeps, seconds[0]);
+                self.pace.took(done.sweeps, begun.elapsed(), self.comm)?;
                 self.change = [done.least, done.greatest];
                 return Ok(done);
             }

@@ -6,6 +6,7 @@ use std::hash::Hash;
 
 use super::Error;
 use crate::common::parameters;
+use crate::mdp::model::validate::ROW_SUM_TOLERANCE;
 use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
 
 /// The states and rows found so far.
@@ -34,7 +35,10 @@ impl<S: Clone + Eq + Hash> Search<S> {
             let number = self.number(state);
             match self.col[start..].iter().position(|&successor| successor == number) {
                 // Rounding may push the sum above 1.
-                Some(position) => self.val[start + position] = (self.val[start + position] + probability).min(1.0),
+                Some(position) => match self.val[start + position] + probability {
+                    sum if sum <= 1.0 + ROW_SUM_TOLERANCE => self.val[start + position] = sum.min(1.0),
+                    wrong => self.val[start + position] = wrong,
+                },
                 None => {
                     self.col.push(number);
                     self.val.push(probability);

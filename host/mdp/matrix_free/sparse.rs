@@ -1,11 +1,14 @@
 //! Sparse models made of code, and when they pay.
 
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
-use warpkov_kernels::mdp::matrix_free::{END, Outcomes};
+use warpkov_kernels::mdp::matrix_free::{END, Outcomes, SUM_TOLERANCE, fits};
 
+use super::why_wrong;
 use crate::mdp::backend::Stop;
 use crate::mdp::error::SolveError;
 use crate::mdp::generate::explore::{Explored, explore};
@@ -33,37 +36,49 @@ struct Rows {
     actions: Vec<u32>,
 }
 
+/// Puts the successors of an action with their probabilities, [`END`] among them, into `successors`, and returns Σ p·r.
+/// `None` if the outcomes are not valid.
+fn action<M: Outcomes>(
+    model: &M,
+    table: &Vec<f64>,
+    (state, action): (u64, u32),
+    successors: &mut Vec<(u64, f64)>,
+) -> Option<f64> {
+    successors.clear();
+    let (states, mut reward, mut sum, mut valid) = (model.states(), 0.0, 0.0, true);
+    model.outcomes(table, state, action, |next, probability, earned| {
+        valid = valid && (next < states || next == END) && fits(probability, earned);
+        reward += probability * earned;
+        sum += probability;
+        if probability != 0.0 {
+            successors.push((next, probability));
+        }
+    });
+    (valid && (sum - 1.0).abs() <= SUM_TOLERANCE).then_some(reward)
+}
+
 impl Rows {
-    /// The rows of `states`: successors ascending, each once.
-    fn of<M: Outcomes>(model: &M, table: &Vec<f64>, states: Range<u64>) -> Self {
-        let (mut rows, mut entries) = (Self::default(), Vec::new());
+    /// The rows of `states`: successors ascending, each once. An error is a state that is not valid.
+    fn of<M: Outcomes>(model: &M, table: &Vec<f64>, states: Range<u64>) -> Result<Self, u64> {
+        let (mut rows, mut successors) = (Self::default(), Vec::new());
         for state in states {
             let actions = model.actions(table, state);
             rows.actions.push(actions);
-            for action in 0..actions {
-                entries.clear();
-                let (mut reward, mut end) = (0.0, 0.0);
-                model.outcomes(table, state, action, |next, probability, earned| {
-                    reward += probability * earned;
-                    match next {
-                        END => end += probability,
-                        _ if probability != 0.0 => entries.push((next as u32, probability)),
-                        _ => {}
-                    }
-                });
+            for number in 0..actions {
+                let reward = action(model, table, (state, number), &mut successors).ok_or(state)?;
                 // A stable sort: the sum of equal successors does not depend on the sort.
-                entries.sort_by_key(|&(next, _)| next);
-                let start = rows.col.len();
-                for &(next, probability) in &entries {
-                    match rows.col[start..].last() {
-                        Some(&last) if last == next => {
-                            let at = rows.val.len() - 1;
-                            rows.val[at] += probability;
-                        }
-                        _ => {
-                            rows.col.push(next);
-                            rows.val.push(probability);
-                        }
+                successors.sort_by_key(|&(next, _)| next);
+                let (start, mut end) = (rows.col.len(), 0.0);
+                for &(next, probability) in &successors {
+                    if next == END {
+                        end += probability;
+                    } else if rows.col[start..].last().is_some_and(|&last| u64::from(last) == next) {
+                        let at = rows.val.len() - 1;
+                        rows.val[at] += probability;
+                    } else {
+                        // Below S, which is at most `MOST_STATES`.
+                        rows.col.push(next as u32);
+                        rows.val.push(probability);
                     }
                 }
                 rows.lengths.push((rows.col.len() - start) as u32);
@@ -71,7 +86,7 @@ impl Rows {
                 rows.ends.push(end);
             }
         }
-        rows
+        Ok(rows)
     }
 }
 
@@ -102,7 +117,7 @@ fn offsets(lengths: &[u32]) -> Vec<u64> {
 /// actions.
 ///
 /// # Errors
-/// [`SolveError::Model`] if the model has 2³² − 1 states or more, and [`SolveError::Invalid`] if it is not valid.
+/// [`SolveError::Model`] if the model has 2³² − 1 states or more, or is not valid: with the state and the action.
 pub fn sparse<M: Outcomes + Sync>(model: &M) -> Result<Mdp, SolveError> {
     let states = model.states();
     if states > MOST_STATES {
@@ -110,7 +125,9 @@ pub fn sparse<M: Outcomes + Sync>(model: &M) -> Result<Mdp, SolveError> {
     }
     let table = model.table();
     let of_block = |block: u64| Rows::of(model, &table, block * BLOCK..states.min((block + 1) * BLOCK));
-    let blocks: Vec<Rows> = (0..states.div_ceil(BLOCK)).into_par_iter().map(of_block).collect();
+    let blocks: Vec<_> = (0..states.div_ceil(BLOCK)).into_par_iter().map(of_block).collect();
+    let blocks: Result<Vec<Rows>, u64> = blocks.into_iter().collect();
+    let blocks = blocks.map_err(|state| SolveError::Model(why_wrong(model, &table, state)))?;
     let mut ends = concat(&blocks, |rows| &rows.ends);
     if ends.iter().all(|&end| end == 0.0) {
         ends.clear();
@@ -142,35 +159,49 @@ pub fn reachable<M: Outcomes + Sync>(model: &M, start: u64) -> Result<Explored<u
     if start >= model.states() {
         return Err(SolveError::Model(format!("the start is state {start}, expected one below {}", model.states())));
     }
-    let table = model.table();
+    let (table, mut successors, mut wrong) = (model.table(), Vec::new(), None);
     let found = explore(start, &[""], |&state, search| {
-        if state == END {
+        if state == END || wrong.is_some() {
             return;
         }
-        for action in 0..model.actions(&table, state) {
-            let (mut outcomes, mut reward) = (Vec::new(), 0.0);
-            model.outcomes(&table, state, action, |next, probability, earned| {
-                reward += probability * earned;
-                outcomes.push((probability, next));
-            });
-            search.action(0, reward, outcomes);
+        for number in 0..model.actions(&table, state) {
+            let Some(reward) = action(model, &table, (state, number), &mut successors) else {
+                wrong = Some(state);
+                return;
+            };
+            search.action(0, reward, successors.iter().map(|&(next, probability)| (probability, next)));
         }
     });
+    if let Some(state) = wrong {
+        return Err(SolveError::Model(why_wrong(model, &table, state)));
+    }
     let Explored { states, mdp } = found.map_err(|error| SolveError::Model(error.to_string()))?;
     let objective = if M::MINIMIZE { Objective::Minimize } else { Objective::Maximize };
     let parts = MdpParts { gamma: model.gamma(), objective, action_names: None, ..mdp.into_parts() };
     Ok(Explored { states, mdp: parts.validated()? })
 }
 
-/// Transitions per second of sweeps over a sparse model on a GPU: three models of `examples/models`, of 2 to 409 million
-/// transitions, on an H200: 1.1 to 1.3 · 10¹¹.
-pub(super) const GPU_RATE: f64 = 1.1e11;
+/// How fast a device is with sparse models.
+#[derive(Clone, Copy)]
+pub(super) struct Speed {
+    /// Seconds that a model takes to get there, however small it is.
+    start: f64,
+    /// Transitions per second of sweeps.
+    sweeps: f64,
+}
 
-/// The same of a core of a CPU: 6.4 · 10⁷ transitions on the 16 cores beside that GPU, 35 ms.
-pub(super) const CORE_RATE: f64 = 1.1e8;
+impl Speed {
+    /// Of an H200: five models of `examples/models`, of 2 to 409 million transitions.
+    pub(super) const GPU: Self = Self { start: 0.07, sweeps: 1.1e11 };
 
-/// Bytes per second of a copy to a device, assumed.
-const COPY_RATE: f64 = 1e10;
+    /// Of some cores: 6.4 · 10⁷ transitions took 35 ms on the 16 beside that GPU.
+    pub(super) fn of_cores(count: usize) -> Self {
+        Self { start: 0.0, sweeps: 1.1e8 * count as f64 }
+    }
+}
+
+/// Bytes of transitions per second that are copied together, checked and laid out, on those 16 cores.
+const LAYOUT_RATE: f64 = 2.7e9;
 
 /// Bytes of a transition: a column and a probability.
 const BYTES: f64 = 12.0;
@@ -188,10 +219,11 @@ const LEAST: Duration = Duration::from_millis(20);
 pub(super) struct Switch {
     /// The device that goes on.
     pub(super) device: DeviceChoice,
-    rate: f64,
+    speed: Speed,
     most_sweeps: f64,
     begun: Instant,
-    cost: Option<Option<Cost>>,
+    /// What a thread beside the sweeps finds out, once it was asked for.
+    cost: Option<Arc<OnceLock<Cost>>>,
     /// The bounded quantity of the round before.
     size: Option<f64>,
     /// Why the rest is expected to be faster with a sparse model.
@@ -200,20 +232,20 @@ pub(super) struct Switch {
 
 /// What a sparse model costs.
 struct Cost {
-    /// Seconds until the first sweep.
+    /// Seconds until the model is checked and laid out; infinite for one that `auto` does not make.
     make: f64,
     transitions: f64,
 }
 
 impl Switch {
-    pub(super) fn new(device: DeviceChoice, rate: f64, limits: &Limits) -> Self {
+    pub(super) fn new(device: DeviceChoice, speed: Speed, limits: &Limits) -> Self {
         let most_sweeps = f64::from(limits.max_sweeps);
-        Self { device, rate, most_sweeps, begun: Instant::now(), cost: None, size: None, why: None }
+        Self { device, speed, most_sweeps, begun: Instant::now(), cost: None, size: None, why: None }
     }
 
     /// Whether the rest is expected to be faster with a sparse model, after a round whose last sweep changed V by `change`,
     /// from the least to the greatest.
-    pub(super) fn wanted<M: Outcomes + Sync>(
+    pub(super) fn wanted<M: Outcomes + Send + Sync + 'static>(
         &mut self,
         model: &M,
         stop: Stop,
@@ -226,8 +258,16 @@ impl Switch {
         if spent < LEAST {
             return false;
         }
-        let Some(Cost { make, transitions }) = self.cost.get_or_insert_with(|| Cost::of(model)) else { return false };
-        if spent.as_secs_f64() < *make {
+        let cost = self.cost.get_or_insert_with(|| {
+            let (place, model) = (Arc::<OnceLock<Cost>>::default(), *model);
+            let found = Arc::clone(&place);
+            // Without the thread, the cost stays unknown.
+            let _ = thread::Builder::new().spawn(move || found.set(Cost::of(&model)));
+            place
+        });
+        let Some(&Cost { make, transitions }) = cost.get() else { return false };
+        let make = self.speed.start + make;
+        if spent.as_secs_f64() < make {
             return false;
         }
         let start = run.rounds.len().checked_sub(2).map_or(0.0, |before| run.rounds[before].seconds);
@@ -235,14 +275,14 @@ impl Switch {
         // A sweep multiplies the change by γ at most, and by less where the process forgets its state.
         let factor = (size / before).powf(1.0 / f64::from(round.sweeps)).min(model.gamma());
         let left = ((stop.bound() / size).ln() / factor.ln()).clamp(0.0, self.most_sweeps);
-        let (code, instead) = (left * sweep, *make + left * *transitions / self.rate);
+        let (code, instead) = (left * sweep, make + left * transitions / self.speed.sweeps);
         if code > instead {
             self.why = Some(format!(
                 "auto chose a sparse model after {:.2} s: {code:.2} s more expected from the code ({left:.0} sweeps of \
                  {:.0} µs), {instead:.2} s with {:.1} MB of transitions",
                 spent.as_secs_f64(),
                 1e6 * sweep,
-                BYTES * *transitions / 1e6
+                BYTES * transitions / 1e6
             ));
         }
         self.why.is_some()
@@ -250,11 +290,11 @@ impl Switch {
 }
 
 impl Cost {
-    /// The cost of a model, from the rows of some states; `None` if it is too large.
-    fn of<M: Outcomes + Sync>(model: &M) -> Option<Self> {
+    /// The cost of a model, from the rows of some states.
+    fn of<M: Outcomes + Sync>(model: &M) -> Self {
         let (states, table, begun) = (model.states(), model.table(), Instant::now());
         if states > MOST_STATES {
-            return None;
+            return Self { make: f64::INFINITY, transitions: 0.0 };
         }
         // States of all parts of the model, one of each part at first, twice as many the next time.
         let (mut made, mut transitions, mut round) = (0, 0, rayon::current_num_threads() as u64);
@@ -262,7 +302,7 @@ impl Cost {
             let stride = (states / round).max(1);
             let of_state = |at: u64| {
                 let state = (at * stride + made) % states;
-                Rows::of(model, &table, state..state + 1).col.len()
+                Rows::of(model, &table, state..state + 1).map_or(0, |rows| rows.col.len())
             };
             transitions += (0..round).into_par_iter().map(of_state).sum::<usize>();
             (made, round) = (made + round, 2 * round);
@@ -270,8 +310,7 @@ impl Cost {
         let scale = states as f64 / made as f64;
         let (seconds, transitions) = (scale * begun.elapsed().as_secs_f64(), scale * transitions as f64);
         let bytes = transitions * BYTES;
-        // Rows are made, copied together, checked, and copied to a device.
-        let make = seconds + 3.0 * bytes / COPY_RATE;
-        (bytes <= MOST_BYTES).then_some(Self { make, transitions })
+        let make = if bytes <= MOST_BYTES { seconds + bytes / LAYOUT_RATE } else { f64::INFINITY };
+        Self { make, transitions }
     }
 }

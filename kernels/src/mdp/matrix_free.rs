@@ -64,7 +64,7 @@ mod model;
 mod sums;
 
 pub use model::{DeviceTable, END, Events, Model, Outcomes, Table};
-pub use sums::{MEASURED, Measured, SUM_TOLERANCE, Sums, TILE, examine};
+pub use sums::{MEASURED, Measured, SUM_TOLERANCE, Sums, TILE, Tile, examine, fits};
 
 /// Slots per sweep: the [`key`]s of the greatest increase and the greatest decrease of V, and whether any value changed;
 /// all 0 before the sweep.
@@ -629,16 +629,15 @@ macro_rules! events {
             }
 
             #[inline(always)]
-            fn sums(
+            fn sums<const LANES: u32, const MEASURE: bool>(
                 &self,
                 table: &impl $crate::mdp::Table,
                 state: u64,
-                first: u32,
-                share: (u32, u32),
+                tile: $crate::mdp::matrix_free::Tile,
                 value: impl Fn(u64) -> f64,
                 fma: impl Fn(f64, f64, f64) -> f64,
             ) -> $crate::mdp::matrix_free::Sums {
-                $crate::mdp::matrix_free::Sums::of_events(self, table, state, first, share, value, fma)
+                $crate::mdp::matrix_free::Sums::of_events::<_, LANES, MEASURE>(self, table, state, tile, value, fma)
             }
         }
 

@@ -141,7 +141,7 @@ impl warpkov_kernels::mdp::Events for CostGarnet {
 warpkov_kernels::events!(CostGarnet);
 
 /// A model whose last state has a fault, for tests: 0, a successor outside of the model; 1, a sum of ½; 2, no outcomes; 3, a
-/// negative probability.
+/// negative probability; 4, a sum of 2 over one successor; 5, a successor of which the lower 32 bits are a state.
 #[derive(Clone, Copy, Debug, Parameter)]
 pub struct Faulty {
     /// S.
@@ -173,6 +173,12 @@ impl Model for Faulty {
                 each(0, -0.5, 1.0);
                 each(1, 0.5, 1.0);
             }
+            4 if action == 1 && state + 1 == self.states => {
+                each(5, 1.0, 1.0);
+                each(5, 1.0, 1.0);
+            }
+            // State 5, plus 2³².
+            5 if action == 1 && state + 1 == self.states => each((1 << 32) + 5, 1.0, 1.0),
             _ => each((state + 1) % self.states, 1.0, 1.0),
         }
     }

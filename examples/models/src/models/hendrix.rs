@@ -81,14 +81,18 @@ impl Events for Hendrix {
         let most = u64::from(self.most * self.life);
         let below = |demand: &Poisson, z: u64| if z > 0 { demand.cdf(z - 1) } else { 0.0 };
         let end = most + (self.mean_b + 12.0 * (1.0 + self.mean_b.sqrt())) as u64;
+        let of_b: Vec<f64> = (0..end).map(|x| b.pmf(x)).collect();
+        // P(u of n customers take a).
+        let take = |n: u64, u: u64| Binomial::new(self.substitution, n).map_or(f64::NAN, |taken| taken.pmf(u));
+        let taken: Vec<Vec<f64>> = (0..end).map(|n| (0..=most).map(|u| take(n, u)).collect()).collect();
         let mut table = Vec::new();
         for y in 0..=most {
-            let take = |u: u64, x: u64| Binomial::new(self.substitution, x - y).map_or(f64::NAN, |taken| taken.pmf(u));
-            let extra: Vec<f64> = (0..=most).map(|u| (y + u..end).map(|x| b.pmf(x) * take(u, x)).sum()).collect();
+            let of = |u: u64| (y + u..end).map(|x| of_b[x as usize] * taken[(x - y) as usize][u as usize]).sum();
+            let extra: Vec<f64> = (0..=most).map(of).collect();
             let mut left = 1.0 - below(&b, y);
             for z in 0..=most {
                 let exactly: f64 = (0..=z).map(|own| a.pmf(own) * extra[(z - own) as usize]).sum();
-                table.extend([b.pmf(y), a.pmf(z), 1.0 - below(&a, z), exactly, left]);
+                table.extend([of_b[y as usize], a.pmf(z), 1.0 - below(&a, z), exactly, left]);
                 left -= exactly;
             }
         }

@@ -2,7 +2,7 @@
 
 use warpkov_device::device::Global;
 
-use super::Sums;
+use super::{Sums, Tile};
 
 /// The successor of an outcome after which the process ends, with V = 0.
 pub const END: u64 = u64::MAX;
@@ -87,7 +87,7 @@ pub trait Outcomes: Copy {
     /// Actions of which a thread adds up the outcomes together, at most [`TILE`](super::TILE).
     const TOGETHER: u32 = 1;
 
-    /// Whether lanes may share the outcomes of an action.
+    /// Whether the lanes of a warp compute the outcomes of an action together.
     const SHARED: bool = false;
 
     /// As in [`Model`].
@@ -102,20 +102,21 @@ pub trait Outcomes: Copy {
     /// As in [`Model`].
     fn outcomes(&self, table: &impl Table, state: u64, action: u32, each: impl FnMut(u64, f64, f64));
 
-    /// The sums over the outcomes of [`TOGETHER`](Self::TOGETHER) actions from `first` on, which is below the number of
-    /// actions. With [`SHARED`](Self::SHARED), only those of every `share.1`-th event from `share.0` on. `fma(x, y, z)` is
-    /// x·y + z, rounded once or twice.
+    /// The sums over the outcomes of the actions of a tile, the first of which is below the number of actions or, with
+    /// [`SHARED`](Self::SHARED) and `LANES` = 32, may not be. `MEASURE` is whether all sums are needed, or the Q-factors alone.
+    /// `fma(x, y, z)` is x·y + z, rounded once or twice.
+    ///
+    /// *Takes part*: all 32 lanes, with [`SHARED`](Self::SHARED) and `LANES` = 32.
     #[inline(always)]
-    fn sums(
+    fn sums<const LANES: u32, const MEASURE: bool>(
         &self,
         table: &impl Table,
         state: u64,
-        first: u32,
-        _share: (u32, u32),
+        tile: Tile,
         value: impl Fn(u64) -> f64,
         fma: impl Fn(f64, f64, f64) -> f64,
     ) -> Sums {
-        Sums::of_action(self, table, (state, first), value, fma)
+        Sums::of_action(self, table, (state, tile.first), value, fma)
     }
 }
 

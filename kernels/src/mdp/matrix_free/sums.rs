@@ -32,7 +32,8 @@ pub struct Sums {
 
 /// Whether probability and reward may be those of an outcome. NaN fails every comparison.
 #[inline(always)]
-fn fits(probability: f64, reward: f64) -> bool {
+#[must_use]
+pub fn fits(probability: f64, reward: f64) -> bool {
     (0.0..=1.0 + SUM_TOLERANCE).contains(&probability) && reward.abs() <= f64::MAX
 }
 
@@ -69,53 +70,82 @@ impl Sums {
         sums
     }
 
-    /// Over every `step`-th event from `lane` on, of [`TILE`] actions from `first` on.
+    /// Over all events, of the actions of a [`Tile`], of a state with actions.
+    ///
+    /// With `LANES` = 32, each lane of the warp computes one event of 32, and hands it to those that add it up.
+    ///
+    /// *Takes part*: all 32 lanes, unless `LANES` = 1. *Valid result in*: all of them; but each lane knows only whether the
+    /// outcomes that it has seen are valid.
     #[inline(always)]
-    pub fn of_events<M: Events>(
+    pub fn of_events<M: Events, const LANES: u32, const MEASURE: bool>(
         model: &M,
         table: &impl Table,
         number: u64,
-        first: u32,
-        (lane, step): (u32, u32),
+        tile: Tile,
         value: impl Fn(u64) -> f64,
         fma: impl Fn(f64, f64, f64) -> f64,
     ) -> Self {
+        let lane = if LANES > 1 { warp::lane_id() } else { 0 };
+        let own = lane % tile.share;
         let (gamma, states, actions) = (model.gamma(), model.states(), model.actions(number));
         let (state, mut sums) = (model.state(number), Self::NONE);
         let (mut offsets, mut of_actions) = ([0; TILE], [0.0; TILE]);
         for k in 0..TILE {
-            if first + (k as u32) < actions {
-                (offsets[k], of_actions[k]) = model.action(&state, first + k as u32);
-            }
+            // Beyond the last action, the last one again: no branch in the loop below.
+            (offsets[k], of_actions[k]) = model.action(&state, tile.action(k).min(actions.saturating_sub(1)));
         }
-        // Σ p·V(s') and Σ p·|V(s')| of each action; Σ p·r and Σ p·|r| of the events.
+        // Σ p·V(s') and Σ p·|V(s')| of each action; Σ p·r and Σ p·|r| of the events of this lane.
         let (mut values, mut sizes, mut reward, mut size) = ([0.0; TILE], [0.0; TILE], 0.0, 0.0);
-        let (mut event, events) = (lane, model.events(&state));
-        while event < events {
-            let probability = model.probability(table, &state, event);
-            // An event that never happens costs no more than its probability. NaN is not 0.
-            if probability != 0.0 {
-                let (next, earned) = model.outcome(&state, event);
-                reward = fma(probability, earned, reward);
-                size += probability * earned.abs();
-                sums.sum += probability;
-                sums.outcomes += 1;
-                sums.valid = sums.valid && fits(probability, earned);
-                if next != END {
-                    sums.going += probability;
-                    for k in 0..TILE {
-                        if first + (k as u32) < actions {
-                            let next = next.wrapping_add(offsets[k]);
-                            let goes = next < states;
-                            let after = if goes { value(next) } else { f64::NAN };
-                            values[k] = fma(probability, after, values[k]);
-                            sizes[k] += probability * after.abs();
-                            sums.valid = sums.valid && goes;
-                        }
-                    }
+        let (mut first, events) = (0, model.events(&state));
+        while first < events {
+            let count = (events - first).min(LANES);
+            let (mut probability, mut next) = (0.0, END);
+            if lane < count {
+                probability = model.probability(table, &state, first + lane);
+                // An event that never happens costs no more than its probability. NaN is not 0.
+                if probability != 0.0 {
+                    let earned;
+                    (next, earned) = model.outcome(&state, first + lane);
+                    reward = fma(probability, earned, reward);
+                    size += probability * earned.abs();
+                    sums.sum += probability;
+                    sums.going += if next == END { 0.0 } else { probability };
+                    sums.outcomes += 1;
+                    sums.valid = sums.valid && fits(probability, earned);
                 }
             }
-            event += step;
+            let mut turn = 0;
+            while turn < count {
+                let (mut probability, mut next) = (probability, next);
+                if LANES > 1 {
+                    probability = warp::shuffle(warp::FULL, probability, turn + own);
+                    next = warp::shuffle(warp::FULL, next, turn + own);
+                }
+                if next != END {
+                    for k in 0..TILE {
+                        let next = next.wrapping_add(offsets[k]);
+                        let goes = next < states;
+                        // A read without a branch: those of all actions are on their way at the same time.
+                        let read = value(if goes { next } else { number });
+                        let after = if goes { read } else { f64::NAN };
+                        values[k] = fma(probability, after, values[k]);
+                        sizes[k] += probability * after.abs();
+                        sums.valid = sums.valid && goes;
+                    }
+                }
+                turn += tile.share;
+            }
+            first += count;
+        }
+        if LANES > 1 {
+            let over = |lanes: u32, sum: f64| warp::reduce_width(sum, lanes, |a, b| a + b);
+            (reward, sums.sum) = (over(LANES, reward), over(LANES, sums.sum));
+            values = values.map(|sum| over(tile.share, sum));
+            if MEASURE {
+                (size, sums.going) = (over(LANES, size), over(LANES, sums.going));
+                sizes = sizes.map(|sum| over(tile.share, sum));
+                sums.outcomes = warp::reduce(sums.outcomes, |a: u32, b| a + b);
+            }
         }
         for k in 0..TILE {
             let q = fma(of_actions[k], sums.sum, reward);
@@ -125,29 +155,24 @@ impl Sums {
         }
         sums
     }
+}
 
-    /// The sums over the events of `share` neighbouring lanes, a power of 2; without `MEASURE`, the Q-factors alone. Each lane
-    /// knows whether its own outcomes are valid.
-    ///
-    /// *Takes part*: all 32 lanes.
+/// Actions whose outcomes are added up together: every `step`-th from `first` on, at most [`TILE`].
+#[derive(Clone, Copy, Debug)]
+pub struct Tile {
+    /// The first action.
+    pub first: u32,
+    /// From one action to the next.
+    pub step: u32,
+    /// Neighbouring lanes that have these actions, each for some of the outcomes: a power of 2.
+    pub share: u32,
+}
+
+impl Tile {
+    /// Action `k`. It may be above those of the state.
     #[inline(always)]
-    fn of_lanes<const MEASURE: bool>(mut self, share: u32) -> Self {
-        let mut lanes = 1;
-        while lanes < share {
-            for k in 0..TILE {
-                self.q[k] += warp::shuffle_xor(warp::FULL, self.q[k], lanes);
-            }
-            if MEASURE {
-                for k in 0..TILE {
-                    self.magnitude[k] += warp::shuffle_xor(warp::FULL, self.magnitude[k], lanes);
-                }
-                self.going += warp::shuffle_xor(warp::FULL, self.going, lanes);
-                self.sum += warp::shuffle_xor(warp::FULL, self.sum, lanes);
-                self.outcomes += warp::shuffle_xor(warp::FULL, self.outcomes, lanes);
-            }
-            lanes *= 2;
-        }
-        self
+    fn action(self, k: usize) -> u32 {
+        self.first.saturating_add(k as u32 * self.step)
     }
 }
 
@@ -168,42 +193,43 @@ pub fn examine<M: Outcomes, const LANES: u32, const MEASURE: bool>(
     // Neighbouring lanes share the outcomes of a tile of actions, if there are fewer tiles than lanes.
     let share = if LANES > 1 && M::SHARED { LANES / tiles.next_power_of_two().min(LANES) } else { 1 };
     let lane = if LANES > 1 { warp::lane_id() } else { 0 };
-    let (at_once, own) = (LANES / share, lane / share);
+    // At the same time, neighbouring tiles have neighbouring actions, which often lead to neighbouring states.
+    let step = LANES / share;
     let (mut best, mut of_best, mut found) = (f64::NEG_INFINITY, u32::MAX, Measured::NONE);
-    let mut tile = 0;
-    while tile < tiles {
-        let first = (tile + own) * M::TOGETHER;
+    let mut start = 0;
+    while start < actions {
+        let tile = Tile { first: start.saturating_add(lane / share), step, share };
         let mut sums = Sums::NONE;
-        if first < actions {
-            sums = model.sums(table, state, first, (lane % share, share), &value, &fma);
+        if (LANES > 1 && M::SHARED) || tile.first < actions {
+            sums = model.sums::<LANES, MEASURE>(table, state, tile, &value, &fma);
         }
-        if LANES > 1 && M::SHARED {
-            sums = sums.of_lanes::<MEASURE>(share);
-        }
-        for k in 0..M::TOGETHER {
-            if first + k < actions {
-                let q = sums.q[k as usize];
+        for k in 0..M::TOGETHER as usize {
+            if tile.action(k) < actions {
+                let q = sums.q[k];
                 if q > best || of_best == u32::MAX {
-                    of_best = first + k;
+                    of_best = tile.action(k);
                 }
                 best = greater(best, q);
                 if MEASURE {
-                    let magnitude = sums.magnitude[k as usize];
+                    let magnitude = sums.magnitude[k];
                     found.magnitude = if magnitude.is_nan() { f64::INFINITY } else { found.magnitude.max(magnitude) };
                 }
             }
         }
-        if MEASURE && first < actions {
-            found.going = [found.going[0].min(sums.going), found.going[1].max(sums.going)];
-            found.outcomes = found.outcomes.max(sums.outcomes);
-            // One rounding of each probability of an action after which the process goes on.
-            found.ends |= sums.going < sums.sum;
-            let one = (sums.sum - 1.0).abs() <= SUM_TOLERANCE;
-            if !(one && sums.valid) {
+        if MEASURE {
+            let mut valid = sums.valid;
+            if tile.first < actions {
+                found.going = [found.going[0].min(sums.going), found.going[1].max(sums.going)];
+                found.outcomes = found.outcomes.max(sums.outcomes);
+                // One rounding of each probability of an action after which the process goes on.
+                found.ends |= sums.going < sums.sum;
+                valid = valid && (sums.sum - 1.0).abs() <= SUM_TOLERANCE;
+            }
+            if !valid {
                 found.wrong = state;
             }
         }
-        tile += at_once;
+        start = start.saturating_add(step * M::TOGETHER);
     }
     if LANES > 1 {
         let greatest = warp::reduce(best, greater);
