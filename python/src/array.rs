@@ -21,6 +21,10 @@ pub trait Number: Pod + Send + Sync {
     const TYPE: &'static str;
 }
 
+impl Number for u8 {
+    const TYPE: &'static str = "u1";
+}
+
 impl Number for u32 {
     const TYPE: &'static str = "u4";
 }
@@ -35,7 +39,12 @@ impl Number for f64 {
 
 /// NumPy's name of the type of `T`.
 fn type_of<T: Number>() -> String {
-    format!("{}{}", if cfg!(target_endian = "little") { '<' } else { '>' }, T::TYPE)
+    let order = match size_of::<T>() {
+        1 => '|',
+        _ if cfg!(target_endian = "little") => '<',
+        _ => '>',
+    };
+    format!("{order}{}", T::TYPE)
 }
 
 /// A one-dimensional array of NumPy with adjacent elements, which this keeps alive.

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 mod array;
 #[path = "../../host/cli/mod.rs"]
 mod cli;
+mod dlpack;
 mod error;
 mod hmm;
 mod mdp;
@@ -30,6 +31,7 @@ fn _warpkov(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("DeviceError", module.py().get_type::<error::DeviceError>())?;
     module.add_function(wrap_pyfunction!(run, module)?)?;
+    dlpack::register(module)?;
     mdp::register(module)?;
     hmm::register(module)?;
     pomdp::register(module)

@@ -7,6 +7,7 @@ same library.
 
 from . import hmm, mdp, pomdp
 from ._errors import ConvergenceWarning
-from ._warpkov import DeviceError, __version__
+from ._host import to_device
+from ._warpkov import DeviceArray, DeviceError, __version__
 
-__all__ = ["ConvergenceWarning", "DeviceError", "__version__", "hmm", "mdp", "pomdp"]
+__all__ = ["ConvergenceWarning", "DeviceArray", "DeviceError", "__version__", "hmm", "mdp", "pomdp", "to_device"]

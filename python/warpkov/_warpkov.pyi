@@ -9,12 +9,14 @@ _Path = str | os.PathLike[str]
 
 __all__ = [
     "Buffer",
+    "DeviceArray",
     "DeviceError",
     "Model",
     "Pomdp",
     "__version__",
     "evaluate",
     "factors",
+    "fetch",
     "generate",
     "hmm_decode",
     "hmm_posteriors",
@@ -40,6 +42,29 @@ class Buffer:
 
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
+
+class DeviceArray:
+    """An array in the memory of a GPU, for other libraries."""
+
+    @staticmethod
+    def copied(
+        bytes: NDArray[np.uint8], kind: str, width: int, shape: list[int], ordinal: int
+    ) -> DeviceArray: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any: ...
 
 class DeviceError(RuntimeError):
     """A device does not exist, has too little memory, or failed."""
@@ -123,6 +148,7 @@ def solve_many(
 def evaluate(
     model: Model, policy: NDArray[np.uint32], question: dict[str, Any], options: dict[str, Any]
 ) -> tuple[Buffer, Buffer, Buffer, float, bool, str, int]: ...
+def fetch(array: Any) -> tuple[Buffer, int, list[int], list[int], str]: ...
 def factors(model: Model, values: NDArray[np.float64], bound: float | None) -> tuple[Buffer, Buffer, float | None]: ...
 def simulate(model: Model, policy: NDArray[np.uint32], question: dict[str, Any], paths: dict[str, Any]) -> str: ...
 def generate(words: list[str]) -> Model: ...

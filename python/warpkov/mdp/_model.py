@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .. import _warpkov
-from .._host import host, is_array
+from .._host import host, is_array, local
 
 Order = Literal["ass", "sas"]
 Objective = Literal["maximize", "minimize"]
@@ -84,6 +84,7 @@ class Model:
         arrays = (R, order, s_indices, a_indices, ends, state_names, action_names, labels)
         names = ("R", "order", "s_indices", "a_indices", "ends", "state_names", "action_names", "labels")
         self._numbers: np.ndarray | None = None
+        P = local(P)
         done = _whole(P, gamma)
         if done is not None:
             for value, name in zip(arrays, names):
@@ -95,6 +96,7 @@ class Model:
             return
         if gamma is None:
             raise ValueError("gamma is missing: arrays have no discount factor")
+        R = local(R)
         shape = _Shape(P, order, s_indices, a_indices)
         transitions = shape.matrix(P, "P")
         rewards, action_rewards = shape.rewards(R)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from .. import _warpkov
 from .._errors import ConvergenceWarning
-from .._host import host
+from .._host import host, local
 from ..mdp._model import Objective, _arrays, _minimize, _Shape, _summed
 from ..mdp._solve import _count
 
@@ -77,6 +77,7 @@ class Model:
         action_names: Sequence[str] = (),
         observation_names: Sequence[str] = (),
     ) -> None:
+        T, O, R = local(T), local(O), local(R)  # noqa: E741
         shape = _Shape(T, "ass", None, None)
         transitions = shape.matrix(T, "T")
         rewards, action_rewards = shape.rewards(R)

@@ -50,6 +50,7 @@
 //! | [`GpuBuffer`] | device memory |
 //! | [`Pinned`] | page-locked host memory, for copies that overlap with kernels |
 //! | [`Event`], [`Graph`] | a CUDA event, a CUDA graph |
+//! | [`Foreign`], [`SharedBuffer`] | device memory of other libraries of the process, and for them |
 //! | [`Communicator`] | one of several GPUs that exchange data through NCCL, loaded at run time |
 //! | [`Modules`], [`Baseline`], [`Entry`] | the device code in a binary |
 //! | [`DeviceInfo`] | properties of a GPU |
@@ -78,7 +79,8 @@ mod module;
 mod nccl;
 
 pub use device::{
-    Background, Communicator, DeviceInfo, Event, Gpu, GpuBuffer, Graph, Pinned, Reducible, Reduction, Request,
+    Background, Communicator, DeviceInfo, Event, Foreign, Gpu, GpuBuffer, Graph, Pinned, Reducible, Reduction, Request,
+    SharedBuffer,
 };
 pub use error::{CudaError, size};
 pub use module::{Baseline, Entry, Modules};

@@ -22,7 +22,7 @@ pub(super) struct PrimaryContext {
     pub(super) ordinal: u32,
     pub(super) driver: &'static Driver,
     pub(super) device: CudaDevice,
-    context: Context,
+    pub(super) context: Context,
     pub(super) multiprocessors: u32,
     programs: Mutex<Vec<Arc<Program>>>,
 }
@@ -75,7 +75,7 @@ impl PrimaryContext {
     /// The context of GPU `ordinal`, created if necessary, and `modules` in it. Fails if the GPU cannot run `modules`.
     pub(super) fn open(ordinal: u32, modules: &'static Modules) -> Result<(Arc<Self>, Arc<Program>), CudaError> {
         let code = choose(modules, compute_capability(cuda_device(ordinal)?)?, Gpu::driver_version()?)?;
-        let context = Self::get(ordinal)?;
+        let context = Self::of(ordinal)?;
         let mut programs = context.programs.lock().unwrap_or_else(PoisonError::into_inner);
         let known = programs.iter().find(|program| ptr::eq(program.modules, modules));
         let program = known.map(Arc::clone).unwrap_or_else(|| {
@@ -89,7 +89,7 @@ impl PrimaryContext {
     }
 
     /// The context of GPU `ordinal`, created if necessary.
-    fn get(ordinal: u32) -> Result<Arc<Self>, CudaError> {
+    pub(super) fn of(ordinal: u32) -> Result<Arc<Self>, CudaError> {
         let device = cuda_device(ordinal)?;
         let mut all = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.iter().find(|slot| slot.ordinal == ordinal).map(Arc::clone);

@@ -12,6 +12,7 @@
 mod buffer;
 mod communicator;
 mod context;
+mod foreign;
 mod graph;
 mod info;
 mod launch;
@@ -35,6 +36,7 @@ use warpkov_device::launch::{Call, Device};
 pub use buffer::{GpuBuffer, Pinned};
 pub use communicator::{Communicator, Reducible, Reduction, Request};
 pub use context::Background;
+pub use foreign::{Foreign, SharedBuffer};
 pub use graph::{Event, Graph};
 pub use info::DeviceInfo;
 
