@@ -612,6 +612,8 @@ fn policies_are_read_in_every_form() {
             "b.json: found action 2 of state worn, expected one of keep, replace, or a number below 2",
         ),
         ("b.json", "[0", "b.json:1:2: EOF while parsing a list"),
+        ("b.json", r#"{"new": 0, "worn": 0, "new": 1}"#, "b.json:1:31: key \"new\" appears twice"),
+        ("b.json", r#"{"policy": [0, 0, null], "policy": []}"#, "b.json:1:38: key \"policy\" appears twice"),
         ("b.txt", "Optimal policy: 0 x -", "b.txt: line 1, entry 2: 'x' is not an action"),
     ] {
         assert_eq!(fault(name, text), message, "{text}");

@@ -13,7 +13,7 @@ use super::{Error, SNIFFED};
 use crate::common::io::BUFFER;
 use crate::common::io::binary::of_file;
 use crate::common::io::input::{Input, plain_name};
-use crate::common::io::json::plain;
+use crate::common::io::json::{Unique, plain};
 use crate::common::io::npy;
 use crate::common::terminal::quoted;
 use crate::mdp::model::{Mdp, NO_ACTION};
@@ -53,7 +53,7 @@ pub fn read_policy(path: &Path, mdp: &Mdp) -> Result<Vec<u32>, Error> {
     let text = input.read_text().map_err(of_file(file.clone()))?;
     let content = |message| Error::Content { file: file.clone(), message };
     if let [b'[' | b'{', ..] = text.trim_ascii_start().as_bytes() {
-        let value = serde_json::from_str(&text)
+        let Unique(value) = serde_json::from_str(&text)
             .map_err(|error| Error::at(file.clone(), error.line(), error.column(), plain(&error)))?;
         policy.json(value).map_err(content)?;
     } else if text.lines().any(|line| line.starts_with(ACTIONS)) {

@@ -2,6 +2,7 @@
 
 pub mod digits;
 mod source;
+mod unique;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,7 @@ use strsim::damerau_levenshtein;
 
 use self::digits::Scan;
 use self::source::{Position, Source};
+pub(crate) use self::unique::Unique;
 use super::Error;
 use crate::common::terminal::quoted;
 
