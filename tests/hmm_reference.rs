@@ -149,7 +149,7 @@ fn eisners_ice_cream_learns_as_published() {
     let Emissions::Categorical { probs, .. } = run.emissions() else { panic!("symbols") };
     close(probs, &[0.6765024, 0.2188194, 0.1046782, 0.0583723, 0.4250865, 0.5165412], 1e-7);
     // From π = .3 .7, after ten iterations (published).
-    let ten = Options { iterations: 10, ..step };
+    let ten = Options { iterations: 10, ..step.clone() };
     let run = trained(&HmmParts { start: vec![0.3, 0.7], ..model.into_parts() }.validated().unwrap(), &diary(), &ten)
         .runs
         .remove(0)
@@ -503,7 +503,7 @@ fn likelihood_rises_in_every_step_of_500_random_models() {
         let sequences = sample(&source, 5, Some(12), seed).unwrap().sequences;
         let model = Uniform { states, kind, ends, seed: seed + 1000 }.generate().unwrap();
         let prior = if seed % 3 == 0 { 0.5 } else { 0.0 };
-        let pseudocounts = Pseudocounts { start: prior, transitions: prior, emissions: prior };
+        let pseudocounts = Pseudocounts::equal(prior);
         let options = Options { iterations: 25, tolerance: 0.0, pseudocounts, ..Options::default() };
         let trained = trained(&model, &sequences, &options);
         let run = trained.best();
@@ -537,8 +537,8 @@ fn zeros_stay_zero_and_restarts_find_more() {
     assert!(best.log_likelihood() > all(&source, &sequences).logs.iter().sum::<f64>());
     // Free parameters: 3 · 1 of A, 1 of the end, 4 · 5 of B.
     assert_eq!(source.parameters(), 24);
-    close(&[aic(&source, -100.0)], &[248.0], 1e-15);
-    close(&[bic(&source, &sequences, -100.0)], &[24.0 * (sequences.steps() as f64).ln() + 200.0], 1e-15);
+    close(&[aic(source.parameters(), -100.0)], &[248.0], 1e-15);
+    close(&[bic(source.parameters(), &sequences, -100.0)], &[24.0 * (sequences.steps() as f64).ln() + 200.0], 1e-15);
 }
 
 #[test]
@@ -852,7 +852,7 @@ fn ranks_are_one(device: DeviceChoice, precision: Precision, models: &[Hmm], seq
     let options = Options {
         iterations: 4,
         tolerance: 0.0,
-        pseudocounts: Pseudocounts { start: 0.0, transitions: 0.25, emissions: 0.0 },
+        pseudocounts: Pseudocounts { transitions: 0.25.into(), ..Pseudocounts::default() },
         slack: precision.slack(),
         ..Options::default()
     };

@@ -26,7 +26,7 @@
 use std::time::Duration;
 
 use super::model::{Covariances, Emissions, Hmm};
-use super::options::Pseudocounts;
+use super::options::Options;
 use super::sequences::Sequences;
 use crate::common::interrupt;
 
@@ -91,12 +91,12 @@ pub trait Recursions {
     fn take_counts(&mut self) -> Result<Vec<Expected>, Self::Error>;
 
     /// The [M step](super::maximise): replaces the models by the maximisers of the expected counts of the last
-    /// [`e_step`](Self::e_step). `floor` is the least variance as a fraction of the variance of all observations.
-    /// Without an `e_step` since the last `set_models` or `m_step`, nothing changes.
+    /// [`e_step`](Self::e_step). The prior, the constraint and what is frozen are those of `options`, which fit the
+    /// models. Without an `e_step` since the last `set_models` or `m_step`, nothing changes.
     ///
     /// # Errors
     /// Those of the backend.
-    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Self::Error>;
+    fn m_step(&mut self, options: &Options) -> Result<(), Self::Error>;
 
     /// The models after all M steps so far. A device stores them in its own precision, to which they are rounded.
     ///

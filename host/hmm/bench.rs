@@ -12,7 +12,7 @@ use super::backend::Recursions;
 use super::cpu;
 use super::generate::{Error, Kind, Uniform};
 use super::model::Hmm;
-use super::options::{Precision, Pseudocounts};
+use super::options::{Options, Precision};
 use super::sample::sample;
 use super::sequences::Sequences;
 use crate::common::choice::choice;
@@ -195,7 +195,7 @@ fn launch<T: Precise, D: Device>(batch: &mut Batch<T, D>, operation: Operation) 
         Operation::EStep => batch.count(),
         Operation::BaumWelch => {
             batch.count()?;
-            batch.maximise(&Pseudocounts::default())
+            batch.maximise([0.0; 3])
         }
     }
 }
@@ -240,7 +240,7 @@ fn time_on_cpu<T: Precise>(work: &Work, operation: Operation, runs: usize) -> Ti
             Operation::EStep => batch.e_step().map(drop),
             Operation::BaumWelch => {
                 batch.e_step()?;
-                batch.m_step(&Pseudocounts::default(), 1.0)
+                batch.m_step(&Options { floor: 1.0, ..Options::default() })
             }
         }
     };

@@ -9,7 +9,7 @@
 //! | `fell` | F64 | objective of each model before it fell, NaN if it did not |
 //!
 //! `emissions` holds B or the means. The metadata hold the number of M steps (`iterations`), the `seconds` so far, and
-//! the `objective`: pseudocounts and variance floor, which must stay the same.
+//! the `objective`: prior, variance floor, frozen parameters and constraint, which must stay the same.
 //!
 //! Training goes on with the E step that followed the last M step, so that its models have the bits of a training that
 //! was not interrupted, on equally many ranks.
@@ -19,7 +19,7 @@ use std::path::Path;
 use bytemuck::cast_slice;
 
 use super::model::{Covariances, Emissions, Hmm, HmmParts};
-use super::options::Options;
+use super::options::{Constraint, Frozen, Options, Pseudocount};
 use super::sequences::{Observations, Sequences};
 use super::solution::Run;
 use crate::common::checkpoint::{Contents, Hash, content};
@@ -82,9 +82,23 @@ fn numbers_mut(parts: &mut HmmParts) -> [Option<&mut Vec<f64>>; 5] {
 
 /// What training maximises, beside the likelihood.
 fn objective(options: &Options) -> String {
-    let counts = options.pseudocounts;
-    let [start, transitions, emissions] = [counts.start, counts.transitions, counts.emissions];
-    format!("pseudocounts {start}, {transitions} and {emissions}, variance floor {}", options.floor)
+    let counts = &options.pseudocounts;
+    let [start, transitions, emissions] =
+        [&counts.start, &counts.transitions, &counts.emissions].map(|one| match one {
+            Pseudocount::Equal(count) => count.to_string(),
+            Pseudocount::Each(counts) => format!("{counts:?}"),
+        });
+    let mut text = format!("pseudocounts {start}, {transitions} and {emissions}, variance floor {}", options.floor);
+    if let Some(prior) = &options.normals {
+        text += &format!(", {prior:?}");
+    }
+    if options.frozen != Frozen::default() {
+        text += &format!(", {:?}", options.frozen);
+    }
+    if options.constraint != Constraint::None {
+        text += &format!(", {} covariances", options.constraint);
+    }
+    text
 }
 
 impl Checkpoint {

@@ -31,7 +31,7 @@ use super::device::{self, Limits};
 use super::invariants::Violated;
 use super::maximise::{Spread, maximise};
 use super::model::Hmm;
-use super::options::{Precision, Pseudocounts};
+use super::options::{Options, Precision};
 use super::place::{Dynamic, Error, recursions};
 use super::sequences::Sequences;
 use crate::common::interrupt;
@@ -347,14 +347,14 @@ impl Recursions for Divided<'_> {
         Ok(std::mem::take(&mut self.expected))
     }
 
-    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Error> {
+    fn m_step(&mut self, options: &Options) -> Result<(), Error> {
         let expected = std::mem::take(&mut self.expected);
         if expected.is_empty() {
             return Ok(());
         }
-        let floors = self.spread.get_or_init(|| Spread::new(self.division.sequences)).floors(floor);
+        let floors = self.spread.get_or_init(|| Spread::new(self.division.sequences)).floors(options.floor);
         let pairs = self.models.par_iter_mut().zip(&expected);
-        pairs.for_each(|(model, expected)| model.update(|parts| maximise(parts, expected, pseudocounts, &floors)));
+        pairs.for_each(|(model, expected)| model.update(|parts| maximise(parts, expected, options, &floors)));
         self.maximised = true;
         self.set()
     }
@@ -423,8 +423,8 @@ mod tests {
             self.0.take_counts()
         }
 
-        fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Error> {
-            self.0.m_step(pseudocounts, floor)
+        fn m_step(&mut self, options: &Options) -> Result<(), Error> {
+            self.0.m_step(options)
         }
 
         fn models(&mut self) -> Result<Vec<Hmm>, Error> {

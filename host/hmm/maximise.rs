@@ -4,7 +4,8 @@
 //! πᵢ ∝ Σ γ₁(i); Aᵢⱼ ∝ Σₜ ξₜ(i, j) over t < T, normalised together with endᵢ ∝ Σ γ_T(i) where the model has end
 //! probabilities; Bⱼₒ ∝ Σ γₜ(j) over the t with oₜ = o; μⱼ and Σⱼ are moments weighted by γ. Pseudocounts c, a
 //! Dirichlet prior, are added to the counts. Zeros stay zeros, with pseudocounts too. A row without counts keeps its
-//! parameters.
+//! parameters. A [prior](super::options::NormalPrior) of means and covariances adds to the moments. Parameters may be
+//! [frozen](super::options::Frozen), and covariances [constrained](Constraint).
 //!
 //! Variances have a floor, because the likelihood is unbounded as a state collapses onto one observation. The floor
 //! f(k) of dimension k is a fraction of the variance of all observations in that dimension. With F = diag(f), every
@@ -12,11 +13,13 @@
 //! instead, so that the previous model satisfies the constraint and the likelihood never decreases. Raising the
 //! eigenvalues below b to b gives the constrained maximiser.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::backend::{Expected, Statistics};
 use super::model::{Covariances, Emissions, Hmm, HmmParts};
-use super::options::Pseudocounts;
+use super::options::{Constraint, Options, Pseudocounts};
 use super::sequences::{Observations, Sequences};
 
 /// The scale of the observed vectors in each dimension.
@@ -112,52 +115,176 @@ const AT_FLOOR: f64 = 1.001;
 /// Rounding error of Σγ (x − μ)² / Σγ − s² relative to s², where s is the shift from μ to the new mean.
 const ROUNDING: f64 = 1e-12;
 
-/// The M step, in place. `floors` holds the variance floor of each dimension, D numbers.
-pub(crate) fn maximise(model: &mut HmmParts, expected: &Expected, pseudocounts: &Pseudocounts, floors: &[f64]) {
-    let Pseudocounts { start, transitions, emissions } = *pseudocounts;
-    let n = model.start.len();
-    normalise(&mut model.start, &expected.start, start, None);
-    let rows = model.transitions.chunks_exact_mut(n).zip(expected.transitions.chunks_exact(n));
-    for (state, (row, counts)) in rows.enumerate() {
-        let end = model.end.as_mut().map(|end| (&mut end[state], expected.end[state]));
-        normalise(row, counts, transitions, end);
+/// Least expected count for which a prior determines covariances. With fewer they stay: Ψ / 0 is no covariance.
+const FEWEST: f64 = 1e-5;
+
+/// The M step, in place. `options` [fit](Options::check) the model; `floors` holds the variance floor of each
+/// dimension, D numbers.
+pub(crate) fn maximise(model: &mut HmmParts, expected: &Expected, options: &Options, floors: &[f64]) {
+    let Pseudocounts { start, transitions, emissions } = &options.pseudocounts;
+    let (n, frozen) = (model.start.len(), options.frozen);
+    if !frozen.start {
+        normalise(&mut model.start, &expected.start, |i| start.at(i), None);
+    }
+    if !frozen.transitions {
+        let rows = model.transitions.chunks_exact_mut(n).zip(expected.transitions.chunks_exact(n));
+        for (state, (row, counts)) in rows.enumerate() {
+            let end = model.end.as_mut().map(|end| (&mut end[state], expected.end[state], transitions.of_ends()));
+            normalise(row, counts, |j| transitions.at(state * n + j), end);
+        }
     }
     match (&mut model.emissions, &expected.emissions) {
-        (Emissions::Categorical { symbols, probs }, Statistics::Categorical(counts)) => {
+        (Emissions::Categorical { symbols, probs }, Statistics::Categorical(counts)) if !frozen.emissions => {
             let v = *symbols as usize;
-            for (row, counts) in probs.chunks_exact_mut(v).zip(counts.chunks_exact(v)) {
-                normalise(row, counts, emissions, None);
+            for (state, (row, counts)) in probs.chunks_exact_mut(v).zip(counts.chunks_exact(v)).enumerate() {
+                normalise(row, counts, |o| emissions.at(state * v + o), None);
             }
         }
-        (Emissions::Gaussian { dimensions, means, covariances }, Statistics::Gaussian { weights, sums, squares }) => {
-            let d = *dimensions as usize;
-            // Unvisited states keep their parameters.
-            let visited = |state: usize| weights[state] >= f64::MIN_POSITIVE;
-            let shift = |at: usize| if visited(at / d) { sums[at] / weights[at / d] } else { 0.0 };
-            let shifts: Vec<f64> = (0..n * d).map(shift).collect();
+        (Emissions::Gaussian { means, covariances, .. }, Statistics::Gaussian { weights, sums, squares }) => {
+            let moments = Moments { d: means.len() / n, weights, sums, squares };
+            let shifts = moments.shifts(means, options);
             means.iter_mut().zip(&shifts).for_each(|(mean, shift)| *mean += shift);
-            match covariances {
-                Covariances::Diagonal(variances) => {
-                    for (at, variance) in variances.iter_mut().enumerate().filter(|(at, _)| visited(at / d)) {
-                        let square = shifts[at] * shifts[at];
-                        let found = squares[at] / weights[at / d] - square;
-                        *variance = found.max(floors[at % d].min(*variance)).max(ROUNDING * square);
-                    }
-                }
-                Covariances::Full(matrices) => {
-                    let states = matrices.par_chunks_exact_mut(d * d).enumerate();
-                    states.filter(|(state, _)| visited(*state)).for_each(|(state, matrix)| {
-                        let (squares, shift) = (&squares[state * d * d..][..d * d], &shifts[state * d..][..d]);
-                        let entry = |at: usize| squares[at] / weights[state] - shift[at / d] * shift[at % d];
-                        let found: Vec<f64> = (0..d * d).map(entry).collect();
-                        matrix.copy_from_slice(&raised(found, matrix, floors, shift));
-                    });
-                }
+            if !frozen.covariances {
+                moments.covariances(means, &shifts, covariances, options, floors);
             }
         }
         // `Expected::zero` gives the statistics the model's kind.
         _ => {}
     }
+}
+
+/// [`Statistics::Gaussian`], the moments about the previous means.
+struct Moments<'e> {
+    /// D.
+    d: usize,
+    weights: &'e [f64],
+    sums: &'e [f64],
+    squares: &'e [f64],
+}
+
+impl Moments<'_> {
+    /// Σ γ (x − μ) / Σ γ in dimension `at` % D of state `at` / D; 0 for an unvisited state.
+    fn centre(&self, at: usize) -> f64 {
+        let weight = self.weights[at / self.d];
+        if weight >= f64::MIN_POSITIVE { self.sums[at] / weight } else { 0.0 }
+    }
+
+    /// Changes of the means, N × D: from μ to (Σ γ x + w m) / (Σ γ + w). Unvisited states without a prior keep theirs.
+    fn shifts(&self, means: &[f64], options: &Options) -> Vec<f64> {
+        let shift = |at: usize| {
+            let centre = self.centre(at);
+            let Some(prior) = &options.normals else { return centre };
+            let (state, pull) = (at / self.d, prior.means[at] - means[at]);
+            let total = self.weights[state] + prior.weights[state];
+            match total >= f64::MIN_POSITIVE {
+                true => self.weights[state] / total * centre + prior.weights[state] / total * pull,
+                false => 0.0,
+            }
+        };
+        match options.frozen.emissions {
+            true => vec![0.0; means.len()],
+            false => (0..means.len()).map(shift).collect(),
+        }
+    }
+
+    /// The covariances about the new means, in place.
+    ///
+    /// With S = Σ γ (x − μ)(x − μ)ᵀ + w (μ − m)(μ − m)ᵀ + Ψ, the objective is −½ (Σγ + ν) ln |Σ| − ½ tr(S Σ⁻¹), and
+    /// S / (Σγ + ν) maximises it. Tied covariances divide the sums over all states. A variance of all dimensions is
+    /// the mean of the diagonal.
+    fn covariances(
+        &self,
+        means: &[f64],
+        shifts: &[f64],
+        covariances: &mut Covariances,
+        options: &Options,
+        floors: &[f64],
+    ) {
+        let (d, n, width) = (self.d, self.weights.len(), self.squares.len() / self.weights.len());
+        let (prior, constraint) = (options.normals.as_ref(), options.constraint);
+        let least = if prior.is_some() { FEWEST } else { f64::MIN_POSITIVE };
+        let full = matches!(covariances, Covariances::Full(_));
+        let (Covariances::Diagonal(numbers) | Covariances::Full(numbers)) = covariances;
+        // Without Ψ, divided by a number of observations.
+        let scatter = |state: usize, total: f64| {
+            let weight = self.weights[state];
+            move |at: usize| {
+                let (a, b) =
+                    if full { (state * d + at / d, state * d + at % d) } else { (state * d + at, state * d + at) };
+                let mut found = 0.0;
+                if weight >= f64::MIN_POSITIVE {
+                    let (centre, other) = (self.centre(a), self.centre(b));
+                    let about = (centre - shifts[a]) * (other - shifts[b]);
+                    found += weight / total * (self.squares[state * width + at] / weight - centre * other + about);
+                }
+                if let Some(prior) = prior {
+                    found += prior.weights[state] / total * (means[a] - prior.means[a]) * (means[b] - prior.means[b]);
+                }
+                found
+            }
+        };
+        let of_states = |states: &Range<usize>| -> Option<Vec<f64>> {
+            let total = self.weights[states.clone()].iter().sum::<f64>() + prior.map_or(0.0, |prior| prior.degrees);
+            if total < least {
+                return None;
+            }
+            let first = states.start * width;
+            let mut found = vec![0.0; width];
+            for state in states.clone() {
+                let scatter = scatter(state, total);
+                found.iter_mut().enumerate().for_each(|(at, entry)| *entry += scatter(at));
+            }
+            if let Some(prior) = prior {
+                found.iter_mut().zip(&prior.scales[first..]).for_each(|(entry, scale)| *entry += scale / total);
+            }
+            let of_dimension = |k: usize| states.clone().map(|state| shifts[state * d + k].abs()).fold(0.0, f64::max);
+            let shift: Vec<f64> = (0..d).map(of_dimension).collect();
+            let before = &numbers[first..first + width];
+            Some(match (constraint, full) {
+                (Constraint::Spherical, _) => equalised(found, before, floors, &shift),
+                (_, true) => raised(found, before, floors, &shift),
+                (_, false) => raised_variances(found, before, floors, &shift),
+            })
+        };
+        let groups: Vec<Range<usize>> = match constraint {
+            Constraint::Tied => std::iter::once(0..n).collect(),
+            _ => (0..n).map(|state| state..state + 1).collect(),
+        };
+        let found: Vec<_> = match full {
+            true => groups.par_iter().map(of_states).collect(),
+            false => groups.iter().map(of_states).collect(),
+        };
+        for (states, found) in groups.into_iter().zip(found) {
+            let Some(found) = found else { continue };
+            let entries = &mut numbers[states.start * width..states.end * width];
+            entries.chunks_exact_mut(width).for_each(|entries| entries.copy_from_slice(&found));
+        }
+    }
+}
+
+/// The least variance in a dimension, where `before` is the previous one.
+fn bound(before: f64, floor: f64, shift: f64) -> f64 {
+    floor.min(before).max(ROUNDING * shift * shift)
+}
+
+/// The variances `found`, raised to the floor.
+fn raised_variances(mut found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec<f64> {
+    for (k, variance) in found.iter_mut().enumerate() {
+        *variance = variance.max(bound(before[k], floors[k], shift[k]));
+    }
+    found
+}
+
+/// The mean of the variances, raised to the floor of each dimension, in place of each variance of the diagonal or of the
+/// matrix `found`. Other entries are 0.
+fn equalised(mut found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec<f64> {
+    let d = floors.len();
+    let step = if found.len() > d { d + 1 } else { 1 };
+    let mean = found.iter().step_by(step).map(|variance| variance / d as f64).sum::<f64>();
+    let bounds = floors.iter().zip(shift).map(|(&floor, &shift)| bound(before[0], floor, shift));
+    let variance = bounds.fold(mean, f64::max);
+    found.iter_mut().enumerate().for_each(|(at, entry)| *entry = if at % step == 0 { variance } else { 0.0 });
+    found
 }
 
 /// The covariance matrix `found` with its eigenvalues raised to the floor. `before` is the previous covariance matrix;
@@ -176,17 +303,29 @@ fn raised(found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec
     Scaled::new(&found, &bounds(if part > 0.0 { part.min(1.0) } else { 1.0 })).raised()
 }
 
-/// Sets `probs`, and the end probability, in proportion to their counts. Zeros stay zeros. Without counts nothing
-/// changes.
-fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: f64, end: Option<(&mut f64, f64)>) {
-    let count = |prob: f64, count: f64| if prob > 0.0 { count + pseudocount } else { 0.0 };
-    let last = end.as_ref().map_or(0.0, |(prob, ended)| count(**prob, *ended));
-    let total = probs.iter().zip(counts).map(|(&prob, &counted)| count(prob, counted)).sum::<f64>() + last;
+/// Whether a D × D matrix is symmetric and positive semidefinite, up to rounding.
+pub(super) fn is_semidefinite(matrix: &[f64], d: usize) -> bool {
+    let largest = matrix.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+    let rounding = 1e-12 * largest;
+    let symmetric = (0..d * d).all(|at| (matrix[at] - matrix[at % d * d + at / d]).abs() <= rounding);
+    largest.is_finite()
+        && matrix.iter().all(|x| x.is_finite())
+        && symmetric
+        && Scaled::new(matrix, &vec![1.0; d]).eigenvalues().iter().all(|&lambda| lambda >= -(d as f64) * rounding)
+}
+
+/// Sets `probs`, and the end probability, in proportion to their counts and pseudocounts. Zeros stay zeros. Without
+/// counts nothing changes. `end` is the end probability, its count and its pseudocount.
+fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: impl Fn(usize) -> f64, end: Option<(&mut f64, f64, f64)>) {
+    let count = |prob: f64, count: f64, pseudocount: f64| if prob > 0.0 { count + pseudocount } else { 0.0 };
+    let last = end.as_ref().map_or(0.0, |(prob, ended, pseudocount)| count(**prob, *ended, *pseudocount));
+    let of = |at: usize, prob: f64| count(prob, counts[at], pseudocount(at));
+    let total = probs.iter().enumerate().map(|(at, &prob)| of(at, prob)).sum::<f64>() + last;
     if total < f64::MIN_POSITIVE {
         return;
     }
-    probs.iter_mut().zip(counts).for_each(|(prob, &counted)| *prob = count(*prob, counted) / total);
-    if let Some((prob, _)) = end {
+    probs.iter_mut().enumerate().for_each(|(at, prob)| *prob = of(at, *prob) / total);
+    if let Some((prob, ..)) = end {
         *prob = last / total;
     }
 }

@@ -101,6 +101,43 @@ impl Covariances {
         }
     }
 
+    /// Replaces the variances of each state by their mean, and other entries by 0. `d` is D.
+    #[must_use]
+    pub fn spherical(self, d: usize) -> Self {
+        let each = |mut numbers: Vec<f64>, width: usize, step: usize| {
+            for entries in numbers.chunks_exact_mut(width) {
+                let variances = || entries.iter().step_by(step);
+                // Equal variances keep their bits.
+                let equal = variances().all(|variance| *variance == entries[0]);
+                let mean = if equal { entries[0] } else { variances().map(|x| x / d as f64).sum() };
+                entries.iter_mut().enumerate().for_each(|(at, entry)| *entry = if at % step == 0 { mean } else { 0.0 });
+            }
+            numbers
+        };
+        match self {
+            Self::Diagonal(variances) => Self::Diagonal(each(variances, d, 1)),
+            Self::Full(matrices) => Self::Full(each(matrices, d * d, d + 1)),
+        }
+    }
+
+    /// Replaces the covariances of all states by their mean. `d` is D.
+    #[must_use]
+    pub fn tied(self, d: usize) -> Self {
+        let mean = |numbers: Vec<f64>, width: usize| -> Vec<f64> {
+            let n = numbers.len() / width;
+            // Equal covariances keep their bits.
+            if numbers.chunks_exact(width).all(|state| *state == numbers[..width]) {
+                return numbers;
+            }
+            let entry = |at: usize| numbers.iter().skip(at).step_by(width).map(|x| x / n as f64).sum();
+            (0..width).map(entry).collect::<Vec<f64>>().repeat(n)
+        };
+        match self {
+            Self::Diagonal(variances) => Self::Diagonal(mean(variances, d)),
+            Self::Full(matrices) => Self::Full(mean(matrices, d * d)),
+        }
+    }
+
     /// Expands variances to diagonal matrices. `d` is D.
     #[must_use]
     pub fn full(self, d: usize) -> Self {

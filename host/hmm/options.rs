@@ -1,5 +1,7 @@
 //! Options of the recursions and of training.
 
+use super::maximise::is_semidefinite;
+use super::model::{Covariances, Emissions, Hmm};
 use crate::common::choice::choice;
 
 choice! {
@@ -31,29 +33,213 @@ impl Precision {
     }
 }
 
-/// Pseudocounts added to the expected counts, each at least 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// Pseudocounts of π, of A or of B, each at least 0: a Dirichlet prior with parameters of 1 more.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pseudocount {
+    /// Added to each count, also to those of ends.
+    Equal(f64),
+    /// Added to each count of π (N), A (N × N) or B (N × V), row by row. Ends have none.
+    Each(Vec<f64>),
+}
+
+impl Default for Pseudocount {
+    fn default() -> Self {
+        Self::Equal(0.0)
+    }
+}
+
+impl From<f64> for Pseudocount {
+    fn from(count: f64) -> Self {
+        Self::Equal(count)
+    }
+}
+
+impl Pseudocount {
+    /// That of the parameter at this index.
+    pub(super) fn at(&self, index: usize) -> f64 {
+        match self {
+            Self::Equal(count) => *count,
+            Self::Each(counts) => counts[index],
+        }
+    }
+
+    /// That of each end probability.
+    pub(super) fn of_ends(&self) -> f64 {
+        match self {
+            Self::Equal(count) => *count,
+            Self::Each(_) => 0.0,
+        }
+    }
+
+    fn numbers(&self) -> &[f64] {
+        match self {
+            Self::Equal(count) => std::slice::from_ref(count),
+            Self::Each(counts) => counts,
+        }
+    }
+
+    /// Whether there are as many as parameters, and all are in range.
+    fn check(&self, of: &str, parameters: usize) -> Result<(), String> {
+        if let Some(count) = self.numbers().iter().find(|count| !(count.is_finite() && **count >= 0.0)) {
+            return Err(format!("a pseudocount of {of} is {count}, expected a number of at least 0"));
+        }
+        match self {
+            Self::Each(counts) if counts.len() != parameters => {
+                Err(format!("{of} has {} pseudocounts, expected {parameters}", counts.len()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Pseudocounts added to the expected counts.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pseudocounts {
     /// Added to the counts of π.
-    pub start: f64,
+    pub start: Pseudocount,
     /// Added to the counts of A and of end probabilities.
-    pub transitions: f64,
+    pub transitions: Pseudocount,
     /// Added to the counts of B.
-    pub emissions: f64,
+    pub emissions: Pseudocount,
 }
 
 impl Pseudocounts {
-    /// Whether all pseudocounts are 0.
-    pub(super) fn none(&self) -> bool {
-        *self == Self::default()
+    /// The same pseudocount for all parameters.
+    #[must_use]
+    pub fn equal(count: f64) -> Self {
+        Self { start: count.into(), transitions: count.into(), emissions: count.into() }
     }
+
+    fn all(&self) -> [&Pseudocount; 3] {
+        [&self.start, &self.transitions, &self.emissions]
+    }
+
+    /// Whether all pseudocounts are 0.
+    fn none(&self) -> bool {
+        self.all().into_iter().flat_map(Pseudocount::numbers).all(|count| *count == 0.0)
+    }
+}
+
+/// A prior of means and covariances, whose logarithm is up to a constant
+///
+/// > −½ Σⱼ wⱼ (μⱼ − mⱼ)ᵀ Σⱼ⁻¹ (μⱼ − mⱼ) − ½ Σⱼ [tr(Ψⱼ Σⱼ⁻¹) + ν ln |Σⱼ|]
+///
+/// It has the effect of wⱼ observations at mⱼ, and of ν observations whose scatter is Ψⱼ: an inverse Wishart
+/// distribution with ν − D − 1 degrees of freedom, and inverse gamma distributions if Σⱼ is diagonal. Of
+/// [tied](Constraint::Tied) covariances, the second sum has the first term alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NormalPrior {
+    /// m, N × D.
+    pub means: Vec<f64>,
+    /// w, N numbers of at least 0.
+    pub weights: Vec<f64>,
+    /// Ψ, positive semidefinite, of the shape of the model's covariances: N × D or N × D × D.
+    pub scales: Vec<f64>,
+    /// ν, at least 0.
+    pub degrees: f64,
+}
+
+impl NormalPrior {
+    fn check(&self, model: &Hmm) -> Result<(), String> {
+        let Emissions::Gaussian { dimensions, means, covariances } = model.emissions() else {
+            return Err("a prior of means and covariances is for models that emit numbers".to_owned());
+        };
+        let d = *dimensions as usize;
+        let (Covariances::Diagonal(numbers) | Covariances::Full(numbers), n) = (covariances, means.len() / d);
+        let arrays = [
+            ("means", &self.means, means.len()),
+            ("weights", &self.weights, n),
+            ("scales", &self.scales, numbers.len()),
+        ];
+        for (name, array, expected) in arrays {
+            if array.len() != expected {
+                return Err(format!("the prior has {} {name}, expected {expected}", array.len()));
+            }
+        }
+        if let Some(mean) = self.means.iter().find(|mean| !mean.is_finite()) {
+            return Err(format!("a prior mean is {mean}, expected a finite number"));
+        }
+        if let Some(weight) = self.weights.iter().chain([&self.degrees]).find(|x| !(x.is_finite() && **x >= 0.0)) {
+            return Err(format!("a weight of the prior is {weight}, expected a number of at least 0"));
+        }
+        let valid = match covariances {
+            Covariances::Diagonal(_) => self.scales.iter().all(|scale| scale.is_finite() && *scale >= 0.0),
+            Covariances::Full(_) => self.scales.chunks_exact(d * d).all(|scale| is_semidefinite(scale, d)),
+        };
+        if valid { Ok(()) } else { Err("a scale of the prior is not positive semidefinite".to_owned()) }
+    }
+}
+
+choice! {
+    /// Covariances among which training finds the best.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Constraint {
+        /// Each state has its own covariances, of the model's kind.
+        #[default]
+        None = "none",
+        /// Each state has one variance for all dimensions.
+        Spherical = "spherical",
+        /// All states have the same covariances, of the model's kind.
+        Tied = "tied",
+    }
+}
+
+impl Constraint {
+    /// Whether the covariances of a model satisfy the constraint.
+    #[must_use]
+    pub fn holds(self, model: &Hmm) -> bool {
+        match model.emissions() {
+            Emissions::Categorical { .. } => self == Self::None,
+            Emissions::Gaussian { dimensions, covariances, .. } => {
+                let d = *dimensions as usize;
+                match self {
+                    Self::None => true,
+                    Self::Spherical => *covariances == covariances.clone().spherical(d),
+                    Self::Tied => *covariances == covariances.clone().tied(d),
+                }
+            }
+        }
+    }
+
+    /// Number of free parameters of a model whose covariances satisfy the constraint: the positive entries of each
+    /// distribution less one, all means, and the entries of the covariances that determine the others.
+    #[must_use]
+    pub fn parameters(self, model: &Hmm) -> usize {
+        let Emissions::Gaussian { dimensions, covariances, .. } = model.emissions() else {
+            return model.parameters();
+        };
+        let (n, d) = (model.start().len(), *dimensions as usize);
+        let entries = match covariances {
+            Covariances::Diagonal(_) => d,
+            Covariances::Full(_) => d * (d + 1) / 2,
+        };
+        let free = match self {
+            Self::None => n * entries,
+            Self::Spherical => n,
+            Self::Tied => entries,
+        };
+        model.parameters() - n * entries + free
+    }
+}
+
+/// Parameters that training leaves as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frozen {
+    /// π.
+    pub start: bool,
+    /// A, and the end probabilities.
+    pub transitions: bool,
+    /// B, or the means.
+    pub emissions: bool,
+    /// The covariances.
+    pub covariances: bool,
 }
 
 /// Default of [`Options::floor`]. Standard deviations down to 3·10⁻⁵ of those of all observations are unaffected.
 pub const FLOOR: f64 = 1e-9;
 
 /// Options of training.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Maximum number of M steps.
     pub iterations: u32,
@@ -61,6 +247,12 @@ pub struct Options {
     pub tolerance: f64,
     /// Pseudocounts, a Dirichlet prior.
     pub pseudocounts: Pseudocounts,
+    /// The prior of means and covariances.
+    pub normals: Option<NormalPrior>,
+    /// Parameters that stay as they are.
+    pub frozen: Frozen,
+    /// The covariances to train. Those of the given models satisfy the constraint.
+    pub constraint: Constraint,
     /// Variance floor as a fraction of the variance of all observations, above 0; see
     /// [`Spread::floors`](super::maximise::Spread::floors).
     pub floor: f64,
@@ -70,7 +262,49 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let pseudocounts = Pseudocounts::default();
-        Self { iterations: 100, tolerance: 1e-6, pseudocounts, floor: FLOOR, slack: 1e-9 }
+        Self {
+            iterations: 100,
+            tolerance: 1e-6,
+            pseudocounts: Pseudocounts::default(),
+            normals: None,
+            frozen: Frozen::default(),
+            constraint: Constraint::None,
+            floor: FLOOR,
+            slack: 1e-9,
+        }
+    }
+}
+
+impl Options {
+    /// Whether the objective is the likelihood alone.
+    pub(super) fn no_prior(&self) -> bool {
+        self.pseudocounts.none() && self.normals.is_none()
+    }
+
+    /// The pseudocounts of π, A and B, where the M step of a model that emits symbols has no other option.
+    pub(super) fn plain(&self) -> Option<[f64; 3]> {
+        match self.pseudocounts.all() {
+            [&Pseudocount::Equal(start), &Pseudocount::Equal(transitions), &Pseudocount::Equal(emissions)]
+                if self.frozen == Frozen::default() =>
+            {
+                Some([start, transitions, emissions])
+            }
+            _ => None,
+        }
+    }
+
+    /// Checks that the prior and the constraint fit a model.
+    pub(super) fn check(&self, model: &Hmm) -> Result<(), String> {
+        let Pseudocounts { start, transitions, emissions } = &self.pseudocounts;
+        start.check("pi", model.start().len())?;
+        transitions.check("A", model.transitions().len())?;
+        if let Emissions::Categorical { probs, .. } = model.emissions() {
+            emissions.check("B", probs.len())?;
+        }
+        self.normals.as_ref().map_or(Ok(()), |prior| prior.check(model))?;
+        match self.constraint.holds(model) {
+            true => Ok(()),
+            false => Err(format!("the covariances of the model are not {}", self.constraint)),
+        }
     }
 }

@@ -4,8 +4,7 @@ use warpkov_device::emulator::Emulator;
 
 use super::backend::{Decoded, Expected, Recursions};
 use super::model::Hmm;
-use super::options::Precision;
-use super::options::Pseudocounts;
+use super::options::{Options, Precision};
 use super::sequences::Sequences;
 use super::{cpu, invariants};
 use crate::common::interrupt;
@@ -168,8 +167,8 @@ where
         Ok(self.recursions.take_counts()?)
     }
 
-    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Error> {
-        Ok(self.recursions.m_step(pseudocounts, floor)?)
+    fn m_step(&mut self, options: &Options) -> Result<(), Error> {
+        Ok(self.recursions.m_step(options)?)
     }
 
     fn models(&mut self) -> Result<Vec<Hmm>, Error> {

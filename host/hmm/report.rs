@@ -14,7 +14,7 @@ use super::io::sequences::{Records, field, word};
 use super::io::{self as files};
 use super::maximise::{Held, Spread};
 use super::model::Hmm;
-use super::options::Precision;
+use super::options::{Options, Precision};
 use super::sample::Sample;
 use super::sequences::Sequences;
 use super::train::{Round, Run, Status, Trained, aic, bic};
@@ -150,7 +150,7 @@ impl Scores<'_> {
     fn total(&self) -> (f64, f64, f64) {
         let Context { model, records, .. } = &self.context;
         let total: f64 = self.log_likelihoods.iter().sum();
-        (total, aic(model, total), bic(model, &records.sequences, total))
+        (total, aic(model.parameters(), total), bic(model.parameters(), &records.sequences, total))
     }
 }
 
@@ -506,8 +506,8 @@ pub struct Training<'a> {
     pub context: Context<'a>,
     /// All models, and the best of them.
     pub trained: &'a Trained,
-    /// The least variance in each dimension, as a fraction of the variance of all observations.
-    pub floor: f64,
+    /// The options of training.
+    pub options: &'a Options,
 }
 
 impl Training<'_> {
@@ -531,14 +531,15 @@ impl Training<'_> {
         if self.iterations() == 0 {
             return Held::default();
         }
-        Held::new(&self.trained.best().model, &Spread::new(&self.context.records.sequences).floors(self.floor))
+        Held::new(&self.trained.best().model, &Spread::new(&self.context.records.sequences).floors(self.options.floor))
     }
 
     /// AIC and BIC of the best model.
     fn criteria(&self) -> (f64, f64) {
         let best = self.trained.best();
         let log = best.log_likelihood();
-        (aic(&best.model, log), bic(&best.model, &self.context.records.sequences, log))
+        let parameters = self.options.constraint.parameters(&best.model);
+        (aic(parameters, log), bic(parameters, &self.context.records.sequences, log))
     }
 
     /// Notes on the quality of the result.
@@ -548,7 +549,7 @@ impl Training<'_> {
         let mut notes = Vec::new();
         if held.states > 0 {
             let (Held { states, variances }, all) = (held, best.model.states());
-            let floor = self.floor;
+            let floor = self.options.floor;
             notes.push(format!(
                 "the floor holds variances of {states} of {all} states, {variances} in all (floor {floor:e})"
             ));
@@ -611,7 +612,7 @@ impl Report for Training<'_> {
             models: self.trained.runs.len(),
             all: self.trained.runs.iter().map(Run::log_likelihood).collect(),
             seconds: self.context.phases.solve,
-            floor: self.floor,
+            floor: self.options.floor,
             floored: self.held(),
             fell: best.fell,
         };

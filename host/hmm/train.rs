@@ -3,7 +3,8 @@
 //! The E step computes expected counts of the hidden paths. The [M step](super::maximise) maximises the expected
 //! log-likelihood given these counts. Each sequence's counts are divided by its own likelihood, and γ of the last step
 //! is not in the denominator of A (Rahimi's errata to Rabiner's tutorial). With pseudocounts c, a Dirichlet prior, the
-//! objective is ln P(O) + Σ c ln p. It never decreases; each iteration checks this.
+//! objective is ln P(O) + Σ c ln p. A [prior](super::options::NormalPrior) of means and covariances adds its logarithm.
+//! The objective never decreases; each iteration checks this.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -11,9 +12,9 @@ use std::time::Instant;
 use super::backend::Recursions;
 use super::checkpoint::Checkpoint;
 pub use super::maximise::{Held, Spread};
-use super::model::{Covariances, Emissions, Hmm};
-use super::options::Options;
+use super::model::{Covariances, Emissions, Hmm, cholesky};
 pub use super::options::Pseudocounts;
+use super::options::{Constraint, NormalPrior, Options, Pseudocount};
 use super::sequences::Sequences;
 pub use super::solution::Run;
 use crate::common::checkpoint::{Checkpoints, Hash};
@@ -27,6 +28,8 @@ pub struct Round<'r> {
     pub active: usize,
     /// The highest objective of all models.
     pub objective: f64,
+    /// ln P(O) of all sequences under the model with the highest objective.
+    pub log_likelihood: f64,
     /// The result if training stopped here. Present only where E steps are slow, so that an observer can save it before
     /// the next one.
     pub so_far: Option<&'r Trained>,
@@ -87,6 +90,9 @@ pub enum Error<E> {
     /// The list of models is empty.
     #[error("there is no model to train")]
     None,
+    /// The prior or the constraint does not fit the models.
+    #[error("{0}")]
+    Options(String),
     /// A sequence has likelihood 0. No M step changes that, because zeros stay zeros.
     #[error("sequence {sequence} has probability 0 under the model, and training cannot change that")]
     Impossible {
@@ -130,7 +136,7 @@ impl Keeper<'_> {
 /// Trains every model until it converges. `observe` sees each [`Round`] and may stop training.
 ///
 /// # Errors
-/// Those of the backend, and [`Error::Impossible`] if a sequence has likelihood 0 under a model.
+/// Those of the backend, [`Error::Options`], and [`Error::Impossible`] if a sequence has likelihood 0 under a model.
 pub fn train<R: Recursions + ?Sized>(
     recursions: &mut R,
     models: Vec<Hmm>,
@@ -152,6 +158,7 @@ pub fn train_session<R: Recursions + ?Sized>(
     observe: &mut dyn FnMut(&Round) -> ControlFlow<()>,
 ) -> Result<Trained, Error<R::Error>> {
     let Session { resume, checkpoints } = session;
+    models.iter().try_for_each(|model| options.check(model)).map_err(Error::Options)?;
     let earlier = resume.map_or(0.0, |checkpoint| checkpoint.seconds);
     let mut keeper = Keeper { checkpoints, options, begun: Instant::now(), earlier };
     let run = |model| Run { model, log_likelihoods: Vec::new(), objectives: Vec::new(), converged: false, fell: None };
@@ -192,7 +199,7 @@ pub fn train_session<R: Recursions + ?Sized>(
             }
             found => found.map_err(Error::Backend)?,
         };
-        if !options.pseudocounts.none() {
+        if !options.no_prior() {
             // The prior depends on the present parameters.
             take(recursions, &active, &mut runs)?;
         }
@@ -202,7 +209,7 @@ pub fn train_session<R: Recursions + ?Sized>(
             }
             let run = &mut runs[index];
             let log_likelihood: f64 = log_likelihoods.iter().sum();
-            let objective = log_likelihood + log_prior(&run.model, &options.pseudocounts);
+            let objective = log_likelihood + log_prior(&run.model, options);
             let before = run.objectives.last().copied();
             run.log_likelihoods.push(log_likelihood);
             run.objectives.push(objective);
@@ -216,7 +223,12 @@ pub fn train_session<R: Recursions + ?Sized>(
             }
         }
         let left = active.iter().filter(|&&index| !runs[index].ended()).count();
-        let objective = runs.iter().map(Run::objective).fold(f64::NEG_INFINITY, f64::max);
+        let (objective, log_likelihood) = runs.iter().map(|run| (run.objective(), run.log_likelihood())).fold(
+            (f64::NEG_INFINITY, 0.0),
+            |best, run| {
+                if run.0 > best.0 { run } else { best }
+            },
+        );
         let so_far = match recursions.slow(begun.elapsed()) {
             true => {
                 take(recursions, &active, &mut runs)?;
@@ -224,7 +236,8 @@ pub fn train_session<R: Recursions + ?Sized>(
             }
             false => None,
         };
-        let stop = observe(&Round { iteration, active: left, objective, so_far: so_far.as_ref() }).is_break();
+        let round = Round { iteration, active: left, objective, log_likelihood, so_far: so_far.as_ref() };
+        let stop = observe(&round).is_break();
         let last = stop || left == 0 || iteration == options.iterations;
         let due = keeper.is_due();
         if last || due || left < active.len() {
@@ -239,7 +252,7 @@ pub fn train_session<R: Recursions + ?Sized>(
             }
             break;
         }
-        recursions.m_step(&options.pseudocounts, options.floor).map_err(Error::Backend)?;
+        recursions.m_step(options).map_err(Error::Backend)?;
         if left < active.len() {
             // Converged models skip this M step.
             for (&index, model) in active.iter().zip(recursions.models().map_err(Error::Backend)?) {
@@ -268,32 +281,88 @@ fn take<R: Recursions + ?Sized>(recursions: &mut R, active: &[usize], runs: &mut
     Ok(())
 }
 
-/// Akaike's information criterion, 2 k − 2 ln P(O), for k free [parameters](Hmm::parameters).
+/// Akaike's information criterion, 2 k − 2 ln P(O), for k free [parameters](Constraint::parameters).
 #[must_use]
-pub fn aic(model: &Hmm, log_likelihood: f64) -> f64 {
-    2.0 * model.parameters() as f64 - 2.0 * log_likelihood
+pub fn aic(parameters: usize, log_likelihood: f64) -> f64 {
+    2.0 * parameters as f64 - 2.0 * log_likelihood
 }
 
-/// The Bayesian information criterion, k ln n − 2 ln P(O), for k free [parameters](Hmm::parameters) and n observations.
+/// The Bayesian information criterion, k ln n − 2 ln P(O), for k free [parameters](Constraint::parameters) and n
+/// observations.
 #[must_use]
-pub fn bic(model: &Hmm, sequences: &Sequences, log_likelihood: f64) -> f64 {
-    model.parameters() as f64 * (sequences.steps() as f64).ln() - 2.0 * log_likelihood
+pub fn bic(parameters: usize, sequences: &Sequences, log_likelihood: f64) -> f64 {
+    parameters as f64 * (sequences.steps() as f64).ln() - 2.0 * log_likelihood
 }
 
-/// Logarithm of the Dirichlet prior up to a constant: Σ c ln p over all p > 0.
-fn log_prior(model: &Hmm, counts: &Pseudocounts) -> f64 {
-    let part = |count: f64, probs: &[f64]| match count > 0.0 {
-        true => count * probs.iter().filter(|p| **p > 0.0).map(|p| p.ln()).sum::<f64>(),
-        false => 0.0,
+/// Logarithm of the prior up to a constant: Σ c ln p over all p > 0, and that of means and covariances.
+fn log_prior(model: &Hmm, options: &Options) -> f64 {
+    fn part(probs: &[f64], count: impl Fn(usize) -> f64) -> f64 {
+        let term = |(at, p): (usize, &f64)| if *p > 0.0 && count(at) > 0.0 { count(at) * p.ln() } else { 0.0 };
+        probs.iter().enumerate().map(term).sum()
+    }
+    let Pseudocounts { start, transitions, emissions } = &options.pseudocounts;
+    let each = |probs: &[f64], counts: &Pseudocount| part(probs, |at| counts.at(at));
+    let emitted = match (model.emissions(), &options.normals) {
+        (Emissions::Categorical { probs, .. }, _) => each(probs, emissions),
+        (Emissions::Gaussian { means, covariances, .. }, Some(prior)) => {
+            log_normal_prior(prior, means, covariances, options.constraint)
+        }
+        (Emissions::Gaussian { .. }, None) => 0.0,
     };
-    let emitted = match model.emissions() {
-        Emissions::Categorical { probs, .. } => part(counts.emissions, probs),
-        Emissions::Gaussian { .. } => 0.0,
-    };
-    part(counts.start, model.start())
-        + part(counts.transitions, model.transitions())
-        + part(counts.transitions, model.end().unwrap_or_default())
+    each(model.start(), start)
+        + each(model.transitions(), transitions)
+        + part(model.end().unwrap_or_default(), |_| transitions.of_ends())
         + emitted
+}
+
+/// Logarithm of the [prior](NormalPrior) of means and covariances, up to a constant.
+fn log_normal_prior(prior: &NormalPrior, means: &[f64], covariances: &Covariances, constraint: Constraint) -> f64 {
+    let n = prior.weights.len();
+    let d = means.len() / n;
+    let of_state = |state: usize| {
+        let shift: Vec<f64> = (state * d..(state + 1) * d).map(|at| means[at] - prior.means[at]).collect();
+        let (weight, first) = (prior.weights[state], constraint != Constraint::Tied || state == 0);
+        let degrees = if first { prior.degrees } else { 0.0 };
+        // w (μ − m)(μ − m)ᵀ + Ψ
+        let scatter = |at: usize, a: usize, b: usize| {
+            let scale = if first { prior.scales[at] } else { 0.0 };
+            weight * shift[a] * shift[b] + scale
+        };
+        match covariances {
+            Covariances::Diagonal(variances) => (0..d)
+                .map(|k| {
+                    let variance = variances[state * d + k];
+                    scatter(state * d + k, k, k) / variance + degrees * variance.ln()
+                })
+                .sum(),
+            Covariances::Full(matrices) => {
+                let first = state * d * d;
+                let matrix = (0..d * d).map(|at| scatter(first + at, at / d, at % d)).collect();
+                // Training keeps covariances positive definite.
+                let Some(lower) = cholesky(&matrices[first..][..d * d], d) else { return f64::INFINITY };
+                let diagonal = || (0..d).map(|k| k * (d + 1));
+                // tr(S Σ⁻¹) = tr(L⁻¹ S L⁻ᵀ)
+                let scaled = forward(&lower, transposed(&forward(&lower, matrix, d), d), d);
+                diagonal().map(|at| scaled[at] + 2.0 * degrees * lower[at].ln()).sum::<f64>()
+            }
+        }
+    };
+    -0.5 * (0..n).map(of_state).sum::<f64>()
+}
+
+/// L⁻¹ M of D × D matrices, where L is lower triangular.
+fn forward(lower: &[f64], mut matrix: Vec<f64>, d: usize) -> Vec<f64> {
+    for i in 0..d {
+        for column in 0..d {
+            let known: f64 = (0..i).map(|k| lower[i * d + k] * matrix[k * d + column]).sum();
+            matrix[i * d + column] = (matrix[i * d + column] - known) / lower[i * d + i];
+        }
+    }
+    matrix
+}
+
+fn transposed(matrix: &[f64], d: usize) -> Vec<f64> {
+    (0..d * d).map(|at| matrix[at % d * d + at / d]).collect()
 }
 
 #[cfg(test)]
@@ -328,7 +397,7 @@ mod tests {
             unreachable!("training does not ask for this")
         }
 
-        fn m_step(&mut self, _: &Pseudocounts, _: f64) -> Result<(), Infallible> {
+        fn m_step(&mut self, _: &Options) -> Result<(), Infallible> {
             Ok(())
         }
 
@@ -383,8 +452,8 @@ mod tests {
             self.0.take_counts()
         }
 
-        fn m_step(&mut self, counts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {
-            self.0.m_step(counts, floor)
+        fn m_step(&mut self, options: &Options) -> Result<(), Infallible> {
+            self.0.m_step(options)
         }
 
         fn models(&mut self) -> Result<Vec<Hmm>, Infallible> {

@@ -8,12 +8,11 @@ use pyo3::types::PyDict;
 use warpkov::common::interrupt;
 use warpkov::hmm::device::{Limits, Scan};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
-use warpkov::hmm::options::{Options, Precision, Pseudocounts};
+use warpkov::hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
 use warpkov::hmm::place::{Dynamic, cost, recursions};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences};
-use warpkov::hmm::train::{Status, train};
-use warpkov::hmm::{self};
+use warpkov::hmm::train::{Round, Status, train};
 use warpkov::runtime::choose::{DeviceChoice, Place};
 
 use crate::array::{Buffer, Input};
@@ -152,19 +151,78 @@ fn hmm_posteriors(py: Python<'_>, parts: Parts, sequences: Observed, place: Wher
     Ok(compute(py, &model, &sequences, &place, |recursions| Ok(only(recursions.posteriors()?)))?.into())
 }
 
-/// When training ends, and its prior.
+/// Pseudocounts: one number, or one for each parameter.
+#[derive(FromPyObject)]
+enum Counts {
+    Each(Input<f64>),
+    Equal(f64),
+}
+
+impl From<Counts> for Pseudocount {
+    fn from(counts: Counts) -> Self {
+        match counts {
+            Counts::Each(counts) => Self::Each(counts.to_vec()),
+            Counts::Equal(count) => Self::Equal(count),
+        }
+    }
+}
+
+/// The prior of means and covariances.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Normals {
+    means: Input<f64>,
+    weights: Input<f64>,
+    scales: Input<f64>,
+    degrees: f64,
+}
+
+/// What training does.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Training {
     iterations: u32,
-    /// The least increase of the log-likelihood, in nats.
-    tolerance: f64,
-    start: f64,
-    transitions: f64,
-    emissions: f64,
+    start: Counts,
+    transitions: Counts,
+    emissions: Counts,
+    normals: Option<Normals>,
+    constraint: String,
+    /// Whether π, A, B or means, and covariances stay as they are.
+    frozen: [bool; 4],
+    /// Takes ln P(O) and the objective after each E step. Returns whether to stop.
+    observe: Py<PyAny>,
 }
 
-/// The parameters after training, ln P(O) before the first M step and after each, and how training ended.
+impl Training {
+    fn options(self, precision: Precision) -> PyResult<(Options, Py<PyAny>)> {
+        let [start, transitions, emissions, covariances] = self.frozen;
+        let normals = self.normals.map(|prior| NormalPrior {
+            means: prior.means.to_vec(),
+            weights: prior.weights.to_vec(),
+            scales: prior.scales.to_vec(),
+            degrees: prior.degrees,
+        });
+        let pseudocounts = Pseudocounts {
+            start: self.start.into(),
+            transitions: self.transitions.into(),
+            emissions: self.emissions.into(),
+        };
+        let options = Options {
+            iterations: self.iterations,
+            // `observe` decides.
+            tolerance: 0.0,
+            pseudocounts,
+            normals,
+            frozen: Frozen { start, transitions, emissions, covariances },
+            constraint: choice::<Constraint>("constraint", &self.constraint)?,
+            slack: precision.slack(),
+            ..Options::default()
+        };
+        Ok((options, self.observe))
+    }
+}
+
+/// The parameters after training, and how training ended.
 #[pyfunction]
 fn hmm_train<'py>(
     py: Python<'py>,
@@ -172,24 +230,26 @@ fn hmm_train<'py>(
     sequences: Observed,
     place: Where,
     training: Training,
-) -> PyResult<(Bound<'py, PyDict>, Vec<f64>, &'static str)> {
+) -> PyResult<(Bound<'py, PyDict>, &'static str)> {
     let model = parts.model()?;
     let sequences = sequences.sequences(&model)?;
-    let Training { iterations, tolerance, start, transitions, emissions } = training;
-    let precision: Precision = choice("precision", &place.precision)?;
-    let pseudocounts = Pseudocounts { start, transitions, emissions };
-    let options = Options { iterations, tolerance: 0.0, pseudocounts, slack: precision.slack(), ..Options::default() };
-    let (mut last, mut converged) = (f64::NEG_INFINITY, false);
+    let (options, observer) = training.options(choice("precision", &place.precision)?)?;
+    let mut stopped = Ok(false);
     let trained = compute(py, &model, &sequences, &place, |recursions| {
-        let mut observe = |round: &hmm::train::Round| {
-            converged = round.objective - last < tolerance;
-            last = round.objective;
-            if converged || interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let mut observe = |round: &Round| {
+            let told = (round.log_likelihood, round.objective);
+            stopped = Python::attach(|py| observer.call1(py, told)?.extract(py));
+            match stopped {
+                Ok(false) if !interrupt::requested() => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
         };
         Ok(train(recursions.as_mut(), vec![model.clone()], &options, &mut observe)?)
-    })?;
+    });
+    let stopped = stopped?;
+    let trained = trained?;
     let status = match trained.status {
-        Status::Interrupted if !converged => return Err(PyKeyboardInterrupt::new_err(())),
+        Status::Interrupted if !stopped => return Err(PyKeyboardInterrupt::new_err(())),
         Status::Converged | Status::Interrupted => "converged",
         Status::Iterations => "iterations",
         Status::Fell => "fell",
@@ -207,7 +267,7 @@ fn hmm_train<'py>(
             found.set_item("covariances", Buffer::from(numbers))?;
         }
     }
-    Ok((found, best.log_likelihoods.clone(), status))
+    Ok((found, status))
 }
 
 /// Observations and hidden states of sequences of equal lengths.

@@ -7,7 +7,7 @@ use warpkov::hmm::cpu::{Batch as OnCpu, Exact};
 use warpkov::hmm::device::{Batch, Limits};
 use warpkov::hmm::generate::{Kind, Uniform};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
-use warpkov::hmm::options::Pseudocounts;
+use warpkov::hmm::options::{Options, Pseudocounts};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
 use warpkov::runtime::Precise;
@@ -756,7 +756,7 @@ fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
         let mut batch = Batch::<T, D>::new(device, &sequences, limits)?;
         batch.set_models(&models)?;
         let before = batch.e_step()?;
-        batch.m_step(&Pseudocounts::default(), 1e-6)?;
+        batch.m_step(&Options { floor: 1e-6, ..Options::default() })?;
         let tolerance = if T::WIDE { 1e-11 } else { 1e-4 };
         for (k, (got, model)) in batch.models()?.iter().zip(&models).enumerate() {
             let what = |what: &str| format!("N = {n}, model {k}: {what}");
@@ -823,20 +823,22 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let sequences = random.observed(lengths, symbols);
         let priors: &[f64] = if n < 64 || scale > 1 { &[0.0, 0.25] } else { &[0.0] };
         for &prior in priors {
-            let pseudocounts = Pseudocounts { start: prior, transitions: 2.0 * prior, emissions: 3.0 * prior };
+            let [start, transitions, emissions] = [1.0, 2.0, 3.0].map(|factor| (factor * prior).into());
+            let pseudocounts = Pseudocounts { start, transitions, emissions };
+            let options = Options { pseudocounts, floor: 1e-6, ..Options::default() };
             let mut expected = OnCpu::<f64>::new(&sequences);
             let mut got = Batch::<T, D>::new(device, &sequences, limits)?;
             let Ok(()) = expected.set_models(&models);
             got.set_models(&models)?;
             // Without counts no parameter changes.
-            got.m_step(&pseudocounts, 1e-6)?;
+            got.m_step(&options)?;
             for _ in 0..2 {
                 let Ok(logs) = expected.e_step();
                 for (got, expected) in got.e_step()?.iter().zip(logs) {
                     close("ln P(O)", got, &expected, tolerance, tolerance)?;
                 }
-                let Ok(()) = expected.m_step(&pseudocounts, 1e-6);
-                got.m_step(&pseudocounts, 1e-6)?;
+                let Ok(()) = expected.m_step(&options);
+                got.m_step(&options)?;
             }
             let Ok(expected_models) = expected.models();
             let trained = got.models()?;

@@ -17,7 +17,7 @@ use warpkov::hmm::checkpoint::{Checkpoint, hash};
 use warpkov::hmm::generate::restart;
 use warpkov::hmm::io::{self as formats, Format};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm};
-use warpkov::hmm::options::{self, Pseudocounts};
+use warpkov::hmm::options::{self, Constraint, Frozen, Pseudocounts};
 use warpkov::hmm::plot::draw_training;
 use warpkov::hmm::report::{Context, Training, progress};
 use warpkov::hmm::train::{self as training, Round, Run, Session, Status, Trained, train_session};
@@ -71,6 +71,9 @@ pub struct Arguments {
     /// Kind of the covariances to train [default: that of MODEL].
     #[arg(long, value_enum, value_name = "KIND")]
     covariances: Option<Kind>,
+    /// Parameters that keep their values in MODEL; separated by commas.
+    #[arg(long, value_enum, value_name = "PART", value_delimiter = ',')]
+    freeze: Vec<Part>,
     /// Write the trained model to this file; or with - to the standard output, and the report to the standard error.
     #[arg(long, value_name = "FILE|-")]
     out: Option<FileOrStd>,
@@ -98,6 +101,82 @@ enum Kind {
     Diagonal,
     /// All entries.
     Full,
+    /// One variance per state.
+    Spherical,
+    /// One full matrix for all states.
+    Tied,
+}
+
+impl Kind {
+    fn constraint(self) -> Constraint {
+        match self {
+            Self::Diagonal | Self::Full => Constraint::None,
+            Self::Spherical => Constraint::Spherical,
+            Self::Tied => Constraint::Tied,
+        }
+    }
+}
+
+/// Parameters that training may leave as they are.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Part {
+    /// Start probabilities, π.
+    Start,
+    /// Transition and end probabilities, A.
+    Transitions,
+    /// Probabilities of symbols, B.
+    Symbols,
+    /// Means of vectors.
+    Means,
+    /// Covariances of vectors.
+    Covariances,
+}
+
+/// What stays of a model as it is.
+fn frozen(model: &Hmm, parts: &[Part]) -> Result<Frozen, Error> {
+    let has = |part| parts.contains(&part);
+    let (vectors, symbols) = (has(Part::Means) || has(Part::Covariances), has(Part::Symbols));
+    match model.emissions() {
+        Emissions::Categorical { .. } if vectors => {
+            return Err(Error::Usage("--freeze means and covariances is for models that emit numbers".to_owned()));
+        }
+        Emissions::Gaussian { .. } if symbols => {
+            return Err(Error::Usage("--freeze symbols is for models that emit symbols".to_owned()));
+        }
+        _ => {}
+    }
+    let (start, transitions) = (has(Part::Start), has(Part::Transitions));
+    Ok(Frozen { start, transitions, emissions: symbols || has(Part::Means), covariances: has(Part::Covariances) })
+}
+
+/// A random model with the frozen parameters of `model`.
+fn kept(fresh: Hmm, model: &Hmm, frozen: Frozen) -> Result<Hmm, Error> {
+    if frozen == Frozen::default() {
+        return Ok(fresh);
+    }
+    let (mut parts, given) = (fresh.into_parts(), model.clone().into_parts());
+    if frozen.start {
+        parts.start = given.start;
+    }
+    if frozen.transitions {
+        (parts.transitions, parts.end) = (given.transitions, given.end);
+    }
+    match (&mut parts.emissions, given.emissions) {
+        (
+            Emissions::Gaussian { means, covariances, .. },
+            Emissions::Gaussian { means: given, covariances: spreads, .. },
+        ) => {
+            if frozen.emissions {
+                *means = given;
+            }
+            if frozen.covariances {
+                *covariances = spreads;
+            }
+        }
+        (probs, given) if frozen.emissions => *probs = given,
+        _ => {}
+    }
+    parts.validated().map_err(|error| Error::Usage(format!("--freeze: {error}")))
 }
 
 /// The model with covariances of this kind.
@@ -111,6 +190,8 @@ fn with_covariances(model: Hmm, kind: Option<Kind>) -> Result<Hmm, Error> {
     *covariances = match kind {
         Kind::Diagonal => given.diagonal(d),
         Kind::Full => given.full(d),
+        Kind::Spherical => given.diagonal(d).spherical(d),
+        Kind::Tied => given.full(d).tied(d),
     };
     parts.validated().map_err(|error| Error::Usage(format!("--covariances: {error}")))
 }
@@ -138,6 +219,7 @@ struct Options {
     /// All but the slack, which depends on the precision.
     training: options::Options,
     covariances: Option<Kind>,
+    freeze: Vec<Part>,
     output: Output<Format>,
     /// Whether the model has the standard output.
     streamed: bool,
@@ -151,7 +233,7 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
         let Arguments { source, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
-        let Arguments { covariances, out, to, checkpoints, plot, json, quiet, .. } = arguments;
+        let Arguments { covariances, freeze, out, to, checkpoints, plot, json, quiet, .. } = arguments;
         source.check()?;
         if source.marginalises() {
             let message = "--missing marginalise is for score, decode and posterior; to train, split or skip";
@@ -165,11 +247,13 @@ impl TryFrom<Arguments> for Options {
             }
             None => None,
         };
-        let pseudocounts = Pseudocounts { start: pseudocount, transitions: pseudocount, emissions: pseudocount };
-        let training = options::Options { iterations, tolerance, pseudocounts, floor, ..options::Options::default() };
+        let pseudocounts = Pseudocounts::equal(pseudocount);
+        let constraint = covariances.map_or(Constraint::None, Kind::constraint);
+        let training =
+            options::Options { iterations, tolerance, pseudocounts, constraint, floor, ..options::Options::default() };
         let output = Output::of(file, json)?;
         let (checkpoints, plots, quiet) = (checkpoints.try_into()?, Plots::new(plot)?, quiet || json);
-        Ok(Self { source, restarts, seed, training, covariances, output, streamed, checkpoints, plots, quiet })
+        Ok(Self { source, restarts, seed, training, covariances, freeze, output, streamed, checkpoints, plots, quiet })
     }
 }
 
@@ -183,22 +267,26 @@ impl Options {
     }
 
     /// `model`, and random models of its shape.
-    fn models(&self, model: Hmm, given: &Given) -> Vec<Hmm> {
-        let random = |stream: u32| restart(&model, given.sequences(), self.seed, stream.into());
-        let random: Vec<Hmm> = (0..self.restarts).map(random).collect();
-        std::iter::once(model).chain(random).collect()
+    fn models(&self, model: Hmm, given: &Given) -> Result<Vec<Hmm>, Error> {
+        let random = |stream: u32| {
+            let fresh = restart(&model, given.sequences(), self.seed, stream.into());
+            kept(with_covariances(fresh, self.covariances)?, &model, self.training.frozen)
+        };
+        let random: Vec<Hmm> = (0..self.restarts).map(random).collect::<Result<_, _>>()?;
+        Ok(std::iter::once(model).chain(random).collect())
     }
 }
 
 /// Reads model and sequences, trains, writes the model and the plot, prints the report.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
-    let options: Options = ranks.agree(arguments.try_into())?;
+    let mut options: Options = ranks.agree(arguments.try_into())?;
     let given = options.source.read(&ranks)?;
     ranks.agree(options.plots.check(given.ranks(&ranks)))?;
     let model = with_covariances(given.model.clone(), options.covariances);
     let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;
-    let models = options.models(model, &given);
+    options.training.frozen = ranks.agree(frozen(&model, &options.freeze))?;
+    let models = ranks.agree(options.models(model, &given))?;
     let read = |path| Checkpoint::read(path, &models, given.sequences(), &options.training);
     let resume = ranks.agree(options.checkpoints.resume().map(read).transpose().map_err(Error::from))?;
     let writes = options.checkpoints.are_written() && ranks.is_first();
@@ -256,7 +344,7 @@ impl Job<'_> {
         opened: &Opened,
         models: &[Hmm],
     ) -> Result<(Trained, Option<Checkpoints>), Error> {
-        let options = options::Options { slack: self.context.precision.slack(), ..self.options.training };
+        let options = options::Options { slack: self.context.precision.slack(), ..self.options.training.clone() };
         let so_far = Mutex::new(None);
         handle_interrupts();
         let (alone, first) = (opened.comm().size() == 1, opened.comm().rank() == 0);
@@ -298,7 +386,7 @@ impl Job<'_> {
     /// Writes the model and the plot, prints the report.
     fn finish(&self, trained: &Trained, out: impl Write) -> Result<Outcome, Error> {
         let &Self { options, ref context, mut watch, .. } = self;
-        let mut report = Training { context: context.clone(), trained, floor: options.training.floor };
+        let mut report = Training { context: context.clone(), trained, options: &options.training };
         let earlier = self.resume.map_or(0.0, |checkpoint| checkpoint.seconds);
         report.context.phases.solve = earlier + watch.lap();
         // A full disk or a closed pipe must not lose the other results.

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use rayon::prelude::*;
 
 use super::backend::{Decoded, Expected, NO_STATE, Recursions, fit};
-use super::options::Pseudocounts;
+use super::options::Options;
 use crate::hmm::cpu::chain::Chain;
 use crate::hmm::cpu::statistics::Sums;
 use crate::hmm::cpu::sweeps::{ForwardBackward, LogProduct, Show};
@@ -289,12 +289,12 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         Ok(expected)
     }
 
-    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), Infallible> {
+    fn m_step(&mut self, options: &Options) -> Result<(), Infallible> {
         let expected = std::mem::take(&mut self.expected);
-        let floors = self.spread.get_or_init(|| Spread::new(self.sequences)).floors(floor);
+        let floors = self.spread.get_or_init(|| Spread::new(self.sequences)).floors(options.floor);
         each(self.models.len() == 1, self.models.iter_mut().zip(&expected).collect(), |(chain, expected)| {
             let mut model = chain.model.clone();
-            model.update(|parts| maximise(parts, expected, pseudocounts, &floors));
+            model.update(|parts| maximise(parts, expected, options, &floors));
             *chain = Chain::new(&model);
         });
         Ok(())

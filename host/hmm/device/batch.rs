@@ -26,7 +26,7 @@ use crate::hmm::device::packing::{Lists, Packing, Window};
 use crate::hmm::device::wide::{self, Asked, Doubtful, Recomputation};
 use crate::hmm::maximise::{Spread, maximise};
 use crate::hmm::model::Hmm;
-use crate::hmm::options::Pseudocounts;
+use crate::hmm::options::Options;
 use crate::hmm::sequences::Sequences;
 use crate::runtime::Precise;
 use crate::runtime::scratch::Scratch;
@@ -532,11 +532,12 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     }
 
     /// Launches the M step of categorical models on the counts of the last [`count`](Self::count); the parameters on
-    /// the device change in place. Does nothing without such counts, or for Gaussian emissions.
+    /// the device change in place. The pseudocounts are those of π, A and B. Does nothing without such counts, or for
+    /// Gaussian emissions.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn maximise(&mut self, pseudocounts: &Pseudocounts) -> Result<(), D::Error> {
+    pub fn maximise(&mut self, [start_count, transition_count, emission_count]: [f64; 3]) -> Result<(), D::Error> {
         let (device, wanted) = (self.device, self.counting());
         let asked = self.set.as_mut().filter(|set| set.has_counts && set.gaussians.is_none());
         let Some(set) = asked else { return Ok(()) };
@@ -566,8 +567,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 shape(states + 1, threads),
                 states,
                 stride,
-                pseudocounts.start,
-                pseudocounts.transitions,
+                start_count,
+                transition_count,
                 counted,
                 TablesArgs { ends, start: first, transitions, transposed, end: last },
             )?;
@@ -576,7 +577,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
                 shape(stride.div_ceil(32), EMISSION_THREADS),
                 stride,
                 set.symbols,
-                pseudocounts.emissions,
+                emission_count,
                 counted,
                 table,
             )?;
@@ -910,18 +911,21 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         Ok(expected)
     }
 
-    fn m_step(&mut self, pseudocounts: &Pseudocounts, floor: f64) -> Result<(), D::Error> {
+    fn m_step(&mut self, options: &Options) -> Result<(), D::Error> {
         match &self.set {
-            Some(set) if set.gaussians.is_none() => return self.maximise(pseudocounts),
-            Some(set) if set.has_counts => {}
+            Some(set) if set.has_counts => {
+                if let (None, Some(pseudocounts)) = (&set.gaussians, options.plain()) {
+                    return self.maximise(pseudocounts);
+                }
+            }
             _ => return Ok(()),
         }
-        // Gaussian moments are few, so the host computes the M step with its eigenvalues.
+        // Gaussian moments are few, so the host computes the M step with its eigenvalues; and that with other options.
         let expected = self.read_counts(Vec::new())?;
         let mut models = self.models()?;
-        let floors = self.spread.floors(floor);
+        let floors = self.spread.floors(options.floor);
         let pairs = models.par_iter_mut().zip(&expected);
-        pairs.for_each(|(model, expected)| model.update(|parts| maximise(parts, expected, pseudocounts, &floors)));
+        pairs.for_each(|(model, expected)| model.update(|parts| maximise(parts, expected, options, &floors)));
         self.set_models(&models)
     }
 
