@@ -1,23 +1,34 @@
 #!/usr/bin/env bash
 # Builds a wheel, installs it into a new Python environment with NumPy and SciPy alone, and tests it there: tests,
 # examples in docstrings and in the book, types and stubs. PROFILE=release tests the wheel that `make wheel` builds.
-# PEERS=1 also compares with mdptoolbox, QuantEcon, Gymnasium and hmmlearn, trains by scikit-learn, and draws.
+# PEERS=1 then installs the wheel into a second environment, beside the packages in $peers, and runs all tests again:
+# they compare with these packages, check scikit-learn's conventions, draw, and run the notebooks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+peers=(pymdptoolbox quantecon 'gymnasium[toy-text]' hmmlearn scikit-learn matplotlib nbclient ipykernel)
+
 wheel=$(scripts/wheel.sh "${PROFILE:-dev}")
-venv=$(mktemp -d)
-trap 'rm -rf "$venv"' EXIT
-python3 -m venv "$venv"
-install() { "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"; }
-install "$wheel" pytest mypy
-if [[ -n ${PEERS:-} ]]; then
-    install pymdptoolbox quantecon 'gymnasium[toy-text]' hmmlearn scikit-learn matplotlib
-fi
+venvs=$(mktemp -d)
+trap 'rm -rf "$venvs"' EXIT
+# Creates the environment $1 with the wheel and further packages.
+environment() {
+    python3 -m venv "$venvs/$1"
+    "$venvs/$1/bin/pip" install --quiet --disable-pip-version-check "$wheel" pytest "${@:2}"
+}
 # Not from python/, whose sources would hide the installed package.
-"$venv/bin/pytest" --quiet -p no:cacheprovider --rootdir python --config-file python/pyproject.toml python/tests
-package=$("$venv/bin/python" -c 'import warpkov; print(warpkov.__path__[0])')
-"$venv/bin/pytest" --quiet -p no:cacheprovider --rootdir "$package" --config-file python/pyproject.toml \
+tests() {
+    "$venvs/$1/bin/pytest" --quiet -p no:cacheprovider --rootdir python --config-file python/pyproject.toml python/tests
+}
+
+environment alone mypy
+tests alone
+package=$("$venvs/alone/bin/python" -c 'import warpkov; print(warpkov.__path__[0])')
+"$venvs/alone/bin/pytest" --quiet -p no:cacheprovider --rootdir "$package" --config-file python/pyproject.toml \
     --doctest-modules "$package"
-"$venv/bin/mypy" --config-file python/pyproject.toml --package warpkov
-"$venv/bin/stubtest" --mypy-config-file python/pyproject.toml warpkov._warpkov
+"$venvs/alone/bin/mypy" --config-file python/pyproject.toml --package warpkov
+"$venvs/alone/bin/stubtest" --mypy-config-file python/pyproject.toml warpkov._warpkov
+if [[ -n ${PEERS:-} ]]; then
+    environment peers "${peers[@]}"
+    tests peers
+fi

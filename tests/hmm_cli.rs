@@ -232,6 +232,42 @@ fn full_covariances_learn_correlations_from_any_start() {
 }
 
 #[test]
+fn constrained_covariances_and_frozen_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"pi": [0.5, 0.5], "A": [[0.5, 0.5], [0.5, 0.5]], "means": [[0, 0], [6, 6]],
+        "covariances": [[1, 2], [3, 4]]}"#;
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    fs::write(folder.path().join("d.csv"), "x,y\n1,1\n2,2.5\n-1,-2\n8,3\n7,6\n5,6\n0,1\n0,-1\n").unwrap();
+    let trained = |arguments: &str| {
+        let output = piped(
+            folder.path(),
+            &format!("train m.json d.csv --tolerance 1e-12 --iterations 500 --json --out t.json {arguments}")
+                .split(' ')
+                .collect::<Vec<_>>(),
+            "",
+        );
+        let report = parsed(&String::from_utf8(output.stdout).unwrap());
+        let bits = |name: &str| report[name].as_f64().unwrap();
+        // AIC = 2 k − 2 ln P
+        let parameters = (bits("aic") + 2.0 * bits("log_likelihood")) / 2.0;
+        (parsed(&fs::read_to_string(folder.path().join("t.json")).unwrap()), parameters.round())
+    };
+    let (tied, parameters) = trained("--covariances tied");
+    assert_eq!((&tied["covariances"][0], parameters), (&tied["covariances"][1], 3.0 + 4.0 + 3.0));
+    assert!(tied["covariances"][0][0][1].as_f64().unwrap().abs() > 0.01);
+    let (spherical, parameters) = trained("--covariances spherical --restarts 3");
+    assert_eq!((&spherical["covariances"][0][0], parameters), (&spherical["covariances"][0][1], 3.0 + 4.0 + 2.0));
+    assert_ne!(spherical["covariances"][0], spherical["covariances"][1]);
+    let (frozen, _) = trained("--freeze transitions,means --restarts 2");
+    assert_eq!(frozen["A"], json!([[0.5, 0.5], [0.5, 0.5]]));
+    let number = |value: &Value| value.as_f64().unwrap();
+    assert_eq!([0, 1].map(|state: usize| number(&frozen["means"][state][1])), [0.0, 6.0]);
+    assert!((number(&frozen["covariances"][1][1]) - 4.0).abs() > 0.1);
+    let message = fails(folder.path(), "train m.json d.csv --freeze symbols", 2);
+    assert_eq!(message, "error: --freeze symbols is for models that emit symbols\n");
+}
+
+#[test]
 fn positions_of_states_are_written_as_bed() {
     let folder = tempfile::tempdir().unwrap();
     let model = r#"{"pi": [0.5, 0.5], "A": [[0.9, 0.1], [0.1, 0.9]], "states": ["AT rich", "GC"],

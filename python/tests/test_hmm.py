@@ -1,12 +1,13 @@
 """Hidden Markov models against sums over all paths, and under the conventions of scikit-learn."""
 
 import itertools
+import pickle
 
 import numpy as np
 import pytest
 
 import warpkov
-from warpkov.hmm import CategoricalHMM, GaussianHMM
+from warpkov.hmm import CategoricalHMM, ConvergenceMonitor, GaussianHMM
 
 
 def categorical(seed=0, states=3, symbols=4):
@@ -25,10 +26,13 @@ def gaussian(seed=0, states=3, dimensions=2, covariance_type="diag"):
     model.transmat_ = random.dirichlet(np.ones(states), size=states)
     model.means_ = random.normal(size=(states, dimensions)) * 3
     root = random.normal(size=(states, dimensions, dimensions))
-    if covariance_type == "full":
-        model.covars_ = root @ root.transpose(0, 2, 1) + np.eye(dimensions)
-    else:
-        model.covars_ = random.random((states, dimensions)) + 0.5
+    matrices = root @ root.transpose(0, 2, 1) + np.eye(dimensions)
+    model.covars_ = {
+        "spherical": lambda: random.random(states) + 0.5,
+        "diag": lambda: random.random((states, dimensions)) + 0.5,
+        "full": lambda: matrices,
+        "tied": lambda: matrices[0],
+    }[covariance_type]()
     return model
 
 
@@ -60,11 +64,21 @@ def by_paths(model, X):
     return total, posteriors / weights.sum(), paths[logs.argmax()], top
 
 
-MODELS = {
-    "categorical": categorical(),
-    "diag": gaussian(),
-    "full": gaussian(covariance_type="full"),
-}
+TYPES = ("spherical", "diag", "full", "tied")
+MODELS = {"categorical": categorical(), **{kind: gaussian(covariance_type=kind) for kind in TYPES}}
+
+
+def started(model, **params):
+    """A model that trains from the parameters of another one."""
+    copy = type(model)(**{**model.get_params(), "init_params": "", "tol": 0.0, **params})
+    for name in ("startprob_", "transmat_", "emissionprob_", "means_", "covars_"):
+        if hasattr(model, name):
+            setattr(copy, name, getattr(model, name))
+    return copy
+
+
+FLAT = {"covars_prior": 0, "covars_weight": 0}
+"""No prior of covariances."""
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -117,12 +131,7 @@ def test_one_iteration_of_training(name):
     X, _ = model.sample(17, random_state=5)
     start, transitions, posteriors = em_step(model, X, lengths)
     before = model.score(X, lengths)
-    trained = type(model)(**{**model.get_params(), "n_iter": 1, "init_params": "", "tol": 0.0})
-    trained.startprob_, trained.transmat_ = model.startprob_, model.transmat_
-    if name == "categorical":
-        trained.emissionprob_ = model.emissionprob_
-    else:
-        trained.means_, trained.covars_ = model.means_, model.covars_
+    trained = started(model, n_iter=1, **({} if name == "categorical" else FLAT))
     with pytest.warns(warpkov.ConvergenceWarning, match="after 1 iterations"):
         trained.fit(X, lengths)
     np.testing.assert_allclose(trained.startprob_, start, atol=1e-10)
@@ -135,10 +144,15 @@ def test_one_iteration_of_training(name):
     else:
         means = weights.T @ X
         np.testing.assert_allclose(trained.means_, means, atol=1e-8)
-        for i, covariance in enumerate(trained.covars_):
-            difference = X - means[i]
-            exact = (weights[:, i] * difference.T) @ difference
-            np.testing.assert_allclose(covariance, np.diag(np.diag(exact)) if name == "diag" else exact, atol=1e-8)
+        difference = X[:, None] - means
+        exact = np.einsum("ti,tia,tib->iab", weights, difference, difference)
+        if name == "spherical":
+            exact = np.stack([np.eye(2) * np.trace(matrix) / 2 for matrix in exact])
+        elif name == "diag":
+            exact = np.stack([np.diag(np.diag(matrix)) for matrix in exact])
+        elif name == "tied":
+            exact = np.stack([np.tensordot(posteriors.sum(axis=0), exact, 1) / len(X)] * 3)
+        np.testing.assert_allclose(trained.covars_, exact, atol=1e-8)
     assert trained.monitor_.iter == 1 and trained.monitor_.history[0] == pytest.approx(before, rel=1e-12)
     assert trained.monitor_.history[1] == pytest.approx(trained.score(X, lengths), rel=1e-9)
 
@@ -157,6 +171,60 @@ def test_training_finds_a_model():
     assert (order.argsort()[found.predict(X)] == states).mean() > 0.9
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_frozen_parameters(name):
+    model = MODELS[name]
+    X, _ = model.sample(40, random_state=9)
+    names = {"s": "startprob_", "t": "transmat_", "e": "emissionprob_", "m": "means_", "c": "covars_"}
+    for letter in model._letters:
+        trained = started(model, n_iter=500, tol=1e-4, params=letter).fit(X)
+        for other in model._letters:
+            same = np.array_equal(getattr(trained, names[other]), getattr(model, names[other]))
+            assert same == (other != letter), (letter, other)
+    none = started(model, n_iter=5, params="").fit(X)
+    assert none.monitor_.converged and none.score(X) == model.score(X)
+
+
+@pytest.mark.filterwarnings("ignore::warpkov.ConvergenceWarning")
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_objective_never_falls(kind):
+    random = np.random.default_rng(1)
+    for seed in range(25):
+        unit = 10.0 ** random.uniform(-20, 20)
+        truth = gaussian(seed, states=3, dimensions=2, covariance_type=kind)
+        X, _ = truth.sample(50, random_state=seed)
+        weights = 10.0 ** random.uniform(-4, 3, size=5)
+        model = started(
+            gaussian(seed + 100, covariance_type=kind),
+            n_iter=20,
+            startprob_prior=1 + weights[0] * random.random(3),
+            transmat_prior=1 + weights[1] * random.random((3, 3)),
+            means_prior=unit * random.normal(size=(3, 2)),
+            means_weight=weights[2] * random.random(3),
+            covars_prior=weights[3] * unit**2,
+            covars_weight=weights[4],
+        )
+        model.means_ *= unit
+        model.covars_ *= unit**2
+        model.fit(X * unit)
+        objectives = np.array(model.monitor_.objectives)
+        assert len(objectives) > 2
+        assert (np.diff(objectives) >= -3e-7 * np.abs(objectives[1:]).clip(min=1)).all(), (seed, objectives)
+
+
+def test_priors_pull():
+    X, _ = gaussian(states=1).sample(100, random_state=1)
+    held = GaussianHMM(1, means_prior=[5.0, -5.0], means_weight=1e9, random_state=0, n_iter=50).fit(X)
+    np.testing.assert_allclose(held.means_, [[5.0, -5.0]], atol=1e-4)
+    held = GaussianHMM(1, covars_prior=4e9, covars_weight=1e9, random_state=0, n_iter=50).fit(X)
+    np.testing.assert_allclose(held.covars_, [np.diag([4.0, 4.0])], rtol=1e-3)
+    prior = np.array([[1.0, 9.0], [1.0, 1.0]]) * 1e9 + 1
+    held = CategoricalHMM(2, transmat_prior=prior, startprob_prior=[1e9, 1 + 3e9], random_state=0, n_iter=50)
+    held.fit([[0], [1], [1], [0]])
+    np.testing.assert_allclose(held.transmat_, [[0.1, 0.9], [0.5, 0.5]], atol=1e-6)
+    np.testing.assert_allclose(held.startprob_, [0.25, 0.75], atol=1e-6)
+
+
 def test_priors():
     X = [[0], [0], [0], [0]]
     free = CategoricalHMM(n_components=1, n_features=2, random_state=0).fit(X)
@@ -173,13 +241,115 @@ def test_equal_seeds_give_equal_models():
         np.testing.assert_array_equal(a, b)
 
 
-def test_covariances():
-    model = gaussian()
-    assert model.covars_.shape == (3, 2, 2)
-    model.covars_ = model.covars_
-    assert model._covars_.shape == (3, 2)
-    with pytest.raises(ValueError, match="beside the diagonal"):
-        model.covars_ = np.ones((3, 2, 2))
+@pytest.mark.parametrize(
+    ("kind", "shape"), [("spherical", (3,)), ("diag", (3, 2)), ("full", (3, 2, 2)), ("tied", (2, 2))]
+)
+def test_covariances(kind, shape):
+    model = gaussian(covariance_type=kind)
+    covars = model.covars_
+    assert covars.shape == (3, 2, 2) and model._covars_.shape == shape
+    model.covars_ = covars
+    assert (model.covars_ == covars).all() and model._covars_.shape == shape
+    model.covars_ = model._covars_.tolist()
+    assert (model.covars_ == covars).all()
+    X, _ = model.sample(60, random_state=0)
+    trained = GaussianHMM(3, kind, random_state=0, n_iter=1000).fit(X)
+    assert trained.covars_.shape == (3, 2, 2) and trained._covars_.shape == shape
+    with pytest.raises(ValueError, match=rf"covars_ has shape \(4, 4, 4, 4\), expected .* covariance_type is '{kind}'"):
+        model.covars_ = np.ones((4, 4, 4, 4))
+
+
+def test_invalid_covariances():
+    with pytest.raises(ValueError, match="beside the diagonal, and covariance_type is 'diag'"):
+        gaussian().covars_ = np.ones((3, 2, 2))
+    with pytest.raises(ValueError, match="variances that are not positive"):
+        gaussian().covars_ = np.zeros((3, 2))
+    with pytest.raises(ValueError, match="variances that differ, and covariance_type is 'spherical'"):
+        gaussian(covariance_type="spherical").covars_ = [[1, 2], [1, 1], [1, 1]]
+    with pytest.raises(ValueError, match="matrices that differ, and covariance_type is 'tied'"):
+        gaussian(covariance_type="tied").covars_ = [np.eye(2), np.eye(2), 2 * np.eye(2)]
+    with pytest.raises(ValueError, match="not symmetric and positive definite"):
+        gaussian(covariance_type="full").covars_ = [[[1, 2], [2, 1]]] * 3
+    with pytest.raises(AttributeError, match="no covars_"):
+        GaussianHMM().covars_
+
+
+def test_monitor(capsys):
+    X, _ = categorical().sample(200, random_state=0)
+    model = CategoricalHMM(3, random_state=0, n_iter=500, tol=1e-3, verbose=True).fit(X)
+    monitor = model.monitor_
+    assert monitor.converged and monitor.iter == len(monitor.history) - 1 < 500 and monitor.n_iter == 500
+    assert monitor.history == monitor.objectives and monitor.history[-1] == pytest.approx(model.score(X), rel=1e-12)
+    assert 0 <= monitor.history[-1] - monitor.history[-2] < 1e-3 == monitor.tol and monitor.verbose
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(monitor.history) and lines[-1].split()[0] == str(monitor.iter)
+    assert float(lines[1].split()[1]) == pytest.approx(monitor.history[1], abs=1e-7)
+    # The objective counts, and it is the posterior.
+    model = CategoricalHMM(3, random_state=0, n_iter=500, transmat_prior=2.0).fit(X)
+    prior = model.monitor_.objectives[-1] - model.monitor_.history[-1]
+    assert prior == pytest.approx(np.log(model.transmat_).sum(), rel=1e-9)
+
+
+def test_an_own_monitor():
+    class Enough(ConvergenceMonitor):
+        @property
+        def converged(self):
+            return self.iter == self.n_iter or self.history[-1] >= self.tol
+
+    X, _ = categorical().sample(200, random_state=0)
+    model = CategoricalHMM(3, random_state=0, n_iter=500)
+    start = CategoricalHMM(3, random_state=0, n_iter=0, tol=np.inf)
+    with pytest.warns(warpkov.ConvergenceWarning):
+        start.fit(X)
+    model.monitor_ = Enough(start.score(X) + 1.0, model.monitor_.n_iter, model.monitor_.verbose)
+    for _ in range(2):
+        model.fit(X)
+        assert model.monitor_.history[-1] >= model.monitor_.tol > model.monitor_.history[-2]
+
+    class Broken(ConvergenceMonitor):
+        def report(self, log_prob):
+            raise ZeroDivisionError("told")
+
+    model.monitor_ = Broken(1.0, 5)
+    with pytest.raises(ZeroDivisionError, match="told"):
+        model.fit(X)
+
+
+def test_samples_continue():
+    model = categorical()
+    model.transmat_ = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]])
+    _, states = model.sample(5, random_state=0, currstate=1)
+    assert states.tolist() == [1, 2, 0, 1, 2]
+    with pytest.raises(ValueError, match="currstate is 3, expected a state below 3"):
+        model.sample(2, currstate=3)
+
+
+def test_stationary_distribution():
+    for seed in range(5):
+        model = categorical(seed)
+        stationary = model.get_stationary_distribution()
+        np.testing.assert_allclose(stationary @ model.transmat_, stationary, atol=1e-14)
+        assert stationary.sum() == pytest.approx(1) and (stationary > 0).all()
+    model.transmat_ = np.array([[1.0, 0.0, 0.0], [0.3, 0.3, 0.4], [0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(model.get_stationary_distribution(), [0.5, 0, 0.5], atol=1e-14)
+
+
+def test_criteria():
+    model, X = categorical(), [[0], [1], [2]]
+    assert model.aic(X) == pytest.approx(2 * (2 + 6 + 9) - 2 * model.score(X))
+    assert model.bic(X) == pytest.approx((2 + 6 + 9) * np.log(3) - 2 * model.score(X))
+    for kind, entries in (("spherical", 3), ("diag", 6), ("full", 9), ("tied", 3)):
+        model = gaussian(covariance_type=kind)
+        X, _ = model.sample(7, random_state=0)
+        assert model.aic(X) == pytest.approx(2 * (2 + 6 + 6 + entries) - 2 * model.score(X))
+
+
+def test_impossible_sequences():
+    model = categorical(symbols=2)
+    model.emissionprob_ = np.array([[1.0, 0.0]] * 3)
+    assert model.score([[1]]) == -np.inf and (model.predict_proba([[1]]) == 0).all()
+    for algorithm in ("viterbi", "map"):
+        assert model.decode([[0], [1]], [1, 1], algorithm)[1].tolist()[1] == -1
 
 
 @pytest.mark.parametrize(
@@ -189,7 +359,11 @@ def test_covariances():
         ({"init_params": "sx"}, [[0]], "init_params has 'x'"),
         ({"device": "gpu"}, [[0]], "device is 'gpu'"),
         ({"precision": "f16"}, [[0]], "precision is 'f16', expected one of f32, tf32, f64|precision is 'f16'"),
-        ({"startprob_prior": 0.5}, [[0]], "the prior of start is 0.5"),
+        ({"startprob_prior": 0.5}, [[0]], "startprob_prior is 0.5, expected numbers of at least 1"),
+        ({"transmat_prior": [1.0, 2.0, 3.0]}, [[0]], r"transmat_prior has shape \(3,\), .* to \(1, 1\)"),
+        ({"emissionprob_prior": [[np.nan]]}, [[0]], "emissionprob_prior is nan"),
+        ({"params": "sm"}, [[0]], "params has 'm', expected letters of 'ste'"),
+        ({"implementation": "exact"}, [[0]], "implementation is 'exact', expected 'log' or 'scaling'"),
         ({"n_features": 2}, [[2]], "sequence 1, position 1: found symbol 2, expected one below 2"),
         ({}, [[-1]], "expected .* symbols from 0"),
         ({}, [[0.5]], "expected .* symbols from 0"),
@@ -206,10 +380,20 @@ def test_more_errors():
         CategoricalHMM().score([[0]])
     with pytest.raises(ValueError, match="lengths sums to 2, expected the number of observations, 3"):
         categorical().score([[0], [1], [2]], [1, 1])
-    with pytest.raises(ValueError, match="covariance_type is 'tied', expected 'diag' or 'full'"):
-        GaussianHMM(covariance_type="tied").fit([[0.0]])
-    with pytest.raises(ValueError, match=r"X\[1, 0\] is nan, expected a finite number"):
+    with pytest.raises(ValueError, match="covariance_type is 'round', expected one of spherical, diag, full, tied"):
+        GaussianHMM(covariance_type="round").fit([[0.0]])
+    with pytest.raises(ValueError, match=r"X\[1, 0\] is NaN, expected a finite number"):
         GaussianHMM().fit([[0.0], [np.nan]])
+    with pytest.raises(ValueError, match="a scale of the prior is not positive semidefinite"):
+        GaussianHMM(1, "full", covars_prior=[[1.0, 2.0], [2.0, 1.0]], random_state=0).fit(np.eye(2))
+    with pytest.raises(ValueError, match="a weight of the prior is -1, expected a number of at least 0"):
+        GaussianHMM(means_weight=-1.0, random_state=0).fit([[0.0]])
+    with pytest.raises(ValueError, match="X has 1 features, but GaussianHMM is expecting 2 features as input"):
+        gaussian().score([[0.0]])
+    with pytest.raises(warpkov.NotFittedError, match="this GaussianHMM has no startprob_"):
+        GaussianHMM().predict([[0.0]])
+    with pytest.raises(AttributeError, match="n_features is that of means_"):
+        GaussianHMM().n_features
     wrong = categorical()
     wrong.transmat_ = wrong.transmat_ * 0.9
     with pytest.raises(ValueError, match=r"A\[0\] sums to 0.9"):
@@ -228,40 +412,8 @@ def test_parameters():
         model.set_params(n_states=3)
 
 
-@pytest.mark.filterwarnings("ignore::warpkov.ConvergenceWarning")
-def test_scikit_learn():
-    sklearn = pytest.importorskip("sklearn")
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    X, _ = gaussian(states=2).sample(400, random_state=4)
-    model = GaussianHMM(2, random_state=0, n_iter=20)
-    copy = sklearn.clone(model.fit(X))
-    assert copy.get_params() == model.get_params() and not hasattr(copy, "means_")
-    pipeline = make_pipeline(StandardScaler(), GaussianHMM(2, random_state=0, n_iter=20)).fit(X)
-    assert pipeline.predict(X).shape == (400,) and np.isfinite(pipeline.score(X))
-    search = GridSearchCV(GaussianHMM(random_state=0, n_iter=20), {"n_components": [1, 2]}, cv=2).fit(X)
-    assert search.best_params_ == {"n_components": 2}
-
-
-@pytest.mark.parametrize("covariance_type", ["diag", "full"])
-def test_hmmlearn(covariance_type):
-    hmmlearn = pytest.importorskip("hmmlearn.hmm")
-    for mine, theirs in (
-        (categorical(2), hmmlearn.CategoricalHMM(n_components=3)),
-        (gaussian(2, covariance_type=covariance_type), hmmlearn.GaussianHMM(3, covariance_type)),
-    ):
-        X, _ = mine.sample(60, random_state=6)
-        lengths = [25, 35]
-        theirs.startprob_, theirs.transmat_ = mine.startprob_, mine.transmat_
-        if hasattr(mine, "means_"):
-            theirs.n_features, theirs.means_, theirs.covars_ = 2, mine.means_, mine._covars_
-            np.testing.assert_allclose(theirs.covars_, mine.covars_)
-        else:
-            theirs.emissionprob_ = mine.emissionprob_
-        assert mine.score(X, lengths) == pytest.approx(theirs.score(X, lengths), rel=1e-10)
-        np.testing.assert_allclose(mine.predict_proba(X, lengths), theirs.predict_proba(X, lengths), atol=1e-10)
-        for algorithm in ("viterbi", "map"):
-            found, expected = mine.decode(X, lengths, algorithm), theirs.decode(X, lengths, algorithm)
-            assert found[0] == pytest.approx(expected[0], rel=1e-10) and (found[1] == expected[1]).all()
+def test_pickling():
+    X, _ = gaussian().sample(100, random_state=0)
+    model = GaussianHMM(2, "tied", random_state=0, n_iter=200).fit(X)
+    copy = pickle.loads(pickle.dumps(model))
+    assert copy.score(X) == model.score(X) and copy.monitor_.history == model.monitor_.history

@@ -2,22 +2,34 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from reference import expected, policy_iteration, random_model
 
 from warpkov import mdp
 
 
-@pytest.mark.parametrize("example", ["forest", "rand", "sparse"])
-def test_mdptoolbox(example):
-    toolbox = pytest.importorskip("mdptoolbox.mdp")
-    import mdptoolbox.example
+def toolbox_examples():
+    """Models in each shape that mdptoolbox takes."""
+    P, R = random_model(5, states=7, actions=3)
+    matrices = [sp.csr_matrix(matrix) for matrix in P]
+    objects = np.empty(3, dtype=object)
+    objects[:] = matrices
+    of_states, of_actions = np.arange(7.0), expected(P, R)
+    return {
+        "P (A, S, S), R (S,)": (P, of_states),
+        "P (A, S, S), R (S, A)": (P, of_actions),
+        "P (A, S, S), R (A, S, S)": (P, R),
+        "P of dense matrices": (tuple(P), R),
+        "P of sparse matrices": (matrices, of_actions),
+        "P and R of sparse matrices": (matrices, [sp.csr_matrix(matrix) for matrix in R]),
+        "P an array of sparse matrices": (objects, of_actions),
+    }
 
-    np.random.seed(0)
-    P, R = {
-        "forest": lambda: mdptoolbox.example.forest(S=10),
-        "rand": lambda: mdptoolbox.example.rand(8, 3),
-        "sparse": lambda: mdptoolbox.example.rand(8, 3, is_sparse=True),
-    }[example]()
+
+@pytest.mark.parametrize("name", toolbox_examples())
+def test_mdptoolbox_shapes(name):
+    toolbox = pytest.importorskip("mdptoolbox.mdp")
+    P, R = toolbox_examples()[name]
     theirs = toolbox.PolicyIteration(P, R, 0.9)
     theirs.run()
     found = mdp.solve(P, R, 0.9)
@@ -25,19 +37,89 @@ def test_mdptoolbox(example):
     assert found.policy.tolist() == list(theirs.policy)
 
 
+@pytest.mark.parametrize("example", ["forest", "sparse forest", "rand", "sparse rand"])
+def test_mdptoolbox_methods(example):
+    toolbox = pytest.importorskip("mdptoolbox.mdp")
+    import mdptoolbox.example
+
+    np.random.seed(0)
+    sparse = example.startswith("sparse")
+    make = {
+        "forest": lambda: mdptoolbox.example.forest(S=10, p=0.2, is_sparse=sparse),
+        "rand": lambda: mdptoolbox.example.rand(8, 3, is_sparse=sparse),
+    }
+    P, R = make[example.split()[-1]]()
+    found = mdp.solve(P, R, 0.9, epsilon=1e-9)
+    for method, options in (
+        (toolbox.PolicyIteration, {"eval_type": 0}),
+        (toolbox.PolicyIteration, {"eval_type": 1}),
+        (toolbox.PolicyIterationModified, {"epsilon": 1e-9, "max_iter": 10_000}),
+        (toolbox.ValueIteration, {"epsilon": 1e-9, "max_iter": 10_000}),
+        (toolbox.ValueIterationGS, {"epsilon": 1e-9, "max_iter": 10_000}),
+    ):
+        theirs = method(P, R, 0.9, **options)
+        # Their limits of the number of sweeps come from a bound that sparse models do not have.
+        theirs.max_iter = 10_000
+        theirs.run()
+        # Only the values of policies are exact; other methods stop early and evaluate nothing.
+        exact = "eval_type" in options and options["eval_type"] == 0
+        np.testing.assert_allclose(found.values, theirs.V, atol=1e-8 if exact else 2e-2)
+        assert found.policy.tolist() == list(theirs.policy), method.__name__
+    # A horizon: their values and policies are those of each number of steps to go, ours those of the first step.
+    for steps in (1, 5):
+        theirs = toolbox.FiniteHorizon(P, R, 0.9, steps)
+        theirs.run()
+        plan = mdp.solve(P, R, 0.9, horizon=steps)
+        np.testing.assert_allclose(plan.values, theirs.V[:, 0], atol=1e-9)
+        assert plan.policy.tolist() == theirs.policy[:, 0].tolist()
+    theirs = toolbox.RelativeValueIteration(P, R, epsilon=1e-9, max_iter=100_000)
+    theirs.run()
+    average = mdp.solve(P, R, 1.0, criterion="average", epsilon=1e-8)
+    np.testing.assert_allclose(average.values, theirs.average_reward, atol=1e-6)
+
+
 def test_quantecon():
     markov = pytest.importorskip("quantecon.markov")
     P, R = random_model(1)
+    r, Q = expected(P, R), P.transpose(1, 0, 2)
+    # An action that a state lacks has the reward -inf.
+    r[3, 1] = -np.inf
+    theirs = markov.DiscreteDP(r, Q, 0.9)
+    found = mdp.solve(Q, r, 0.9, epsilon=1e-8)
+    for method in ("policy_iteration", "value_iteration", "modified_policy_iteration", "linear_programming"):
+        options = {} if method in ("policy_iteration", "linear_programming") else {"epsilon": 1e-8}
+        solution = theirs.solve(method=method, **options)
+        np.testing.assert_allclose(found.values, solution.v, atol=1e-6)
+        assert (found.policy == solution.sigma).all(), method
+    # The Bellman operator, a greedy policy, and the values of a policy.
+    model = mdp.Model(Q, r, 0.9)
+    assert (mdp.q_factors(model).q.argmax(axis=1) == theirs.compute_greedy(found.values)).all()
+    np.testing.assert_allclose(mdp.q_factors(model).q.max(axis=1), theirs.bellman_operator(found.values), atol=1e-6)
+    other = np.zeros(12, dtype=int)
+    np.testing.assert_allclose(mdp.evaluate(model, other).values, theirs.evaluate_policy(other), atol=1e-6)
+    # Backward induction.
+    values, policies = markov.backward_induction(theirs, 6, v_term=np.arange(12.0))
+    plan = mdp.solve(Q, r, 0.9, horizon=6, terminal_values=np.arange(12.0))
+    np.testing.assert_allclose(plan.values, values[0], atol=1e-9)
+    assert (plan.policy == policies[0]).all()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_quantecon_pairs(sparse, shuffled):
+    markov = pytest.importorskip("quantecon.markov")
+    P, R = random_model(1)
     r = expected(P, R)
-    theirs = markov.DiscreteDP(r, P.transpose(1, 0, 2), 0.9).solve(method="policy_iteration")
-    found = mdp.solve(P.transpose(1, 0, 2), r, 0.9)
+    r[[0, 3, 3], [2, 0, 2]] = -np.inf
+    whole = markov.DiscreteDP(r, P.transpose(1, 0, 2), 0.9)
+    pairs = whole.to_sa_pair_form(sparse=sparse)
+    assert pairs.num_sa_pairs == 33
+    order = np.random.default_rng(0).permutation(33) if shuffled else np.arange(33)
+    s, a, rewards, Q = pairs.s_indices[order], pairs.a_indices[order], pairs.R[order], pairs.Q[order]
+    theirs = markov.DiscreteDP(rewards, Q, 0.9, s, a).solve(method="policy_iteration")
+    found = mdp.solve(Q, rewards, 0.9, s_indices=s, a_indices=a)
     np.testing.assert_allclose(found.values, theirs.v, atol=1e-6)
     assert (found.policy == theirs.sigma).all()
-    for sparse in (False, True):
-        pairs = markov.DiscreteDP(r, P.transpose(1, 0, 2), 0.9).to_sa_pair_form(sparse=sparse)
-        found = mdp.solve(pairs.Q, pairs.R, 0.9, s_indices=pairs.s_indices, a_indices=pairs.a_indices)
-        np.testing.assert_allclose(found.values, theirs.v, atol=1e-6)
-        assert (found.policy == theirs.sigma).all()
 
 
 @pytest.mark.parametrize("name", ["FrozenLake", "Taxi", "CliffWalking"])

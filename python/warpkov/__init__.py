@@ -6,8 +6,18 @@ same library.
 """
 
 from . import hmm, mdp, pomdp
-from ._errors import ConvergenceWarning
+from ._errors import ConvergenceWarning, NotFittedError
 from ._host import to_device
 from ._warpkov import DeviceArray, DeviceError, __version__
 
-__all__ = ["ConvergenceWarning", "DeviceArray", "DeviceError", "__version__", "hmm", "mdp", "pomdp", "to_device"]
+__all__ = [
+    "ConvergenceWarning",
+    "DeviceArray",
+    "DeviceError",
+    "NotFittedError",
+    "__version__",
+    "hmm",
+    "mdp",
+    "pomdp",
+    "to_device",
+]

@@ -7,7 +7,7 @@ use warpkov::hmm::cpu::{Batch as OnCpu, Exact};
 use warpkov::hmm::device::{Batch, Limits};
 use warpkov::hmm::generate::{Kind, Uniform};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
-use warpkov::hmm::options::{Options, Pseudocounts};
+use warpkov::hmm::options::{Options, Pseudocount, Pseudocounts};
 use warpkov::hmm::sample::sample;
 use warpkov::hmm::sequences::{Observations, Sequences, offsets};
 use warpkov::runtime::Precise;
@@ -822,8 +822,11 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         models[0] = parts.validated().unwrap();
         let sequences = random.observed(lengths, symbols);
         let priors: &[f64] = if n < 64 || scale > 1 { &[0.0, 0.25] } else { &[0.0] };
-        for &prior in priors {
-            let [start, transitions, emissions] = [1.0, 2.0, 3.0].map(|factor| (factor * prior).into());
+        // The host computes the M step of pseudocounts that differ.
+        let differing = (n < 10).then(|| Pseudocount::Each((0..n * n).map(|at| 0.1 * at as f64).collect()));
+        let equal = priors.iter().map(|&prior| (prior, Pseudocount::Equal(2.0 * prior)));
+        for (prior, transitions) in equal.chain(differing.map(|counts| (0.25, counts))) {
+            let [start, emissions] = [1.0, 3.0].map(|factor| (factor * prior).into());
             let pseudocounts = Pseudocounts { start, transitions, emissions };
             let options = Options { pseudocounts, floor: 1e-6, ..Options::default() };
             let mut expected = OnCpu::<f64>::new(&sequences);

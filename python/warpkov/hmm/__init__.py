@@ -1,9 +1,17 @@
 """Hidden Markov models, under the names of hmmlearn.
 
 `CategoricalHMM` emits symbols, and `GaussianHMM` vectors. Both are estimators in the sense of scikit-learn, which need
-not be installed: pipelines, grid search and ``clone`` work.
+not be installed: pipelines, grid search and ``clone`` work. Programs for hmmlearn 0.3 run unchanged; the `Notes` of the
+classes list what differs.
+
+With ``pi = startprob_``, ``A = transmat_`` and the probability or density ``b_j(o)`` of an observation in state j, a
+path q and the observations O have the joint probability
+
+    P(O, q) = pi[q_1] b_{q_1}(o_1) * prod_{t > 1} A[q_{t-1}, q_t] b_{q_t}(o_t).
 """
 
-from ._models import CategoricalHMM, ConvergenceMonitor, GaussianHMM
+from ._categorical import CategoricalHMM
+from ._gaussian import GaussianHMM
+from ._monitor import ConvergenceMonitor
 
 __all__ = ["CategoricalHMM", "ConvergenceMonitor", "GaussianHMM"]

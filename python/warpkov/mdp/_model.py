@@ -12,9 +12,9 @@ import scipy.sparse as sp
 
 from .. import _warpkov
 from .._host import host, is_array, local
+from .._process import Objective, Process, minimize
 
 Order = Literal["ass", "sas"]
-Objective = Literal["maximize", "minimize"]
 
 CSR = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Row pointers (uint64), columns (uint32) and values (float64)."""
@@ -25,7 +25,7 @@ NO_ACTION = 2**32 - 1
 ModelLike = Union["Model", str, "os.PathLike[str]", Mapping[Any, Any], Sequence[Any], Iterable[Any], np.ndarray, Any]
 
 
-class Model:
+class Model(Process):
     """A finite Markov decision process.
 
     The model has states s in {0 ... S-1}, a number of actions for each state, probabilities P(s'|s, a),
@@ -65,6 +65,8 @@ class Model:
            [1. , 0. ]])
     """
 
+    _core: _warpkov.Model
+
     def __init__(
         self,
         P: ModelLike,
@@ -80,7 +82,7 @@ class Model:
         action_names: Sequence[str] | None = None,
         labels: Mapping[str, Any] | None = None,
     ) -> None:
-        minimize = _minimize(objective)
+        costs = minimize(objective)
         arrays = (R, order, s_indices, a_indices, ends, state_names, action_names, labels)
         names = ("R", "order", "s_indices", "a_indices", "ends", "state_names", "action_names", "labels")
         self._numbers: np.ndarray | None = None
@@ -91,8 +93,8 @@ class Model:
                 if value is not None:
                     raise ValueError(f"{name} is for arrays, and P is a whole model")
             self._core, self._numbers = done
-            if gamma is not None or minimize is not None:
-                self._core = self._core.replaced(gamma, minimize)
+            if gamma is not None or costs is not None:
+                self._core = self._core.replaced(gamma, costs)
             return
         if gamma is None:
             raise ValueError("gamma is missing: arrays have no discount factor")
@@ -125,7 +127,7 @@ class Model:
             "actions": shape.actions if offsets is None else None,
             "offsets": offsets,
             "gamma": float(gamma),
-            "minimize": bool(minimize),
+            "minimize": bool(costs),
             "ends": end_of_rows,
             "action_rewards": action_rewards,
             "labels": {str(key): sorted(int(s) for s in states) for key, states in (labels or {}).items()},
@@ -141,24 +143,9 @@ class Model:
         return model
 
     @property
-    def states(self) -> int:
-        """S, the number of states."""
-        return self._core.states
-
-    @property
     def actions(self) -> int:
         """The largest number of actions of a state."""
         return self._core.actions if self._numbers is None else int(self._numbers.max(initial=0)) + 1
-
-    @property
-    def gamma(self) -> float:
-        """The discount factor."""
-        return self._core.gamma
-
-    @property
-    def objective(self) -> Objective:
-        """Whether rewards are earned ("maximize") or costs are paid ("minimize")."""
-        return "minimize" if self._core.minimize else "maximize"
 
     @property
     def nnz(self) -> int:
@@ -224,11 +211,7 @@ class Model:
         >>> mdp.generate("forest").replace(gamma=0.5).gamma
         0.5
         """
-        return Model._of(self._core.replaced(gamma, _minimize(objective)), self._numbers)
-
-    def save(self, path: str | os.PathLike[str], format: str | None = None) -> None:
-        """Write the model to a file, as `warpkov.mdp.save` does."""
-        self._core.save(path, format)
+        return Model._of(self._core.replaced(gamma, minimize(objective)), self._numbers)
 
     def warnings(self, *, epsilon: float | None = 1e-6) -> list[str]:
         """Return what most likely means that this is another model than the one meant.
@@ -316,12 +299,6 @@ class Model:
                 raise ValueError(f"goal has shape {mask.shape}, expected a truth value per state, {self.states}")
             return np.flatnonzero(mask).tolist()
         return sorted({self._state(state) for state in goal})
-
-
-def _minimize(objective: str | None) -> bool | None:
-    if objective not in (None, "maximize", "minimize"):
-        raise ValueError(f"objective is '{objective}', expected 'maximize' or 'minimize'")
-    return None if objective is None else objective == "minimize"
 
 
 def _whole(P: Any, gamma: float | None) -> tuple[_warpkov.Model, np.ndarray | None] | None:

@@ -12,7 +12,8 @@ import numpy as np
 from .. import _warpkov
 from .._errors import ConvergenceWarning
 from .._host import host
-from ._model import NO_ACTION, Model, ModelLike, Objective, Order, lengths
+from .._process import Objective
+from ._model import NO_ACTION, Model, ModelLike, Order, lengths
 from ._solution import Certificate, Evaluation, QFactors, Simulation, Solution, numbers
 
 Criterion = Literal["discounted", "reach", "total", "average"]

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,15 +15,15 @@ import scipy.sparse as sp
 from .. import _warpkov
 from .._errors import ConvergenceWarning
 from .._host import host, local
-from ..mdp._model import Objective, _arrays, _minimize, _Shape, _summed
+from .._process import Objective, Path, Process, minimize
+from ..mdp._model import _arrays, _Shape, _summed
 from ..mdp._solve import _count
 
 Expansion = Literal["random", "ssea", "ger", "ssga", "fsvi", "walks", "hsvi", "sarsop", "mixed"]
 Backups = Literal["full", "randomized", "path"]
-Path = Union[str, "os.PathLike[str]"]
 
 
-class Model:
+class Model(Process):
     """A partially observable Markov decision process.
 
     Action a moves the process from state s to s' with probability T[a][s][s'], and emits observation o with
@@ -64,6 +64,8 @@ class Model:
     array([0.85, 0.15])
     """
 
+    _core: _warpkov.Pomdp
+
     def __init__(
         self,
         T: Any,
@@ -97,7 +99,7 @@ class Model:
             "actions": shape.actions,
             "observations": observed[0].shape[1],
             "gamma": float(gamma),
-            "minimize": bool(_minimize(objective)),
+            "minimize": bool(minimize(objective)),
             "action_rewards": action_rewards,
             "start": np.ascontiguousarray(belief, dtype=np.float64),
             "state_names": list(state_names),
@@ -114,11 +116,6 @@ class Model:
         return model
 
     @property
-    def states(self) -> int:
-        """The number of states."""
-        return self._core.states
-
-    @property
     def actions(self) -> int:
         """The number of actions."""
         return self._core.actions
@@ -127,16 +124,6 @@ class Model:
     def observations(self) -> int:
         """The number of observations."""
         return self._core.observations
-
-    @property
-    def gamma(self) -> float:
-        """The discount factor."""
-        return self._core.gamma
-
-    @property
-    def objective(self) -> Objective:
-        """Whether rewards are earned ("maximize") or costs are paid ("minimize")."""
-        return "minimize" if self._core.minimize else "maximize"
 
     @property
     def start(self) -> np.ndarray:
@@ -184,10 +171,6 @@ class Model:
         if after is None:
             raise ValueError(f"observation {observation} is impossible after action {action}")
         return np.asarray(after)
-
-    def save(self, path: Path, format: str | None = None) -> None:
-        """Write the model to a file, as `save` does."""
-        self._core.save(path, format)
 
     def __repr__(self) -> str:
         costs = ", costs" if self._core.minimize else ""

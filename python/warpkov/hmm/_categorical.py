@@ -1,0 +1,176 @@
+"""Models that emit symbols."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._base import Algorithm, BaseHMM, Implementation, Precision, RandomState, dense, pseudocounts, shaped
+
+
+class CategoricalHMM(BaseHMM):
+    """A hidden Markov model that emits symbols, numbered from 0.
+
+    State j emits symbol o with probability ``emissionprob_[j, o]``. The EM algorithm maximises the posterior
+    ln P(O) + sum (a - 1) ln p, the sum over all probabilities p > 0 with Dirichlet parameters a.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of states.
+    startprob_prior : float or array of shape (n_components,)
+        Parameters a of the Dirichlet prior of `startprob_`, at least 1; 1 is none.
+    transmat_prior : float or array of shape (n_components, n_components)
+        Those of the rows of `transmat_`.
+    emissionprob_prior : float or array of shape (n_components, n_features)
+        Those of the rows of `emissionprob_`.
+    n_features : int, optional
+        Number of symbols. By default 1 plus the largest one that `fit` sees.
+    algorithm : {"viterbi", "map"}
+        The algorithm of `decode`.
+    random_state : int, RandomState or Generator, optional
+        The source of random numbers.
+    n_iter : int
+        Maximum number of iterations of training.
+    tol : float
+        Training ends when the objective, ln P(O) plus the logarithm of the prior, rises by less.
+    verbose : bool
+        Whether `fit` reports each iteration to the standard error.
+    params : str
+        The parameters that `fit` trains: "s" for startprob_, "t" for transmat_, "e" for emissionprob_. The others
+        keep their values.
+    init_params : str
+        The parameters that `fit` initialises at random, with the same letters. It starts from the others as they are.
+    implementation : {"log", "scaling"}
+        Accepted for hmmlearn, without effect: the recursions are scaled, and computed with exponents of their own
+        where numbers would underflow.
+    device : str
+        "auto", "cpu", "cuda:0", or "emulated": the GPU's kernels on the CPU, which is slow.
+    precision : {"f64", "f32", "tf32"}
+        Floating-point type of the recursions.
+
+    Attributes
+    ----------
+    startprob_ : ndarray, shape (n_components,)
+        Probability of each state at the start.
+    transmat_ : ndarray, shape (n_components, n_components)
+        Probability of each state after each state.
+    emissionprob_ : ndarray, shape (n_components, n_features)
+        Probability of each symbol in each state.
+    monitor_ : ConvergenceMonitor
+        The course of the training.
+    n_features_in_ : int
+        1, the number of columns of X.
+
+    Notes
+    -----
+    What differs from hmmlearn: a prior below 1 is refused, because the posterior has no maximum; a probability that is
+    0 stays 0, also in `emissionprob_` with a prior; a row without expected counts keeps its values; `n_features` stays
+    None if it was; random numbers differ. `monitor_.history` has one more number, ln P(O) of the trained model, and
+    `monitor_.converged` is False if `n_iter` was the reason to stop.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from warpkov.hmm import CategoricalHMM
+    >>> model = CategoricalHMM(n_components=2)
+    >>> model.startprob_ = np.array([0.5, 0.5])
+    >>> model.transmat_ = np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> model.emissionprob_ = np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> X = [[0], [0], [1], [1]]
+    >>> round(model.score(X), 4)
+    -3.3052
+    >>> model.predict(X)
+    array([0, 0, 1, 1])
+    >>> model.get_stationary_distribution().round(4)
+    array([0.6667, 0.3333])
+    """
+
+    _letters = "ste"
+
+    emissionprob_: np.ndarray
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        startprob_prior: Any = 1.0,
+        transmat_prior: Any = 1.0,
+        *,
+        emissionprob_prior: Any = 1.0,
+        n_features: int | None = None,
+        algorithm: Algorithm = "viterbi",
+        random_state: RandomState = None,
+        n_iter: int = 10,
+        tol: float = 1e-2,
+        verbose: bool = False,
+        params: str = "ste",
+        init_params: str = "ste",
+        implementation: Implementation = "log",
+        device: str = "auto",
+        precision: Precision = "f64",
+    ) -> None:
+        self.n_components = n_components
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.emissionprob_prior = emissionprob_prior
+        self.n_features = n_features
+        self.algorithm = algorithm
+        self.random_state = random_state
+        self.n_iter = n_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.params = params
+        self.init_params = init_params
+        self.implementation = implementation
+        self.device = device
+        self.precision = precision
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        # One column of symbols, not a matrix of any width.
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        return tags
+
+    def _parts(self) -> dict[str, Any]:
+        self._needs("startprob_", "transmat_", "emissionprob_")
+        symbols = np.shape(self.emissionprob_)[-1]
+        emissions = shaped(self.emissionprob_, (self.n_components, symbols), "emissionprob_")
+        return {**self._chain(), "symbols": (symbols, emissions)}
+
+    def _features(self) -> int:
+        return 1
+
+    def _sequences(self, X: Any, lengths: Any) -> tuple[dict[str, Any], np.ndarray]:
+        X = dense(X)
+        if X.ndim == 1:
+            X = X[:, None]
+        if X.ndim != 2 or X.shape[1] != 1 or X.size == 0 or X.dtype.kind not in "iu" or int(X.min()) < 0:
+            raise ValueError(f"X has shape {X.shape} and type {X.dtype}, expected (n_samples, 1) symbols from 0")
+        if int(X.max()) >= 2**32 - 1:
+            raise ValueError(f"X has symbol {int(X.max())}, expected symbols below 2**32 - 1")
+        symbols = np.ascontiguousarray(X, dtype=np.uint32)
+        offsets = self._offsets(lengths, len(X))
+        return {"offsets": offsets, "symbols": symbols.ravel(), "vectors": None}, symbols
+
+    def _initialise(self, X: np.ndarray, random: np.random.Generator) -> None:
+        super()._initialise(X, random)
+        if "e" in self.init_params or not hasattr(self, "emissionprob_"):
+            symbols = int(X.max()) + 1 if self.n_features is None else self.n_features
+            self.emissionprob_ = random.dirichlet(np.ones(symbols), size=self.n_components)
+
+    def _objective(self) -> dict[str, Any]:
+        emissions = pseudocounts(self.emissionprob_prior, np.shape(self.emissionprob_), "emissionprob_prior")
+        return {**super()._objective(), "emissions": emissions}
+
+    def _parameters(self) -> int:
+        n, symbols = np.shape(self.emissionprob_)
+        return super()._parameters() + int(n * (symbols - 1))
+
+    def _update(self, found: dict[str, np.ndarray]) -> None:
+        super()._update(found)
+        self.emissionprob_ = found["emissions"].reshape(self.n_components, -1)
+
+    def _observations(self, flat: np.ndarray) -> np.ndarray:
+        return flat.astype(np.int64).reshape(-1, 1)
