@@ -139,7 +139,8 @@ def test_an_iteration_of_symbols(prior, params):
 def test_many_iterations(kind):
     start = categorical(4) if kind == "categorical" else start_near(3, kind)
     X, _ = (categorical(3) if kind == "categorical" else gaussian(3, covariance_type=kind)).sample(60, random_state=1)
-    mine, model = started(start, n_iter=12), twin(start, init_params="", tol=0.0, n_iter=12)
+    # Their rule to stop looks at the likelihood alone, which may fall while the posterior rises.
+    mine, model = started(start, n_iter=12), twin(start, init_params="", tol=-np.inf, n_iter=12)
     same(mine.fit(X), model.fit(X))
     np.testing.assert_allclose(mine.monitor_.history[:-1], list(model.monitor_.history), rtol=1e-9)
     assert mine.score(X) == pytest.approx(mine.monitor_.history[-1], rel=1e-10)
