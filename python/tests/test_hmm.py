@@ -363,6 +363,7 @@ def test_impossible_sequences():
         ({"transmat_prior": [1.0, 2.0, 3.0]}, [[0]], r"transmat_prior has shape \(3,\), .* to \(1, 1\)"),
         ({"emissionprob_prior": [[np.nan]]}, [[0]], "emissionprob_prior is nan"),
         ({"params": "sm"}, [[0]], "params has 'm', expected letters of 'ste'"),
+        ({"n_iter": -1}, [[0]], "n_iter is -1, expected an integer of at least 0"),
         ({"implementation": "exact"}, [[0]], "implementation is 'exact', expected 'log' or 'scaling'"),
         ({"n_features": 2}, [[2]], "sequence 1, position 1: found symbol 2, expected one below 2"),
         ({}, [[-1]], "expected .* symbols from 0"),

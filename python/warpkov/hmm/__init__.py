@@ -1,8 +1,8 @@
 """Hidden Markov models, under the names of hmmlearn.
 
 `CategoricalHMM` emits symbols, and `GaussianHMM` vectors. Both are estimators in the sense of scikit-learn, which need
-not be installed: pipelines, grid search and ``clone`` work. Programs for hmmlearn 0.3 run unchanged; the `Notes` of the
-classes list what differs.
+not be installed: pipelines, grid search and ``clone`` work. The constructors, methods and attributes are those of hmmlearn
+0.3; the notes of the classes list what differs.
 
 With ``pi = startprob_``, ``A = transmat_`` and the probability or density ``b_j(o)`` of an observation in state j, a
 path q and the observations O have the joint probability

@@ -120,6 +120,8 @@ class BaseHMM:
             unknown = set(getattr(self, name)) - set(self._letters)
             if unknown:
                 raise ValueError(f"{name} has '{''.join(sorted(unknown))}', expected letters of '{self._letters}'")
+        if self.n_iter < 0:
+            raise ValueError(f"n_iter is {self.n_iter}, expected an integer of at least 0")
         if self.implementation not in ("log", "scaling"):
             raise ValueError(f"implementation is '{self.implementation}', expected 'log' or 'scaling'")
         sequences, array = self._sequences(X, lengths)
