@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds a wheel, installs it into a new Python environment with NumPy and SciPy alone, and tests it there: tests,
 # examples in docstrings and in the book, types and stubs. PROFILE=release tests the wheel that `make wheel` builds.
-# PEERS=1 then installs the wheel into a second environment, beside the packages in $peers, and runs all tests again:
-# they compare with these packages, check scikit-learn's conventions, draw, and run the notebooks.
+# PEERS=1 then installs the wheel into a second environment, beside the packages in $peers, and runs the tests that need
+# them: comparisons, scikit-learn's conventions, plots, and the notebooks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,13 +16,13 @@ environment() {
     python3 -m venv "$venvs/$1"
     "$venvs/$1/bin/pip" install --quiet --disable-pip-version-check "$wheel" pytest "${@:2}"
 }
-# Not from python/, whose sources would hide the installed package.
+# Runs tests in the environment $1. Not from python/, whose sources would hide the installed package.
 tests() {
-    "$venvs/$1/bin/pytest" --quiet -p no:cacheprovider --rootdir python --config-file python/pyproject.toml python/tests
+    "$venvs/$1/bin/pytest" --quiet -p no:cacheprovider --rootdir python --config-file python/pyproject.toml "${@:2}"
 }
 
 environment alone mypy
-tests alone
+tests alone python/tests
 package=$("$venvs/alone/bin/python" -c 'import warpkov; print(warpkov.__path__[0])')
 "$venvs/alone/bin/pytest" --quiet -p no:cacheprovider --rootdir "$package" --config-file python/pyproject.toml \
     --doctest-modules "$package"
@@ -30,5 +30,6 @@ package=$("$venvs/alone/bin/python" -c 'import warpkov; print(warpkov.__path__[0
 "$venvs/alone/bin/stubtest" --mypy-config-file python/pyproject.toml warpkov._warpkov
 if [[ -n ${PEERS:-} ]]; then
     environment peers "${peers[@]}"
-    tests peers
+    mapfile -t files < <(grep --files-with-matches importorskip python/tests/test_*.py)
+    tests peers "${files[@]}"
 fi
