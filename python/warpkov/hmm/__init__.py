@@ -1,7 +1,7 @@
 """Hidden Markov models, under the names of hmmlearn.
 
 `CategoricalHMM` emits symbols, and `GaussianHMM` vectors. Both are estimators in the sense of scikit-learn, which need
-not be installed: pipelines, grid search and ``clone`` work. The constructors, methods and attributes are those of hmmlearn
+not be installed: pipelines, grid search and ``clone`` work. Constructors, methods and attributes are those of hmmlearn
 0.3; the notes of the classes list what differs.
 
 With ``pi = startprob_``, ``A = transmat_`` and the probability or density ``b_j(o)`` of an observation in state j, a
