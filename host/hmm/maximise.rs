@@ -303,17 +303,6 @@ fn raised(found: Vec<f64>, before: &[f64], floors: &[f64], shift: &[f64]) -> Vec
     Scaled::new(&found, &bounds(if part > 0.0 { part.min(1.0) } else { 1.0 })).raised()
 }
 
-/// Whether a D × D matrix is symmetric and positive semidefinite, up to rounding.
-pub(super) fn is_semidefinite(matrix: &[f64], d: usize) -> bool {
-    let largest = matrix.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-    let rounding = 1e-12 * largest;
-    let symmetric = (0..d * d).all(|at| (matrix[at] - matrix[at % d * d + at / d]).abs() <= rounding);
-    largest.is_finite()
-        && matrix.iter().all(|x| x.is_finite())
-        && symmetric
-        && Scaled::new(matrix, &vec![1.0; d]).eigenvalues().iter().all(|&lambda| lambda >= -(d as f64) * rounding)
-}
-
 /// Sets `probs`, and the end probability, in proportion to their counts and pseudocounts. Zeros stay zeros. Without
 /// counts nothing changes. `end` is the end probability, its count and its pseudocount.
 fn normalise(probs: &mut [f64], counts: &[f64], pseudocount: impl Fn(usize) -> f64, end: Option<(&mut f64, f64, f64)>) {

@@ -535,6 +535,20 @@ pub fn cholesky(matrix: &[f64], d: usize) -> Option<Vec<f64>> {
     Some(lower)
 }
 
+/// Whether a `d` × `d` matrix is symmetric and positive semidefinite, up to rounding errors of its diagonal.
+pub(super) fn is_semidefinite(matrix: &[f64], d: usize) -> bool {
+    let mut raised = matrix.to_vec();
+    if !matrix.iter().all(|x| x.is_finite()) || !symmetrise(&mut raised, d) {
+        return false;
+    }
+    for k in 0..d {
+        let row = &mut raised[k * d..][..d];
+        // A row of zeros says nothing about the others.
+        row[k] = if row.iter().all(|x| *x == 0.0) { 1.0 } else { row[k] * (1.0 + 1e-12 * d as f64) };
+    }
+    cholesky(&raised, d).is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

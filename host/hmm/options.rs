@@ -1,7 +1,6 @@
 //! Options of the recursions and of training.
 
-use super::maximise::is_semidefinite;
-use super::model::{Covariances, Emissions, Hmm};
+use super::model::{Covariances, Emissions, Hmm, is_semidefinite};
 use crate::common::choice::choice;
 
 choice! {
