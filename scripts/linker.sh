@@ -11,6 +11,11 @@ if ! [[ -x $venv/cc ]]; then
         'ziglang>=0.15,<0.18' 'cargo-zigbuild>=0.20,<0.25' 'cyclonedx-python-lib[json-validation]>=11,<12' >&2
     cat >"$venv/cc" <<CC
 #!/bin/sh
+# The stub of the driver is empty, and Zig does not take an archive for a shared library.
+for argument; do
+    shift
+    [ "\$argument" = -lcuda ] || set -- "\$@" "\$argument"
+done
 # cargo-zigbuild passes on the arguments of rustc that Zig understands.
 export PATH="$venv/bin:\$PATH" ZIG_GLOBAL_CACHE_DIR="$venv/cache" CARGO_ZIGBUILD_CACHE_DIR="$venv/cache"
 exec cargo-zigbuild zig cc -- -target x86_64-linux-gnu.2.28 "\$@"
