@@ -41,8 +41,10 @@ rm -rf "$root"
 
 try=$(mktemp -d)
 trap 'rm -rf "$try"' EXIT
-tar --extract --file "$archive.xz" --directory "$try"
-cd "$try/$name"
+# As the README unpacks it.
+mkdir "$try/prefix"
+tar -xf "$archive.xz" --strip-components=1 -C "$try/prefix"
+cd "$try/prefix"
 [[ $(bin/warpkov --version) == "warpkov $version" ]]
 bin/warpkov mdp generate grid --width 16 --height 16 --out "$try/grid.json"
 bin/warpkov mdp solve "$try/grid.json" --out "$try/solution.json" >/dev/null
