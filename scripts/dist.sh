@@ -52,7 +52,7 @@ bash -n share/bash-completion/completions/warpkov
 ! command -v zsh >/dev/null || zsh -n share/zsh/site-functions/_warpkov
 ! command -v fish >/dev/null || fish --no-execute share/fish/vendor_completions.d/warpkov.fish
 if command -v groff >/dev/null; then
-    problems=$(groff -man -Kutf8 -Tutf8 -ww -z share/man/man1/*.1 2>&1)
+    problems=$(groff -man -Kutf8 -Tutf8 -ww -z share/man/man1/*.1 2>&1 || echo "groff failed")
     [[ -z $problems ]] || { echo "$problems" >&2; exit 1; }
 else
     echo "groff is not installed, so the manual pages were not rendered" >&2

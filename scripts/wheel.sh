@@ -16,7 +16,7 @@ if ! [[ -x $maturin ]]; then
 fi
 linker=$(scripts/linker.sh)
 # pyproject.toml names them, from the folder of the package.
-third_party=python/third-party
+third_party=$PWD/python/third-party
 "$(dirname "$linker")/bin/python" scripts/third_party.py warpkov-python "$third_party"
 rm -rf "${folder:?}/$profile"
 options=(--profile "$profile")
