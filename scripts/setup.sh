@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a device compiler, a C linker and ptxas, unless they are installed already.
+# Installs a device compiler, a C linker, ptxas, and what packs a release, unless they are installed already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,6 +28,8 @@ basics=()
 command -v cc >/dev/null || basics+=(gcc)
 [[ -e /usr/include/stdlib.h ]] || basics+=(libc6-dev)
 python3 -c 'import ensurepip' 2>/dev/null || basics+=(python3-venv)
+command -v strip >/dev/null || basics+=(binutils)
+command -v xz >/dev/null || basics+=(xz-utils)
 device=()
 device_compiler || device=(rustc-web rust-web-src)
 

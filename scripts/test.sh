@@ -13,8 +13,7 @@ step() {
 step cargo fmt --all --check
 step cargo clippy --workspace --all-targets -- -D warnings
 step cargo test --workspace
-# The program that the tests built. A build of the package alone has other features of its dependencies, so it would
-# compile the library once more.
+# The program that the tests built.
 WARPKOV=$(realpath "${CARGO_TARGET_DIR:-target}/debug/warpkov")
 export WARPKOV
 step cargo clippy --all-targets --features metis -- -D warnings
@@ -23,6 +22,7 @@ step scripts/ptx-report.sh
 step scripts/licences.py
 step scripts/demo.sh >/dev/null
 PEERS=1 step scripts/test-python.sh
+PROFILE=dev step scripts/dist.sh >/dev/null
 # After all that compiles in the workspace: the new crates name another folder of the driver's stub, for which Cargo
 # compiles cust, and all that depends on it, again.
 step scripts/own-kernel.sh

@@ -112,6 +112,7 @@ fn every_command_has_help_with_examples() {
         &["new"],
         &["devices"],
         &["completions"],
+        &["man"],
     ];
     for command in commands {
         let help = succeeds(folder.path(), &[command, &["--help"]].concat());
@@ -1006,6 +1007,23 @@ fn completions_name_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(stdout(&succeeds(folder().path(), &["completions", shell])).contains("compare"), "{shell}");
     }
+}
+
+/// Each command has a page, whose sections are those of its help.
+#[test]
+fn manual_pages_are_those_of_the_commands() {
+    let folder = folder();
+    let printed = succeeds(folder.path(), &["man", "pages/man1"]);
+    let pages = folder.path().join("pages/man1");
+    let count = fs::read_dir(&pages).unwrap().count();
+    assert!(count > 50 && stdout(&printed).contains(&format!(" {count} ")), "{}", stdout(&printed));
+    for name in ["warpkov", "warpkov-hmm", "warpkov-mdp-solve", "warpkov-man"] {
+        let page = fs::read_to_string(pages.join(name).with_extension("1")).unwrap();
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES"] {
+            assert_eq!(page.matches(&format!("\n.SH {section}\n")).count(), 1, "{name}: {section} in\n{page}");
+        }
+    }
+    fails(folder.path(), &["man", "pages/man1/warpkov.1"], 2, &["warpkov.1"]);
 }
 
 /// Killed at any time, a command leaves its output absent, unchanged or complete, never half written.

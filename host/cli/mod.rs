@@ -17,6 +17,7 @@ mod completions;
 mod devices;
 pub mod error;
 mod hmm;
+mod man;
 pub mod mdp;
 pub mod memory;
 mod new;
@@ -62,6 +63,7 @@ enum Command {
     Schema(schema::Arguments),
     Devices(devices::Arguments),
     Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 use common::ranks;
@@ -76,7 +78,7 @@ impl Command {
             Self::Hmm(command) => command.ranks(),
             Self::Devices(arguments) => Some(&arguments.ranks),
             Self::Bench(command) => command.ranks(),
-            Self::New(_) | Self::Schema(_) | Self::Completions(_) => None,
+            Self::New(_) | Self::Schema(_) | Self::Completions(_) | Self::Man(_) => None,
         }
     }
 
@@ -149,6 +151,7 @@ fn run(arguments: Arguments) -> Result<Outcome, Error> {
         Command::Schema(arguments) => schema::run(&arguments, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),
+        Command::Man(arguments) => man::run(&arguments, out),
     }?;
     ranks.map_or(Ok(()), |ranks| ranks.draw())?;
     Ok(outcome)

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Packs warpkov for x86-64 Linux from glibc 2.28 on into target/dist, unpacks the archive elsewhere, and tries it there.
+# Prints the path of the archive. PROFILE=dev packs the program that `cargo test` builds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+glibc=2.28
+profile=${PROFILE:-release}
+# What is released has the code for GPUs.
+[[ $profile == dev ]] || export WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+linker=$(scripts/linker.sh)
+tools=$(dirname "$linker")
+
+# The other linker is an argument of the last crate alone, so all others are those of `cargo build`.
+cargo rustc --profile "$profile" --package warpkov --bin warpkov -- -C linker="$linker" >&2
+built=$target/${profile/#dev/debug}/warpkov
+version=$("$built" --version | cut -d' ' -f2)
+name=warpkov-$version-x86_64-linux
+root=$target/dist/$profile/$name
+rm -rf "${root:?}"
+mkdir -p "$root"/{bin,share/{man/man1,doc/warpkov,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}}
+program=$root/bin/warpkov
+strip -o "$program" "$built"
+scripts/glibc.py "$program" "$glibc"
+"$program" man "$root/share/man/man1" >&2
+"$program" completions bash >"$root/share/bash-completion/completions/warpkov"
+"$program" completions zsh >"$root/share/zsh/site-functions/_warpkov"
+"$program" completions fish >"$root/share/fish/vendor_completions.d/warpkov.fish"
+cp README.md CHANGELOG.md LICENSE-* "$root/share/doc/warpkov"
+"$tools/bin/python" scripts/third_party.py warpkov "$root/share/doc/warpkov" "$program"
+
+# The same sources give the same bytes. The archive of a debug build is a test's, so it is packed quickly.
+archive=$target/dist/$name.tar level=-9
+[[ $profile == release ]] || archive=$target/dist/$profile/$name.tar level=-0
+date=$(git log -1 --format=%ct 2>/dev/null || echo 0)
+tar --create --file "$archive" --directory "$(dirname "$root")" --sort=name --owner=0 --group=0 --numeric-owner \
+    --mtime="@$date" --mode=go=rX,u+rw "$name"
+xz --force "$level" "$archive"
+rm -rf "$root"
+
+try=$(mktemp -d)
+trap 'rm -rf "$try"' EXIT
+# As the README unpacks it.
+mkdir "$try/prefix"
+tar -xf "$archive.xz" --strip-components=1 -C "$try/prefix"
+cd "$try/prefix"
+[[ $(bin/warpkov --version) == "warpkov $version" ]]
+bin/warpkov mdp generate grid --width 16 --height 16 --out "$try/grid.json"
+bin/warpkov mdp solve "$try/grid.json" --out "$try/solution.json" >/dev/null
+bash -n share/bash-completion/completions/warpkov
+! command -v zsh >/dev/null || zsh -n share/zsh/site-functions/_warpkov
+! command -v fish >/dev/null || fish --no-execute share/fish/vendor_completions.d/warpkov.fish
+if command -v groff >/dev/null; then
+    problems=$(groff -man -Kutf8 -Tutf8 -ww -z share/man/man1/*.1 2>&1 || echo "groff failed")
+    [[ -z $problems ]] || { echo "$problems" >&2; exit 1; }
+else
+    echo "groff is not installed, so the manual pages were not rendered" >&2
+fi
+printf '%s: %s bytes\n' "$archive.xz" "$(stat -c %s "$archive.xz")" >&2
+echo "$archive.xz"
