@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Packs warpkov for x86-64 Linux from glibc 2.28 on into target/dist, unpacks the archive elsewhere, and tries it there.
-# Prints the path of the archive. PROFILE=dev packs the program that `cargo test` builds.
+# Prints the path of the archive. PROFILE=dev packs the program that `cargo test` has built, with the system's linker and
+# for the system's glibc.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,9 +13,12 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 linker=$(scripts/linker.sh)
 tools=$(dirname "$linker")
 
-# The other linker is an argument of the last crate alone, so all others are those of `cargo build`.
-cargo rustc --profile "$profile" --package warpkov --bin warpkov -- -C linker="$linker" >&2
 built=$target/${profile/#dev/debug}/warpkov
+if [[ $profile != dev ]]; then
+    # The other linker is an argument of the last crate alone, so all others are those of `cargo build`.
+    cargo rustc --profile "$profile" --package warpkov --bin warpkov -- -C linker="$linker" >&2
+    scripts/glibc.py "$built" "$glibc"
+fi
 version=$("$built" --version | cut -d' ' -f2)
 name=warpkov-$version-x86_64-linux
 root=$target/dist/$profile/$name
@@ -22,7 +26,6 @@ rm -rf "${root:?}"
 mkdir -p "$root"/{bin,share/{man/man1,doc/warpkov,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}}
 program=$root/bin/warpkov
 strip -o "$program" "$built"
-scripts/glibc.py "$program" "$glibc"
 "$program" man "$root/share/man/man1" >&2
 "$program" completions bash >"$root/share/bash-completion/completions/warpkov"
 "$program" completions zsh >"$root/share/zsh/site-functions/_warpkov"

@@ -16,8 +16,12 @@ def of_gpu(name):
     if os.environ.get("WARPKOV_REQUIRE_GPU"):
         return __import__(name)
     library = pytest.importorskip(name)
-    there = library.cuda.is_available() if name == "torch" else library.is_available()
-    return library if there else pytest.skip("there is no GPU")
+    there = {
+        "torch": lambda: library.cuda.is_available(),
+        "cupy": lambda: library.is_available(),
+        "jax": lambda: library.default_backend() == "gpu",
+    }
+    return library if there[name]() else pytest.skip("there is no GPU")
 
 
 @pytest.fixture
@@ -186,6 +190,19 @@ def test_cupy(cupy):
         for found in (cupy.from_dlpack(on_device), cupy.asarray(on_device)):
             np.testing.assert_array_equal(cupy.asnumpy(found), expected)
             assert found.data.ptr == on_device.__cuda_array_interface__["data"][0]
+
+
+def test_jax():
+    # JAX would take most of the memory of the GPU.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = of_gpu("jax")
+    P, R = dense()
+    P = np.eye(50)[P.argmax(axis=2)]
+    check(*(jax.numpy.asarray(one, dtype="float32") for one in (P, R)))
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    on_device = jax.numpy.asarray(array) * 2
+    np.testing.assert_array_equal(fetch(on_device), 2 * array)
+    np.testing.assert_array_equal(np.asarray(jax.dlpack.from_dlpack(warpkov.to_device(array))), array)
 
 
 def test_sequences_and_models_of_tensors(torch):
