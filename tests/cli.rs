@@ -100,7 +100,7 @@ fn folder_with_grid() -> tempfile::TempDir {
 #[test]
 fn every_command_has_help_with_examples() {
     let folder = folder();
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 12] = [
         &[],
         &["mdp"],
         &["mdp", "solve"],

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use warpkov::runtime::gpu;
-use warpkov::runtime::gpu::{CudaError, Gpu, MODULES};
+use warpkov::runtime::gpu::{CudaError, Foreign, Gpu, MODULES};
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::lessons;
 
@@ -17,6 +17,7 @@ pub fn add(suite: &mut Suite<OnGpu>) {
     suite.add("memory_that_is_not_there", |gpu, _| memory(gpu));
     suite.add("empty_buffers", |gpu, _| empty(gpu));
     suite.add("buffers_outlive_their_gpu", |_, _| outlive());
+    suite.add("memory_of_other_libraries", |gpu, _| foreign(gpu));
     let device = suite.device.clone();
     suite.add(NEW, move |gpu, _| new_kernels(gpu, &device));
 }
@@ -118,6 +119,28 @@ fn empty(gpu: &Gpu) -> Outcome {
     let mut nothing = gpu.upload::<f32>(&[])?;
     gpu.clear(&mut nothing)?;
     same("nothing", &gpu.to_vec(&nothing)?, &[])
+}
+
+/// Memory that is handed out is read back by its address, whole and in part, by a thread that has no context; the memory
+/// outlives the stream; and the calling thread keeps its context, so the GPU stays usable.
+fn foreign(gpu: &Gpu) -> Outcome {
+    let bytes: Vec<u8> = (0..100_000_u32).map(|at| (at * 7 % 251) as u8).collect();
+    let shared = Foreign::open(gpu.ordinal())?.upload(&bytes)?;
+    let read = |at: usize, len: usize| {
+        let (stream, mut target) = (Foreign::open(shared.ordinal())?, vec![0; len]);
+        // SAFETY: the range is within the memory, and nothing writes to it.
+        unsafe { stream.download(shared.address() + at as u64, &mut target) }?;
+        Ok::<_, CudaError>(target)
+    };
+    same("all", &read(0, bytes.len())?, &bytes)?;
+    same("a part", &read(12_345, 678)?, &bytes[12_345..][..678])?;
+    same("nothing", &read(0, 0)?, &[])?;
+    let elsewhere = std::thread::scope(|scope| scope.spawn(|| read(1, 2)).join());
+    same("another thread", &elsewhere.map_err(|_| "the thread panicked")??, &bytes[1..3])?;
+    same("no bytes", &[Foreign::open(0)?.upload(&[])?.address()], &[0])?;
+    let buffer = gpu.upload(&[1u32, 2, 3])?;
+    drop(shared);
+    same("afterwards", &gpu.to_vec(&buffer)?, &[1, 2, 3])
 }
 
 fn outlive() -> Outcome {

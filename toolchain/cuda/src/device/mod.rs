@@ -383,9 +383,13 @@ mod tests {
         static NONE: Modules = Modules { compiler: Err("a test"), assembler: None, baselines: &[] };
         drop(Gpu::start(0, &NONE));
         drop(Gpu::stop());
-        for error in
-            [Gpu::count().err(), Gpu::list(&NONE).err(), Gpu::driver_version().err(), Gpu::open(0, &NONE).err()]
-        {
+        for error in [
+            Gpu::count().err(),
+            Gpu::list(&NONE).err(),
+            Gpu::driver_version().err(),
+            Gpu::open(0, &NONE).err(),
+            Foreign::open(0).err(),
+        ] {
             assert!(matches!(error, Some(CudaError::NoDriver { .. })), "{error:?}");
         }
     }
