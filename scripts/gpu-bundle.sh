@@ -48,6 +48,4 @@ WARPKOV_REQUIRE_GPU=1 ./models
 RUN
 chmod +x "$bundle/run.sh"
 
-size=$(du -sm "$bundle" | cut -f1)
-echo "$bundle: $size MB"
-((size < 80)) || { echo "The bundle is larger than 80 MB." >&2; exit 1; }
+echo "$bundle: $(du -sm "$bundle" | cut -f1) MB"
