@@ -9,6 +9,9 @@
     pip install warpkov hmmlearn==0.3.3
     python3 benches/peers/python_package.py --device cuda:0 --program target/release/warpkov
 
+3. Arrays of PyTorch on a GPU: a copy of 100 MB to the host and back by `warpkov` and by PyTorch, and whole calls with tensors, NumPy's
+   arrays in turns with them.
+
 Times are medians, with the fastest and the slowest. Values and likelihoods of both sides are compared.
 """
 
@@ -19,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 
 import numpy as np
 
@@ -63,7 +67,7 @@ def solves(program, device, rounds, states):
         inner = {"sas": [], "ass": []}
         for _ in range(rounds):
             begun = time.perf_counter()
-            words = [program, "mdp", "solve", path, "--device", device, "--epsilon", "1e-6", "--out", out, "--quiet"]
+            words = [program, "mdp", "solve", path, "--device", device, "--epsilon", "1e-6", "--out", out]
             subprocess.run(words, check=True, capture_output=True)
             times["command"].append(time.perf_counter() - begun)
             expected = np.load(out)
@@ -124,18 +128,67 @@ def models(device, rounds):
             print(f"{size:<17} {what:<8} {show(times['hmmlearn']):<30} {show(times['warpkov']):<30} {ratio:.1f}", flush=True)
 
 
+def arrays(device, rounds):
+    import torch
+
+    import warpkov
+    from warpkov import hmm, mdp
+    from warpkov._host import host
+
+    tensor = torch.rand(12_500_000, dtype=torch.float64, device=device)
+    array = tensor.cpu().numpy()
+    random = np.random.default_rng(0)
+    P, R = random.dirichlet(np.ones(1000), (4, 1000)), random.standard_normal((1000, 4))
+    X = random.standard_normal((200_000, 8)) + 4.0 * random.integers(0, 4, 200_000)[:, None]
+    tensors = {name: torch.from_numpy(one).to(device) for name, one in (("P", P), ("R", R), ("X", X))}
+    lengths = np.full(200, 1000)
+
+    def solve(P, R):
+        return mdp.solve(P, R, gamma=0.95, order="ass", device=device).values
+
+    def fit(X):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return hmm.GaussianHMM(4, n_iter=5, tol=0.0, random_state=0, device=device).fit(X, lengths).means_
+
+    for name, own, other in (
+        ("100 MB to the host: warpkov, PyTorch", lambda: host(tensor), lambda: tensor.cpu().numpy()),
+        (
+            "100 MB to the GPU: warpkov, PyTorch",
+            lambda: torch.from_dlpack(warpkov.to_device(array, device)).cpu().numpy()[:9],
+            lambda: torch.from_numpy(array).to(device).cpu().numpy()[:9],
+        ),
+        ("solve, 4 x 1000 x 1000 dense: tensors, arrays", lambda: solve(tensors["P"], tensors["R"]), lambda: solve(P, R)),
+        ("fit, 5 iterations, 200 x 1000 x 8: tensors, arrays", lambda: fit(tensors["X"]), lambda: fit(X)),
+    ):
+        times = {own: [], other: []}
+        for turn in range(rounds + 1):
+            results = []
+            for work, seconds in times.items():
+                torch.cuda.synchronize()
+                begun = time.perf_counter()
+                results.append(work())
+                seconds.append(time.perf_counter() - begun)
+            np.testing.assert_array_equal(*results)
+        # Without the first round, in which libraries start.
+        print(f"{name:<52} {show(times[own][1:])} ms, {show(times[other][1:])} ms", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="warpkov", help="the command")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--states", type=int, default=200_000)
-    parser.add_argument("--only", choices=["solve", "hmm"])
+    parser.add_argument("--only", choices=["solve", "hmm", "arrays"], action="append")
     arguments = parser.parse_args()
-    if arguments.only != "hmm":
+    wanted = arguments.only or ["solve", "hmm"]
+    if "solve" in wanted:
         solves(arguments.program, arguments.device, arguments.rounds, arguments.states)
-    if arguments.only != "solve":
+    if "hmm" in wanted:
         models(arguments.device, arguments.rounds)
+    if "arrays" in wanted:
+        arrays(arguments.device, arguments.rounds)
 
 
 if __name__ == "__main__":
