@@ -78,11 +78,13 @@ def solves(program, device, rounds, states):
                 times[order].append(seconds)
                 inner[order].append(of_sweeps)
                 found = np.load(folder + "/values.npy")
-                assert np.abs(found - expected.reshape(-1)[: states]).max() < 2.1e-6
+                assert np.abs(found - expected.reshape(-1)[:states]).max() < 2.1e-6
         print(f"  command, whole process            {show(times['command'])} ms")
         for order, name in (("sas", "one matrix, row s*A + a"), ("ass", "a matrix per action")):
             ratio = statistics.median(times[order]) / statistics.median(times["command"])
-            print(f"  solve, {name:<26} {show(times[order])} ms, {ratio:.2f} of the command; sweeps {show(inner[order])}")
+            print(
+                f"  solve, {name:<26} {show(times[order])} ms, {ratio:.2f} of the command; sweeps {show(inner[order])}"
+            )
 
 
 def models(device, rounds):
@@ -114,18 +116,29 @@ def models(device, rounds):
             for _ in range(turns):
                 for name, model in pair.items():
                     # hmmlearn trains in place.
-                    model.startprob_, model.transmat_, model.emissionprob_ = start.copy(), moves.copy(), emissions.copy()
+                    model.startprob_, model.transmat_, model.emissionprob_ = (
+                        start.copy(),
+                        moves.copy(),
+                        emissions.copy(),
+                    )
                     if name == "warpkov" and not times[name]:
                         # The first call starts the device.
                         work(model)
-                        model.startprob_, model.transmat_, model.emissionprob_ = start.copy(), moves.copy(), emissions.copy()
+                        model.startprob_, model.transmat_, model.emissionprob_ = (
+                            start.copy(),
+                            moves.copy(),
+                            emissions.copy(),
+                        )
                     begun = time.perf_counter()
                     results[name] = work(model)
                     times[name].append(time.perf_counter() - begun)
             np.testing.assert_allclose(results["warpkov"], results["hmmlearn"], rtol=1e-6, atol=1e-9)
             ratio = statistics.median(times["hmmlearn"]) / statistics.median(times["warpkov"])
             size = f"{states} x {count} x {length}"
-            print(f"{size:<17} {what:<8} {show(times['hmmlearn']):<30} {show(times['warpkov']):<30} {ratio:.1f}", flush=True)
+            print(
+                f"{size:<17} {what:<8} {show(times['hmmlearn']):<30} {show(times['warpkov']):<30} {ratio:.1f}",
+                flush=True,
+            )
 
 
 def arrays(device, rounds):
@@ -158,7 +171,11 @@ def arrays(device, rounds):
             lambda: torch.from_dlpack(warpkov.to_device(array, device)).cpu().numpy()[:9],
             lambda: torch.from_numpy(array).to(device).cpu().numpy()[:9],
         ),
-        ("solve, 4 x 1000 x 1000 dense: tensors, arrays", lambda: solve(tensors["P"], tensors["R"]), lambda: solve(P, R)),
+        (
+            "solve, 4 x 1000 x 1000 dense: tensors, arrays",
+            lambda: solve(tensors["P"], tensors["R"]),
+            lambda: solve(P, R),
+        ),
         ("fit, 5 iterations, 200 x 1000 x 8: tensors, arrays", lambda: fit(tensors["X"]), lambda: fit(X)),
     ):
         times = {own: [], other: []}

@@ -146,7 +146,13 @@ def test_arrays_arrive_behind_the_work_of_the_callers_stream(torch):
 
 
 def test_arrays_for_every_stream(torch):
-    for array in (np.arange(1000.0), np.ones((3, 4, 5), dtype=np.float32), np.array([True, False]), np.array(2.5), np.zeros(0)):
+    for array in (
+        np.arange(1000.0),
+        np.ones((3, 4, 5), dtype=np.float32),
+        np.array([True, False]),
+        np.array(2.5),
+        np.zeros(0),
+    ):
         on_device = warpkov.to_device(array)
         assert on_device.shape == array.shape and on_device.dtype == array.dtype.str
         address = on_device.__cuda_array_interface__["data"][0]

@@ -47,9 +47,7 @@ class DeviceArray:
     """An array in the memory of a GPU, for other libraries."""
 
     @staticmethod
-    def copied(
-        bytes: NDArray[np.uint8], kind: str, width: int, shape: list[int], ordinal: int
-    ) -> DeviceArray: ...
+    def copied(bytes: NDArray[np.uint8], kind: str, width: int, shape: list[int], ordinal: int) -> DeviceArray: ...
     @property
     def shape(self) -> tuple[int, ...]: ...
     @property
