@@ -45,7 +45,7 @@ def fetch(array: Any) -> np.ndarray:
 
 
 def local(value: Any) -> Any:
-    """Return a value with arrays of NumPy and matrices of SciPy in place of those of other libraries, alone or in a list."""
+    """Return a value, or a list, with arrays of NumPy and matrices of SciPy in place of those of other libraries."""
     if isinstance(value, (list, tuple)) and len(value) and (is_array(value[0]) or _sparse(value[0]) is not None):
         return [local(one) for one in value]
     found = _sparse(value)
