@@ -16,6 +16,7 @@ Times are medians, with the fastest and the slowest. Values and likelihoods of b
 """
 
 import argparse
+import logging
 import os
 import statistics
 import subprocess
@@ -91,6 +92,10 @@ def models(device, rounds):
     from hmmlearn import hmm as theirs
 
     from warpkov import hmm as ours
+
+    # One iteration never converges, and hmmlearn counts parameters.
+    warnings.simplefilter("ignore")
+    logging.getLogger("hmmlearn").setLevel(logging.ERROR)
 
     print("N x M x T         what     hmmlearn, ms                   warpkov.hmm, ms                times")
     for states, count, length in ((64, 64, 16), (128, 128, 64), (512, 512, 16), (8, 1, 200_000), (16, 4096, 1024)):

@@ -130,8 +130,8 @@ fn fetch(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Fetched> {
         let within = |at: usize| shape[at + 1..].iter().fold(width, |product, &length| product * length as isize);
         (0..rank).map(within).collect()
     } else {
-        let bytes = |&stride: &i64| isize::try_from(stride).ok()?.checked_mul(width);
-        list(tensor.strides).iter().map(bytes).collect::<Option<Vec<isize>>>().ok_or_else(wrong)?
+        // CuPy divides the bytes of a negative stride as a number without sign: modulo 2⁶⁴, the product is right.
+        list(tensor.strides).iter().map(|&stride| (stride as isize).wrapping_mul(width)).collect::<Vec<isize>>()
     };
     // The places of the first and the last byte, relative to element (0, 0, …).
     let (mut first, mut last) = (0_isize, if shape.contains(&0) { 0 } else { width });
