@@ -1,9 +1,10 @@
-"""The examples of the README and of the book's page on Python print what they show."""
+"""The examples of both READMEs and of the book's page on Python print what they show."""
 
 import doctest
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from warpkov import mdp
 
@@ -23,11 +24,11 @@ def test_readme(tmp_path, monkeypatch, capsys):
     assert str(mdp.solve("grid.safetensors", gamma=0.95).values[0])[:6] in capsys.readouterr().out
 
 
-def test_page():
-    blocks = python_blocks(PAGE.read_text())
-    assert len(blocks) > 5
-    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "python.md", str(PAGE), 0)
-    assert len(test.examples) > 20
+@pytest.mark.parametrize(("page", "least"), [(PAGE, 20), (ROOT / "python" / "README.md", 4)])
+def test_page(page, least):
+    blocks = python_blocks(page.read_text())
+    test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)
+    assert len(test.examples) > least
     messages = []
     with np.printoptions(legacy=False):
         result = doctest.DocTestRunner(verbose=False).run(test, out=messages.append)
