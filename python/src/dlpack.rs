@@ -127,7 +127,8 @@ fn fetch(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Fetched> {
     let shape = list(tensor.shape).iter().map(|&length| usize::try_from(length).map_err(|_| wrong()));
     let shape: Vec<usize> = shape.collect::<PyResult<_>>()?;
     let strides = if tensor.strides.is_null() {
-        let within = |at: usize| shape[at + 1..].iter().fold(width, |product, &length| product * length as isize);
+        let within =
+            |at: usize| shape[at + 1..].iter().fold(width, |product, &length| product.wrapping_mul(length as isize));
         (0..rank).map(within).collect()
     } else {
         // CuPy divides the bytes of a negative stride as a number without sign: modulo 2⁶⁴, the product is right.
@@ -138,7 +139,8 @@ fn fetch(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Fetched> {
     if last > 0 {
         for (&length, &stride) in shape.iter().zip(&strides) {
             let reach = stride.checked_mul(length as isize - 1).ok_or_else(wrong)?;
-            (first, last) = (first + reach.min(0), last + reach.max(0));
+            let (below, above) = (first.checked_add(reach.min(0)), last.checked_add(reach.max(0)));
+            (first, last) = below.zip(above).ok_or_else(wrong)?;
         }
     }
     let mut bytes = vec![0_u8; last.abs_diff(first)];
@@ -218,7 +220,7 @@ impl DeviceArray {
             'b' => 6,
             _ => return Err(invalid(format!("an array has elements of kind '{kind}', expected numbers"))),
         };
-        let element = Element { code, bits: 8 * width, lanes: 1 };
+        let element = Element { code, bits: width.checked_mul(8).unwrap_or(0), lanes: 1 };
         let typestr = format!("{}{}", if width == 1 { '|' } else { '<' }, name_of(element)?);
         let elements = shape.iter().try_fold(1_i64, |product, &length| product.checked_mul(length));
         if elements.and_then(|count| count.checked_mul(width.into())) != Some(bytes.as_ref().len() as i64) {
