@@ -182,26 +182,3 @@ def test_dlpack():
     found = mdp.solve(Foreign(P), Foreign(r), 0.9)
     np.testing.assert_allclose(found.values, policy_iteration(P, r, 0.9)[0], atol=1e-6)
     assert np.shares_memory(np.from_dlpack(found.values), found.values)
-
-
-class OnDevice:
-    """An array in the memory of a GPU, as CuPy has it."""
-
-    def __init__(self, array):
-        self._array = array
-
-    def __dlpack__(self, **options):
-        raise BufferError("the memory is that of a GPU")
-
-    def __dlpack_device__(self):
-        return (2, 0)
-
-    def get(self):
-        return self._array.copy()
-
-
-def test_arrays_of_a_gpu_are_copied():
-    P, R = random_model(4)
-    r = expected(P, R)
-    found = mdp.solve(OnDevice(P), OnDevice(r), 0.9, values=OnDevice(np.zeros(12)))
-    np.testing.assert_allclose(found.values, policy_iteration(P, r, 0.9)[0], atol=1e-6)

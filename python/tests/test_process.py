@@ -97,10 +97,12 @@ SLOW = {"method": "sequential", "device": "cpu", "skip": False}
 def test_other_threads_run():
     """A thread counts while another one solves, which ends by Ctrl-C."""
     script = """
-        import sys, threading, time, signal, os
+        import faulthandler, sys, threading, time, signal, os
         sys.path.insert(0, {folder!r})
         from test_process import slow, SLOW
         from warpkov import mdp
+        # Where all threads are, if this takes too long.
+        faulthandler.dump_traceback_later(60, exit=True)
         counts = []
         def count():
             for number in range(10):
@@ -126,9 +128,10 @@ def test_other_threads_run():
                 mdp.solve(model, **SLOW)
             except KeyboardInterrupt:
                 raised.append(True)
-        thread = threading.Thread(target=solve)
+        # A daemon: if it does not stop, the assertion below ends the process all the same.
+        thread = threading.Thread(target=solve, daemon=True)
         thread.start()
-        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
             mdp.solve(model, **SLOW)
             sys.exit("solved")
