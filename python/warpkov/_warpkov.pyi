@@ -43,6 +43,7 @@ class Buffer:
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
 
+@final
 class DeviceArray:
     """An array in the memory of a GPU, for other libraries."""
 
