@@ -15,6 +15,9 @@ use warpkov::mdp::model::{Array, Csr};
 use crate::error::invalid;
 use crate::wait::detached;
 
+/// States or elements per task of a parallel loop.
+const CHUNK: usize = 4096;
+
 /// A type of elements.
 pub trait Number: Pod + Send + Sync {
     /// NumPy's name of the type, without the order of the bytes.
@@ -119,12 +122,25 @@ pub fn matrix((row_ptr, col, val): Matrix, name: Name) -> PyResult<Csr> {
     name.of(row_ptr.lent(), col.lent(), val.lent()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
+/// Whether the columns of each row ascend, none of them twice. Row pointers that are wrong are found elsewhere. Runs on all
+/// cores.
+#[pyfunction]
+pub fn ascending(py: Python<'_>, row_ptr: Input<u64>, col: Input<u32>) -> bool {
+    let (row_ptr, col) = (row_ptr.as_ref(), col.as_ref());
+    let row = |ends: &[u64]| col.get(usize::try_from(ends[0]).ok()?..usize::try_from(ends[1]).ok()?);
+    let ascends = |ends: &[u64]| row(ends).is_none_or(|row| row.is_sorted_by(|one, next| one < next));
+    py.detach(|| row_ptr.par_windows(2).with_min_len(CHUNK).all(ascends))
+}
+
+/// The greatest number, 0 of none. Runs on all cores.
+#[pyfunction]
+pub fn greatest(py: Python<'_>, numbers: Input<u32>) -> u32 {
+    py.detach(|| numbers.as_ref().par_chunks(CHUNK).filter_map(|chunk| chunk.iter().max().copied()).max().unwrap_or(0))
+}
+
 /// One matrix from those of all actions: row s·A + a is row s of matrix a. All have equally many rows. Runs on all cores.
 #[pyfunction]
 pub fn interleave(py: Python<'_>, matrices: Vec<Matrix>, name: &str) -> PyResult<(Buffer, Buffer, Buffer)> {
-    /// States per task of a parallel loop.
-    const CHUNK: usize = 4096;
-
     let name = if name == "P" { Name::P } else { Name::R };
     let matrices: Vec<Csr> = matrices.into_iter().map(|arrays| matrix(arrays, name)).collect::<PyResult<_>>()?;
     let (states, actions) = (matrices.first().map_or(0, Csr::rows), matrices.len());

@@ -25,7 +25,7 @@ use warpkov::mdp::solution::{Round, Status};
 use warpkov::mdp::solve::{Session, solve_session};
 use warpkov::runtime::comm::Local;
 
-use crate::array::{Buffer, Input, Matrix, interleave, matrix};
+use crate::array::{Buffer, Input, Matrix, ascending, greatest, interleave, matrix};
 use crate::cli::error::Error;
 use crate::cli::mdp::generate::Family;
 use crate::error::{exception, invalid};
@@ -35,6 +35,8 @@ use crate::wait::detached;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Buffer>()?;
     module.add_class::<Model>()?;
+    module.add_function(wrap_pyfunction!(ascending, module)?)?;
+    module.add_function(wrap_pyfunction!(greatest, module)?)?;
     module.add_function(wrap_pyfunction!(interleave, module)?)?;
     module.add_function(wrap_pyfunction!(solve, module)?)?;
     module.add_function(wrap_pyfunction!(solve_many, module)?)?;

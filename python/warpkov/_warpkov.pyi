@@ -14,10 +14,12 @@ __all__ = [
     "Model",
     "Pomdp",
     "__version__",
+    "ascending",
     "evaluate",
     "factors",
     "fetch",
     "generate",
+    "greatest",
     "hmm_decode",
     "hmm_posteriors",
     "hmm_sample",
@@ -147,6 +149,8 @@ def solve_many(
 def evaluate(
     model: Model, policy: NDArray[np.uint32], question: dict[str, Any], options: dict[str, Any]
 ) -> tuple[Buffer, Buffer, Buffer, float, bool, str, int]: ...
+def ascending(row_ptr: NDArray[np.uint64], col: NDArray[np.uint32]) -> bool: ...
+def greatest(numbers: NDArray[np.uint32]) -> int: ...
 def fetch(array: Any) -> tuple[Buffer, int, list[int], list[int], str]: ...
 def factors(model: Model, values: NDArray[np.float64], bound: float | None) -> tuple[Buffer, Buffer, float | None]: ...
 def simulate(model: Model, policy: NDArray[np.uint32], question: dict[str, Any], paths: dict[str, Any]) -> str: ...

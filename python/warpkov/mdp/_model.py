@@ -547,8 +547,16 @@ class _Shape:
 def _summed(matrix: Any) -> Any:
     """A CSR matrix without duplicates. SciPy's matrices mean the sums of their duplicates."""
     matrix = matrix.tocsr()
-    if not matrix.has_canonical_format:
+    indptr, indices = matrix.indptr, matrix.indices
+    # SciPy's own check runs on one core.
+    if indices.dtype == np.int32 and indices.flags.c_contiguous and indices.flags.aligned:
+        canonical = _warpkov.ascending(np.ascontiguousarray(indptr, dtype=np.uint64), indices.view(np.uint32))
+    else:
+        canonical = matrix.has_canonical_format
+    if not canonical:
         matrix = matrix.copy()
+        # Whatever the matrix has been said to be.
+        matrix.has_canonical_format = matrix.has_sorted_indices = False
         matrix.sum_duplicates()
     return matrix
 
@@ -561,17 +569,22 @@ def _check_indices(indices: np.ndarray, name: str) -> None:
 def _arrays(matrix: Any, name: str) -> CSR:
     """The arrays of a CSR matrix; its own memory where types permit."""
     indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
-    _check_indices(indices, name)
     _check_indices(indptr, name)
-    if indices.dtype != np.int32 and indices.size and int(indices.max()) >= matrix.shape[1]:
-        raise ValueError(f"{name}.indices has {int(indices.max())}, expected states below {matrix.shape[1]}")
+    if indices.dtype == np.int32:
+        columns = np.require(indices.view(np.uint32), requirements=["C", "A"])
+        if _warpkov.greatest(columns) >= 2**31:
+            _check_indices(indices, name)
+    else:
+        _check_indices(indices, name)
+        if indices.size and int(indices.max()) >= matrix.shape[1]:
+            raise ValueError(f"{name}.indices has {int(indices.max())}, expected states below {matrix.shape[1]}")
+        columns = np.require(indices, dtype=np.uint32, requirements=["C", "A"])
     if data.dtype.kind not in "biuf":
         raise ValueError(f"{name} has elements of type {data.dtype}, expected real numbers")
     indptr = indptr.view(np.uint64) if indptr.dtype == np.int64 else indptr.astype(np.uint64)
-    indices = indices.view(np.uint32) if indices.dtype == np.int32 else indices.astype(np.uint32)
     return (
         np.require(indptr, requirements=["C", "A"]),
-        np.require(indices, requirements=["C", "A"]),
+        columns,
         np.require(data, dtype=np.float64, requirements=["C", "A"]),
     )
 
