@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use warpkov::runtime::gpu::{Foreign, SharedBuffer};
+use warpkov::runtime::gpu::{CudaError, Foreign, SharedBuffer};
 
 use crate::array::{Buffer, Input};
 use crate::error::{exception, invalid};
@@ -69,6 +69,11 @@ impl Drop for Taken {
     }
 }
 
+/// The exception of a failed GPU.
+fn failed(error: CudaError) -> PyErr {
+    exception(warpkov::runtime::Error::from(error))
+}
+
 /// NumPy's name of a type of elements, without the order of the bytes.
 fn name_of(Element { code, bits, lanes }: Element) -> PyResult<String> {
     let kind = match code {
@@ -98,7 +103,7 @@ fn fetch(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Fetched> {
         )));
     }
     let foreign = (kind != CPU).then(|| py.detach(|| Foreign::open(ordinal))).transpose();
-    let foreign = foreign.map_err(|error| exception(warpkov::runtime::Error::from(error)))?;
+    let foreign = foreign.map_err(failed)?;
     let options = PyDict::new(py);
     options.set_item("stream", foreign.as_ref().map(Foreign::stream))?;
     let capsule = array.call_method("__dlpack__", (), Some(&options))?;
@@ -151,7 +156,7 @@ fn fetch(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Fetched> {
             // its own work before that of the stream.
             unsafe { foreign.download(start, &mut bytes) }
         });
-        copied.map_err(|error| exception(warpkov::runtime::Error::from(error)))?;
+        copied.map_err(failed)?;
     } else if !bytes.is_empty() {
         // SAFETY: these are the bytes of a tensor in memory of the host, which stays until `taken` is dropped.
         unsafe { ptr::copy_nonoverlapping(start as *const u8, bytes.as_mut_ptr(), bytes.len()) };
@@ -227,7 +232,7 @@ impl DeviceArray {
             return Err(invalid("the shape of an array does not fit its bytes"));
         }
         let memory = py.detach(|| Foreign::open(ordinal)?.upload(bytes.as_ref()));
-        let memory = Arc::new(memory.map_err(|error| exception(warpkov::runtime::Error::from(error)))?);
+        let memory = Arc::new(memory.map_err(failed)?);
         Ok(Self { memory, element, typestr, shape })
     }
 

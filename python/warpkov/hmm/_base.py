@@ -249,7 +249,7 @@ class BaseHMM:
     def bic(self, X: Any, lengths: Any = None) -> float:
         """Return the Bayesian information criterion, k ln n - 2 ln P(O) of n observations, with k as for `aic`."""
         score = self.score(X, lengths)
-        return float(self._parameters() * np.log(len(host(X))) - 2.0 * score)
+        return float(self._parameters() * np.log(len(X)) - 2.0 * score)
 
     def _place(self) -> dict[str, Any]:
         return {"device": self.device, "precision": self.precision}

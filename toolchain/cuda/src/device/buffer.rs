@@ -51,6 +51,12 @@ impl<T> Drop for GpuBuffer<T> {
     }
 }
 
+/// The error of an allocation of `needed` bytes, with the memory of the current context. `what` is their purpose.
+pub(super) fn lacking(needed: u64, what: &str) -> CudaError {
+    let (free, total) = mem_get_info().unwrap_or_default();
+    CudaError::OutOfMemory { needed, free: free as u64, total: total as u64, what: what.to_owned() }
+}
+
 /// Memory to be freed.
 pub(super) enum Memory {
     Device(DeviceBuffer<u8>),
@@ -168,13 +174,9 @@ impl Core {
     pub(super) fn allocate<T: DeviceCopy>(self: &Rc<Self>, len: usize) -> Result<GpuBuffer<T>, CudaError> {
         self.settle()?;
         self.enter()?;
-        let lacking = |needed| {
-            let (free, total) = mem_get_info().unwrap_or_default();
-            CudaError::OutOfMemory { needed, free: free as u64, total: total as u64, what: "a buffer".to_owned() }
-        };
-        let size = len.checked_mul(size_of::<T>()).ok_or_else(|| lacking(u64::MAX))?;
+        let size = len.checked_mul(size_of::<T>()).ok_or_else(|| lacking(u64::MAX, "a buffer"))?;
         let bytes = self.device_memory(size).map_err(|error| match error {
-            cust::error::CudaError::OutOfMemory => lacking(size as u64),
+            cust::error::CudaError::OutOfMemory => lacking(size as u64, "a buffer"),
             other => from_cust("cuMemAlloc")(other),
         })?;
         Ok(GpuBuffer { bytes: ManuallyDrop::new(bytes), len, core: Rc::clone(self), elements: PhantomData })

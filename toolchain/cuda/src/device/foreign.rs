@@ -10,6 +10,7 @@ use cust::context::legacy::ContextStack;
 use cust::memory::{AsyncCopyDestination, DeviceBuffer, DevicePointer, DeviceSlice};
 use cust::stream::{Stream, StreamFlags};
 
+use super::buffer::lacking;
 use super::context::PrimaryContext;
 use crate::error::{CudaError, check, from_cust};
 
@@ -77,16 +78,12 @@ impl Foreign {
     /// # Errors
     /// [`CudaError::OutOfMemory`], or a driver call fails.
     pub fn upload(&self, source: &[u8]) -> Result<SharedBuffer, CudaError> {
-        let lacking = |error| match error {
-            cust::error::CudaError::OutOfMemory => {
-                let (free, total) = cust::memory::mem_get_info().unwrap_or_default();
-                let needed = source.len() as u64;
-                CudaError::OutOfMemory { needed, free: free as u64, total: total as u64, what: "an array".to_owned() }
-            }
+        let failed = |error| match error {
+            cust::error::CudaError::OutOfMemory => lacking(source.len() as u64, "an array"),
             other => from_cust("cuMemAlloc")(other),
         };
         // The copy is synchronous.
-        let bytes = self.context.within(|| DeviceBuffer::from_slice(source).map_err(lacking))?;
+        let bytes = self.context.within(|| DeviceBuffer::from_slice(source).map_err(failed))?;
         Ok(SharedBuffer { bytes: ManuallyDrop::new(bytes), context: Arc::clone(&self.context) })
     }
 }
