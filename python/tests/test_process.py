@@ -101,6 +101,8 @@ def test_other_threads_run():
         sys.path.insert(0, {folder!r})
         from test_process import slow, SLOW
         from warpkov import mdp
+        # Python takes no notice of Ctrl-C if its parent ignored it, as a shell does for what runs in the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         # Where all threads are, if this takes too long.
         faulthandler.dump_traceback_later(60, exit=True)
         counts = []
