@@ -1,0 +1,138 @@
+//! Checks a part of an exercise: on the emulator its results, faults and budgets; on a GPU its results and time.
+
+use std::time::Duration;
+
+use warpkov_device::emulator::profile::Profile;
+use warpkov_device::emulator::{Emulator, Schedule};
+
+use crate::exercise::{Exercise, Work};
+use crate::lab::{Failure, Lab};
+
+/// Orders of blocks and threads in which the emulator runs each size. A GPU guarantees none of them.
+pub const ORDERS: [(&str, Schedule); 3] = [
+    ("ascending order", Schedule::RoundRobin),
+    ("descending order", Schedule::Reversed),
+    ("interleaved order", Schedule::Interleaved(1)),
+];
+
+/// One thing that was checked.
+pub struct Step {
+    /// What it is.
+    pub name: String,
+    /// Why it does not pass.
+    pub failure: Option<String>,
+}
+
+impl Step {
+    fn new(name: impl Into<String>, result: Result<(), Failure>) -> Self {
+        Self { name: name.into(), failure: result.err().map(|failure| failure.to_string()) }
+    }
+
+    /// Whether it passes.
+    pub fn passed(&self) -> bool {
+        self.failure.is_none()
+    }
+}
+
+/// What became of a part of an exercise.
+pub struct Verdict {
+    /// What was checked, in order. A check of results that fails is the last one.
+    pub steps: Vec<Step>,
+    /// What the emulator counted.
+    pub profile: Option<Profile>,
+    /// The time of a launch on a GPU, and its work.
+    pub time: Option<(Duration, Work)>,
+}
+
+impl Verdict {
+    /// Whether everything passes.
+    pub fn passed(&self) -> bool {
+        self.steps.iter().all(Step::passed)
+    }
+}
+
+/// Checks a part on the emulator.
+pub fn emulated<E: Exercise>(part: usize) -> Verdict {
+    let mut verdict = Verdict { steps: Vec::new(), profile: None, time: None };
+    for (order, schedule) in ORDERS {
+        let run = |size| {
+            let result = E::run(&Lab::new(&Emulator::new(schedule)), part, size);
+            result.map_err(|failure| Failure::Wrong(format!("size {size}: {failure}")))
+        };
+        let result = E::sizes(part).into_iter().try_for_each(run);
+        verdict.steps.push(Step::new(format!("results in {order}"), result));
+        if !verdict.passed() {
+            return verdict;
+        }
+    }
+    let budgets = E::budgets(part);
+    let profile = match profile::<E>(part) {
+        Ok(profile) => profile,
+        Err(failure) => {
+            verdict.steps.push(Step::new(format!("results at size {}", E::counted(part)), Err(failure)));
+            return verdict;
+        }
+    };
+    for budget in &budgets {
+        let result = match budget.measure(&profile) {
+            None => Err(Failure::Wrong("this kernel was not launched".into())),
+            // NaN fails as well.
+            Some(finding) if finding.found <= budget.limit => Ok(()),
+            Some(finding) => {
+                let at = finding.line.map(|(file, line)| format!(", most of them at {file}:{line}"));
+                let found = number(finding.found);
+                Err(Failure::Wrong(format!("found {found}{}", at.unwrap_or_default())))
+            }
+        };
+        verdict.steps.push(Step::new(format!("at most {} {}", number(budget.limit), budget.what), result));
+    }
+    verdict.profile = Some(profile);
+    verdict
+}
+
+/// What the emulator counts in the launches of a part.
+///
+/// # Errors
+/// The run does not pass.
+pub fn profile<E: Exercise>(part: usize) -> Result<Profile, Failure> {
+    let emulator = Emulator::default().profiled();
+    E::run(&Lab::new(&emulator), part, E::counted(part))?;
+    Ok(emulator.profile())
+}
+
+/// Checks a part on a GPU, and measures its time: the median of [`SAMPLES`] launches after a first one.
+#[cfg(feature = "gpu")]
+pub fn on_gpu<E: Exercise>(gpu: &warpkov_cuda::Gpu, part: usize) -> Verdict {
+    let mut verdict = Verdict { steps: Vec::new(), profile: None, time: None };
+    for size in E::sizes(part) {
+        verdict.steps.push(Step::new(format!("results of size {size}"), E::run(&Lab::new(gpu), part, size)));
+        if !verdict.passed() {
+            return verdict;
+        }
+    }
+    let timer = |launch: &mut dyn FnMut() -> Result<(), warpkov_cuda::CudaError>| {
+        launch()?;
+        let mut times = Vec::with_capacity(SAMPLES);
+        for _ in 0..SAMPLES {
+            times.push(gpu.time(&mut *launch)?.1);
+        }
+        times.sort_unstable();
+        Ok(times[SAMPLES / 2])
+    };
+    let size = E::timed(part);
+    let lab = Lab::timed(gpu, &timer);
+    verdict.steps.push(Step::new(format!("results of size {size}"), E::run(&lab, part, size)));
+    if verdict.passed() {
+        verdict.time = Some((lab.time(), E::work(part, size)));
+    }
+    verdict
+}
+
+/// Launches that are measured.
+#[cfg(feature = "gpu")]
+const SAMPLES: usize = 21;
+
+/// A number without needless digits: integers as such, others with three decimals.
+fn number(x: f64) -> String {
+    if x.fract() == 0.0 { format!("{x}") } else { format!("{x:.3}") }
+}

@@ -1,0 +1,40 @@
+//! Checks the exercises of the course.
+//!
+//! An exercise is a folder with two files: `kernels.rs`, which a GPU runs, and `main.rs`, which launches it. `main.rs`
+//! implements the trait of its chapter, a module of this crate, and ends with [`main!`]. The chapter gives the inputs,
+//! computes the expected results on the host, and states budgets.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`exercise`] | what a chapter states: sizes, run, budgets |
+//! | [`lab`] | what a run has: a device, inputs, comparisons, time |
+//! | [`budget`] | limits on what the emulator counts |
+//! | [`check`] | runs an exercise on the emulator and on a GPU |
+//! | [`program`] | the command line of an exercise |
+
+pub mod budget;
+pub mod check;
+pub mod exercise;
+pub mod lab;
+pub mod program;
+
+pub mod vector_add;
+
+pub use exercise::Exercise;
+/// What an exercise's `main.rs` uses.
+pub use warpkov_device::launch::{Buffer, Device, Shape};
+
+/// The `main` of an exercise: `learn::main!(learn::vector_add::Check<Launch>);`.
+#[macro_export]
+macro_rules! main {
+    ($exercise:ty) => {
+        fn main() -> ::std::process::ExitCode {
+            #[cfg(feature = "gpu")]
+            static MODULES: ::warpkov_cuda::Modules = ::warpkov_cuda::modules!();
+            $crate::program::main::<$exercise>(
+                #[cfg(feature = "gpu")]
+                &MODULES,
+            )
+        }
+    };
+}

@@ -1,0 +1,202 @@
+//! The command line of an exercise. `warpkov learn` calls it; it also works alone: `cargo run --bin 00_vector_add`.
+
+use std::env;
+use std::fs;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+#[cfg(feature = "gpu")]
+use warpkov_cuda::{Gpu, Modules};
+use warpkov_device::emulator::profile::Profile;
+
+use crate::budget;
+use crate::check::{self, Verdict};
+use crate::exercise::Exercise;
+
+const USAGE: &str = "usage: PROGRAM [check] [--part N] [--device cpu|cuda] [--json]
+       PROGRAM trace [--part N] FILE.svg";
+
+/// What the arguments ask for.
+#[derive(Default)]
+struct Request {
+    trace: Option<String>,
+    part: Option<usize>,
+    gpu: bool,
+    json: bool,
+}
+
+impl Request {
+    fn parse(arguments: impl IntoIterator<Item = String>, parts: usize) -> Result<Self, String> {
+        let mut request = Self::default();
+        let mut arguments = arguments.into_iter().peekable();
+        let trace = arguments.next_if(|word| word == "check" || word == "trace").is_some_and(|word| word == "trace");
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--json" => request.json = true,
+                "--part" => {
+                    let number = arguments.next().and_then(|number| number.parse().ok());
+                    let part = number.filter(|part| (1..=parts).contains(part));
+                    request.part = Some(part.ok_or_else(|| format!("--part: expected a number from 1 to {parts}"))? - 1);
+                }
+                "--device" => match arguments.next().as_deref() {
+                    Some("cpu") => request.gpu = false,
+                    Some("cuda") => request.gpu = true,
+                    _ => return Err("--device: expected cpu or cuda".into()),
+                },
+                file if trace && request.trace.is_none() && !file.starts_with('-') => request.trace = Some(argument),
+                _ => return Err(format!("unexpected {argument:?}\n{USAGE}")),
+            }
+        }
+        if trace && (request.trace.is_none() || request.gpu || request.json) {
+            return Err(format!("trace: expected a file alone\n{USAGE}"));
+        }
+        Ok(request)
+    }
+}
+
+/// Runs an exercise as a program. Exit codes: 0 passed, 1 not passed, 2 wrong arguments, 3 no GPU.
+pub fn main<E: Exercise>(#[cfg(feature = "gpu")] modules: &'static Modules) -> ExitCode {
+    let request = match Request::parse(env::args().skip(1), E::PARTS.len()) {
+        Ok(request) => request,
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitCode::from(2);
+        }
+    };
+    let parts = request.part.map_or(0..E::PARTS.len(), |part| part..part + 1);
+    if let Some(file) = request.trace {
+        return trace::<E>(parts.start, &file);
+    }
+    #[cfg(feature = "gpu")]
+    let gpu = match request.gpu.then(|| Gpu::open(0, modules)).transpose() {
+        Ok(gpu) => gpu,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(3);
+        }
+    };
+    #[cfg(not(feature = "gpu"))]
+    if request.gpu {
+        eprintln!("this program has no GPU code: `warpkov learn check --device cuda` compiles it");
+        return ExitCode::from(3);
+    }
+    let device = if request.gpu { "cuda" } else { "cpu" };
+    let mut reports = Vec::new();
+    let mut passed = true;
+    for part in parts {
+        #[cfg(feature = "gpu")]
+        let verdict = gpu.as_ref().map_or_else(|| check::emulated::<E>(part), |gpu| check::on_gpu::<E>(gpu, part));
+        #[cfg(not(feature = "gpu"))]
+        let verdict = check::emulated::<E>(part);
+        passed = verdict.passed();
+        if request.json {
+            reports.push(report(part, E::PARTS[part], &verdict));
+        } else {
+            print(part, E::PARTS[part], &verdict);
+        }
+        if !passed {
+            break;
+        }
+    }
+    if request.json {
+        println!("{}", json!({ "device": device, "passed": passed, "parts": reports }));
+    }
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Draws the memory accesses of a part's first warp, and prints its counts.
+fn trace<E: Exercise>(part: usize, file: &str) -> ExitCode {
+    let profile = match check::profile::<E>(part) {
+        Ok(profile) => profile,
+        Err(failure) => {
+            eprintln!("{failure}");
+            return ExitCode::FAILURE;
+        }
+    };
+    if let Err(error) = fs::write(file, profile.svg()) {
+        eprintln!("{file}: {error}");
+        return ExitCode::FAILURE;
+    }
+    for (entry, kernel) in &profile.kernels {
+        println!("{entry}: {} launches, {} divergent branches", kernel.launches, kernel.divergent_branches);
+        for line in &kernel.lines {
+            let (counts, name) = (line.counts, budget::name(line.operation));
+            println!(
+                "  {}:{}  {} × {name}, {} lanes, {} sectors, {} bank conflicts",
+                line.file, line.line, counts.requests, counts.lanes, counts.sectors, counts.bank_conflicts
+            );
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn print(part: usize, name: &str, verdict: &Verdict) {
+    println!("part {}: {name}", part + 1);
+    for step in &verdict.steps {
+        match &step.failure {
+            None => println!("  passed  {}", step.name),
+            Some(why) => println!("  FAILED  {}\n{}", step.name, indented(why)),
+        }
+    }
+    if let Some((time, work)) = verdict.time {
+        let seconds = time.as_secs_f64();
+        println!("  time    {:.2} µs{}", 1e6 * seconds, rates(work.bytes / seconds, work.flops / seconds));
+    }
+}
+
+fn rates(bytes: f64, flops: f64) -> String {
+    let bytes = if bytes > 0.0 { format!(", {:.1} GB/s", bytes / 1e9) } else { String::new() };
+    let flops = if flops > 0.0 { format!(", {:.2} TFLOP/s", flops / 1e12) } else { String::new() };
+    bytes + &flops
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("          {line}")).collect::<Vec<_>>().join("\n")
+}
+
+fn report(part: usize, name: &str, verdict: &Verdict) -> Value {
+    let steps = verdict.steps.iter().map(|step| json!({ "name": step.name, "failure": step.failure }));
+    let mut report = json!({
+        "part": part + 1,
+        "name": name,
+        "passed": verdict.passed(),
+        "checks": steps.collect::<Vec<_>>(),
+    });
+    if let Some(profile) = &verdict.profile {
+        report["counts"] = counts(profile);
+    }
+    if let Some((time, work)) = verdict.time {
+        report["seconds"] = json!(time.as_secs_f64());
+        report["bytes"] = json!(work.bytes);
+        report["flops"] = json!(work.flops);
+    }
+    report
+}
+
+/// The counts of each kernel by operation.
+fn counts(profile: &Profile) -> Value {
+    let kernels = profile.kernels.iter().map(|(&entry, kernel)| {
+        let mut operations: Vec<_> = kernel.lines.iter().map(|line| line.operation).collect();
+        operations.sort_unstable();
+        operations.dedup();
+        let totals = operations.into_iter().map(|operation| {
+            let counts = kernel.total(operation);
+            let value = json!({
+                "requests": counts.requests,
+                "lanes": counts.lanes,
+                "sectors": counts.sectors,
+                "bank_conflicts": counts.bank_conflicts,
+            });
+            (budget::name(operation).to_owned(), value)
+        });
+        let value = json!({
+            "launches": kernel.launches,
+            "blocks": kernel.blocks,
+            "block_threads": kernel.block_threads,
+            "divergent_branches": kernel.divergent_branches,
+            "operations": totals.collect::<serde_json::Map<_, _>>(),
+        });
+        (entry.to_owned(), value)
+    });
+    Value::Object(kernels.collect())
+}
