@@ -17,6 +17,7 @@ mod completions;
 mod devices;
 pub mod error;
 mod hmm;
+mod learn;
 mod man;
 pub mod mdp;
 pub mod memory;
@@ -60,6 +61,9 @@ enum Command {
     #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
     Bench(bench::BenchCommand),
     New(new::Arguments),
+    /// The exercises of the course in GPU programming.
+    #[command(subcommand, arg_required_else_help = true, after_help = learn::EXAMPLES)]
+    Learn(learn::LearnCommand),
     Schema(schema::Arguments),
     Devices(devices::Arguments),
     Completions(completions::Arguments),
@@ -78,7 +82,7 @@ impl Command {
             Self::Hmm(command) => command.ranks(),
             Self::Devices(arguments) => Some(&arguments.ranks),
             Self::Bench(command) => command.ranks(),
-            Self::New(_) | Self::Schema(_) | Self::Completions(_) | Self::Man(_) => None,
+            Self::New(_) | Self::Learn(_) | Self::Schema(_) | Self::Completions(_) | Self::Man(_) => None,
         }
     }
 
@@ -148,6 +152,7 @@ fn run(arguments: Arguments) -> Result<Outcome, Error> {
         Command::Hmm(command) => hmm::run(command, out),
         Command::Bench(command) => bench::run(&command, out),
         Command::New(arguments) => new::run(&arguments.try_into()?, out),
+        Command::Learn(command) => learn::run(command, out),
         Command::Schema(arguments) => schema::run(&arguments, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),

@@ -13,7 +13,7 @@ use crate::budget;
 use crate::check::{self, Verdict};
 use crate::exercise::Exercise;
 
-const USAGE: &str = "usage: PROGRAM [check] [--part N] [--device cpu|cuda] [--json]
+const USAGE: &str = "usage: PROGRAM [check] [--part N] [--device cpu|cuda] [--reference SECONDS,...] [--json]
        PROGRAM trace [--part N] FILE.svg";
 
 /// What the arguments ask for.
@@ -23,6 +23,8 @@ struct Request {
     part: Option<usize>,
     gpu: bool,
     json: bool,
+    /// Seconds of the solution's launches, of each part that is checked.
+    reference: Vec<f64>,
 }
 
 impl Request {
@@ -43,6 +45,11 @@ impl Request {
                     Some("cuda") => request.gpu = true,
                     _ => return Err("--device: expected cpu or cuda".into()),
                 },
+                "--reference" => {
+                    let numbers = arguments.next().unwrap_or_default();
+                    let numbers = numbers.split(',').map(str::parse).collect::<Result<_, _>>();
+                    request.reference = numbers.map_err(|_| "--reference: expected numbers of seconds")?;
+                }
                 file if trace && request.trace.is_none() && !file.starts_with('-') => request.trace = Some(argument),
                 _ => return Err(format!("unexpected {argument:?}\n{USAGE}")),
             }
@@ -83,16 +90,17 @@ pub fn main<E: Exercise>(#[cfg(feature = "gpu")] modules: &'static Modules) -> E
     let device = if request.gpu { "cuda" } else { "cpu" };
     let mut reports = Vec::new();
     let mut passed = true;
-    for part in parts {
+    for (index, part) in parts.enumerate() {
         #[cfg(feature = "gpu")]
         let verdict = gpu.as_ref().map_or_else(|| check::emulated::<E>(part), |gpu| check::on_gpu::<E>(gpu, part));
         #[cfg(not(feature = "gpu"))]
         let verdict = check::emulated::<E>(part);
         passed = verdict.passed();
+        let reference = request.reference.get(index).copied();
         if request.json {
-            reports.push(report(part, E::PARTS[part], &verdict));
+            reports.push(report(part, E::PARTS[part], &verdict, reference));
         } else {
-            print(part, E::PARTS[part], &verdict);
+            print(part, E::PARTS[part], &verdict, reference);
         }
         if !passed {
             break;
@@ -130,7 +138,7 @@ fn trace<E: Exercise>(part: usize, file: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn print(part: usize, name: &str, verdict: &Verdict) {
+fn print(part: usize, name: &str, verdict: &Verdict, reference: Option<f64>) {
     println!("part {}: {name}", part + 1);
     for step in &verdict.steps {
         match &step.failure {
@@ -140,7 +148,9 @@ fn print(part: usize, name: &str, verdict: &Verdict) {
     }
     if let Some((time, work)) = verdict.time {
         let seconds = time.as_secs_f64();
-        println!("  time    {:.2} µs{}", 1e6 * seconds, rates(work.bytes / seconds, work.flops / seconds));
+        let relative = reference.map(|reference| format!(", {:.2} times the solution's", seconds / reference));
+        let rates = rates(work.bytes / seconds, work.flops / seconds);
+        println!("  time    {:.2} µs{rates}{}", 1e6 * seconds, relative.unwrap_or_default());
     }
 }
 
@@ -154,7 +164,7 @@ fn indented(text: &str) -> String {
     text.lines().map(|line| format!("          {line}")).collect::<Vec<_>>().join("\n")
 }
 
-fn report(part: usize, name: &str, verdict: &Verdict) -> Value {
+fn report(part: usize, name: &str, verdict: &Verdict, reference: Option<f64>) -> Value {
     let steps = verdict.steps.iter().map(|step| json!({ "name": step.name, "failure": step.failure }));
     let mut report = json!({
         "part": part + 1,
@@ -167,6 +177,7 @@ fn report(part: usize, name: &str, verdict: &Verdict) -> Value {
     }
     if let Some((time, work)) = verdict.time {
         report["seconds"] = json!(time.as_secs_f64());
+        report["relative"] = json!(reference.map(|reference| time.as_secs_f64() / reference));
         report["bytes"] = json!(work.bytes);
         report["flops"] = json!(work.flops);
     }

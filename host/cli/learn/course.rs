@@ -1,0 +1,151 @@
+//! The course's folder: its exercises, their hints, and what is solved.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use warpkov::common::io::{Error as FileError, output};
+
+use crate::cli::error::Error;
+
+/// The folder of the course, `learn/` of warpkov's sources.
+pub struct Course {
+    pub folder: PathBuf,
+    /// Names of the exercises in order, such as `00_vector_add`.
+    pub exercises: Vec<String>,
+}
+
+/// What the student has done, in `progress.json` of the course's folder.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// Exercises whose last check passed.
+    pub solved: BTreeSet<String>,
+    /// Hints shown of each exercise.
+    pub hints: BTreeMap<String, usize>,
+}
+
+/// Whether a folder is that of the course.
+fn is_course(folder: &Path) -> bool {
+    ["exercises", "harness", "Cargo.toml"].iter().all(|name| folder.join(name).exists())
+}
+
+impl Course {
+    /// The course in `folder`; by default the one in or around the current folder.
+    pub fn find(folder: Option<&Path>) -> Result<Self, Error> {
+        let found = match folder {
+            Some(folder) => is_course(folder).then(|| folder.to_path_buf()),
+            None => {
+                let here = env::current_dir().map_err(FileError::read("."))?;
+                let folders = here.ancestors().flat_map(|folder| [folder.to_path_buf(), folder.join("learn")]);
+                folders.into_iter().find(|folder| is_course(folder))
+            }
+        };
+        let folder = found.ok_or_else(|| {
+            let place = folder.map_or("the current folder or above it".into(), |folder| folder.display().to_string());
+            Error::Usage(format!(
+                "no course in {place}: --course names the folder `learn` of warpkov's sources, which has exercises/"
+            ))
+        })?;
+        let folder = folder.canonicalize().map_err(FileError::read(&folder))?;
+        let exercises = folders(&folder.join("exercises"))?;
+        Ok(Self { folder, exercises })
+    }
+
+    /// The exercise of a number (`4`) or of a name or its end (`04_transpose`, `transpose`).
+    pub fn exercise(&self, wanted: &str) -> Result<&str, Error> {
+        let unknown = || {
+            let names = self.exercises.join(", ");
+            Error::Usage(format!("{wanted:?} is no exercise: expected a number, or one of {names}"))
+        };
+        self.exercises.iter().find(|name| is_named(name, wanted)).map(String::as_str).ok_or_else(unknown)
+    }
+
+    /// The exercises of these numbers or names.
+    pub fn all<'a>(&'a self, wanted: &[String]) -> Result<Vec<&'a str>, Error> {
+        wanted.iter().map(|wanted| self.exercise(wanted)).collect()
+    }
+
+    /// The first exercise that is not solved.
+    pub fn next(&self, progress: &Progress) -> Option<&str> {
+        self.exercises.iter().find(|name| !progress.solved.contains(*name)).map(String::as_str)
+    }
+
+    /// The page of an exercise in the book.
+    pub fn page(&self, exercise: &str) -> PathBuf {
+        let book = self.folder.parent().unwrap_or(&self.folder).join("book/course");
+        book.join(format!("{}.md", exercise.replace('_', "-")))
+    }
+
+    /// The title of an exercise: the first line of its page, or its name if the book is not there.
+    pub fn title(&self, exercise: &str) -> String {
+        let page = fs::read_to_string(self.page(exercise)).unwrap_or_default();
+        let title = page.lines().next().and_then(|line| line.strip_prefix("# "));
+        title.map_or_else(|| exercise.to_owned(), str::to_owned)
+    }
+
+    /// The hints of an exercise in order.
+    pub fn hints(&self, exercise: &str) -> Result<Vec<String>, Error> {
+        let path = self.folder.join("exercises").join(exercise).join("hints.md");
+        let text = fs::read_to_string(&path).map_err(FileError::read(&path))?;
+        let mut hints: Vec<String> = Vec::new();
+        for line in text.lines() {
+            let start = format!("{}. ", hints.len() + 1);
+            match (line.strip_prefix(&start), hints.last_mut()) {
+                (Some(first), _) => hints.push(first.to_owned()),
+                (None, Some(hint)) => {
+                    hint.push('\n');
+                    hint.push_str(line.strip_prefix("   ").unwrap_or(line));
+                }
+                (None, None) => {}
+            }
+        }
+        Ok(hints.into_iter().map(|hint| hint.trim_end().to_owned()).collect())
+    }
+
+    fn progress_file(&self) -> PathBuf {
+        self.folder.join("progress.json")
+    }
+
+    /// What is solved so far.
+    pub fn progress(&self) -> Result<Progress, Error> {
+        let path = self.progress_file();
+        match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Progress::default()),
+            Err(error) => Err(FileError::read(&path)(error).into()),
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map_err(|error| Error::Usage(format!("{}: {error}; remove it to begin anew", path.display()))),
+        }
+    }
+
+    /// Saves what is solved.
+    pub fn save(&self, progress: &Progress) -> Result<(), Error> {
+        let path = self.progress_file();
+        let write = |mut out: &mut dyn std::io::Write| Ok(serde_json::to_writer_pretty(&mut out, progress)?);
+        Ok(output::atomic_write(&path, write).map_err(FileError::write(&path))?)
+    }
+}
+
+/// Whether `wanted` stands for the exercise of this name: its number, its name or the end of its name.
+pub fn is_named(name: &str, wanted: &str) -> bool {
+    let (number, title) = name.split_once('_').unwrap_or((name, ""));
+    let number: Option<u32> = number.parse().ok();
+    name == wanted || title == wanted || number.is_some_and(|number| wanted.parse() == Ok(number))
+}
+
+/// Names of the folders in a folder, in order.
+pub fn folders(folder: &Path) -> Result<Vec<String>, Error> {
+    let failed = FileError::read(folder);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(&failed)? {
+        let entry = entry.map_err(&failed)?;
+        if let (true, Ok(name)) = (entry.path().is_dir(), entry.file_name().into_string()) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
