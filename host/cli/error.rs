@@ -35,6 +35,9 @@ const LONGEST: usize = 1200;
 /// Reason why a command did not run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The exercise of a course has no such device.
+    #[error("{0}")]
+    NoDevice(String),
     /// Arguments are invalid, or do not fit together.
     #[error("{0}")]
     Usage(String),
@@ -148,6 +151,7 @@ impl Error {
         match (self, self.runtime()) {
             (Self::Agreed(error), _) => error.exit_code(),
             (Self::Elsewhere(code), _) => *code,
+            (Self::NoDevice(_), _) => 3,
             (_, Some(runtime::Error::Interrupted)) => 130,
             (_, Some(runtime::Error::Device(_) | runtime::Error::Comm(_))) => 3,
             (Self::PomdpSolve(pomdp::solve::Error::Elsewhere(_)), _) => 3,

@@ -317,7 +317,7 @@ fn check_one(course: &Course, exercise: &str, arguments: &CheckArguments) -> Res
     match status.code() {
         Some(0 | 1) => Ok((status.success(), report)),
         Some(2) => Err(Error::Usage("the exercise does not take these arguments".into())),
-        Some(3) => Err(Error::Usage("the exercise cannot run on this device".into())),
+        Some(3) => Err(Error::NoDevice("the exercise cannot run on this device".into())),
         _ => Ok((false, report)),
     }
 }

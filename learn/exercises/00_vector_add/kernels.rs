@@ -8,8 +8,10 @@ use warpkov_device::device::{Global, GlobalMut, kernel, thread};
 #[kernel]
 pub fn vector_add(n: u32, x: Global<f32>, y: Global<f32>, z: GlobalMut<f32>) {
     // ANCHOR: part1
-    // TODO: the last block has threads beyond the end of the vectors.
+    // TODO: a vector of n elements has no element n.
     let i = thread::index_1d() as usize;
-    z.set(i, x.get(i) + y.get(i));
+    if i <= n as usize {
+        z.set(i, x.get(i) + y.get(i));
+    }
     // ANCHOR_END: part1
 }

@@ -66,13 +66,11 @@ pub fn emulated<E: Exercise>(part: usize) -> Verdict {
         }
     }
     let budgets = E::budgets(part);
-    let profile = match profile::<E>(part) {
-        Ok(profile) => profile,
-        Err(failure) => {
-            verdict.steps.push(Step::new(format!("results at size {}", E::counted(part)), Err(failure)));
-            return verdict;
-        }
-    };
+    let (profile, result) = profile::<E>(part);
+    if result.is_err() {
+        verdict.steps.push(Step::new(format!("results of size {}", E::counted(part)), result));
+        return verdict;
+    }
     for budget in &budgets {
         let result = match budget.measure(&profile) {
             None => Err(Failure::Wrong("this kernel was not launched".into())),
@@ -90,14 +88,11 @@ pub fn emulated<E: Exercise>(part: usize) -> Verdict {
     verdict
 }
 
-/// What the emulator counts in the launches of a part.
-///
-/// # Errors
-/// The run does not pass.
-pub fn profile<E: Exercise>(part: usize) -> Result<Profile, Failure> {
+/// What the emulator counts in the launches of a part, up to its first fault, and whether its results are right.
+pub fn profile<E: Exercise>(part: usize) -> (Profile, Result<(), Failure>) {
     let emulator = Emulator::default().profiled();
-    E::run(&Lab::new(&emulator), part, E::counted(part))?;
-    Ok(emulator.profile())
+    let result = E::run(&Lab::new(&emulator), part, E::counted(part));
+    (emulator.profile(), result)
 }
 
 /// Checks a part on a GPU, and measures its time: the median of [`SAMPLES`] launches after a first one.

@@ -38,7 +38,8 @@ impl Request {
                 "--part" => {
                     let number = arguments.next().and_then(|number| number.parse().ok());
                     let part = number.filter(|part| (1..=parts).contains(part));
-                    request.part = Some(part.ok_or_else(|| format!("--part: expected a number from 1 to {parts}"))? - 1);
+                    request.part =
+                        Some(part.ok_or_else(|| format!("--part: expected a number from 1 to {parts}"))? - 1);
                 }
                 "--device" => match arguments.next().as_deref() {
                     Some("cpu") => request.gpu = false,
@@ -114,13 +115,11 @@ pub fn main<E: Exercise>(#[cfg(feature = "gpu")] modules: &'static Modules) -> E
 
 /// Draws the memory accesses of a part's first warp, and prints its counts.
 fn trace<E: Exercise>(part: usize, file: &str) -> ExitCode {
-    let profile = match check::profile::<E>(part) {
-        Ok(profile) => profile,
-        Err(failure) => {
-            eprintln!("{failure}");
-            return ExitCode::FAILURE;
-        }
-    };
+    let (profile, result) = check::profile::<E>(part);
+    if let Err(failure) = result {
+        // What was counted until then may show why.
+        eprintln!("{failure}");
+    }
     if let Err(error) = fs::write(file, profile.svg()) {
         eprintln!("{file}: {error}");
         return ExitCode::FAILURE;

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# Tests the course: every exercise, hint and solution, GPU code of all solutions, and the way of a student and of a teacher through
+# the program. WARPKOV=FILE is the program; without it, the script builds one. PACK=FOLDER keeps the pack of 30 students' programs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+root=$PWD
+if [[ -z ${WARPKOV:-} ]]; then
+    cargo build --quiet --bin warpkov
+    WARPKOV=${CARGO_TARGET_DIR:-target}/debug/warpkov
+fi
+program=$(realpath "$WARPKOV")
+# The machine code for GPUs is not needed: the driver compiles the few kernels.
+export CARGO_TARGET_DIR=$(realpath "${CARGO_TARGET_DIR:-target}")/learn WARPKOV_PTXAS=none
+export CARGO_NET_OFFLINE=${CARGO_NET_OFFLINE:-false}
+
+(
+    cd learn
+    cargo fmt --all --check
+    cargo clippy --quiet --workspace --all-targets -- -D warnings
+    cargo test --quiet --test course
+)
+book/figures/course.py --check
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+# A student's copy: the sources are there, so paths of crates lead to them.
+cp -r learn "$folder/learn"
+rm -rf "$folder/learn/target" "$folder/learn/progress.json"
+mkdir "$folder/book"
+ln -s "$root/book/course" "$folder/book/course"
+ln -s "$root/toolchain" "$folder/toolchain"
+cd "$folder/learn"
+
+echo "A student: exercises 0 to 4" >&2
+fails() {
+    local code=0
+    "$@" >"$folder/output" 2>&1 || code=$?
+    [[ $code == 1 ]] || { cat "$folder/output"; echo "exit code $code in place of 1: $*" >&2; return 1; }
+}
+mapfile -t first < <(ls exercises | head -n 5)
+for exercise in "${first[@]}"; do
+    [[ $("$program" learn next) == *"exercises/$exercise"* ]]
+    fails "$program" learn check
+    grep -q FAILED "$folder/output"
+    [[ $("$program" learn hint) == "Hint 1 of "* ]]
+    [[ $("$program" learn hint "${exercise#*_}") == "Hint 2 of "* ]]
+    "$program" learn trace "$exercise" --out "$folder/trace.svg" >/dev/null 2>&1
+    [[ $(head -c 4 "$folder/trace.svg") == "<svg" ]]
+    # The student solves it.
+    cp "solutions/$exercise"/*.rs "exercises/$exercise"
+    "$program" learn check >"$folder/output" 2>&1
+    [[ $("$program" learn check "$exercise" --json 2>/dev/null) == *'"passed":true'* ]]
+done
+[[ $("$program" learn list) == *"${#first[@]} of "*" solved"* ]]
+# Watch mode sees a change, and ends when the exercise passes.
+last=${first[-1]}
+cp "$root/learn/exercises/$last"/*.rs "exercises/$last"
+"$program" learn check "$last" --watch >"$folder/output" 2>&1 &
+watch=$!
+for _ in {1..600}; do grep -q Waiting "$folder/output" && break || sleep 0.1; done
+cp "solutions/$last"/*.rs "exercises/$last"
+wait "$watch"
+
+echo "A teacher: 30 students, some of them wrong, one that never ends" >&2
+mkdir "$folder/class"
+for number in {01..30}; do
+    student=$folder/class/student-$number
+    for exercise in "${first[@]}"; do
+        mkdir -p "$student/exercises/$exercise"
+        cp "solutions/$exercise"/*.rs "$student/exercises/$exercise"
+    done
+    exercise=${first[$((10#$number % 5))]}
+    own=$student/exercises/$exercise
+    case $((10#$number % 10)) in
+    # One in five has not begun, one in ten does not compile, and one in ten has not sent in one exercise.
+    3 | 8) cp "$root/learn/exercises/$exercise"/*.rs "$own" ;;
+    5) sed -i 's/use warpkov_device/use warpkov/' "$own/kernels.rs" ;;
+    7) rm -r "$own" ;;
+    esac
+done
+sed -i 's/let i = /loop { core::hint::spin_loop(); }\n    #[allow(unreachable_code)]\n    let i = /' \
+    "$folder/class/student-13/exercises/00_vector_add/kernels.rs"
+teacher() {
+    "$program" learn "$@" --course "$root/learn" 2>"$folder/errors" || { cat "$folder/errors" >&2; return 1; }
+}
+PACK=${PACK:-$folder/pack}
+teacher pack "$folder"/class/* --out "$PACK" >"$folder/packed"
+tail -n 1 "$folder/packed"
+# Without the course, as on a node without a compiler.
+cd /
+"$program" learn submit "$PACK"/* --time-limit 20 --out "$folder/table.csv" >"$folder/table"
+cat "$folder/table"
+outcome() { grep -c ",$1," "$folder/table.csv"; }
+[[ $(outcome passed) == 134 && $(outcome failed) == 6 && $(outcome does_not_compile) == 3 ]]
+[[ $(outcome missing) == 6 && $(outcome time_limit) == 1 ]]
