@@ -5,6 +5,9 @@ use warpkov_device::emulator::profile::{Counts, KernelProfile, Operation, Profil
 /// What a budget limits, for one kernel.
 type Measure = Box<dyn Fn(&KernelProfile) -> f64>;
 
+/// The count of a line by which the line to look at is found.
+type Blame = (Operation, fn(&Counts) -> f64);
+
 /// A limit on a count of a kernel.
 pub struct Budget {
     /// What is limited, such as `sectors per load`.
@@ -14,8 +17,7 @@ pub struct Budget {
     /// The largest permitted value.
     pub limit: f64,
     measure: Measure,
-    /// The count by which the line to look at is found.
-    line: Option<(Operation, fn(&Counts) -> f64)>,
+    line: Option<Blame>,
 }
 
 /// What became of a budget.
