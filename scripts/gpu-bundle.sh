@@ -32,6 +32,15 @@ strip -o "$bundle/models" "$(executable devices)"
 for file in data/*.json; do
     [[ ! -e $file ]] || cp "$file" "$bundle/data/"
 done
+# The course: 30 students' programs, the exercises as they are given, and the solutions.
+class=$(mktemp -d)
+trap 'rm -rf "$class"' EXIT
+scripts/class.sh "$class"
+mkdir -p "$class/exercises"
+cp -r learn/exercises "$class/exercises/exercises"
+CARGO_TARGET_DIR=$(realpath "$target")/learn WARPKOV_PTXAS=none WARPKOV_REQUIRE_CUBIN=0 "$bundle/warpkov" learn pack "$class"/*/ \
+    --course learn --out "$bundle/course"
+cp scripts/outcomes.sh "$class/outcomes" benches/course.py "$bundle"
 cp benches/startup.sh "$bundle"
 cp benches/peers/context.c "$bundle/peers"
 cat >"$bundle/run.sh" <<'RUN'
@@ -42,6 +51,9 @@ cd "$(dirname "$0")"
 WARPKOV_REQUIRE_GPU=1 ./kernels cuda
 ./mdp_reference
 WARPKOV_REQUIRE_GPU=1 ./models
+./warpkov learn submit course/student-* course/reference --device cuda --time-limit 20 --out course.csv
+./outcomes.sh course.csv outcomes
+./course.py course >course.md
 ./warpkov devices
 ./warpkov bench mdp
 ! command -v cc >/dev/null || ./startup.sh ./warpkov
