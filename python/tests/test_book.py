@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import re
 import shlex
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def blocks(page):
 
 
 def warpkov(line):
-    """Runs a command of a page as `python -m warpkov`; its exit code is that of the comment behind it."""
+    """The output of a command of a page, run as `python -m warpkov`; its exit code is that of the comment behind it."""
     command, _, code = line.partition(" # exit code ")
     name, *arguments = shlex.split(command)
     assert name == "warpkov", line
@@ -57,6 +58,13 @@ def warpkov(line):
         [sys.executable, "-m", "warpkov", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     assert done.returncode == int(code or 0), done.stderr
+    return done.stdout + (done.stderr if code else "")
+
+
+def is_like(text, pattern):
+    """Whether a text matches a pattern, in which … matches any text."""
+    parts = [part.removeprefix("\n") for part in pattern.split("…")]
+    return re.match(".*?".join(map(re.escape, parts)), text, re.DOTALL) is not None
 
 
 def modules(source):
@@ -74,7 +82,7 @@ def test_manual_has_python():
 
 @pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.stem)
 def test_manual(page, tmp_path, monkeypatch):
-    """Files, commands and examples of a page, in its order. Outputs of commands are compared by the tests in Rust."""
+    """Files, commands and examples of a page with Python, in its order."""
     found = list(blocks(page))
     if all(kind != "python" for kind, _, _ in found):
         return
@@ -89,8 +97,10 @@ def test_manual(page, tmp_path, monkeypatch):
         if name:
             Path(name).write_text(text)
             continue
-        for line in text.splitlines() if kind == "sh" else ():
-            warpkov(line)
+        if kind == "sh":
+            printed = "".join(warpkov(line) for line in text.splitlines() if line)
+        if kind == "text":
+            assert is_like(printed, text), printed
         if kind == "python":
             test = parser.get_doctest(text, known, page.name, str(page), 0)
             assert test.examples, f"not an example: {text}"
