@@ -55,7 +55,11 @@ def warpkov(line):
     name, *arguments = shlex.split(command)
     assert name == "warpkov", line
     done = subprocess.run(
-        [sys.executable, "-m", "warpkov", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "warpkov", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == int(code or 0), done.stderr
     return done.stdout + (done.stderr if code else "")
