@@ -100,7 +100,7 @@ fn folder_with_grid() -> tempfile::TempDir {
 #[test]
 fn every_command_has_help_with_examples() {
     let folder = folder();
-    let commands: [&[&str]; 12] = [
+    let commands: [&[&str]; 15] = [
         &[],
         &["mdp"],
         &["mdp", "solve"],
@@ -110,6 +110,9 @@ fn every_command_has_help_with_examples() {
         &["mdp", "info"],
         &["mdp", "compare"],
         &["new"],
+        &["learn"],
+        &["learn", "check"],
+        &["learn", "submit"],
         &["devices"],
         &["completions"],
         &["man"],

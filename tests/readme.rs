@@ -1,13 +1,17 @@
 //! The commands of the README and of the book succeed, and the book's commands print the text that the book shows.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
+use warpkov::mdp::{ModelOptions, solve_model};
+use warpkov::runtime::choose::DeviceChoice;
 
 #[path = "manifest/mod.rs"]
 mod manifest;
+#[path = "../examples/own-model/src/models.rs"]
+mod own_model;
 
 const README: &str = include_str!("../README.md");
 const POMDP: &str = include_str!("../book/pomdp.md");
@@ -180,7 +184,30 @@ fn manifests_have_the_fields_of_their_schemas() {
     }
 }
 
-/// What the page runs on a cluster, the command line understands: it complains of absent files, not of its arguments.
+/// The words of a command; what stands in quotes is one word.
+fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    let words = parts.flat_map(|(at, part)| match at % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    words.collect()
+}
+
+/// Asserts that the command line understands these arguments in an empty folder: it may complain of absent files and devices.
+fn is_understood(arguments: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+    command.current_dir(folder.path()).args(arguments);
+    if !arguments.contains(&"--timeout") {
+        command.args(["--timeout", "0.1"]);
+    }
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(!message.contains("Usage:") && !message.contains("unexpected"), "{arguments:?}: {message}");
+}
+
+/// What the page runs on a cluster, the command line understands.
 #[test]
 fn commands_for_clusters_are_understood() {
     let lines = of_kind(CLUSTER, "bash").join("\n").replace("\\\n", " ");
@@ -194,21 +221,7 @@ fn commands_for_clusters_are_understood() {
         let numbered = line[at..].replace("$SLURM_NTASKS", "2").replace("$SLURM_PROCID", "0").replace("$MASTER", "::1");
         // A model that needs no file is solved: a small one.
         let numbered = numbered.replace("20000", "20");
-        // What stands in quotes is one word.
-        let parts = numbered.split('\'').enumerate();
-        let words = parts.flat_map(|(at, part)| match at % 2 {
-            0 => part.split_whitespace().collect(),
-            _ => vec![part],
-        });
-        let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
-        command.current_dir(folder.path()).args(words);
-        if !numbered.contains("--timeout") {
-            command.args(["--timeout", "0.1"]);
-        }
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert!(!message.contains("Usage:") && !message.contains("unexpected"), "{numbered}: {message}");
+        is_understood(&words(&numbered));
         found += 1;
     }
     assert!(found >= 9, "{found} commands");
@@ -246,4 +259,138 @@ fn models_as_code_are_those_of_the_example() {
     }
     let values = fs::read_to_string(folder.path().join("values.csv")).unwrap();
     assert_eq!(values.lines().count(), 1 + 4 + 9);
+}
+
+/// A block of a page of the manual: its kind, the name of its file if it has one, and its text.
+struct Block<'p> {
+    kind: &'p str,
+    name: Option<&'p str>,
+    text: &'p str,
+}
+
+fn manual_blocks(page: &str) -> Vec<Block<'_>> {
+    let blocks = page.split("```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let named = blocks.map(|(kind, text)| match kind.split_once(' ') {
+        Some((kind, name)) => Block { kind, name: Some(name), text },
+        None => Block { kind, name: None, text },
+    });
+    named.collect()
+}
+
+/// Path and text of every page of the manual.
+fn manual() -> Vec<(PathBuf, String)> {
+    let book = Path::new(env!("CARGO_MANIFEST_DIR")).join("book");
+    let parts = ["tutorials", "how-to", "explanation"].map(|part| fs::read_dir(book.join(part)).unwrap());
+    let files = parts.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let pages = files.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let mut pages: Vec<_> = pages.map(|path| (path.clone(), fs::read_to_string(&path).unwrap())).collect();
+    pages.sort();
+    pages
+}
+
+/// A page of the manual writes its files, runs its commands and prints its texts, in its order. A command ends with exit code 0, or
+/// with that of the comment behind it, and then its messages are compared as well. Commands behind examples in Python may need
+/// their files: `python/tests/test_book.py` runs such a page as a whole.
+#[test]
+fn the_manual_prints_what_it_says() {
+    const CODE: &str = " # exit code ";
+
+    let pages = manual();
+    assert!(pages.len() >= 15, "{} pages", pages.len());
+    for (path, page) in &pages {
+        let (folder, path) = (folder(), path.display());
+        let (mut printed, mut commands, mut compared) = (String::new(), 0, 0);
+        for Block { kind, name, text } in manual_blocks(page) {
+            match (kind, name) {
+                (_, Some(name)) => fs::write(folder.path().join(name), text).unwrap(),
+                ("sh", None) => {
+                    printed.clear();
+                    for line in text.lines().filter(|line| !line.is_empty()) {
+                        let (line, code) = line.split_once(CODE).unwrap_or((line, "0"));
+                        let words = words(line);
+                        assert_eq!(words[0], "warpkov", "{path}: {line}");
+                        let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+                        command.current_dir(&folder).args(&words[1..]).stdin(Stdio::null());
+                        let output = command.output().unwrap();
+                        let messages = String::from_utf8_lossy(&output.stderr);
+                        assert_eq!(output.status.code(), code.parse().ok(), "{path}: {line}: {messages}");
+                        printed += std::str::from_utf8(&output.stdout).unwrap();
+                        if code != "0" {
+                            printed += &messages;
+                        }
+                        commands += 1;
+                    }
+                }
+                ("text", None) => {
+                    assert!(is_like(&printed, text), "{path} prints\n{printed}\nand not\n{text}");
+                    compared += 1;
+                }
+                ("python", None) => break,
+                _ => {}
+            }
+        }
+        assert!(commands == 0 || compared > 0, "{path} compares nothing");
+    }
+}
+
+/// Other blocks of the manual: Rust stands in an example, which CI compiles; commands for clusters are understood; Python has
+/// tests of its own; and formulas and diagrams are text.
+#[test]
+fn other_blocks_of_the_manual_are_known() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = ["examples/own-model/src/models.rs", "examples/own-model/src/main.rs"]
+        .map(|file| fs::read_to_string(root.join(file)).unwrap());
+    for (path, page) in manual() {
+        let path = path.display();
+        for Block { kind, name, text } in manual_blocks(&page) {
+            match kind {
+                _ if name.is_some() => {}
+                "sh" | "text" | "python" => {}
+                "rust" => assert!(sources.iter().any(|source| source.contains(text)), "{path}: no example has\n{text}"),
+                "bash" => {
+                    let lines = text.replace("\\\n", " ");
+                    for line in lines.lines().map(|line| line.split(" #").next().unwrap_or_default()) {
+                        if let Some(at) = line.find("warpkov ").filter(|at| !line[*at..].starts_with("warpkov new")) {
+                            is_understood(&words(&line[at..])[1..]);
+                        }
+                    }
+                }
+                _ => panic!("{path}: unknown kind of block '{kind}'"),
+            }
+        }
+    }
+}
+
+/// Files that links of the manual lead to exist.
+#[test]
+fn links_of_the_manual_lead_to_files() {
+    let mut found = 0;
+    for (path, page) in manual() {
+        let text: String = page.split("```").step_by(2).collect();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target) {
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.starts_with("https://") {
+                continue;
+            }
+            assert!(path.parent().unwrap().join(file).exists(), "{}: {target}", path.display());
+            found += 1;
+        }
+    }
+    assert!(found > 20, "{found}");
+}
+
+/// The Rust type of the tutorial is the model of its file.
+#[test]
+fn the_model_of_the_tutorial_is_the_same_in_rust() {
+    let (_, page) = manual().into_iter().find(|(path, _)| path.ends_with("tutorials/machine-replacement.md")).unwrap();
+    let file = manual_blocks(&page).into_iter().find(|block| block.name == Some("machine.json")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("machine.json"), file.text).unwrap();
+    let table = run(&folder, "mdp solve machine.json --device cpu --out -");
+    let values: Vec<f64> = table.lines().skip(1).map(|row| row.split(',').nth(1).unwrap().parse().unwrap()).collect();
+    let machine = own_model::Machine { states: 5, profit: 10.0, price: 20.0, wear: 0.3, gamma: 0.95 };
+    let options = ModelOptions { device: DeviceChoice::Cpu, ..ModelOptions::default() };
+    let solved = solve_model(&machine, &options).unwrap();
+    assert_eq!(solved.values.len(), 5);
+    assert!(values.iter().zip(&solved.values).all(|(x, y)| (x - y).abs() <= 2e-6), "{values:?} {:?}", solved.values);
 }
