@@ -124,7 +124,7 @@ impl Course {
     /// Saves what is solved.
     pub fn save(&self, progress: &Progress) -> Result<(), Error> {
         let path = self.progress_file();
-        let write = |mut out: &mut dyn std::io::Write| Ok(serde_json::to_writer_pretty(&mut out, progress)?);
+        let write = |out: &mut dyn std::io::Write| Ok(serde_json::to_writer_pretty(out, progress)?);
         Ok(output::atomic_write(&path, write).map_err(FileError::write(&path))?)
     }
 }

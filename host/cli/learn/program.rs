@@ -67,8 +67,8 @@ impl Builder<'_> {
             return Ok(Err(String::from_utf8_lossy(&output.stderr).into_owned()));
         }
         let messages = String::from_utf8_lossy(&output.stdout);
-        let programs = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok()?.executable);
-        let program = programs.last().ok_or_else(|| Error::Usage(format!("cargo names no program of {name}")))?;
+        let mut programs = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok()?.executable);
+        let program = programs.next_back().ok_or_else(|| Error::Usage(format!("cargo names no program of {name}")))?;
         Ok(Ok(program))
     }
 }
