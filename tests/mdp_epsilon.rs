@@ -221,6 +221,33 @@ fn all_methods_agree_on_all_families() {
     });
 }
 
+/// Probabilities from files have few digits: rows may sum to 1 within 1e-6, and not all to the same. Where a process mixes
+/// fast, the span of ΔV is small at once, and V is shifted by a large constant.
+#[test]
+fn epsilon_is_honoured_where_rows_do_not_sum_to_one() {
+    (0..60).into_par_iter().for_each(|number| {
+        let mut random = Random::new(1_000_000 + number);
+        let (states, actions) = (2 + random.below(9) as u32, 1 + random.below(3) as u32);
+        let gamma = 1.0 - 10_f64.powf(-1.0 - random.unit());
+        let parts = random.mdp(states, actions, states, gamma).into_parts();
+        let common = 9e-7 * (2.0 * random.unit() - 1.0);
+        let mut probs = Vec::new();
+        for row in 0..states * actions {
+            // Each row of some models has a sum of its own.
+            let excess = if number % 2 == 0 { common } else { 9e-7 * (2.0 * random.unit() - 1.0) };
+            let (successors, _) = parts.transitions.row(row as usize);
+            probs.extend(successors.iter().map(|_| (1.0 + excess) / successors.len() as f64));
+        }
+        let transitions = parts.transitions.clone().with_values(probs).unwrap();
+        let mdp = MdpParts { transitions, ..parts }.validated().unwrap();
+        for how in ON_CPU {
+            honoured(number, &mdp, how, Cpu, 1e-9);
+        }
+        let how = [(Some(Method::Values), F64), (Some(Method::Values), Refined), (Some(Method::Modified), F64)];
+        honoured(number, &mdp, how[number as usize / 2 % 3], Emulated, 1e-8);
+    });
+}
+
 /// Renumbers the states as n·7919 mod S, so that the 300² cells are far from their neighbours.
 #[test]
 fn the_order_of_states_does_not_matter() {

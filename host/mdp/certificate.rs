@@ -238,7 +238,8 @@ impl Extremes {
     pub fn centred(&self, gamma: f64) -> (Certificate, f64) {
         let plain = self.certificate(gamma, 0.0);
         let [least, greatest] = plain.range;
-        let shift = (least + greatest) / 2.0 / (1.0 - gamma);
+        // Makes the extremes of the shifted residual opposite.
+        let shift = (least + greatest) / (2.0 - gamma * (self.row_sum[0] + self.row_sum[1]));
         if self.never_terminates && gamma < 1.0 && shift.is_finite() {
             let centred = self.certificate(gamma, shift);
             if centred.bound.is_some_and(|bound| plain.bound.is_none_or(|plain| bound < plain)) {

@@ -24,7 +24,7 @@ use super::device::{self, Linked};
 use super::error::SolveError;
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Run, Solution, Status};
-use super::solve::{Observer, after, change_bound, solve_from, span_stop, tighten, value_rounds};
+use super::solve::{Attempt, Observer, after, solve_from, tighten, value_rounds};
 use crate::common::choice::choice;
 use crate::runtime::choose::{Decision, DeviceChoice};
 use crate::runtime::comm::{Communicator, Local};
@@ -290,7 +290,7 @@ impl<M: Compiled> Solve<'_, M> {
         if self.options.precision == Precision::F32 {
             return self.until_certified(method, device, &mut backend, measured, Run::default());
         }
-        let (stop, limits) = (self.stop(&measured, 1.0), self.options.limits);
+        let (stop, limits) = (self.stop(&measured, Attempt::FIRST), self.options.limits);
         let run = self.sweeps(&mut backend, stop, &limits)?;
         if let Some(solution) = self.switched(&mut backend, &run)? {
             return Ok(solution);
@@ -308,7 +308,7 @@ impl<M: Compiled> Solve<'_, M> {
 
     /// The method by which these backends sweep, Gauss-Seidel only where the change of V is bounded.
     fn method(&self, method: Method, measured: &Measured) -> Method {
-        match (self.options.method, self.stop(measured, 1.0)) {
+        match (self.options.method, self.stop(measured, Attempt::FIRST)) {
             (None, Stop::Span(_)) => Method::Values,
             (chosen, _) => chosen.unwrap_or(method),
         }
@@ -354,13 +354,11 @@ impl<M: Compiled> Solve<'_, M> {
         Ok(found)
     }
 
-    /// The stopping rule, with ε multiplied by `fraction`.
-    fn stop(&self, measured: &Measured, fraction: f64) -> Stop {
-        let gamma = self.model.gamma();
+    /// The stopping rule of an attempt.
+    fn stop(&self, measured: &Measured, attempt: Attempt) -> Stop {
         match self.options.limits.target {
             Target::Theta(theta) => Stop::Change(theta),
-            Target::Epsilon(epsilon) if measured.ends => Stop::Change(change_bound(gamma, fraction * epsilon)),
-            Target::Epsilon(epsilon) => span_stop(gamma, fraction * epsilon),
+            Target::Epsilon(epsilon) => attempt.stop(self.model.gamma(), epsilon, !measured.ends),
         }
     }
 
@@ -376,8 +374,8 @@ impl<M: Compiled> Solve<'_, M> {
         let (gamma, limits) = (self.model.gamma(), self.options.limits);
         let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
         let mut stop_of = measured;
-        let (run, certificate, shift) = tighten(epsilon, |fraction| {
-            let stop = self.stop(&stop_of, fraction);
+        let (run, certificate, shift) = tighten(epsilon, |attempt| {
+            let stop = self.stop(&stop_of, attempt);
             let run = self.sweeps(backend, stop, &limits)?;
             let found = self.measured(backend)?;
             stop_of = found;

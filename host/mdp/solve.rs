@@ -601,18 +601,37 @@ pub(super) fn change_bound(gamma: f64, epsilon: f64) -> f64 {
     0.9 * epsilon * (1.0 - gamma)
 }
 
-/// Stops at the span of ΔV that guarantees ε in a model that never ends: twice [`change_bound`], because V is shifted
-/// to the middle of the span.
-pub(super) fn span_stop(gamma: f64, epsilon: f64) -> Stop {
-    Stop::Span(2.0 * change_bound(gamma, epsilon))
+/// How an attempt of [`tighten`] stops.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt {
+    /// Multiplies ε; at most 1.
+    pub epsilon_fraction: f64,
+    /// Whether the span may prove ε in a model that never ends. The shift of V by a constant changes TV − V by different
+    /// amounts in states whose rows have different sums. If that costs more than ε, the next attempt makes the shift
+    /// small: it stops at ‖ΔV‖∞.
+    pub by_span: bool,
 }
 
-/// The stopping rule for greedy sweeps, with ε multiplied by `epsilon_fraction` ≤ 1.
-pub(super) fn stop(mdp: &Mdp, target: Target, epsilon_fraction: f64) -> Stop {
+impl Attempt {
+    /// The first attempt.
+    pub const FIRST: Self = Self { epsilon_fraction: 1.0, by_span: true };
+
+    /// The stopping rule that guarantees ε. If the process never ends, the span may be twice [`change_bound`], because V
+    /// is shifted to the middle of the span.
+    pub fn stop(self, gamma: f64, epsilon: f64, never_ends: bool) -> Stop {
+        let epsilon = self.epsilon_fraction * epsilon;
+        match never_ends && self.by_span {
+            true => Stop::Span(2.0 * change_bound(gamma, epsilon)),
+            false => Stop::Change(change_bound(gamma, epsilon)),
+        }
+    }
+}
+
+/// The stopping rule for greedy sweeps.
+pub(super) fn stop(mdp: &Mdp, target: Target, attempt: Attempt) -> Stop {
     match target {
         Target::Theta(theta) => Stop::Change(theta),
-        Target::Epsilon(epsilon) if mdp.never_terminates() => span_stop(mdp.gamma(), epsilon_fraction * epsilon),
-        Target::Epsilon(epsilon) => Stop::Change(change_bound(mdp.gamma(), epsilon_fraction * epsilon)),
+        Target::Epsilon(epsilon) => attempt.stop(mdp.gamma(), epsilon, mdp.never_terminates()),
     }
 }
 
@@ -685,9 +704,10 @@ fn until_certified(
         backend.improve(limits.tie)?;
     }
     let (mut certify, mut done, mut in_f64, mut last) = (Duration::ZERO, start.earlier.clone(), false, None);
-    let (all, certificate, (values, greedy)) = tighten(epsilon, |epsilon_fraction| {
-        let epsilon_fraction = epsilon_fraction.min(start.epsilon_fraction);
-        let (stop, theta) = (stop(mdp, target, epsilon_fraction), theta(mdp, target, epsilon_fraction));
+    let (all, certificate, (values, greedy)) = tighten(epsilon, |attempt| {
+        let epsilon_fraction = attempt.epsilon_fraction.min(start.epsilon_fraction);
+        let attempt = Attempt { epsilon_fraction, ..attempt };
+        let (stop, theta) = (stop(mdp, target, attempt), theta(mdp, target, epsilon_fraction));
         let checkpoint = |done: &Run, run: &Run, values, in_f64| {
             let mut all = done.clone();
             all.append(run.clone());
@@ -743,16 +763,19 @@ fn until_certified(
 /// The error of an attempt.
 pub(super) fn tighten<T, E>(
     epsilon: Option<f64>,
-    mut attempt: impl FnMut(f64) -> Result<(Run, Certificate, T), E>,
+    mut attempt: impl FnMut(Attempt) -> Result<(Run, Certificate, T), E>,
 ) -> Result<(Run, Certificate, T), E> {
-    let (mut epsilon_fraction, mut all) = (1.0, Run::default());
+    let (mut next, mut all) = (Attempt::FIRST, Run::default());
     loop {
-        let (run, certificate, result) = attempt(epsilon_fraction)?;
+        let (run, certificate, result) = attempt(next)?;
         let ended = run.status != Status::Solved || certificate.bound.is_none();
         all.append(run);
-        epsilon_fraction /= 4.0;
+        // The stopping rule guarantees this residual unless the shift adds to it.
+        let expected = epsilon.unwrap_or(f64::INFINITY) * next.epsilon_fraction * (1.0 - certificate.contraction);
+        next.by_span &= certificate.bellman_residual <= expected;
+        next.epsilon_fraction /= 4.0;
         let proved = epsilon.is_none_or(|epsilon| certificate.proves(epsilon));
-        if ended || proved || epsilon_fraction <= MIN_EPSILON_FRACTION {
+        if ended || proved || next.epsilon_fraction <= MIN_EPSILON_FRACTION {
             return Ok((all, certificate, result));
         }
     }

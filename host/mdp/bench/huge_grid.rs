@@ -14,7 +14,7 @@ use crate::mdp::error::SolveError;
 use crate::mdp::generate::GridPatterns;
 use crate::mdp::options::{Limits, Precision, Storage, Target};
 use crate::mdp::solution::{Run, Status};
-use crate::mdp::solve::{span_stop, tighten, value_iteration};
+use crate::mdp::solve::{tighten, value_iteration};
 use crate::mdp::team::Team;
 use crate::runtime::choose::KernelDevice;
 use crate::runtime::comm::Communicator;
@@ -159,8 +159,8 @@ fn solve(
     let start = Instant::now();
     let (gamma, epsilon) = (grid.grid.gamma, options.epsilon);
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
-    let (run, certificate, shift) = tighten(Some(epsilon), |epsilon_fraction| {
-        let stop = span_stop(gamma, epsilon_fraction * epsilon);
+    let (run, certificate, shift) = tighten(Some(epsilon), |attempt| {
+        let stop = attempt.stop(gamma, epsilon, true);
         let run = value_iteration(&mut *backend, stop, &limits, |_| ControlFlow::Continue(()))?;
         let Residual { range, largest } = backend.residual()?;
         let (certificate, shift) = grid.extremes(range, largest).of_all(team)?.centred(gamma);

@@ -14,7 +14,7 @@ use crate::mdp::model::Mdp;
 use crate::mdp::options::{Method, Precision, Target};
 use crate::mdp::place::Placement;
 use crate::mdp::solution::Status;
-use crate::mdp::solve::stop;
+use crate::mdp::solve::{Attempt, stop};
 
 /// A grid of Table 5.4 with the published times.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -123,7 +123,8 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
     let solve = options.solve(method, Default::default());
     // The methods of the source use its stopping rule; value iteration stops at a certified error.
     let target = if method == Method::Values { Target::Epsilon(options.theta) } else { solve.limits.target };
-    let repeat = Repeat { timed_sweeps: TIMED_SWEEPS, stop: stop(mdp, target, 1.0), ..Repeat::new(&solve, options) };
+    let repeat =
+        Repeat { timed_sweeps: TIMED_SWEEPS, stop: stop(mdp, target, Attempt::FIRST), ..Repeat::new(&solve, options) };
     let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
     let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes } = repeat.measure(backend)?;
