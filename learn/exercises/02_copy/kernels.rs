@@ -1,4 +1,4 @@
-//! Copies, and a computation that reads a part of each particle.
+//! Kernels that do little but move memory.
 
 use warpkov_device::device::{Global, GlobalMut, kernel, thread};
 
@@ -47,16 +47,16 @@ pub fn energy(n: u32, particles: Global<f32>, out: GlobalMut<f32>) {
     }
 }
 
-/// y = x.
+/// y = factor · x.
 ///
 /// *Safety*: x and y have `n` elements.
 #[kernel]
-pub fn copy_wide(n: u32, x: Global<f32>, y: GlobalMut<f32>) {
+pub fn scale(n: u32, factor: f32, x: Global<f32>, y: GlobalMut<f32>) {
     let i = thread::index_1d() as usize;
     // ANCHOR: part3
     // TODO: get4 and set4 access four elements by one instruction.
     if i < n as usize {
-        y.set(i, x.get(i));
+        y.set(i, factor * x.get(i));
     }
     // ANCHOR_END: part3
 }

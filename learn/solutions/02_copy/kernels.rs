@@ -1,4 +1,4 @@
-//! Copies, and a computation that reads a part of each particle.
+//! Kernels that do little but move memory.
 
 use warpkov_device::device::{Global, GlobalMut, kernel, thread};
 
@@ -45,20 +45,20 @@ pub fn energy(n: u32, particles: Global<f32>, out: GlobalMut<f32>) {
     }
 }
 
-/// y = x.
+/// y = factor · x.
 ///
 /// *Safety*: x and y have `n` elements.
 #[kernel]
-pub fn copy_wide(n: u32, x: Global<f32>, y: GlobalMut<f32>) {
+pub fn scale(n: u32, factor: f32, x: Global<f32>, y: GlobalMut<f32>) {
     let i = thread::index_1d() as usize;
     // ANCHOR: part3
     let (n, whole) = (n as usize, n as usize / 4);
     if i < whole {
-        y.set4(i, x.get4(i));
+        y.set4(i, x.get4(i).map(|x| factor * x));
     } else if i < whole + n % 4 {
         // The last n mod 4 elements, one each.
         let last = 4 * whole + (i - whole);
-        y.set(last, x.get(last));
+        y.set(last, factor * x.get(last));
     }
     // ANCHOR_END: part3
 }

@@ -30,12 +30,18 @@ impl learn::copy::Copies for Launch {
         unsafe { kernels::energy(device, Shape::cover(n.into(), 256), n, particles, energy) }
     }
 
-    fn copy_wide<D: Device>(device: &D, n: u32, x: &D::Buffer<f32>, y: &mut D::Buffer<f32>) -> Result<(), D::Error> {
+    fn scale<D: Device>(
+        device: &D,
+        n: u32,
+        factor: f32,
+        x: &D::Buffer<f32>,
+        y: &mut D::Buffer<f32>,
+    ) -> Result<(), D::Error> {
         // ANCHOR: part3
         let shape = Shape::cover((n / 4 + n % 4).into(), 256);
         // ANCHOR_END: part3
         // SAFETY: both vectors have n elements.
-        unsafe { kernels::copy_wide(device, shape, n, x, y) }
+        unsafe { kernels::scale(device, shape, n, factor, x, y) }
     }
 }
 
