@@ -1,7 +1,7 @@
 //! Five kernels. In the exercise, each has a fault.
 
 use warpkov_device::device::atomic::{AtomicNumber, Ordering, Scope};
-use warpkov_device::device::{Global, GlobalMut, block, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, kernel, thread, warp};
 use warpkov_device::shared_array;
 
 /// The sum of each block of 256 elements, by a tree: 128 threads add two numbers each, then 64, … then one.
@@ -93,13 +93,13 @@ pub fn block_max(n: u32, x: Global<f32>, out: GlobalMut<f32>) {
     }
 }
 
-/// The sum of all elements in one launch: the block that arrives last adds the sums of all blocks.
+/// The sum of all elements in one launch, in blocks of one warp: the block that arrives last adds the sums of all blocks.
 ///
 /// *Safety*: x has `n` elements, parts has one per block; arrived and out have one, and arrived is 0 before the launch.
 #[kernel]
 pub fn total(n: u32, x: Global<u32>, parts: GlobalMut<u32>, arrived: GlobalMut<u32>, out: GlobalMut<u32>) {
     let i = thread::index_1d() as usize;
-    let sum = block::reduce(if i < n as usize { x.get(i) } else { 0 }, 0, |a, b| a + b);
+    let sum = warp::sum_u32(warp::FULL, if i < n as usize { x.get(i) } else { 0 });
     if thread::thread_idx_x() == 0 {
         parts.set(thread::block_idx_x() as usize, sum);
         // ANCHOR: part5

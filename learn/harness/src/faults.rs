@@ -8,7 +8,7 @@ use crate::budget::Budget;
 use crate::exercise::{Exercise, Work};
 use crate::lab::{Failure, Lab};
 
-/// What the student launches, in blocks of [`BLOCK`] threads.
+/// What the student launches.
 pub trait Faults {
     /// The sum of each block of [`BLOCK`] elements.
     ///
@@ -34,7 +34,8 @@ pub trait Faults {
     /// Those of the device.
     fn block_max<D: Device>(device: &D, n: u32, x: &D::Buffer<f32>, out: &mut D::Buffer<f32>) -> Result<(), D::Error>;
 
-    /// The sum of all elements, by one launch. `parts` has an element per block; `arrived` has one, 0 before the launch.
+    /// The sum of all elements, by one launch in blocks of [`WARP`] threads. `parts` has an element per block; `arrived`
+    /// has one, 0 before the launch.
     ///
     /// # Errors
     /// Those of the device.
@@ -48,8 +49,11 @@ pub trait Faults {
     ) -> Result<(), D::Error>;
 }
 
-/// Threads of a block.
+/// Elements of a block, in parts 1 and 4.
 pub const BLOCK: usize = 256;
+
+/// Threads of a block in part 5: a warp.
+pub const WARP: usize = 32;
 
 /// Checks a [`Faults`].
 pub struct Check<S>(PhantomData<S>);
@@ -57,7 +61,7 @@ pub struct Check<S>(PhantomData<S>);
 impl<S: Faults> Check<S> {
     fn sums<D: Device>(lab: &Lab<'_, D>, n: usize, all: bool) -> Result<(), Failure> {
         let numbers = lab.integers(n, 100, 0);
-        let blocks = n.div_ceil(BLOCK);
+        let blocks = n.div_ceil(if all { WARP } else { BLOCK });
         let x = lab.device.upload(&numbers)?;
         let mut sums = lab.device.uninitialised(blocks)?;
         if !all {
@@ -89,7 +93,7 @@ impl<S: Faults> Exercise for Check<S> {
 
     fn timed(part: usize) -> usize {
         // In part 5, one thread adds the sums of all blocks.
-        if part == 4 { 1 << 20 } else { 1 << 25 }
+        if part == 4 { 1 << 18 } else { 1 << 25 }
     }
 
     fn run<D: Device>(lab: &Lab<'_, D>, part: usize, n: usize) -> Result<(), Failure> {

@@ -41,7 +41,7 @@ impl learn::faults::Faults for Launch {
         total: &mut D::Buffer<u32>,
     ) -> Result<(), D::Error> {
         // SAFETY: x has n elements, parts has one per block, the others have one, and arrived is 0.
-        unsafe { kernels::total(device, cover(n), n, x, parts, arrived, total) }
+        unsafe { kernels::total(device, Shape::cover(n.into(), 32), n, x, parts, arrived, total) }
     }
 }
 
