@@ -18,11 +18,16 @@ pub mod exercise;
 pub mod lab;
 pub mod program;
 
+pub mod copy;
+pub mod faults;
+pub mod grids;
+pub mod histogram;
+pub mod transpose;
 pub mod vector_add;
 
 pub use exercise::Exercise;
 /// What an exercise's `main.rs` uses.
-pub use warpkov_device::launch::{Buffer, Device, Shape};
+pub use warpkov_device::launch::{Buffer, Device, Dim3, Shape};
 
 /// The `main` of an exercise: `learn::main!(learn::vector_add::Check<Launch>);`.
 #[macro_export]

@@ -1,0 +1,50 @@
+//! Launches the kernels.
+
+mod kernels;
+
+use learn::copy::Particle;
+use learn::{Device, Shape};
+
+struct Launch;
+
+impl learn::copy::Copies for Launch {
+    fn copy<D: Device>(device: &D, n: u32, x: &D::Buffer<f32>, y: &mut D::Buffer<f32>) -> Result<(), D::Error> {
+        let shape = Shape::cover(n.div_ceil(kernels::EACH).into(), 256);
+        // SAFETY: both vectors have n elements, and the grid has n / EACH threads.
+        unsafe { kernels::copy(device, shape, n, x, y) }
+    }
+
+    fn layout(particles: &[Particle]) -> Vec<f32> {
+        // ANCHOR: part2
+        // TODO: another order, as `place` in kernels.rs says.
+        particles.concat()
+        // ANCHOR_END: part2
+    }
+
+    fn energy<D: Device>(
+        device: &D,
+        n: u32,
+        particles: &D::Buffer<f32>,
+        energy: &mut D::Buffer<f32>,
+    ) -> Result<(), D::Error> {
+        // SAFETY: the layout has eight numbers per particle, and there are n energies.
+        unsafe { kernels::energy(device, Shape::cover(n.into(), 256), n, particles, energy) }
+    }
+
+    fn scale<D: Device>(
+        device: &D,
+        n: u32,
+        factor: f32,
+        x: &D::Buffer<f32>,
+        y: &mut D::Buffer<f32>,
+    ) -> Result<(), D::Error> {
+        // ANCHOR: part3
+        // TODO: fewer threads are enough.
+        let shape = Shape::cover(n.into(), 256);
+        // ANCHOR_END: part3
+        // SAFETY: both vectors have n elements.
+        unsafe { kernels::scale(device, shape, n, factor, x, y) }
+    }
+}
+
+learn::main!(learn::copy::Check<Launch>);

@@ -1,0 +1,128 @@
+//! Chapter 2: coalesced accesses.
+
+use std::marker::PhantomData;
+
+use warpkov_device::emulator::profile::Operation;
+use warpkov_device::launch::Device;
+
+use crate::budget::Budget;
+use crate::exercise::{Exercise, Work};
+use crate::lab::{Failure, Lab};
+
+/// A particle: position (x, y, z), velocity (x, y, z), mass, charge.
+pub type Particle = [f32; 8];
+
+/// What the student launches.
+pub trait Copies {
+    /// y = x for vectors of `n` elements.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn copy<D: Device>(device: &D, n: u32, x: &D::Buffer<f32>, y: &mut D::Buffer<f32>) -> Result<(), D::Error>;
+
+    /// The particles in the order in which they lie in the device's memory.
+    fn layout(particles: &[Particle]) -> Vec<f32>;
+
+    /// Kinetic energies ½·m·|v|² of `n` particles in the order of [`layout`](Self::layout).
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn energy<D: Device>(
+        device: &D,
+        n: u32,
+        particles: &D::Buffer<f32>,
+        energy: &mut D::Buffer<f32>,
+    ) -> Result<(), D::Error>;
+
+    /// y = factor · x for vectors of `n` elements, four at a time.
+    ///
+    /// # Errors
+    /// Those of the device.
+    fn scale<D: Device>(
+        device: &D,
+        n: u32,
+        factor: f32,
+        x: &D::Buffer<f32>,
+        y: &mut D::Buffer<f32>,
+    ) -> Result<(), D::Error>;
+}
+
+/// The factor of part 3.
+const FACTOR: f32 = 1.5;
+
+/// Checks a [`Copies`].
+pub struct Check<S>(PhantomData<S>);
+
+impl<S: Copies> Exercise for Check<S> {
+    const PARTS: &'static [&'static str] =
+        &["neighbouring lanes, neighbouring elements", "a struct of arrays", "four elements at a time"];
+
+    fn sizes(_: usize) -> Vec<usize> {
+        vec![1, 3, 31, 256, 1000, 4099]
+    }
+
+    fn counted(part: usize) -> usize {
+        // Three elements are left after the last four.
+        if part == 2 { 16_387 } else { 16_384 }
+    }
+
+    fn timed(part: usize) -> usize {
+        if part == 1 { 1 << 23 } else { 1 << 26 }
+    }
+
+    fn run<D: Device>(lab: &Lab<'_, D>, part: usize, n: usize) -> Result<(), Failure> {
+        let mut y = lab.device.uninitialised(n)?;
+        if part != 1 {
+            let numbers = lab.floats(n, 0);
+            let x = lab.device.upload(&numbers)?;
+            lab.launch(|device| match part {
+                0 => S::copy(device, n as u32, &x, &mut y),
+                _ => S::scale(device, n as u32, FACTOR, &x, &mut y),
+            })?;
+            let factor = if part == 0 { 1.0 } else { FACTOR };
+            let expected: Vec<f32> = numbers.iter().map(|x| factor * x).collect();
+            return lab.equal("y", &lab.device.to_vec(&y)?, &expected);
+        }
+        let numbers = lab.floats(8 * n, 0);
+        let particles: &[Particle] = numbers.as_chunks().0;
+        let expected: Vec<f64> = particles
+            .iter()
+            .map(|&[_, _, _, vx, vy, vz, mass, _]| {
+                let [vx, vy, vz, mass] = [vx, vy, vz, mass].map(f64::from);
+                0.5 * mass * (vx * vx + vy * vy + vz * vz)
+            })
+            .collect();
+        let particles = lab.device.upload(&S::layout(particles))?;
+        lab.launch(|device| S::energy(device, n as u32, &particles, &mut y))?;
+        lab.close("energy", &lab.device.to_vec(&y)?, &expected, 1e-6)
+    }
+
+    fn budgets(part: usize) -> Vec<Budget> {
+        match part {
+            0 => vec![
+                Budget::sectors_per_request("copy", Operation::Load, 4.0),
+                Budget::sectors_per_request("copy", Operation::Store, 4.0),
+            ],
+            1 => vec![
+                // Four fields of 4 bytes: 16 bytes, half a sector, of each particle.
+                Budget::sectors("energy", Operation::Load, (Self::counted(1) / 2) as f64),
+                Budget::sectors_per_request("energy", Operation::Store, 4.0),
+            ],
+            _ => {
+                // A warp scales 128 elements by one request. The rest takes a few more.
+                let requests = (Self::counted(2) / 128 + 4) as f64;
+                vec![
+                    Budget::requests("scale", Operation::Load, requests),
+                    Budget::requests("scale", Operation::Store, requests),
+                ]
+            }
+        }
+    }
+
+    fn work(part: usize, n: usize) -> Work {
+        let n = n as f64;
+        // Bytes and operations per element. Part 2 reads four fields and writes one number per particle.
+        let (bytes, operations) = [(8.0, 0.0), (20.0, 7.0), (8.0, 1.0)][part];
+        Work { bytes: bytes * n, flops: operations * n }
+    }
+}
