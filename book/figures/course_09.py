@@ -16,7 +16,7 @@ def orders(folder):
             picture.box(x, 34, 38, 32, f"{row}.{j}", COLOURS[row], 13)
             x += 38
     picture.text(20, 88, "ptr = 0, 3, 4, 7, 9. A lane per row reads elements 0, 3, 4, 7.", size=13)
-    picture.text(20, 130, "a slice of four rows: first entries, second entries, third entries")
+    picture.text(20, 130, "a slice of four rows: first, second, then third entries")
     x = 20
     for j in range(max(LENGTHS)):
         for row, length in enumerate(LENGTHS):

@@ -49,6 +49,21 @@ impl Budget {
         Self { whole: Some(Box::new(measure)), ..Self::new(what, "", limit, |_| f64::NAN) }
     }
 
+    /// A prediction of a kernel's count: it may be off by `factor`, 1 for an exact one.
+    pub fn predicted(
+        what: &str,
+        kernel: &'static str,
+        predicted: f64,
+        factor: f64,
+        count: impl Fn(&KernelProfile) -> f64 + 'static,
+    ) -> Self {
+        let what = format!("as factor between prediction and count: {what}");
+        Self::new(what, kernel, factor, move |profile| {
+            let found = count(profile);
+            (found / predicted).max(predicted / found)
+        })
+    }
+
     /// Bytes of the sectors that the loads and stores of a kernel touch.
     pub fn bytes(kernel: &'static str, limit: f64) -> Self {
         let budget = Self::new(format!("bytes of sectors of {kernel}"), kernel, limit, bytes);

@@ -19,6 +19,7 @@ pub mod lab;
 pub mod program;
 
 pub mod mdp_sweep;
+pub mod policy_evaluation;
 pub mod vector_add;
 
 pub use exercise::Exercise;
