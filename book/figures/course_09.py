@@ -25,8 +25,8 @@ def orders(folder):
             x += 36
     for lane in range(4):
         picture.arrow(38 + 36 * lane, 204, 38 + 36 * lane, 174)
-        picture.text(38 + 36 * lane, 218, f"lane {lane}", "middle", 12)
-    picture.text(180, 204, "step 1 of the warp: neighbours in memory", size=13)
+        picture.text(38 + 36 * lane, 218, lane, "middle", 12)
+    picture.text(172, 218, "lanes in step 1: neighbours in memory", size=13)
     picture.text(20, 246, "r.j: entry j of row r. Grey: padding of probability 0.", size=13)
     picture.text(20, 266, "first = 0, 12. A warp has 32 lanes, so SELL has slices of 32 rows.", size=13)
     picture.write(folder / "09-orders.svg")

@@ -20,6 +20,7 @@ pub mod program;
 
 pub mod mdp_sweep;
 pub mod policy_evaluation;
+pub mod pomdp_backup;
 pub mod vector_add;
 
 pub use exercise::Exercise;
