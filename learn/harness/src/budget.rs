@@ -8,7 +8,10 @@ type Measure = Box<dyn Fn(&KernelProfile) -> f64>;
 /// The count of a line by which the line to look at is found.
 type Blame = (Operation, fn(&Counts) -> f64);
 
-/// A limit on a count of a kernel.
+/// What a budget limits, for all kernels together.
+type Whole = Box<dyn Fn(&Profile) -> f64>;
+
+/// A limit on a count of a kernel, or of all kernels together.
 pub struct Budget {
     /// What is limited, such as `sectors per load`.
     pub what: String,
@@ -17,6 +20,8 @@ pub struct Budget {
     /// The largest permitted value.
     pub limit: f64,
     measure: Measure,
+    /// For a budget of all kernels together: takes the place of `kernel` and `measure`.
+    whole: Option<Whole>,
     line: Option<Blame>,
 }
 
@@ -36,7 +41,38 @@ impl Budget {
         limit: f64,
         measure: impl Fn(&KernelProfile) -> f64 + 'static,
     ) -> Self {
-        Self { what: what.into(), kernel, limit, measure: Box::new(measure), line: None }
+        Self { what: what.into(), kernel, limit, measure: Box::new(measure), whole: None, line: None }
+    }
+
+    /// A limit on any measure of all kernels' counts together.
+    pub fn of_all(what: impl Into<String>, limit: f64, measure: impl Fn(&Profile) -> f64 + 'static) -> Self {
+        Self { whole: Some(Box::new(measure)), ..Self::new(what, "", limit, |_| f64::NAN) }
+    }
+
+    /// A prediction of a kernel's count: it may be off by `factor`, 1 for an exact one.
+    pub fn predicted(
+        what: &str,
+        kernel: &'static str,
+        predicted: f64,
+        factor: f64,
+        count: impl Fn(&KernelProfile) -> f64 + 'static,
+    ) -> Self {
+        let what = format!("as factor between prediction and count: {what}");
+        Self::new(what, kernel, factor, move |profile| {
+            let found = count(profile);
+            (found / predicted).max(predicted / found)
+        })
+    }
+
+    /// Bytes of the sectors that the loads and stores of a kernel touch.
+    pub fn bytes(kernel: &'static str, limit: f64) -> Self {
+        let budget = Self::new(format!("bytes of sectors of {kernel}"), kernel, limit, bytes);
+        Self { line: Some((Operation::Load, |counts| counts.sectors as f64)), ..budget }
+    }
+
+    /// Bytes of the sectors that the loads and stores of all kernels touch.
+    pub fn bytes_of_all(limit: f64) -> Self {
+        Self::of_all("bytes of sectors of all kernels", limit, |profile| profile.kernels.values().map(bytes).sum())
     }
 
     /// Sectors of 32 bytes per request of a warp, averaged over all requests with `operation`.
@@ -100,6 +136,9 @@ impl Budget {
 
     /// The value in these counts. `None` if the kernel was never launched, which fails any budget.
     pub fn measure(&self, profile: &Profile) -> Option<Finding> {
+        if let Some(measure) = &self.whole {
+            return Some(Finding { found: measure(profile), line: None });
+        }
         let kernel = profile.kernels.get(self.kernel)?;
         let line = self.line.and_then(|(operation, count)| {
             let lines = kernel.lines.iter().filter(|line| line.operation == operation);
@@ -107,6 +146,11 @@ impl Budget {
         });
         Some(Finding { found: (self.measure)(kernel), line })
     }
+}
+
+/// Bytes of the sectors that the loads and stores of a kernel touch: 32 for each sector of each request.
+pub fn bytes(kernel: &KernelProfile) -> f64 {
+    [Operation::Load, Operation::Store].map(|operation| 32.0 * kernel.total(operation).sectors as f64).iter().sum()
 }
 
 /// An operation in the words of reports.

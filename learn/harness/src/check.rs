@@ -1,5 +1,6 @@
 //! Checks a part of an exercise: on the emulator its results, faults and budgets; on a GPU its results and time.
 
+use std::path::Path;
 use std::time::Duration;
 
 use warpkov_device::emulator::profile::Profile;
@@ -25,7 +26,7 @@ pub struct Step {
 
 impl Step {
     fn new(name: impl Into<String>, result: Result<(), Failure>) -> Self {
-        Self { name: name.into(), failure: result.err().map(|failure| failure.to_string()) }
+        Self { name: name.into(), failure: result.err().map(|failure| relative(&failure.to_string())) }
     }
 
     /// Whether it passes.
@@ -130,4 +131,10 @@ const SAMPLES: usize = 21;
 /// A number without needless digits: integers as such, others with three decimals.
 fn number(x: f64) -> String {
     if x.fract() == 0.0 { format!("{x}") } else { format!("{x:.3}") }
+}
+
+/// The same text, with the paths of the toolchain's files relative to the folder that holds the course and the toolchain.
+pub fn relative(text: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.map_or_else(|| text.into(), |root| text.replace(&format!("{}/", root.display()), ""))
 }

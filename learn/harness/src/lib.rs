@@ -23,6 +23,9 @@ pub mod faults;
 pub mod grids;
 pub mod histogram;
 pub mod transpose;
+pub mod mdp_sweep;
+pub mod policy_evaluation;
+pub mod pomdp_backup;
 pub mod vector_add;
 
 pub use exercise::Exercise;

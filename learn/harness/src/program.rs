@@ -120,7 +120,7 @@ fn trace<E: Exercise>(part: usize, file: &str) -> ExitCode {
         // What was counted until then may show why.
         eprintln!("{failure}");
     }
-    if let Err(error) = fs::write(file, profile.svg()) {
+    if let Err(error) = fs::write(file, check::relative(&profile.svg())) {
         eprintln!("{file}: {error}");
         return ExitCode::FAILURE;
     }
@@ -130,7 +130,12 @@ fn trace<E: Exercise>(part: usize, file: &str) -> ExitCode {
             let (counts, name) = (line.counts, budget::name(line.operation));
             println!(
                 "  {}:{}  {} × {name}, {} lanes, {} sectors, {} bank conflicts",
-                line.file, line.line, counts.requests, counts.lanes, counts.sectors, counts.bank_conflicts
+                check::relative(line.file),
+                line.line,
+                counts.requests,
+                counts.lanes,
+                counts.sectors,
+                counts.bank_conflicts
             );
         }
     }
