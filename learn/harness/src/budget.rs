@@ -129,6 +129,15 @@ impl Budget {
         Self::new(what, kernel, limit, |profile| profile.divergent_branches as f64)
     }
 
+    /// Times that warps wait for others: barriers of a block, of a warp, shuffles, votes and reductions of a warp.
+    pub fn waits(kernel: &'static str, limit: f64) -> Self {
+        let kinds = [Operation::Barrier, Operation::WarpSync, Operation::Shuffle, Operation::Vote, Operation::Reduction];
+        let all = move |profile: &KernelProfile| {
+            kinds.map(|operation| profile.total(operation).requests as f64).iter().sum()
+        };
+        Self::new(format!("barriers and exchanges of warps in {kernel}"), kernel, limit, all)
+    }
+
     /// Launches of the kernel.
     pub fn launches(kernel: &'static str, limit: f64) -> Self {
         Self::new(format!("launches of {kernel}"), kernel, limit, |profile| profile.launches as f64)

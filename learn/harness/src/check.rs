@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use warpkov_device::emulator::profile::Profile;
+use warpkov_device::emulator::profile::{Profile, Profiler};
 use warpkov_device::emulator::{Emulator, Schedule};
 
+use crate::compiled::Code;
 use crate::exercise::{Exercise, Work};
 use crate::lab::{Failure, Lab};
 
@@ -36,9 +37,12 @@ impl Step {
 }
 
 /// What became of a part of an exercise.
+#[derive(Default)]
 pub struct Verdict {
     /// What was checked, in order. A check of results that fails is the last one.
     pub steps: Vec<Step>,
+    /// What was not checked, and why.
+    pub unchecked: Vec<(String, String)>,
     /// What the emulator counted.
     pub profile: Option<Profile>,
     /// The time of a launch on a GPU, and its work.
@@ -54,10 +58,11 @@ impl Verdict {
 
 /// Checks a part on the emulator.
 pub fn emulated<E: Exercise>(part: usize) -> Verdict {
-    let mut verdict = Verdict { steps: Vec::new(), profile: None, time: None };
+    let mut verdict = Verdict::default();
     for (order, schedule) in ORDERS {
         let run = |size| {
-            let result = E::run(&Lab::new(&Emulator::new(schedule)), part, size);
+            let devices: Vec<_> = (0..E::DEVICES).map(|_| Emulator::new(schedule)).collect();
+            let result = E::run(&Lab::several(&devices), part, size);
             result.map_err(|failure| Failure::Wrong(format!("size {size}: {failure}")))
         };
         let result = E::sizes(part).into_iter().try_for_each(run);
@@ -91,17 +96,40 @@ pub fn emulated<E: Exercise>(part: usize) -> Verdict {
 
 /// What the emulator counts in the launches of a part, up to its first fault, and whether its results are right.
 pub fn profile<E: Exercise>(part: usize) -> (Profile, Result<(), Failure>) {
-    let emulator = Emulator::default().profiled();
-    let result = E::run(&Lab::new(&emulator), part, E::counted(part));
-    (emulator.profile(), result)
+    let profiler = Profiler::default();
+    let devices: Vec<_> = (0..E::DEVICES).map(|_| Emulator::default().profiled_by(&profiler)).collect();
+    let result = E::run(&Lab::several(&devices), part, E::counted(part));
+    (profiler.profile(), result)
+}
+
+/// Checks the compiled code of a part that passes otherwise.
+pub fn compiled<E: Exercise>(part: usize, code: Option<&dyn Code>, verdict: &mut Verdict) {
+    if !verdict.passed() {
+        return;
+    }
+    for budget in E::compiled(part) {
+        let name = format!("at most {} {}", budget.limit, budget.what);
+        let result = match budget.measure(code) {
+            Err(why) => {
+                verdict.unchecked.push((name, why));
+                continue;
+            }
+            Ok(found) if found <= budget.limit => Ok(()),
+            Ok(found) => Err(Failure::Wrong(format!("found {found}"))),
+        };
+        verdict.steps.push(Step::new(name, result));
+    }
 }
 
 /// Checks a part on a GPU, and measures its time: the median of [`SAMPLES`] launches after a first one.
+///
+/// # Panics
+/// If there is no GPU.
 #[cfg(feature = "gpu")]
-pub fn on_gpu<E: Exercise>(gpu: &warpkov_cuda::Gpu, part: usize) -> Verdict {
-    let mut verdict = Verdict { steps: Vec::new(), profile: None, time: None };
+pub fn on_gpu<E: Exercise>(gpus: &[warpkov_cuda::Gpu], part: usize) -> Verdict {
+    let mut verdict = Verdict::default();
     for size in E::sizes(part) {
-        verdict.steps.push(Step::new(format!("results of size {size}"), E::run(&Lab::new(gpu), part, size)));
+        verdict.steps.push(Step::new(format!("results of size {size}"), E::run(&Lab::several(gpus), part, size)));
         if !verdict.passed() {
             return verdict;
         }
@@ -110,15 +138,16 @@ pub fn on_gpu<E: Exercise>(gpu: &warpkov_cuda::Gpu, part: usize) -> Verdict {
         launch()?;
         let mut times = Vec::with_capacity(SAMPLES);
         for _ in 0..SAMPLES {
-            times.push(gpu.time(&mut *launch)?.1);
+            times.push(gpus[0].time(&mut *launch)?.1);
         }
         times.sort_unstable();
         Ok(times[SAMPLES / 2])
     };
     let size = E::timed(part);
-    let lab = Lab::timed(gpu, &timer);
+    let lab = Lab::timed(gpus, &timer);
     verdict.steps.push(Step::new(format!("results of size {size}"), E::run(&lab, part, size)));
-    if verdict.passed() {
+    // A part without a launch has no time.
+    if verdict.passed() && !lab.time().is_zero() {
         verdict.time = Some((lab.time(), E::work(part, size)));
     }
     verdict

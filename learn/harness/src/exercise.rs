@@ -3,6 +3,7 @@
 use warpkov_device::launch::Device;
 
 use crate::budget::Budget;
+use crate::compiled::CodeBudget;
 use crate::lab::{Failure, Lab};
 
 /// The work that a launch cannot avoid, for rates.
@@ -18,6 +19,9 @@ pub struct Work {
 pub trait Exercise {
     /// What each part is about. A part is checked once the parts before it pass.
     const PARTS: &'static [&'static str];
+
+    /// The number of devices, all of one kind: [`Lab::devices`].
+    const DEVICES: usize = 1;
 
     /// The sizes at which the emulator runs a part, among them awkward ones.
     fn sizes(part: usize) -> Vec<usize>;
@@ -37,6 +41,11 @@ pub trait Exercise {
 
     /// Limits on what the emulator counts at size [`counted`](Self::counted).
     fn budgets(part: usize) -> Vec<Budget>;
+
+    /// Limits on the compiled code. They are checked where the program has GPU code.
+    fn compiled(_part: usize) -> Vec<CodeBudget> {
+        Vec::new()
+    }
 
     /// The work of a launch of this size.
     fn work(part: usize, size: usize) -> Work;

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::error::Error;
 use std::fmt::{self, Display};
+use std::slice;
 use std::time::Duration;
 
 use warpkov_device::launch::Device;
@@ -37,6 +38,8 @@ pub type Timer<'a, E> = &'a dyn Fn(&mut dyn FnMut() -> Result<(), E>) -> Result<
 pub struct Lab<'a, D: Device> {
     /// The device.
     pub device: &'a D,
+    /// All devices; `device` is the first.
+    pub devices: &'a [D],
     timer: Option<Timer<'a, D::Error>>,
     time: Cell<Duration>,
 }
@@ -44,12 +47,28 @@ pub struct Lab<'a, D: Device> {
 impl<'a, D: Device> Lab<'a, D> {
     /// A laboratory whose launches run once.
     pub fn new(device: &'a D) -> Self {
-        Self { device, timer: None, time: Cell::default() }
+        Self::several(slice::from_ref(device))
+    }
+
+    /// A laboratory of several devices, whose launches run once.
+    ///
+    /// # Panics
+    /// If there is no device.
+    pub fn several(devices: &'a [D]) -> Self {
+        Self { device: &devices[0], devices, timer: None, time: Cell::default() }
     }
 
     /// A laboratory that repeats launches and measures their time.
-    pub fn timed(device: &'a D, timer: Timer<'a, D::Error>) -> Self {
-        Self { timer: Some(timer), ..Self::new(device) }
+    ///
+    /// # Panics
+    /// If there is no device.
+    pub fn timed(devices: &'a [D], timer: Timer<'a, D::Error>) -> Self {
+        Self { timer: Some(timer), ..Self::several(devices) }
+    }
+
+    /// Whether launches are repeated and their time is measured.
+    pub fn is_timed(&self) -> bool {
+        self.timer.is_some()
     }
 
     /// The time of the last [`launch`](Self::launch), zero if it was not measured.

@@ -10,13 +10,17 @@
 //! | [`lab`] | what a run has: a device, inputs, comparisons, time |
 //! | [`budget`] | limits on what the emulator counts |
 //! | [`check`] | runs an exercise on the emulator and on a GPU |
+//! | [`compiled`] | limits on the compiled code |
+//! | [`recorded`] | a device that records what it is asked to do |
 //! | [`program`] | the command line of an exercise |
 
 pub mod budget;
 pub mod check;
+pub mod compiled;
 pub mod exercise;
 pub mod lab;
 pub mod program;
+pub mod recorded;
 
 pub mod copy;
 pub mod faults;
@@ -26,6 +30,10 @@ pub mod transpose;
 pub mod mdp_sweep;
 pub mod policy_evaluation;
 pub mod pomdp_backup;
+pub mod hmm_forward;
+pub mod project;
+pub mod registers;
+pub mod several_gpus;
 pub mod vector_add;
 
 pub use exercise::Exercise;

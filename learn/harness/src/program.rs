@@ -6,20 +6,23 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 #[cfg(feature = "gpu")]
-use warpkov_cuda::{Gpu, Modules};
+use warpkov_cuda::{CudaError, Gpu, Modules};
 use warpkov_device::emulator::profile::Profile;
 
 use crate::budget;
 use crate::check::{self, Verdict};
+use crate::compiled::Code;
 use crate::exercise::Exercise;
 
 const USAGE: &str = "usage: PROGRAM [check] [--part N] [--device cpu|cuda] [--reference SECONDS,...] [--json]
-       PROGRAM trace [--part N] FILE.svg";
+       PROGRAM trace [--part N] FILE.svg
+       PROGRAM ptx ENTRY";
 
 /// What the arguments ask for.
 #[derive(Default)]
 struct Request {
     trace: Option<String>,
+    ptx: Option<String>,
     part: Option<usize>,
     gpu: bool,
     json: bool,
@@ -32,6 +35,9 @@ impl Request {
         let mut request = Self::default();
         let mut arguments = arguments.into_iter().peekable();
         let trace = arguments.next_if(|word| word == "check" || word == "trace").is_some_and(|word| word == "trace");
+        if arguments.next_if(|word| word == "ptx").is_some() {
+            request.ptx = Some(arguments.next().ok_or_else(|| format!("ptx: expected a kernel's entry point\n{USAGE}"))?);
+        }
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--json" => request.json = true,
@@ -71,13 +77,20 @@ pub fn main<E: Exercise>(#[cfg(feature = "gpu")] modules: &'static Modules) -> E
             return ExitCode::from(2);
         }
     };
+    #[cfg(feature = "gpu")]
+    let code: Option<&dyn Code> = Some(modules);
+    #[cfg(not(feature = "gpu"))]
+    let code: Option<&dyn Code> = None;
+    if let Some(entry) = request.ptx {
+        return ptx(code, &entry);
+    }
     let parts = request.part.map_or(0..E::PARTS.len(), |part| part..part + 1);
     if let Some(file) = request.trace {
         return trace::<E>(parts.start, &file);
     }
     #[cfg(feature = "gpu")]
-    let gpu = match request.gpu.then(|| Gpu::open(0, modules)).transpose() {
-        Ok(gpu) => gpu,
+    let gpus = match request.gpu.then(|| open::<E>(modules)).transpose() {
+        Ok(gpus) => gpus,
         Err(error) => {
             eprintln!("{error}");
             return ExitCode::from(3);
@@ -93,9 +106,10 @@ pub fn main<E: Exercise>(#[cfg(feature = "gpu")] modules: &'static Modules) -> E
     let mut passed = true;
     for (index, part) in parts.enumerate() {
         #[cfg(feature = "gpu")]
-        let verdict = gpu.as_ref().map_or_else(|| check::emulated::<E>(part), |gpu| check::on_gpu::<E>(gpu, part));
+        let mut verdict = gpus.as_ref().map_or_else(|| check::emulated::<E>(part), |gpus| check::on_gpu::<E>(gpus, part));
         #[cfg(not(feature = "gpu"))]
-        let verdict = check::emulated::<E>(part);
+        let mut verdict = check::emulated::<E>(part);
+        check::compiled::<E>(part, code, &mut verdict);
         passed = verdict.passed();
         let reference = request.reference.get(index).copied();
         if request.json {
@@ -111,6 +125,28 @@ pub fn main<E: Exercise>(#[cfg(feature = "gpu")] modules: &'static Modules) -> E
         println!("{}", json!({ "device": device, "passed": passed, "parts": reports }));
     }
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Opens the GPUs of an exercise. Where there are fewer, it gets the same ones several times, each time with a stream of
+/// its own.
+#[cfg(feature = "gpu")]
+fn open<E: Exercise>(modules: &'static Modules) -> Result<Vec<Gpu>, CudaError> {
+    let count = Gpu::count()?;
+    (0..E::DEVICES as u32).map(|i| Gpu::open(i % count, modules)).collect()
+}
+
+/// Prints the PTX of a kernel.
+fn ptx(code: Option<&dyn Code>, entry: &str) -> ExitCode {
+    match code.and_then(|code| code.ptx(entry)) {
+        Some(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        None => {
+            eprintln!("this program has no PTX of a kernel {entry:?}");
+            ExitCode::from(3)
+        }
+    }
 }
 
 /// Draws the memory accesses of a part's first warp, and prints its counts.
@@ -150,6 +186,9 @@ fn print(part: usize, name: &str, verdict: &Verdict, reference: Option<f64>) {
             Some(why) => println!("  FAILED  {}\n{}", step.name, indented(why)),
         }
     }
+    for (name, why) in &verdict.unchecked {
+        println!("  not checked: {name}\n{}", indented(why));
+    }
     if let Some((time, work)) = verdict.time {
         let seconds = time.as_secs_f64();
         let relative = reference.map(|reference| format!(", {:.2} times the solution's", seconds / reference));
@@ -176,6 +215,10 @@ fn report(part: usize, name: &str, verdict: &Verdict, reference: Option<f64>) ->
         "passed": verdict.passed(),
         "checks": steps.collect::<Vec<_>>(),
     });
+    if !verdict.unchecked.is_empty() {
+        let unchecked = verdict.unchecked.iter().map(|(name, why)| json!({ "name": name, "why": why }));
+        report["not_checked"] = unchecked.collect();
+    }
     if let Some(profile) = &verdict.profile {
         report["counts"] = counts(profile);
     }

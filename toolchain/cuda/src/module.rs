@@ -101,17 +101,29 @@ impl Modules {
     /// minor). `None` if there is no such kernel or machine code.
     #[must_use]
     pub fn registers(&self, entry: &str, sm: u32) -> Option<u32> {
+        self.attribute(entry, sm, 0x2f)
+    }
+
+    /// Bytes of stack per thread of the kernel `entry` in its machine code for GPUs of compute capability `sm`: arrays
+    /// in local memory, and spilled registers. `None` if there is no such kernel or machine code.
+    #[must_use]
+    pub fn stack_bytes(&self, entry: &str, sm: u32) -> Option<u32> {
+        self.attribute(entry, sm, 0x11)
+    }
+
+    /// The value of an attribute of the machine code.
+    fn attribute(&self, entry: &str, sm: u32, attribute: u8) -> Option<u32> {
         let has = |baseline: &Baseline| {
             Some((baseline.machine.iter().position(|&known| known == sm)?, baseline.entry(entry).ok()?))
         };
         let (baseline, (at, entry)) = self.baselines.iter().find_map(|baseline| Some((baseline, has(baseline)?)))?;
-        registers_of(&baseline.machine_code(entry, at).ok()?)
+        attribute_of(&baseline.machine_code(entry, at).ok()?, attribute)
     }
 }
 
-/// The registers per thread that machine code (an ELF file with one kernel) states: attribute 0x2f, `EIATTR_REGCOUNT`, of
-/// its section `.nv.info`.
-fn registers_of(code: &[u8]) -> Option<u32> {
+/// What machine code (an ELF file with one kernel) states in its section `.nv.info`: attribute 0x2f, `EIATTR_REGCOUNT`, the
+/// registers per thread; 0x11, `EIATTR_FRAME_SIZE`, the bytes of stack.
+fn attribute_of(code: &[u8], attribute: u8) -> Option<u32> {
     fn number<const BYTES: usize>(code: &[u8], at: usize) -> Option<[u8; BYTES]> {
         code.get(at..)?.first_chunk().copied()
     }
@@ -130,7 +142,7 @@ fn registers_of(code: &[u8]) -> Option<u32> {
     while at < end {
         // A format, an attribute, and two bytes: a value, or in format 4 the size of what follows.
         let (kind, value) = (number::<2>(code, at)?, short(at + 2)?);
-        if kind == [4, 0x2f] {
+        if kind == [4, attribute] {
             return word(at + 8);
         }
         at += 4 + if kind[0] == 4 { value } else { 0 };

@@ -1,0 +1,49 @@
+//! A sweep of value iteration on a part of a grid.
+
+use warpkov_device::device::{Global, GlobalMut, Parameter, kernel, thread};
+
+/// The discount factor.
+const GAMMA: f32 = 0.875;
+
+/// A part of the grid: whole rows.
+#[derive(Clone, Copy, Parameter)]
+pub struct Part {
+    /// Columns.
+    pub width: u32,
+    /// Rows of the part.
+    pub rows: u32,
+    /// Rewards, rows × width.
+    pub rewards: Global<f32>,
+    /// Values, rows × width.
+    pub values: Global<f32>,
+    /// Values of the row above the part.
+    pub above: Global<f32>,
+    /// Values of the row below the part.
+    pub below: Global<f32>,
+}
+
+/// r(s) + γ max V(s') over the neighbours s' of the cell s = (row, column).
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+fn backup(part: &Part, row: usize, column: usize) -> f32 {
+    let (width, rows) = (part.width as usize, part.rows as usize);
+    let value = |row: usize, column: usize| part.values.get(row * width + column);
+    let up = if row == 0 { part.above.get(column) } else { value(row - 1, column) };
+    let down = if row + 1 == rows { part.below.get(column) } else { value(row + 1, column) };
+    let left = value(row, column.saturating_sub(1));
+    let right = value(row, (column + 1).min(width - 1));
+    part.rewards.get(row * width + column) + GAMMA * up.max(down).max(left.max(right))
+}
+
+// ANCHOR: sweep
+// TODO: the neighbours need the part's first and last row, and the inner rows need no neighbour.
+/// The new values of all cells: a thread for each.
+///
+/// *Safety*: `next` has rows × width elements.
+#[kernel]
+pub fn sweep(part: Part, next: GlobalMut<f32>) {
+    let (k, width) = (thread::index_1d() as usize, part.width as usize);
+    if k < part.rows as usize * width {
+        next.set(k, backup(&part, k / width, k % width));
+    }
+}
+// ANCHOR_END: sweep
