@@ -26,14 +26,14 @@ pub mod copy;
 pub mod faults;
 pub mod grids;
 pub mod histogram;
-pub mod transpose;
+pub mod hmm_forward;
 pub mod mdp_sweep;
 pub mod policy_evaluation;
 pub mod pomdp_backup;
-pub mod hmm_forward;
 pub mod project;
 pub mod registers;
 pub mod several_gpus;
+pub mod transpose;
 pub mod vector_add;
 
 pub use exercise::Exercise;

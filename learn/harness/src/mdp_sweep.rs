@@ -184,8 +184,8 @@ impl Grid {
     fn moves(&self, s: usize) -> usize {
         let open = |side: usize| {
             let inside = match side {
-                1 => (s + 1) % self.width != 0,
-                3 => s % self.width != 0,
+                1 => !(s + 1).is_multiple_of(self.width),
+                3 => !s.is_multiple_of(self.width),
                 _ => true,
             };
             let to = s.checked_add_signed(self.step(side)).filter(|&to| inside && to < self.states);
