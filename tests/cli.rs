@@ -1027,6 +1027,15 @@ fn manual_pages_are_those_of_the_commands() {
         }
     }
     fails(folder.path(), &["man", "pages/man1/warpkov.1"], 2, &["warpkov.1"]);
+
+    succeeds(folder.path(), &["man", "--format", "markdown", "pages/markdown"]);
+    let pages = folder.path().join("pages/markdown");
+    assert_eq!(fs::read_dir(&pages).unwrap().count(), count);
+    let page = fs::read_to_string(pages.join("warpkov-mdp-solve.md")).unwrap();
+    for section in ["Usage", "Arguments", "Options", "Examples"] {
+        assert_eq!(page.matches(&format!("\n## {section}\n")).count(), 1, "{section} in\n{page}");
+    }
+    assert!(page.starts_with("# warpkov mdp solve\n") && page.contains("\n- `--method <METHOD>`\n"), "{page}");
 }
 
 /// Killed at any time, a command leaves its output absent, unchanged or complete, never half written.

@@ -1,0 +1,148 @@
+//! The sources that mdBook reads: the pages of `book/`, those of the commands, and the files of the repository to which they link.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::page::{self, escaped};
+
+/// Folder of the HTML with files of the repository.
+pub const FILES: &str = "files";
+
+/// Stages the book in `out/src`.
+pub fn stage(repository: &Path, commands: &Path, out: &Path) -> Result<()> {
+    let source = out.join("src");
+    for folder in [&source, &out.join("html")] {
+        if folder.exists() {
+            fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+    }
+    let book = repository.join("book");
+    let mut linked = BTreeSet::new();
+    for file in files(&book)?.into_iter().filter(|file| !file.starts_with("tool") && file != Path::new("book.toml")) {
+        let to = source.join(&file);
+        if file.extension().is_some_and(|extension| extension == "md") && file != Path::new("SUMMARY.md") {
+            write(&to, page::staged(&read(&book.join(&file))?, &file, repository, &mut linked)?)?;
+        } else {
+            write(&to, fs::read(book.join(&file))?)?;
+        }
+    }
+    let mut titles = Vec::new();
+    for file in files(commands)? {
+        let text = read(&commands.join(&file))?;
+        let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
+        titles.push((title.context("a page of a command without a title")?.to_string(), file.clone()));
+        write(&source.join("commands").join(&file), text)?;
+    }
+    let summary = source.join("SUMMARY.md");
+    write(&summary, with_commands(&read(&summary)?, titles)?)?;
+    let mut written = BTreeSet::new();
+    while let Some(path) = linked.pop_first() {
+        if written.insert(path.clone()) {
+            write_file(repository, &path, &source.join(FILES), &mut linked)?;
+        }
+    }
+    Ok(())
+}
+
+/// The pages of a staged book.
+pub fn pages(source: &Path) -> Result<Vec<PathBuf>> {
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|e| e == "md") && path != Path::new("SUMMARY.md");
+    Ok(files(source)?.into_iter().filter(is_page).collect())
+}
+
+/// Nests the pages of the commands, titled by their words, under the page of `warpkov` in the summary.
+fn with_commands(summary: &str, mut titles: Vec<(String, PathBuf)>) -> Result<String> {
+    const ROOT: &str = "(commands/warpkov.md)\n";
+    titles.sort_by_cached_key(|(title, _)| title.split(' ').map(String::from).collect::<Vec<_>>());
+    let (before, after) = summary.split_once(ROOT).context("book/SUMMARY.md does not list commands/warpkov.md")?;
+    // Below the indentation of the line of `warpkov`.
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    let indent = line.len() - line.trim_start().len();
+    let mut lines = String::new();
+    for (title, file) in titles.iter().filter(|(title, _)| title != "warpkov") {
+        let depth = title.matches(' ').count();
+        lines += &format!("{:width$}- [{title}](commands/{})\n", "", file.display(), width = indent + 2 * depth);
+    }
+    Ok([before, ROOT, &lines, after].concat())
+}
+
+/// Where the HTML has a file or folder of the repository: a text as a page, other files as they are.
+pub fn file_url(repository: &Path, path: &Path) -> Result<String> {
+    let place = repository.join(path);
+    let url = format!("{FILES}/{}", path.display());
+    Ok(match place.is_dir() {
+        true => url + "/index.html",
+        false if String::from_utf8(fs::read(&place)?).is_ok() => url + ".html",
+        false => url,
+    })
+}
+
+/// Writes a file or folder of the repository into a folder of the HTML. A folder's page links to its entries.
+fn write_file(repository: &Path, path: &Path, folder: &Path, linked: &mut BTreeSet<PathBuf>) -> Result<()> {
+    let place = repository.join(path);
+    let name = path.display();
+    let page = |body: String| {
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+             <meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\"><title>{name}</title></head>\n\
+             <body><h1 style=\"font-size: 1.2em\">{name}</h1>\n{body}\n</body></html>\n"
+        )
+    };
+    if !place.is_dir() {
+        return match String::from_utf8(fs::read(&place)?) {
+            Ok(text) => {
+                let body = format!("<pre style=\"overflow-x: auto\">{}</pre>", escaped(&text));
+                write(&folder.join(format!("{name}.html")), page(body))
+            }
+            Err(error) => write(&folder.join(path), error.into_bytes()),
+        };
+    }
+    let mut items = String::new();
+    for entry in entries(&place)? {
+        let entry = path.join(entry.file_name().context("an entry has a name")?);
+        let url = page::relative(&file_url(repository, &entry)?, &Path::new(FILES).join(path));
+        items += &format!("<li><a href=\"{url}\">{}</a></li>\n", entry.display());
+        linked.insert(entry);
+    }
+    write(&folder.join(path).join("index.html"), page(format!("<ul>\n{items}</ul>")))
+}
+
+/// The files below a folder, relative to it, in order.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(current) = folders.pop() {
+        for entry in entries(&current)? {
+            match entry.is_dir() {
+                true => folders.push(entry),
+                false => found.push(entry.strip_prefix(folder)?.to_path_buf()),
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The entries of a folder in order, without hidden ones and those that builds leave.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let read = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut entries = read.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    entries.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        !name.starts_with('.') && !["target", "__pycache__"].contains(&&*name)
+    });
+    entries.sort();
+    Ok(entries)
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    let folder = path.parent().context("a file is in a folder")?;
+    fs::create_dir_all(folder).and_then(|()| fs::write(path, content)).with_context(|| path.display().to_string())
+}
