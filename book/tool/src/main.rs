@@ -1,17 +1,20 @@
 //! Builds the HTML of the book: `warpkov-book REPOSITORY COMMANDS OUT`.
 //!
 //! COMMANDS is the folder that `warpkov man --format markdown` writes. The pages are staged in `OUT/src`, and mdBook renders
-//! them into `OUT/html`.
+//! them into `OUT/html`. What mdBook logs as a warning is an error here.
 
 mod page;
 mod stage;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, bail, ensure};
 use mdbook_driver::MDBook;
 use mdbook_driver::config::Config;
+use mdbook_html::HtmlHandlebars;
+use mdbook_renderer::{RenderContext, Renderer};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{self, Layer, SubscriberExt};
@@ -28,23 +31,35 @@ fn main() -> Result<()> {
 
 /// Builds the book and returns the number of its pages.
 fn build(repository: &Path, commands: &Path, out: &Path) -> Result<usize> {
-    let mut config = Config::from_disk(repository.join("book/book.toml"))?;
-    config.book.src = "src".into();
-    config.build.build_dir = "html".into();
-    stage::stage(repository, commands, out)?;
     let problems = Problems::default();
-    let pages = tracing::subscriber::with_default(tracing_subscriber::registry().with(problems.clone()), || {
-        let book = MDBook::load_with_config(out, config).context("book/SUMMARY.md")?;
-        let chapters: Vec<_> = book.iter().filter_map(|item| page::chapter_path(item)).collect();
-        for page in stage::pages(&out.join("src"))? {
-            ensure!(chapters.contains(&page), "book/SUMMARY.md does not list {}", page.display());
-        }
-        book.build()?;
-        Ok(chapters.len())
-    })?;
+    let logger = tracing_subscriber::registry().with(problems.clone());
+    let pages = tracing::subscriber::with_default(logger, || render(repository, commands, out))?;
     let problems = problems.0.lock().expect("no thread panicked");
     ensure!(problems.is_empty(), "mdBook reports\n{}", problems.join("\n"));
     Ok(pages)
+}
+
+fn render(repository: &Path, commands: &Path, out: &Path) -> Result<usize> {
+    stage::stage(repository, commands, out)?;
+    let mut config = Config::from_disk(repository.join("book/book.toml"))?;
+    config.book.src = "src".into();
+    let book = MDBook::load_with_config(out, config).context("book/SUMMARY.md")?;
+    let renderer = HtmlHandlebars::new();
+    let (mut book, context) = book.preprocess_book(&renderer)?;
+    let (mut faults, mut linked) = (Vec::new(), BTreeSet::new());
+    book.for_each_chapter_mut(|chapter| {
+        let Some(path) = &chapter.source_path else { return };
+        match page::converted(&chapter.content, path, repository, &mut linked) {
+            Ok(content) => chapter.content = content,
+            Err(fault) => faults.push(format!("{fault:#}")),
+        }
+    });
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    stage::check_listed(&out.join("src"), &book)?;
+    let html = out.join("html");
+    renderer.render(&RenderContext::new(out, book.clone(), context.config, &html))?;
+    stage::write_linked(repository, linked, &html)?;
+    Ok(book.chapters().count())
 }
 
 /// The warnings and errors that mdBook logs.

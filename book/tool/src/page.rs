@@ -1,5 +1,4 @@
-//! What becomes of a page before mdBook reads it: includes are copied paths that exist, expressions are MathML, and links to files
-//! of the repository lead to their copies in the HTML.
+//! The text of a page: its includes, expressions and links.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +7,6 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use mdbook_driver::book::BookItem;
 use pulldown_cmark::{Event, Options, Parser, Tag};
 use pulldown_latex::config::{DisplayMode, RenderConfig};
 use pulldown_latex::{Storage, mathml};
@@ -16,11 +14,16 @@ use regex::Regex;
 
 use crate::stage;
 
-/// The text of a page of `book/` for mdBook. Adds the files of the repository to which it links to `linked`.
-pub fn staged(text: &str, page: &Path, repository: &Path, linked: &mut BTreeSet<PathBuf>) -> Result<String> {
+/// A page, after its includes, with expressions as MathML and with links to copies of the repository's files. Adds these files to
+/// `linked`.
+pub fn converted(text: &str, page: &Path, repository: &Path, linked: &mut BTreeSet<PathBuf>) -> Result<String> {
+    static ANCHOR: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"(?m)^.*\bANCHOR(?:_END)?:\s*[\w-]+.*\n").expect("an expression"));
     let name = || format!("book/{}", page.display());
-    let text = included(text, page, repository).with_context(name)?;
-    let options = Options::ENABLE_MATH | Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_DEFINITION_LIST;
+    // Those of files that are included as a whole.
+    let text = ANCHOR.replace_all(text, "");
+    let options =
+        Options::ENABLE_MATH | Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_DEFINITION_LIST;
     let mut changes: Vec<(Range<usize>, String)> = Vec::new();
     for (event, range) in Parser::new_ext(&text, options).into_offset_iter() {
         match event {
@@ -37,22 +40,25 @@ pub fn staged(text: &str, page: &Path, repository: &Path, linked: &mut BTreeSet<
     Ok(replaced(&text, changes))
 }
 
-/// Makes the paths of includes absolute, because mdBook reads another folder. Its own parser leaves out an anchor that does not exist.
-fn included(text: &str, page: &Path, repository: &Path) -> Result<String> {
+/// A page whose includes have absolute paths, because mdBook reads another folder. For an anchor that does not exist, mdBook would
+/// include nothing.
+pub fn with_includes(text: &str, page: &Path, repository: &Path) -> Result<String> {
     static INCLUDE: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"(?P<escape>\\?)\{\{\s*#(?:rustdoc_)?include\s+(?P<path>[^}:\s]+)(?::(?P<part>[^}\s]*))?\s*\}\}").expect("an expression")
+        Regex::new(r"(?P<escape>\\?)\{\{\s*#(?:rustdoc_)?include\s+(?P<path>[^}:\s]+)(?::(?P<part>[^}\s]*))?\s*\}\}")
+            .expect("an expression")
     });
     let mut changes = Vec::new();
     for include in INCLUDE.captures_iter(text).filter(|include| include["escape"].is_empty()) {
         let path = include.name("path").context("a path")?;
-        let file = repository.join(resolved(page, path.as_str())?);
-        let content = fs::read_to_string(&file).with_context(|| format!("{}: {}", &include[0], file.display()))?;
+        let place = || format!("book/{}: {}", page.display(), &include[0]);
+        let file = repository.join(resolved(page, path.as_str()).with_context(place)?);
+        let content = fs::read_to_string(&file).with_context(place)?;
         let anchor = include.name("part").map_or("", |part| part.as_str());
         let is_lines = anchor.chars().all(|c| c.is_ascii_digit() || c == ':');
         for mark in ["ANCHOR", "ANCHOR_END"] {
             let mark = Regex::new(&format!(r"\b{mark}:\s*{}([^\w-]|$)", regex::escape(anchor)))?;
             let count = content.lines().filter(|line| mark.is_match(line)).count();
-            ensure!(is_lines || count == 1, "{}: {} has {count} lines with {mark}", &include[0], file.display());
+            ensure!(is_lines || count == 1, "{}: {count} lines match {mark}", place());
         }
         changes.push((path.range(), fs::canonicalize(file)?.display().to_string()));
     }
@@ -86,7 +92,8 @@ fn url(dest: &str, page: &Path, repository: &Path, linked: &mut BTreeSet<PathBuf
     if dest.is_empty() || dest.starts_with('#') || dest.contains(':') {
         return Ok(None);
     }
-    let (path, anchor) = dest.split_once('#').map_or((dest, String::new()), |(path, anchor)| (path, format!("#{anchor}")));
+    let (path, anchor) =
+        dest.split_once('#').map_or((dest, String::new()), |(path, anchor)| (path, format!("#{anchor}")));
     let target = resolved(page, path)?;
     if target.starts_with("book") && !target.starts_with("book/tool") {
         // mdBook renders README.md as index.html.
@@ -139,12 +146,4 @@ fn replaced(text: &str, mut changes: Vec<(Range<usize>, String)>) -> String {
 /// Text in HTML.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-/// The source of a chapter, relative to the staged folder.
-pub fn chapter_path(item: &BookItem) -> Option<PathBuf> {
-    match item {
-        BookItem::Chapter(chapter) => chapter.source_path.clone(),
-        _ => None,
-    }
 }

@@ -1,10 +1,11 @@
-//! The sources that mdBook reads: the pages of `book/`, those of the commands, and the files of the repository to which they link.
+//! Files: what mdBook reads, which is `book/` and the pages of the commands; and copies of the repository's files to which pages link.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use mdbook_driver::book::Book;
 
 use crate::page::{self, escaped};
 
@@ -20,13 +21,12 @@ pub fn stage(repository: &Path, commands: &Path, out: &Path) -> Result<()> {
         }
     }
     let book = repository.join("book");
-    let mut linked = BTreeSet::new();
-    for file in files(&book)?.into_iter().filter(|file| !file.starts_with("tool") && file != Path::new("book.toml")) {
-        let to = source.join(&file);
-        if file.extension().is_some_and(|extension| extension == "md") && file != Path::new("SUMMARY.md") {
-            write(&to, page::staged(&read(&book.join(&file))?, &file, repository, &mut linked)?)?;
-        } else {
-            write(&to, fs::read(book.join(&file))?)?;
+    let is_source =
+        |file: &PathBuf| !file.starts_with("tool") && file != Path::new("book.toml") && extension(file) != "py";
+    for file in files(&book)?.iter().filter(|file| is_source(file)) {
+        match extension(file) {
+            "md" => write(&source.join(file), page::with_includes(&read(&book.join(file))?, file, repository)?)?,
+            _ => write(&source.join(file), fs::read(book.join(file))?)?,
         }
     }
     let mut titles = Vec::new();
@@ -37,20 +37,28 @@ pub fn stage(repository: &Path, commands: &Path, out: &Path) -> Result<()> {
         write(&source.join("commands").join(&file), text)?;
     }
     let summary = source.join("SUMMARY.md");
-    write(&summary, with_commands(&read(&summary)?, titles)?)?;
-    let mut written = BTreeSet::new();
-    while let Some(path) = linked.pop_first() {
-        if written.insert(path.clone()) {
-            write_file(repository, &path, &source.join(FILES), &mut linked)?;
-        }
+    write(&summary, with_commands(&read(&summary)?, titles)?)
+}
+
+/// Fails if the summary leaves out a staged page. Parts of pages, which other pages include, are in folders `generated`.
+pub fn check_listed(source: &Path, book: &Book) -> Result<()> {
+    let listed: Vec<_> = book.chapters().filter_map(|chapter| chapter.source_path.clone()).collect();
+    let is_part = |file: &Path| file == Path::new("SUMMARY.md") || file.iter().any(|folder| folder == "generated");
+    for file in files(source)?.into_iter().filter(|file| extension(file) == "md" && !is_part(file)) {
+        ensure!(listed.contains(&file), "book/SUMMARY.md does not list {}", file.display());
     }
     Ok(())
 }
 
-/// The pages of a staged book.
-pub fn pages(source: &Path) -> Result<Vec<PathBuf>> {
-    let is_page = |path: &PathBuf| path.extension().is_some_and(|e| e == "md") && path != Path::new("SUMMARY.md");
-    Ok(files(source)?.into_iter().filter(is_page).collect())
+/// Writes the files of the repository to which pages link, and all that their folders contain.
+pub fn write_linked(repository: &Path, mut linked: BTreeSet<PathBuf>, html: &Path) -> Result<()> {
+    let mut written = BTreeSet::new();
+    while let Some(path) = linked.pop_first() {
+        if written.insert(path.clone()) {
+            write_file(repository, &path, &html.join(FILES), &mut linked)?;
+        }
+    }
+    Ok(())
 }
 
 /// Nests the pages of the commands, titled by their words, under the page of `warpkov` in the summary.
@@ -136,6 +144,10 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     });
     entries.sort();
     Ok(entries)
+}
+
+fn extension(path: &Path) -> &str {
+    path.extension().and_then(|extension| extension.to_str()).unwrap_or_default()
 }
 
 fn read(path: &Path) -> Result<String> {
