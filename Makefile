@@ -1,6 +1,6 @@
 # Every target is a script in scripts/, or one line.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist wheel test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
+.PHONY: help setup demo book dist wheel test test-python test-slurm test-metis bench ptx-report gpu-bundle audit
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -10,6 +10,9 @@ setup: ## install what the build needs: the device compiler, and ptxas to make m
 
 demo: setup ## solve a 512 x 512 grid world and draw it, into target/demo
 	@scripts/demo.sh
+
+book: setup ## build the book with its search and the API, into target/book/html, and check it in a browser
+	@scripts/book.sh
 
 dist: setup ## pack the program for machines without Rust, into target/dist
 	@scripts/dist.sh

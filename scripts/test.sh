@@ -18,6 +18,7 @@ WARPKOV=$(realpath "${CARGO_TARGET_DIR:-target}/debug/warpkov")
 export WARPKOV
 step cargo clippy --all-targets --features metis -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --workspace --no-deps
+step scripts/book.sh
 step scripts/ptx-report.sh
 step scripts/licences.py
 step scripts/demo.sh >/dev/null

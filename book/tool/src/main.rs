@@ -43,6 +43,7 @@ fn render(repository: &Path, commands: &Path, out: &Path) -> Result<usize> {
     stage::stage(repository, commands, out)?;
     let mut config = Config::from_disk(repository.join("book/book.toml"))?;
     config.book.src = "src".into();
+    config.build.create_missing = false;
     let book = MDBook::load_with_config(out, config).context("book/SUMMARY.md")?;
     let renderer = HtmlHandlebars::new();
     let (mut book, context) = book.preprocess_book(&renderer)?;

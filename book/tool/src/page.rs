@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use pulldown_cmark::{Event, Options, Parser, Tag};
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use pulldown_latex::config::{DisplayMode, RenderConfig};
 use pulldown_latex::{Storage, mathml};
 use regex::Regex;
@@ -24,7 +24,7 @@ pub fn converted(text: &str, page: &Path, repository: &Path, linked: &mut BTreeS
     let text = ANCHOR.replace_all(text, "");
     let options =
         Options::ENABLE_MATH | Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_DEFINITION_LIST;
-    let mut changes: Vec<(Range<usize>, String)> = Vec::new();
+    let (mut changes, mut in_code) = (Vec::<(Range<usize>, String)>::new(), false);
     for (event, range) in Parser::new_ext(&text, options).into_offset_iter() {
         match event {
             Event::InlineMath(latex) => changes.push((range, mathml(&latex, DisplayMode::Inline).with_context(name)?)),
@@ -34,6 +34,15 @@ pub fn converted(text: &str, page: &Path, repository: &Path, linked: &mut BTreeS
                     changes.push((place(&text, range, &dest_url).with_context(name)?, url));
                 }
             }
+            Event::Text(_) | Event::Html(_) | Event::InlineHtml(_) if !in_code => {
+                let dollar = text[range.clone()].find('$').map(|at| range.start + at);
+                if let Some(at) = dollar.filter(|&at| !text[..at].ends_with('\\')) {
+                    let line = text[at..].lines().next().unwrap_or_default();
+                    bail!("{}: no expression begins at {line}; a dollar is \\$", name());
+                }
+            }
+            Event::Start(Tag::CodeBlock(_)) => in_code = true,
+            Event::End(TagEnd::CodeBlock) => in_code = false,
             _ => {}
         }
     }

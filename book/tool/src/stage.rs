@@ -10,7 +10,7 @@ use mdbook_driver::book::Book;
 use crate::page::{self, escaped};
 
 /// Folder of the HTML with files of the repository.
-pub const FILES: &str = "files";
+const FILES: &str = "files";
 
 /// Stages the book in `out/src`.
 pub fn stage(repository: &Path, commands: &Path, out: &Path) -> Result<()> {
@@ -55,7 +55,7 @@ pub fn write_linked(repository: &Path, mut linked: BTreeSet<PathBuf>, html: &Pat
     let mut written = BTreeSet::new();
     while let Some(path) = linked.pop_first() {
         if written.insert(path.clone()) {
-            write_file(repository, &path, &html.join(FILES), &mut linked)?;
+            write_file(repository, &path, html, &mut linked)?;
         }
     }
     Ok(())
@@ -83,39 +83,41 @@ pub fn file_url(repository: &Path, path: &Path) -> Result<String> {
     let url = format!("{FILES}/{}", path.display());
     Ok(match place.is_dir() {
         true => url + "/index.html",
-        false if String::from_utf8(fs::read(&place)?).is_ok() => url + ".html",
+        // mdBook puts .html in the place of .md.
+        false if is_text(&place)? => url.strip_suffix(".md").unwrap_or(&url).to_string() + ".html",
         false => url,
     })
 }
 
-/// Writes a file or folder of the repository into a folder of the HTML. A folder's page links to its entries.
-fn write_file(repository: &Path, path: &Path, folder: &Path, linked: &mut BTreeSet<PathBuf>) -> Result<()> {
+fn is_text(file: &Path) -> Result<bool> {
+    Ok(String::from_utf8(fs::read(file).with_context(|| file.display().to_string())?).is_ok())
+}
+
+/// Writes a file or folder of the repository into the HTML. A folder's page links to its entries.
+fn write_file(repository: &Path, path: &Path, html: &Path, linked: &mut BTreeSet<PathBuf>) -> Result<()> {
     let place = repository.join(path);
-    let name = path.display();
-    let page = |body: String| {
-        format!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-             <meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\"><title>{name}</title></head>\n\
-             <body><h1 style=\"font-size: 1.2em\">{name}</h1>\n{body}\n</body></html>\n"
-        )
+    let to = html.join(file_url(repository, path)?);
+    let body = if place.is_dir() {
+        let mut items = String::new();
+        for entry in entries(&place)? {
+            let entry = path.join(entry.file_name().context("an entry has a name")?);
+            let url = page::relative(&file_url(repository, &entry)?, &Path::new(FILES).join(path));
+            items += &format!("<li><a href=\"{url}\">{}</a></li>\n", entry.display());
+            linked.insert(entry);
+        }
+        format!("<ul>\n{items}</ul>")
+    } else if is_text(&place)? {
+        format!("<pre style=\"overflow-x: auto\">{}</pre>", escaped(&read(&place)?))
+    } else {
+        return write(&to, fs::read(&place)?);
     };
-    if !place.is_dir() {
-        return match String::from_utf8(fs::read(&place)?) {
-            Ok(text) => {
-                let body = format!("<pre style=\"overflow-x: auto\">{}</pre>", escaped(&text));
-                write(&folder.join(format!("{name}.html")), page(body))
-            }
-            Err(error) => write(&folder.join(path), error.into_bytes()),
-        };
-    }
-    let mut items = String::new();
-    for entry in entries(&place)? {
-        let entry = path.join(entry.file_name().context("an entry has a name")?);
-        let url = page::relative(&file_url(repository, &entry)?, &Path::new(FILES).join(path));
-        items += &format!("<li><a href=\"{url}\">{}</a></li>\n", entry.display());
-        linked.insert(entry);
-    }
-    write(&folder.join(path).join("index.html"), page(format!("<ul>\n{items}</ul>")))
+    let name = path.display();
+    let page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <meta name=\"color-scheme\" content=\"light dark\"><link rel=\"icon\" href=\"data:,\"><title>{name}</title></head>\n\
+         <body><h1 style=\"font-size: 1.2em; overflow-wrap: anywhere\">{name}</h1>\n{body}\n</body></html>\n"
+    );
+    write(&to, page)
 }
 
 /// The files below a folder, relative to it, in order.

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Checks the HTML of the book: `book_check.py FOLDER`. Every link leads to a file and an id, and Chromium shows each page without a
+fault on a phone and on a desk. `--self-test` plants each fault, and fails unless it is found. Needs no network."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+WIDTHS = (400, 1400)
+
+
+class Page(HTMLParser):
+    """The ids and the links of a page, and what it loads."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.ids, self.links, self.loads = set(), [], []
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.ids |= {attributes.get("id"), attributes.get("name") if tag == "a" else None}
+        if tag == "a":
+            self.links.append(attributes.get("href"))
+        elif tag != "base":
+            self.loads += [attributes.get("src"), attributes.get("href")]
+
+
+def check_links(root, pages):
+    """The faults of the links: `api/` and `files/` are targets, and are not read for their own links."""
+    read, faults = {}, []
+
+    def page(path):
+        if path not in read:
+            read[path] = Page(path)
+        return read[path]
+
+    for path in pages:
+        here = page(path)
+        for url in filter(None, here.links + here.loads):
+            parts = urlsplit(url)
+            if parts.scheme in ("http", "https") and url in here.links:
+                continue
+            if parts.scheme == "data":
+                continue
+            if parts.scheme or parts.netloc:
+                faults.append(f"{path.relative_to(root)} loads {url}")
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            anchor = unquote(parts.fragment)
+            if not target.is_relative_to(root.resolve()) or not target.is_file():
+                faults.append(f"{path.relative_to(root)}: no file for {url}")
+            elif anchor and target.suffix == ".html" and anchor not in page(target).ids:
+                faults.append(f"{path.relative_to(root)}: no id for {url}")
+    return faults
+
+
+class Browser:
+    """Chromium without a window, which speaks the DevTools protocol through two pipes."""
+
+    def __init__(self, profile):
+        commands, self.commands = os.pipe()
+        self.answers, answers = os.pipe()
+        arguments = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe"]
+        arguments += ["--host-resolver-rules=MAP * ~NOTFOUND", "--disable-background-networking", f"--user-data-dir={profile}"]
+        # The protocol's pipes are the descriptors 3 and 4.
+        shell = f'exec "$@" 3<&{commands} 4>&{answers}'
+        self.process = subprocess.Popen(
+            ["bash", "-c", shell, "bash", *arguments], pass_fds=(commands, answers), stderr=subprocess.DEVNULL
+        )
+        os.close(commands)
+        os.close(answers)
+        self.read, self.count, self.session, self.events = b"", 0, None, []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+    def message(self):
+        while b"\0" not in self.read:
+            block = os.read(self.answers, 1 << 20)
+            if not block:
+                sys.exit("Chromium ended: does it start?")
+            self.read += block
+        message, _, self.read = self.read.partition(b"\0")
+        return json.loads(message)
+
+    def call(self, method, **parameters):
+        self.count += 1
+        command = {"id": self.count, "method": method, "params": parameters}
+        if self.session:
+            command["sessionId"] = self.session
+        os.write(self.commands, json.dumps(command).encode() + b"\0")
+        while (message := self.message()).get("id") != self.count:
+            self.events.append(message)
+        if "error" in message:
+            sys.exit(f"{method}: {message['error']}")
+        return message["result"]
+
+    def evaluate(self, expression):
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            sys.exit(f"the check itself: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def resize(self, width):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 800)
+
+    def open(self, path):
+        """Loads a page, and returns what failed meanwhile."""
+        self.events = []
+        self.call("Page.navigate", url=path.resolve().as_uri())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self.message())
+        self.evaluate("document.fonts.ready.then(() => new Promise(next => requestAnimationFrame(() => setTimeout(next)))).then(() => 0)")
+        faults = []
+        for event in self.events:
+            details = event.get("params", {})
+            match event.get("method"):
+                case "Runtime.exceptionThrown":
+                    faults.append("exception: " + details["exceptionDetails"]["text"])
+                case "Runtime.consoleAPICalled" if details["type"] in ("error", "assert"):
+                    faults.append("console: " + " ".join(str(value.get("value")) for value in details["args"]))
+                case "Log.entryAdded" if details["entry"]["level"] == "error":
+                    faults.append("log: " + details["entry"]["text"] + " " + details["entry"].get("url", ""))
+                case "Network.requestWillBeSent" if details["request"]["url"].startswith(("http", "ws")):
+                    faults.append("network: " + details["request"]["url"])
+                case "Network.loadingFailed":
+                    faults.append("not loaded: " + details["errorText"])
+        return faults
+
+
+# What a page shows that it should not, at the width of the window.
+LOOK = r"""(() => {
+    const faults = [], root = document.documentElement;
+    const seen = element => { const box = element.getBoundingClientRect(); return box.width > 0 && box.height > 0; };
+    if (root.scrollWidth > root.clientWidth) {
+        const wide = [...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > root.clientWidth + 1);
+        faults.push(`wider than the window: ${root.scrollWidth} > ${root.clientWidth}, ${wide.slice(-1).map(e => e.outerHTML.slice(0, 80))}`);
+    }
+    for (const image of document.images) {
+        const hidden = !image.checkVisibility();
+        if (!image.complete || image.naturalWidth === 0 || !hidden && !seen(image)) faults.push(`empty image ${image.src}`);
+    }
+    for (const math of document.querySelectorAll("math")) {
+        if (math.checkVisibility() && (!seen(math) || !math.textContent.trim())) faults.push(`empty expression ${math.outerHTML.slice(0, 80)}`);
+        if (math.querySelector("merror")) faults.push(`wrong expression ${math.textContent.slice(0, 80)}`);
+    }
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const node = texts.currentNode;
+        if (node.parentElement.closest("pre, code, script, style")) continue;
+        const raw = node.data.match(/\$[^$]+\$|\\[a-zA-Z]{2,}|\\[()\[\]]|\{\{#/);
+        if (raw) faults.push(`raw text ${raw[0].slice(0, 80)}`);
+    }
+    return faults;
+})()"""
+
+
+def check_pages(root, pages):
+    """The faults that Chromium sees."""
+    faults = []
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = Browser(profile)
+        for path in pages:
+            for width in WIDTHS:
+                browser.resize(width)
+                # The style of a page depends on the width at any time, so it is loaded once.
+                found = browser.open(path) if width == WIDTHS[0] else []
+                # What is folded is part of the page.
+                browser.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
+                found += browser.evaluate(LOOK)
+                faults += [f"{path.relative_to(root)} at {width} px: {fault}" for fault in dict.fromkeys(found)]
+        browser.close()
+    return faults
+
+
+def check(root):
+    """The pages of a folder, and their faults."""
+    pages = sorted(path for path in root.rglob("*.html") if path.relative_to(root).parts[0] != "api")
+    return pages, check_links(root, pages) + check_pages(root, pages)
+
+
+PLANTED = [
+    ('<a href="gone.html">a</a>', "no file for gone.html"),
+    ('<a href="good.html#gone">a</a>', "no id for good.html#gone"),
+    ('<a href="../a.html">a</a>', "no file for ../a.html"),
+    ('<script src="https://example.org/a.js"></script>', "loads https://example.org/a.js"),
+    ("<style>@font-face { font-family: a; src: url(//example.org/a) } p { font-family: a }</style><p>a</p>", "not loaded"),
+    ("<script>setTimeout(() => fetch('http://example.org').catch(() => 0), 0)</script>", "network: http://example.org"),
+    ('<div style="width: 600px; height: 1px">a</div>', "at 400 px: wider than the window"),
+    ('<div style="width: 2000px; height: 1px">a</div>', "at 1400 px: wider than the window"),
+    ('<img src="good.html">', "empty image"),
+    ('<img src="data:image/svg+xml,<svg xmlns=\'http://www.w3.org/2000/svg\' width=\'9\' height=\'9\'/>" style="width: 0">', "empty image"),
+    ("<script>console.error('a fault')</script>", "console: a fault"),
+    ("<script>null.a</script>", "exception"),
+    ('<script src="gone.js"></script>', "not loaded"),
+    ("<p>The sum $x + y$</p>", "raw text $x + y$"),
+    ("<details><p>\\frac12</p></details>", "raw text \\frac"),
+    ("<p>{{#include a}}</p>", "raw text {{#"),
+    ("<math></math>", "empty expression"),
+    ("<math><merror><mtext>x</mtext></merror></math>", "wrong expression"),
+]
+
+GOOD = """<a id="here" href="#here">a</a> <a href="good.html#here">a</a> <a href="https://example.org">a</a>
+<div style="overflow-x: auto"><div style="width: 3000px">a</div></div><pre><code>$HOME $x$ \\frac</code></pre> 5 $
+<math><mi>x</mi></math><img src="data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='9' height='9'/>">"""
+
+
+def self_test():
+    """Plants each fault in a page of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        head = '<!DOCTYPE html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><body>'
+        (root / "good.html").write_text(head + GOOD)
+        for i, (html, _) in enumerate(PLANTED):
+            (root / f"{i}.html").write_text(head + html)
+        _, faults = check(root)
+    for i, (html, expected) in enumerate(PLANTED):
+        assert any(fault.startswith(f"{i}.html") and expected in fault for fault in faults), f"{html} was not found: {faults}"
+    wrong = [fault for fault in faults if fault.startswith("good.html")]
+    assert not wrong, wrong
+    print(f"{len(PLANTED)} planted faults were found")
+
+
+def main():
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test()
+    pages, faults = check(Path(sys.argv[1]))
+    assert pages, "no pages"
+    if faults:
+        sys.exit("\n".join(faults))
+    print(f"{len(pages)} pages without faults, each at {' and '.join(map(str, WIDTHS))} px")
+
+
+if __name__ == "__main__":
+    main()
