@@ -8,6 +8,7 @@ mod stage;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -19,7 +20,17 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{self, Layer, SubscriberExt};
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [repository, commands, out] = &arguments[..] else {
         bail!("usage: warpkov-book REPOSITORY COMMANDS OUT");

@@ -83,6 +83,8 @@ fn mathml(latex: &str, display_mode: DisplayMode) -> Result<String> {
     let mut html = String::new();
     let events = events.into_iter().map(Ok::<_, std::convert::Infallible>);
     mathml::push_mathml(&mut html, events, RenderConfig { display_mode, ..RenderConfig::default() })?;
+    // For \Big, pulldown-latex leaves out the space between two attributes.
+    let html = html.replace("\"minsize=", "\" minsize=");
     let (mut out, mut in_tag) = (String::new(), false);
     for c in html.replace('\n', " ").chars() {
         in_tag = c == '<' || in_tag && c != '>';

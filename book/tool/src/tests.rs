@@ -46,7 +46,7 @@ fn fails(changes: &[(&str, &str)], parts: &[&str]) {
 #[test]
 fn expressions_become_mathml() {
     let page = html(
-        "Values $V^*_a$ and $V^*_b$:\n\n$$\\max_a \\lvert x \\rvert < 1$$\n\n| a |\n|---|\n| $\\lVert x\\rVert_1$ |\n",
+        "Values $V^*_a$ and $V^*_b$:\n\n$$\\max_a \\Big( \\lvert x \\rvert \\Big) < 1$$\n\n| a |\n|---|\n| $\\lVert x\\rVert_1$ |\n",
     );
     let main = &page[page.find("<main>").unwrap()..page.find("</main>").unwrap()];
     assert_eq!((main.matches("<math").count(), main.matches("display=\"block\"").count()), (4, 1), "{main}");
