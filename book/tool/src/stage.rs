@@ -21,8 +21,11 @@ pub fn stage(repository: &Path, commands: &Path, out: &Path) -> Result<()> {
         }
     }
     let book = repository.join("book");
-    let is_source =
-        |file: &PathBuf| !file.starts_with("tool") && file != Path::new("book.toml") && extension(file) != "py";
+    // Not the programs that draw figures, and not the texts that tests write for pages to include.
+    let is_generated = |file: &Path| extension(file) != "svg" && file.iter().any(|folder| folder == "generated");
+    let is_source = |file: &PathBuf| {
+        !file.starts_with("tool") && ["md", "svg", "png", "css"].contains(&extension(file)) && !is_generated(file)
+    };
     for file in files(&book)?.iter().filter(|file| is_source(file)) {
         match extension(file) {
             "md" => write(&source.join(file), page::with_includes(&read(&book.join(file))?, file, repository)?)?,
@@ -40,11 +43,11 @@ pub fn stage(repository: &Path, commands: &Path, out: &Path) -> Result<()> {
     write(&summary, with_commands(&read(&summary)?, titles)?)
 }
 
-/// Fails if the summary leaves out a staged page. Parts of pages, which other pages include, are in folders `generated`.
+/// Fails if the summary leaves out a staged page.
 pub fn check_listed(source: &Path, book: &Book) -> Result<()> {
     let listed: Vec<_> = book.chapters().filter_map(|chapter| chapter.source_path.clone()).collect();
-    let is_part = |file: &Path| file == Path::new("SUMMARY.md") || file.iter().any(|folder| folder == "generated");
-    for file in files(source)?.into_iter().filter(|file| extension(file) == "md" && !is_part(file)) {
+    let is_page = |file: &PathBuf| extension(file) == "md" && file != Path::new("SUMMARY.md");
+    for file in files(source)?.into_iter().filter(is_page) {
         ensure!(listed.contains(&file), "book/SUMMARY.md does not list {}", file.display());
     }
     Ok(())
