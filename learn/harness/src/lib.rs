@@ -18,6 +18,7 @@ pub mod exercise;
 pub mod lab;
 pub mod program;
 
+pub mod dot_product;
 pub mod vector_add;
 
 pub use exercise::Exercise;
