@@ -96,6 +96,24 @@ impl Budget {
         Self { line: Some((operation, |counts| counts.requests as f64)), ..budget }
     }
 
+    /// Requests of warps with `operation` per block.
+    pub fn requests_per_block(kernel: &'static str, operation: Operation, limit: f64) -> Self {
+        let measure =
+            move |profile: &KernelProfile| profile.total(operation).requests as f64 / profile.blocks.max(1) as f64;
+        let budget = Self::new(format!("{}s per block of {kernel}", name(operation)), kernel, limit, measure);
+        Self { line: Some((operation, |counts| counts.requests as f64)), ..budget }
+    }
+
+    /// Barriers that a block passes, averaged over all blocks.
+    pub fn barriers_per_block(kernel: &'static str, limit: f64) -> Self {
+        let measure = |profile: &KernelProfile| {
+            let warps = profile.blocks.max(1) * u64::from(profile.block_threads.div_ceil(32).max(1));
+            profile.total(Operation::Barrier).requests as f64 / warps as f64
+        };
+        let budget = Self::new(format!("barriers per block of {kernel}"), kernel, limit, measure);
+        Self { line: Some((Operation::Barrier, |counts| counts.requests as f64)), ..budget }
+    }
+
     /// Passes through the banks of shared memory beyond the least possible.
     pub fn bank_conflicts(kernel: &'static str, limit: f64) -> Self {
         let all = |profile: &KernelProfile| {

@@ -34,6 +34,7 @@ pub mod project;
 pub mod registers;
 pub mod several_gpus;
 pub mod transpose;
+pub mod dot_product;
 pub mod vector_add;
 
 pub use exercise::Exercise;
