@@ -1,27 +1,51 @@
 #!/usr/bin/env bash
-# Writes the folders of 30 students of the course into FOLDER, with their solutions of the first five exercises: some of them wrong, and one
-# that never ends. `outcomes` below is what `warpkov learn submit` says of them.
+# Writes the folders of COUNT students of the course into FOLDER: class.sh FOLDER COUNT. Each has a solution of one of the first five
+# exercises; some are wrong, and one never ends. FOLDER/outcomes says what `warpkov learn submit` finds, as OUTCOME=NUMBER.
 set -euo pipefail
 folder=$(realpath "$1")
+count=$2
 cd "$(dirname "$0")/../learn"
 
 mapfile -t first < <(ls exercises | head -n 5)
-for number in {01..30}; do
+declare -A outcomes=([passed]=0 [failed]=0 [does_not_compile]=0 [missing]=0 [time_limit]=0 [crashed]=0) sent=()
+for number in $(seq -w "$count"); do
     student=$folder/student-$number/exercises
-    mkdir -p "$student"
-    for exercise in "${first[@]}"; do
-        mkdir "$student/$exercise"
-        cp "solutions/$exercise"/*.rs "$student/$exercise"
-    done
     exercise=${first[$((10#$number / 2 % 5))]}
-    # One in five has not begun, one in ten does not compile, and one in ten has not sent in one exercise.
+    own=$student/$exercise
+    mkdir -p "$own"
+    cp "solutions/$exercise"/*.rs "$own"
+    outcome=passed
     case $((10#$number % 10)) in
-    3 | 8) cp "exercises/$exercise"/*.rs "$student/$exercise" ;;
-    5) sed -i 's/use warpkov_device/use warpkov/' "$student/$exercise/kernels.rs" ;;
-    7) rm -r "${student:?}/$exercise" ;;
+    # One in five has not begun, one in ten does not compile, and one in ten has not sent in anything.
+    3 | 8)
+        cp "exercises/$exercise"/*.rs "$own"
+        outcome=failed
+        ;;
+    5)
+        sed -i 's/use warpkov_device/use warpkov/' "$own/kernels.rs"
+        outcome=does_not_compile
+        ;;
+    7)
+        rm -r "$own"
+        outcome=missing
+        ;;
+    0)
+        # The first such student's kernel never ends.
+        if ((10#$number == 10)); then
+            sed -i 's/^    let i = /    loop {\n        core::hint::spin_loop();\n    }\n    #[allow(unreachable_code)]\n    let i = /' \
+                "$own/kernels.rs"
+            grep -q spin_loop "$own/kernels.rs"
+            outcome=time_limit
+        fi
+        ;;
     esac
+    if [[ $outcome != missing ]]; then
+        outcomes[$outcome]=$((${outcomes[$outcome]} + 1))
+        sent[$exercise]=1
+    fi
 done
-endless=$folder/student-10/exercises/00_vector_add/kernels.rs
-sed -i 's/^    let i = /    loop {\n        core::hint::spin_loop();\n    }\n    #[allow(unreachable_code)]\n    let i = /' "$endless"
-grep -q spin_loop "$endless"
-echo "passed=137 failed=6 does_not_compile=3 missing=3 time_limit=1 crashed=0" >"$folder/outcomes"
+# A student has not sent in all the other exercises.
+outcomes[missing]=$((count * ${#sent[@]} - outcomes[passed] - outcomes[failed] - outcomes[does_not_compile] - outcomes[time_limit]))
+for outcome in "${!outcomes[@]}"; do
+    echo "$outcome=${outcomes[$outcome]}"
+done >"$folder/outcomes"

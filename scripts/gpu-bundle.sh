@@ -35,7 +35,7 @@ done
 # The course: 30 students' programs, the exercises as they are given, and the solutions.
 class=$(mktemp -d)
 trap 'rm -rf "$class"' EXIT
-scripts/class.sh "$class"
+scripts/class.sh "$class" 30
 mkdir -p "$class/exercises"
 cp -r learn/exercises "$class/exercises/exercises"
 CARGO_TARGET_DIR=$(realpath "$target")/learn WARPKOV_PTXAS=none WARPKOV_REQUIRE_CUBIN=0 "$bundle/warpkov" learn pack "$class"/*/ \

@@ -68,9 +68,9 @@ cd "$folder"
 cp "$root/Cargo.lock" mine
 CUDA_LIBRARY_PATH=$root/toolchain/cuda/driver-stub cargo test --quiet --manifest-path mine/Cargo.toml
 
-echo "A teacher: 30 students, some of them wrong, one that never ends" >&2
+echo "A teacher: ten students, some of them wrong, one that never ends" >&2
 mkdir "$folder/class"
-"$root/scripts/class.sh" "$folder/class"
+"$root/scripts/class.sh" "$folder/class" 10
 "$program" learn pack "$folder"/class/student-* --course "$root/learn" --out "$folder/pack" >"$folder/output" 2>&1 ||
     { cat "$folder/output" >&2; exit 1; }
 tail -n 1 "$folder/output"

@@ -20,7 +20,6 @@ step cargo clippy --all-targets --features metis -- -D warnings
 RUSTDOCFLAGS="-D warnings" step cargo doc --workspace --no-deps
 step scripts/test-learn.sh
 step scripts/book.sh
-step scripts/book.sh
 step scripts/ptx-report.sh
 step scripts/licences.py
 step scripts/demo.sh >/dev/null

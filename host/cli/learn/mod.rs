@@ -66,7 +66,7 @@ impl Place {
 enum Device {
     /// The emulator.
     Cpu,
-    /// The first GPU.
+    /// The emulator, and then the first GPU.
     Cuda,
 }
 
@@ -105,8 +105,8 @@ pub struct Hint {
 /// Checks exercises: results, faults and budgets on the emulator, or results and time on a GPU.
 ///
 /// The emulator runs every launch for several sizes and in three orders of blocks and threads, and reports the first fault or wrong
-/// result. Then it counts memory accesses, and compares the counts with the budgets of the exercise. With --device cuda the GPU runs
-/// the kernels; their times are compared with those of the course's solution. The exit code is 0 if all pass, and 1 if not.
+/// result. Then it counts memory accesses, and compares the counts with the budgets of the exercise. With --device cuda a GPU runs
+/// the kernels as well; their times are compared with those of the course's solution. The exit code is 0 if all pass, and 1 if not.
 #[derive(Args)]
 #[command(after_help = "Examples:
   warpkov learn check

@@ -323,6 +323,9 @@ pub fn pack(
             return Err(Error::Usage(format!("the solution of {exercise} does not compile")));
         }
         for submission in submissions {
+            // A folder even for who has sent in nothing.
+            let folder = target.join(&submission.student);
+            fs::create_dir_all(&folder).map_err(FileError::write(&folder))?;
             if !submission.sources(exercise).is_dir() {
                 continue;
             }

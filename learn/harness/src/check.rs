@@ -54,6 +54,18 @@ impl Verdict {
     pub fn passed(&self) -> bool {
         self.steps.iter().all(Step::passed)
     }
+
+    /// This verdict and what a further check finds, which is made if everything has passed so far.
+    #[cfg(feature = "gpu")]
+    pub fn then(self, further: impl FnOnce() -> Self) -> Self {
+        if !self.passed() {
+            return self;
+        }
+        let Self { mut steps, profile, .. } = self;
+        let further = further();
+        steps.extend(further.steps);
+        Self { steps, profile, ..further }
+    }
 }
 
 /// Checks a part on the emulator.
@@ -129,7 +141,8 @@ pub fn compiled<E: Exercise>(part: usize, code: Option<&dyn Code>, verdict: &mut
 pub fn on_gpu<E: Exercise>(gpus: &[warpkov_cuda::Gpu], part: usize) -> Verdict {
     let mut verdict = Verdict::default();
     for size in E::sizes(part) {
-        verdict.steps.push(Step::new(format!("results of size {size}"), E::run(&Lab::several(gpus), part, size)));
+        let result = E::run(&Lab::several(gpus), part, size);
+        verdict.steps.push(Step::new(format!("results of size {size} on the GPU"), result));
         if !verdict.passed() {
             return verdict;
         }
@@ -145,7 +158,7 @@ pub fn on_gpu<E: Exercise>(gpus: &[warpkov_cuda::Gpu], part: usize) -> Verdict {
     };
     let size = E::timed(part);
     let lab = Lab::timed(gpus, &timer);
-    verdict.steps.push(Step::new(format!("results of size {size}"), E::run(&lab, part, size)));
+    verdict.steps.push(Step::new(format!("results of size {size} on the GPU"), E::run(&lab, part, size)));
     // A part without a launch has no time.
     if verdict.passed() && !lab.time().is_zero() {
         verdict.time = Some((lab.time(), E::work(part, size)));

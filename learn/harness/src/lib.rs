@@ -23,6 +23,7 @@ pub mod program;
 pub mod recorded;
 
 pub mod copy;
+pub mod dot_product;
 pub mod faults;
 pub mod grids;
 pub mod histogram;
@@ -34,7 +35,6 @@ pub mod project;
 pub mod registers;
 pub mod several_gpus;
 pub mod transpose;
-pub mod dot_product;
 pub mod vector_add;
 
 pub use exercise::Exercise;

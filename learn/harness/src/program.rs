@@ -15,6 +15,7 @@ use crate::compiled::Code;
 use crate::exercise::Exercise;
 
 const USAGE: &str = "usage: PROGRAM [check] [--part N] [--device cpu|cuda] [--reference SECONDS,...] [--json]
+       PROGRAM time [--part N] [--json]
        PROGRAM trace [--part N] FILE.svg
        PROGRAM ptx ENTRY";
 
@@ -25,6 +26,8 @@ struct Request {
     ptx: Option<String>,
     part: Option<usize>,
     gpu: bool,
+    /// Measure the time on a GPU, whatever the emulator says.
+    time: bool,
     json: bool,
     /// Seconds of the solution's launches, of each part that is checked.
     reference: Vec<f64>,
@@ -34,8 +37,11 @@ impl Request {
     fn parse(arguments: impl IntoIterator<Item = String>, parts: usize) -> Result<Self, String> {
         let mut request = Self::default();
         let mut arguments = arguments.into_iter().peekable();
-        let trace = arguments.next_if(|word| word == "check" || word == "trace").is_some_and(|word| word == "trace");
-        if arguments.next_if(|word| word == "ptx").is_some() {
+        let command = arguments.next_if(|word| ["check", "time", "trace", "ptx"].contains(&word.as_str()));
+        let trace = command.as_deref() == Some("trace");
+        request.time = command.as_deref() == Some("time");
+        request.gpu = request.time;
+        if command.as_deref() == Some("ptx") {
             request.ptx =
                 Some(arguments.next().ok_or_else(|| format!("ptx: expected a kernel's entry point\n{USAGE}"))?);
         }
@@ -107,11 +113,16 @@ pub fn main<E: Exercise>(#[cfg(feature = "gpu")] modules: &'static Modules) -> E
     let mut passed = true;
     for (index, part) in parts.enumerate() {
         #[cfg(feature = "gpu")]
-        let mut verdict =
-            gpus.as_ref().map_or_else(|| check::emulated::<E>(part), |gpus| check::on_gpu::<E>(gpus, part));
+        let mut verdict = match &gpus {
+            Some(gpus) if request.time => check::on_gpu::<E>(gpus, part),
+            Some(gpus) => check::emulated::<E>(part).then(|| check::on_gpu::<E>(gpus, part)),
+            None => check::emulated::<E>(part),
+        };
         #[cfg(not(feature = "gpu"))]
         let mut verdict = check::emulated::<E>(part);
-        check::compiled::<E>(part, code, &mut verdict);
+        if !request.time {
+            check::compiled::<E>(part, code, &mut verdict);
+        }
         passed = verdict.passed();
         let reference = request.reference.get(index).copied();
         if request.json {
