@@ -97,7 +97,7 @@ impl<S: Transpose> Exercise for Check<S> {
     }
 
     fn timed(part: usize) -> usize {
-        [1 << 26, 8192, 1 << 19][part]
+        [1 << 26, 6144, 1 << 19][part]
     }
 
     fn run<D: Device>(lab: &Lab<'_, D>, part: usize, size: usize) -> Result<(), Failure> {
