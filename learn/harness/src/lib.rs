@@ -19,11 +19,13 @@ pub mod lab;
 pub mod program;
 
 pub mod dot_product;
+pub mod matrix_product;
+pub mod prefix_sum;
 pub mod vector_add;
 
 pub use exercise::Exercise;
 /// What an exercise's `main.rs` uses.
-pub use warpkov_device::launch::{Buffer, Device, Shape};
+pub use warpkov_device::launch::{Buffer, Device, Dim3, Shape};
 
 /// The `main` of an exercise: `learn::main!(learn::vector_add::Check<Launch>);`.
 #[macro_export]
