@@ -120,6 +120,25 @@ impl<'a, D: Device> Lab<'a, D> {
         })
     }
 
+    /// Compares results that must agree within a bound for each element, such as one from an analysis of rounding.
+    ///
+    /// # Errors
+    /// The first element that differs by more.
+    pub fn within(&self, name: &str, found: &[f32], expected: &[f64], bounds: &[f64]) -> Result<(), Failure> {
+        let differences: Vec<f64> = found.iter().zip(expected).map(|(&x, y)| (f64::from(x) - y).abs()).collect();
+        // NaN is not within the bound.
+        let wrong = differences.iter().zip(bounds).position(|(difference, bound)| !(difference <= bound));
+        if found.len() != expected.len() || bounds.len() != expected.len() {
+            let text = format!("{name} has {} elements, expected {}", found.len(), expected.len());
+            return Err(Failure::Wrong(text));
+        }
+        let Some(i) = wrong else { return Ok(()) };
+        let (found, expected, bound) = (found[i], expected[i], bounds[i]);
+        Err(Failure::Wrong(format!(
+            "{name}[{i}] is {found}, expected {expected:.6} with an error of at most {bound:.1e}"
+        )))
+    }
+
     fn compare<T: Display>(
         &self,
         name: &str,

@@ -35,6 +35,8 @@ pub mod project;
 pub mod registers;
 pub mod several_gpus;
 pub mod transpose;
+pub mod matrix_product;
+pub mod prefix_sum;
 pub mod vector_add;
 
 pub use exercise::Exercise;
