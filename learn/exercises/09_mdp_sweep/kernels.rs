@@ -203,15 +203,15 @@ pub fn sweep_patterns(
         let pattern = u32::from(pattern.get(state));
         let (moves, kind) = (pattern % 16, pattern / 16);
         let mut values = [0.0; 5];
-        for d in 0..5 {
+        for (d, value) in values.iter_mut().enumerate() {
             let away = own_offset.get(5 * moves + d as u32);
-            values[d] = v.get(state.wrapping_add_signed(away as isize));
+            *value = v.get(state.wrapping_add_signed(away as isize));
         }
         let mut best = f32::NEG_INFINITY;
         for action in 0..4 {
             let mut q = own_rewards.get(5 * kind + action);
-            for d in 0..5 {
-                q = math::fma_f32(own_prob.get(21 * moves + 5 * action + d as u32), values[d], q);
+            for (d, &value) in values.iter().enumerate() {
+                q = math::fma_f32(own_prob.get(21 * moves + 5 * action + d as u32), value, q);
             }
             best = best.max(q);
         }

@@ -9,6 +9,14 @@ pub const TILE: u32 = 16;
 /// Words between two states of a tile in shared memory: a multiple of 4, with fewer bank conflicts than 16.
 pub const PITCH: u32 = 20;
 
+// ANCHOR: each
+/// Unrolls a loop over 16 beliefs: its indices are then constants, so that arrays stay in registers.
+macro_rules! each {
+    ($name:ident, $body:block) => { each!($name in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15] $body) };
+    ($name:ident in [$($value:literal)*] $body:block) => {$({ const $name: usize = $value; $body })*};
+}
+// ANCHOR_END: each
+
 // ANCHOR: key
 /// An integer that orders by score; of equal scores, that of the smaller index is the larger. Never 0.
 #[inline(always)]
@@ -82,12 +90,12 @@ pub fn product(
     let i = THREADS * thread::block_idx_x() + thread::thread_idx_x();
     if i < vectors {
         let sums = scores_of(tile, states, vectors, alpha, i);
-        for k in 0..16 {
-            let j = first + k as u32;
+        each!(K, {
+            let j = first + K as u32;
             if j < beliefs {
-                scores.set(j as usize * vectors as usize + i as usize, sums[k]);
+                scores.set(j as usize * vectors as usize + i as usize, sums[K]);
             }
-        }
+        });
     }
 }
 

@@ -9,6 +9,14 @@ pub const TILE: u32 = 16;
 /// Words between two states of a tile in shared memory: a multiple of 4, with fewer bank conflicts than 16.
 pub const PITCH: u32 = 20;
 
+// ANCHOR: each
+/// Unrolls a loop over 16 beliefs: its indices are then constants, so that arrays stay in registers.
+macro_rules! each {
+    ($name:ident, $body:block) => { each!($name in [0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15] $body) };
+    ($name:ident in [$($value:literal)*] $body:block) => {$({ const $name: usize = $value; $body })*};
+}
+// ANCHOR_END: each
+
 // ANCHOR: key
 /// An integer that orders by score; of equal scores, that of the smaller index is the larger. Never 0.
 #[inline(always)]
@@ -69,9 +77,9 @@ fn scores_of(tile: Shared<f32>, states: u32, vectors: u32, alpha: Global<f32>, i
 #[inline(always)]
 fn reduce_tile(best: [u64; 16], each: impl Fn(u32, u64)) {
     let keys = warpkov_device::shared_array!(best_keys: u64; 2048);
-    for k in 0..16 {
-        keys.set(THREADS * k as u32 + thread::thread_idx_x(), best[k]);
-    }
+    each!(K, {
+        keys.set(THREADS * K as u32 + thread::thread_idx_x(), best[K]);
+    });
     thread::sync_threads();
     // Each of four warps reduces the keys of four beliefs.
     let lane = warp::lane_id();
@@ -107,9 +115,9 @@ pub fn best_of_product(
     let mut i = thread::thread_idx_x();
     while i < vectors {
         let scores = scores_of(tile, states, vectors, alpha, i);
-        for k in 0..16 {
-            best[k] = best[k].max(key(scores[k], i));
-        }
+        each!(K, {
+            best[K] = best[K].max(key(scores[K], i));
+        });
         i += THREADS;
     }
     reduce_tile(best, |k, found| {
@@ -138,7 +146,10 @@ pub fn raise_keys(
     let i = THREADS * thread::block_idx_x() + thread::thread_idx_x();
     let mut best = [0; 16];
     if i < vectors {
-        best = scores_of(tile, states, vectors, alpha, i).map(|score| key(score, i));
+        let scores = scores_of(tile, states, vectors, alpha, i);
+        each!(K, {
+            best[K] = key(scores[K], i);
+        });
     }
     reduce_tile(best, |k, found| {
         if first + k < beliefs {
