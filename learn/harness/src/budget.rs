@@ -95,10 +95,10 @@ impl Budget {
 
     /// Times that warps wait for others: barriers of a block, of a warp, shuffles, votes and reductions of a warp.
     pub fn waits(kernel: &'static str, limit: f64) -> Self {
-        let kinds = [Operation::Barrier, Operation::WarpSync, Operation::Shuffle, Operation::Vote, Operation::Reduction];
-        let all = move |profile: &KernelProfile| {
-            kinds.map(|operation| profile.total(operation).requests as f64).iter().sum()
-        };
+        let kinds =
+            [Operation::Barrier, Operation::WarpSync, Operation::Shuffle, Operation::Vote, Operation::Reduction];
+        let all =
+            move |profile: &KernelProfile| kinds.map(|operation| profile.total(operation).requests as f64).iter().sum();
         Self::new(format!("barriers and exchanges of warps in {kernel}"), kernel, limit, all)
     }
 

@@ -126,7 +126,8 @@ mod tests {
 
     #[test]
     fn bytes_of_local_memory_are_those_of_the_declarations() {
-        let text = Text("{\n\t.local .align 16 .b8 \t__local_depot0[48];\n\t.reg .b32 %r<4>;\n\tst.local.b32 [%r1], 0;\n}");
+        let text =
+            Text("{\n\t.local .align 16 .b8 \t__local_depot0[48];\n\t.reg .b32 %r<4>;\n\tst.local.b32 [%r1], 0;\n}");
         assert_eq!(CodeBudget::local_bytes("kernel", 0).measure(Some(&text)), Ok(48));
         assert!(CodeBudget::local_bytes("other", 0).measure(Some(&text)).is_err());
         assert!(CodeBudget::registers("kernel", 0).measure(Some(&text)).is_err());

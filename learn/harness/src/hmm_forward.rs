@@ -150,7 +150,8 @@ impl Case {
             if step > 0 {
                 let best = |j: usize| {
                     let sum = |i: usize| delta[i] + self.transitions[i * self.states + j] as i32;
-                    (1..self.states).fold((sum(0), 0), |best, i| if sum(i) > best.0 { (sum(i), i as u32) } else { best })
+                    (1..self.states)
+                        .fold((sum(0), 0), |best, i| if sum(i) > best.0 { (sum(i), i as u32) } else { best })
                 };
                 let best: Vec<(i32, u32)> = (0..self.states).map(best).collect();
                 delta = best.iter().map(|best| best.0).collect();

@@ -36,7 +36,8 @@ impl Request {
         let mut arguments = arguments.into_iter().peekable();
         let trace = arguments.next_if(|word| word == "check" || word == "trace").is_some_and(|word| word == "trace");
         if arguments.next_if(|word| word == "ptx").is_some() {
-            request.ptx = Some(arguments.next().ok_or_else(|| format!("ptx: expected a kernel's entry point\n{USAGE}"))?);
+            request.ptx =
+                Some(arguments.next().ok_or_else(|| format!("ptx: expected a kernel's entry point\n{USAGE}"))?);
         }
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
@@ -106,7 +107,8 @@ pub fn main<E: Exercise>(#[cfg(feature = "gpu")] modules: &'static Modules) -> E
     let mut passed = true;
     for (index, part) in parts.enumerate() {
         #[cfg(feature = "gpu")]
-        let mut verdict = gpus.as_ref().map_or_else(|| check::emulated::<E>(part), |gpus| check::on_gpu::<E>(gpus, part));
+        let mut verdict =
+            gpus.as_ref().map_or_else(|| check::emulated::<E>(part), |gpus| check::on_gpu::<E>(gpus, part));
         #[cfg(not(feature = "gpu"))]
         let mut verdict = check::emulated::<E>(part);
         check::compiled::<E>(part, code, &mut verdict);

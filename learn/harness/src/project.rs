@@ -127,7 +127,10 @@ fn mistake_is_caught<S: Project>() -> Result<(), Failure> {
     if caught > 0 {
         return Ok(());
     }
-    Err(Failure::Wrong(format!("the broken kernel passes at all of {} sizes: which inputs show its mistake?", sizes.len())))
+    Err(Failure::Wrong(format!(
+        "the broken kernel passes at all of {} sizes: which inputs show its mistake?",
+        sizes.len()
+    )))
 }
 
 /// Each section is there, in order, and long enough; the prediction and the measurement have numbers.
@@ -149,7 +152,9 @@ fn report_is_complete(report: &str) -> Result<(), Failure> {
             return Err(Failure::Wrong(format!("the section {name} of the report says TODO")));
         }
         if count < *words {
-            return Err(Failure::Wrong(format!("the section {name} of the report has {count} words of at least {words}")));
+            return Err(Failure::Wrong(format!(
+                "the section {name} of the report has {count} words of at least {words}"
+            )));
         }
         let needs_number = ["Prediction", "Measurement"].contains(name);
         if needs_number && !text.contains(|character: char| character.is_ascii_digit()) {

@@ -53,11 +53,7 @@ pub trait Registers {
     ///
     /// # Errors
     /// Those of the device.
-    fn visits_indexed<D: Device>(
-        device: &D,
-        walks: &Walks<D>,
-        visits: &mut D::Buffer<u32>,
-    ) -> Result<(), D::Error>;
+    fn visits_indexed<D: Device>(device: &D, walks: &Walks<D>, visits: &mut D::Buffer<u32>) -> Result<(), D::Error>;
 
     /// The same by the kernel `visits`.
     ///

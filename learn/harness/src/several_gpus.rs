@@ -83,8 +83,11 @@ fn solve<S: SeveralGpus, D: Device>(lab: &Lab<'_, D>, part: usize, height: usize
     }
 
     let record = Record::default();
-    let devices: Vec<_> =
-        lab.devices[..count].iter().enumerate().map(|(number, device)| Recorded::new(device, number, &record)).collect();
+    let devices: Vec<_> = lab.devices[..count]
+        .iter()
+        .enumerate()
+        .map(|(number, device)| Recorded::new(device, number, &record))
+        .collect();
     let (mut all, mut first) = (Vec::with_capacity(count), 0);
     for (device, rows) in devices.iter().zip(parts(height, count)) {
         let row = |row: usize| &start[row * width..][..width];
@@ -109,7 +112,11 @@ fn solve<S: SeveralGpus, D: Device>(lab: &Lab<'_, D>, part: usize, height: usize
     }
     lab.equal("V", &found, &expected)?;
     let operations = Traffic::of(&record);
-    if part == 0 { operations.check_elements(width, count)? } else { operations.check_overlap(height, count)? }
+    if part == 0 {
+        operations.check_elements(width, count)?
+    } else {
+        operations.check_overlap(height, count)?
+    }
     if count == lab.devices.len() && lab.is_timed() {
         // The clock is that of the first device; the sweeps end when the host has waited for all of them.
         lab.launch(|_| sweeps::<S, _>(&devices, width, &mut all))?;

@@ -34,7 +34,9 @@ impl HmmForward for Launch {
         let (steps, symbols) = (sequences.steps, &sequences.symbols);
         let shape = Shape::new(sequences.count, STATES as u32);
         // SAFETY: as above, and there are 32 pointers for each step of each sequence.
-        unsafe { kernels::viterbi(device, shape, steps, start, transitions, emissions, symbols, pointers, path, scores) }
+        unsafe {
+            kernels::viterbi(device, shape, steps, start, transitions, emissions, symbols, pointers, path, scores)
+        }
     }
 
     fn scan<D: Device>(

@@ -12,11 +12,7 @@ impl Registers for Launch {
     const PREDICTION: Prediction = Prediction { local_bytes: 32, loads_per_step: 2, stores: 8 };
     // ANCHOR_END: prediction
 
-    fn visits_indexed<D: Device>(
-        device: &D,
-        walks: &Walks<D>,
-        visits: &mut D::Buffer<u32>,
-    ) -> Result<(), D::Error> {
+    fn visits_indexed<D: Device>(device: &D, walks: &Walks<D>, visits: &mut D::Buffer<u32>) -> Result<(), D::Error> {
         let Walks { count, steps, next, choices } = walks;
         let shape = Shape::cover((*count).into(), 128);
         // SAFETY: there are 8·4 successors, `steps` choices for each walk, and 8 counters.
