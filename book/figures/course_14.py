@@ -12,9 +12,9 @@ def halo(folder):
         for row in range(4):
             colour = ORANGE if row in (0, 3) else BLUE
             picture.box(80, y + 18 * row, 220, 18, "", colour)
-        if part < 2:
-            picture.arrow(150, y + 63, 150, y + 97)
-            picture.arrow(230, y + 97, 230, y + 63)
+    for y in (16, 104):
+        picture.arrow(150, y + 63, 150, y + 97)
+        picture.arrow(230, y + 97, 230, y + 63)
     picture.box(330, 40, 18, 18, "", ORANGE)
     picture.text(356, 54, "outer rows: travel", size=12)
     picture.box(330, 70, 18, 18, "", BLUE)

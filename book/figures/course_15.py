@@ -15,7 +15,7 @@ def figures(folder):
     picture.arrow(141, 50, 200, 99)
     picture.arrow(141, 42, 380, 99)
     picture.text(20, 84, "agrees", size=12)
-    picture.text(176, 86, "agrees", size=12)
+    picture.text(206, 92, "agrees", size=12)
     picture.text(330, 76, "must be caught", size=12)
     picture.arrow(240, 195, 240, 145)
     picture.arrow(190, 195, 110, 145)
