@@ -7,6 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+static MODULES: warpkov_cuda::Modules = warpkov_cuda::modules!();
+
 /// The chapter whose page shows PTX, and its kernels.
 const CHAPTER: &str = "13_registers";
 const KERNELS: [&str; 2] = ["visits_indexed", "visits"];
@@ -34,4 +36,16 @@ fn the_book_shows_what_the_compiler_writes() {
         assert_eq!(reserves(&found), reserves(&text), "{} is out of date", path.display());
         assert!(found.contains(".entry"), "{} is missing: WARPKOV_UPDATE_BOOK=1 writes it", path.display());
     }
+}
+
+/// Where an assembler has made machine code.
+#[test]
+fn the_stack_of_a_kernel_is_that_of_its_local_array() {
+    if MODULES.assembler.is_none() || MODULES.registers("visits_indexed", 90).is_none() {
+        eprintln!("not checked: there is no machine code of visits_indexed");
+        return;
+    }
+    assert_eq!(MODULES.stack_bytes("visits_indexed", 90), Some(32));
+    assert_eq!(MODULES.stack_bytes("visits", 90), Some(0));
+    assert_eq!(MODULES.stack_bytes("nothing", 90), None);
 }

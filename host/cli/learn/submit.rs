@@ -123,7 +123,7 @@ impl Bench {
         let bench = Self { folder, gpu, release };
         for kind in ["exercises", "solutions"] {
             for exercise in course::folders(&course.folder.join(kind))? {
-                for file in FILES {
+                for file in files(&course.folder.join("exercises").join(&exercise))? {
                     let name = Path::new(kind).join(&exercise).join(file);
                     copy(&course.folder.join(&name), &bench.folder.join(&name))?;
                 }
@@ -155,10 +155,10 @@ impl Bench {
 
     /// Builds what a student has sent in.
     pub fn build(&self, submission: &Submission, exercise: &str) -> Result<Result<PathBuf, String>, Error> {
-        for file in FILES {
-            let (from, to) =
-                (submission.sources(exercise).join(file), Path::new("exercises").join(exercise).join(file));
-            if let Err(error) = copy(&from, &self.folder.join(to)) {
+        let folder = self.folder.join("exercises").join(exercise);
+        for file in files(&folder)? {
+            let (from, to) = (submission.sources(exercise).join(&file), folder.join(&file));
+            if let Err(error) = copy(&from, &to) {
                 return Ok(Err(error.to_string()));
             }
         }
@@ -166,8 +166,16 @@ impl Bench {
     }
 }
 
-/// The files of an exercise.
-const FILES: [&str; 2] = ["kernels.rs", "main.rs"];
+/// The files of an exercise that a student sends in: all but the hints.
+fn files(folder: &Path) -> Result<Vec<String>, Error> {
+    let failed = FileError::read(folder);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(&failed)? {
+        let name = entry.map_err(&failed)?.file_name().into_string();
+        names.extend(name.ok().filter(|name| name != "hints.md"));
+    }
+    Ok(names)
+}
 
 /// Copies a file unless its content is there already: cargo compiles what is newer.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {

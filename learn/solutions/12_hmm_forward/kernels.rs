@@ -42,6 +42,7 @@ impl Semiring for LogSum {
 /// States: a lane for each.
 const N: u32 = 32;
 
+// ANCHOR: forward
 /// log₂ of the sum of the weights of all paths: αₜ(j) = Σᵢ αₜ₋₁(i) Aᵢⱼ · bⱼ(oₜ), scaled to Σⱼ αₜ(j) = 1 at each step.
 ///
 /// *Thread mapping*: a block of one warp for each sequence, a lane for each state.
@@ -85,6 +86,7 @@ pub fn forward(
         scores.set(sequence, exponent);
     }
 }
+// ANCHOR_END: forward
 
 /// The best path: δₜ(j) = maxᵢ (δₜ₋₁(i) + Aᵢⱼ) + bⱼ(oₜ), and back from the largest δ of the last step. The smallest state
 /// breaks ties.

@@ -6,10 +6,10 @@ use warpkov_device::device::{Global, GlobalMut, kernel, thread};
 ///
 /// *Thread mapping*: a thread for each walk.
 ///
-/// *Safety*: `next` has 32 elements below 8, `choices` has `steps`·n elements below 4, and `visits` 8·n.
+/// *Safety*: `next` has 32 elements below 8, `choices` has `steps`·n elements below 4, and `found` 8·n.
 // ANCHOR: indexed
 #[kernel]
-pub fn visits_indexed(n: u32, steps: u32, next: Global<u32>, choices: Global<u32>, visits: GlobalMut<u32>) {
+pub fn visits_indexed(n: u32, steps: u32, next: Global<u32>, choices: Global<u32>, found: GlobalMut<u32>) {
     let (i, n) = (thread::index_1d() as usize, n as usize);
     if i < n {
         let mut counts = [0; 8];
@@ -21,7 +21,7 @@ pub fn visits_indexed(n: u32, steps: u32, next: Global<u32>, choices: Global<u32
             counts[state as usize % 8] += 1;
         }
         for k in 0..8 {
-            visits.set(k * n + i, counts[k]);
+            found.set(k * n + i, counts[k]);
         }
     }
 }
@@ -31,7 +31,7 @@ pub fn visits_indexed(n: u32, steps: u32, next: Global<u32>, choices: Global<u32
 ///
 /// *Thread mapping* and *Safety*: as for [`visits_indexed`].
 #[kernel]
-pub fn visits(n: u32, steps: u32, next: Global<u32>, choices: Global<u32>, visits: GlobalMut<u32>) {
+pub fn visits(n: u32, steps: u32, next: Global<u32>, choices: Global<u32>, found: GlobalMut<u32>) {
     let (i, n) = (thread::index_1d() as usize, n as usize);
     if i < n {
         // ANCHOR: counters
@@ -46,7 +46,7 @@ pub fn visits(n: u32, steps: u32, next: Global<u32>, choices: Global<u32>, visit
             }
         }
         for k in 0..8 {
-            visits.set(k * n + i, counts[k]);
+            found.set(k * n + i, counts[k]);
         }
         // ANCHOR_END: counters
     }
