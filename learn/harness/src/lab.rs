@@ -127,7 +127,8 @@ impl<'a, D: Device> Lab<'a, D> {
     pub fn within(&self, name: &str, found: &[f32], expected: &[f64], bounds: &[f64]) -> Result<(), Failure> {
         let differences: Vec<f64> = found.iter().zip(expected).map(|(&x, y)| (f64::from(x) - y).abs()).collect();
         // NaN is not within the bound.
-        let wrong = differences.iter().zip(bounds).position(|(difference, bound)| !(difference <= bound));
+        let wrong =
+            differences.iter().zip(bounds).position(|(difference, bound)| difference.is_nan() || difference > bound);
         if found.len() != expected.len() || bounds.len() != expected.len() {
             let text = format!("{name} has {} elements, expected {}", found.len(), expected.len());
             return Err(Failure::Wrong(text));

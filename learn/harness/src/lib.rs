@@ -28,15 +28,15 @@ pub mod faults;
 pub mod grids;
 pub mod histogram;
 pub mod hmm_forward;
+pub mod matrix_product;
 pub mod mdp_sweep;
 pub mod policy_evaluation;
 pub mod pomdp_backup;
+pub mod prefix_sum;
 pub mod project;
 pub mod registers;
 pub mod several_gpus;
 pub mod transpose;
-pub mod matrix_product;
-pub mod prefix_sum;
 pub mod vector_add;
 
 pub use exercise::Exercise;
