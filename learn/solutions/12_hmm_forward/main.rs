@@ -68,7 +68,7 @@ fn scan<S: Semiring, D: Device>(
     let shape = Shape::cover(16 * u64::from(steps), 256).overlapping();
     // The last launch writes `products`.
     let (mut target, mut other) = (products, &mut scratch);
-    if launches % 2 == 0 {
+    if launches.is_multiple_of(2) {
         std::mem::swap(&mut target, &mut other);
     }
     // SAFETY: all buffers have `steps` matrices.
