@@ -2,7 +2,7 @@
 
 mod kernels;
 
-use kernels::{THREADS, TILE};
+use kernels::{LARGE_TILE, THREADS, TILE};
 use learn::prefix_sum::Workspace;
 use learn::{Device, Shape};
 
@@ -43,10 +43,11 @@ impl learn::prefix_sum::PrefixSum for Launch {
         workspace: &mut Workspace<D>,
         y: &mut D::Buffer<u32>,
     ) -> Result<(), D::Error> {
+        let shape = Shape::new(n.div_ceil(LARGE_TILE), THREADS).with_shared(4 * TILE);
         let Workspace { flags, aggregates, prefixes } = workspace;
         device.clear(flags)?;
         // SAFETY: x and y have n elements, the workspace fits n, and its flags are 0.
-        unsafe { kernels::scan_once(device, shape(n), n, x, flags, aggregates, prefixes, y) }
+        unsafe { kernels::scan_once(device, shape, n, x, flags, aggregates, prefixes, y) }
     }
 }
 

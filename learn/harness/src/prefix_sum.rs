@@ -12,6 +12,9 @@ use crate::lab::{Failure, Lab};
 /// Elements of a tile, which a block scans.
 pub const TILE: usize = 1024;
 
+/// Elements of a tile of [`PrefixSum::scan_in_one`].
+pub const LARGE_TILE: usize = 4 * TILE;
+
 /// What the student launches. All vectors have `n` ≥ 1 elements, in ⌈n / [`TILE`]⌉ tiles.
 pub trait PrefixSum {
     /// Inclusive prefix sums of each tile: yᵢ is the sum of xⱼ from the first element of its tile to j = i.
@@ -33,7 +36,7 @@ pub trait PrefixSum {
         y: &mut D::Buffer<u32>,
     ) -> Result<(), D::Error>;
 
-    /// Inclusive prefix sums yᵢ = x₀ + … + xᵢ, by one launch. The launch may overwrite the buffers of `workspace`.
+    /// Inclusive prefix sums yᵢ = x₀ + … + xᵢ, by one launch, in tiles of [`LARGE_TILE`] elements. The launch may overwrite the buffers of `workspace`.
     ///
     /// # Errors
     /// Those of the device.
@@ -48,11 +51,11 @@ pub trait PrefixSum {
 
 /// What the tiles tell each other.
 pub struct Workspace<D: Device> {
-    /// The state of each tile, and one element more, a counter.
+    /// The state of each large tile, and one element more, a counter.
     pub flags: D::Buffer<u32>,
-    /// The sum of each tile.
+    /// The sum of each large tile.
     pub aggregates: D::Buffer<u32>,
-    /// The sum of all elements up to the end of each tile.
+    /// The sum of all elements up to the end of each large tile.
     pub prefixes: D::Buffer<u32>,
 }
 
@@ -63,12 +66,16 @@ impl<S: PrefixSum> Exercise for Check<S> {
     const PARTS: &'static [&'static str] =
         &["a scan of each block", "all blocks, by three launches", "all blocks, in one pass"];
 
-    fn sizes(_: usize) -> Vec<usize> {
-        vec![1, 31, 1024, 1025, 5000, 34_000]
+    fn sizes(part: usize) -> Vec<usize> {
+        match part {
+            0 | 1 => vec![1, 31, 1024, 1025, 5000, 34_000],
+            // A look-back passes over more than 32 tiles.
+            _ => vec![1, 31, 4096, 4097, 20_000, 34 * LARGE_TILE - 1],
+        }
     }
 
-    fn counted(_: usize) -> usize {
-        32_768
+    fn counted(part: usize) -> usize {
+        if part < 2 { 32 * TILE } else { 32 * LARGE_TILE }
     }
 
     fn timed(_: usize) -> usize {
@@ -87,16 +94,17 @@ impl<S: PrefixSum> Exercise for Check<S> {
             sum
         });
         let expected: Vec<u32> = expected.collect();
-        let (device, tiles) = (lab.device, n.div_ceil(TILE));
+        let device = lab.device;
         let x = device.upload(&x)?;
         let mut y = device.uninitialised(n)?;
         match part {
             0 => lab.launch(|device| S::scan_tiles(device, n as u32, &x, &mut y))?,
             1 => {
-                let mut sums = device.uninitialised(tiles)?;
+                let mut sums = device.uninitialised(n.div_ceil(TILE))?;
                 lab.launch(|device| S::scan_in_three(device, n as u32, &x, &mut sums, &mut y))?;
             }
             _ => {
+                let tiles = n.div_ceil(LARGE_TILE);
                 let mut workspace = Workspace {
                     flags: device.uninitialised(tiles + 1)?,
                     aggregates: device.uninitialised(tiles)?,
@@ -109,8 +117,8 @@ impl<S: PrefixSum> Exercise for Check<S> {
     }
 
     fn budgets(part: usize) -> Vec<Budget> {
-        // Sectors of n elements, and tiles.
-        let (sectors, tiles) = (Self::counted(part) as f64 / 8.0, (Self::counted(part) / TILE) as f64);
+        // Sectors of n elements, and tiles: 32 in each part.
+        let (sectors, tiles) = (Self::counted(part) as f64 / 8.0, 32.0);
         match part {
             0 => vec![
                 Budget::barriers_per_block("scan_tiles", 4.0),

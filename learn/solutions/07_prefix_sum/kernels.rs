@@ -1,6 +1,8 @@
 //! Prefix sums on the GPU. A block of 256 threads scans a tile of 1024 elements; thread t holds the elements
 //! 4t … 4t + 3.
 
+use core::array;
+
 use warpkov_device::device::atomic::{self, Ordering, Scope};
 use warpkov_device::device::{Global, GlobalMut, Shared, kernel, shared, thread, warp};
 use warpkov_device::shared_array;
@@ -124,6 +126,12 @@ pub fn add_sums(n: u32, x: Global<u32>, sums: Global<u32>, y: GlobalMut<u32>) {
     store(first, n, y, through.map(|sum| before + sum));
 }
 
+/// Elements of a tile of [`scan_once`], which scans [`PIECES`] pieces of [`TILE`] elements: it looks back less often.
+pub const LARGE_TILE: u32 = PIECES as u32 * TILE;
+
+/// Pieces of a large tile.
+pub const PIECES: usize = 4;
+
 /// The state of a tile: it has released its aggregate, the sum of its elements.
 pub const AGGREGATE: u32 = 1;
 
@@ -132,7 +140,7 @@ pub const PREFIX: u32 = 2;
 
 /// Inclusive prefix sums in one pass.
 ///
-/// *Safety*: x and y have `n` elements, `aggregates` and `prefixes` one per tile; `flags` has one element more, a
+/// *Safety*: x and y have `n` elements, `aggregates` and `prefixes` one per large tile; `flags` has one element more, a
 /// counter, and all of them are 0 at first; 4096 bytes of dynamic shared memory.
 #[kernel]
 pub fn scan_once(
@@ -153,8 +161,16 @@ pub fn scan_once(
     let tile = word.get(0);
     thread::sync_threads();
     // ANCHOR_END: tile
-    let first = (tile * TILE + 4 * t) as usize;
-    let (through, total) = scan_block(load(first, n, x), shared::dynamic_shared_mem());
+    let first: [usize; PIECES] = array::from_fn(|piece| (tile * LARGE_TILE + 4 * t) as usize + piece * TILE as usize);
+    // All loads are on their way before the first scan.
+    let values = first.map(|first| load(first, n, x));
+    let mut total = 0;
+    let through = values.map(|values| {
+        let (through, sum) = scan_block(values, shared::dynamic_shared_mem());
+        let through = through.map(|own| total + own);
+        total += sum;
+        through
+    });
     // ANCHOR: part3
     if warp::warp_id() == 0 {
         if t == 0 {
@@ -190,5 +206,7 @@ pub fn scan_once(
     // ANCHOR_END: part3
     thread::sync_threads();
     let before = word.get(0);
-    store(first, n, y, through.map(|sum| before + sum));
+    for (first, through) in first.into_iter().zip(through) {
+        store(first, n, y, through.map(|sum| before + sum));
+    }
 }
