@@ -24,19 +24,15 @@ book/figures/course.py --check
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# A student's copy: the sources are there, so paths of crates lead to them.
-cp -r learn "$folder/learn"
-rm -rf "$folder/learn/target" "$folder/learn/progress.json"
-mkdir "$folder/book"
-ln -s "$root/book/course" "$folder/book/course"
-ln -s "$root/toolchain" "$folder/toolchain"
+# A student's copy of the sources, with what is not committed yet.
+git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --create | tar --extract --directory="$folder"
 cd "$folder/learn"
 
 echo "A student: exercises 0 to 4" >&2
 fails() {
     local code=0
     "$@" >"$folder/output" 2>&1 || code=$?
-    [[ $code == 1 ]] || { cat "$folder/output"; echo "exit code $code in place of 1: $*" >&2; return 1; }
+    [[ $code == 1 ]] || { cat "$folder/output" >&2; echo "exit code $code in place of 1: $*" >&2; return 1; }
 }
 mapfile -t first < <(ls exercises | head -n 5)
 for exercise in "${first[@]}"; do
