@@ -96,7 +96,7 @@ impl<S: PomdpBackup> Exercise for Check<S> {
     }
 
     fn timed(part: usize) -> usize {
-        if part == 0 { 1 << 14 } else { 1 << 19 }
+        if part == 0 { 1 << 16 } else { 1 << 19 }
     }
 
     fn run<D: Device>(lab: &Lab<'_, D>, part: usize, size: usize) -> Result<(), Failure> {

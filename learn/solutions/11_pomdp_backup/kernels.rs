@@ -111,16 +111,23 @@ pub fn best_of_product(
 ) {
     let first = TILE * thread::block_idx_x();
     let tile = load_tile(beliefs, states, first, belief);
-    let mut best = [0; 16];
+    // A thread's vectors come in ascending order: of equal scores it keeps the first one's.
+    let (mut best, mut place) = ([f32::NEG_INFINITY; 16], [u32::MAX; 16]);
     let mut i = thread::thread_idx_x();
     while i < vectors {
         let scores = scores_of(tile, states, vectors, alpha, i);
         each!(K, {
-            best[K] = best[K].max(key(scores[K], i));
+            if scores[K] > best[K] {
+                (best[K], place[K]) = (scores[K], i);
+            }
         });
         i += THREADS;
     }
-    reduce_tile(best, |k, found| {
+    let mut keys = [0; 16];
+    each!(K, {
+        keys[K] = key(best[K], place[K]);
+    });
+    reduce_tile(keys, |k, found| {
         if first + k < beliefs {
             winners.set((first + k) as usize, index_of(found));
         }
