@@ -1,8 +1,6 @@
 //! Prefix sums on the GPU. A block of 256 threads scans a tile of 1024 elements; thread t holds the elements
 //! 4t … 4t + 3.
 
-use core::array;
-
 use warpkov_device::device::atomic::{self, Ordering, Scope};
 use warpkov_device::device::{Global, GlobalMut, Shared, kernel, shared, thread, warp};
 use warpkov_device::shared_array;
@@ -119,11 +117,14 @@ pub fn add_sums(n: u32, x: Global<u32>, sums: Global<u32>, y: GlobalMut<u32>) {
     store(first, n, y, through.map(|sum| before + sum));
 }
 
-/// Elements of a tile of [`scan_once`], which scans [`PIECES`] pieces of [`TILE`] elements: it looks back less often.
-pub const LARGE_TILE: u32 = PIECES as u32 * TILE;
+/// Elements of a tile of [`scan_once`]: eight pieces of [`TILE`], so that it looks back less often.
+pub const LARGE_TILE: u32 = 8 * TILE;
 
-/// Pieces of a large tile.
-pub const PIECES: usize = 4;
+/// Repeats the body for the pieces 0 … 7 of a large tile. The indices are then constants, so that arrays stay in registers.
+macro_rules! each_piece {
+    ($piece:ident, $body:block) => { each_piece!($piece in [0 1 2 3 4 5 6 7] $body) };
+    ($piece:ident in [$($value:literal)*] $body:block) => {$({ const $piece: usize = $value; $body })*};
+}
 
 /// The state of a tile: it has released its aggregate, the sum of its elements.
 pub const AGGREGATE: u32 = 1;
@@ -150,15 +151,17 @@ pub fn scan_once(
     // TODO: which tiles have begun when this block waits for them?
     let tile = thread::block_idx_x();
     // ANCHOR_END: tile
-    let first: [usize; PIECES] = array::from_fn(|piece| (tile * LARGE_TILE + 4 * t) as usize + piece * TILE as usize);
+    let first = (tile * LARGE_TILE + 4 * t) as usize;
+    let mut values = [[0; 4]; 8];
     // All loads are on their way before the first scan.
-    let values = first.map(|first| load(first, n, x));
+    each_piece!(PIECE, {
+        values[PIECE] = load(first + PIECE * TILE as usize, n, x);
+    });
     let mut total = 0;
-    let through = values.map(|values| {
-        let (through, sum) = scan_block(values, shared::dynamic_shared_mem());
-        let through = through.map(|own| total + own);
+    each_piece!(PIECE, {
+        let (through, sum) = scan_block(values[PIECE], shared::dynamic_shared_mem());
+        values[PIECE] = through.map(|own| total + own);
         total += sum;
-        through
     });
     // ANCHOR: part3
     // TODO: nothing orders the number of the tile before and its flag, and every tile waits for the one before.
@@ -177,7 +180,7 @@ pub fn scan_once(
     // ANCHOR_END: part3
     thread::sync_threads();
     let before = word.get(0);
-    for (first, through) in first.into_iter().zip(through) {
-        store(first, n, y, through.map(|sum| before + sum));
-    }
+    each_piece!(PIECE, {
+        store(first + PIECE * TILE as usize, n, y, values[PIECE].map(|sum| before + sum));
+    });
 }

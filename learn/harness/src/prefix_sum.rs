@@ -13,7 +13,7 @@ use crate::lab::{Failure, Lab};
 pub const TILE: usize = 1024;
 
 /// Elements of a tile of [`PrefixSum::scan_in_one`].
-pub const LARGE_TILE: usize = 4 * TILE;
+pub const LARGE_TILE: usize = 8 * TILE;
 
 /// What the student launches. All vectors have `n` ≥ 1 elements, in ⌈n / [`TILE`]⌉ tiles.
 pub trait PrefixSum {
@@ -70,7 +70,7 @@ impl<S: PrefixSum> Exercise for Check<S> {
         match part {
             0 | 1 => vec![1, 31, 1024, 1025, 5000, 34_000],
             // A look-back passes over more than 32 tiles.
-            _ => vec![1, 31, 4096, 4097, 20_000, 34 * LARGE_TILE - 1],
+            _ => vec![1, 31, 8192, 8193, 40_000, 34 * LARGE_TILE - 1],
         }
     }
 
