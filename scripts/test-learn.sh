@@ -25,8 +25,8 @@ book/figures/course.py --check
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # A student's copy of the sources, with what is not committed yet.
-git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --create | tar --extract --directory="$folder"
-cd "$folder/learn"
+git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- --create | tar --extract --one-top-level="$folder/warpkov"
+cd "$folder/warpkov/learn"
 
 echo "A student: exercises 0 to 4" >&2
 fails() {
