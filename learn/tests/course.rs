@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// The folder of the course, which is also that of its package.
@@ -30,6 +30,11 @@ fn run(name: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(&program);
     command.current_dir(COURSE).args(arguments);
     command.output().unwrap_or_else(|error| panic!("{}: {error}", program.display()))
+}
+
+/// The chapter of an exercise.
+fn page(name: &str) -> String {
+    read(Path::new(COURSE).join(format!("../book/course/{}.md", name.replace('_', "-"))))
 }
 
 fn text(output: &Output) -> String {
@@ -88,14 +93,18 @@ fn solutions_pass_and_exercises_fail_in_every_part() {
     }
 }
 
-/// What the checks print, and the pictures of the solutions, are files of the book.
+/// What a page shows of what the checks print, and of the pictures of solutions, are files of the book.
 #[test]
 fn the_book_shows_what_the_checks_print() {
     let update = env::var_os("WARPKOV_UPDATE_BOOK").is_some();
     let generated = Path::new(COURSE).join("../book/course/generated");
-    let check = |path: PathBuf, content: &str| {
+    let check = |name: &str, file: &str, content: &str| {
+        if !page(name).contains(&format!("generated/{name}/{file}")) {
+            return;
+        }
+        let path = generated.join(name).join(file);
         if update {
-            fs::create_dir_all(path.parent().expect("a folder")).expect("a new folder");
+            fs::create_dir_all(generated.join(name)).expect("a new folder");
             fs::write(&path, content).expect("a new file");
         }
         let found = fs::read_to_string(&path).unwrap_or_default();
@@ -104,17 +113,20 @@ fn the_book_shows_what_the_checks_print() {
     let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("picture.svg");
     let file = picture.to_str().expect("a path in UTF-8");
     for name in exercises() {
-        let folder = generated.join(&name);
         for part in 1..=parts(&name) {
             let number = part.to_string();
             let exercise = run(&name, &["--part", &number]);
-            check(folder.join(format!("exercise-{part}.txt")), &text(&exercise));
+            check(&name, &format!("exercise-{part}.txt"), &text(&exercise));
             let solution = format!("{name}_solution");
-            check(folder.join(format!("solution-{part}.txt")), &text(&run(&solution, &["--part", &number])));
+            check(&name, &format!("solution-{part}.txt"), &text(&run(&solution, &["--part", &number])));
             let trace = run(&solution, &["trace", "--part", &number, file]);
             assert_eq!(trace.status.code(), Some(0), "{name}: {}", text(&trace));
-            check(folder.join(format!("counts-{part}.txt")), &text(&trace));
-            check(folder.join(format!("accesses-{part}.svg")), &read(file));
+            check(&name, &format!("counts-{part}.txt"), &text(&trace));
+            check(&name, &format!("accesses-{part}.svg"), &read(file));
+        }
+        for entry in fs::read_dir(generated.join(&name)).expect("a folder of the book") {
+            let file = entry.expect("an entry").file_name().into_string().expect("a name in UTF-8");
+            assert!(page(&name).contains(&format!("generated/{name}/{file}")), "no page shows {name}/{file}");
         }
     }
 }
@@ -124,7 +136,7 @@ fn every_exercise_has_hints_and_a_page() {
     for name in exercises() {
         let hints = read(Path::new(COURSE).join("exercises").join(&name).join("hints.md"));
         assert!(hints.starts_with("1. ") && hints.contains("\n3. "), "{name}: at least three hints, numbered");
-        let page = read(Path::new(COURSE).join(format!("../book/course/{}.md", name.replace('_', "-"))));
+        let page = page(&name);
         let headings: Vec<&str> = page.lines().filter(|line| line.starts_with("## ")).collect();
         let shape =
             ["## Question", "## Picture", "## Exercise", "## Hints", "## Check", "## Measurement", "## Solution"];
