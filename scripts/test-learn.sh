@@ -19,6 +19,10 @@ export CARGO_NET_OFFLINE=${CARGO_NET_OFFLINE:-false}
     cargo fmt --all --check
     cargo clippy --quiet --workspace --all-targets -- -D warnings
     cargo test --quiet --test course
+    for solution in solutions/*; do
+        LEARN_EXERCISE=$solution cargo build --quiet --features gpu --bin "${solution#*/}_solution"
+    done
+    LEARN_EXERCISE=solutions/13_registers cargo test --quiet --features gpu --test listing
 )
 book/figures/course.py --check
 
