@@ -159,7 +159,7 @@ LOOK = r"""(() => {
     while (texts.nextNode()) {
         const node = texts.currentNode;
         if (node.parentElement.closest("pre, code, script, style")) continue;
-        const raw = node.data.match(/\$[^$]+\$|\\[a-zA-Z]{2,}|\\[()\[\]]|\{\{#/);
+        const raw = node.data.match(/\$[^$]+\$|\\[a-zA-Z]{2,}|\\[()\[\]]|\{\{#|@@\w*/);
         if (raw) faults.push(`raw text ${raw[0].slice(0, 80)}`);
     }
     return faults;
@@ -207,6 +207,7 @@ PLANTED = [
     ("<p>The sum $x + y$</p>", "raw text $x + y$"),
     ("<details><p>\\frac12</p></details>", "raw text \\frac"),
     ("<p>{{#include a}}</p>", "raw text {{#"),
+    ("<p>@@TABLE@@</p>", "raw text @@TABLE"),
     ("<math></math>", "empty expression"),
     ("<math><merror><mtext>x</mtext></merror></math>", "wrong expression"),
 ]
