@@ -3,7 +3,7 @@
 //! One file, because cargo links every file in `tests/` into a program of its own.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -775,4 +775,104 @@ fn info_shows_a_state_in_words() {
     run(folder, "generate random --states 2 --dimensions 2 --full --seed 1 --out v.json");
     let text = run(folder, "info v.json --show 0");
     assert!(text.contains("  emits          vectors of mean [") && text.contains("], covariance ["), "{text}");
+}
+
+/// Each line is answered before the next is written.
+#[test]
+fn filter_answers_each_observation_at_once() {
+    let folder = ice_cream();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+    command.current_dir(folder.path()).args(["hmm", "filter", "ice.json", "-"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stream = child.stdin.take().unwrap();
+    let mut answers = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(answers.next().unwrap(), "sequence,position,log_likelihood,C,H");
+    // The book's days: 2, 3 and 3 ice creams.
+    let mut log = 0.0;
+    for (day, eaten) in (1..).zip(["2", "3", "3"]) {
+        writeln!(stream, "{eaten}").unwrap();
+        let answer = answers.next().unwrap();
+        let numbers: Vec<f64> = answer.split(',').map(|number| number.parse().unwrap()).collect();
+        assert_eq!((numbers[0], numbers[1], numbers.len()), (1.0, f64::from(day), 5), "{answer}");
+        assert!(numbers[2] < log && (numbers[3] + numbers[4] - 1.0).abs() < 1e-15, "{answer}");
+        log = numbers[2];
+    }
+    drop(stream);
+    assert_eq!(answers.next(), None);
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn filter_smooths_with_a_lag_and_predicts() {
+    let folder = ice_cream();
+    let lines = |options: &str, input: &str| {
+        let arguments: Vec<&str> = ["filter", "ice.json", "-"].into_iter().chain(options.split_whitespace()).collect();
+        let output = piped(folder.path(), &arguments, input);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    // A lag of all steps gives the posteriors of each sequence, in order.
+    fs::write(folder.path().join("two.txt"), "2 3 3 1\n1 1\n").unwrap();
+    let posterior = run(folder.path(), "posterior ice.json two.txt --device cpu");
+    let smoothed = lines("--lag 9", "2\n3\n3\n1\n\n\n1\n1\n");
+    assert_eq!(smoothed.len(), posterior.lines().count());
+    for (found, expected) in smoothed.iter().zip(posterior.lines()).skip(1) {
+        let (found, expected): (Vec<_>, Vec<_>) = (found.split(',').collect(), expected.split(',').collect());
+        assert_eq!(found[..2], expected[..2]);
+        for (found, expected) in found[3..].iter().zip(&expected[2..]) {
+            assert!((found.parse::<f64>().unwrap() - expected.parse::<f64>().unwrap()).abs() < 1e-12);
+        }
+    }
+    // The positions of a lag, and of a prediction.
+    let positions = |lines: &[String]| -> Vec<String> {
+        lines[1..].iter().map(|line| line.split(',').nth(1).unwrap().to_owned()).collect()
+    };
+    assert_eq!(positions(&lines("--lag 2", "1\n2\n3\n2\n")), ["1", "2", "3", "4"]);
+    assert_eq!(positions(&lines("--ahead 3", "1\n2\n")), ["4", "5"]);
+    let symbols = lines("--ahead 1 --observation", "1\n");
+    assert_eq!(symbols[0], "sequence,position,log_likelihood,1,2,3");
+    assert!(symbols[1].starts_with("1,2,-0.916290"), "{}", symbols[1]);
+    // A gap is a prediction.
+    let gap = lines("--json", "1\nNA\n");
+    let (answer, before) = (parsed(&gap[1]), parsed(&lines("--ahead 1 --json", "1\n")[0]));
+    assert_eq!(answer["position"], before["position"]);
+    let prob = |answer: &Value| answer["probs"][0].as_f64().unwrap();
+    // With end probabilities, the gap says as well that the sequence did not end.
+    assert!((prob(&answer) - prob(&before)).abs() < 1e-15, "{answer} {before}");
+}
+
+#[test]
+fn filter_names_the_line_of_a_bad_observation() {
+    let folder = ice_cream();
+    let fails = |arguments: &str, input: &str, expected: &str| {
+        let output = piped(folder.path(), &arguments.split(' ').collect::<Vec<_>>(), input);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains(expected), "{message}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // What came before is answered.
+    let answered =
+        fails("filter ice.json -", "1\n2\n7\n", "standard input:3: found \"7\", expected one of the symbols");
+    assert_eq!(answered.lines().count(), 3);
+    fails("filter ice.json -", "1 2\n", "standard input:1: found 2 symbols, expected 1 on each line");
+    fails("filter - -", "", "cannot both come from the standard input");
+    fails("filter ice.json absent.txt", "", "absent.txt");
+    let pair = r#"{"pi": [1], "A": [[1]], "means": [[0, 0]], "covariances": [[1, 1]]}"#;
+    fs::write(folder.path().join("pair.json"), pair).unwrap();
+    fails("filter pair.json -", "1\n", "standard input:1: found 1 numbers, expected 2 on each line");
+    fails("filter pair.json -", "1,NA\n", "standard input:1: 1 of 2 numbers are missing, expected all or none");
+    fails("filter pair.json -", "1 inf\n", "expected a finite number");
+    let moments = piped(folder.path(), &["filter", "pair.json", "-", "--observation", "--json"], "1,2\nNA NA\nNA\n");
+    let moments = String::from_utf8(moments.stdout).unwrap();
+    assert_eq!(moments.lines().count(), 3);
+    assert_eq!(parsed(moments.lines().last().unwrap())["deviations"], json!([1.0, 1.0]));
+    // A chain that cannot emit what comes.
+    let ring = r#"{"pi": [1, 0], "A": [[0, 1], [1, 0]], "B": [[1, 0], [0, 1]]}"#;
+    fs::write(folder.path().join("ring.json"), ring).unwrap();
+    fails(
+        "filter ring.json -",
+        "0\n1\n1\n",
+        "standard input:3: the model cannot emit this after the observations before it",
+    );
 }

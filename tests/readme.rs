@@ -67,12 +67,13 @@ const FORMATS: [&str; 13] = [
 ];
 
 /// Files of the repository that commands of the book read.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "data/two-state.json",
     "data/two-state.alpha",
     "data/two-state.beliefs",
     "data/ice-cream.txt",
     "data/ice-cream-3-days.txt",
+    "data/ice-cream-stream.txt",
     "data/replacement.json",
     "data/replacement-by-action.json",
 ];

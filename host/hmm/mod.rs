@@ -7,6 +7,7 @@
 //! | [`mod@cpu`], [`device`] | its implementations on the CPU and on a GPU or the emulator |
 //! | [`place`] | the choice of a backend, and its checks |
 //! | [`divided`] | the recursions on several ranks |
+//! | [`filter`] | filtering, smoothing with a lag and prediction of a stream, an observation at a time |
 //! | [`invariants`] | identities that every result satisfies, checked at run time |
 //! | [`maximise`] | the M step of the Baum-Welch algorithm |
 //! | [`train`] | the Baum-Welch loop, AIC and BIC |
@@ -22,6 +23,7 @@ pub mod checkpoint;
 pub mod cpu;
 pub mod device;
 pub mod divided;
+pub mod filter;
 pub mod generate;
 pub mod info;
 pub mod invariants;

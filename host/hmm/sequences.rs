@@ -34,6 +34,17 @@ pub enum Observations {
     },
 }
 
+/// An observation of a stream.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Observation<'a> {
+    /// A symbol number, from 0.
+    Symbol(u32),
+    /// The D components of a vector.
+    Vector(&'a [f64]),
+    /// The step has no observation: every state emits it with probability 1.
+    Missing,
+}
+
 impl Observations {
     /// The symbol of observation `at`; `None` for vectors.
     #[inline(always)]

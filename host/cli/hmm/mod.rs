@@ -9,6 +9,7 @@ use super::error::{Error, Outcome};
 
 mod decode;
 mod file;
+mod filter;
 mod generate;
 mod info;
 mod posterior;
@@ -22,6 +23,7 @@ Examples:
   warpkov hmm sample model.json --sequences 100 --length 50 --out data.txt
   warpkov hmm score model.json data.txt
   warpkov hmm decode model.json data.txt --out paths.txt
+  tail -f sensor.txt | warpkov hmm filter model.json -
   warpkov hmm train model.json data.txt --restarts 10 --out trained.json --plot training.svg";
 
 #[derive(Subcommand)]
@@ -29,6 +31,7 @@ pub enum HmmCommand {
     Score(score::Arguments),
     Decode(decode::Arguments),
     Posterior(posterior::Arguments),
+    Filter(filter::Arguments),
     Train(Box<train::Arguments>),
     Sample(sample::Arguments),
     #[command(subcommand, arg_required_else_help = true, after_help = generate::EXAMPLES)]
@@ -44,7 +47,7 @@ impl HmmCommand {
             Self::Decode(arguments) => &arguments.source,
             Self::Posterior(arguments) => &arguments.source,
             Self::Train(arguments) => &arguments.source,
-            Self::Sample(_) | Self::Generate(_) | Self::Info(_) => return None,
+            Self::Filter(_) | Self::Sample(_) | Self::Generate(_) | Self::Info(_) => return None,
         };
         Some(&source.ranks)
     }
@@ -56,6 +59,7 @@ pub fn run(command: HmmCommand, out: impl Write) -> Result<Outcome, Error> {
         HmmCommand::Score(arguments) => score::run(arguments, out),
         HmmCommand::Decode(arguments) => decode::run(arguments, out),
         HmmCommand::Posterior(arguments) => posterior::run(arguments, out),
+        HmmCommand::Filter(arguments) => filter::run(&arguments.try_into()?, out),
         HmmCommand::Train(arguments) => train::run(*arguments, out),
         HmmCommand::Sample(arguments) => sample::run(&arguments.try_into()?, out),
         HmmCommand::Generate(family) => generate::run(&family.try_into()?, out),

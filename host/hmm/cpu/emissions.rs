@@ -219,6 +219,11 @@ impl Densities {
         Self { constants, means: transposed, factors }
     }
 
+    /// Length of the rows of [`logs`](Self::logs): N, rounded up.
+    pub fn stride(&self) -> usize {
+        self.constants.len()
+    }
+
     /// ln bⱼ(x) of all states j.
     #[inline(always)]
     pub fn logs(&self, x: &[f64], logs: &mut [f64], scaled: &mut [f64]) {

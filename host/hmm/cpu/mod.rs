@@ -30,6 +30,7 @@ mod statistics;
 mod sweeps;
 mod wide;
 
+pub(super) use emissions::Densities;
 pub use wide::Exact;
 
 /// Maximum number of sequences in a group.

@@ -20,26 +20,40 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Read, Error>
     }
     // Blank lines at the end are ignored; other blank lines are empty sequences, which are errors.
     for (line, words) in numbered(text.trim_ascii_end()) {
-        let mut rest = words;
-        while let Some(start) = rest.iter().position(|&byte| !separates(byte)) {
-            rest = &rest[start..];
-            let length = match rest {
-                [b'"', ..] => match quoted_length(rest) {
-                    Some(length) => length,
-                    None => return Err(builder.error(line, "a name in quotes does not end".to_owned())),
-                },
-                _ => rest.iter().position(|&byte| separates(byte)).unwrap_or(rest.len()),
-            };
-            let (word, behind) = rest.split_at(length);
+        for word in Words(words) {
             match word {
-                [b'"', inner @ .., b'"'] => builder.push(&unquoted(inner), line)?,
-                word => builder.push(word, line)?,
+                Some(word) => builder.push(&word, line)?,
+                None => return Err(builder.error(line, UNENDED.to_owned())),
             }
-            rest = behind;
         }
         builder.end(line)?;
     }
     Ok(builder.read)
+}
+
+/// Message for a quote without its second quote.
+pub const UNENDED: &str = "a name in quotes does not end";
+
+/// The words of a line, without their quotes. The last one is `None` if its quote does not end.
+pub struct Words<'t>(pub &'t [u8]);
+
+impl<'t> Iterator for Words<'t> {
+    type Item = Option<Cow<'t, [u8]>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let start = self.0.iter().position(|&byte| !separates(byte))?;
+        let rest = &self.0[start..];
+        let length = match rest {
+            [b'"', ..] => quoted_length(rest),
+            _ => Some(rest.iter().position(|&byte| separates(byte)).unwrap_or(rest.len())),
+        };
+        let (word, behind) = rest.split_at(length.unwrap_or(rest.len()));
+        self.0 = behind;
+        Some(length.map(|_| match word {
+            [b'"', inner @ .., b'"'] => unquoted(inner).into(),
+            word => word.into(),
+        }))
+    }
 }
 
 fn separates(byte: u8) -> bool {

@@ -6,6 +6,7 @@ mod lines;
 mod missing;
 mod npy;
 mod records;
+mod stream;
 mod umdhmm;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ pub use self::csv::{Header, Table, field};
 pub use self::lines::word;
 pub use self::missing::Missing;
 pub use self::records::Records;
+pub use self::stream::{Stream, write_row};
 use super::Error;
 use crate::common::choice::file_format;
 use crate::common::io::input::{Input, plain_name};

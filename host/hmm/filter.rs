@@ -1,0 +1,394 @@
+//! Filtering: what the observations so far say about the hidden state, while they arrive.
+//!
+//! > αₜ(j) = P(qₜ = j | o₁ … oₜ) ∝ bⱼ(oₜ) · Σᵢ αₜ₋₁(i) Aᵢⱼ
+//!
+//! A [`Filter`] does one step of this recursion per observation, in N² operations, and keeps N numbers. With a lag of L it
+//! also keeps the last L + 1 steps, and a backward recursion over them gives P(qₜ₋ₗ = j | o₁ … oₜ), in L · N² operations.
+//! Sequences that are complete are better served by [`Recursions`](super::backend::Recursions), which has all steps at once.
+//!
+//! Probabilities have logarithms beside them. A sum below 10⁻²⁰⁰ is computed from the logarithms, so a state whose
+//! probability leaves the range of numbers is not lost: a later observation may leave no other.
+
+use std::collections::VecDeque;
+
+use super::cpu::Densities;
+use super::model::{Covariances, Emissions, Hmm};
+use super::sequences::Observation;
+
+/// Sums of products of probabilities below this are computed from logarithms. Terms that underflow are below 10⁻¹⁰⁰ of
+/// the others.
+const LEAST: f64 = 1e-200;
+
+/// Why an observation is refused. The filter is as before.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// No state that the chain can be in emits the observation.
+    #[error("the model cannot emit this after the observations before it")]
+    Impossible,
+    /// No state that the chain can be in ends a sequence.
+    #[error("the model cannot end a sequence here")]
+    Endless,
+    /// The model has no such symbol.
+    #[error("found symbol {found}, expected one below {symbols}")]
+    Symbol {
+        /// The symbol.
+        found: u32,
+        /// V, or 0 if the model emits vectors.
+        symbols: u32,
+    },
+    /// The vector does not have the model's dimension, or is not finite.
+    #[error("found {found} finite numbers, expected {expected}")]
+    Vector {
+        /// Number of finite components.
+        found: usize,
+        /// D, or 0 if the model emits symbols.
+        expected: usize,
+    },
+}
+
+/// The hidden state of a model, given a stream of observations.
+///
+/// ```
+/// use warpkov::hmm::filter::Filter;
+/// use warpkov::hmm::generate::IceCream;
+/// use warpkov::hmm::sequences::Observation;
+///
+/// let hmm = IceCream.generate()?;
+/// let mut filter = Filter::new(&hmm, 0);
+/// for ice_creams in [1, 2, 2] {
+///     filter.push(Observation::Symbol(ice_creams))?;
+///     assert!((filter.probs().iter().sum::<f64>() - 1.0).abs() < 1e-15);
+/// }
+/// assert_eq!(filter.steps(), 3);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+pub struct Filter<'m> {
+    model: &'m Hmm,
+    emit: Emit,
+    /// Σᵢ xᵢ Aᵢⱼ.
+    onward: Products,
+    /// Σⱼ Aᵢⱼ xⱼ, if there is a lag.
+    back: Option<Products>,
+    now: Distribution,
+    /// The step that is computed, which replaces `now` unless the observation is refused.
+    next: Distribution,
+    emission: Vec<f64>,
+    steps: u64,
+    log_likelihood: Sum,
+    lag: usize,
+    /// ln α and ln b of the last L + 1 steps, the newest at the end.
+    past: VecDeque<(Vec<f64>, Vec<f64>)>,
+}
+
+impl<'m> Filter<'m> {
+    /// A filter before the first observation, which smooths over `lag` steps.
+    #[must_use]
+    pub fn new(model: &'m Hmm, lag: usize) -> Self {
+        let n = model.start().len();
+        Self {
+            model,
+            emit: Emit::new(model),
+            onward: Products::new(n, |to, from| model.row(from)[to]),
+            back: (lag > 0).then(|| Products::new(n, |from, to| model.row(from)[to])),
+            now: Distribution::new(n),
+            next: Distribution::new(n),
+            emission: Vec::new(),
+            steps: 0,
+            log_likelihood: Sum::default(),
+            lag,
+            past: VecDeque::new(),
+        }
+    }
+
+    /// Takes the next observation.
+    ///
+    /// # Errors
+    /// If the model does not emit it, at all or here. The filter is as before.
+    pub fn push(&mut self, observation: Observation<'_>) -> Result<(), Refused> {
+        self.emit.logs(self.model, observation, &mut self.emission)?;
+        if self.steps == 0 {
+            self.next.logs.iter_mut().zip(self.model.start()).for_each(|(log, p)| *log = p.ln());
+        } else {
+            self.onward.of(&self.now, &mut self.next.logs);
+        }
+        self.next.logs.iter_mut().zip(&self.emission).for_each(|(log, emission)| *log += emission);
+        let log = self.next.normalise().ok_or(Refused::Impossible)?;
+        std::mem::swap(&mut self.now, &mut self.next);
+        self.log_likelihood.add(log);
+        self.steps += 1;
+        if self.lag > 0 {
+            let (mut logs, mut emission) =
+                if self.past.len() > self.lag { self.past.pop_front().unwrap_or_default() } else { Default::default() };
+            logs.clone_from(&self.now.logs);
+            emission.clone_from(&self.emission);
+            self.past.push_back((logs, emission));
+        }
+        Ok(())
+    }
+
+    /// t, the number of observations of this sequence.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// ln P(o₁ … oₜ).
+    #[must_use]
+    pub fn log_likelihood(&self) -> f64 {
+        self.log_likelihood.value()
+    }
+
+    /// P(qₜ = j | o₁ … oₜ) of all states j; 0 before the first observation.
+    #[must_use]
+    pub fn probs(&self) -> &[f64] {
+        &self.now.probs
+    }
+
+    /// P(qₜ₋ₗ = j | o₁ … oₜ) of all states j for the lag L; `None` before step L + 1. With a lag of 0 these are
+    /// [`probs`](Self::probs).
+    #[must_use]
+    pub fn smoothed(&self) -> Option<Vec<f64>> {
+        if self.lag == 0 {
+            return (self.steps > 0).then(|| self.now.probs.clone());
+        }
+        (self.past.len() > self.lag).then(|| self.smooth(self.lag, |_| 0.0).pop()).flatten()
+    }
+
+    /// P(qₜ₊ₕ = j | o₁ … oₜ) of all states j, given that the sequence has not ended before.
+    #[must_use]
+    pub fn predicted(&self, ahead: u32) -> Vec<f64> {
+        let mut state = Distribution { logs: self.now.logs.clone(), probs: self.now.probs.clone() };
+        let mut logs = vec![0.0; state.logs.len()];
+        for _ in 0..ahead {
+            self.onward.of(&state, &mut logs);
+            std::mem::swap(&mut state.logs, &mut logs);
+            if state.normalise().is_none() {
+                break;
+            }
+        }
+        state.probs
+    }
+
+    /// The distribution of an observation for these probabilities of the states: of V symbols; or D means, and D standard
+    /// deviations after them.
+    #[must_use]
+    pub fn observation(&self, states: &[f64]) -> Vec<f64> {
+        let mixed = |of: &dyn Fn(usize) -> f64| states.iter().enumerate().map(|(state, p)| p * of(state)).sum::<f64>();
+        match self.model.emissions() {
+            Emissions::Categorical { symbols, probs } => {
+                let symbols = *symbols as usize;
+                (0..symbols).map(|symbol| mixed(&|state| probs[state * symbols + symbol])).collect()
+            }
+            Emissions::Gaussian { dimensions, means, covariances } => {
+                let d = *dimensions as usize;
+                let mean: Vec<f64> = (0..d).map(|k| mixed(&|state| means[state * d + k])).collect();
+                let variance = |state: usize, k: usize| match covariances {
+                    Covariances::Diagonal(variances) => variances[state * d + k],
+                    Covariances::Full(matrices) => matrices[(state * d + k) * d + k],
+                };
+                let deviation =
+                    |k: usize| mixed(&|state| variance(state, k) + (means[state * d + k] - mean[k]).powi(2)).sqrt();
+                let deviations: Vec<f64> = (0..d).map(deviation).collect();
+                mean.into_iter().chain(deviations).collect()
+            }
+        }
+    }
+
+    /// Ends the sequence: returns P(qₛ = j | o₁ … oₜ) of all states j for the last steps s that a lag has kept back, in
+    /// order, and ln P(O), which includes the probability of the end in a model that has one. The next observation begins
+    /// another sequence.
+    ///
+    /// # Errors
+    /// If no state that the chain can be in ends a sequence. The filter is as before.
+    pub fn finish(&mut self) -> Result<(Vec<Vec<f64>>, f64), Refused> {
+        let end = |state: usize| self.model.end().map_or(0.0, |end| end[state].ln());
+        self.next.logs.iter_mut().enumerate().for_each(|(state, log)| *log = self.now.logs[state] + end(state));
+        if self.steps > 0 {
+            let log = self.next.normalise().ok_or(Refused::Endless)?;
+            if self.model.end().is_some() {
+                self.log_likelihood.add(log);
+            }
+        }
+        let mut smoothed = match self.lag.min(self.past.len()) {
+            0 => Vec::new(),
+            kept => self.smooth(kept - 1, end),
+        };
+        smoothed.reverse();
+        let log_likelihood = self.log_likelihood();
+        self.past.clear();
+        self.steps = 0;
+        self.log_likelihood = Sum::default();
+        self.now = Distribution::new(self.now.logs.len());
+        Ok((smoothed, log_likelihood))
+    }
+
+    /// The probabilities at the newest step and at `steps` steps before it, from the newest on, where `last` is ln β of the
+    /// newest.
+    fn smooth(&self, steps: usize, last: impl Fn(usize) -> f64) -> Vec<Vec<f64>> {
+        let n = self.now.logs.len();
+        let mut beta: Vec<f64> = (0..n).map(last).collect();
+        let mut behind = Distribution::new(n);
+        let mut all = Vec::with_capacity(steps + 1);
+        for (alpha, emission) in self.past.iter().rev().take(steps + 1) {
+            let mut smoothed = Distribution::new(n);
+            smoothed.logs.iter_mut().zip(alpha.iter().zip(&beta)).for_each(|(log, (alpha, beta))| *log = alpha + beta);
+            smoothed.normalise();
+            all.push(smoothed.probs);
+            behind.logs.iter_mut().zip(emission.iter().zip(&beta)).for_each(|(log, (b, beta))| *log = b + beta);
+            behind.normalise();
+            if let Some(back) = &self.back {
+                back.of(&behind, &mut beta);
+            }
+        }
+        all
+    }
+}
+
+/// N probabilities that sum to 1, and their logarithms.
+struct Distribution {
+    logs: Vec<f64>,
+    probs: Vec<f64>,
+}
+
+impl Distribution {
+    fn new(n: usize) -> Self {
+        Self { logs: vec![f64::NEG_INFINITY; n], probs: vec![0.0; n] }
+    }
+
+    /// Scales the probabilities of `logs` to the sum 1. Returns the logarithm of their sum, or `None` if all are 0.
+    fn normalise(&mut self) -> Option<f64> {
+        let log = log_sum(self.logs.iter().copied());
+        for (p, entry) in self.probs.iter_mut().zip(&mut self.logs) {
+            if log > f64::NEG_INFINITY {
+                *entry -= log;
+            }
+            *p = entry.exp();
+        }
+        debug_assert!(log == f64::NEG_INFINITY || (self.probs.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        (log > f64::NEG_INFINITY).then_some(log)
+    }
+}
+
+/// ln Σ eˣ.
+fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+    let most = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+    if most == f64::NEG_INFINITY { most } else { most + logs.map(|log| (log - most).exp()).sum::<f64>().ln() }
+}
+
+/// Products yⱼ = Σᵢ wⱼᵢ xᵢ of a matrix and a [`Distribution`].
+struct Products {
+    /// wⱼᵢ, row by row.
+    weights: Vec<f64>,
+    /// ln wⱼᵢ.
+    logs: Vec<f64>,
+}
+
+impl Products {
+    fn new(n: usize, weight: impl Fn(usize, usize) -> f64) -> Self {
+        let weights: Vec<f64> = (0..n * n).map(|at| weight(at / n, at % n)).collect();
+        let logs = weights.iter().map(|weight| weight.ln()).collect();
+        Self { weights, logs }
+    }
+
+    /// Writes ln y.
+    fn of(&self, x: &Distribution, log_y: &mut [f64]) {
+        let n = x.probs.len();
+        for (j, log) in log_y.iter_mut().enumerate() {
+            let sum = dot(&self.weights[j * n..][..n], &x.probs);
+            *log = if sum >= LEAST {
+                sum.ln()
+            } else {
+                log_sum(self.logs[j * n..][..n].iter().zip(&x.logs).map(|(weight, x)| weight + x))
+            };
+        }
+    }
+}
+
+/// Σᵢ xᵢ yᵢ.
+fn dot(x: &[f64], y: &[f64]) -> f64 {
+    const LANES: usize = 8;
+    let ((x, rest_x), (y, rest_y)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+    let mut sums = [0.0; LANES];
+    for (x, y) in x.iter().zip(y) {
+        for lane in 0..LANES {
+            sums[lane] += x[lane] * y[lane];
+        }
+    }
+    sums.iter().sum::<f64>() + rest_x.iter().zip(rest_y).map(|(x, y)| x * y).sum::<f64>()
+}
+
+/// The logarithms ln bⱼ(o).
+enum Emit {
+    /// ln Bⱼₒ, N numbers for each symbol.
+    Symbols(Vec<f64>),
+    /// Normal densities, and room for their computation.
+    Vectors(Densities, Vec<f64>, Vec<f64>),
+}
+
+impl Emit {
+    fn new(model: &Hmm) -> Self {
+        let n = model.start().len();
+        match model.emissions() {
+            Emissions::Categorical { symbols, probs } => {
+                let symbols = *symbols as usize;
+                Self::Symbols((0..n * symbols).map(|at| probs[at % n * symbols + at / n].ln()).collect())
+            }
+            Emissions::Gaussian { dimensions, means, covariances } => {
+                let densities = Densities::new(n, *dimensions as usize, means, covariances);
+                let room = vec![0.0; densities.stride()];
+                Self::Vectors(densities, room.clone(), room)
+            }
+        }
+    }
+
+    /// Writes ln bⱼ(o) of all states j; 0 without an observation.
+    fn logs(&mut self, model: &Hmm, observation: Observation<'_>, logs: &mut Vec<f64>) -> Result<(), Refused> {
+        let n = model.start().len();
+        logs.clear();
+        match (self, observation, model.emissions()) {
+            (_, Observation::Missing, _) => logs.resize(n, 0.0),
+            (Self::Symbols(table), Observation::Symbol(found), Emissions::Categorical { symbols, .. })
+                if found < *symbols =>
+            {
+                logs.extend_from_slice(&table[found as usize * n..][..n]);
+            }
+            (
+                Self::Vectors(densities, exact, scratch),
+                Observation::Vector(x),
+                Emissions::Gaussian { dimensions, .. },
+            ) if x.len() == *dimensions as usize && x.iter().all(|x| x.is_finite()) => {
+                densities.logs(x, exact, scratch);
+                logs.extend_from_slice(&exact[..n]);
+            }
+            (_, Observation::Symbol(found), emissions) => {
+                let symbols = if let Emissions::Categorical { symbols, .. } = emissions { *symbols } else { 0 };
+                return Err(Refused::Symbol { found, symbols });
+            }
+            (_, Observation::Vector(x), emissions) => {
+                let expected = if let Emissions::Gaussian { dimensions, .. } = emissions { *dimensions } else { 0 };
+                let found = x.iter().filter(|x| x.is_finite()).count();
+                return Err(Refused::Vector { found, expected: expected as usize });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A sum of many terms, with the rounding errors of its additions (Neumaier).
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    sum: f64,
+    error: f64,
+}
+
+impl Sum {
+    fn add(&mut self, x: f64) {
+        let sum = self.sum + x;
+        self.error += if self.sum.abs() >= x.abs() { (self.sum - sum) + x } else { (x - sum) + self.sum };
+        self.sum = sum;
+    }
+
+    fn value(self) -> f64 {
+        self.sum + self.error
+    }
+}
