@@ -19,10 +19,8 @@ def intensity(part):
     A request asks for whole sectors, or for fewer bytes if its words fill its sectors together with those of other
     requests: the emulator makes an asynchronous copy of 16 bytes word by word.
     """
-    path = COUNTS / f"counts-{part}.txt"
-    if not path.exists():
-        return None
-    loads = re.findall(r"× load, (\d+) lanes, (\d+) sectors", path.read_text(encoding="utf-8"))
+    text = (COUNTS / f"counts-{part}.txt").read_text(encoding="utf-8")
+    loads = re.findall(r"× load, (\d+) lanes, (\d+) sectors", text)
     lanes, sectors = (sum(int(load[i]) for load in loads) for i in (0, 1))
     return 2 * N**3 / min(4 * lanes, 32 * sectors)
 
@@ -56,9 +54,7 @@ def figures(folder):
     picture.text(x(0.12), y(1.6), "4.8 TB/s", size=12)
     rungs = {}
     for part in range(1, 6):
-        value = intensity(part)
-        if value is not None:
-            rungs.setdefault(round(value, 2), []).append(part)
+        rungs.setdefault(round(intensity(part), 2), []).append(part)
     for (value, parts), colour in zip(rungs.items(), (RED, ORANGE, BLUE, GREEN)):
         roof = min(BANDWIDTH * value, TF32 if 5 in parts else FP32)
         line(x(value), bottom, x(value), y(roof), colour, 3)
