@@ -10,6 +10,7 @@
 //! probability leaves the range of numbers is not lost: a later observation may leave no other.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use super::cpu::Densities;
 use super::model::{Covariances, Emissions, Hmm};
@@ -151,7 +152,7 @@ impl<'m> Filter<'m> {
         if self.lag == 0 {
             return (self.steps > 0).then(|| self.now.probs.clone());
         }
-        (self.past.len() > self.lag).then(|| self.smooth(self.lag, |_| 0.0).pop()).flatten()
+        (self.past.len() > self.lag).then(|| self.smooth(self.lag..=self.lag, |_| 0.0).pop()).flatten()
     }
 
     /// P(qₜ₊ₕ = j | o₁ … oₜ) of all states j, given that the sequence has not ended before.
@@ -211,7 +212,7 @@ impl<'m> Filter<'m> {
         }
         let mut smoothed = match self.lag.min(self.past.len()) {
             0 => Vec::new(),
-            kept => self.smooth(kept - 1, end),
+            kept => self.smooth(0..=kept - 1, end),
         };
         smoothed.reverse();
         let log_likelihood = self.log_likelihood();
@@ -222,18 +223,20 @@ impl<'m> Filter<'m> {
         Ok((smoothed, log_likelihood))
     }
 
-    /// The probabilities at the newest step and at `steps` steps before it, from the newest on, where `last` is ln β of the
-    /// newest.
-    fn smooth(&self, steps: usize, last: impl Fn(usize) -> f64) -> Vec<Vec<f64>> {
+    /// The probabilities so many steps before the newest one, from the latest on, where `last` is ln β of the newest.
+    fn smooth(&self, before: RangeInclusive<usize>, last: impl Fn(usize) -> f64) -> Vec<Vec<f64>> {
         let n = self.now.logs.len();
         let mut beta: Vec<f64> = (0..n).map(last).collect();
         let mut behind = Distribution::new(n);
-        let mut all = Vec::with_capacity(steps + 1);
-        for (alpha, emission) in self.past.iter().rev().take(steps + 1) {
-            let mut smoothed = Distribution::new(n);
-            smoothed.logs.iter_mut().zip(alpha.iter().zip(&beta)).for_each(|(log, (alpha, beta))| *log = alpha + beta);
-            smoothed.normalise();
-            all.push(smoothed.probs);
+        let mut all = Vec::new();
+        for (step, (alpha, emission)) in self.past.iter().rev().enumerate().take(before.end() + 1) {
+            if before.contains(&step) {
+                let mut smoothed = Distribution::new(n);
+                let logs = smoothed.logs.iter_mut().zip(alpha.iter().zip(&beta));
+                logs.for_each(|(log, (alpha, beta))| *log = alpha + beta);
+                smoothed.normalise();
+                all.push(smoothed.probs);
+            }
             behind.logs.iter_mut().zip(emission.iter().zip(&beta)).for_each(|(log, (b, beta))| *log = b + beta);
             behind.normalise();
             if let Some(back) = &self.back {
