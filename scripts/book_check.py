@@ -159,14 +159,22 @@ LOOK = r"""(() => {
     while (texts.nextNode()) {
         const node = texts.currentNode;
         if (node.parentElement.closest("pre, code, script, style")) continue;
-        const raw = node.data.match(/\$[^$]+\$|\\[a-zA-Z]{2,}|\\[()\[\]]|\{\{#|@@\w*/);
+        const raw = node.data.match(/\$[^$]+\$|\\[a-zA-Z]{2,}|\\[()\[\]]|\{\{#|@@\w*|&#?\w+;/);
         if (raw) faults.push(`raw text ${raw[0].slice(0, 80)}`);
     }
     return faults;
 })()"""
 
 
-def check_pages(root, pages):
+# Texts that a picture cuts off.
+CUT = r"""(() => {
+    const root = document.documentElement.getBoundingClientRect();
+    const inside = box => box.left >= root.left - 1 && box.right <= root.right + 1 && box.top >= root.top - 1 && box.bottom <= root.bottom + 1;
+    return [...document.querySelectorAll("text")].filter(text => !inside(text.getBoundingClientRect())).map(text => `cuts off ${text.textContent}`);
+})()"""
+
+
+def check_pages(root, pages, pictures):
     """The faults that Chromium sees."""
     faults = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
@@ -180,14 +188,20 @@ def check_pages(root, pages):
                 browser.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)")
                 found += browser.evaluate(LOOK)
                 faults += [f"{path.relative_to(root)} at {width} px: {fault}" for fault in dict.fromkeys(found)]
+        for path in pictures:
+            found = browser.open(path) + browser.evaluate(CUT)
+            faults += [f"{path.relative_to(root)}: {fault}" for fault in dict.fromkeys(found)]
         browser.close()
     return faults
 
 
 def check(root):
     """The pages of a folder, and their faults."""
-    pages = sorted(path for path in root.rglob("*.html") if path.relative_to(root).parts[0] != "api")
-    return pages, check_links(root, pages) + check_pages(root, pages)
+    pages, pictures = (
+        sorted(path for path in root.rglob(f"*.{kind}") if path.relative_to(root).parts[0] != "api")
+        for kind in ("html", "svg")
+    )
+    return pages, check_links(root, pages) + check_pages(root, pages, pictures)
 
 
 PLANTED = [
@@ -208,9 +222,14 @@ PLANTED = [
     ("<details><p>\\frac12</p></details>", "raw text \\frac"),
     ("<p>{{#include a}}</p>", "raw text {{#"),
     ("<p>@@TABLE@@</p>", "raw text @@TABLE"),
+    ("<p>a&amp;nbsp;b</p>", "raw text &nbsp;"),
     ("<math></math>", "empty expression"),
     ("<math><merror><mtext>x</mtext></merror></math>", "wrong expression"),
 ]
+
+# A picture, and a text that it cuts off.
+PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="20"><text x="5" y="15">{}</text></svg>'
+LONG = "a text that is longer than the picture"
 
 GOOD = """<a id="here" href="#here">a</a> <a href="good.html#here">a</a> <a href="https://example.org">a</a>
 <div style="overflow-x: auto"><div style="width: 3000px">a</div></div><pre><code>$HOME $x$ \\frac</code></pre> 5 $
@@ -223,14 +242,17 @@ def self_test():
         root = Path(folder)
         head = '<!DOCTYPE html><meta charset="utf-8"><meta name="viewport" content="width=device-width"><body>'
         (root / "good.html").write_text(head + GOOD)
+        (root / "good.svg").write_text(PICTURE.format("a text"))
+        (root / "cut.svg").write_text(PICTURE.format(LONG))
         for i, (html, _) in enumerate(PLANTED):
             (root / f"{i}.html").write_text(head + html)
         _, faults = check(root)
     for i, (html, expected) in enumerate(PLANTED):
         assert any(fault.startswith(f"{i}.html") and expected in fault for fault in faults), f"{html} was not found: {faults}"
-    wrong = [fault for fault in faults if fault.startswith("good.html")]
+    assert f"cut.svg: cuts off {LONG}" in faults, faults
+    wrong = [fault for fault in faults if fault.startswith("good.")]
     assert not wrong, wrong
-    print(f"{len(PLANTED)} planted faults were found")
+    print(f"{len(PLANTED) + 1} planted faults were found")
 
 
 def main():

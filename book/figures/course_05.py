@@ -41,5 +41,5 @@ def order(folder):
     picture.arrow(390, 132, 390, 157)
     picture.arrow(160, 98, 319, 118)
     picture.text(180, 92, "reads its value", size=12)
-    picture.text(20, 206, "Each arrow means “happens before”. Relaxed operations give none of them.", size=12)
+    picture.text(12, 206, "An arrow means “happens before”. Relaxed operations give none.", size=12)
     picture.write(folder / "05-order.svg")

@@ -28,7 +28,7 @@ def intensity(part):
 def figures(folder):
     """Writes the pictures of the chapter."""
     picture = Picture(480, 330, "The roofline model of the H200 and the rungs of the matrix product")
-    left, top, right, bottom = 52, 20, 466, 262
+    left, top, right, bottom = 52, 20, 456, 262
 
     def x(flop_per_byte):
         return round(left + (right - left) * (log10(flop_per_byte) + 1) / 4, 1)
@@ -81,5 +81,5 @@ def figures(folder):
     picture.text(110, 102, "k", "middle", 12)
     picture.arrow(270, 20, 270, 66)
     picture.text(260, 46, "k", "middle", 12)
-    picture.text(40, 200, "orange: the tiles of one step, in shared memory   green: the sums of a block", size=12)
+    picture.text(40, 200, "orange: tiles of one step, in shared memory   green: sums of a block", size=12)
     picture.write(folder / "08-tiles.svg")

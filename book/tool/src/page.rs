@@ -85,6 +85,8 @@ fn mathml(latex: &str, display_mode: DisplayMode) -> Result<String> {
     mathml::push_mathml(&mut html, events, RenderConfig { display_mode, ..RenderConfig::default() })?;
     // For \Big, pulldown-latex leaves out the space between two attributes.
     let html = html.replace("\"minsize=", "\" minsize=");
+    // It escapes its own references to spaces.
+    let html = html.replace("&amp;nbsp;", "\u{a0}");
     let (mut out, mut in_tag) = (String::new(), false);
     for c in html.replace('\n', " ").chars() {
         in_tag = c == '<' || in_tag && c != '>';

@@ -46,10 +46,11 @@ fn fails(changes: &[(&str, &str)], parts: &[&str]) {
 #[test]
 fn expressions_become_mathml() {
     let page = html(
-        "Values $V^*_a$ and $V^*_b$:\n\n$$\\max_a \\Big( \\lvert x \\rvert \\Big) < 1$$\n\n| a |\n|---|\n| $\\lVert x\\rVert_1$ |\n",
+        "Values $V^*_a$ and $V^*_b$:\n\n$$\\max_a \\Big( \\lvert x \\rvert \\Big) <\\ 1$$\n\n| a |\n|---|\n| $\\lVert x\\rVert_1$ |\n",
     );
     let main = &page[page.find("<main>").unwrap()..page.find("</main>").unwrap()];
     assert_eq!((main.matches("<math").count(), main.matches("display=\"block\"").count()), (4, 1), "{main}");
+    assert!(main.contains('\u{a0}') && !main.contains("nbsp"), "{main}");
     assert!(!main.contains('$') && !main.contains("<em>") && !main.contains("\\max"), "{main}");
     fails(&[("book/part/page.md", "$\\nosuch{a}$")], &["book/part/page.md", "\\nosuch{a}"]);
     // Not expressions for the parser of Markdown.
