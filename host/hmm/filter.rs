@@ -155,7 +155,7 @@ impl<'m> Filter<'m> {
         (self.past.len() > self.lag).then(|| self.smooth(self.lag..=self.lag, |_| 0.0).pop()).flatten()
     }
 
-    /// P(qₜ₊ₕ = j | o₁ … oₜ) of all states j, given that the sequence has not ended before.
+    /// P(qₜ₊ₕ = j | o₁ … oₜ) of all states j, given that the sequence has not ended before; 0 if it must have ended.
     #[must_use]
     pub fn predicted(&self, ahead: u32) -> Vec<f64> {
         let mut state = Distribution { logs: self.now.logs.clone(), probs: self.now.probs.clone() };
