@@ -67,9 +67,15 @@ fn modules() -> &'static Modules {
 /// Launches `await_flag` for `flag[0]` and `out[0]`.
 fn await_flag(gpu: &Gpu, flag: &GpuBuffer<u64>, out: &mut GpuBuffer<u64>, limit: Duration) -> Result<(), CudaError> {
     let args = [flag.arg(), out.arg(), Arg::scalar(limit.as_nanos() as u64)];
-    let call = Call { kernel: "await_flag", entry: "await_flag", shape: Shape::new(1, 1), args: &args };
+    let call = Call {
+        kernel: "await_flag",
+        entry: "await_flag",
+        shape: Shape::new(1, 1),
+        args: &args,
+        thread: |_| unreachable!("a GPU"),
+    };
     // SAFETY: the arguments are those of the entry point; both buffers have an element.
-    unsafe { gpu.launch(call, || unreachable!("a GPU")) }
+    unsafe { gpu.launch(call) }
 }
 
 /// The number of ranks, one a GPU, if there are at least `least`. The tests take turns: two communicators of the same

@@ -2,7 +2,7 @@
 //!
 //! [`Device`] has two implementations: the [`Emulator`](crate::emulator::Emulator) of this crate and the GPUs of
 //! `warpkov-cuda`. The launcher that `#[kernel]` generates is generic over `Device`, so one program or test serves
-//! both.
+//! both. It packs the arguments into a [`Call`]; the kernel itself is compiled once, in the crate that defines it.
 
 use core::ops::Range;
 
@@ -141,7 +141,15 @@ pub struct Call<'a> {
     pub shape: Shape,
     /// The arguments in the order of the entry point's parameters; a struct is flattened into its fields.
     pub args: &'a [Arg],
+    /// The instance's function on the host.
+    pub thread: Thread,
 }
+
+/// Runs one CUDA thread of a kernel's instance on the host, for the emulator. Takes the arguments of the launch.
+///
+/// # Safety
+/// The arguments are those of a launch of this instance. Its buffers are in host memory and outlive the call.
+pub type Thread = unsafe fn(&[Arg]);
 
 /// Device memory: `len` elements of `T`.
 pub trait Buffer<T: DeviceCopy> {
@@ -272,13 +280,12 @@ pub trait Device {
 
     /// Launches a kernel. Typed launchers call this; other code should not.
     ///
-    /// The emulator calls `thread` once per CUDA thread. A GPU runs the entry point and never calls `thread`, so the
-    /// compiler generates host code of kernels for the emulator alone.
+    /// The emulator calls `call.thread` once per CUDA thread. A GPU runs the entry point.
     ///
     /// # Safety
-    /// `call.args` match the parameters of `call.entry`, every buffer belongs to this device, and the kernel's own
-    /// *Safety* section holds for these arguments.
-    unsafe fn launch(&self, call: Call<'_>, thread: impl Fn()) -> Result<(), Self::Error>;
+    /// `call.args` match the parameters of `call.entry` and `call.thread`, every buffer belongs to this device, and the
+    /// kernel's own *Safety* section holds for these arguments.
+    unsafe fn launch(&self, call: Call<'_>) -> Result<(), Self::Error>;
 
     /// Records the operations that `work` submits, without executing them. `work` may call [`launch`](Self::launch) and
     /// [`clear`](Self::clear) only.

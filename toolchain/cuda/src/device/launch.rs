@@ -256,7 +256,7 @@ mod tests {
             dynamic_shared: Mutex::new(0),
             resident: Mutex::default(),
         };
-        let call = Call { kernel: "sweep", entry: "sweep_f32", shape, args };
+        let call = Call { kernel: "sweep", entry: "sweep_f32", shape, args, thread: |_| unreachable!("a GPU") };
         check_launch(&call, &function, &LIMITS).err().map(|error| error.to_string())
     }
 

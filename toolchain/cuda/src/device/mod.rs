@@ -365,7 +365,7 @@ impl Device for Gpu {
         done.and(self.core.wait(&self.core.stream, &end))
     }
 
-    unsafe fn launch(&self, call: Call<'_>, _: impl Fn()) -> Result<(), CudaError> {
+    unsafe fn launch(&self, call: Call<'_>) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
         unsafe { self.core.launch(&call) }
     }

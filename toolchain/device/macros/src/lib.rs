@@ -202,7 +202,7 @@ impl<'a> Kernel<'a> {
 
     /// For `nvptx64`: the entry points of all instances, or a macro call that asks for the next unknown shape.
     fn entries(&self, tokens: Tokens, known: Vec<Shape>) -> Result<Tokens> {
-        let Signature { ident, generics, .. } = self.signature;
+        let ident = &self.signature.ident;
         let roles: Vec<&Role> = self.parameters.iter().map(|parameter| &parameter.role).collect();
         let (next, signature) = (quote! { ::warpkov_device::device::parameter::__entries }, self.signature);
         let shapes = match parameter::with_shapes(&roles, known, &next, &quote! { [#tokens] #signature }) {
@@ -217,18 +217,7 @@ impl<'a> Kernel<'a> {
         let values: Vec<_> = values.collect();
         let entries = self.instances.iter().map(|instance| {
             let export = self.entry(instance);
-            // The generic parameters become aliases of their values, so that the parameters' types need no
-            // substitution.
-            let aliases = generics.params.iter().zip(instance).map(|(generic, value)| match generic {
-                GenericParam::Const(constant) => {
-                    let (name, ty) = (&constant.ident, &constant.ty);
-                    quote! { const #name: #ty = #value; }
-                }
-                _ => {
-                    let name = generic_ident(generic).unwrap_or_else(|_| Ident::new("T", Span::call_site()));
-                    quote! { type #name = #value; }
-                }
-            });
+            let aliases = self.aliases(instance);
             quote! {
                 // A dependency of the kernels that `warpkov-build` compiles contributes functions, not entry points.
                 #[cfg(not(warpkov_dependency))]
@@ -255,13 +244,13 @@ impl<'a> Kernel<'a> {
         })
     }
 
-    /// For the host: the typed launcher. It contains the kernel as an inner function, for the emulator.
+    /// For the host: the typed launcher, and for each instance the function that runs one emulated thread. Those are not
+    /// generic, so that the compiler generates code for them in the crate of the kernel and nowhere else.
     fn host(&self, function: &ItemFn) -> Tokens {
         let (visibility, ident, block) = (&function.vis, &function.sig.ident, &function.block);
         let (inputs, attributes) = (&function.sig.inputs, &function.attrs);
         let generics = &function.sig.generics.params;
         let clause = &function.sig.generics.where_clause;
-        let arguments: Vec<_> = generics.iter().filter_map(|generic| generic_ident(generic).ok()).collect();
         let declared = generics.iter();
         let kernel = ident.to_string();
         let names: Vec<_> = self.parameters.iter().map(|parameter| &parameter.name).collect();
@@ -279,8 +268,33 @@ impl<'a> Kernel<'a> {
                 quote! { <#name as ::warpkov_device::device::Named>::NAME }
             }
         });
+        let body = format_ident!("__{}_body", ident);
+        let thread = |instance: &[Expr]| format_ident!("__{}_thread", self.entry(instance));
+        let threads = self.instances.iter().map(|instance| {
+            let (thread, aliases) = (thread(instance), self.aliases(instance));
+            quote! {
+                #[allow(non_snake_case)]
+                unsafe fn #thread(__args: &[::warpkov_device::launch::Arg]) {
+                    #(#[allow(dead_code)] #aliases)*
+                    static __NAMES: ::std::sync::OnceLock<::std::vec::Vec<::std::string::String>> =
+                        ::std::sync::OnceLock::new();
+                    let __names = __NAMES.get_or_init(|| {
+                        let mut __names = ::std::vec::Vec::new();
+                        #(<#types as ::warpkov_device::device::Parameter>::name(#texts, &mut __names);)*
+                        __names
+                    });
+                    let mut __leaves = ::warpkov_device::device::parameter::Leaves::new(__args, __names);
+                    // SAFETY: the caller promises that these are the arguments of a launch of this instance, with
+                    // buffers in host memory.
+                    #(let #names = unsafe {
+                        <#types as ::warpkov_device::device::Parameter>::emulated(&mut __leaves)
+                    };)*
+                    #body::<#(#instance),*>(#(#names),*)
+                }
+            }
+        });
         let arms = self.instances.iter().map(|instance| {
-            let entry = self.entry(instance);
+            let (entry, thread) = (self.entry(instance), thread(instance));
             let patterns = generics.iter().zip(instance).map(|(generic, value)| match generic {
                 GenericParam::Const(_) => quote! { #value },
                 _ => {
@@ -288,7 +302,7 @@ impl<'a> Kernel<'a> {
                     quote! { #name }
                 }
             });
-            quote! { (#(#patterns,)*) => #entry, }
+            quote! { (#(#patterns,)*) => (#entry, #thread), }
         });
         let missing = format!("kernel {kernel} has no such instance: its #[kernel] attribute lists them");
         let fallback = if generics.is_empty() {
@@ -296,7 +310,6 @@ impl<'a> Kernel<'a> {
         } else {
             quote! { _ => panic!(#missing), }
         };
-        let body = format_ident!("__{}_thread", ident);
         quote! {
             #(#attributes)*
             ///
@@ -317,38 +330,44 @@ impl<'a> Kernel<'a> {
                 #[allow(clippy::too_many_arguments)]
                 fn #body<#generics>(#inputs) #clause #block
 
-                let __entry = match (#(#keys,)*) {
-                    #(#arms)*
-                    #fallback
-                };
+                #(#threads)*
+
+                let (__entry, __thread): (&'static ::core::primitive::str, ::warpkov_device::launch::Thread) =
+                    match (#(#keys,)*) {
+                        #(#arms)*
+                        #fallback
+                    };
                 let mut __args = ::std::vec::Vec::new();
                 #(<#types as ::warpkov_device::device::Parameter>::push::<__D>(&#names, &mut __args);)*
-                static __NAMES: ::std::sync::OnceLock<::std::vec::Vec<::std::string::String>> =
-                    ::std::sync::OnceLock::new();
-                let __thread = || {
-                    let __names = __NAMES.get_or_init(|| {
-                        let mut __names = ::std::vec::Vec::new();
-                        #(<#types as ::warpkov_device::device::Parameter>::name(#texts, &mut __names);)*
-                        __names
-                    });
-                    let mut __leaves = ::warpkov_device::device::parameter::Leaves::new(&__args, __names);
-                    // SAFETY: the leaves are this launch's arguments, and only the emulator calls this closure, with
-                    // buffers in host memory.
-                    #(let #names = unsafe {
-                        <#types as ::warpkov_device::device::Parameter>::emulated(&mut __leaves)
-                    };)*
-                    #body::<#(#arguments),*>(#(#names),*)
-                };
-                // SAFETY: entry point and arguments come from one declaration, so they match. The caller promises the
-                // rest.
+                // SAFETY: entry point, thread and arguments come from one declaration, so they match. The caller
+                // promises the rest.
                 unsafe {
-                    device.launch(
-                        ::warpkov_device::launch::Call { kernel: #kernel, entry: __entry, shape, args: &__args },
-                        __thread,
-                    )
+                    device.launch(::warpkov_device::launch::Call {
+                        kernel: #kernel,
+                        entry: __entry,
+                        shape,
+                        args: &__args,
+                        thread: __thread,
+                    })
                 }
             }
         }
+    }
+
+    /// The generic parameters as aliases of an instance's values, so that the parameters' types need no substitution.
+    fn aliases(&self, instance: &[Expr]) -> Vec<Tokens> {
+        let generics = self.signature.generics.params.iter();
+        let aliases = generics.zip(instance).map(|(generic, value)| match generic {
+            GenericParam::Const(constant) => {
+                let (name, ty) = (&constant.ident, &constant.ty);
+                quote! { const #name: #ty = #value; }
+            }
+            _ => {
+                let name = generic_ident(generic).unwrap_or_else(|_| Ident::new("T", Span::call_site()));
+                quote! { type #name = #value; }
+            }
+        });
+        aliases.collect()
     }
 }
 

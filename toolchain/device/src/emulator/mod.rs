@@ -299,7 +299,10 @@ impl Device for Emulator {
         match *graph {}
     }
 
-    unsafe fn launch(&self, call: Call<'_>, thread: impl Fn()) -> Result<(), EmulatorError> {
-        self.run(call, &thread)
+    unsafe fn launch(&self, call: Call<'_>) -> Result<(), EmulatorError> {
+        let (thread, args) = (call.thread, call.args);
+        // SAFETY: the caller promises that the arguments belong to this instance, and that their buffers are the
+        // emulator's, which are in host memory. They are borrowed until the launch returns.
+        self.run(call, &|| unsafe { thread(args) })
     }
 }
