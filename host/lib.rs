@@ -43,13 +43,13 @@
 //! | [`runtime`] | devices: CPU, GPU, emulator |
 //! | [`common`] | code that all model classes share: files, plots, the stop request |
 //!
-//! The crate [`warpkov_kernels`] contains the kernels.
+//! Each module is a crate of its own. The crate `warpkov_kernels` contains the kernels.
 
-pub mod common;
-pub mod hmm;
-pub mod mdp;
-pub mod pomdp;
-pub mod runtime;
+pub use warpkov_common as common;
+pub use warpkov_hmm as hmm;
+pub use warpkov_mdp as mdp;
+pub use warpkov_pomdp as pomdp;
+pub use warpkov_runtime as runtime;
 
 /// Compiles the Rust examples of the README.
 #[cfg(doctest)]

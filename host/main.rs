@@ -1,10 +1,8 @@
-//! The `warpkov` binary: module `cli`.
+//! The `warpkov` binary: the command line of `warpkov_cli`.
 
 use std::env;
 use std::process::ExitCode;
 
-mod cli;
-
 fn main() -> ExitCode {
-    cli::main(env::args_os()).into()
+    warpkov_cli::main(env::args_os()).into()
 }

@@ -7,8 +7,8 @@ use std::thread::available_parallelism;
 use clap::Args;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use warpkov::runtime::comm::mpi;
-use warpkov::runtime::gpu::{DeviceInfo, Gpu, MODULES, nccl_version};
+use warpkov_runtime::comm::mpi;
+use warpkov_runtime::gpu::{DeviceInfo, Gpu, MODULES, nccl_version};
 
 use super::common::ranks;
 use super::error::{Error, Outcome};

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::io;
 
-use warpkov::common::parameters;
-use warpkov::common::terminal::{cut, escaped};
-use warpkov::{hmm, mdp, pomdp, runtime};
+use warpkov_common::parameters;
+use warpkov_common::terminal::{cut, escaped};
+use {warpkov_hmm as hmm, warpkov_mdp as mdp, warpkov_pomdp as pomdp, warpkov_runtime as runtime};
 
 /// Outcome of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum Error {
     Usage(String),
     /// A file cannot be read or written.
     #[error(transparent)]
-    File(#[from] warpkov::common::io::Error),
+    File(#[from] warpkov_common::io::Error),
     /// A hidden Markov model cannot be generated.
     #[error(transparent)]
     HmmGenerate(#[from] hmm::generate::Error),
@@ -79,7 +79,7 @@ pub enum Error {
     Criterion(mdp::criterion::Error<mdp::SolveError>),
     /// A plot cannot be drawn.
     #[error(transparent)]
-    Plot(#[from] warpkov::common::plot::PlotError),
+    Plot(#[from] warpkov_common::plot::PlotError),
     /// All ranks know that this one has an error.
     #[error(transparent)]
     Agreed(Box<Error>),
@@ -176,7 +176,7 @@ impl Error {
         let text = chain(self);
         let (text, lines) = match self {
             // The line with the error, and a caret under it.
-            Self::File(warpkov::common::io::Error::Place { excerpt, .. }) => {
+            Self::File(warpkov_common::io::Error::Place { excerpt, .. }) => {
                 (text.strip_suffix(excerpt.as_str()).unwrap_or(&text), excerpt.as_str())
             }
             // The log of a driver or a compiler.
@@ -209,7 +209,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use warpkov::common::io::Error::{Content, Place};
+    use warpkov_common::io::Error::{Content, Place};
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Command, CommandFactory, ValueEnum};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use warpkov::common::io::{Error as FileError, output};
+use warpkov_common::io::{Error as FileError, output};
 
 use super::error::{Error, Outcome};
 use markdown::Page;

@@ -197,7 +197,7 @@ impl Crate {
 /// Creates the folder and writes the crate, whole or not at all.
 pub fn run(new: &Crate, mut out: impl Write) -> Result<Outcome, Error> {
     let folder = Path::new(&new.name);
-    let failed = |error| Error::from(warpkov::common::io::Error::write(folder)(error));
+    let failed = |error| Error::from(warpkov_common::io::Error::write(folder)(error));
     fs::create_dir(folder).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             Error::Usage(format!("{} is there already: choose another name, or remove it", new.name))

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
-use warpkov::{hmm, mdp, pomdp};
+use {warpkov_hmm as hmm, warpkov_mdp as mdp, warpkov_pomdp as pomdp};
 
 use super::error::{Error, Outcome};
 

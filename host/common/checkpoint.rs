@@ -347,7 +347,7 @@ fn finite(name: &str, first: u64, found: &[f64]) -> Result<(), String> {
 }
 
 /// Wraps a message about the contents of the file at `path`.
-pub(crate) fn content(path: &Path) -> impl Fn(String) -> Error {
+pub fn content(path: &Path) -> impl Fn(String) -> Error {
     move |message| Error::Content { file: path.display().to_string(), message }
 }
 

@@ -26,6 +26,7 @@ pub trait FileFormat: Choice {
 
 /// Declares an enum with named variants, `Variant = "name"`, and implements [`Choice`] for it. The documentation of a
 /// variant becomes its description. `Display` and `Serialize` write the name.
+#[macro_export]
 macro_rules! choice {
     (
         $(#[$attribute:meta])*
@@ -38,7 +39,7 @@ macro_rules! choice {
             $($(#[doc = $about])+ $(#[default $($nothing)?])? $variant,)+
         }
 
-        impl $crate::common::choice::Choice for $name {
+        impl $crate::choice::Choice for $name {
             const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             fn name(self) -> &'static str {
@@ -56,19 +57,20 @@ macro_rules! choice {
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad($crate::common::choice::Choice::name(*self))
+                f.pad($crate::choice::Choice::name(*self))
             }
         }
 
         impl serde::Serialize for $name {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str($crate::common::choice::Choice::name(*self))
+                serializer.serialize_str($crate::choice::Choice::name(*self))
             }
         }
     };
 }
 
 /// Declares a [`choice!`] whose variants are formats, `Variant = "name" in ["extension"]`, and implements [`FileFormat`].
+#[macro_export]
 macro_rules! file_format {
     (
         $(#[$attribute:meta])*
@@ -76,14 +78,14 @@ macro_rules! file_format {
             $($(#[doc = $about:literal])+ $variant:ident = $text:literal in $extensions:expr,)+
         }
     ) => {
-        $crate::common::choice::choice! {
+        $crate::choice::choice! {
             $(#[$attribute])*
             pub enum $name {
                 $($(#[doc = $about])+ $variant = $text,)+
             }
         }
 
-        impl $crate::common::choice::FileFormat for $name {
+        impl $crate::choice::FileFormat for $name {
             fn extensions(self) -> &'static [&'static str] {
                 match self {
                     $(Self::$variant => &$extensions,)+
@@ -93,7 +95,7 @@ macro_rules! file_format {
     };
 }
 
-pub(crate) use {choice, file_format};
+pub use {choice, file_format};
 
 #[cfg(test)]
 mod tests {

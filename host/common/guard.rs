@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::terminal::escaped;
 
 /// Examples that a [`Warning`] names.
-pub(crate) const EXAMPLES: usize = 5;
+pub const EXAMPLES: usize = 5;
 
 /// A finding that makes a valid model look wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,7 +38,7 @@ impl Warning {
 }
 
 /// The names of the first of `count` things as part of a sentence, with an ellipsis if there are more.
-pub(crate) fn listed(names: &[String], count: usize) -> String {
+pub fn listed(names: &[String], count: usize) -> String {
     let rest = if count > names.len() { ", …" } else { "" };
     format!("{}{rest}", escaped(&names.join(", ")))
 }

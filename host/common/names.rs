@@ -17,13 +17,13 @@ pub fn index(text: &str, names: &[String], count: u32) -> Option<u32> {
 }
 
 /// The positive probabilities of the numbers `indices`, by name.
-pub(crate) fn named(indices: impl IntoIterator<Item = u32>, probs: &[f64], names: &[String]) -> Vec<(String, f64)> {
+pub fn named(indices: impl IntoIterator<Item = u32>, probs: &[f64], names: &[String]) -> Vec<(String, f64)> {
     let positive = indices.into_iter().zip(probs).filter(|(_, p)| **p > 0.0);
     positive.map(|(index, p)| (name(names, index), *p)).collect()
 }
 
 /// Probabilities by name, in words: `left with 0.25, right with 0.75`.
-pub(crate) fn distribution(entries: &[(String, f64)]) -> String {
+pub fn distribution(entries: &[(String, f64)]) -> String {
     let words: Vec<String> = entries.iter().map(|(name, p)| format!("{} with {p}", escaped(name))).collect();
     words.join(", ")
 }

@@ -48,32 +48,32 @@ pub enum Error {
 }
 
 /// Checks a number: an error unless `valid`.
-pub(crate) fn number(name: &'static str, found: f64, valid: bool, expected: &'static str) -> Result<(), Error> {
+pub fn number(name: &'static str, found: f64, valid: bool, expected: &'static str) -> Result<(), Error> {
     if valid { Ok(()) } else { Err(Error::Number { name, found, expected }) }
 }
 
 /// Checks a probability or another fraction, in [0, 1].
-pub(crate) fn fraction(name: &'static str, x: f64) -> Result<(), Error> {
+pub fn fraction(name: &'static str, x: f64) -> Result<(), Error> {
     number(name, x, (0.0..=1.0).contains(&x), "a number in [0, 1]")
 }
 
 /// Checks γ of a model whose process never terminates: [0, 1).
-pub(crate) fn discount(gamma: f64) -> Result<(), Error> {
+pub fn discount(gamma: f64) -> Result<(), Error> {
     number("gamma", gamma, (0.0..1.0).contains(&gamma), "a number in [0, 1)")
 }
 
 /// Checks a reward or a cost: any finite number.
-pub(crate) fn finite(name: &'static str, x: f64) -> Result<(), Error> {
+pub fn finite(name: &'static str, x: f64) -> Result<(), Error> {
     number(name, x, x.is_finite(), "a finite number")
 }
 
 /// Checks a count: `least..=most`.
-pub(crate) fn count<N: Into<u64>>(name: &'static str, found: N, least: N, most: N) -> Result<(), Error> {
+pub fn count<N: Into<u64>>(name: &'static str, found: N, least: N, most: N) -> Result<(), Error> {
     let (found, least, most) = (found.into(), least.into(), most.into());
     if (least..=most).contains(&found) { Ok(()) } else { Err(Error::Count { name, found, least, most }) }
 }
 
 /// The number of cells of a grid, if it is in 1 … 2³² − 1.
-pub(crate) fn cells(width: u32, height: u32) -> Result<u32, Error> {
+pub fn cells(width: u32, height: u32) -> Result<u32, Error> {
     width.checked_mul(height).filter(|&cells| cells > 0).ok_or(Error::Size { width, height })
 }

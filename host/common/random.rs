@@ -4,7 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// The ChaCha8 generator of a seed and a stream. Streams of one seed are independent.
-pub(crate) fn random(seed: u64, stream: u64) -> ChaCha8Rng {
+pub fn random(seed: u64, stream: u64) -> ChaCha8Rng {
     // `seed_from_u64` may change between versions of the library, so the key is filled here.
     let mut key = [0; 32];
     key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -14,7 +14,7 @@ pub(crate) fn random(seed: u64, stream: u64) -> ChaCha8Rng {
 }
 
 /// A uniform integer in 0..n, n > 0. Rejection of the last 2⁶⁴ mod n of the 2⁶⁴ draws makes it exactly uniform.
-pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
+pub fn below(random: &mut impl Rng, n: u64) -> u64 {
     let last = u64::MAX - n.wrapping_neg() % n;
     loop {
         let draw = random.next_u64();
@@ -25,12 +25,12 @@ pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
 }
 
 /// A uniform multiple of 2⁻⁵³ in [0, 1).
-pub(crate) fn unit(random: &mut impl Rng) -> f64 {
+pub fn unit(random: &mut impl Rng) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Draws one of the outcomes by their probabilities, which sum to 1 up to rounding. `None` if there are no outcomes.
-pub(crate) fn draw<T: Copy>(random: &mut impl Rng, outcomes: impl Iterator<Item = (T, f64)>) -> Option<T> {
+pub fn draw<T: Copy>(random: &mut impl Rng, outcomes: impl Iterator<Item = (T, f64)>) -> Option<T> {
     let mut left = unit(random);
     let mut last = None;
     for (outcome, prob) in outcomes {

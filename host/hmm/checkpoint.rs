@@ -22,8 +22,8 @@ use super::model::{Covariances, Emissions, Hmm, HmmParts};
 use super::options::{Constraint, Frozen, Options, Pseudocount};
 use super::sequences::{Observations, Sequences};
 use super::solution::Run;
-use crate::common::checkpoint::{Contents, Hash, content};
-use crate::common::io::Error;
+use warpkov_common::checkpoint::{Contents, Hash, content};
+use warpkov_common::io::Error;
 
 const KIND: &str = "hmm";
 

@@ -1,4 +1,4 @@
-//! The recursions on several [ranks](crate::runtime::comm), each with a share of the sequences.
+//! The recursions on several [ranks](warpkov_runtime::comm), each with a share of the sequences.
 //!
 //! [`Division`] gives every rank a share. [`Divided`] is the backend of one rank: it runs the recursions over the share on
 //! the rank's own device, and exchanges what the ranks must know of each other.
@@ -14,7 +14,7 @@
 //! digits. Results of a sequence have the same bits on any number of ranks, but for a device that
 //! [cuts](super::device::Scan) long sequences: it decides this from its own share.
 //!
-//! *Stop requests.* A [request](crate::common::interrupt) reaches each rank at another time, or only one of them. The ranks
+//! *Stop requests.* A [request](warpkov_common::interrupt) reaches each rank at another time, or only one of them. The ranks
 //! tell each other with the sum of the counts, so all stop in the same iteration, with the same model.
 
 use std::cmp::Reverse;
@@ -34,11 +34,11 @@ use super::model::Hmm;
 use super::options::{Options, Precision};
 use super::place::{Dynamic, Error, recursions};
 use super::sequences::Sequences;
-use crate::common::interrupt;
-use crate::common::ranks;
-use crate::runtime;
-use crate::runtime::choose::Place;
-use crate::runtime::comm::{self, Clocked, Communicator};
+use warpkov_common::interrupt;
+use warpkov_common::ranks;
+use warpkov_runtime as runtime;
+use warpkov_runtime::choose::Place;
+use warpkov_runtime::comm::{self, Clocked, Communicator};
 
 /// The share of each rank: whole sequences, with about equally many steps.
 ///
@@ -381,10 +381,10 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::*;
-    use crate::hmm::generate::IceCream;
-    use crate::hmm::options::Options;
-    use crate::hmm::train::{Status, Trained, train};
-    use crate::runtime::comm::Local;
+    use crate::generate::IceCream;
+    use crate::options::Options;
+    use crate::train::{Status, Trained, train};
+    use warpkov_runtime::comm::Local;
 
     const LONG: Duration = Duration::from_secs(60);
 

@@ -50,9 +50,9 @@ pub enum Refused {
 /// The hidden state of a model, given a stream of observations.
 ///
 /// ```
-/// use warpkov::hmm::filter::Filter;
-/// use warpkov::hmm::generate::IceCream;
-/// use warpkov::hmm::sequences::Observation;
+/// use warpkov_hmm::filter::Filter;
+/// use warpkov_hmm::generate::IceCream;
+/// use warpkov_hmm::sequences::Observation;
 ///
 /// let hmm = IceCream.generate()?;
 /// let mut filter = Filter::new(&hmm, 0);

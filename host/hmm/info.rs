@@ -6,11 +6,11 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::model::{Covariances, Emissions, Hmm, Names};
-use crate::common::guard::{Warning, counted, write_warnings};
-use crate::common::names::{distribution, name, named};
-use crate::common::parameters::SUM_TOLERANCE;
-use crate::common::report::{Report, write_object};
-use crate::common::terminal::escaped;
+use warpkov_common::guard::{Warning, counted, write_warnings};
+use warpkov_common::names::{distribution, name, named};
+use warpkov_common::parameters::SUM_TOLERANCE;
+use warpkov_common::report::{Report, write_object};
+use warpkov_common::terminal::escaped;
 
 /// Size and structure of a model.
 #[derive(Clone, Debug, Serialize)]

@@ -11,9 +11,9 @@
 //!
 //! The file is one piece because [`Hmm`]'s invariant, its validation and its accessors must be read together.
 
-use crate::common::parameters::SUM_TOLERANCE;
+use warpkov_common::parameters::SUM_TOLERANCE;
 
-pub use crate::common::names::name;
+pub use warpkov_common::names::name;
 
 /// Deviation of a row's sum from 1 that rounding explains. Rows within it are not rescaled.
 const ROUNDING: f64 = 1e-12;
@@ -52,7 +52,7 @@ pub struct HmmParts {
 /// - means are finite, variances are positive, covariance matrices are symmetric and positive definite.
 ///
 /// ```compile_fail,E0616
-/// # use warpkov::hmm::generate::IceCream;
+/// # use warpkov_hmm::generate::IceCream;
 /// let mut hmm = IceCream.generate().unwrap();
 /// hmm.0.start.clear();
 /// ```

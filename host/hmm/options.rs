@@ -1,7 +1,7 @@
 //! Options of the recursions and of training.
 
 use super::model::{Covariances, Emissions, Hmm, is_semidefinite};
-use crate::common::choice::choice;
+use warpkov_common::choice::choice;
 
 choice! {
     /// Floating-point type of the recursions. Logarithms and expected counts are summed in `f64` in every case.

@@ -7,13 +7,13 @@ use super::model::Hmm;
 use super::options::{Options, Precision};
 use super::sequences::Sequences;
 use super::{cpu, invariants};
-use crate::common::interrupt;
-use crate::hmm::device::{Batch, Limits};
-use crate::runtime;
-use crate::runtime::Precise;
-use crate::runtime::choose::{Cost, Place};
-use crate::runtime::error::from_devices;
-use crate::runtime::gpu::Gpu;
+use crate::device::{Batch, Limits};
+use warpkov_common::interrupt;
+use warpkov_runtime as runtime;
+use warpkov_runtime::Precise;
+use warpkov_runtime::choose::{Cost, Place};
+use warpkov_runtime::error::from_devices;
+use warpkov_runtime::gpu::Gpu;
 
 /// Why the recursions fail.
 #[derive(Debug, thiserror::Error)]

@@ -8,11 +8,11 @@ use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
 
 use super::model::Hmm;
 use super::train::Trained;
-use crate::common::names::name;
-use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
-use crate::common::plot::chart::Axis;
-use crate::common::plot::lines::{COLOURS, Line, Lines};
-use crate::common::plot::{Format, Picture, PlotError, encode};
+use warpkov_common::names::name;
+use warpkov_common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
+use warpkov_common::plot::chart::Axis;
+use warpkov_common::plot::lines::{COLOURS, Line, Lines};
+use warpkov_common::plot::{Format, Picture, PlotError, encode};
 
 /// Line height of labels, in canvas units.
 const LINE: i32 = 20;
@@ -31,7 +31,7 @@ const FRAME: Rect = Rect { x: 180, y: 130, width: 1180, height: 740 };
 /// If the lowest tenth of the values would take most of the frame, as after a poor start, the frame excludes it.
 ///
 /// # Errors
-/// As [`crate::mdp::plot::draw`].
+/// [`PlotError`], if text cannot be laid out or the picture cannot be encoded.
 pub fn draw_training(title: &str, trained: &Trained, format: Format) -> Result<Vec<u8>, PlotError> {
     let all = trained.runs.iter().flat_map(|run| run.log_likelihoods.iter().copied());
     let low = lowest_shown(all.clone().collect());
@@ -97,7 +97,7 @@ fn above(numbers: &[f64], low: f64) -> Vec<(f64, f64)> {
 /// several observations shows their mean, the expected fraction of time in the state.
 ///
 /// # Errors
-/// As [`crate::mdp::plot::draw`].
+/// [`PlotError`], if text cannot be laid out or the picture cannot be encoded.
 pub fn draw_posteriors(
     title: &str,
     model: &Hmm,
@@ -111,7 +111,7 @@ pub fn draw_posteriors(
 /// Draws A, one row per origin state. A pixel that covers several entries shows the largest.
 ///
 /// # Errors
-/// As [`crate::mdp::plot::draw`].
+/// [`PlotError`], if text cannot be laid out or the picture cannot be encoded.
 pub fn draw_transitions(title: &str, model: &Hmm, format: Format) -> Result<Vec<u8>, PlotError> {
     encode(&Map { title, model, cells: Cells::Transitions }, format)
 }
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn pixels_of_long_sequences_show_the_mean() {
-        let mut model = crate::hmm::generate::IceCream.generate().unwrap().into_parts();
+        let mut model = crate::generate::IceCream.generate().unwrap().into_parts();
         model.names.states.clear();
         let model = model.validated().unwrap();
         // Every tenth step is in state 1.

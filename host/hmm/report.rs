@@ -18,12 +18,12 @@ use super::options::{Options, Precision};
 use super::sample::Sample;
 use super::sequences::Sequences;
 use super::train::{Round, Run, Status, Trained, aic, bic};
-use crate::common::choice::file_format;
-use crate::common::io::npy;
-use crate::common::names::name;
-use crate::common::numbers::{Number, Numbers};
-use crate::common::ranks::summary;
-use crate::common::report::{Report, Results, write_object};
+use warpkov_common::choice::file_format;
+use warpkov_common::io::npy;
+use warpkov_common::names::name;
+use warpkov_common::numbers::{Number, Numbers};
+use warpkov_common::ranks::summary;
+use warpkov_common::report::{Report, Results, write_object};
 
 /// Seconds of the phases of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use super::model::{Covariances, Emissions, Hmm, cholesky};
 use super::sequences::{self, Observations, Sequences, offsets};
-use crate::common::random::{draw, random, unit};
+use warpkov_common::random::{draw, random, unit};
 
 /// Why sampling fails.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

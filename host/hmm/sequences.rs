@@ -8,7 +8,7 @@ use super::model::{Emissions, Hmm};
 /// observations, so each sequence has length at least 1; symbols are below 2³² − 1; vectors are finite.
 ///
 /// ```compile_fail,E0616
-/// use warpkov::hmm::sequences::Sequences;
+/// use warpkov_hmm::sequences::Sequences;
 /// let mut sequences = Sequences::of_symbols(&[[0, 1]]).unwrap();
 /// sequences.offsets = vec![0, 100];
 /// ```

@@ -17,7 +17,7 @@ pub use super::options::Pseudocounts;
 use super::options::{Constraint, NormalPrior, Options, Pseudocount};
 use super::sequences::Sequences;
 pub use super::solution::Run;
-use crate::common::checkpoint::{Checkpoints, Hash};
+use warpkov_common::checkpoint::{Checkpoints, Hash};
 
 /// Progress after an E step.
 #[derive(Clone, Debug, PartialEq)]
@@ -374,8 +374,8 @@ mod tests {
 
     use super::super::generate::IceCream;
     use super::*;
-    use crate::hmm::backend::{Decoded, Expected, SLOW};
-    use crate::hmm::model::HmmParts;
+    use crate::backend::{Decoded, Expected, SLOW};
+    use crate::model::HmmParts;
 
     /// A backend that replays a given ln P(O) of one sequence per model and E step.
     struct Told<'l>(Vec<Copied<Iter<'l, f64>>>);

@@ -42,8 +42,8 @@ use super::model::{CHUNK, Mdp};
 use super::options::{Method, SolveOptions, Target};
 use super::solution::Size;
 use super::team::Team;
-use crate::runtime::choose::Cost;
-use crate::runtime::comm;
+use warpkov_runtime::choose::Cost;
+use warpkov_runtime::comm;
 
 /// Nonzeros of P times the bound on the sweeps, per core and second; calibrated on the last row of the table above.
 /// Actual runs need fewer sweeps than the bound.
@@ -225,7 +225,7 @@ fn sweeps_cost(work: String, entries: usize, sweeps: f64, cores: usize) -> Cost 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mdp::generate::{QueueNetwork, SlipGrid};
+    use crate::generate::{QueueNetwork, SlipGrid};
 
     /// ln(r / (1e-6 · 0.1)) / −ln 0.9 is 153 for rewards with span 1; each factor of 10 adds 22.
     #[test]

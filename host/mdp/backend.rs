@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use warpkov_kernels::mdp::matrix_free::Measured;
 
-use crate::runtime::comm::{Communicator, Error as CommError};
+use warpkov_runtime::comm::{Communicator, Error as CommError};
 
 /// State common to all backends: V and π.
 pub trait State {

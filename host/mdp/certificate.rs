@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use super::model::{CHUNK, Mdp, NO_ACTION, View};
 use super::team::Team;
-use crate::runtime::comm;
+use warpkov_runtime::comm;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;
@@ -326,8 +326,8 @@ mod tests {
             assert!(printed >= bound && printed <= 1.11 * bound, "{bound} is printed as {printed}");
         }
     }
-    use crate::mdp::generate::{Garnet, SlipGrid};
-    use crate::mdp::model::{Csr, Objective};
+    use crate::generate::{Garnet, SlipGrid};
+    use crate::model::{Csr, Objective};
 
     /// One state with reward 1 per step: V* = 1 / (1 − γ).
     ///

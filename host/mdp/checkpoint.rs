@@ -29,11 +29,11 @@ use super::model::whole::{Column, Fault, Lines, Rows, with_lines};
 use super::model::{Mdp, Whole};
 use super::options::{Method, Target};
 use super::solution::{Round, Run, Status};
-use crate::common::checkpoint::{Apart, Checkpoints, Contents, Hash, content};
-use crate::common::choice::Choice;
-use crate::common::io::Error;
-use crate::runtime::comm::file::{Bytes, write_together};
-use crate::runtime::comm::{self, Communicator, Disagreed, Divided};
+use warpkov_common::checkpoint::{Apart, Checkpoints, Contents, Hash, content};
+use warpkov_common::choice::Choice;
+use warpkov_common::io::Error;
+use warpkov_runtime::comm::file::{Bytes, write_together};
+use warpkov_runtime::comm::{self, Communicator, Disagreed, Divided};
 
 const KIND: &str = "mdp";
 

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::io::Solved;
-use crate::common::report::{Report, write_object};
+use warpkov_common::report::{Report, write_object};
 
 /// Permitted disagreement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -25,7 +25,7 @@ use super::analysis::partition::{self, Proposal, by_parts};
 use super::analysis::reorder::Order;
 use super::model::whole::{Actions, Column, Entries, Fault, Lines, Rows, with_lines};
 use super::model::{CHUNK, Choices, Csr, Mdp, MdpParts, Part, Peer, Sends, Whole};
-use crate::runtime::comm::{Communicator, Error};
+use warpkov_runtime::comm::{Communicator, Error};
 
 /// The most states of a part: 32 bits number them, [`NO_ACTION`](super::model::NO_ACTION) is no number, and a part without
 /// work has one state more.

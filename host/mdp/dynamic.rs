@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use super::error::SolveError;
 use super::team::Team;
-use crate::runtime::comm;
+use warpkov_runtime::comm;
 
 /// A backend, by the operations that its method needs.
 pub enum Dynamic<'p> {

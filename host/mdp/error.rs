@@ -3,9 +3,9 @@
 use super::divide::DivideError;
 use super::model::validate::Invalid;
 use super::options::{InvalidBlocks, Method, Storage};
-use crate::runtime;
-use crate::runtime::choose::DeviceChoice;
-use crate::runtime::error::from_devices;
+use warpkov_runtime as runtime;
+use warpkov_runtime::choose::DeviceChoice;
+use warpkov_runtime::error::from_devices;
 
 /// Why a solve failed.
 #[derive(Debug, thiserror::Error)]

@@ -18,10 +18,10 @@ use super::report::{Number, Numbers, starts};
 use super::solution::{Round, Status};
 use super::solve::{Session, solve_session};
 use super::table::{Table, TableFormat, action, write_line};
-use crate::common::report::{Report, Results, write_object};
-use crate::common::terminal::escaped;
-use crate::runtime::choose::DeviceChoice;
-use crate::runtime::comm::Local;
+use warpkov_common::report::{Report, Results, write_object};
+use warpkov_common::terminal::escaped;
+use warpkov_runtime::choose::DeviceChoice;
+use warpkov_runtime::comm::Local;
 
 /// A policy that does not fit a model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -7,9 +7,9 @@ use serde::Serialize;
 
 use super::analysis::guards::{Purpose, Warning, inspect};
 use super::model::{Csr, Mdp, Objective};
-use crate::common::guard::write_warnings;
-use crate::common::report::{Report, write_object};
-use crate::common::terminal::escaped;
+use warpkov_common::guard::write_warnings;
+use warpkov_common::report::{Report, write_object};
+use warpkov_common::terminal::escaped;
 
 /// Size, structure and memory of a model.
 #[derive(Clone, Debug, Serialize)]

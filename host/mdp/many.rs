@@ -19,11 +19,11 @@ use super::model::{Mdp, NO_ACTION};
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Round, Run, Status};
 use super::solve::{MIN_EPSILON_FRACTION, change_bound, solve_with};
-use crate::common::report::{Report, write_object};
-use crate::common::terminal::escaped;
-use crate::runtime::choose::{Decision, DeviceChoice};
-use crate::runtime::emulator;
-use crate::runtime::gpu::{Gpu, MODULES};
+use warpkov_common::report::{Report, write_object};
+use warpkov_common::terminal::escaped;
+use warpkov_runtime::choose::{Decision, DeviceChoice};
+use warpkov_runtime::emulator;
+use warpkov_runtime::gpu::{Gpu, MODULES};
 
 /// Most states of a model that one block solves.
 const MOST_STATES: u64 = 8192;

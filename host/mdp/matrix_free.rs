@@ -25,11 +25,11 @@ use super::error::SolveError;
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Run, Solution, Status};
 use super::solve::{Attempt, Observer, after, solve_from, tighten, value_rounds};
-use crate::common::choice::choice;
-use crate::runtime::choose::{Decision, DeviceChoice};
-use crate::runtime::comm::{Communicator, Local};
-use crate::runtime::gpu::{Gpu, Modules};
-use crate::runtime::{cores, emulator};
+use warpkov_common::choice::choice;
+use warpkov_runtime::choose::{Decision, DeviceChoice};
+use warpkov_runtime::comm::{Communicator, Local};
+use warpkov_runtime::gpu::{Gpu, Modules};
+use warpkov_runtime::{cores, emulator};
 
 choice! {
     /// What a model as code is solved from.

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::common::choice::choice;
-use crate::runtime::choose::DeviceChoice;
+use warpkov_common::choice::choice;
+use warpkov_runtime::choose::DeviceChoice;
 
 choice! {
     /// Solution method.

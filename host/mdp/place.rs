@@ -17,10 +17,10 @@ use super::prepared::Prepared;
 use super::refine::Refined;
 use super::solution::Phases;
 use super::team::Team;
-use crate::runtime::choose::{Decision, DeviceChoice};
-use crate::runtime::gpu;
-use crate::runtime::gpu::Gpu;
-use crate::runtime::{self, Precise, cores, emulator};
+use warpkov_runtime::choose::{Decision, DeviceChoice};
+use warpkov_runtime::gpu;
+use warpkov_runtime::gpu::Gpu;
+use warpkov_runtime::{self, Precise, cores, emulator};
 
 /// Device, method and precision of a solve.
 pub struct Placement<'m> {
@@ -193,7 +193,7 @@ fn find<'m>(
                 found.notes.splice(0..0, reason);
                 Ok(found)
             }
-            Err(SolveError::Runtime(error @ runtime::Error::Device(_))) if or_cpu && places.cpu => {
+            Err(SolveError::Runtime(error @ warpkov_runtime::Error::Device(_))) if or_cpu && places.cpu => {
                 Ok(on_cpu(Some(Decision::fell_back(&error))))
             }
             Err(error) => Err(error),

@@ -16,8 +16,8 @@ use super::model::Mdp;
 use super::options::{Method, Precision, SolveOptions, Storage};
 use super::refine::Refined;
 use super::team::Team;
-use crate::runtime::Precise;
-use crate::runtime::gpu::{CudaError, size};
+use warpkov_runtime::Precise;
+use warpkov_runtime::gpu::{CudaError, size};
 
 /// A model in the layout of a method that runs on a device.
 pub struct Prepared<'m> {

@@ -15,7 +15,7 @@ use super::model::{CHUNK, Mdp, Objective};
 use super::report::Number;
 use super::solution::Solution;
 use super::table::{Table, TableFormat, write_line};
-use crate::common::report::{Report, Results, write_object};
+use warpkov_common::report::{Report, Results, write_object};
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;

@@ -10,8 +10,8 @@ use super::backend::{Backups, Correct, GreedySweeps, State, Stop};
 use super::certificate::{advantages, greedy};
 use super::model::Mdp;
 use super::team::Team;
-use crate::common::interrupt;
-use crate::runtime::comm;
+use warpkov_common::interrupt;
+use warpkov_runtime::comm;
 
 /// A correction ends when the changes of a sweep fall to this fraction of the initial ones, divided by 1 − γ. A few
 /// roundoffs of `f32`.

@@ -15,11 +15,11 @@ use super::io::{write_csv_rows, write_npy_pieces};
 use super::model::{Grid, Mdp, NO_ACTION, Named, Objective};
 use super::options::{Limits, Method, Precision, Target};
 use super::solution::{Phases, RankShare, Round, Size, Solution, Status, exchange};
-use crate::common::choice::file_format;
-pub(super) use crate::common::numbers::{Number, Numbers};
-use crate::common::ranks::summary;
-use crate::common::terminal::escaped;
-use crate::runtime::comm::Column;
+use warpkov_common::choice::file_format;
+pub(super) use warpkov_common::numbers::{Number, Numbers};
+use warpkov_common::ranks::summary;
+use warpkov_common::terminal::escaped;
+use warpkov_runtime::comm::Column;
 
 /// States shown in a shortened line.
 const SHOWN_STATES: usize = 10;

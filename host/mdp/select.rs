@@ -1,7 +1,7 @@
 //! States of a model as people name them: by name, by number, or as a range of numbers.
 
 use super::model::Mdp;
-use crate::common::terminal::quoted;
+use warpkov_common::terminal::quoted;
 
 /// A text that names no state of the model.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

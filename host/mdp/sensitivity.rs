@@ -12,9 +12,9 @@ use super::report::Number;
 use super::solution::Round;
 use super::solve::{Session, solve_session};
 use super::table::{action, write_line};
-use crate::common::report::{Report, write_object};
-use crate::common::terminal::escaped;
-use crate::runtime::comm::Local;
+use warpkov_common::report::{Report, write_object};
+use warpkov_common::terminal::escaped;
+use warpkov_runtime::comm::Local;
 
 /// The width of a bracket of a change, relative to the range of γ.
 const BRACKET: f64 = 1e-4;

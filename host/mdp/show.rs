@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::model::Mdp;
-use crate::common::report::{Report, write_object};
-use crate::common::terminal::escaped;
+use warpkov_common::report::{Report, write_object};
+use warpkov_common::terminal::escaped;
 
 /// Successors of a row, and actions of a state, in a shortened text.
 const SHOWN: usize = 12;

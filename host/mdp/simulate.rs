@@ -32,9 +32,9 @@ use super::evaluation::criterion_in_words;
 use super::model::{Mdp, Objective};
 use super::report::Number;
 use super::table::write_line;
-use crate::common::random::{below, draw, random};
-use crate::common::report::{Report, write_object};
-use crate::common::terminal::escaped;
+use warpkov_common::random::{below, draw, random};
+use warpkov_common::report::{Report, write_object};
+use warpkov_common::terminal::escaped;
 
 /// Largest γᵀ for the default T.
 const NEGLIGIBLE: f64 = 1e-6;

@@ -8,8 +8,8 @@ use super::certificate::Certificate;
 use super::model::Mdp;
 use super::options::{Limits, Method, Precision, Target};
 use super::team::Team;
-use crate::common::ranks;
-use crate::runtime::comm;
+use warpkov_common::ranks;
+use warpkov_runtime::comm;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

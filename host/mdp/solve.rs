@@ -30,9 +30,9 @@ use super::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, T
 use super::place::Placement;
 use super::solution::{Phases, RankWork, Round, Run, Size, Solution, Status};
 use super::team::Team;
-use crate::common::checkpoint::{Apart, Checkpoints, Hash};
-use crate::runtime::choose::DeviceChoice;
-use crate::runtime::comm::{Clocked, Communicator, Local};
+use warpkov_common::checkpoint::{Apart, Checkpoints, Hash};
+use warpkov_runtime::choose::DeviceChoice;
+use warpkov_runtime::comm::{Clocked, Communicator, Local};
 
 /// Called after each round; `Break` stops the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;
@@ -603,7 +603,7 @@ pub(super) fn change_bound(gamma: f64, epsilon: f64) -> f64 {
 
 /// How an attempt of [`tighten`] stops.
 #[derive(Clone, Copy)]
-pub(super) struct Attempt {
+pub struct Attempt {
     /// Multiplies ε; at most 1.
     pub epsilon_fraction: f64,
     /// Whether the span may prove ε in a model that never ends. The shift of V by a constant changes TV − V by different
@@ -628,7 +628,7 @@ impl Attempt {
 }
 
 /// The stopping rule for greedy sweeps.
-pub(super) fn stop(mdp: &Mdp, target: Target, attempt: Attempt) -> Stop {
+pub fn stop(mdp: &Mdp, target: Target, attempt: Attempt) -> Stop {
     match target {
         Target::Theta(theta) => Stop::Change(theta),
         Target::Epsilon(epsilon) => attempt.stop(mdp.gamma(), epsilon, mdp.never_terminates()),
@@ -644,7 +644,7 @@ fn theta(mdp: &Mdp, target: Target, epsilon_fraction: f64) -> f64 {
 }
 
 /// Runs the loop of the backend's method once: greedy sweeps until `stop`, or evaluations of each policy to `theta`.
-pub(super) fn run(
+pub fn run(
     backend: &mut Dynamic,
     stop: Stop,
     theta: f64,
@@ -761,7 +761,7 @@ fn until_certified(
 ///
 /// # Errors
 /// The error of an attempt.
-pub(super) fn tighten<T, E>(
+pub fn tighten<T, E>(
     epsilon: Option<f64>,
     mut attempt: impl FnMut(Attempt) -> Result<(Run, Certificate, T), E>,
 ) -> Result<(Run, Certificate, T), E> {

@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use csv::WriterBuilder;
 
 use super::model::{Mdp, NO_ACTION};
-use crate::common::choice::file_format;
-use crate::common::terminal::escaped;
+use warpkov_common::choice::file_format;
+use warpkov_common::terminal::escaped;
 
 /// Rows of a shortened text.
 const SHOWN: usize = 20;

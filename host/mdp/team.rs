@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super::model::{Part, Peer};
-use crate::runtime::comm::{Communicator, Error, Exchange};
+use warpkov_runtime::comm::{Communicator, Error, Exchange};
 
 /// The ranks that share a model, seen from one of them.
 #[derive(Clone, Default)]

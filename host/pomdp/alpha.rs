@@ -9,7 +9,7 @@ use super::belief::Belief;
 /// Invariant: every vector has exactly `states` entries and one action.
 ///
 /// ```compile_fail,E0616
-/// use warpkov::pomdp::alpha::AlphaVectors;
+/// use warpkov_pomdp::alpha::AlphaVectors;
 /// let mut vectors = AlphaVectors::new(2);
 /// vectors.states = 1000;
 /// ```
@@ -148,7 +148,7 @@ impl AlphaVectors {
     }
 
     /// Appends concatenated vectors with these actions.
-    pub(crate) fn append(&mut self, values: impl IntoIterator<Item = f64>, actions: &[u32]) {
+    pub fn append(&mut self, values: impl IntoIterator<Item = f64>, actions: &[u32]) {
         self.values.extend(values);
         self.actions.extend_from_slice(actions);
         assert_eq!(

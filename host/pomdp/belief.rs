@@ -1,12 +1,12 @@
 //! Beliefs: sparse distributions over states.
 
-use crate::common::parameters::SUM_TOLERANCE;
+use warpkov_common::parameters::SUM_TOLERANCE;
 
 /// A belief b as its nonzeros: strictly ascending states with positive probabilities that sum to 1 within
 /// [`SUM_TOLERANCE`]. The default has no states and is not a distribution.
 ///
 /// ```compile_fail,E0451
-/// use warpkov::pomdp::belief::Belief;
+/// use warpkov_pomdp::belief::Belief;
 /// let nowhere = Belief { states: vec![1, 0], probs: vec![1.0] };
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,7 +41,7 @@ impl Belief {
     }
 
     /// Like [`new`](Self::new), without checks: states must ascend strictly, and the sum may be any.
-    pub(crate) fn built(states: Vec<u32>, probs: Vec<f64>) -> Self {
+    pub fn built(states: Vec<u32>, probs: Vec<f64>) -> Self {
         debug_assert!(states.len() == probs.len() && states.is_sorted_by(|a, b| a < b));
         Self { states, probs }
     }

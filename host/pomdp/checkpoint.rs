@@ -23,9 +23,9 @@ use super::backend::Plans;
 use super::belief::Belief;
 use super::model::Pomdp;
 use super::solution::Round;
-use crate::common::checkpoint::{Contents, Hash, content};
-use crate::common::io::Error;
-use crate::mdp::checkpoint::hash as process_hash;
+use warpkov_common::checkpoint::{Contents, Hash, content};
+use warpkov_common::io::Error;
+use warpkov_mdp::checkpoint::hash as process_hash;
 
 const KIND: &str = "pomdp";
 

@@ -6,10 +6,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::backend::{Plans, PointBackup};
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::Pomdp;
-use crate::pomdp::projection::Projection;
+use crate::alpha::AlphaVectors;
+use crate::belief::Belief;
+use crate::model::Pomdp;
+use crate::projection::Projection;
 
 /// Vectors per block: one cache line of `f32`.
 const LANES: usize = 16;

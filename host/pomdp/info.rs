@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::model::Pomdp;
-use crate::common::guard::{Warning, counted, write_warnings};
-use crate::common::names::{distribution, name, named};
-use crate::common::parameters::SUM_TOLERANCE;
-use crate::common::report::{Report, write_object};
-use crate::common::terminal::escaped;
-use crate::mdp::info::{Rows, bytes, range, write_memory, write_objective};
-use crate::mdp::model::Objective;
+use warpkov_common::guard::{Warning, counted, write_warnings};
+use warpkov_common::names::{distribution, name, named};
+use warpkov_common::parameters::SUM_TOLERANCE;
+use warpkov_common::report::{Report, write_object};
+use warpkov_common::terminal::escaped;
+use warpkov_mdp::info::{Rows, bytes, range, write_memory, write_objective};
+use warpkov_mdp::model::Objective;
 
 /// Size, structure and memory of a model.
 #[derive(Clone, Debug, Serialize)]

@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 
 use super::belief::Belief;
-use crate::common::parameters::SUM_TOLERANCE;
-use crate::common::terminal::quoted;
-use crate::mdp::model::{Choices, Csr, InvalidCsr, Mdp, MdpParts, validate};
+use warpkov_common::parameters::SUM_TOLERANCE;
+use warpkov_common::terminal::quoted;
+use warpkov_mdp::model::{Choices, Csr, InvalidCsr, Mdp, MdpParts, validate};
 
 /// Largest deviation of a probability row's sum from 1 that rounding explains; such a row is not rescaled.
 const ROUNDING: f64 = 1e-12;
@@ -58,7 +58,7 @@ pub struct PomdpParts {
 /// - b₀ and the rows of T and O sum to 1, except rows of O built by [`PomdpParts::with_any_observations`].
 ///
 /// ```compile_fail,E0616
-/// # use warpkov::pomdp::generate::Tiger;
+/// # use warpkov_pomdp::generate::Tiger;
 /// let mut pomdp = Tiger::default().generate().unwrap();
 /// pomdp.observation_count = 1;
 /// ```

@@ -3,9 +3,9 @@
 use super::alpha::AlphaVectors;
 use super::model::Pomdp;
 use super::solution::Round;
-use crate::common::names::name;
-use crate::common::plot::lines::{COLOURS, Line, Lines};
-use crate::common::plot::{Format, PlotError, encode};
+use warpkov_common::names::name;
+use warpkov_common::plot::lines::{COLOURS, Line, Lines};
+use warpkov_common::plot::{Format, PlotError, encode};
 
 /// Sample points of the upper envelope; enough for a smooth line.
 const SAMPLES: u32 = 1000;
@@ -13,7 +13,7 @@ const SAMPLES: u32 = 1000;
 /// Draws every vector as a line over b(s₁) in the colour of its action, and V, their upper envelope, as a thick line.
 ///
 /// # Errors
-/// [`PlotError::Draw`] unless the model has two states; otherwise the errors of [`crate::mdp::plot::draw`].
+/// [`PlotError::Draw`] unless the model has two states; otherwise the errors of [`warpkov_mdp::plot::draw`].
 pub fn draw_vectors(model: &Pomdp, policy: &AlphaVectors, format: Format) -> Result<Vec<u8>, PlotError> {
     if model.states() != 2 {
         let message = format!("the model has {} states, and a plot of alpha vectors needs exactly 2", model.states());
@@ -48,7 +48,7 @@ pub fn draw_vectors(model: &Pomdp, policy: &AlphaVectors, format: Format) -> Res
 /// Draws both bounds as step functions of time.
 ///
 /// # Errors
-/// The errors of [`crate::mdp::plot::draw`].
+/// The errors of [`warpkov_mdp::plot::draw`].
 pub fn draw_bounds(title: &str, rounds: &[Round], format: Format) -> Result<Vec<u8>, PlotError> {
     let steps = |of: fn(&Round) -> f64| {
         let mut points: Vec<(f64, f64)> = Vec::with_capacity(2 * rounds.len());

@@ -9,17 +9,17 @@
 //! > V_K(b) = max over α ∈ K of b·α ≥ b·β for all beliefs b over F(a, o)
 //!
 //! because then the backup of K is at least u in every belief. By the minimax theorem, this holds if and only if a
-//! mixture of K is at least β in every state of F(a, o), which is the value of a [game](crate::pomdp::game). It follows
+//! mixture of K is at least β in every state of F(a, o), which is the value of a [game](crate::game). It follows
 //! that V_K ≤ H V_K with the actions of V_K, so K attains V_K in every belief, and V_K equals V at the start. Further
 //! vectors of Γ whose continuations K covers stay as well.
 
 use std::collections::BinaryHeap;
 
 use super::cpu::Vectors;
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::belief::Belief;
-use crate::pomdp::game::least_loss;
-use crate::pomdp::model::Pomdp;
+use crate::alpha::AlphaVectors;
+use crate::belief::Belief;
+use crate::game::least_loss;
+use crate::model::Pomdp;
 
 /// Maximum number of replies per game.
 const MAX_REPLIES: u32 = 64;

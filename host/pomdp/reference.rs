@@ -19,8 +19,8 @@ use warpkov_kernels::primitives::rows::RowsArgs;
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
 use super::model::{Pomdp, by_columns};
-use crate::mdp::model::Csr;
-use crate::runtime::Precise;
+use warpkov_mdp::model::Csr;
+use warpkov_runtime::Precise;
 
 /// Threads per block.
 const THREADS: u32 = 128;

@@ -16,11 +16,11 @@ use super::simulate::{Evaluation, Step};
 use super::solution::{RankShare, Round, Solution, Status};
 use super::trace::{Element, Trace};
 use super::verify::Certificate;
-use crate::common::names::name;
-use crate::common::ranks;
-use crate::common::report::{Report, Results, write_object};
-use crate::common::terminal::escaped;
-use crate::mdp::model::Objective;
+use warpkov_common::names::name;
+use warpkov_common::ranks;
+use warpkov_common::report::{Report, Results, write_object};
+use warpkov_common::terminal::escaped;
+use warpkov_mdp::model::Objective;
 
 /// The JSON object of a solve.
 #[derive(Serialize)]

@@ -21,8 +21,8 @@ use super::belief::Belief;
 use super::cpu::Vectors;
 use super::model::Pomdp;
 use super::projection::Projection;
-use crate::common::numbers::max_norm;
-use crate::common::random::{draw, random};
+use warpkov_common::numbers::max_norm;
+use warpkov_common::random::{draw, random};
 
 /// The 97.5 % quantile of the normal distribution.
 const QUANTILE: f64 = 1.959_963_984_540_054;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::alpha::AlphaVectors;
 use super::options::{Expansion, Scheme};
-use crate::common::ranks;
+use warpkov_common::ranks;
 
 /// The policy for a fixed number of steps to go.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -13,7 +13,7 @@
 //! state can replace it. Rounding cannot break the replacement, because rounded sums of products with nonnegative
 //! weights are monotone.
 
-use crate::pomdp::alpha::AlphaVectors;
+use crate::alpha::AlphaVectors;
 
 /// Flag bit of the index of a retired vector.
 const RETIRED: u32 = 1 << 31;

@@ -416,7 +416,7 @@ fn write_lookahead(out: &mut impl Write, belief: usize, lookahead: &Lookahead) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pomdp::reference::full_backup_cpu;
+    use crate::reference::full_backup_cpu;
 
     /// The example of G. Losapio, *Understanding kernel computations* (2022).
     fn example() -> Trace {

@@ -12,7 +12,7 @@ use warpkov_device::emulator::Emulator;
 use super::comm::World;
 use super::gpu;
 use super::{Error, cores, emulator};
-use crate::runtime::gpu::Gpu;
+use crate::gpu::Gpu;
 
 /// The value of `--device`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,10 +2,10 @@
 
 use std::convert::Infallible;
 
-use warpkov_device::emulator::EmulatorError;
+pub use warpkov_device::emulator::EmulatorError;
 
 use super::comm;
-use crate::runtime::gpu::CudaError;
+use crate::gpu::CudaError;
 
 /// A failed or interrupted run.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum Error {
     /// The device does not exist, has too little memory, or failed.
     #[error(transparent)]
     Device(#[from] CudaError),
-    /// A [stop request](crate::common::interrupt) came before the first result.
+    /// A [stop request](warpkov_common::interrupt) came before the first result.
     #[error("interrupted before there was a result")]
     Interrupted,
     /// The CPU was asked for work that only kernels do.
@@ -43,23 +43,24 @@ impl From<Infallible> for Error {
 }
 
 /// Implements conversions from the errors of all devices for an error type that converts from [`Error`].
+#[macro_export]
 macro_rules! from_devices {
     ($error:ty) => {
-        impl From<$crate::runtime::gpu::CudaError> for $error {
-            fn from(error: $crate::runtime::gpu::CudaError) -> Self {
-                $crate::runtime::Error::from(error).into()
+        impl From<$crate::gpu::CudaError> for $error {
+            fn from(error: $crate::gpu::CudaError) -> Self {
+                $crate::Error::from(error).into()
             }
         }
 
-        impl From<$crate::runtime::comm::Error> for $error {
-            fn from(error: $crate::runtime::comm::Error) -> Self {
-                $crate::runtime::Error::from(error).into()
+        impl From<$crate::comm::Error> for $error {
+            fn from(error: $crate::comm::Error) -> Self {
+                $crate::Error::from(error).into()
             }
         }
 
-        impl From<warpkov_device::emulator::EmulatorError> for $error {
-            fn from(error: warpkov_device::emulator::EmulatorError) -> Self {
-                $crate::runtime::Error::from(error).into()
+        impl From<$crate::error::EmulatorError> for $error {
+            fn from(error: $crate::error::EmulatorError) -> Self {
+                $crate::Error::from(error).into()
             }
         }
 
@@ -71,4 +72,4 @@ macro_rules! from_devices {
     };
 }
 
-pub(crate) use from_devices;
+pub use from_devices;

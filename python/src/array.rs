@@ -9,8 +9,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rayon::prelude::*;
-use warpkov::mdp::model::validate::Matrix as Name;
-use warpkov::mdp::model::{Array, Csr};
+use warpkov_mdp::model::validate::Matrix as Name;
+use warpkov_mdp::model::{Array, Csr};
 
 use crate::error::invalid;
 use crate::wait::detached;

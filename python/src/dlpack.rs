@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use warpkov::runtime::gpu::{CudaError, Foreign, SharedBuffer};
+use warpkov_runtime::gpu::{CudaError, Foreign, SharedBuffer};
 
 use crate::array::{Buffer, Input};
 use crate::error::{exception, invalid};
@@ -71,7 +71,7 @@ impl Drop for Taken {
 
 /// The exception of a failed GPU.
 fn failed(error: CudaError) -> PyErr {
-    exception(warpkov::runtime::Error::from(error))
+    exception(warpkov_runtime::Error::from(error))
 }
 
 /// NumPy's name of a type of elements, without the order of the bytes.

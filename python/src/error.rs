@@ -7,9 +7,9 @@ use pyo3::create_exception;
 use pyo3::exceptions::{
     PyFileNotFoundError, PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError,
 };
-use warpkov::common::io;
+use warpkov_common::io;
 
-use crate::cli::error::{Error, message};
+use warpkov_cli::error::{Error, message};
 
 create_exception!(warpkov, DeviceError, PyRuntimeError, "A device does not exist, has too little memory, or failed.");
 

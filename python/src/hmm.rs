@@ -5,21 +5,21 @@ use std::ops::ControlFlow;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use warpkov::common::interrupt;
-use warpkov::hmm::device::{Limits, Scan};
-use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
-use warpkov::hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
-use warpkov::hmm::place::{Dynamic, cost, recursions};
-use warpkov::hmm::sample::sample;
-use warpkov::hmm::sequences::{Observations, Sequences};
-use warpkov::hmm::train::{Round, Status, train};
-use warpkov::runtime::choose::{DeviceChoice, Place};
+use warpkov_common::interrupt;
+use warpkov_hmm::device::{Limits, Scan};
+use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
+use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
+use warpkov_hmm::place::{Dynamic, cost, recursions};
+use warpkov_hmm::sample::sample;
+use warpkov_hmm::sequences::{Observations, Sequences};
+use warpkov_hmm::train::{Round, Status, train};
+use warpkov_runtime::choose::{DeviceChoice, Place};
 
 use crate::array::{Buffer, Input};
-use crate::cli::error::Error;
 use crate::error::{exception, invalid};
 use crate::options::choice;
 use crate::wait::detached;
+use warpkov_cli::error::Error;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_scores, module)?)?;

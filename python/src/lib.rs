@@ -9,8 +9,6 @@ use std::ffi::OsString;
 use pyo3::prelude::*;
 
 mod array;
-#[path = "../../host/cli/mod.rs"]
-mod cli;
 mod dlpack;
 mod error;
 mod hmm;
@@ -23,7 +21,7 @@ mod wait;
 #[pyfunction]
 #[pyo3(name = "main")]
 fn run(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
-    py.detach(|| cli::main(arguments))
+    py.detach(|| warpkov_cli::main(arguments))
 }
 
 #[pymodule]

@@ -10,27 +10,27 @@ use std::time::Instant;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use warpkov::common::interrupt;
-use warpkov::mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
-use warpkov::mdp::criterion::{Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on};
-use warpkov::mdp::evaluation::{bounds, chain};
-use warpkov::mdp::io::{Format, ReadOptions, read_from, read_with, write_as, write_to};
-use warpkov::mdp::many::{Named, solve_many_sparse};
-use warpkov::mdp::model::validate::Matrix as MatrixName;
-use warpkov::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts, Objective};
-use warpkov::mdp::qfactors::q_factors;
-use warpkov::mdp::report::{Report, Summary};
-use warpkov::mdp::simulate::{Options as Extent, Simulated, Simulator};
-use warpkov::mdp::solution::{Round, Status};
-use warpkov::mdp::solve::{Session, solve_session};
-use warpkov::runtime::comm::Local;
+use warpkov_common::interrupt;
+use warpkov_mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
+use warpkov_mdp::criterion::{Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on};
+use warpkov_mdp::evaluation::{bounds, chain};
+use warpkov_mdp::io::{Format, ReadOptions, read_from, read_with, write_as, write_to};
+use warpkov_mdp::many::{Named, solve_many_sparse};
+use warpkov_mdp::model::validate::Matrix as MatrixName;
+use warpkov_mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts, Objective};
+use warpkov_mdp::qfactors::q_factors;
+use warpkov_mdp::report::{Report, Summary};
+use warpkov_mdp::simulate::{Options as Extent, Simulated, Simulator};
+use warpkov_mdp::solution::{Round, Status};
+use warpkov_mdp::solve::{Session, solve_session};
+use warpkov_runtime::comm::Local;
 
 use crate::array::{Buffer, Input, Matrix, ascending, greatest, interleave, matrix};
-use crate::cli::error::Error;
-use crate::cli::mdp::generate::Family;
 use crate::error::{exception, invalid};
 use crate::options::{Question, Solve, choice};
 use crate::wait::detached;
+use warpkov_cli::error::Error;
+use warpkov_cli::mdp::generate::Family;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Buffer>()?;
@@ -404,7 +404,7 @@ struct Paths {
 /// Statistics as JSON.
 #[pyfunction]
 fn simulate(py: Python<'_>, model: &Model, policy: Input<u32>, question: Question, paths: Paths) -> PyResult<String> {
-    use warpkov::common::report::Report as _;
+    use warpkov_common::report::Report as _;
 
     let Paths { episodes, steps, seed, starts, confidence } = paths;
     if !(confidence > 0.0 && confidence < 1.0) {
@@ -421,7 +421,7 @@ fn simulate(py: Python<'_>, model: &Model, policy: Input<u32>, question: Questio
         let extent = Extent { episodes, steps, seed, starts: starts.clone(), confidence };
         let simulator = Simulator::new(&chain, criterion.as_ref(), extent).map_err(|error| usage(&error))?;
         let evaluation = simulator.evaluate(&interrupt::requested);
-        let evaluation = evaluation.ok_or(warpkov::runtime::Error::Interrupted)?;
+        let evaluation = evaluation.ok_or(warpkov_runtime::Error::Interrupted)?;
         let simulated = Simulated {
             mdp: &model.0,
             criterion: criterion.as_ref(),

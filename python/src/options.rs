@@ -1,11 +1,11 @@
 //! Options from Python's keyword arguments, which the modules of the package collect in dictionaries.
 
 use pyo3::prelude::*;
-use warpkov::common::choice::Choice;
-use warpkov::mdp::criterion::{self, Criterion};
-use warpkov::mdp::evaluation;
-use warpkov::mdp::options::{BlockDivided, Limits, Precision, SolveOptions, Target};
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov_common::choice::Choice;
+use warpkov_mdp::criterion::{self, Criterion};
+use warpkov_mdp::evaluation;
+use warpkov_mdp::options::{BlockDivided, Limits, Precision, SolveOptions, Target};
+use warpkov_runtime::choose::DeviceChoice;
 
 use crate::array::Input;
 use crate::error::invalid;
@@ -59,7 +59,7 @@ impl Solve {
             Some(theta) => Target::Theta(positive("theta", theta)?),
             None => Target::Epsilon(positive("epsilon", self.epsilon)?),
         };
-        let used = method.map_or(precision, |method: warpkov::mdp::options::Method| method.precision(precision));
+        let used = method.map_or(precision, |method: warpkov_mdp::options::Method| method.precision(precision));
         let tie = match self.tie {
             Some(tie) if tie.is_nan() || tie < 0.0 => {
                 return Err(invalid(format!("tie is {tie}, expected a number of at least 0")));

@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
-use warpkov::common::interrupt;
-use warpkov::common::report::Report as _;
-use warpkov::mdp::model::validate::Matrix as Name;
-use warpkov::mdp::model::{Choices, Csr, MdpParts, Objective};
-use warpkov::pomdp::alpha::AlphaVectors;
-use warpkov::pomdp::belief::Belief;
-use warpkov::pomdp::io::{self, Format, Policy};
-use warpkov::pomdp::model::{Names, Pomdp as Model, PomdpParts};
-use warpkov::pomdp::options::{Limits, SolveOptions};
-use warpkov::pomdp::projection::Projection;
-use warpkov::pomdp::report::Solved;
-use warpkov::pomdp::simulate::{Options as Extent, Simulator, check};
-use warpkov::pomdp::solution::{Round, Status};
-use warpkov::pomdp::solve::solve_with;
+use warpkov_common::interrupt;
+use warpkov_common::report::Report as _;
+use warpkov_mdp::model::validate::Matrix as Name;
+use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
+use warpkov_pomdp::alpha::AlphaVectors;
+use warpkov_pomdp::belief::Belief;
+use warpkov_pomdp::io::{self, Format, Policy};
+use warpkov_pomdp::model::{Names, Pomdp as Model, PomdpParts};
+use warpkov_pomdp::options::{Limits, SolveOptions};
+use warpkov_pomdp::projection::Projection;
+use warpkov_pomdp::report::Solved;
+use warpkov_pomdp::simulate::{Options as Extent, Simulator, check};
+use warpkov_pomdp::solution::{Round, Status};
+use warpkov_pomdp::solve::solve_with;
 
 use crate::array::{Buffer, Input, Matrix, matrix};
-use crate::cli::error::Error;
 use crate::error::{exception, invalid};
 use crate::options::choice;
 use crate::wait::detached;
+use warpkov_cli::error::Error;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Pomdp>()?;
@@ -266,7 +266,7 @@ fn pomdp_simulate(
     let found = detached(py, || {
         let simulator = Simulator::new(&model.0, &vectors, &extent)?;
         let evaluation = simulator.evaluate(&interrupt::requested);
-        Ok::<_, Error>(evaluation.ok_or(warpkov::runtime::Error::Interrupted)?)
+        Ok::<_, Error>(evaluation.ok_or(warpkov_runtime::Error::Interrupted)?)
     })?;
     serde_json::to_string(&found.map_err(exception)?).map_err(invalid)
 }

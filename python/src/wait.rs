@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use warpkov::common::interrupt;
+use warpkov_common::interrupt;
 
 /// Time between two looks at Python's signals.
 const TICK: Duration = Duration::from_millis(20);

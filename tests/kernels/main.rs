@@ -22,12 +22,13 @@ mod hmm;
 mod lessons;
 mod mdp;
 mod pomdp;
+#[path = "../support/random.rs"]
 mod random;
 mod ranks;
 mod streamed;
 mod values;
 mod vector;
-#[path = "../wide/mod.rs"]
+#[path = "../support/wide.rs"]
 mod wide;
 
 use std::process::ExitCode;

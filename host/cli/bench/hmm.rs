@@ -4,16 +4,16 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use warpkov::common::choice::Choice;
-use warpkov::hmm::bench::figures::{self, Line, published};
-use warpkov::hmm::bench::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure};
-use warpkov::hmm::device::Scan;
-use warpkov::hmm::options::Precision;
-use warpkov::runtime::choose::{DeviceChoice, Place};
+use warpkov_bench::hmm::figures::{self, Line, published};
+use warpkov_bench::hmm::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure};
+use warpkov_common::choice::Choice;
+use warpkov_hmm::device::Scan;
+use warpkov_hmm::options::Precision;
+use warpkov_runtime::choose::{DeviceChoice, Place};
 
 use super::{Error, Outcome, note, or_default, print_json};
-use crate::cli::common::choice::choice;
-use crate::cli::common::progress::Steps;
+use crate::common::choice::choice;
+use crate::common::progress::Steps;
 
 /// Measures the recursions and the training of hidden Markov models.
 ///

@@ -4,18 +4,18 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use warpkov::pomdp::bench::{BenchError, CASES, Rate, Run, Work, rate, solve_case};
-use warpkov::pomdp::device::Product;
-use warpkov::pomdp::generate::{self, Tag};
-use warpkov::pomdp::options::{Expansion, Limits, Precision, SolveOptions};
-use warpkov::pomdp::report;
-use warpkov::runtime::choose::{DeviceChoice, Devices, Place};
+use warpkov_bench::pomdp::{BenchError, CASES, Rate, Run, Work, rate, solve_case};
+use warpkov_pomdp::device::Product;
+use warpkov_pomdp::generate::{self, Tag};
+use warpkov_pomdp::options::{Expansion, Limits, Precision, SolveOptions};
+use warpkov_pomdp::report;
+use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
 
 use super::{Error, Outcome, note, print_json};
-use crate::cli::common::choice::choice;
-use crate::cli::common::number;
-use crate::cli::common::progress::Steps;
-use crate::cli::common::ranks::{self, Ranks};
+use crate::common::choice::choice;
+use crate::common::number;
+use crate::common::progress::Steps;
+use crate::common::ranks::{self, Ranks};
 
 /// Measures point-based solvers: whole runs to a published value, or backups per second.
 #[derive(Args)]

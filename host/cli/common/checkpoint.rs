@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use warpkov::common::checkpoint::Checkpoints;
-use warpkov::common::io::output::Identity;
+use warpkov_common::checkpoint::Checkpoints;
+use warpkov_common::io::output::Identity;
 
 use super::{file, number};
-use crate::cli::error::{Error, message};
+use crate::error::{Error, message};
 
 /// Options of a command that can go on from a checkpoint.
 #[derive(Args, Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Choices of the library as arguments.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use warpkov::common::choice::{Choice, FileFormat};
+use warpkov_common::choice::{Choice, FileFormat};
 
 /// Reads a choice by its name; help lists all names.
 pub fn choice<C: Choice>() -> impl TypedValueParser<Value = C> {

@@ -5,14 +5,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use warpkov::common::choice::FileFormat;
-use warpkov::common::io::output::{self, Identity};
-use warpkov::common::io::{self as files, of_extension};
-use warpkov::runtime::choose::DeviceChoice;
-use warpkov::runtime::gpu::{Background, Gpu, MODULES};
+use warpkov_common::choice::FileFormat;
+use warpkov_common::io::output::{self, Identity};
+use warpkov_common::io::{self as files, of_extension};
+use warpkov_runtime::choose::DeviceChoice;
+use warpkov_runtime::gpu::{Background, Gpu, MODULES};
 
 use super::ranks;
-use crate::cli::error::Error;
+use crate::error::Error;
 
 /// A file, or `-` for a standard stream.
 #[derive(Clone, Debug, PartialEq)]

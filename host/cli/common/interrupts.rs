@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process;
 use std::sync::Once;
 
-use warpkov::common::interrupt;
+use warpkov_common::interrupt;
 
 use super::ranks;
 

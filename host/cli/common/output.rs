@@ -3,13 +3,13 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use warpkov::common::choice::FileFormat;
-use warpkov::common::plot::{Format, PlotError, draw_ranks};
-use warpkov::common::ranks::RankShare;
-use warpkov::common::report::{Report, Results};
+use warpkov_common::choice::FileFormat;
+use warpkov_common::plot::{Format, PlotError, draw_ranks};
+use warpkov_common::ranks::RankShare;
+use warpkov_common::report::{Report, Results};
 
 use super::file::{FileOrStd, extension, write_whole, writes};
-use crate::cli::error::Error;
+use crate::error::Error;
 
 /// Where the results go: to a file, to the standard output, or only into the report.
 pub struct Output<F> {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use warpkov::mdp::solution::Round;
+use warpkov_mdp::solution::Round;
 
 /// Solves shorter than this show no progress.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -7,17 +7,17 @@ use std::time::Duration;
 use std::{env, thread};
 
 use clap::Args;
-use warpkov::mdp::io::{Store, write_blocks, write_npy_together};
-use warpkov::mdp::model::whole::Described;
-use warpkov::runtime;
-use warpkov::runtime::choose::{DeviceChoice, Devices};
-use warpkov::runtime::comm::launch::Launch;
-use warpkov::runtime::comm::{self, Communicator, Disagreed, Divided, Local, World};
-use warpkov::runtime::gpu::MODULES;
+use warpkov_mdp::io::{Store, write_blocks, write_npy_together};
+use warpkov_mdp::model::whole::Described;
+use warpkov_runtime as runtime;
+use warpkov_runtime::choose::{DeviceChoice, Devices};
+use warpkov_runtime::comm::launch::Launch;
+use warpkov_runtime::comm::{self, Communicator, Disagreed, Divided, Local, World};
+use warpkov_runtime::gpu::MODULES;
 
 use super::file::{self, FileOrStd};
 use super::number;
-use crate::cli::error::Error;
+use crate::error::Error;
 
 /// Options of a command that several ranks may run.
 #[derive(Args, Clone)]

@@ -3,18 +3,18 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
-use warpkov::common::names::name;
-use warpkov::hmm::backend::posterior_path;
-use warpkov::hmm::model::Hmm;
-use warpkov::hmm::report::{PathFormat, Paths};
+use warpkov_common::names::name;
+use warpkov_hmm::backend::posterior_path;
+use warpkov_hmm::model::Hmm;
+use warpkov_hmm::report::{PathFormat, Paths};
 
 use super::file::{Given, List, Source, list};
 use super::{Error, Outcome};
-use crate::cli::common::choice::format;
-use crate::cli::common::file::{FileOrStd, room};
-use crate::cli::common::output::Output;
-use crate::cli::common::ranks::Ranks;
-use crate::cli::common::watch::Watch;
+use crate::common::choice::format;
+use crate::common::file::{FileOrStd, room};
+use crate::common::output::Output;
+use crate::common::ranks::Ranks;
+use crate::common::watch::Watch;
 
 /// Finds the hidden states of sequences: the most probable path, or the most probable state of each step.
 ///

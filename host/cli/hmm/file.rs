@@ -4,26 +4,26 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::common::choice::Choice;
-use warpkov::hmm::backend::Recursions;
-use warpkov::hmm::device::{Limits, Scan};
-use warpkov::hmm::divided::{Divided, Division, RankShare};
-use warpkov::hmm::io as formats;
-use warpkov::hmm::io::Format;
-use warpkov::hmm::io::sequences::{self, Missing, ReadOptions, Records, Table};
-use warpkov::hmm::model::Hmm;
-use warpkov::hmm::options::Precision;
-use warpkov::hmm::place::{self, cost, recursions};
-use warpkov::hmm::report::{Context, Phases};
-use warpkov::hmm::sequences::Sequences;
-use warpkov::runtime::choose::{DeviceChoice, Devices, Place};
-use warpkov::runtime::comm::Communicator;
+use warpkov_common::choice::Choice;
+use warpkov_hmm::backend::Recursions;
+use warpkov_hmm::device::{Limits, Scan};
+use warpkov_hmm::divided::{Divided, Division, RankShare};
+use warpkov_hmm::io as formats;
+use warpkov_hmm::io::Format;
+use warpkov_hmm::io::sequences::{self, Missing, ReadOptions, Records, Table};
+use warpkov_hmm::model::Hmm;
+use warpkov_hmm::options::Precision;
+use warpkov_hmm::place::{self, cost, recursions};
+use warpkov_hmm::report::{Context, Phases};
+use warpkov_hmm::sequences::Sequences;
+use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
+use warpkov_runtime::comm::Communicator;
 
 use super::Error;
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::{FileOrStd, reads};
-use crate::cli::common::ranks::{self, Ranks, refused};
-use crate::cli::common::watch::Watch;
+use crate::common::choice::choice;
+use crate::common::file::{FileOrStd, reads};
+use crate::common::ranks::{self, Ranks, refused};
+use crate::common::watch::Watch;
 
 /// The model that a command reads.
 #[derive(Args)]

@@ -6,15 +6,15 @@ use std::iter;
 
 use clap::Args;
 use serde_json::json;
-use warpkov::common::io::Error as FileError;
-use warpkov::common::io::input::Input as Packed;
-use warpkov::hmm::filter::Filter;
-use warpkov::hmm::io::sequences::{Stream, field, write_row};
-use warpkov::hmm::model::{Emissions, Hmm, name};
+use warpkov_common::io::Error as FileError;
+use warpkov_common::io::input::Input as Packed;
+use warpkov_hmm::filter::Filter;
+use warpkov_hmm::io::sequences::{Stream, field, write_row};
+use warpkov_hmm::model::{Emissions, Hmm, name};
 
 use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::common::file::FileOrStd;
+use crate::common::file::FileOrStd;
 
 /// Follows a stream: after each observation, the probability of every state given all observations so far.
 ///

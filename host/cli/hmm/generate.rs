@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use warpkov::hmm::generate::{IceCream, Kind, LeftRight, Uniform};
-use warpkov::hmm::io::Format;
-use warpkov::hmm::model::Hmm;
+use warpkov_hmm::generate::{IceCream, Kind, LeftRight, Uniform};
+use warpkov_hmm::io::Format;
+use warpkov_hmm::model::Hmm;
 
 use super::file::{output_format, write};
 use super::{Error, Outcome};
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::FileOrStd;
+use crate::common::choice::choice;
+use crate::common::file::FileOrStd;
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::common::names::index;
-use warpkov::hmm::info::{Info, Row};
-use warpkov::hmm::plot::draw_transitions;
+use warpkov_common::names::index;
+use warpkov_hmm::info::{Info, Row};
+use warpkov_hmm::plot::draw_transitions;
 
 use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::common::file::no_such;
-use crate::cli::common::output::{Plot, print};
+use crate::common::file::no_such;
+use crate::common::output::{Plot, print};
 
 /// Describes a model, names what looks wrong, and draws its transition probabilities.
 #[derive(Args)]

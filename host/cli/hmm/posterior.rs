@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::hmm::plot::draw_posteriors;
-use warpkov::hmm::report::{PosteriorFormat, Posteriors};
+use warpkov_hmm::plot::draw_posteriors;
+use warpkov_hmm::report::{PosteriorFormat, Posteriors};
 
 use super::file::{Given, Source};
 use super::{Error, Outcome};
-use crate::cli::common::choice::format;
-use crate::cli::common::file::{FileOrStd, room};
-use crate::cli::common::output::{Output, Plots};
-use crate::cli::common::watch::Watch;
+use crate::common::choice::format;
+use crate::common::file::{FileOrStd, room};
+use crate::common::output::{Output, Plots};
+use crate::common::watch::Watch;
 
 /// Computes the posterior probability of every state at every step, by the forward and backward recursions.
 ///

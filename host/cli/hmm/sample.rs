@@ -4,16 +4,16 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::common::choice::Choice;
-use warpkov::hmm::io::sequences::{self, Format};
-use warpkov::hmm::model::{Emissions, Hmm};
-use warpkov::hmm::report::StateFormat;
-use warpkov::hmm::sample::{Sample, sample};
+use warpkov_common::choice::Choice;
+use warpkov_hmm::io::sequences::{self, Format};
+use warpkov_hmm::model::{Emissions, Hmm};
+use warpkov_hmm::report::StateFormat;
+use warpkov_hmm::sample::{Sample, sample};
 
 use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::{FileOrStd, room, write_whole, writes};
+use crate::common::choice::choice;
+use crate::common::file::{FileOrStd, room, write_whole, writes};
 
 /// Draws sequences from a model.
 ///

@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov::hmm::report::{ScoreFormat, Scores};
+use warpkov_hmm::report::{ScoreFormat, Scores};
 
 use super::file::Source;
 use super::{Error, Outcome};
-use crate::cli::common::choice::format;
-use crate::cli::common::file::FileOrStd;
-use crate::cli::common::output::Output;
-use crate::cli::common::watch::Watch;
+use crate::common::choice::format;
+use crate::common::file::FileOrStd;
+use crate::common::output::Output;
+use crate::common::watch::Watch;
 
 /// Scores sequences: ln P(O) of each, by the forward recursion.
 #[derive(Args)]

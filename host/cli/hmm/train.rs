@@ -9,31 +9,31 @@ use std::time::{Duration, Instant};
 use std::{process, thread};
 
 use clap::{Args, ValueEnum};
-use warpkov::common::checkpoint::{Checkpoints, Hash};
-use warpkov::common::interrupt;
-use warpkov::common::io::output;
-use warpkov::common::report::Report;
-use warpkov::hmm::checkpoint::{Checkpoint, hash};
-use warpkov::hmm::generate::restart;
-use warpkov::hmm::io::{self as formats, Format};
-use warpkov::hmm::model::{Covariances, Emissions, Hmm};
-use warpkov::hmm::options::{self, Constraint, Frozen, Pseudocounts};
-use warpkov::hmm::plot::draw_training;
-use warpkov::hmm::report::{Context, Training, progress};
-use warpkov::hmm::train::{self as training, Round, Run, Session, Status, Trained, train_session};
-use warpkov::runtime;
-use warpkov::runtime::comm;
+use warpkov_common::checkpoint::{Checkpoints, Hash};
+use warpkov_common::interrupt;
+use warpkov_common::io::output;
+use warpkov_common::report::Report;
+use warpkov_hmm::checkpoint::{Checkpoint, hash};
+use warpkov_hmm::generate::restart;
+use warpkov_hmm::io::{self as formats, Format};
+use warpkov_hmm::model::{Covariances, Emissions, Hmm};
+use warpkov_hmm::options::{self, Constraint, Frozen, Pseudocounts};
+use warpkov_hmm::plot::draw_training;
+use warpkov_hmm::report::{Context, Training, progress};
+use warpkov_hmm::train::{self as training, Round, Run, Session, Status, Trained, train_session};
+use warpkov_runtime as runtime;
+use warpkov_runtime::comm;
 
 use super::file::{Given, Opened, Running, Source, output_format};
 use super::{Error, Outcome};
-use crate::cli::common::checkpoint;
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::{FileOrStd, room};
-use crate::cli::common::interrupts::handle_interrupts;
-use crate::cli::common::number;
-use crate::cli::common::output::{Output, Plots};
-use crate::cli::common::progress::Steps;
-use crate::cli::common::watch::Watch;
+use crate::common::checkpoint;
+use crate::common::choice::choice;
+use crate::common::file::{FileOrStd, room};
+use crate::common::interrupts::handle_interrupts;
+use crate::common::number;
+use crate::common::output::{Output, Plots};
+use crate::common::progress::Steps;
+use crate::common::watch::Watch;
 
 /// Trains a model by the algorithm of Baum and Welch, which finds a local maximum of the likelihood.
 ///

@@ -7,9 +7,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use warpkov::common::io::{Error as FileError, output};
+use warpkov_common::io::{Error as FileError, output};
 
-use crate::cli::error::Error;
+use crate::error::Error;
 
 /// The folder of the course, `learn/` of warpkov's sources.
 pub struct Course {

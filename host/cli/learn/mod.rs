@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use warpkov::common::io::{Error as FileError, output};
+use warpkov_common::io::{Error as FileError, output};
 
 use super::error::{Error, Outcome};
 use course::{Course, Progress};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cli::error::Error;
+use crate::error::Error;
 
 /// What compiles exercises: cargo in a folder with the manifest of the course.
 pub struct Builder<'a> {

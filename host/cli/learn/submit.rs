@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use warpkov::common::io::Error as FileError;
+use warpkov_common::io::Error as FileError;
 
 use super::course::{self, Course};
 use super::program::{self, Builder, End, Kind};
-use crate::cli::error::Error;
+use crate::error::Error;
 
 /// Name of the folder of a pack that holds the programs of the solutions.
 pub const REFERENCE: &str = "reference";
@@ -375,7 +375,7 @@ pub fn table(entries: &[Entry], mut out: impl Write) -> io::Result<()> {
             entry.exercise,
             entry.outcome.name(),
             entry.parts,
-            warpkov::common::terminal::escaped(&entry.note)
+            warpkov_common::terminal::escaped(&entry.note)
         );
         writeln!(out, "{}", line.trim_end())?;
     }

@@ -1,15 +1,15 @@
 //! Where and how accurately the commands around a policy solve a model.
 
 use clap::Args;
-use warpkov::mdp::criterion::{self as library, Criterion};
-use warpkov::mdp::evaluation::Options as Solve;
-use warpkov::mdp::model::{Mdp, Objective};
-use warpkov::mdp::options::Precision;
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov_mdp::criterion::{self as library, Criterion};
+use warpkov_mdp::evaluation::Options as Solve;
+use warpkov_mdp::model::{Mdp, Objective};
+use warpkov_mdp::options::Precision;
+use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Error, criterion};
-use crate::cli::common::choice::choice;
-use crate::cli::common::number;
+use crate::common::choice::choice;
+use crate::common::number;
 
 /// Device, precision and ε.
 #[derive(Args)]

@@ -1,9 +1,9 @@
 //! The options of Block Divided Iteration.
 
 use clap::Args;
-use warpkov::mdp::options::BlockDivided;
+use warpkov_mdp::options::BlockDivided;
 
-use crate::cli::common::number;
+use crate::common::number;
 
 const HEADING: &str = "Block Divided Iteration";
 

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::mdp::compare::{Tolerance, compare};
-use warpkov::mdp::io::Solved;
+use warpkov_mdp::compare::{Tolerance, compare};
+use warpkov_mdp::io::Solved;
 
 use super::{Error, Outcome};
-use crate::cli::common::number;
-use crate::cli::common::output::print;
+use crate::common::number;
+use crate::common::output::print;
 
 /// Compares two solutions.
 ///

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov::mdp::io::Format;
-use warpkov::mdp::model::{Mdp, Objective};
+use warpkov_mdp::io::Format;
+use warpkov_mdp::model::{Mdp, Objective};
 
 use super::file::{Input, output_format, write};
 use super::{Error, Outcome};
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::FileOrStd;
+use crate::common::choice::choice;
+use crate::common::file::FileOrStd;
 
 /// Converts a model from one format to another.
 #[derive(Args)]

@@ -6,21 +6,21 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use warpkov::common::checkpoint::Checkpoints;
-use warpkov::mdp::analysis::guards::Warning;
-use warpkov::mdp::checkpoint::Proposal;
-use warpkov::mdp::criterion::{self, Criterion, Persistence, Report, Solved, Steps, backward_kept_on, solve_kept_on};
-use warpkov::mdp::model::{Mdp, NO_ACTION, Objective};
-use warpkov::mdp::plot::draw_bounds;
-use warpkov::mdp::solution::Status;
-use warpkov::mdp::{self};
-use warpkov::runtime::choose::DeviceChoice;
-use warpkov::runtime::comm::Communicator;
+use warpkov_common::checkpoint::Checkpoints;
+use warpkov_mdp::analysis::guards::Warning;
+use warpkov_mdp::checkpoint::Proposal;
+use warpkov_mdp::criterion::{self, Criterion, Persistence, Report, Solved, Steps, backward_kept_on, solve_kept_on};
+use warpkov_mdp::model::{Mdp, NO_ACTION, Objective};
+use warpkov_mdp::plot::draw_bounds;
+use warpkov_mdp::solution::Status;
+use warpkov_mdp::{self};
+use warpkov_runtime::choose::DeviceChoice;
+use warpkov_runtime::comm::Communicator;
 
 use super::solve::{self, Common};
 use super::{Error, Outcome};
-use crate::cli::common::ranks::Ranks;
-use crate::cli::common::{checkpoint, file};
+use crate::common::ranks::Ranks;
+use crate::common::{checkpoint, file};
 
 const HEADING: &str = "Criterion";
 
@@ -272,9 +272,9 @@ fn write_steps(path: &Path, steps: &Steps, states: usize) -> Result<(), Error> {
     }
     let Steps { values, policies } = steps;
     if file::extension(path, &["json", "npy"])? == "npy" {
-        file::write_whole(path, |out| mdp::io::write_npy_rows(out, values, states))?;
+        file::write_whole(path, |out| warpkov_mdp::io::write_npy_rows(out, values, states))?;
         let Some(policy) = file::policy_beside(path) else { return Ok(()) };
-        return file::write_whole(&policy, |out| mdp::io::write_npy_rows(out, policies, states));
+        return file::write_whole(&policy, |out| warpkov_mdp::io::write_npy_rows(out, policies, states));
     }
     let named = |row: &[u32]| row.iter().map(|&action| (action != NO_ACTION).then_some(action)).collect();
     let rows = Rows { values: values.chunks(states).collect(), policy: policies.chunks(states).map(named).collect() };
@@ -342,7 +342,7 @@ fn unknown(name: &str, mdp: &Mdp) -> Error {
 mod tests {
     use std::collections::BTreeMap;
 
-    use warpkov::mdp::model::{Csr, MdpParts};
+    use warpkov_mdp::model::{Csr, MdpParts};
 
     use super::*;
 

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::common::choice::Choice;
-use warpkov::common::io::output;
-use warpkov::mdp::io as formats;
-use warpkov::mdp::io::{Format, Mapped, ReadOptions};
-use warpkov::mdp::model::Mdp;
+use warpkov_common::choice::Choice;
+use warpkov_common::io::output;
+use warpkov_mdp::io as formats;
+use warpkov_mdp::io::{Format, Mapped, ReadOptions};
+use warpkov_mdp::model::Mdp;
 
 use super::Error;
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::{FileOrStd, reads, reads_standard_input, writes};
-use crate::cli::common::ranks;
+use crate::common::choice::choice;
+use crate::common::file::{FileOrStd, reads, reads_standard_input, writes};
+use crate::common::ranks;
 
 /// The model that a command reads.
 #[derive(Args)]

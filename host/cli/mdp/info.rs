@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov::mdp::info::Info;
-use warpkov::mdp::select;
-use warpkov::mdp::show::Shown;
+use warpkov_mdp::info::Info;
+use warpkov_mdp::select;
+use warpkov_mdp::show::Shown;
 
 use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::common::output::print;
+use crate::common::output::print;
 
 /// Describes a model, names what looks wrong in it, and shows its rows in words.
 #[derive(Args)]

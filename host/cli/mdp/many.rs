@@ -5,18 +5,18 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use warpkov::common::io::Error as FileError;
-use warpkov::common::io::output::atomic_write;
-use warpkov::mdp::io::{self as formats, Format};
-use warpkov::mdp::many::{Many, Named, solve_many_sparse};
-use warpkov::mdp::options::{Limits, Precision, SolveOptions, Target};
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov_common::io::Error as FileError;
+use warpkov_common::io::output::atomic_write;
+use warpkov_mdp::io::{self as formats, Format};
+use warpkov_mdp::many::{Many, Named, solve_many_sparse};
+use warpkov_mdp::options::{Limits, Precision, SolveOptions, Target};
+use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Error, Outcome};
-use crate::cli::common::file::{FileOrStd, reads};
-use crate::cli::common::interrupts::handle_interrupts;
-use crate::cli::common::number;
-use crate::cli::common::output::print;
+use crate::common::file::{FileOrStd, reads};
+use crate::common::interrupts::handle_interrupts;
+use crate::common::number;
+use crate::common::output::print;
 
 /// Solves many small models in one run: on a GPU one block each, on the CPU one core each.
 ///

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use clap::Args;
-use warpkov::mdp::io::Mapped;
-use warpkov::mdp::model::whole::{Described, Fault, Rows};
-use warpkov::mdp::model::{Grid, Mdp, Named, Objective, Whole};
-use warpkov::runtime::choose::DeviceChoice;
-use warpkov::runtime::gpu::Background;
+use warpkov_mdp::io::Mapped;
+use warpkov_mdp::model::whole::{Described, Fault, Rows};
+use warpkov_mdp::model::{Grid, Mdp, Named, Objective, Whole};
+use warpkov_runtime::choose::DeviceChoice;
+use warpkov_runtime::gpu::Background;
 
 use super::Error;
 use super::file::Reading;
 use super::generate::Family;
-use crate::cli::common::file::FileOrStd;
-use crate::cli::common::ranks::Ranks;
+use crate::common::file::FileOrStd;
+use crate::common::ranks::Ranks;
 
 /// The model to solve.
 #[derive(Args)]

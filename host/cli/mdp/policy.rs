@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use warpkov::mdp::evaluation::{Evaluation, bounds, chain};
-use warpkov::mdp::io::read_policy;
-use warpkov::mdp::model::Mdp;
-use warpkov::mdp::solution::Status;
+use warpkov_mdp::evaluation::{Evaluation, bounds, chain};
+use warpkov_mdp::io::read_policy;
+use warpkov_mdp::model::Mdp;
+use warpkov_mdp::solution::Status;
 
 use super::accuracy::{Criteria, Question};
 use super::file::Input;
 use super::solve::observer;
 use super::table::{self, Destination};
 use super::{Error, Outcome};
-use crate::cli::common::file::reads;
+use crate::common::file::reads;
 
 pub const EXAMPLES: &str = "\
 Examples:

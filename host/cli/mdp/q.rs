@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov::mdp::qfactors::{QReport, q_factors};
-use warpkov::mdp::solution::Status;
-use warpkov::mdp::solve::solve_with;
+use warpkov_mdp::qfactors::{QReport, q_factors};
+use warpkov_mdp::solution::Status;
+use warpkov_mdp::solve::solve_with;
 
 use super::accuracy::{Arguments as Accuracy, Discount};
 use super::file::Input;

@@ -4,15 +4,15 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::mdp::plot::draw_sensitivity;
-use warpkov::mdp::sensitivity::{Range, sensitivity};
+use warpkov_mdp::plot::draw_sensitivity;
+use warpkov_mdp::sensitivity::{Range, sensitivity};
 
 use super::accuracy::Arguments as Accuracy;
 use super::file::Input;
 use super::solve::observer;
 use super::{Error, Outcome, start};
-use crate::cli::common::number;
-use crate::cli::common::output::{Plot, print};
+use crate::common::number;
+use crate::common::output::{Plot, print};
 
 /// Computes the value of a start state for a range of discount factors, and where the optimal action there changes.
 ///

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use warpkov::common::interrupt;
-use warpkov::mdp::evaluation::{bounds, chain};
-use warpkov::mdp::simulate::{Options as Extent, Simulated, Simulator};
-use warpkov::mdp::solution::Status;
+use warpkov_common::interrupt;
+use warpkov_mdp::evaluation::{bounds, chain};
+use warpkov_mdp::simulate::{Options as Extent, Simulated, Simulator};
+use warpkov_mdp::solution::Status;
 
 use super::accuracy::{Criteria, Question};
 use super::file::Input;
 use super::solve::observer;
 use super::{Error, Outcome, policy, start};
-use crate::cli::common::file::{extension, write_whole, writes};
-use crate::cli::common::interrupts::handle_interrupts;
-use crate::cli::common::output::print;
+use crate::common::file::{extension, write_whole, writes};
+use crate::common::interrupts::handle_interrupts;
+use crate::common::output::print;
 
 /// Simulates a policy: estimates its value by sample paths, with a confidence interval.
 ///
@@ -129,7 +129,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
         }
     };
     let chain = chain(&mdp, &policy).map_err(|error| Error::Usage(error.to_string()))?;
-    let average = matches!(criterion, Some(warpkov::mdp::criterion::Criterion::Average));
+    let average = matches!(criterion, Some(warpkov_mdp::criterion::Criterion::Average));
     let extent = Extent {
         episodes: arguments.episodes.unwrap_or(if average { 1000 } else { 10_000 }),
         steps: arguments.steps,

@@ -6,31 +6,31 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use warpkov::common::choice::Choice;
-use warpkov::common::interrupt;
-use warpkov::common::plot::{Format, PlotError};
-use warpkov::mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
-use warpkov::mdp::analysis::partition::require_metis;
-use warpkov::mdp::model::{Grid, Mdp, Objective};
-use warpkov::mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
-use warpkov::mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
-use warpkov::mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov::mdp::solve::{Session, solve_session, solve_session_in_parts};
-use warpkov::mdp::{self, plot};
-use warpkov::runtime::choose::{DeviceChoice, Devices};
-use warpkov::runtime::comm::Column;
-use warpkov::runtime::gpu::Gpu;
+use warpkov_common::choice::Choice;
+use warpkov_common::interrupt;
+use warpkov_common::plot::{Format, PlotError};
+use warpkov_mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
+use warpkov_mdp::analysis::partition::require_metis;
+use warpkov_mdp::model::{Grid, Mdp, Objective};
+use warpkov_mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov_mdp::plot;
+use warpkov_mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
+use warpkov_mdp::solution::{RankShare, Round, Solution, Status};
+use warpkov_mdp::solve::{Session, solve_session, solve_session_in_parts};
+use warpkov_runtime::choose::{DeviceChoice, Devices};
+use warpkov_runtime::comm::Column;
+use warpkov_runtime::gpu::Gpu;
 
 use super::origin::{self, Model, Origin, Parts};
 use super::{Error, Outcome, blocks, criterion};
-use crate::cli::common::checkpoint;
-use crate::cli::common::choice::{choice, format};
-use crate::cli::common::file::{self, FileOrStd};
-use crate::cli::common::interrupts::handle_interrupts;
-use crate::cli::common::number;
-use crate::cli::common::output::Plots;
-use crate::cli::common::progress::Progress;
-use crate::cli::common::ranks::{self, Ranks};
+use crate::common::checkpoint;
+use crate::common::choice::{choice, format};
+use crate::common::file::{self, FileOrStd};
+use crate::common::interrupts::handle_interrupts;
+use crate::common::number;
+use crate::common::output::Plots;
+use crate::common::progress::Progress;
+use crate::common::ranks::{self, Ranks};
 
 /// Solves a model: computes its optimal values and an optimal policy.
 ///
@@ -330,7 +330,7 @@ fn in_parts(
     let (solve, states) = (options.solve_options(whole.gamma()), whole.states());
     let values = options.initial.as_deref();
     ranks.agree(values.map_or(Ok(()), file::reads))?;
-    let initial = |range| Ok(values.map(|path| mdp::io::read_values_of(path, range, states)).transpose()?);
+    let initial = |range| Ok(values.map(|path| warpkov_mdp::io::read_values_of(path, range, states)).transpose()?);
     let parts = ranks.run_all(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(states, common.quiet || comm.rank() > 0);
@@ -451,7 +451,7 @@ pub fn observer(states: u64, quiet: bool) -> impl FnMut(&Round) -> ControlFlow<(
 /// Reads the values of a solution, in any format that `--out` writes.
 pub fn initial_values(path: &Path) -> Result<Vec<f64>, Error> {
     file::reads(path)?;
-    Ok(mdp::io::read_values(path)?)
+    Ok(warpkov_mdp::io::read_values(path)?)
 }
 
 impl Common {
@@ -505,7 +505,7 @@ impl Common {
         if let Some((FileOrStd::At(path), format)) = self.out.as_ref().filter(|_| !written) {
             file::write_whole(path, |out| format.write(report, out))?;
             if let (SolutionFormat::Npy, Some(policy)) = (format, file::policy_beside(path)) {
-                file::write_whole(&policy, |out| mdp::io::write_npy_pieces(out, report.policy()))?;
+                file::write_whole(&policy, |out| warpkov_mdp::io::write_npy_pieces(out, report.policy()))?;
             }
         }
         self.plots.draw(&self.name, ranks, draw)

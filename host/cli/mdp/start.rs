@@ -1,8 +1,8 @@
 //! Start states named on the command line.
 
 use clap::Args;
-use warpkov::mdp::model::Mdp;
-use warpkov::mdp::select;
+use warpkov_mdp::model::Mdp;
+use warpkov_mdp::select;
 
 use super::Error;
 

@@ -1,12 +1,12 @@
 //! The destination of a table of states, actions and numbers.
 
 use clap::Args;
-use warpkov::mdp::table::TableFormat;
+use warpkov_mdp::table::TableFormat;
 
 use super::Error;
-use crate::cli::common::choice::format;
-use crate::cli::common::file::FileOrStd;
-use crate::cli::common::output::Output;
+use crate::common::choice::format;
+use crate::common::file::FileOrStd;
+use crate::common::output::Output;
 
 #[derive(Args)]
 #[group(skip)]

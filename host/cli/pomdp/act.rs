@@ -3,18 +3,18 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov::common::names;
-use warpkov::common::parameters::SUM_TOLERANCE;
-use warpkov::pomdp::belief::Belief;
-use warpkov::pomdp::lookahead::lookahead;
-use warpkov::pomdp::model::Pomdp;
-use warpkov::pomdp::projection::Projection;
-use warpkov::pomdp::report::Advice;
+use warpkov_common::names;
+use warpkov_common::parameters::SUM_TOLERANCE;
+use warpkov_pomdp::belief::Belief;
+use warpkov_pomdp::lookahead::lookahead;
+use warpkov_pomdp::model::Pomdp;
+use warpkov_pomdp::projection::Projection;
+use warpkov_pomdp::report::Advice;
 
 use super::file::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::common::file::no_such;
-use crate::cli::common::output::print;
+use crate::common::file::no_such;
+use crate::common::output::print;
 
 /// Gives the best action in a belief, by a lookahead of one step from the vectors of the policy.
 ///

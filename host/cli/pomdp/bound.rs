@@ -4,17 +4,17 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::common::interrupt;
-use warpkov::pomdp::plot::draw_vectors;
-use warpkov::pomdp::report::Bounded;
-use warpkov::pomdp::simulate;
-use warpkov::pomdp::verify::verify;
+use warpkov_common::interrupt;
+use warpkov_pomdp::plot::draw_vectors;
+use warpkov_pomdp::report::Bounded;
+use warpkov_pomdp::simulate;
+use warpkov_pomdp::verify::verify;
 
 use super::file::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::common::interrupts::handle_interrupts;
-use crate::cli::common::number;
-use crate::cli::common::output::{Plot, print};
+use crate::common::interrupts::handle_interrupts;
+use crate::common::number;
+use crate::common::output::{Plot, print};
 
 /// Verifies the vectors of a policy: computes V(b₀) by the vectors, and two bounds that hold even if the vectors are wrong.
 ///

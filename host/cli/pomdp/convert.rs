@@ -4,14 +4,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::pomdp::io as formats;
-use warpkov::pomdp::io::{Format, Kind, Policy};
-use warpkov::pomdp::model::Pomdp;
+use warpkov_pomdp::io as formats;
+use warpkov_pomdp::io::{Format, Kind, Policy};
+use warpkov_pomdp::model::Pomdp;
 
 use super::file::{Input, output_format, write};
 use super::{Error, Outcome};
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::{FileOrStd, reads};
+use crate::common::choice::choice;
+use crate::common::file::{FileOrStd, reads};
 
 /// Converts a model, or a policy, from one format to another.
 #[derive(Args)]

@@ -3,15 +3,15 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov::common::interrupt;
-use warpkov::pomdp::report::Evaluated;
-use warpkov::pomdp::simulate::{Options, Simulator};
+use warpkov_common::interrupt;
+use warpkov_pomdp::report::Evaluated;
+use warpkov_pomdp::simulate::{Options, Simulator};
 
 use super::file::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::common::interrupts::handle_interrupts;
-use crate::cli::common::output::print;
-use crate::cli::common::watch::Watch;
+use crate::common::interrupts::handle_interrupts;
+use crate::common::output::print;
+use crate::common::watch::Watch;
 
 /// Estimates the discounted return of a policy by simulation, with a 95 % confidence interval.
 ///

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::common::choice::Choice;
-use warpkov::pomdp::alpha::AlphaVectors;
-use warpkov::pomdp::io as formats;
-use warpkov::pomdp::io::{Format, Kind};
-use warpkov::pomdp::model::Pomdp;
-use warpkov::pomdp::simulate;
+use warpkov_common::choice::Choice;
+use warpkov_pomdp::alpha::AlphaVectors;
+use warpkov_pomdp::io as formats;
+use warpkov_pomdp::io::{Format, Kind};
+use warpkov_pomdp::model::Pomdp;
+use warpkov_pomdp::simulate;
 
 use super::Error;
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::{FileOrStd, reads};
+use crate::common::choice::choice;
+use crate::common::file::{FileOrStd, reads};
 
 /// The model that a command reads.
 #[derive(Args)]

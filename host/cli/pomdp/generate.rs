@@ -4,16 +4,16 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use warpkov::common::io::input::Input;
-use warpkov::pomdp::generate::{self, Layout, Map};
-use warpkov::pomdp::io::{Format, Kind};
-use warpkov::pomdp::model::Pomdp;
+use warpkov_common::io::input::Input;
+use warpkov_pomdp::generate::{self, Layout, Map};
+use warpkov_pomdp::io::{Format, Kind};
+use warpkov_pomdp::model::Pomdp;
 
 use super::file::{output_format, write};
 use super::{Error, Outcome};
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::{FileOrStd, reads};
-use crate::cli::common::number;
+use crate::common::choice::choice;
+use crate::common::file::{FileOrStd, reads};
+use crate::common::number;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -344,7 +344,7 @@ impl Maze {
     fn map(&self) -> Result<Map, Error> {
         let of_file = |path: &PathBuf| {
             reads(path)?;
-            let text = Input::open(path).and_then(Input::read_text).map_err(warpkov::common::io::Error::read(path))?;
+            let text = Input::open(path).and_then(Input::read_text).map_err(warpkov_common::io::Error::read(path))?;
             text.parse().map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
         };
         Ok(match (&self.map, self.width, self.height) {

@@ -3,13 +3,13 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov::common::names::index;
-use warpkov::pomdp::info::{Info, Row};
+use warpkov_common::names::index;
+use warpkov_pomdp::info::{Info, Row};
 
 use super::file::Input;
 use super::{Error, Outcome};
-use crate::cli::common::file::no_such;
-use crate::cli::common::output::print;
+use crate::common::file::no_such;
+use crate::common::output::print;
 
 /// Describes a model, and names what looks wrong.
 #[derive(Args)]

@@ -4,16 +4,16 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use clap::Args;
-use warpkov::common::interrupt;
-use warpkov::pomdp::projection::Projection;
-use warpkov::pomdp::report::Episode;
-use warpkov::pomdp::simulate::{Options, Simulator, Step};
+use warpkov_common::interrupt;
+use warpkov_pomdp::projection::Projection;
+use warpkov_pomdp::report::Episode;
+use warpkov_pomdp::simulate::{Options, Simulator, Step};
 
 use super::evaluate::Extent;
 use super::file::WithPolicy;
 use super::{Error, Outcome};
-use crate::cli::common::interrupts::handle_interrupts;
-use crate::cli::common::output::print;
+use crate::common::interrupts::handle_interrupts;
+use crate::common::output::print;
 
 /// Shows one episode under a policy, step by step.
 #[derive(Args)]

@@ -6,26 +6,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use warpkov::common::interrupt;
-use warpkov::pomdp::checkpoint::Checkpoint;
-use warpkov::pomdp::io::{Format, Kind};
-use warpkov::pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
-use warpkov::pomdp::plot::draw_bounds;
-use warpkov::pomdp::report::{Solved, progress};
-use warpkov::pomdp::solution::{Round, Solution, Status};
-use warpkov::pomdp::solve::{self, Session, solve_session};
-use warpkov::runtime::choose::{DeviceChoice, Devices};
-use warpkov::runtime::comm::{self, Communicator};
+use warpkov_common::interrupt;
+use warpkov_pomdp::checkpoint::Checkpoint;
+use warpkov_pomdp::io::{Format, Kind};
+use warpkov_pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
+use warpkov_pomdp::plot::draw_bounds;
+use warpkov_pomdp::report::{Solved, progress};
+use warpkov_pomdp::solution::{Round, Solution, Status};
+use warpkov_pomdp::solve::{self, Session, solve_session};
+use warpkov_runtime::choose::{DeviceChoice, Devices};
+use warpkov_runtime::comm::{self, Communicator};
 
 use super::file::{Input, output_format};
 use super::{Error, Outcome};
-use crate::cli::common::checkpoint;
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::FileOrStd;
-use crate::cli::common::interrupts::handle_interrupts;
-use crate::cli::common::number;
-use crate::cli::common::output::{Output, Plots};
-use crate::cli::common::ranks;
+use crate::common::checkpoint;
+use crate::common::choice::choice;
+use crate::common::file::FileOrStd;
+use crate::common::interrupts::handle_interrupts;
+use crate::common::number;
+use crate::common::output::{Output, Plots};
+use crate::common::ranks;
 
 /// Solves a model: bounds the optimal value of its start belief from below and from above until the bounds meet.
 ///

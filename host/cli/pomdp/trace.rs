@@ -4,17 +4,17 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use warpkov::mdp::SolveError;
-use warpkov::pomdp::io as formats;
-use warpkov::pomdp::reference::{Operands, full_backup, one_step_lookahead};
-use warpkov::pomdp::report::Traced;
-use warpkov::pomdp::trace::Trace;
-use warpkov::runtime::Precise;
-use warpkov::runtime::choose::{DeviceChoice, KernelDevice};
 use warpkov_device::launch::Device;
+use warpkov_mdp::SolveError;
+use warpkov_pomdp::io as formats;
+use warpkov_pomdp::reference::{Operands, full_backup, one_step_lookahead};
+use warpkov_pomdp::report::Traced;
+use warpkov_pomdp::trace::Trace;
+use warpkov_runtime::Precise;
+use warpkov_runtime::choose::{DeviceChoice, KernelDevice};
 
 use super::{Error, Outcome};
-use crate::cli::common::output::print;
+use crate::common::output::print;
 
 /// Shows a full backup tensor by tensor, and one step of lookahead from a belief.
 ///

@@ -35,17 +35,22 @@ pub fn of_file(file: String) -> impl FnOnce(io::Error) -> Error {
 /// The encoding of a number in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Encoding {
+    /// Floating point or integer.
     pub kind: Kind,
     /// Bytes: 1, 2, 4 or 8; for [`Kind::Float`], 4 or 8.
     pub size: usize,
+    /// Whether the most significant byte comes first.
     pub big_endian: bool,
 }
 
 /// The type of a number in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
+    /// IEEE 754 floating point.
     Float,
+    /// Signed integers.
     Signed,
+    /// Unsigned integers.
     Unsigned,
 }
 
@@ -61,8 +66,11 @@ pub trait Element: Copy {
     /// Description of the valid numbers, for errors.
     const EXPECTED: &'static str;
 
+    /// The number, from a signed integer.
     fn from_signed(number: i64) -> Option<Self>;
+    /// The number, from an unsigned integer.
     fn from_unsigned(number: u64) -> Option<Self>;
+    /// The number, from a floating-point number.
     fn from_float(number: f64) -> Option<Self>;
 }
 

@@ -8,7 +8,7 @@ use std::str;
 use super::BUFFER;
 use super::Error;
 
-pub use crate::common::terminal::quoted;
+pub use crate::terminal::quoted;
 
 /// Longest valid line, in bytes. The limit bounds the memory of the reader.
 pub const LONGEST: usize = 1 << 24;

@@ -5,17 +5,17 @@ use std::path::Path;
 
 use super::choice::FileFormat;
 
-pub(crate) mod binary;
+pub mod binary;
 pub mod input;
-pub(crate) mod json;
-pub(crate) mod lines;
-pub(crate) mod npy;
-pub(crate) mod npz;
+pub mod json;
+pub mod lines;
+pub mod npy;
+pub mod npz;
 pub mod output;
-pub(crate) mod safetensors;
+pub mod safetensors;
 
 /// Size of read and write buffers, in bytes.
-pub(crate) const BUFFER: usize = 1 << 17;
+pub const BUFFER: usize = 1 << 17;
 
 /// A failure to read or write a file.
 #[derive(Debug, thiserror::Error)]
@@ -91,15 +91,13 @@ impl Error {
     }
 
     /// An error at a line and column, without an excerpt.
-    pub(crate) fn at(file: String, line: usize, column: usize, message: String) -> Self {
+    pub fn at(file: String, line: usize, column: usize, message: String) -> Self {
         Self::Place { file, line: line as u64, column: column as u64, message, excerpt: String::new() }
     }
 }
 
 /// Returns a function that wraps a validation error of the model in `file`.
-pub(crate) fn invalid<E: std::error::Error + Send + Sync + 'static>(
-    file: impl Into<String>,
-) -> impl FnOnce(E) -> Error {
+pub fn invalid<E: std::error::Error + Send + Sync + 'static>(file: impl Into<String>) -> impl FnOnce(E) -> Error {
     let file = file.into();
     move |source| Error::Invalid { file, source: Box::new(source) }
 }

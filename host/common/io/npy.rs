@@ -25,7 +25,9 @@ pub fn sniff(start: &[u8]) -> bool {
 /// An array in C order: the last index varies fastest.
 #[derive(Debug, PartialEq)]
 pub struct Tensor<T> {
+    /// Extent of each dimension.
     pub shape: Vec<usize>,
+    /// The elements.
     pub elements: Vec<T>,
 }
 

@@ -11,12 +11,17 @@ use super::binary::{Element, invalid, within};
 use super::npy::{self, Tensor};
 
 /// A reader of an archive.
-pub struct Archive(pub(crate) ZipArchive<BufReader<File>>);
+pub struct Archive(ZipArchive<BufReader<File>>);
 
 impl Archive {
     /// Opens an archive.
     pub fn open(file: File) -> io::Result<Self> {
         Ok(Self(ZipArchive::new(BufReader::with_capacity(BUFFER, file)).map_err(archive_error)?))
+    }
+
+    /// The names of its files.
+    pub fn file_names(&self) -> impl Iterator<Item = String> {
+        self.0.file_names().filter_map(|file| Some(file.ok()?.to_string()))
     }
 
     /// Whether the archive has an array `name`.

@@ -7,11 +7,12 @@ use bytemuck::Pod;
 use serde_json::{Map, Value, json};
 
 /// Size of the prefix, the header length as a u64, in bytes.
-pub(crate) const PREFIX: usize = size_of::<u64>();
+pub const PREFIX: usize = size_of::<u64>();
 
 /// What a header says of a tensor of one dimension.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub struct Entry {
+    /// Its name.
     pub name: String,
     /// Its type: F64, U64, U32 or U8.
     pub dtype: &'static str,
@@ -20,7 +21,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    pub(crate) fn new(name: impl Into<String>, dtype: &'static str, length: u64) -> Self {
+    /// A tensor of `length` elements of type `dtype`.
+    pub fn new(name: impl Into<String>, dtype: &'static str, length: u64) -> Self {
         Self { name: name.into(), dtype, length }
     }
 
@@ -40,7 +42,7 @@ impl Entry {
 
 /// The beginning of a file, and the places of its tensors.
 #[derive(Clone, Debug)]
-pub(crate) struct Header {
+pub struct Header {
     /// The bytes before the first tensor.
     pub bytes: Vec<u8>,
     /// The offset of each tensor in the file, and the length of the file.
@@ -49,7 +51,7 @@ pub(crate) struct Header {
 
 impl Header {
     /// The header of a file with `metadata`, an object of strings, and tensors in this order.
-    pub(crate) fn new(metadata: Value, entries: &[Entry]) -> io::Result<Self> {
+    pub fn new(metadata: Value, entries: &[Entry]) -> io::Result<Self> {
         let mut header = Map::from_iter([("__metadata__".to_owned(), metadata)]);
         let mut ends = vec![0];
         for entry in entries {
@@ -68,29 +70,25 @@ impl Header {
 }
 
 /// A tensor of one dimension in memory.
-pub(crate) struct Tensor<'a> {
+pub struct Tensor<'a> {
     entry: Entry,
     bytes: &'a [u8],
 }
 
 impl<'a> Tensor<'a> {
-    pub(crate) fn new<T: Pod>(name: impl Into<String>, dtype: &'static str, elements: &'a [T]) -> Self {
+    /// A tensor that borrows its elements, whose type the file calls `dtype`.
+    pub fn new<T: Pod>(name: impl Into<String>, dtype: &'static str, elements: &'a [T]) -> Self {
         Self { entry: Entry::new(name, dtype, elements.len() as u64), bytes: bytemuck::cast_slice(elements) }
     }
 }
 
 /// Sorts entries, or what has them, by decreasing alignment, so that every tensor is aligned.
-pub(crate) fn align<T>(tensors: &mut [T], entry: impl Fn(&T) -> &Entry) {
+pub fn align<T>(tensors: &mut [T], entry: impl Fn(&T) -> &Entry) {
     tensors.sort_by_key(|tensor| Reverse(entry(tensor).size()));
 }
 
 /// Writes a file: `metadata`, an object of strings, and the tensors. The elements of the `last` tensor, if there is one, follow.
-pub(crate) fn write(
-    out: &mut dyn Write,
-    metadata: Value,
-    tensors: &mut [Tensor],
-    last: Option<Entry>,
-) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, metadata: Value, tensors: &mut [Tensor], last: Option<Entry>) -> io::Result<()> {
     align(tensors, |tensor| &tensor.entry);
     let entries: Vec<_> = tensors.iter().map(|tensor| tensor.entry.clone()).chain(last).collect();
     out.write_all(&Header::new(metadata, &entries)?.bytes)?;

@@ -9,9 +9,9 @@ use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBacke
 
 use self::canvas::Canvas;
 
-pub(crate) mod canvas;
-pub(crate) mod chart;
-pub(crate) mod lines;
+pub mod canvas;
+pub mod chart;
+pub mod lines;
 mod ranks;
 
 pub use ranks::draw_ranks;
@@ -46,13 +46,13 @@ pub enum PlotError {
 }
 
 /// A plot.
-pub(crate) trait Picture {
+pub trait Picture {
     /// Draws the plot on a canvas of [`SIZE`] units.
     fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError>;
 }
 
 /// Draws and encodes a plot.
-pub(crate) fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, PlotError> {
+pub fn encode(picture: &impl Picture, format: Format) -> Result<Vec<u8>, PlotError> {
     fn drawn<B: DrawingBackend>(backend: B, scale: u32, picture: &impl Picture) -> Result<(), PlotError> {
         let canvas = Canvas::new(backend.into_drawing_area(), scale)?;
         picture.draw_on(&canvas)?;

@@ -7,7 +7,7 @@ use super::canvas::{Anchor, Canvas, GREY, INK, PALE, Rect};
 use super::chart::Axis;
 use super::lines::COLOURS;
 use super::{Format, Picture, PlotError, encode};
-use crate::common::ranks::{RankShare, RankTime};
+use crate::ranks::{RankShare, RankTime};
 
 const FRAME: Rect = Rect { x: 230, y: 130, width: 1090, height: 740 };
 

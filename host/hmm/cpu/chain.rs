@@ -2,13 +2,13 @@
 
 use std::sync::OnceLock;
 
-use crate::hmm::cpu::emissions::{Emitter, log_table};
-use crate::hmm::cpu::limits::Limits;
-use crate::hmm::cpu::product::{MaxPlus, Panels, SumProduct, stride};
-use crate::hmm::cpu::reach::Reach;
-use crate::hmm::cpu::wide::Exact;
-use crate::hmm::model::Hmm;
-use crate::runtime::Precise;
+use crate::cpu::emissions::{Emitter, log_table};
+use crate::cpu::limits::Limits;
+use crate::cpu::product::{MaxPlus, Panels, SumProduct, stride};
+use crate::cpu::reach::Reach;
+use crate::cpu::wide::Exact;
+use crate::model::Hmm;
+use warpkov_runtime::Precise;
 
 /// A model's probabilities in precision `T`. Rows have `stride` numbers; those after the first `n` are 0.
 pub struct Chain<T> {
@@ -25,7 +25,7 @@ pub struct Chain<T> {
     pub ends: bool,
     pub reach: Reach,
     /// Whether all entries of π and A are large enough that no predicted probability needs a check;
-    /// see [`limits`](crate::hmm::cpu::limits).
+    /// see [`limits`](crate::cpu::limits).
     pub firm: bool,
     /// Whether the model is firm and every sequence is possible.
     pub open: bool,

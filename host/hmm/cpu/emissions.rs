@@ -1,12 +1,12 @@
 //! Emission probabilities and densities bⱼ(o) of all states, one row per observation.
 
-use crate::hmm::cpu::exp::exp;
-use crate::hmm::cpu::limits::Limits;
-use crate::hmm::cpu::product::{LANES, Registers, by_lanes, fold, one_by_one, stride};
-use crate::hmm::cpu::sweeps::LogProduct;
-use crate::hmm::model::{Covariances, Emissions, Hmm, cholesky};
-use crate::hmm::sequences::Observations;
-use crate::runtime::Precise;
+use crate::cpu::exp::exp;
+use crate::cpu::limits::Limits;
+use crate::cpu::product::{LANES, Registers, by_lanes, fold, one_by_one, stride};
+use crate::cpu::sweeps::LogProduct;
+use crate::model::{Covariances, Emissions, Hmm, cholesky};
+use crate::sequences::Observations;
+use warpkov_runtime::Precise;
 
 /// ln √(2π).
 const HALF_LOG_TWO_PI: f64 = 0.918_938_533_204_672_8;

@@ -1,6 +1,6 @@
 //! Vectorised eˣ.
 
-use crate::hmm::cpu::product::{Registers, SumProduct, sum};
+use crate::cpu::product::{Registers, SumProduct, sum};
 
 /// Taylor coefficients 1 / k!. For |r| ≤ ½ ln 2 the remainder is below 2⁻⁵⁷ of the sum.
 const TERMS: [f64; 14] = [
@@ -60,7 +60,7 @@ pub fn exp<S: Registers>(x: f64, k: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hmm::cpu::product::{Work, widest};
+    use crate::cpu::product::{Work, widest};
 
     struct All<'a>(&'a [f64], i32);
 

@@ -4,7 +4,7 @@
 //! of a step are scaled so that the largest over the states that can be predicted is about 2ᵏ, where k is `bias`. uₜ is
 //! the power of two with 1 ≤ uₜ σₜ < 2. The row uₜ αₜ therefore equals α̂ₜ up to a factor below 2; all bounds below
 //! refer to it. Which states *can* be predicted follows from the zeros of the model
-//! ([`Reach`](crate::hmm::cpu::reach::Reach)), not from rounded numbers.
+//! ([`Reach`](crate::cpu::reach::Reach)), not from rounded numbers.
 //!
 //! **Forward.** Underflow in an entry of pₜ ∘ b̃ loses less than ν, the least positive number of the type. If σₜ is at
 //! least `least_sum`, this is less than ν / `least_sum` = δ / 16 after multiplication by uₜ. An entry of αₜ A loses at
@@ -27,9 +27,9 @@
 //! for which it differs from 1 by more than `tolerance` is uncertain. This checks at every step of every sequence that
 //! posteriors sum to 1.
 //!
-//! Uncertain sequences are recomputed with the [exact recursions](crate::hmm::cpu::wide), which cannot underflow.
+//! Uncertain sequences are recomputed with the [exact recursions](crate::cpu::wide), which cannot underflow.
 
-use crate::runtime::Precise;
+use warpkov_runtime::Precise;
 
 /// Thresholds of a floating-point type; the module documentation defines the symbols.
 pub struct Limits {

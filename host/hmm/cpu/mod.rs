@@ -11,13 +11,13 @@ use rayon::prelude::*;
 
 use super::backend::{Decoded, Expected, NO_STATE, Recursions, fit};
 use super::options::Options;
-use crate::hmm::cpu::chain::Chain;
-use crate::hmm::cpu::statistics::Sums;
-use crate::hmm::cpu::sweeps::{ForwardBackward, LogProduct, Show};
-use crate::hmm::maximise::{Spread, maximise};
-use crate::hmm::model::Hmm;
-use crate::hmm::sequences::Sequences;
-use crate::runtime::Precise;
+use crate::cpu::chain::Chain;
+use crate::cpu::statistics::Sums;
+use crate::cpu::sweeps::{ForwardBackward, LogProduct, Show};
+use crate::maximise::{Spread, maximise};
+use crate::model::Hmm;
+use crate::sequences::Sequences;
+use warpkov_runtime::Precise;
 
 mod chain;
 mod emissions;

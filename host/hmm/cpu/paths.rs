@@ -3,15 +3,15 @@
 //! Each row is shifted so that its maximum is 0. Numbers near 0 have a finer resolution, and sums of a few logarithms
 //! of powers of two compare equal where they should.
 
-use crate::common::interrupt;
-use crate::hmm::backend::NO_STATE;
-use crate::hmm::cpu::Group;
-use crate::hmm::cpu::chain::{Chain, LogChain};
-use crate::hmm::cpu::emissions::Row;
-use crate::hmm::cpu::product::{LANES, MaxPlus, Registers, Work, few, fold, product, widest};
-use crate::hmm::cpu::sweeps::{Rows, Step, Trellis};
-use crate::hmm::sequences::Observations;
-use crate::runtime::Precise;
+use crate::backend::NO_STATE;
+use crate::cpu::Group;
+use crate::cpu::chain::{Chain, LogChain};
+use crate::cpu::emissions::Row;
+use crate::cpu::product::{LANES, MaxPlus, Registers, Work, few, fold, product, widest};
+use crate::cpu::sweeps::{Rows, Step, Trellis};
+use crate::sequences::Observations;
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
 
 /// Writes the most probable path of each sequence of the group to `paths`, one slice per slot.
 pub fn viterbi<T: Precise>(

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::runtime::Precise;
+use warpkov_runtime::Precise;
 
 /// Vector length of all loops. The stride of rows is a multiple of it.
 pub const LANES: usize = 8;

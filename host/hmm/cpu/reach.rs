@@ -1,8 +1,8 @@
 //! The states with positive probability, from the zeros of π, A and B alone, which rounding cannot change.
 
-use crate::hmm::cpu::product::stride;
-use crate::hmm::model::{Emissions, Hmm};
-use crate::runtime::Precise;
+use crate::cpu::product::stride;
+use crate::model::{Emissions, Hmm};
+use warpkov_runtime::Precise;
 
 const BITS: usize = u64::BITS as usize;
 
@@ -66,7 +66,7 @@ pub struct Frontier<T> {
     predicted: Vec<u64>,
     /// Scratch for the next `predicted`.
     spare: Vec<u64>,
-    /// Least predicted probability of each state that needs no error bound ([limits](crate::hmm::cpu::limits)): `least`
+    /// Least predicted probability of each state that needs no error bound ([limits](crate::cpu::limits)): `least`
     /// for states in `predicted`, else 0.
     pub needed: Vec<T>,
 }

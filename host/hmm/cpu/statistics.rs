@@ -2,15 +2,15 @@
 
 use rayon::prelude::*;
 
-use crate::hmm::backend::{Expected, Statistics};
-use crate::hmm::cpu::Group;
-use crate::hmm::cpu::chain::Chain;
-use crate::hmm::cpu::emissions::Emitter;
-use crate::hmm::cpu::product::by_lanes;
-use crate::hmm::cpu::sweeps::{ForwardBackward, Show};
-use crate::hmm::model::{Covariances, Emissions, Hmm};
-use crate::hmm::sequences::Observations;
-use crate::runtime::Precise;
+use crate::backend::{Expected, Statistics};
+use crate::cpu::Group;
+use crate::cpu::chain::Chain;
+use crate::cpu::emissions::Emitter;
+use crate::cpu::product::by_lanes;
+use crate::cpu::sweeps::{ForwardBackward, Show};
+use crate::model::{Covariances, Emissions, Hmm};
+use crate::sequences::Observations;
+use warpkov_runtime::Precise;
 
 /// Numbers added per parallel task.
 const CHUNK: usize = 1 << 14;

@@ -14,17 +14,15 @@
 use std::f64::consts::LN_2;
 use std::ops::Range;
 
-use crate::common::interrupt;
-use crate::hmm::cpu::Group;
-use crate::hmm::cpu::chain::Chain;
-use crate::hmm::cpu::emissions::{Row, Scale};
-use crate::hmm::cpu::limits::{Limits, power};
-use crate::hmm::cpu::product::{
-    LANES, Registers, SumProduct, Work, accumulate, by_lanes, fold, product, total, widest,
-};
-use crate::hmm::cpu::reach::Frontier;
-use crate::hmm::sequences::Observations;
-use crate::runtime::Precise;
+use crate::cpu::Group;
+use crate::cpu::chain::Chain;
+use crate::cpu::emissions::{Row, Scale};
+use crate::cpu::limits::{Limits, power};
+use crate::cpu::product::{LANES, Registers, SumProduct, Work, accumulate, by_lanes, fold, product, total, widest};
+use crate::cpu::reach::Frontier;
+use crate::sequences::Observations;
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
 
 /// Rows that are accumulated into ξ in one matrix product.
 const BLOCK: usize = 128;
@@ -411,7 +409,7 @@ fn dot<T: Precise>(x: &[T], y: &[T]) -> T {
     fold(sums, |a, b| a + b)
 }
 
-/// ln P(O) of each sequence; NaN for [uncertain](crate::hmm::cpu::limits) ones.
+/// ln P(O) of each sequence; NaN for [uncertain](crate::cpu::limits) ones.
 pub fn forward<T: Precise>(chain: &Chain<T>, seen: &Observations, group: &Group) -> Vec<f64> {
     widest(Score(Given { chain, seen, group }))
 }
@@ -490,7 +488,7 @@ struct Behind {
 }
 
 impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
-    /// Runs the recursion. Returns ln P(O) of each slot; NaN for [uncertain](crate::hmm::cpu::limits) and excluded
+    /// Runs the recursion. Returns ln P(O) of each slot; NaN for [uncertain](crate::cpu::limits) and excluded
     /// ones. `show` and `pairs` have already received the steps of an uncertain sequence after the one that revealed
     /// the uncertainty.
     pub fn logs(self) -> Vec<f64> {

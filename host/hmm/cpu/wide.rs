@@ -11,7 +11,7 @@
 //! error below N · 2⁻¹⁰⁰⁰ from underflow, so it is accurate wherever it is at least [`HEALTHY`]. Only the other entries
 //! are summed term by term. A row takes O(N²) operations, or O(nonzeros of A) for a sparse A.
 //!
-//! Every backend, in any precision, hands [`Exact`] the sequences that are [uncertain](crate::hmm::cpu::limits).
+//! Every backend, in any precision, hands [`Exact`] the sequences that are [uncertain](crate::cpu::limits).
 //!
 //! The file is one piece: the number format, its products and the recursions rely on the same bounds.
 
@@ -19,13 +19,13 @@ use std::f64::consts::{LN_2, LOG2_E};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::hmm::backend::{Expected, Statistics};
-use crate::hmm::cpu::emissions::Densities;
-use crate::hmm::cpu::limits::power;
-use crate::hmm::cpu::product::{Panels, SumProduct, multiply, stride};
-use crate::hmm::cpu::{FEW, each};
-use crate::hmm::model::{Covariances, Emissions, Hmm};
-use crate::hmm::sequences::{Observations, Sequences};
+use crate::backend::{Expected, Statistics};
+use crate::cpu::emissions::Densities;
+use crate::cpu::limits::power;
+use crate::cpu::product::{Panels, SumProduct, multiply, stride};
+use crate::cpu::{FEW, each};
+use crate::model::{Covariances, Emissions, Hmm};
+use crate::sequences::{Observations, Sequences};
 
 /// Least accurate plain `f64` sum, where the largest left factor is in [1, 2).
 const HEALTHY: f64 = power(-800);
@@ -277,9 +277,9 @@ enum Emitter {
 /// Every method takes the indices `which` of the sequences to process.
 ///
 /// ```
-/// use warpkov::hmm::cpu::Exact;
-/// use warpkov::hmm::generate::IceCream;
-/// use warpkov::hmm::sequences::Sequences;
+/// use warpkov_hmm::cpu::Exact;
+/// use warpkov_hmm::generate::IceCream;
+/// use warpkov_hmm::sequences::Sequences;
 ///
 /// let model = IceCream.generate()?;
 /// let days = Sequences::of_symbols(&[vec![1, 2, 2], vec![0; 1000]])?;
@@ -470,7 +470,7 @@ impl<'m> Exact<'m> {
 
     /// Passes γₜ to `show` from the last step to the first, adds ξ to `pairs`, and returns P(O). If P(O) is 0, `show`
     /// and `pairs` receive nothing. Returns NaN if Σ αₜ(i) βₜ(i) is not constant in t, which would be a defect of this
-    /// program. The [invariants](crate::hmm::invariants) reject an ln P(O) of NaN.
+    /// program. The [invariants](crate::invariants) reject an ln P(O) of NaN.
     fn forward_backward(
         &self,
         sequences: &Sequences,

@@ -16,20 +16,20 @@ use warpkov_kernels::hmm::scan::{self, sums::join_chunks};
 use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::primitives::copy::copy;
 
-use crate::hmm::backend::{Decoded, Expected, Recursions, Statistics, fit};
-use crate::hmm::cpu::Exact;
-use crate::hmm::device::chunks::Chunks;
-use crate::hmm::device::gaussian::{Gaussians, vectors};
-use crate::hmm::device::launch::{Launch, OnDevice, PARTS, Wanted, Work};
-use crate::hmm::device::model::{KernelVariant, Models, raised, symbols};
-use crate::hmm::device::packing::{Lists, Packing, Window};
-use crate::hmm::device::wide::{self, Asked, Doubtful, Recomputation};
-use crate::hmm::maximise::{Spread, maximise};
-use crate::hmm::model::Hmm;
-use crate::hmm::options::Options;
-use crate::hmm::sequences::Sequences;
-use crate::runtime::Precise;
-use crate::runtime::scratch::Scratch;
+use crate::backend::{Decoded, Expected, Recursions, Statistics, fit};
+use crate::cpu::Exact;
+use crate::device::chunks::Chunks;
+use crate::device::gaussian::{Gaussians, vectors};
+use crate::device::launch::{Launch, OnDevice, PARTS, Wanted, Work};
+use crate::device::model::{KernelVariant, Models, raised, symbols};
+use crate::device::packing::{Lists, Packing, Window};
+use crate::device::wide::{self, Asked, Doubtful, Recomputation};
+use crate::maximise::{Spread, maximise};
+use crate::model::Hmm;
+use crate::options::Options;
+use crate::sequences::Sequences;
+use warpkov_runtime::Precise;
+use warpkov_runtime::scratch::Scratch;
 
 /// Maximum number of partial sums of moments.
 const MOMENT_PARTS: u32 = 64;
@@ -57,7 +57,7 @@ pub struct Limits {
     /// Memory for the forward and backward variables, in bytes. Larger batches run window by window and recompute α̂
     /// from checkpoints.
     pub trellis: usize,
-    /// Steps per chunk of the [scan](crate::hmm::device::Scan::steps), for models of at most 64 states; `None`: no
+    /// Steps per chunk of the [scan](crate::device::Scan::steps), for models of at most 64 states; `None`: no
     /// scan. The operators of the scan take 8·N²/`chunks` bytes per step.
     pub chunks: Option<u32>,
     /// For f32 and more than 128 states: multiply plain TF32 numbers (11 significant bits) on the tensor cores, instead

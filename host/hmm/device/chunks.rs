@@ -11,12 +11,12 @@ use warpkov_kernels::hmm::scan::sums::{
 };
 use warpkov_kernels::hmm::trace::trace;
 
-use crate::common::choice::choice;
-use crate::hmm::device::launch::{Launch, Work, instance};
-use crate::hmm::device::model::Models;
-use crate::hmm::device::packing::Packing;
-use crate::hmm::sequences::Sequences;
-use crate::runtime::Precise;
+use crate::device::launch::{Launch, Work, instance};
+use crate::device::model::Models;
+use crate::device::packing::Packing;
+use crate::sequences::Sequences;
+use warpkov_common::choice::choice;
+use warpkov_runtime::Precise;
 
 /// Steps per chunk: a constant, so that the bits of a sequence do not depend on the other sequences of the batch.
 pub const STEPS: u32 = 512;

@@ -6,11 +6,11 @@ use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::hmm::gaussian::{GaussiansArgs, THREADS, densities, moments, moments_len, sum_shifts};
 use warpkov_kernels::hmm::model::Split;
 
-use crate::hmm::backend::Statistics;
-use crate::hmm::device::packing::{Packing, Window};
-use crate::hmm::model::{Covariances, Emissions, Hmm, cholesky};
-use crate::hmm::sequences::{Observations, Sequences};
-use crate::runtime::Precise;
+use crate::backend::Statistics;
+use crate::device::packing::{Packing, Window};
+use crate::model::{Covariances, Emissions, Hmm, cholesky};
+use crate::sequences::{Observations, Sequences};
+use warpkov_runtime::Precise;
 
 /// Observed vectors in the row order of a packing; empty for symbols.
 pub fn vectors(packing: &Packing, sequences: &Sequences) -> Vec<f64> {

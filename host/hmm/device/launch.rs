@@ -13,12 +13,12 @@ use warpkov_kernels::hmm::step::{
 use warpkov_kernels::hmm::trace::trace;
 use warpkov_kernels::hmm::viterbi::{self, PERIOD, viterbi_block, viterbi_warp};
 
-use crate::hmm::device::chunks::Chunks;
-use crate::hmm::device::model::{KernelVariant, Models};
-use crate::hmm::device::packing::{Packing, Window};
-use crate::hmm::device::wide;
-use crate::runtime::Precise;
-use crate::runtime::scratch::Scratch;
+use crate::device::chunks::Chunks;
+use crate::device::model::{KernelVariant, Models};
+use crate::device::packing::{Packing, Window};
+use crate::device::wide;
+use warpkov_runtime::Precise;
+use warpkov_runtime::scratch::Scratch;
 
 /// Threads of a block that loops over the states of one sequence.
 const STATE_THREADS: u32 = 128;
@@ -26,7 +26,7 @@ const STATE_THREADS: u32 = 128;
 /// Maximum number of blocks of the backward recursion. Each has a partial sum of its own.
 pub(super) const PARTS: u32 = 2048;
 
-/// Device copy of [`Lists`](crate::hmm::device::packing::Lists).
+/// Device copy of [`Lists`](crate::device::packing::Lists).
 pub(super) struct OnDevice<D: Device> {
     pub order: D::Buffer<u32>,
     pub chunk: D::Buffer<u32>,

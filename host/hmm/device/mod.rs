@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | `batch` | [`Batch`], the implementation of [`Recursions`](crate::hmm::backend::Recursions) |
+//! | `batch` | [`Batch`], the implementation of [`Recursions`](crate::backend::Recursions) |
 //! | `launch` | the launches of the recursions for each kernel variant |
 //! | `model`, `gaussian`, `packing` | models, densities and sequences in their device layouts |
 //! | `chunks` | the parallel scan over time for few long sequences |

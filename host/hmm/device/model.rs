@@ -4,8 +4,8 @@ use warpkov_device::launch::{Buffer, Device};
 use warpkov_kernels::hmm::model::ModelArgs;
 use warpkov_kernels::hmm::{self, TILE, step};
 
-use crate::hmm::model::{Emissions, Hmm};
-use crate::runtime::Precise;
+use crate::model::{Emissions, Hmm};
+use warpkov_runtime::Precise;
 
 /// Kernel variant for a number of states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

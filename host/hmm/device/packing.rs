@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use warpkov_kernels::hmm::counts::CHUNK;
 
-use crate::hmm::sequences::{Observations, Sequences};
+use crate::sequences::{Observations, Sequences};
 
 /// Time-major packing of sequences sorted by descending length. Row `base[t] + m` is step t of sequence m.
 ///

@@ -13,13 +13,13 @@ use warpkov_kernels::hmm::wide::{
     self, DoubtfulArgs, PLACES, TermsArgs, WideModelArgs, counts_len, pair, take_again, wanted, wide_shared,
 };
 
-use crate::hmm::backend::{Expected, Statistics};
-use crate::hmm::device::chunks::Chunks;
-use crate::hmm::device::gaussian::Gaussians;
-use crate::hmm::device::packing::Packing;
-use crate::hmm::model::{Emissions, Hmm};
-use crate::hmm::sequences::Sequences;
-use crate::runtime::scratch::Scratch;
+use crate::backend::{Expected, Statistics};
+use crate::device::chunks::Chunks;
+use crate::device::gaussian::Gaussians;
+use crate::device::packing::Packing;
+use crate::model::{Emissions, Hmm};
+use crate::sequences::Sequences;
+use warpkov_runtime::scratch::Scratch;
 
 /// Maximum number of states.
 pub const STATES: u32 = wide::STATES;
@@ -179,7 +179,7 @@ impl<D: Device> Recomputation<'_, D> {
         let start = device.upload(&pairs((0..count).flat_map(|slot| of(slot).start().iter().copied())))?;
         let ends = (0..count).flat_map(|slot| (0..n).map(move |j| of(slot).end().map_or(1.0, |end| end[j])));
         let end = device.upload(&pairs(ends))?;
-        let symbols = self.models.first().map_or(0, crate::hmm::device::model::symbols);
+        let symbols = self.models.first().map_or(0, crate::device::model::symbols);
         let table = device.upload(&pairs((0..count * symbols * n).map(|at| {
             let (row, j) = (at / n, at % n);
             match of(row / symbols).emissions() {
@@ -381,7 +381,7 @@ impl<D: Device> Recomputation<'_, D> {
         for (at, (&xi, &j)) in xi.iter().zip(indices).enumerate() {
             transitions[at % n * n + j as usize] += xi;
         }
-        let symbols = crate::hmm::device::model::symbols(model);
+        let symbols = crate::device::model::symbols(model);
         let emissions = match self.gaussians {
             Some(gaussians) => gaussians.statistics(emitted, n, n),
             None => {

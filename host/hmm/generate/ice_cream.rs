@@ -1,7 +1,7 @@
 //! Eisner's ice cream diary.
 
 use super::Error;
-use crate::hmm::model::{Emissions, Hmm, HmmParts, Names};
+use crate::model::{Emissions, Hmm, HmmParts, Names};
 
 /// A diary of ice creams eaten per day, one to three; the hidden state is the weather, cold or hot (Eisner, *An
 /// Interactive Spreadsheet for Teaching the Forward-Backward Algorithm*, 2002).

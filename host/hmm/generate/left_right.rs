@@ -1,9 +1,9 @@
 //! Left-right (Bakis) models: the chain never returns to a state that it has left.
 
 use super::{Error, Kind, distribution};
-use crate::common::parameters::count;
-use crate::common::random::random;
-use crate::hmm::model::{Hmm, HmmParts, Names};
+use crate::model::{Hmm, HmmParts, Names};
+use warpkov_common::parameters::count;
+use warpkov_common::random::random;
 
 /// A random left-right model. It starts in the first state and moves forward by at most `jump` states per step. The
 /// last state is absorbing, or may end the sequence.

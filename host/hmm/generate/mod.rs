@@ -7,8 +7,8 @@ use rand_chacha::rand_core::Rng;
 use super::model::{Covariances, Emissions, Hmm, Invalid};
 use super::sample::normal;
 use super::sequences::{Observations, Sequences};
-use crate::common::parameters;
-use crate::common::random::{below, random, unit};
+use warpkov_common::parameters;
+use warpkov_common::random::{below, random, unit};
 
 mod ice_cream;
 mod left_right;

@@ -1,9 +1,9 @@
 //! Random models with uniformly drawn distributions.
 
 use super::{Error, Kind, distribution};
-use crate::common::parameters::count;
-use crate::common::random::random;
-use crate::hmm::model::{Hmm, HmmParts, Names};
+use crate::model::{Hmm, HmmParts, Names};
+use warpkov_common::parameters::count;
+use warpkov_common::random::random;
 
 /// A random model. Every distribution is drawn uniformly from its simplex; all entries are positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,11 +18,11 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use super::Error;
-use crate::common::io::BUFFER;
-use crate::common::io::binary::{invalid, of_file, within};
-use crate::common::io::npy::{self, Tensor};
-use crate::common::io::npz::{Archive, Members};
-use crate::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
+use crate::model::{Covariances, Emissions, Hmm, HmmParts, Names};
+use warpkov_common::io::BUFFER;
+use warpkov_common::io::binary::{invalid, of_file, within};
+use warpkov_common::io::npy::{self, Tensor};
+use warpkov_common::io::npz::{Archive, Members};
 
 /// A source of named arrays.
 trait Arrays {

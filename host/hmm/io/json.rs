@@ -19,8 +19,8 @@ use serde::Serialize;
 use serde::de::MapAccess;
 
 use super::Error;
-use crate::common::io::json::{Axis, Dense, Fields, Path, Table, Tabular, parse};
-use crate::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
+use crate::model::{Covariances, Emissions, Hmm, HmmParts, Names};
+use warpkov_common::io::json::{Axis, Dense, Fields, Path, Table, Tabular, parse};
 
 #[derive(Default)]
 struct Model {

@@ -10,12 +10,12 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 
 use super::model::{Emissions, Hmm, HmmParts};
-use crate::common::choice::file_format;
-use crate::common::io::input::{Input, plain_name};
-use crate::common::io::output::atomic_write;
-use crate::common::io::{BUFFER, invalid, of_extension};
+use warpkov_common::choice::file_format;
+use warpkov_common::io::input::{Input, plain_name};
+use warpkov_common::io::output::atomic_write;
+use warpkov_common::io::{BUFFER, invalid, of_extension};
 
-pub use crate::common::io::Error;
+pub use warpkov_common::io::Error;
 
 /// The JSON Schema (draft 2020-12) of models as JSON.
 pub const SCHEMA: &str = include_str!("schema.json");

@@ -4,8 +4,8 @@
 use std::io::{self, Write};
 
 use super::Error;
-use crate::common::io::lines::{Put, integer, no_place, quoted, real};
-use crate::hmm::model::{Emissions, Hmm, HmmParts, Names};
+use crate::model::{Emissions, Hmm, HmmParts, Names};
+use warpkov_common::io::lines::{Put, integer, no_place, quoted, real};
 
 /// Message for models that the format cannot represent.
 pub const NO_PLACE: &str = "UMDHMM's format has no place for end probabilities or vectors";

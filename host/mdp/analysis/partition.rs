@@ -7,7 +7,7 @@
 //! METIS is C, and an optional part of the program: cargo's feature `metis` builds it.
 
 use super::reorder::Order;
-use crate::mdp::model::Mdp;
+use crate::model::Mdp;
 
 /// The least share of ghosts in the states for which contiguous parts may be given up.
 const LEAST_GHOSTS: f64 = 1.0 / 8.0;

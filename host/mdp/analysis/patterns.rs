@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::mdp::model::{CsrView, Mdp};
+use crate::model::{CsrView, Mdp};
 
 /// Minimum mean number of states per pattern.
 const REPEATS: usize = 8;
@@ -198,8 +198,8 @@ fn distance(successor: u32, state: usize) -> isize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mdp::generate::SlipGrid;
-    use crate::mdp::model::MdpParts;
+    use crate::generate::SlipGrid;
+    use crate::model::MdpParts;
 
     #[test]
     fn a_grid_has_few_patterns_and_they_are_its_rows() {

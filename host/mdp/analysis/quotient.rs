@@ -8,8 +8,8 @@
 //! 2014).
 
 use super::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
-use crate::mdp::model::validate::Invalid;
-use crate::mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
+use crate::model::validate::Invalid;
+use crate::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 
 /// Marks a settled state, which has no state in the quotient.
 const SETTLED: u32 = u32::MAX;
@@ -188,7 +188,7 @@ pub fn actions(graph: &Graph, rows: impl Iterator<Item = usize>) -> Vec<u32> {
 }
 
 /// Builds a model row by row.
-pub(in crate::mdp) struct Builder {
+pub(crate) struct Builder {
     choices: Vec<u64>,
     row_ptr: Vec<u64>,
     col: Vec<u32>,

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
 
-use crate::common::interrupt;
-use crate::mdp::model::{ActionNames, Array, CHUNK, Choices, Csr, Mdp, MdpParts, split};
+use crate::model::{ActionNames, Array, CHUNK, Choices, Csr, Mdp, MdpParts, split};
+use warpkov_common::interrupt;
 
 /// Minimum number of states: a smaller V fits in the caches in any order.
 const MIN_STATES: u32 = 1 << 16;
@@ -434,9 +434,9 @@ fn sort_lists(ptr: &[u64], elements: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mdp::device::SweepLayout;
-    use crate::mdp::generate::{Garnet, QueueNetwork, SlipGrid};
-    use crate::mdp::options::Storage;
+    use crate::device::SweepLayout;
+    use crate::generate::{Garnet, QueueNetwork, SlipGrid};
+    use crate::options::Storage;
 
     /// A grid, the same grid with new state n as old state n·7919 mod S, and that order.
     fn shuffled(side: u32) -> (Mdp, Mdp, Order) {

@@ -3,7 +3,7 @@
 
 use rayon::prelude::*;
 
-use crate::mdp::model::Mdp;
+use crate::model::Mdp;
 
 /// Mean number of dependencies per tile above which checking them costs more than skipping saves.
 const MAX_MEAN_NEEDS: usize = 48;
@@ -114,8 +114,8 @@ impl Tiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mdp::generate::SlipGrid;
-    use crate::mdp::model::Csr;
+    use crate::generate::SlipGrid;
+    use crate::model::Csr;
 
     #[test]
     fn rows_of_a_grid_need_their_neighbours() {

@@ -5,12 +5,12 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::layout::{self, BLOCK, Change, Layout, Storage};
-use crate::common::interrupt;
-use crate::mdp::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
-use crate::mdp::model::{Mdp, NO_ACTION, Part};
-use crate::mdp::team::{Ghosts, Team};
-use crate::runtime::Precise;
-use crate::runtime::comm::Error;
+use crate::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
+use crate::model::{Mdp, NO_ACTION, Part};
+use crate::team::{Ghosts, Team};
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
+use warpkov_runtime::comm::Error;
 
 /// Minimum blocks per task of a parallel loop.
 const BLOCKS_PER_TASK: usize = 4;

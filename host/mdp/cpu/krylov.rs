@@ -4,11 +4,11 @@ use rayon::prelude::*;
 
 use super::engine::Engine;
 use super::layout::{BLOCK, Layout};
-use crate::common::interrupt;
-use crate::mdp::backend::{Evaluate, Evaluation, State};
-use crate::mdp::krylov::Linear;
-use crate::mdp::team::Team;
-use crate::runtime::comm::Error;
+use crate::backend::{Evaluate, Evaluation, State};
+use crate::krylov::Linear;
+use crate::team::Team;
+use warpkov_common::interrupt;
+use warpkov_runtime::comm::Error;
 
 /// Minimum blocks per task of a parallel loop.
 const BLOCKS_PER_TASK: usize = 4;

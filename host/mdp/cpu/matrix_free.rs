@@ -6,12 +6,12 @@ use std::time::Instant;
 use rayon::prelude::*;
 use warpkov_kernels::mdp::matrix_free::{Measured, Outcomes, change, examine};
 
-use crate::common::interrupt;
-use crate::mdp::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
-use crate::mdp::error::SolveError;
-use crate::mdp::model::NO_ACTION;
-use crate::runtime::Precise;
-use crate::runtime::comm::Communicator;
+use crate::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
+use crate::error::SolveError;
+use crate::model::NO_ACTION;
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
+use warpkov_runtime::comm::Communicator;
 
 /// States per block: the unit of work, and of a Gauss-Seidel sweep, which uses the new values of its own block only, so
 /// that the result does not depend on the number of cores.

@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::common::interrupt;
-use crate::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, State, Stop};
-use crate::mdp::model::{Mdp, NO_ACTION};
-use crate::runtime::Precise;
+use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, State, Stop};
+use crate::model::{Mdp, NO_ACTION};
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
 
 /// States per task of a parallel loop: enough work to amortise the task, few enough states to balance the load.
 const CHUNK: usize = 4096;

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 
-use crate::common::interrupt;
-use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
-use crate::mdp::model::Mdp;
-use crate::runtime::Precise;
+use crate::backend::{Backups, GreedySweeps, State, Stop};
+use crate::model::Mdp;
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
 
 /// Value iteration that sweeps over the states in order and replaces each value immediately. As in the source, all
 /// arithmetic is in T, and each term is P·(R + γV).
@@ -122,7 +122,7 @@ impl<T: Precise> GreedySweeps for Sequential<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mdp::model::Csr;
+    use crate::model::Csr;
 
     /// State 0: reward 1 and a self-loop. State 1: moves to state 0, or a self-loop with reward 3/8.
     #[test]

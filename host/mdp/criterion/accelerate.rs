@@ -13,7 +13,7 @@
 use rayon::prelude::*;
 
 use super::{Allowance, Ended, Error, Session};
-use crate::mdp::backend::{GreedySweeps, Stop};
+use crate::backend::{GreedySweeps, Stop};
 
 /// Number of differences in a combination.
 const ORDER: usize = 8;

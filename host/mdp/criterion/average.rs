@@ -24,9 +24,9 @@ use super::direct::model::{Model, expected};
 use super::direct::{self, Big, Deepened, Halt, Numbers, Solution, Work, size};
 use super::proper::{self, Policies, Source};
 use super::{Bounded, Ended, Error, OPERATIONS, Session, middle, radius, signed};
-use crate::mdp::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
-use crate::mdp::analysis::quotient::{Quotient, QuotientParts, actions};
-use crate::mdp::solution::Status;
+use crate::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
+use crate::analysis::quotient::{Quotient, QuotientParts, actions};
+use crate::solution::Status;
 
 /// τ, the probability that the transformed model takes a step of the original. τ and 1 − τ = 2⁻³ are exact in `f64`.
 const TAU: f64 = 0.875;

@@ -9,20 +9,20 @@ use warpkov_device::device::Offset;
 use super::{
     Bounded, Boxed, Criterion, Error, Make, Observe, Options, Persistence, Stages, Steps, backward_kept, solve_kept,
 };
-use crate::mdp::auto::{Sweeps, criterion_cost};
-use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
-use crate::mdp::cpu::{Engine, EngineOptions};
-use crate::mdp::device::{Linked, Ranks, SweepLayout, ValueIteration};
-use crate::mdp::divide::{GhostOrder, balanced, cut};
-use crate::mdp::dynamic::Unified;
-use crate::mdp::error::SolveError;
-use crate::mdp::model::{Mdp, Part};
-use crate::mdp::options::Storage;
-use crate::mdp::solution::{RankShare, RankWork};
-use crate::mdp::team::Team;
-use crate::runtime;
-use crate::runtime::choose::{DeviceChoice, Place};
-use crate::runtime::comm::{Clocked, Communicator};
+use crate::auto::{Sweeps, criterion_cost};
+use crate::backend::{Backups, GreedySweeps, State, Stop};
+use crate::cpu::{Engine, EngineOptions};
+use crate::device::{Linked, Ranks, SweepLayout, ValueIteration};
+use crate::divide::{GhostOrder, balanced, cut};
+use crate::dynamic::Unified;
+use crate::error::SolveError;
+use crate::model::{Mdp, Part};
+use crate::options::Storage;
+use crate::solution::{RankShare, RankWork};
+use crate::team::Team;
+use warpkov_runtime as runtime;
+use warpkov_runtime::choose::{DeviceChoice, Place};
+use warpkov_runtime::comm::{Clocked, Communicator};
 
 /// Backends on all CPU cores.
 #[derive(Clone, Copy, Default)]

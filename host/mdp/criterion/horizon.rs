@@ -2,16 +2,16 @@
 //!
 //! V_T is given. V_t = L V_{t+1} with the Bellman operator L, for t = T−1 … 0: T sweeps, exact up to rounding. A sweep
 //! of values of magnitude at most B has an error of at most e = 2k·(u·(R + 2B) + m), in the notation of the
-//! [certificate](crate::mdp::certificate). Each further sweep multiplies the error by at most γ.
+//! [certificate](crate::certificate). Each further sweep multiplies the error by at most γ.
 
 use super::keeper::{Keeper, Stage};
 use super::{
     Bounded, Criterion, Ended, Error, Make, Observe, Options, Persistence, Session, problem, signed, signed_value,
 };
-use crate::mdp::backend::Stop;
-use crate::mdp::certificate::greedy;
-use crate::mdp::model::Mdp;
-use crate::mdp::solution::Status;
+use crate::backend::Stop;
+use crate::certificate::greedy;
+use crate::model::Mdp;
+use crate::solution::Status;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;

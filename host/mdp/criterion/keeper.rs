@@ -1,10 +1,10 @@
 //! What a solve has proposed so far, in the states of the model, and its checkpoints.
 
 use super::Persistence;
-use crate::common::checkpoint::{Checkpoints, Hash};
-use crate::mdp::checkpoint::{Proposal, hash};
-use crate::mdp::model::Mdp;
-use crate::mdp::solution::Run;
+use crate::checkpoint::{Proposal, hash};
+use crate::model::Mdp;
+use crate::solution::Run;
+use warpkov_common::checkpoint::{Checkpoints, Hash};
 
 /// What the sweeps of a stage compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -26,8 +26,8 @@ use super::checkpoint::Proposal;
 use super::model::validate::Invalid;
 use super::model::{Mdp, Objective};
 use super::solution::{Round, Run, Status};
-use crate::common::checkpoint::{Checkpoints, Hash};
-use crate::common::interrupt;
+use warpkov_common::checkpoint::{Checkpoints, Hash};
+use warpkov_common::interrupt;
 
 mod accelerate;
 mod average;

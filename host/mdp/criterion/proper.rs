@@ -31,10 +31,10 @@ use super::direct::model::{Model, Reward};
 use super::direct::{self, Big, Deepened, Numbers, Solution, Work};
 use super::keeper::{NOWHERE, Stage};
 use super::{Allowance, Ended, Error, OPERATIONS, Session, accelerate, widest};
-use crate::mdp::analysis::graph::Graph;
-use crate::mdp::analysis::quotient::{Builder, Quotient, Rounding};
-use crate::mdp::model::{CHUNK, Mdp};
-use crate::mdp::solution::Status;
+use crate::analysis::graph::Graph;
+use crate::analysis::quotient::{Builder, Quotient, Rounding};
+use crate::model::{CHUNK, Mdp};
+use crate::solution::Status;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;

@@ -9,9 +9,9 @@
 use super::direct::{Big, Numbers, size};
 use super::proper::{self, Policies, Source};
 use super::{Bounded, Error, Session, signed};
-use crate::mdp::analysis::graph::{EndComponents, Graph, NO_ROW};
-use crate::mdp::analysis::quotient::QuotientParts;
-use crate::mdp::model::Objective;
+use crate::analysis::graph::{EndComponents, Graph, NO_ROW};
+use crate::analysis::quotient::QuotientParts;
+use crate::model::Objective;
 
 pub(super) fn solve<E: std::error::Error>(
     graph: &Graph,

@@ -6,25 +6,23 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Criterion, Options, Solved};
-use crate::mdp::analysis::guards::Warning;
-use crate::mdp::certificate::rounded_up;
-use crate::mdp::model::{Mdp, Named, Objective};
-use crate::mdp::report::{
-    Actions, Number, Numbers, PolicyNames, Summary, starts, write_init, write_ranks, write_rounds,
-};
-use crate::mdp::solution::{RankShare, Round, Status, exchange};
-use crate::runtime::comm::Column;
+use crate::analysis::guards::Warning;
+use crate::certificate::rounded_up;
+use crate::model::{Mdp, Named, Objective};
+use crate::report::{Actions, Number, Numbers, PolicyNames, Summary, starts, write_init, write_ranks, write_rounds};
+use crate::solution::{RankShare, Round, Status, exchange};
+use warpkov_runtime::comm::Column;
 
 /// A finished solve: the model, the request and the result.
 pub struct Report<'a> {
-    pub(in crate::mdp) mdp: &'a Mdp,
-    pub(in crate::mdp) criterion: &'a Criterion,
-    pub(in crate::mdp) options: &'a Options,
-    pub(in crate::mdp) solved: &'a Solved,
-    pub(in crate::mdp) elapsed: Duration,
+    pub(crate) mdp: &'a Mdp,
+    pub(crate) criterion: &'a Criterion,
+    pub(crate) options: &'a Options,
+    pub(crate) solved: &'a Solved,
+    pub(crate) elapsed: Duration,
     /// Midpoints of the bounds.
-    pub(in crate::mdp) values: Vec<f64>,
-    pub(in crate::mdp) warnings: &'a [Warning],
+    pub(crate) values: Vec<f64>,
+    pub(crate) warnings: &'a [Warning],
 }
 
 /// The report as a JSON object.

@@ -15,9 +15,9 @@ use super::direct::model::expected;
 use super::direct::{Big, Numbers};
 use super::proper::{self, Policies, Source};
 use super::{Bounded, Error, Session, signed};
-use crate::mdp::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
-use crate::mdp::analysis::quotient::QuotientParts;
-use crate::mdp::model::Objective;
+use crate::analysis::graph::{EndComponents, Graph, NO_COMPONENT, NO_ROW};
+use crate::analysis::quotient::QuotientParts;
+use crate::model::Objective;
 
 /// Which states have infinite values, and which components are merged in the other states.
 struct Case {

@@ -8,9 +8,9 @@ use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
 use warpkov_kernels::mdp::residual::{ResidualsArgs, max_change};
 
 use super::resident::{Resident, THREADS};
-use crate::mdp::backend::{Evaluate, Evaluation, State};
-use crate::mdp::model::{Mdp, NO_ACTION};
-use crate::runtime::Precise;
+use crate::backend::{Evaluate, Evaluation, State};
+use crate::model::{Mdp, NO_ACTION};
+use warpkov_runtime::Precise;
 
 /// The plain method of the source: one block per state, rows read from the full model.
 pub struct BlockPerState<'d, T: Precise, O: Offset, D: Device> {

@@ -12,16 +12,16 @@ use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
 use super::resident::THREADS;
 use super::values::{Certify, Residual};
-use crate::common::interrupt;
-use crate::mdp::dynamic::{Failure, Unified};
-use crate::mdp::error::SolveError;
-use crate::mdp::model::{Part, Peer};
-use crate::mdp::team::Team;
-use crate::runtime;
-use crate::runtime::Precise;
-use crate::runtime::comm::{self, Communicator};
-use crate::runtime::gpu::{CudaError, Gpu};
-use crate::runtime::link::Link;
+use crate::dynamic::{Failure, Unified};
+use crate::error::SolveError;
+use crate::model::{Part, Peer};
+use crate::team::Team;
+use warpkov_common::interrupt;
+use warpkov_runtime as runtime;
+use warpkov_runtime::Precise;
+use warpkov_runtime::comm::{self, Communicator};
+use warpkov_runtime::gpu::{CudaError, Gpu};
+use warpkov_runtime::link::Link;
 
 /// A device that can be linked with the devices of other ranks.
 pub trait Linked: Device + Sized {
@@ -112,7 +112,7 @@ impl Linking<Gpu> for Link {
 
     unsafe fn max(&self, numbers: &mut <Gpu as Device>::Buffer<u64>, range: Range<usize>) -> Result<(), CudaError> {
         // SAFETY: the ranks agree on the range, by the caller's promise.
-        unsafe { self.0.all_reduce(numbers, range, crate::runtime::gpu::Reduction::Max) }
+        unsafe { self.0.all_reduce(numbers, range, warpkov_runtime::gpu::Reduction::Max) }
     }
 
     unsafe fn share<T: DeviceCopy>(

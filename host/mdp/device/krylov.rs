@@ -6,10 +6,10 @@ use warpkov_kernels::primitives::vector::{MAX_BLOCKS, THREADS, combine, dots, do
 
 use super::ghosts::Exchanges;
 use super::projected::{PolicyLayout, Projected};
-use crate::common::interrupt;
-use crate::mdp::backend::{Evaluate, Evaluation, State};
-use crate::mdp::krylov::Linear;
-use crate::mdp::model::Mdp;
+use crate::backend::{Evaluate, Evaluation, State};
+use crate::krylov::Linear;
+use crate::model::Mdp;
+use warpkov_common::interrupt;
 
 /// The projected method with the buffers for BiCGSTAB.
 pub struct System<'d, O: Offset, D: Device> {
@@ -57,7 +57,7 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
         })
     }
 
-    /// Bytes of device memory, including the nine vectors of [`Krylov`](crate::mdp::krylov::Krylov).
+    /// Bytes of device memory, including the nine vectors of [`Krylov`](crate::krylov::Krylov).
     #[must_use]
     pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
         let states = model.states() as usize;

@@ -9,14 +9,14 @@ use warpkov_device::device::Offset;
 use super::patterns::Table;
 use super::resident::{THREADS, lanes_for};
 use super::slices::{Slices, palette};
-use crate::mdp::analysis::palette::seem_distinct;
-use crate::mdp::analysis::patterns::Patterns;
-use crate::mdp::analysis::tiles::Tiles;
-use crate::mdp::certificate::greedy;
-use crate::mdp::generate::GridPatterns;
-use crate::mdp::model::{Choices, Mdp};
-use crate::mdp::options::Storage;
-use crate::runtime::Precise;
+use crate::analysis::palette::seem_distinct;
+use crate::analysis::patterns::Patterns;
+use crate::analysis::tiles::Tiles;
+use crate::certificate::greedy;
+use crate::generate::GridPatterns;
+use crate::model::{Choices, Mdp};
+use crate::options::Storage;
+use warpkov_runtime::Precise;
 
 /// States per tile of the slice layout: one per thread.
 pub(super) const SLICES_TILE: usize = THREADS as usize;

@@ -8,11 +8,11 @@ use warpkov_kernels::mdp::matrix_free::{Compiled, MEASURED, MeasureLaunch, Measu
 
 use super::ghosts::{Linked, Linking};
 use super::values::{StopOnDevice, changes};
-use crate::common::interrupt;
-use crate::mdp::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
-use crate::mdp::error::SolveError;
-use crate::runtime::Precise;
-use crate::runtime::comm::Communicator;
+use crate::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
+use crate::error::SolveError;
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
+use warpkov_runtime::comm::Communicator;
 
 /// Sweeps per batch without host synchronisation; also the length of the recorded CUDA graph.
 const BATCH: usize = 32;

@@ -7,7 +7,7 @@ use super::ghosts::{Exchanges, Linked, Ranks};
 use super::layout::SweepLayout;
 use super::stored::Stored;
 use super::values::{Certify, Residual, ValueIteration};
-use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
+use crate::backend::{Backups, GreedySweeps, State, Stop};
 
 /// Value iteration in f32 until rounding errors or the target stop it, then in f64.
 pub struct Mixed<'d, O: Offset, D: Device> {

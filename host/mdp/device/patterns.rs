@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use warpkov_kernels::mdp::backup::patterns;
 
-use crate::mdp::analysis::patterns::Patterns;
+use crate::analysis::patterns::Patterns;
 
 /// Maximum distinct successors per pattern for which kernel instances exist.
 const DISTINCT: [usize; 4] = [3, 5, 7, 15];
@@ -131,7 +131,7 @@ fn distances(patterns: &Patterns, pattern: usize) -> Vec<isize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mdp::generate::SlipGrid;
+    use crate::generate::SlipGrid;
 
     #[test]
     fn walls_and_obstacles_share_moves_and_rewards() {

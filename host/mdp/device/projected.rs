@@ -13,10 +13,10 @@ use warpkov_kernels::primitives::rows::RowsArgs;
 
 use super::ghosts::Exchanges;
 use super::resident::{Resident, THREADS, checked_offset, lanes_for};
-use crate::mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
-use crate::mdp::model::Mdp;
-use crate::runtime::Precise;
-use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
+use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
+use crate::model::Mdp;
+use warpkov_runtime::Precise;
+use warpkov_runtime::prefix_sum::{exclusive_scan, scratch_len};
 
 /// Layout of P^π.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use warpkov_kernels::mdp::model::ModelArgs;
 use warpkov_kernels::primitives::rows::RowsArgs;
 
 use super::ghosts::Exchanges;
-use crate::common::interrupt;
-use crate::mdp::backend::Evaluation;
-use crate::mdp::model::{Choices, Mdp};
-use crate::runtime::Precise;
+use crate::backend::Evaluation;
+use crate::model::{Choices, Mdp};
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
 
 /// Threads per block for kernels without a fixed block size.
 pub(super) const THREADS: u32 = 256;

@@ -8,9 +8,9 @@ use warpkov_device::launch::Device;
 use warpkov_kernels::mdp::backup::slices::SLICE;
 
 use super::resident::checked_offset;
-use crate::mdp::analysis::palette::{distinct, indices};
-use crate::mdp::model::Mdp;
-use crate::runtime::Precise;
+use crate::analysis::palette::{distinct, indices};
+use crate::model::Mdp;
+use warpkov_runtime::Precise;
 
 /// Slices per task of a parallel loop.
 const TASK: usize = 64;
@@ -269,7 +269,7 @@ mod tests {
     use warpkov_device::emulator::Emulator;
 
     use super::*;
-    use crate::mdp::generate::Garnet;
+    use crate::generate::Garnet;
 
     #[test]
     fn uploads_in_pieces_equal_one_upload() {

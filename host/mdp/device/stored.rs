@@ -11,8 +11,8 @@ use warpkov_kernels::mdp::generate::grid_patterns;
 use super::layout::{Model, RowLayout, SweepLayout, discounted};
 use super::patterns::Table;
 use super::resident::{THREADS, offsets, upload_choices};
-use crate::mdp::generate::GridPatterns;
-use crate::runtime::Precise;
+use crate::generate::GridPatterns;
+use warpkov_runtime::Precise;
 
 /// A model in device memory. Arrays not in T are shared between precisions.
 pub(super) enum Stored<T: Precise, O: Offset, D: Device> {
@@ -206,8 +206,8 @@ mod tests {
     use warpkov_device::emulator::Emulator;
 
     use super::*;
-    use crate::mdp::generate::{Garnet, SlipGrid};
-    use crate::mdp::options::Storage;
+    use crate::generate::{Garnet, SlipGrid};
+    use crate::options::Storage;
 
     /// Conversion on the device and on the host gives the same bits.
     #[test]

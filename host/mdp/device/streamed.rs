@@ -20,13 +20,13 @@ use super::layout::{Model, RowLayout, SLICES_TILE, Source, SweepLayout, discount
 use super::resident::THREADS;
 use super::slices::Slices;
 use super::values::{Dependencies, StopOnDevice, changes};
-use crate::common::interrupt;
-use crate::mdp::analysis::tiles::Tiles;
-use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
-use crate::mdp::certificate::greedy;
-use crate::mdp::model::Mdp;
-use crate::mdp::options::Storage;
-use crate::runtime::Precise;
+use crate::analysis::tiles::Tiles;
+use crate::backend::{Backups, GreedySweeps, State, Stop};
+use crate::certificate::greedy;
+use crate::model::Mdp;
+use crate::options::Storage;
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
 
 /// Maximum bytes of a part: enough for a copy at full bandwidth, and few enough that windows fill quickly.
 const PART: u64 = 256 << 20;

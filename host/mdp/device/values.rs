@@ -21,10 +21,10 @@ use super::layout::{Model, RowLayout, SLICES_TILE, Source, SweepLayout, tile};
 use super::resident::{THREADS, launch_batch};
 use super::slices::Slices;
 use super::stored::{Narrow, Stored};
-use crate::common::interrupt;
-use crate::mdp::analysis::tiles::Tiles;
-use crate::mdp::backend::{Backups, Correct, GreedySweeps, State, Stop};
-use crate::runtime::Precise;
+use crate::analysis::tiles::Tiles;
+use crate::backend::{Backups, Correct, GreedySweeps, State, Stop};
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
 
 /// Maximum sweeps per batch without host synchronisation; also the length of the recorded CUDA graph.
 const MAX_BATCH: usize = 64;

@@ -2,9 +2,9 @@
 
 use super::demand::{Family, OnDemand};
 use super::{Error, poisson};
-use crate::common::parameters::{count, discount, finite, number};
-use crate::mdp::model::Mdp;
-use crate::mdp::model::whole::{At, Described};
+use crate::model::Mdp;
+use crate::model::whole::{At, Described};
+use warpkov_common::parameters::{count, discount, finite, number};
 
 /// Two rental locations between which cars are moved overnight.
 ///
@@ -181,7 +181,7 @@ impl Location {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mdp::model::ActionNames;
+    use crate::model::ActionNames;
 
     #[test]
     fn actions_are_moves() {

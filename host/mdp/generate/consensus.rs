@@ -4,8 +4,8 @@
 
 use super::Error;
 use super::explore::explore;
-use crate::common::parameters::count;
-use crate::mdp::model::Mdp;
+use crate::model::Mdp;
+use warpkov_common::parameters::count;
 
 /// N processes that agree on a coin by a random walk of a shared counter. An action selects the process that moves
 /// next.

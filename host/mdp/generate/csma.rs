@@ -3,8 +3,8 @@
 
 use super::Error;
 use super::explore::{Search, explore};
-use crate::common::parameters::count;
-use crate::mdp::model::Mdp;
+use crate::model::Mdp;
+use warpkov_common::parameters::count;
 
 /// Stations that each have one message to send over a shared bus.
 ///

@@ -8,10 +8,10 @@ use std::ops::{Add, Range};
 use rayon::prelude::*;
 
 use super::{Arrays, Error, RewardOf, arrays, prefix_sum, zeros};
-use crate::common::parameters;
-use crate::mdp::model::validate::{self, Invalid};
-use crate::mdp::model::whole::{Actions, At, Column, Columns, Described, Entries, Extent, Fault, Rows};
-use crate::mdp::model::{ActionNames, CHUNK, Choices, Csr, Grid, Mdp, MdpParts, Objective, Whole};
+use crate::model::validate::{self, Invalid};
+use crate::model::whole::{Actions, At, Column, Columns, Described, Entries, Extent, Fault, Rows};
+use crate::model::{ActionNames, CHUNK, Choices, Csr, Grid, Mdp, MdpParts, Objective, Whole};
+use warpkov_common::parameters;
 
 /// States between two known numbers of first rows, if states have different numbers of actions.
 const BLOCK: u64 = 4096;

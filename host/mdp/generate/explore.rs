@@ -5,9 +5,9 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 
 use super::Error;
-use crate::common::parameters;
-use crate::mdp::model::validate::ROW_SUM_TOLERANCE;
-use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
+use crate::model::validate::ROW_SUM_TOLERANCE;
+use crate::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
+use warpkov_common::parameters;
 
 /// The states and rows found so far.
 pub struct Search<S> {

@@ -3,8 +3,8 @@
 
 use super::Error;
 use super::explore::{Search, explore};
-use crate::common::parameters::{count, fraction};
-use crate::mdp::model::Mdp;
+use crate::model::Mdp;
+use warpkov_common::parameters::{count, fraction};
 
 /// Two nodes of a bus that each ask the other to be the root. They wait at random and retry until one asks while the
 /// other waits.

@@ -2,9 +2,9 @@
 
 use super::demand::{Family, OnDemand};
 use super::{Error, MOST_STATES};
-use crate::common::parameters::{count, discount, finite, fraction};
-use crate::mdp::model::Mdp;
-use crate::mdp::model::whole::{At, Described};
+use crate::model::Mdp;
+use crate::model::whole::{At, Described};
+use warpkov_common::parameters::{count, discount, finite, fraction};
 
 /// A forest that ages by a year each year, unless it burns or is cut.
 ///

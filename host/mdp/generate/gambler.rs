@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::demand::{Family, OnDemand};
 use super::{Error, RewardOf};
-use crate::common::parameters::{count, fraction, number};
-use crate::mdp::model::Mdp;
-use crate::mdp::model::whole::{At, Described};
+use crate::model::Mdp;
+use crate::model::whole::{At, Described};
+use warpkov_common::parameters::{count, fraction, number};
 
 /// A gambler who stakes part of a capital on coin tosses until the capital reaches the goal or 0.
 ///

@@ -5,11 +5,11 @@ use rand_chacha::rand_core::Rng;
 
 use super::demand::{Family, OnDemand};
 use super::{Error, MOST_STATES};
-use crate::common::choice::choice;
-use crate::common::parameters::{count, discount, fraction, number};
-use crate::common::random::{below, random, unit};
-use crate::mdp::model::Mdp;
-use crate::mdp::model::whole::{At, Described};
+use crate::model::Mdp;
+use crate::model::whole::{At, Described};
+use warpkov_common::choice::choice;
+use warpkov_common::parameters::{count, discount, fraction, number};
+use warpkov_common::random::{below, random, unit};
 
 /// A random model.
 ///

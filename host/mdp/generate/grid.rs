@@ -6,10 +6,10 @@ use std::borrow::Cow;
 
 use super::demand::{Family, OnDemand};
 use super::{Error, RewardOf, choose};
-use crate::common::parameters::{cells, discount, finite, fraction};
-use crate::common::random::random;
-use crate::mdp::model::whole::{At, Described};
-use crate::mdp::model::{Grid, Mdp};
+use crate::model::whole::{At, Described};
+use crate::model::{Grid, Mdp};
+use warpkov_common::parameters::{cells, discount, finite, fraction};
+use warpkov_common::random::random;
 
 mod patterns;
 

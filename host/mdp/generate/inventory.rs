@@ -2,9 +2,9 @@
 
 use super::demand::{Family, OnDemand};
 use super::{Error, poisson};
-use crate::common::parameters::{count, discount, finite, number};
-use crate::mdp::model::Mdp;
-use crate::mdp::model::whole::{At, Described};
+use crate::model::Mdp;
+use crate::model::whole::{At, Described};
+use warpkov_common::parameters::{count, discount, finite, number};
 
 /// A store of one product, which orders at the start of a month and sells during the month.
 ///

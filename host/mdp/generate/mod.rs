@@ -4,7 +4,7 @@
 //! random stream, and no probability depends on a library's transcendental functions.
 //!
 //! The states of most families are numbered by a formula. Method `source` returns such a model without its rows, which are
-//! made [on demand](crate::mdp::model::Whole): each rank makes those of its own states, and a file is written block by block.
+//! made [on demand](crate::model::Whole): each rank makes those of its own states, and a file is written block by block.
 //! Method `generate` makes all rows at once, by the same code. The states of the protocols are found by a search from a start
 //! state, which finds all or none: they have `generate` only.
 //!
@@ -27,8 +27,8 @@ use rayon::prelude::*;
 use super::model::validate::Invalid;
 use super::model::whole::Column;
 use super::model::{CHUNK, Csr, split};
-use crate::common::parameters;
-use crate::common::random::below;
+use warpkov_common::parameters;
+use warpkov_common::random::below;
 
 mod car_rental;
 mod consensus;
@@ -191,10 +191,7 @@ fn arrays<C: Column, P: Iterator, E: Iterator<Item = (N, f64)>, N: Into<u64>>(
 }
 
 /// The matrix with these rows. Each iterator runs twice.
-pub(crate) fn matrix<I: Iterator<Item = (u32, f64)>>(
-    rows: usize,
-    entries: impl Fn(usize) -> I + Sync,
-) -> Result<Csr, Error> {
+pub fn matrix<I: Iterator<Item = (u32, f64)>>(rows: usize, entries: impl Fn(usize) -> I + Sync) -> Result<Csr, Error> {
     let Arrays { row_ptr, col, val } = arrays(rows, |rows| rows, |row| entries(row).count(), &entries)?;
     Ok(Csr::built(row_ptr, col, val))
 }

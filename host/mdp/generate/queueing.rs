@@ -3,9 +3,9 @@
 
 use super::demand::{Family, OnDemand};
 use super::{Error, MOST_STATES};
-use crate::common::parameters::{self, count, discount, number};
-use crate::mdp::model::Mdp;
-use crate::mdp::model::whole::{At, Described};
+use crate::model::Mdp;
+use crate::model::whole::{At, Described};
+use warpkov_common::parameters::{self, count, discount, number};
 
 /// Jobs that pass through a series of queues.
 ///

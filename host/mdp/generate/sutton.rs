@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use super::Error;
 use super::demand::{Family, OnDemand};
-use crate::common::parameters::discount;
-use crate::mdp::model::whole::{At, Described};
-use crate::mdp::model::{Grid, Mdp};
+use crate::model::whole::{At, Described};
+use crate::model::{Grid, Mdp};
+use warpkov_common::parameters::discount;
 
 /// A grid of 5 × 5 cells. From two of them, A and B, every action jumps to a fixed cell.
 ///

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 
 use super::demand::{Family, OnDemand};
 use super::{Error, RewardOf, choose};
-use crate::common::parameters::{cells, count, discount, fraction, number};
-use crate::common::random::{below, random, unit};
-use crate::mdp::model::whole::{At, Described};
-use crate::mdp::model::{Grid, Mdp};
+use crate::model::whole::{At, Described};
+use crate::model::{Grid, Mdp};
+use warpkov_common::parameters::{cells, count, discount, fraction, number};
+use warpkov_common::random::{below, random, unit};
 
 /// A grid world of `width` × `height` cells, one state each.
 ///

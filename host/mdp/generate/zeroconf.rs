@@ -3,8 +3,8 @@
 
 use super::Error;
 use super::explore::{Search, explore};
-use crate::common::parameters::count;
-use crate::mdp::model::Mdp;
+use crate::model::Mdp;
+use warpkov_common::parameters::count;
 
 /// A host that joins a network and configures an address without a server.
 ///

@@ -13,8 +13,8 @@ use super::Error;
 use super::outcomes::{Fault, Outcomes, number};
 use super::rows::{name_of, without_ends};
 use super::table::{Table, has_columns, write_field};
-use crate::common::io::lines::{Put, no_place, quoted, real};
-use crate::mdp::model::{Mdp, MdpParts};
+use crate::model::{Mdp, MdpParts};
+use warpkov_common::io::lines::{Put, no_place, quoted, real};
 
 const REQUIRED: [&str; 4] = ["state", "action", "next", "probability"];
 const OPTIONAL: [&str; 1] = ["reward"];

@@ -14,8 +14,8 @@ use std::io::{self, Read, Write};
 
 use super::Error;
 use super::rows::{Labels, Rows, name_of, without_ends};
-use crate::common::io::lines::{Line, Lines, Put, no_place, no_reward, real};
-use crate::mdp::model::{Mdp, MdpParts};
+use crate::model::{Mdp, MdpParts};
+use warpkov_common::io::lines::{Line, Lines, Put, no_place, no_reward, real};
 
 /// Storm's label of a state without actions, to which it adds a self-loop.
 const DEADLOCK: &str = "deadlock";

@@ -15,9 +15,9 @@ use std::io::{self, BufReader, Read, Write};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
 use super::Error;
-use crate::common::io::BUFFER;
-use crate::common::io::json::{is_note, plain, unknown_key};
-use crate::mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
+use crate::model::{ActionNames, Choices, Csr, Mdp, MdpParts};
+use warpkov_common::io::BUFFER;
+use warpkov_common::io::json::{is_note, plain, unknown_key};
 
 /// Whether a document begins like a transition table, and like nothing else: four levels of arrays, or numbers as keys.
 pub fn sniff(start: &[u8]) -> bool {

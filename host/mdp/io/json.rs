@@ -30,11 +30,11 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 
 use super::Error;
 use super::outcomes::{Fault, Outcomes};
-use crate::common::io::invalid;
-use crate::common::io::json::{Array, Dense, Fields, Number, Object, Path, Table, Tabular, Word, field, parse, value};
-use crate::common::terminal::quoted;
-use crate::mdp::model::validate::{self, Invalid};
-use crate::mdp::model::{ActionNames, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Objective};
+use crate::model::validate::{self, Invalid};
+use crate::model::{ActionNames, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Objective};
+use warpkov_common::io::invalid;
+use warpkov_common::io::json::{Array, Dense, Fields, Number, Object, Path, Table, Tabular, Word, field, parse, value};
+use warpkov_common::terminal::quoted;
 
 /// Reads and validates a model. Calls `note` with what deserves the user's attention.
 pub fn read(reader: impl Read, file: String, note: &mut dyn FnMut(String)) -> Result<Mdp, Error> {
@@ -44,7 +44,7 @@ pub fn read(reader: impl Read, file: String, note: &mut dyn FnMut(String)) -> Re
 
 /// The fields of a model object.
 #[derive(Default)]
-pub(crate) struct Model {
+pub struct Model {
     states: Option<u32>,
     actions: Option<u32>,
     choices: Option<Vec<u64>>,
@@ -700,7 +700,7 @@ fn readings_of_rewards(shape: &[usize]) -> String {
 
 /// A matrix in compressed sparse rows.
 #[derive(Default)]
-pub(crate) struct Matrix {
+pub struct Matrix {
     indptr: Vec<u64>,
     indices: Vec<u32>,
     data: Vec<f64>,
@@ -764,7 +764,7 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
 }
 
 /// Writes the object of a model without its closing brace, so that the caller can append keys.
-pub(crate) fn open(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
+pub fn open(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     write!(out, "{{\"S\":{}", mdp.states())?;
     match mdp.choices() {
         Choices::Uniform(actions) => field(out, "A", actions)?,
@@ -801,7 +801,7 @@ pub(crate) fn open(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
 }
 
 /// Writes a comma, a key and its matrix.
-pub(crate) fn matrix(out: &mut impl Write, name: &str, matrix: &Csr) -> io::Result<()> {
+pub fn matrix(out: &mut impl Write, name: &str, matrix: &Csr) -> io::Result<()> {
     write!(out, ",\n\"{name}\":{{\"indptr\":")?;
     value(out, &matrix.row_ptr()[..])?;
     field(out, "indices", &matrix.col()[..])?;

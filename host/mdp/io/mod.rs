@@ -7,7 +7,7 @@
 mod csv;
 mod drn;
 mod gymnasium;
-pub(crate) mod json;
+pub mod json;
 mod npz;
 mod outcomes;
 mod petsc;
@@ -26,23 +26,23 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::model::Mdp;
-use crate::common::choice::file_format;
-use crate::common::io::binary::of_file;
-use crate::common::io::input::{self, Input, plain_name};
-use crate::common::io::output::{atomic_write, room};
-use crate::common::io::{BUFFER, invalid, of_extension};
-use crate::common::terminal::quoted;
+use warpkov_common::choice::file_format;
+use warpkov_common::io::binary::of_file;
+use warpkov_common::io::input::{self, Input, plain_name};
+use warpkov_common::io::output::{atomic_write, room};
+use warpkov_common::io::{BUFFER, invalid, of_extension};
+use warpkov_common::terminal::quoted;
 
 pub use self::policy::read_policy;
 pub use self::safetensors::{Mapped, write_blocks};
-pub(in crate::mdp) use self::solution::write_csv_rows;
+pub(crate) use self::solution::write_csv_rows;
 pub use self::solution::{
     read_values, read_values_of, write_csv, write_csv_named, write_npy, write_npy_pieces, write_npy_rows,
     write_npy_together,
 };
 pub use self::solved::{ReadError, Solved};
-pub use crate::common::io::Error;
-pub use crate::common::io::npy::Store;
+pub use warpkov_common::io::Error;
+pub use warpkov_common::io::npy::Store;
 
 /// The JSON Schema (draft 2020-12) of models as JSON.
 pub const SCHEMA: &str = include_str!("schema.json");
@@ -173,7 +173,7 @@ pub struct ReadOptions {
 }
 
 /// Reads the model in `path`. The file name extension decides the format, or else the content. A text file may be
-/// [compressed](crate::common::io::input), with or without a further extension such as `.gz`, and may be a pipe.
+/// [compressed](warpkov_common::io::input), with or without a further extension such as `.gz`, and may be a pipe.
 ///
 /// Safetensors files are memory-mapped: do not change the file in place while the model lives. Replacing the file, as
 /// [`write()`] does, is safe.

@@ -20,10 +20,10 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use super::Error;
-use crate::common::io::binary::{invalid, of_file};
-use crate::common::io::npy::{self, Tensor};
-use crate::common::io::npz::{Archive, Members};
-use crate::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
+use crate::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Objective};
+use warpkov_common::io::binary::{invalid, of_file};
+use warpkov_common::io::npy::{self, Tensor};
+use warpkov_common::io::npz::{Archive, Members};
 
 const LABEL: &str = "label_";
 
@@ -34,14 +34,17 @@ pub fn sniff(start: &[u8]) -> bool {
 
 /// Reads a model without validation.
 pub fn read(file: File, name: String) -> Result<MdpParts, Error> {
-    Archive::open(file).and_then(Archive::model).map_err(of_file(name))
+    Archive::open(file).and_then(|archive| Arrays(archive).model()).map_err(of_file(name))
 }
 
-impl Archive {
+/// The arrays of a model, under any of the conventions.
+struct Arrays(Archive);
+
+impl Arrays {
     fn gamma(&mut self) -> io::Result<f64> {
-        let name = ["gamma", "discount", "beta"].into_iter().find(|name| self.has(name));
+        let name = ["gamma", "discount", "beta"].into_iter().find(|name| self.0.has(name));
         let Some(name) = name else { return Ok(1.0) };
-        match self.array(name)?.elements[..] {
+        match self.0.array(name)?.elements[..] {
             [gamma] => Ok(gamma),
             ref several => Err(invalid(format!("{name} has {} numbers, expected 1", several.len()))),
         }
@@ -49,13 +52,13 @@ impl Archive {
 
     /// Whether the archive has a matrix of this name, dense or sparse.
     fn has_matrix(&self, name: &str) -> bool {
-        self.has(name) || self.has(&format!("{name}_data"))
+        self.0.has(name) || self.0.has(&format!("{name}_data"))
     }
 
     /// A matrix and its number of columns.
     fn matrix(&mut self, name: &str) -> io::Result<(Csr, u32)> {
-        if self.has(name) {
-            let Tensor { shape, elements } = self.array::<f64>(name)?;
+        if self.0.has(name) {
+            let Tensor { shape, elements } = self.0.array::<f64>(name)?;
             // The last axis is the columns; the others flatten to rows.
             let [.., columns] = shape[..] else {
                 return Err(invalid(format!("{name} is a number, expected a matrix")));
@@ -64,8 +67,8 @@ impl Archive {
         }
         let [data, indices, indptr, shape] =
             ["data", "indices", "indptr", "shape"].map(|part| format!("{name}_{part}"));
-        let (row_ptr, col, val) = (self.array(&indptr)?, self.array(&indices)?, self.array(&data)?);
-        let lengths = self.array::<u64>(&shape)?.elements;
+        let (row_ptr, col, val) = (self.0.array(&indptr)?, self.0.array(&indices)?, self.0.array(&data)?);
+        let lengths = self.0.array::<u64>(&shape)?.elements;
         let [rows, columns] = lengths[..] else {
             return Err(invalid(format!("{shape} has {} elements, expected 2", lengths.len())));
         };
@@ -86,8 +89,8 @@ impl Archive {
     /// Stacks one S×S matrix per action into one matrix: row s·A + a is row s of matrix a. Returns it with A and S, or
     /// `None` where the archive has no such matrices.
     fn per_action(&mut self, name: &str) -> io::Result<Option<(Csr, u32, u32)>> {
-        if self.has(name) {
-            let Tensor { shape, elements } = self.array::<f64>(name)?;
+        if self.0.has(name) {
+            let Tensor { shape, elements } = self.0.array::<f64>(name)?;
             let &[actions, rows, columns] = &shape[..] else {
                 return Err(invalid(format!("{name} is of shape {shape:?}, expected A×S×S")));
             };
@@ -125,7 +128,7 @@ impl Archive {
         let gamma = self.gamma()?;
         let mdp = if self.has_matrix("Q") {
             self.quantecon()?
-        } else if self.has("P") || self.has_matrix("P_0") {
+        } else if self.0.has("P") || self.has_matrix("P_0") {
             self.toolbox()?
         } else {
             self.warpkov()?
@@ -134,42 +137,42 @@ impl Archive {
     }
 
     fn warpkov(&mut self) -> io::Result<MdpParts> {
-        if !self.has("P_data") {
+        if !self.0.has("P_data") {
             return Err(invalid("found no transitions: expected arrays P_data …, P_0_data …, P, Q_data … or Q"));
         }
         let (transitions, states) = self.matrix("P")?;
-        let choices = match self.optional("choices")? {
+        let choices = match self.0.optional("choices")? {
             Some(offsets) => Choices::Ragged(offsets.elements.into()),
             None => Choices::Uniform(actions(transitions.rows(), states)?),
         };
         let rewards = if self.has_matrix("R") { self.matrix("R")?.0 } else { Csr::default() };
-        let objective = match self.has("objective") {
+        let objective = match self.0.has("objective") {
             false => Objective::default(),
-            true => match &self.with("objective", |reader| npy::read_texts(reader))?[..] {
+            true => match &self.0.with("objective", |reader| npy::read_texts(reader))?[..] {
                 [word] if word == "maximize" => Objective::Maximize,
                 [word] if word == "minimize" => Objective::Minimize,
                 found => return Err(invalid(format!("objective is {found:?}, expected maximize or minimize"))),
             },
         };
         let label = |file: &str| Some(file.strip_prefix(LABEL)?.strip_suffix(".npy")?.to_owned());
-        let labels: Vec<_> = self.0.file_names().filter_map(|file| label(&file.ok()?)).collect();
-        let labels = labels.into_iter().map(|label| Ok((label.clone(), self.elements(&format!("{LABEL}{label}"))?)));
+        let labels: Vec<_> = self.0.file_names().filter_map(|file| label(&file)).collect();
+        let labels = labels.into_iter().map(|label| Ok((label.clone(), self.0.elements(&format!("{LABEL}{label}"))?)));
         let labels = labels.collect::<io::Result<_>>()?;
-        let action_names = match self.has("action_names") {
+        let action_names = match self.0.has("action_names") {
             false => None,
             true => Some(ActionNames {
-                names: self.with("action_names", |reader| npy::read_texts(reader))?,
-                of_row: self.array("action_of_row")?.elements,
+                names: self.0.with("action_names", |reader| npy::read_texts(reader))?,
+                of_row: self.0.array("action_of_row")?.elements,
             }),
         };
-        let state_names = match self.has("state_names") {
+        let state_names = match self.0.has("state_names") {
             false => None,
-            true => Some(self.with("state_names", |reader| npy::read_texts(reader))?.into()),
+            true => Some(self.0.with("state_names", |reader| npy::read_texts(reader))?.into()),
         };
-        let grid = match self.elements::<u32>("grid")?[..] {
+        let grid = match self.0.elements::<u32>("grid")?[..] {
             [] => None,
             [width, height, goal] => {
-                let (walls, obstacles) = (self.elements("grid_walls")?, self.elements("grid_obstacles")?);
+                let (walls, obstacles) = (self.0.elements("grid_walls")?, self.0.elements("grid_obstacles")?);
                 Some(Grid { width, height, goal: goal.into(), walls, obstacles })
             }
             ref other => {
@@ -181,9 +184,9 @@ impl Archive {
             choices,
             objective,
             transitions,
-            ends: self.elements("ends")?.into(),
+            ends: self.0.elements("ends")?.into(),
             rewards,
-            action_rewards: self.elements("r")?.into(),
+            action_rewards: self.0.elements("r")?.into(),
             labels,
             action_names,
             state_names,
@@ -198,11 +201,11 @@ impl Archive {
         };
         let mdp = MdpParts { states, choices: Choices::Uniform(actions), transitions, ..MdpParts::default() };
         let s = states as usize;
-        if !self.has("R") {
+        if !self.0.has("R") {
             let rewards = self.per_action("R")?.ok_or_else(|| invalid("found no rewards: expected R or R_0_data …"))?;
             return check_same_shape(&rewards, actions, states).map(|()| MdpParts { rewards: rewards.0, ..mdp });
         }
-        let Tensor { shape, elements } = self.array::<f64>("R")?;
+        let Tensor { shape, elements } = self.0.array::<f64>("R")?;
         let a = actions as usize;
         match shape[..] {
             [rows] if rows == s => {
@@ -220,12 +223,12 @@ impl Archive {
 
     fn quantecon(&mut self) -> io::Result<MdpParts> {
         let (q, states) = self.matrix("Q")?;
-        let Tensor { shape, elements: r } = self.array::<f64>("R")?;
+        let Tensor { shape, elements: r } = self.0.array::<f64>("R")?;
         if r.len() != q.rows() {
             return Err(invalid(format!("R is of shape {shape:?}, expected one reward per row of Q, {}", q.rows())));
         }
-        let keys: Vec<(u32, u32)> = if self.has("s_indices") {
-            let (s, a) = (self.array::<u32>("s_indices")?.elements, self.array::<u32>("a_indices")?.elements);
+        let keys: Vec<(u32, u32)> = if self.0.has("s_indices") {
+            let (s, a) = (self.0.array::<u32>("s_indices")?.elements, self.0.array::<u32>("a_indices")?.elements);
             if (s.len(), a.len()) != (r.len(), r.len()) {
                 let (s, a) = (s.len(), a.len());
                 return Err(invalid(format!(

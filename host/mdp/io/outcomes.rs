@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::rows::Rows;
-use crate::common::io::json::nearest;
-use crate::common::io::lines::integer;
-use crate::common::terminal::quoted;
-use crate::mdp::model::MdpParts;
-use crate::mdp::model::validate::ROW_SUM_TOLERANCE;
+use crate::model::MdpParts;
+use crate::model::validate::ROW_SUM_TOLERANCE;
+use warpkov_common::io::json::nearest;
+use warpkov_common::io::lines::integer;
+use warpkov_common::terminal::quoted;
 
 /// The outcomes read so far.
 #[derive(Default)]

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use super::rows::without_ends;
-use crate::common::io::BUFFER;
-use crate::common::io::binary::{self, Encoding, Kind, invalid, of_file, within};
-use crate::common::io::input::Input;
-use crate::common::io::output::atomic_write;
-use crate::mdp::model::{Array, Choices, Csr, Mdp, MdpParts, Objective};
+use crate::model::{Array, Choices, Csr, Mdp, MdpParts, Objective};
+use warpkov_common::io::BUFFER;
+use warpkov_common::io::binary::{self, Encoding, Kind, invalid, of_file, within};
+use warpkov_common::io::input::Input;
+use warpkov_common::io::output::atomic_write;
 
 /// Magic number of a matrix, 0x00127B50.
 const MATRIX: u32 = 1_211_216;

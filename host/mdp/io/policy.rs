@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::solved::{ACTIONS, entries};
 use super::table::Table;
 use super::{Error, SNIFFED};
-use crate::common::io::BUFFER;
-use crate::common::io::binary::of_file;
-use crate::common::io::input::{Input, plain_name};
-use crate::common::io::json::{Unique, plain};
-use crate::common::io::npy;
-use crate::common::terminal::quoted;
-use crate::mdp::model::{Mdp, NO_ACTION};
+use crate::model::{Mdp, NO_ACTION};
+use warpkov_common::io::BUFFER;
+use warpkov_common::io::binary::of_file;
+use warpkov_common::io::input::{Input, plain_name};
+use warpkov_common::io::json::{Unique, plain};
+use warpkov_common::io::npy;
+use warpkov_common::terminal::quoted;
 
 /// Reads a policy of a model: for each state the number of its action, from 0 among the actions of the state, or
 /// [`NO_ACTION`] for a state without actions. The file is one of:

@@ -24,11 +24,11 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use super::rows::{Labels, Rows, name_of, state_reward, without_ends};
-use crate::common::io::BUFFER;
-use crate::common::io::input::{self, Input, plain_name};
-use crate::common::io::lines::{self, Line, Lines, Put, no_place, no_reward};
-use crate::common::io::output::atomic_write;
-use crate::mdp::model::{Mdp, MdpParts};
+use crate::model::{Mdp, MdpParts};
+use warpkov_common::io::BUFFER;
+use warpkov_common::io::input::{self, Input, plain_name};
+use warpkov_common::io::lines::{self, Line, Lines, Put, no_place, no_reward};
+use warpkov_common::io::output::atomic_write;
 
 /// The tool whose dialect the files have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::mdp::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts};
+use crate::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts};
 
 /// Collects rows: state-action pairs, their names and their entries.
 ///

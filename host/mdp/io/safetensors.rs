@@ -39,13 +39,13 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors};
 use serde_json::{Value, json};
 
 use super::Error;
-use crate::common::io::invalid;
-use crate::common::io::safetensors::{self as file, Entry, Header, PREFIX};
-use crate::mdp::model::validate::{self, Invalid, Matrix};
-use crate::mdp::model::whole::{Actions, Columns, Described, Entries, Extent, Fault, Rows};
-use crate::mdp::model::{ActionNames, Array, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Named, Objective, Whole};
-use crate::runtime::comm::file::{code, fill_together, write_at};
-use crate::runtime::comm::{Communicator, Disagreed};
+use crate::model::validate::{self, Invalid, Matrix};
+use crate::model::whole::{Actions, Columns, Described, Entries, Extent, Fault, Rows};
+use crate::model::{ActionNames, Array, Choices, Csr, Grid, InvalidCsr, Mdp, MdpParts, Named, Objective, Whole};
+use warpkov_common::io::invalid;
+use warpkov_common::io::safetensors::{self as file, Entry, Header, PREFIX};
+use warpkov_runtime::comm::file::{code, fill_together, write_at};
+use warpkov_runtime::comm::{Communicator, Disagreed};
 
 const FORMAT: &str = "warpkov-mdp";
 const VERSION: &str = "1";

@@ -8,17 +8,17 @@ use serde::Deserialize;
 
 use super::table::{Table, write_field};
 use super::{Error, ReadError, SNIFFED, Solved};
-use crate::common::io::BUFFER;
-use crate::common::io::binary::{invalid, of_file};
-use crate::common::io::input::{Input, plain_name};
-use crate::common::io::json::plain;
-use crate::common::io::lines::Put;
-use crate::common::io::npy::{self, Store};
-use crate::common::terminal::quoted;
-use crate::mdp::model::NO_ACTION;
-use crate::mdp::model::whole::Named;
-use crate::runtime::comm::file::{Bytes, write_together};
-use crate::runtime::comm::{Column, Communicator, Disagreed};
+use crate::model::NO_ACTION;
+use crate::model::whole::Named;
+use warpkov_common::io::BUFFER;
+use warpkov_common::io::binary::{invalid, of_file};
+use warpkov_common::io::input::{Input, plain_name};
+use warpkov_common::io::json::plain;
+use warpkov_common::io::lines::Put;
+use warpkov_common::io::npy::{self, Store};
+use warpkov_common::terminal::quoted;
+use warpkov_runtime::comm::file::{Bytes, write_together};
+use warpkov_runtime::comm::{Column, Communicator, Disagreed};
 
 /// Writes one CSV row per state: its number, its value and its action. The action of a terminal state is empty.
 ///
@@ -37,7 +37,7 @@ pub fn write_csv_named(out: impl Write, values: &[f64], policy: &[u32], names: &
 }
 
 /// [`write_csv`] of the values and actions of all states.
-pub(in crate::mdp) fn write_csv_rows(
+pub(crate) fn write_csv_rows(
     out: impl Write,
     states: impl Iterator<Item = (f64, u32)>,
     names: Option<&dyn Named>,

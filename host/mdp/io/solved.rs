@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, de};
 
-use crate::common::io::input::Input;
-use crate::mdp::model::NO_ACTION;
+use crate::model::NO_ACTION;
+use warpkov_common::io::input::Input;
 
 /// Start of the line of actions in text.
 pub(super) const ACTIONS: &str = "Optimal policy:";

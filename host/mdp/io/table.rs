@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, Read, Write};
 
 use super::Error;
-use crate::common::io::lines::{Line, Lines, Put, quoted};
+use warpkov_common::io::lines::{Line, Lines, Put, quoted};
 
 /// A table whose header is read.
 pub struct Table<R> {

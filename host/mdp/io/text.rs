@@ -10,8 +10,8 @@ use std::io::{self, Read, Write};
 
 use super::Error;
 use super::rows::{Rows, without_ends};
-use crate::common::io::lines::{Line, Lines, Put};
-use crate::mdp::model::{Mdp, MdpParts};
+use crate::model::{Mdp, MdpParts};
+use warpkov_common::io::lines::{Line, Lines, Put};
 
 /// γ of the source's experiments, section 6.2.
 pub const GAMMA: f64 = 0.9;

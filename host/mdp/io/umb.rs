@@ -30,10 +30,10 @@ use serde_json::{Value, json};
 
 use super::Error;
 use super::rows::{Rows, without_ends};
-use crate::common::io::BUFFER;
-use crate::common::io::binary::{self, Element, Encoding, Kind, invalid, of_file, within};
-use crate::common::io::lines::no_place;
-use crate::mdp::model::{ActionNames, Mdp, MdpParts};
+use crate::model::{ActionNames, Mdp, MdpParts};
+use warpkov_common::io::BUFFER;
+use warpkov_common::io::binary::{self, Element, Encoding, Kind, invalid, of_file, within};
+use warpkov_common::io::lines::no_place;
 
 /// Byte range of the magic number in a tar header.
 const TAR: std::ops::Range<usize> = 257..262;

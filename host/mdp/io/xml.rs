@@ -18,9 +18,9 @@ use quick_xml::events::{BytesStart, Event};
 use super::Error;
 use super::rows::without_ends;
 use super::text::{Domain, action_ids};
-use crate::common::io::BUFFER;
-use crate::common::io::lines::{self, LONGEST, Put, no_place, quoted};
-use crate::mdp::model::{Mdp, MdpParts};
+use crate::model::{Mdp, MdpParts};
+use warpkov_common::io::BUFFER;
+use warpkov_common::io::lines::{self, LONGEST, Put, no_place, quoted};
 
 /// Maximum nesting depth of elements.
 const DEEPEST: usize = 64;

@@ -9,13 +9,13 @@ use rayon::prelude::*;
 use warpkov_kernels::mdp::matrix_free::{END, Outcomes, SUM_TOLERANCE, fits};
 
 use super::why_wrong;
-use crate::mdp::backend::Stop;
-use crate::mdp::error::SolveError;
-use crate::mdp::generate::explore::{Explored, explore};
-use crate::mdp::model::{Choices, Csr, Mdp, MdpParts, Objective};
-use crate::mdp::options::Limits;
-use crate::mdp::solution::Run;
-use crate::runtime::choose::DeviceChoice;
+use crate::backend::Stop;
+use crate::error::SolveError;
+use crate::generate::explore::{Explored, explore};
+use crate::model::{Choices, Csr, Mdp, MdpParts, Objective};
+use crate::options::Limits;
+use crate::solution::Run;
+use warpkov_runtime::choose::DeviceChoice;
 
 /// Most states of a sparse model.
 const MOST_STATES: u64 = u32::MAX as u64 - 1;

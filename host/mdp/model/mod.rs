@@ -5,277 +5,25 @@
 //! matrix with the same rows. R may hold entries where P has none; they have no effect. The expected reward is r(s, a)
 //! = Σ P·R over the entries present in both matrices, plus the reward of the action itself.
 //!
-//! This file keeps [`Csr`] and [`Mdp`] together because both must keep their fields private to preserve their
-//! invariants.
-
 pub mod part;
 pub mod validate;
 pub mod whole;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ops::{Deref, Range};
-use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ops::Range;
 use std::sync::Arc;
 
-use bytemuck::Pod;
-use memmap2::Mmap;
 use rayon::prelude::*;
 
 pub use self::part::{Part, Peer, Sends};
 use self::validate::Invalid;
 pub use self::whole::{Named, Whole};
-use crate::common::choice::choice;
-use crate::common::names::name;
-
-/// Rows per task of a parallel loop: enough work to amortise the task, few enough rows to balance the load.
-pub(crate) const CHUNK: usize = 4096;
-
-/// An array in memory, a view of a memory-mapped file, or the memory of another owner. Clones share the elements.
-#[derive(Clone)]
-pub struct Array<T>(Storage<T>);
-
-#[derive(Clone)]
-enum Storage<T> {
-    Owned(Arc<Vec<T>>),
-    Mapped { map: Arc<Mmap>, start: usize, end: usize },
-    Lent(Arc<dyn Owner<T>>),
-}
-
-/// An owner of elements that any thread may read.
-pub trait Owner<T>: AsRef<[T]> + Send + Sync + UnwindSafe + RefUnwindSafe {}
-
-impl<T, O: AsRef<[T]> + Send + Sync + UnwindSafe + RefUnwindSafe> Owner<T> for O {}
-
-impl<T: Pod> Array<T> {
-    /// Views the bytes `start..end` of a mapped file as elements of `T`. `None` if the range exceeds the file, is
-    /// misaligned, or does not contain a whole number of elements.
-    pub fn mapped(map: Arc<Mmap>, start: usize, end: usize) -> Option<Self> {
-        bytemuck::try_cast_slice::<u8, T>(map.get(start..end)?).ok()?;
-        Some(Self(Storage::Mapped { map, start, end }))
-    }
-
-    /// Views elements that another owner keeps, such as an array of Python.
-    ///
-    /// # Safety
-    /// `as_ref` returns the same slice every time, and nobody changes its elements while the array exists: a model relies on the
-    /// checks of its arrays.
-    pub unsafe fn lent(owner: impl Owner<T> + 'static) -> Self {
-        Self(Storage::Lent(Arc::new(owner)))
-    }
-
-    /// The elements as a vector. Copies if the array is mapped, lent or shared.
-    pub fn into_vec(self) -> Vec<T> {
-        match self.0 {
-            Storage::Owned(elements) => Arc::unwrap_or_clone(elements),
-            Storage::Mapped { .. } | Storage::Lent(_) => self.to_vec(),
-        }
-    }
-}
-
-impl<T> Default for Array<T> {
-    fn default() -> Self {
-        Vec::new().into()
-    }
-}
-
-impl<T> From<Vec<T>> for Array<T> {
-    fn from(elements: Vec<T>) -> Self {
-        Self(Storage::Owned(Arc::new(elements)))
-    }
-}
-
-impl<T: Pod> Deref for Array<T> {
-    type Target = [T];
-    fn deref(&self) -> &[T] {
-        match &self.0 {
-            Storage::Owned(elements) => elements,
-            Storage::Mapped { map, start, end } => bytemuck::cast_slice(&map[*start..*end]),
-            Storage::Lent(owner) => (**owner).as_ref(),
-        }
-    }
-}
-
-/// A sparse matrix in compressed sparse row form: row r holds the entries `row_ptr[r]..row_ptr[r + 1]`.
-///
-/// Invariant: the row pointers start at 0, never decrease, and end at the number of entries. So [`row`](Self::row)
-/// stays in bounds for every r below [`rows`](Self::rows). `Csr` does not check the columns; the model that owns the
-/// matrix checks their range and order.
-///
-/// ```compile_fail,E0451
-/// use warpkov::mdp::model::Csr;
-/// let short = Csr { row_ptr: vec![0, 9].into(), ..Csr::empty(1) };
-/// ```
-#[derive(Clone, Default)]
-pub struct Csr {
-    row_ptr: Array<u64>,
-    col: Array<u32>,
-    val: Array<f64>,
-}
-
-/// A violated invariant of [`Csr`]. Messages name the arrays as files do.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages describe the fields")]
-pub enum InvalidCsr {
-    #[error("indptr[0] is {found}, expected 0")]
-    Start { found: u64 },
-    #[error("indptr falls from {start} to {end} in row {row}")]
-    Falls { row: usize, start: u64, end: u64 },
-    #[error("indptr ends at {found}, expected the number of entries {entries}")]
-    End { found: u64, entries: usize },
-    #[error("indices has {indices} elements, data has {data}, expected equal lengths")]
-    Lengths { indices: usize, data: usize },
-}
-
-impl Csr {
-    /// Builds a matrix from row pointers, columns and values. An empty `row_ptr` gives a matrix without rows.
-    ///
-    /// # Errors
-    /// The first violation found; see [`InvalidCsr`].
-    pub fn new(
-        row_ptr: impl Into<Array<u64>>,
-        col: impl Into<Array<u32>>,
-        val: impl Into<Array<f64>>,
-    ) -> Result<Self, InvalidCsr> {
-        let csr = Self { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
-        let (ends, entries, data) = (&csr.row_ptr[..], csr.col.len(), csr.val.len());
-        if let Some(&found) = ends.first().filter(|&&first| first != 0) {
-            return Err(InvalidCsr::Start { found });
-        }
-        let falls = |row: &usize| ends[*row] > ends[row + 1];
-        if let Some(row) = (0..csr.rows()).into_par_iter().with_min_len(CHUNK).find_first(falls) {
-            return Err(InvalidCsr::Falls { row, start: ends[row], end: ends[row + 1] });
-        }
-        if entries != data {
-            return Err(InvalidCsr::Lengths { indices: entries, data });
-        }
-        let found = ends.last().copied().unwrap_or_default();
-        if found != entries as u64 {
-            return Err(InvalidCsr::End { found, entries });
-        }
-        Ok(csr)
-    }
-
-    /// [`new`](Self::new) without checks in release builds, for arrays that are valid by construction.
-    pub(crate) fn built(
-        row_ptr: impl Into<Array<u64>>,
-        col: impl Into<Array<u32>>,
-        val: impl Into<Array<f64>>,
-    ) -> Self {
-        let csr = Self { row_ptr: row_ptr.into(), col: col.into(), val: val.into() };
-        debug_assert!(Self::new(csr.row_ptr.clone(), csr.col.clone(), csr.val.clone()).is_ok());
-        csr
-    }
-
-    /// A matrix of `rows` rows without entries.
-    #[must_use]
-    pub fn empty(rows: usize) -> Self {
-        Self { row_ptr: vec![0; rows + 1].into(), ..Self::default() }
-    }
-
-    /// Replaces the values; `val` has one element per stored entry.
-    ///
-    /// # Errors
-    /// [`InvalidCsr::Lengths`] if the number of values differs.
-    pub fn with_values(self, val: impl Into<Array<f64>>) -> Result<Self, InvalidCsr> {
-        let val = val.into();
-        let (indices, data) = (self.col.len(), val.len());
-        if indices == data { Ok(Self { val, ..self }) } else { Err(InvalidCsr::Lengths { indices, data }) }
-    }
-
-    /// Row pointers: `rows + 1` offsets from 0 to the number of entries.
-    #[inline]
-    #[must_use]
-    pub fn row_ptr(&self) -> &Array<u64> {
-        &self.row_ptr
-    }
-
-    /// Column of each stored entry.
-    #[inline]
-    #[must_use]
-    pub fn col(&self) -> &Array<u32> {
-        &self.col
-    }
-
-    /// Value of each stored entry.
-    #[inline]
-    #[must_use]
-    pub fn val(&self) -> &Array<f64> {
-        &self.val
-    }
-
-    /// Takes the matrix apart into row pointers, columns and values.
-    #[must_use]
-    pub fn into_arrays(self) -> (Array<u64>, Array<u32>, Array<f64>) {
-        (self.row_ptr, self.col, self.val)
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.row_ptr.len().saturating_sub(1)
-    }
-
-    /// Number of stored entries.
-    pub fn nnz(&self) -> usize {
-        self.col.len()
-    }
-
-    /// Columns and values of row `r`.
-    #[inline]
-    pub fn row(&self, r: usize) -> (&[u32], &[f64]) {
-        let range = self.row_ptr[r] as usize..self.row_ptr[r + 1] as usize;
-        (&self.col[range.clone()], &self.val[range])
-    }
-
-    /// Borrows the arrays as slices.
-    pub(crate) fn view(&self) -> CsrView<'_> {
-        CsrView { row_ptr: &self.row_ptr, col: &self.col, val: &self.val }
-    }
-
-    /// Sorts the columns of every row in ascending order. Keeps the arrays if they are sorted already.
-    pub(crate) fn sorted(self) -> Self {
-        if (0..self.rows()).into_par_iter().with_min_len(CHUNK).all(|r| self.row(r).0.is_sorted()) {
-            return self;
-        }
-        let Self { row_ptr, col, val } = self;
-        let (mut col, mut val) = (col.into_vec(), val.into_vec());
-        let chunks = split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val));
-        chunks.for_each(|((first, col), (_, val))| {
-            let mut pairs = Vec::new();
-            let mut start = 0;
-            for length in row_ptr[first..].windows(2).take(CHUNK).map(|ends| (ends[1] - ends[0]) as usize) {
-                let (col, val) = (&mut col[start..start + length], &mut val[start..start + length]);
-                start += length;
-                if !col.is_sorted() {
-                    pairs.clear();
-                    pairs.extend(col.iter().copied().zip(val.iter().copied()));
-                    pairs.sort_by_key(|pair| pair.0);
-                    for (pair, (col, val)) in pairs.iter().zip(col.iter_mut().zip(val)) {
-                        (*col, *val) = *pair;
-                    }
-                }
-            }
-        });
-        Self { row_ptr, col: col.into(), val: val.into() }
-    }
-}
-
-/// A [`Csr`] as slices, which saves a loop over rows the dispatch between owned and mapped arrays.
-#[derive(Clone, Copy)]
-pub(crate) struct CsrView<'a> {
-    row_ptr: &'a [u64],
-    col: &'a [u32],
-    val: &'a [f64],
-}
-
-impl<'a> CsrView<'a> {
-    /// [`Csr::row`].
-    #[inline]
-    pub fn row(self, r: usize) -> (&'a [u32], &'a [f64]) {
-        let range = self.row_ptr[r] as usize..self.row_ptr[r + 1] as usize;
-        (&self.col[range.clone()], &self.val[range])
-    }
-}
+pub use warpkov_common::array::{Array, Owner};
+use warpkov_common::choice::choice;
+use warpkov_common::names::name;
+pub(crate) use warpkov_common::sparse::{CHUNK, CsrView, split};
+pub use warpkov_common::sparse::{Csr, InvalidCsr};
 
 /// The row data of an [`Mdp`] as slices, for the same reason.
 #[derive(Clone, Copy)]
@@ -295,7 +43,7 @@ impl<'a> View<'a> {
     /// Whether row `row` of R has entries.
     #[inline]
     pub fn rewards_transitions(self, row: usize) -> bool {
-        !self.rewards.val.is_empty() && !self.rewards.row(row).1.is_empty()
+        self.rewards.nnz() > 0 && !self.rewards.row(row).1.is_empty()
     }
 
     /// [`Mdp::rewards_of`].
@@ -309,19 +57,6 @@ impl<'a> View<'a> {
             if cols.get(next) == Some(successor) { vals[next] } else { 0.0 }
         })
     }
-}
-
-/// Splits `elements`, one per matrix entry, into chunks of [`CHUNK`] rows; the last chunk may be shorter. Each chunk
-/// comes with the number of its first row.
-pub(crate) fn split<'e, T>(row_ptr: &[u64], mut elements: &'e mut [T]) -> Vec<(usize, &'e mut [T])> {
-    let rows = row_ptr.len() - 1;
-    (0..rows)
-        .step_by(CHUNK)
-        .map(|first| {
-            let length = row_ptr[rows.min(first + CHUNK)] - row_ptr[first];
-            (first, elements.split_off_mut(..length as usize).unwrap_or_default())
-        })
-        .collect()
 }
 
 /// The policy entry of a state without actions.
@@ -491,7 +226,7 @@ impl MdpParts {
 /// The fields are private, so every change is validated:
 ///
 /// ```compile_fail,E0616
-/// # use warpkov::mdp::generate::Forest;
+/// # use warpkov_mdp::generate::Forest;
 /// let mut mdp = Forest::default().generate().unwrap();
 /// mdp.0.states = 1;
 /// ```
@@ -769,7 +504,7 @@ impl Mdp {
     }
 
     /// R for each entry of row `row` of P, by merging the two sorted rows.
-    pub(crate) fn rewards_of(&self, row: usize) -> impl Iterator<Item = f64> {
+    pub fn rewards_of(&self, row: usize) -> impl Iterator<Item = f64> {
         self.view().rewards_of(row)
     }
 

@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::whole::{Actions, Column, Entries, Lines, Rows, with_lines};
 use super::{ActionNames, Array, CHUNK, Choices, Csr, Grid, InvalidCsr, MdpParts, NO_ACTION};
-use crate::common::terminal::quoted;
+use warpkov_common::terminal::quoted;
 
 /// Maximum deviation of a probability row from sum 1.
 pub const ROW_SUM_TOLERANCE: f64 = 1e-6;

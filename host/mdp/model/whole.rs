@@ -206,15 +206,15 @@ impl<'a, C> Lines<'a, C> {
 /// Evaluates an expression for the [`Lines`] of entries, whatever the type of their columns.
 macro_rules! with_lines {
     ($entries:expr, |$lines:ident| $value:expr) => {{
-        let entries: &$crate::mdp::model::whole::Entries = $entries;
+        let entries: &$crate::model::whole::Entries = $entries;
         let (row_ptr, val) = (&entries.row_ptr[..], &entries.val[..]);
         match &entries.col {
-            $crate::mdp::model::whole::Columns::Short(col) => {
-                let $lines = $crate::mdp::model::whole::Lines { row_ptr, col: &col[..], val };
+            $crate::model::whole::Columns::Short(col) => {
+                let $lines = $crate::model::whole::Lines { row_ptr, col: &col[..], val };
                 $value
             }
-            $crate::mdp::model::whole::Columns::Long(col) => {
-                let $lines = $crate::mdp::model::whole::Lines { row_ptr, col: &col[..], val };
+            $crate::model::whole::Columns::Long(col) => {
+                let $lines = $crate::model::whole::Lines { row_ptr, col: &col[..], val };
                 $value
             }
         }

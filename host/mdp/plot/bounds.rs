@@ -4,11 +4,11 @@
 use plotters::prelude::DrawingBackend;
 
 use super::{Field, count, lay_out, model_in_words};
-use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK};
-use crate::common::plot::chart::{Chart, Scale};
-use crate::common::plot::{Picture, PlotError};
-use crate::mdp::certificate::rounded_up;
-use crate::mdp::criterion::{Criterion, Report};
+use crate::certificate::rounded_up;
+use crate::criterion::{Criterion, Report};
+use warpkov_common::plot::canvas::{Anchor, Canvas, GREY, INK};
+use warpkov_common::plot::chart::{Chart, Scale};
+use warpkov_common::plot::{Picture, PlotError};
 
 /// Maximum number of goals to mark; beyond, the values show them.
 const MOST_GOALS: usize = 64;

@@ -5,10 +5,10 @@ use plotters::style::colors::colormaps::{ColorMap, ViridisRGB};
 use plotters::style::{Color, RGBColor};
 
 use super::Field;
-use crate::common::plot::PlotError;
-use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK, Point, Rect};
-use crate::common::plot::chart::{Axis, power_of_ten};
-use crate::mdp::model::{Grid, Mdp, NO_ACTION};
+use crate::model::{Grid, Mdp, NO_ACTION};
+use warpkov_common::plot::PlotError;
+use warpkov_common::plot::canvas::{Anchor, Canvas, GREY, INK, Point, Rect};
+use warpkov_common::plot::chart::{Axis, power_of_ten};
 
 const WALL: RGBColor = RGBColor(62, 62, 66);
 const OBSTACLE: RGBColor = RGBColor(255, 127, 42);

@@ -1,5 +1,4 @@
 //! Plots of a solve under any criterion: a heat map of V or of the bias with policy arrows, and convergence charts.
-//! Also the plot of the scaling benchmark.
 //!
 //! A model without grid geometry gets a sorted profile of its values instead of the heat map.
 
@@ -7,20 +6,18 @@ use std::borrow::Cow;
 
 use plotters::prelude::DrawingBackend;
 
-use super::bench::scaling::Scaling;
 use super::criterion;
 use super::model::{Grid, Mdp};
 use super::options::Target;
 use super::report::Report;
 use super::sensitivity::Sensitivity;
-use crate::common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
-use crate::common::plot::chart::{Chart, Scale};
-use crate::common::plot::{Format, Picture, PlotError, encode};
-use crate::runtime::comm::Column;
+use warpkov_common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
+use warpkov_common::plot::chart::{Chart, Scale};
+use warpkov_common::plot::{Format, Picture, PlotError, encode};
+use warpkov_runtime::comm::Column;
 
 mod bounds;
 mod heat;
-mod scaling;
 mod sensitivity;
 
 /// Aspect ratio (columns to rows) above which charts are below the map instead of beside it.
@@ -47,14 +44,6 @@ pub fn draw(report: &Report, format: Format) -> Result<Vec<u8>, PlotError> {
 /// As [`draw`].
 pub fn draw_bounds(report: &criterion::Report, format: Format) -> Result<Vec<u8>, PlotError> {
     encode(report, format)
-}
-
-/// Draws the scaling benchmark.
-///
-/// # Errors
-/// As [`draw`].
-pub fn draw_scaling(scaling: &Scaling, format: Format) -> Result<Vec<u8>, PlotError> {
-    encode(scaling, format)
 }
 
 /// Draws the value of a start state over γ.

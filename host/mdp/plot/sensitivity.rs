@@ -2,9 +2,9 @@
 
 use plotters::style::RGBColor;
 
-use crate::common::plot::canvas::GREY;
-use crate::common::plot::lines::{COLOURS, Line, Lines};
-use crate::mdp::sensitivity::Sensitivity;
+use crate::sensitivity::Sensitivity;
+use warpkov_common::plot::canvas::GREY;
+use warpkov_common::plot::lines::{COLOURS, Line, Lines};
 
 /// The value with its certified bounds, and a vertical line at each change of the action.
 pub(super) fn lines(sensitivity: &Sensitivity) -> Lines<'static> {

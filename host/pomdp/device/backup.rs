@@ -20,16 +20,16 @@ use warpkov_kernels::pomdp::project::{
 };
 use warpkov_kernels::primitives::rows::RowsArgs;
 
-use crate::common::numbers::max_norm;
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::backend::{Plans, PointBackup};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::device::beliefs::Beliefs;
-use crate::pomdp::device::buffers::{Factors, Kept, Model, Vectors};
-use crate::pomdp::model::Pomdp;
-use crate::runtime::Precise;
-use crate::runtime::prefix_sum::{exclusive_scan, scratch_len};
-use crate::runtime::scratch::Scratch;
+use crate::alpha::AlphaVectors;
+use crate::backend::{Plans, PointBackup};
+use crate::belief::Belief;
+use crate::device::beliefs::Beliefs;
+use crate::device::buffers::{Factors, Kept, Model, Vectors};
+use crate::model::Pomdp;
+use warpkov_common::numbers::max_norm;
+use warpkov_runtime::Precise;
+use warpkov_runtime::prefix_sum::{exclusive_scan, scratch_len};
+use warpkov_runtime::scratch::Scratch;
 
 /// Threads per block, unless the kernel specifies it.
 pub(super) const THREADS: u32 = 256;
@@ -316,7 +316,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub(crate) fn batches(&self, beliefs: &[Belief]) -> Result<Vec<Beliefs<T, D>>, D::Error> {
+    pub fn batches(&self, beliefs: &[Belief]) -> Result<Vec<Beliefs<T, D>>, D::Error> {
         let branches: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
         let mut batches = Vec::new();
         let mut first = 0;
@@ -329,7 +329,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// The product that a batch uses.
-    pub(crate) fn chosen_product(&self, beliefs: &Beliefs<T, D>) -> Product {
+    pub fn chosen_product(&self, beliefs: &Beliefs<T, D>) -> Product {
         self.choose(beliefs.count as usize, beliefs.branches)
     }
 
@@ -338,7 +338,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub(crate) fn back_up_here(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
+    pub fn back_up_here(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
         let rows = self.decide(beliefs, self.chosen_product(beliefs))?;
         self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
         Ok(rows)

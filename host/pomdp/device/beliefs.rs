@@ -3,8 +3,8 @@
 use warpkov_device::launch::{Buffer, Device};
 use warpkov_kernels::primitives::rows::RowsArgs;
 
-use crate::pomdp::belief::Belief;
-use crate::runtime::Precise;
+use crate::belief::Belief;
+use warpkov_runtime::Precise;
 
 /// Beliefs as compressed sparse rows. Invariant: columns are below |S| of the model that they were uploaded for.
 pub struct Beliefs<T: Precise, D: Device> {

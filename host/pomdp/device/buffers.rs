@@ -8,10 +8,10 @@ use warpkov_kernels::pomdp::model::{ModelArgs, StridedArgs};
 use warpkov_kernels::pomdp::product::{ColumnsArgs, Factor, STEP, TILE, pick_vectors, place_factors, place_vectors};
 use warpkov_kernels::primitives::rows::RowsArgs;
 
-use crate::mdp::model::Csr;
-use crate::pomdp::model::{Pomdp, by_columns};
-use crate::runtime::Precise;
-use crate::runtime::scratch::Scratch;
+use crate::model::{Pomdp, by_columns};
+use warpkov_mdp::model::Csr;
+use warpkov_runtime::Precise;
+use warpkov_runtime::scratch::Scratch;
 
 /// A CSR matrix in device memory.
 pub struct Matrix<T: Precise, D: Device> {

@@ -11,11 +11,11 @@ use warpkov_kernels::pomdp::sawtooth::{
 };
 use warpkov_kernels::primitives::rows::RowsArgs;
 
-use crate::pomdp::belief::Belief;
-use crate::pomdp::device::backup::{Backups, THREADS, threads};
-use crate::pomdp::device::beliefs::Beliefs;
-use crate::runtime::Precise;
-use crate::runtime::scratch::Scratch;
+use crate::belief::Belief;
+use crate::device::backup::{Backups, THREADS, threads};
+use crate::device::beliefs::Beliefs;
+use warpkov_runtime::Precise;
+use warpkov_runtime::scratch::Scratch;
 
 /// Maximum number of points.
 const MAX_POINTS: usize = 1 << 14;

@@ -6,17 +6,17 @@ use std::ops::Range;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::walk::{ANEW, GuideArgs, StartArgs, WALK_THREADS, WalksArgs, act, advance, compress};
 
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::backend::{Improved, Plans, PointBackup, Trials, Walked, Walks};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::device::backup::{Backups, THREADS};
-use crate::pomdp::device::beliefs::Beliefs;
-use crate::pomdp::device::upper::Upper;
-use crate::pomdp::model::Pomdp;
-use crate::pomdp::reduce::reduced;
-use crate::pomdp::support::Supports;
-use crate::runtime::Precise;
-use crate::runtime::scratch::Scratch;
+use crate::alpha::AlphaVectors;
+use crate::backend::{Improved, Plans, PointBackup, Trials, Walked, Walks};
+use crate::belief::Belief;
+use crate::device::backup::{Backups, THREADS};
+use crate::device::beliefs::Beliefs;
+use crate::device::upper::Upper;
+use crate::model::Pomdp;
+use crate::reduce::reduced;
+use crate::support::Supports;
+use warpkov_runtime::Precise;
+use warpkov_runtime::scratch::Scratch;
 
 /// Maximum number of batches whose best vectors decide which vectors stay.
 const SAMPLED_BATCHES: usize = 16;

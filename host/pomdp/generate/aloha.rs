@@ -2,9 +2,9 @@
 //! approximate algorithms for partially observable Markov decision processes*, Brown University (1998).
 
 use super::{Error, Matrices, Sizes, names};
-use crate::common::parameters::{count, discount, number};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp};
+use crate::belief::Belief;
+use crate::model::{Names, Pomdp};
+use warpkov_common::parameters::{count, discount, number};
 
 /// Stations share a channel and observe the outcome of each slot: empty, a success (one packet), or a collision.
 ///

@@ -2,9 +2,9 @@
 //! *Approximating optimal policies for partially observable stochastic domains*, IJCAI (1995).
 
 use super::{Error, Matrices, Sizes, names};
-use crate::common::parameters::{discount, finite, fraction};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp};
+use crate::belief::Belief;
+use crate::model::{Names, Pomdp};
+use warpkov_common::parameters::{discount, finite, fraction};
 
 /// Four columns and three rows with a wall in the second column of the second row: 11 cells in row-major order from the
 /// top.

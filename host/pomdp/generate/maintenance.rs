@@ -4,9 +4,9 @@
 //! parts with four levels at γ = 0.999.
 
 use super::{Error, Matrices, Sizes, names};
-use crate::common::parameters::{count, discount, finite, fraction};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp};
+use crate::belief::Belief;
+use crate::model::{Names, Pomdp};
+use warpkov_common::parameters::{count, discount, finite, fraction};
 
 /// A machine of N parts, each at one of L levels from 0, broken, to L − 1, new.
 ///

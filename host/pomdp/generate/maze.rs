@@ -2,11 +2,11 @@
 //! environments: scaling up*, ICML (1995), with three of their mazes.
 
 use super::{Error, Matrices, Sizes, names};
-use crate::common::parameters::{cells, discount, finite, fraction};
-use crate::common::random::{below, random};
-use crate::mdp::generate::matrix;
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp};
+use crate::belief::Belief;
+use crate::model::{Names, Pomdp};
+use warpkov_common::parameters::{cells, discount, finite, fraction};
+use warpkov_common::random::{below, random};
+use warpkov_mdp::generate::matrix;
 
 /// A robot with an orientation that knows the map, but not its own position.
 ///
@@ -142,7 +142,7 @@ impl Map {
     /// If there are no rooms, or more than a million.
     pub fn random(width: u32, height: u32, seed: u64) -> Result<Self, Error> {
         let rooms = cells(width, height)?;
-        crate::common::parameters::count("the number of rooms", rooms, 2, 1_000_000)?;
+        warpkov_common::parameters::count("the number of rooms", rooms, 2, 1_000_000)?;
         let (columns, rows) = (2 * width as usize - 1, 2 * height as usize - 1);
         let mut map = Self { width: columns, cells: vec!['#'; columns * rows] };
         let mut random = random(seed, 0);
@@ -200,7 +200,7 @@ impl Maze {
         let mut marks: Vec<char> = map.cells.iter().copied().filter(char::is_ascii_digit).collect();
         marks.sort_unstable();
         marks.dedup();
-        let states = u32::try_from(4 * places.len()).map_err(|_| crate::common::parameters::Error::States)?;
+        let states = u32::try_from(4 * places.len()).map_err(|_| warpkov_common::parameters::Error::States)?;
         let sizes = Sizes { states, actions: 5, observations: 17 + marks.len() as u32 };
         let mut numbers = vec![0; map.cells.len()];
         for (number, &place) in (0..).zip(&places) {

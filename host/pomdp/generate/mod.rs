@@ -15,9 +15,9 @@
 
 use super::belief::Belief;
 use super::model::{Invalid, Names, Pomdp, PomdpParts};
-use crate::common::parameters;
-use crate::mdp::generate as mdp;
-use crate::mdp::model::{Choices, Csr, MdpParts};
+use warpkov_common::parameters;
+use warpkov_mdp::generate as mdp;
+use warpkov_mdp::model::{Choices, Csr, MdpParts};
 
 mod aloha;
 mod four_by_three;

@@ -3,9 +3,9 @@
 //! a multi-modal strategy for turbulent odor navigation*, eLife 11 (2022), with a Gaussian plume.
 
 use super::{Error, Matrices, Sizes, inside, names};
-use crate::common::parameters::{cells, count, discount, finite, number};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp};
+use crate::belief::Belief;
+use crate::model::{Names, Pomdp};
+use warpkov_common::parameters::{cells, count, discount, finite, number};
 
 /// An agent that knows the position of the source, but not its own.
 ///

@@ -1,10 +1,10 @@
 //! RockSample: Smith and Simmons, *Heuristic search value iteration for POMDPs*, UAI (2004), section 6.
 
 use super::{Error, Matrices, Sizes, inside, names};
-use crate::common::choice::choice;
-use crate::common::parameters::{count, discount, finite, number};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp};
+use crate::belief::Belief;
+use crate::model::{Names, Pomdp};
+use warpkov_common::choice::choice;
+use warpkov_common::parameters::{count, discount, finite, number};
 
 /// A rover on a grid of `size` × `size` cells with k rocks, each good or bad.
 ///
@@ -121,7 +121,7 @@ impl RockSample {
 
         let (kinds, cells) = (1_u32 << rocks.len(), size * size);
         let states = cells.checked_mul(kinds).and_then(|states| states.checked_add(1));
-        let states = states.ok_or(crate::common::parameters::Error::States)?;
+        let states = states.ok_or(warpkov_common::parameters::Error::States)?;
         let sizes = Sizes { states, actions: 5 + rocks.len() as u32, observations: 2 };
         let gone = states - 1;
         let rock_at: Vec<Option<u32>> = (0..cells)

@@ -2,9 +2,9 @@
 //! 4.
 
 use super::{Error, Matrices, Sizes, names};
-use crate::common::parameters::{discount, finite, fraction};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp};
+use crate::belief::Belief;
+use crate::model::{Names, Pomdp};
+use warpkov_common::parameters::{discount, finite, fraction};
 
 /// A robot chases an opponent on 29 cells: two rows of ten below a block of three by three.
 ///

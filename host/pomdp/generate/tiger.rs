@@ -2,9 +2,9 @@
 //! domains*, Artificial Intelligence 101 (1998), section 5.1; Cassandra, Kaelbling and Littman (1994).
 
 use super::{Error, Matrices, Sizes, names};
-use crate::common::parameters::{discount, finite, fraction};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, Pomdp};
+use crate::belief::Belief;
+use crate::model::{Names, Pomdp};
+use warpkov_common::parameters::{discount, finite, fraction};
 
 /// Two doors: behind one is a tiger, behind the other a treasure.
 ///

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use super::Error;
 use super::fault::Fault;
-use crate::common::io::lines::{self, Put, quoted};
-use crate::pomdp::alpha::AlphaVectors;
+use crate::alpha::AlphaVectors;
+use warpkov_common::io::lines::{self, Put, quoted};
 
 /// Reads vectors, all as long as the first.
 pub fn read(text: &[u8], file: String) -> Result<AlphaVectors, Error> {

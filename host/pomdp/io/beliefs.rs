@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::Error;
 use super::fault::Fault;
-use crate::common::io::input::Input;
-use crate::common::parameters::SUM_TOLERANCE;
-use crate::pomdp::belief::Belief;
+use crate::belief::Belief;
+use warpkov_common::io::input::Input;
+use warpkov_common::parameters::SUM_TOLERANCE;
 
 /// Reads beliefs over `states` states. Rescales probabilities that sum to 1 within the tolerance.
 ///

@@ -28,12 +28,12 @@ use std::io::{self, Read, Write};
 use serde::de::{Error as _, MapAccess};
 
 use super::Error;
-use crate::common::io::invalid;
-use crate::common::io::json::{Array, Axis, Fields, Number, Object, Path, Table, Tabular, field, parse};
-use crate::mdp::io::json::{self, Matrix};
-use crate::mdp::model::{Choices, Csr, InvalidCsr, MdpParts};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Invalid, Names, Pomdp, PomdpParts};
+use crate::belief::Belief;
+use crate::model::{Invalid, Names, Pomdp, PomdpParts};
+use warpkov_common::io::invalid;
+use warpkov_common::io::json::{Array, Axis, Fields, Number, Object, Path, Table, Tabular, field, parse};
+use warpkov_mdp::io::json::{self, Matrix};
+use warpkov_mdp::model::{Choices, Csr, InvalidCsr, MdpParts};
 
 /// Reads a model without validation.
 pub fn read(reader: impl Read, file: String) -> Result<PomdpParts, Error> {

@@ -21,15 +21,15 @@ use memmap2::Mmap;
 use super::alpha::AlphaVectors;
 use super::model::{Pomdp, PomdpParts};
 use super::solution::Stage;
-use crate::common::choice::file_format;
-use crate::common::io::input::{self, Input, plain_name};
-use crate::common::io::lines::no_place;
-use crate::common::io::output::atomic_write;
-use crate::common::io::{BUFFER, invalid, of_extension};
+use warpkov_common::choice::file_format;
+use warpkov_common::io::input::{self, Input, plain_name};
+use warpkov_common::io::lines::no_place;
+use warpkov_common::io::output::atomic_write;
+use warpkov_common::io::{BUFFER, invalid, of_extension};
 
 pub use self::cassandra::nameable;
 pub use self::policy_graph::PolicyGraph;
-pub use crate::common::io::Error;
+pub use warpkov_common::io::Error;
 
 /// The JSON Schema (draft 2020-12) of models as JSON.
 pub const SCHEMA: &str = include_str!("schema.json");

@@ -11,13 +11,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, Write};
 
-use crate::common::io::lines::Put;
-use crate::common::names;
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::Pomdp;
-use crate::pomdp::projection::Projection;
-use crate::pomdp::solution::Stage;
+use crate::alpha::AlphaVectors;
+use crate::belief::Belief;
+use crate::model::Pomdp;
+use crate::projection::Projection;
+use crate::solution::Stage;
+use warpkov_common::io::lines::Put;
+use warpkov_common::names;
 
 /// A finite-state controller.
 #[derive(Clone, Debug, PartialEq, Eq)]

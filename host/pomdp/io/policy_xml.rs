@@ -14,9 +14,9 @@ use rayon::prelude::*;
 use super::Error;
 use super::fault::Fault;
 use super::xml::{self, Element};
-use crate::common::io::lines::Put;
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::model::Pomdp;
+use crate::alpha::AlphaVectors;
+use crate::model::Pomdp;
+use warpkov_common::io::lines::Put;
 
 /// Reads vectors, in the sign of the model if there is one.
 pub fn read(text: &[u8], file: String, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {

@@ -14,10 +14,10 @@ use std::ops::Range;
 use super::Error;
 use super::fault::Fault;
 use super::xml::{self, Element, Word};
-use crate::common::parameters::SUM_TOLERANCE;
-use crate::mdp::model::{Choices, Csr, MdpParts};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, PomdpParts, scaled};
+use crate::belief::Belief;
+use crate::model::{Names, PomdpParts, scaled};
+use warpkov_common::parameters::SUM_TOLERANCE;
+use warpkov_mdp::model::{Choices, Csr, MdpParts};
 
 /// Maximum number of states.
 const MAX_STATES: u64 = 1 << 24;

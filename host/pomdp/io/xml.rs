@@ -4,7 +4,7 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
 use super::fault::Fault;
-use crate::common::io::lines::{self, quoted};
+use warpkov_common::io::lines::{self, quoted};
 
 /// Maximum nesting depth of elements.
 const MAX_DEPTH: usize = 64;

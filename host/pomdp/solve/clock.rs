@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::search::Interval;
 use super::team::Team;
-use crate::pomdp::checkpoint::Checkpoint;
-use crate::pomdp::options::{Limits, MEMORY};
-use crate::pomdp::solution::{Round, Status};
+use crate::checkpoint::Checkpoint;
+use crate::options::{Limits, MEMORY};
+use crate::solution::{Round, Status};
 
 /// Receives the progress of a run repeatedly; stops the run by breaking.
 pub type Observer<'a> = &'a mut dyn FnMut(&Round) -> ControlFlow<()>;

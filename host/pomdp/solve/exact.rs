@@ -1,10 +1,10 @@
 //! Exact finite-horizon value iteration by incremental pruning (Cassandra, Littman and Zhang, *UAI*, 1997), for models
 //! with few states: a reference to test bounds against.
 
-use crate::common::numbers::max_norm;
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::game::Game;
-use crate::pomdp::model::Pomdp;
+use crate::alpha::AlphaVectors;
+use crate::game::Game;
+use crate::model::Pomdp;
+use warpkov_common::numbers::max_norm;
 
 /// Least advantage at some belief that keeps a vector, relative to the largest value.
 const MARGIN: f64 = 1e-10;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
-use crate::pomdp::belief::Belief;
+use crate::belief::Belief;
 
 /// Beliefs whose probabilities all differ by less than this share a node.
 pub const MERGED: f64 = 1.0 / (1_u64 << 40) as f64;

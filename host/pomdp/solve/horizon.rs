@@ -18,13 +18,13 @@ use super::bounds::fib::sweep;
 use super::bounds::sawtooth::Sawtooth;
 use super::clock::{Clock, Standing};
 use super::search::{Interval, informed_bound, terms};
-use crate::common::numbers::max_norm;
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::belief::Belief;
-use crate::pomdp::cpu::{Assembler, Vectors};
-use crate::pomdp::model::Pomdp;
-use crate::pomdp::projection::Projection;
-use crate::pomdp::solution::{Round, Stage, Status};
+use crate::alpha::AlphaVectors;
+use crate::belief::Belief;
+use crate::cpu::{Assembler, Vectors};
+use crate::model::Pomdp;
+use crate::projection::Projection;
+use crate::solution::{Round, Stage, Status};
+use warpkov_common::numbers::max_norm;
 
 /// Unit roundoff of `f64`.
 const UNIT: f64 = f64::EPSILON / 2.0;

@@ -1,7 +1,7 @@
 //! Where the checkpoints of a search go.
 
-use crate::common::checkpoint::{Checkpoints, Hash};
-use crate::pomdp::checkpoint::Checkpoint;
+use crate::checkpoint::Checkpoint;
+use warpkov_common::checkpoint::{Checkpoints, Hash};
 
 /// Writes the checkpoints of a search, if this rank does. The ranks need not agree: the first knows all that they have
 /// exchanged.

@@ -6,9 +6,9 @@ use std::collections::BinaryHeap;
 use rand_chacha::rand_core::Rng;
 
 use super::search::{Interval, Search};
-use crate::common::random::below;
-use crate::pomdp::backend::{Plans, PointBackup};
-use crate::pomdp::belief::Belief;
+use crate::backend::{Plans, PointBackup};
+use crate::belief::Belief;
+use warpkov_common::random::below;
 
 /// Beliefs per batch of backups.
 const BATCH: usize = 1024;

@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytemuck::Pod;
 
 use super::Error;
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::backend::{Plans, PointBackup};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::checkpoint::hash;
-use crate::pomdp::model::Pomdp;
-use crate::pomdp::solution::{RankShare, RankWork};
-use crate::runtime::comm::{self, Clocked, Communicator};
+use crate::alpha::AlphaVectors;
+use crate::backend::{Plans, PointBackup};
+use crate::belief::Belief;
+use crate::checkpoint::hash;
+use crate::model::Pomdp;
+use crate::solution::{RankShare, RankWork};
+use warpkov_runtime::comm::{self, Clocked, Communicator};
 
 /// The ranks of a search.
 ///
@@ -312,7 +312,7 @@ where
             let (numbers, indices) = message.split_at(8 + 8 * count * width);
             let numbers: Vec<u64> = bytemuck::pod_collect_to_vec(numbers);
             if numbers[0] != 0 {
-                return Err(crate::runtime::Error::Interrupted.into());
+                return Err(warpkov_runtime::Error::Interrupted.into());
             }
             let indices: Vec<u32> = bytemuck::pod_collect_to_vec(indices);
             let (actions, next) = indices.split_at(count);

@@ -22,10 +22,10 @@ use super::keeper::Keeper;
 use super::search::{Interval, Search};
 use super::team::{News, Point, joined};
 use super::{Error, PATIENCE};
-use crate::common::numbers::max_norm;
-use crate::pomdp::backend::{Trials, Walks, staying};
-use crate::pomdp::options::{Expansion, SolveOptions};
-use crate::pomdp::solution::Status;
+use crate::backend::{Trials, Walks, staying};
+use crate::options::{Expansion, SolveOptions};
+use crate::solution::Status;
+use warpkov_common::numbers::max_norm;
 
 /// Length of the first walks, in steps.
 const FIRST_STEPS: u32 = 16;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Communicator, Error, Exchange, Message, node};
-use crate::common::ranks::{RankShare, RankTime};
+use warpkov_common::ranks::{RankShare, RankTime};
 
 /// A communicator with a clock for its exchanges.
 pub struct Clocked<'c> {

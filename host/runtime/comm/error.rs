@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::runtime::gpu::CudaError;
+use crate::gpu::CudaError;
 
 /// A failure of a [`Communicator`](super::Communicator).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Communicator, Disagreed};
-use crate::common::io::output::Draft;
+use warpkov_common::io::output::Draft;
 
 /// The bytes of a file that this rank writes.
 pub struct Bytes<'a> {
@@ -92,7 +92,7 @@ pub fn fill_together(
 }
 
 /// The exit code of an error: 130 if a stop request ended the writing.
-pub(crate) fn code(error: &io::Error) -> u8 {
+pub fn code(error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::Interrupted { 130 } else { 2 }
 }
 

@@ -17,7 +17,7 @@ use super::lifeline::Lifeline;
 use super::meeting::Visitor;
 use super::world::Lost;
 use super::{Communicator, Error, Exchange, Message};
-use crate::runtime::gpu::{self, Gpu, GpuBuffer, nccl_version};
+use crate::gpu::{self, Gpu, GpuBuffer, nccl_version};
 
 /// Device memory for the pieces sent by one exchange, and for those received, in bytes.
 const STAGING: usize = 64 << 20;

@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov::mdp::bench::huge_grid::{HugeOptions, Measured, measure};
-use warpkov::mdp::generate::SlipGrid;
-use warpkov::mdp::options::Precision;
-use warpkov::runtime::choose::KernelDevice;
+use warpkov_bench::mdp::huge_grid::{HugeOptions, Measured, measure};
+use warpkov_mdp::generate::SlipGrid;
+use warpkov_mdp::options::Precision;
+use warpkov_runtime::choose::KernelDevice;
 
 use super::{Arguments, Error, Outcome, number, print_json};
 

@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
-use warpkov::mdp::bench::BenchOptions;
-use warpkov::mdp::options::{Method, Precision, Storage};
-use warpkov::runtime::choose::{DeviceChoice, Devices};
+use warpkov_bench::mdp::BenchOptions;
+use warpkov_mdp::options::{Method, Precision, Storage};
+use warpkov_runtime::choose::{DeviceChoice, Devices};
 
 use super::{Error, Outcome, or_default, print_json};
-use crate::cli::common::choice::choice;
-use crate::cli::common::number;
-use crate::cli::common::ranks::Arguments as RankArguments;
+use crate::common::choice::choice;
+use crate::common::number;
+use crate::common::ranks::Arguments as RankArguments;
 
 mod huge_grid;
 mod ranks;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use warpkov::mdp::bench::ranks::{Checked, Computed, H200, Machine, SWEEPS, checked, strong, weak};
+use warpkov_bench::mdp::ranks::{Checked, Computed, H200, Machine, SWEEPS, checked, strong, weak};
 
 use super::{Arguments, Error, Outcome, print_json};
 

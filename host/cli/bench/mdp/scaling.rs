@@ -4,14 +4,14 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov::mdp::bench::scaling::{Event, FAMILIES, Point, Scaling, ScalingError, ScalingOptions, measure};
-use warpkov::mdp::options::Precision;
-use warpkov::mdp::plot::draw_scaling;
-use warpkov::runtime::choose::KernelDevice;
+use warpkov_bench::mdp::plot::draw_scaling;
+use warpkov_bench::mdp::scaling::{Event, FAMILIES, Point, Scaling, ScalingError, ScalingOptions, measure};
+use warpkov_mdp::options::Precision;
+use warpkov_runtime::choose::KernelDevice;
 
 use super::{Arguments, Error, Outcome, number, print_json};
-use crate::cli::common::output::Plot;
-use crate::cli::common::progress::Steps;
+use crate::common::output::Plot;
+use crate::common::progress::Steps;
 
 /// The sizes, and the plots.
 #[derive(Args)]

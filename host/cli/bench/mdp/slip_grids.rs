@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use warpkov::mdp::bench::slip_grids::{CASES, Measured, measure};
-use warpkov::mdp::options::{Method, Precision};
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov_bench::mdp::slip_grids::{CASES, Measured, measure};
+use warpkov_mdp::options::{Method, Precision};
+use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Arguments, Error, Outcome, or_default, print_json};
-use crate::cli::common::progress::Steps;
+use crate::common::progress::Steps;
 
 /// Measures grid by grid and method by method, and prints each line when its measurement ends.
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {

@@ -3,16 +3,16 @@
 use std::io::Write;
 
 use serde::Serialize;
-use warpkov::mdp::bench::BenchOptions;
-use warpkov::mdp::bench::table_6_1::{
+use warpkov_bench::mdp::BenchOptions;
+use warpkov_bench::mdp::table_6_1::{
     CONTENDERS, Contender, Locality, Measured, REDIRECTED, SpeedUp, count_sweeps, less_local, measure,
 };
-use warpkov::mdp::generate::{TABLE_6_1, WetFloor};
-use warpkov::mdp::options::Precision;
-use warpkov::runtime::choose::DeviceChoice;
+use warpkov_mdp::generate::{TABLE_6_1, WetFloor};
+use warpkov_mdp::options::Precision;
+use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Arguments, Error, Outcome, or_default, print_json};
-use crate::cli::common::progress::Steps;
+use crate::common::progress::Steps;
 
 /// The measurements.
 #[derive(Default, Serialize)]

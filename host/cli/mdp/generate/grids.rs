@@ -1,10 +1,10 @@
 //! Grid worlds.
 
 use clap::Args;
-use warpkov::mdp::generate::{self, SlipGrid, WetFloor};
+use warpkov_mdp::generate::{self, SlipGrid, WetFloor};
 
 use super::{Arguments, Error, Output, on_demand};
-use crate::cli::common::number;
+use crate::common::number;
 
 /// Generates a grid world in which moves slip sideways.
 ///

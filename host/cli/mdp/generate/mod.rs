@@ -6,20 +6,20 @@ use std::ops::ControlFlow;
 
 use clap::error::ErrorKind;
 use clap::{Args, Command, FromArgMatches, Subcommand};
-use warpkov::common::interrupt;
-use warpkov::mdp::generate;
-use warpkov::mdp::io::Format;
-use warpkov::mdp::model::Mdp;
-use warpkov::mdp::model::whole::Described;
-use warpkov::runtime;
+use warpkov_common::interrupt;
+use warpkov_mdp::generate;
+use warpkov_mdp::io::Format;
+use warpkov_mdp::model::Mdp;
+use warpkov_mdp::model::whole::Described;
+use warpkov_runtime as runtime;
 
 use super::file::{output_format, write};
 use super::{Error, Outcome, convert};
-use crate::cli::common::choice::choice;
-use crate::cli::common::file::FileOrStd;
-use crate::cli::common::interrupts::handle_interrupts;
-use crate::cli::common::progress::Fraction;
-use crate::cli::common::ranks;
+use crate::common::choice::choice;
+use crate::common::file::FileOrStd;
+use crate::common::interrupts::handle_interrupts;
+use crate::common::progress::Fraction;
+use crate::common::ranks;
 
 mod grids;
 mod protocols;
@@ -89,11 +89,11 @@ trait Arguments {
 /// Implements the model of a family whose rows are made on demand.
 macro_rules! on_demand {
     () => {
-        fn generate(&self) -> Result<warpkov::mdp::model::Mdp, generate::Error> {
+        fn generate(&self) -> Result<warpkov_mdp::model::Mdp, generate::Error> {
             self.family()?.generate()
         }
 
-        fn source(&self) -> Result<Option<Box<dyn warpkov::mdp::model::whole::Described>>, generate::Error> {
+        fn source(&self) -> Result<Option<Box<dyn warpkov_mdp::model::whole::Described>>, generate::Error> {
             Ok(Some(Box::new(self.family()?.source()?)))
         }
 

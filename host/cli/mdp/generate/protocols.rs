@@ -1,11 +1,11 @@
 //! Randomised protocols, as in the Quantitative Verification Benchmark Set; undiscounted.
 
 use clap::Args;
-use warpkov::mdp::generate;
-use warpkov::mdp::model::Mdp;
+use warpkov_mdp::generate;
+use warpkov_mdp::model::Mdp;
 
 use super::{Arguments, Output};
-use crate::cli::common::number;
+use crate::common::number;
 
 /// Generates the shared coin of randomised consensus.
 ///

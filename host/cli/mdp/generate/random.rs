@@ -1,11 +1,11 @@
 //! Random models, and queues.
 
 use clap::Args;
-use warpkov::mdp::generate::{self, QueueNetwork, RewardOf};
+use warpkov_mdp::generate::{self, QueueNetwork, RewardOf};
 
 use super::{Arguments, Output, on_demand};
-use crate::cli::common::choice::choice;
-use crate::cli::common::number;
+use crate::common::choice::choice;
+use crate::common::number;
 
 /// Generates a random model.
 ///

@@ -1,10 +1,10 @@
 //! Models of the textbooks.
 
 use clap::Args;
-use warpkov::mdp::generate;
+use warpkov_mdp::generate;
 
 use super::{Arguments, Output, on_demand};
-use crate::cli::common::number;
+use crate::common::number;
 
 /// Generates the forest management model of the MDP toolbox.
 ///

@@ -16,12 +16,12 @@ use strsim::damerau_levenshtein;
 
 use self::digits::Scan;
 use self::source::{Position, Source};
-pub(crate) use self::unique::Unique;
+pub use self::unique::Unique;
 use super::Error;
-use crate::common::terminal::quoted;
+use crate::terminal::quoted;
 
 /// Reads a document that consists of one object.
-pub(crate) fn parse<T: Fields>(mut reader: impl Read, file: String) -> Result<T, Error> {
+pub fn parse<T: Fields>(mut reader: impl Read, file: String) -> Result<T, Error> {
     let path = Path::new(Source::new(&mut reader));
     let mut json = serde_json::Deserializer::from_reader(&path.source);
     let parsed = Object::at(&path).deserialize(&mut json).and_then(|object| json.end().map(|()| object));
@@ -36,7 +36,7 @@ pub(crate) fn parse<T: Fields>(mut reader: impl Read, file: String) -> Result<T,
 }
 
 /// serde_json's message without the line and column, with JSON's names of types and without the type of a number.
-pub(crate) fn plain(error: &serde_json::Error) -> String {
+pub fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.strip_suffix(&format!(" at line {} column {}", error.line(), error.column())).unwrap_or(&text);
     let Some(found) = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: ")) else {
@@ -56,7 +56,7 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
 
 /// The document and the reader's present key and index, for errors. After a failure they stay at the place of the
 /// error.
-pub(crate) struct Path<'r> {
+pub struct Path<'r> {
     source: Source<'r>,
     keys: RefCell<Vec<&'static str>>,
     /// Indices of the entry in nested arrays, outermost first.
@@ -85,8 +85,10 @@ impl fmt::Display for Path<'_> {
 
 /// An object with known keys. The first [`REQUIRED`](Self::REQUIRED) keys are required. Other keys are errors, except
 /// [notes](is_note).
-pub(crate) trait Fields: Default {
+pub trait Fields: Default {
+    /// All keys, the required ones first.
     const KEYS: &'static [&'static str];
+    /// Number of required keys.
     const REQUIRED: usize;
     /// Groups of keys of which exactly one is required, the usual one first.
     const ONE_OF: &'static [&'static [&'static str]] = &[];
@@ -101,13 +103,14 @@ pub(crate) trait Fields: Default {
 }
 
 /// A deserializer of an object.
-pub(crate) struct Object<'p, T> {
+pub struct Object<'p, T> {
     path: &'p Path<'p>,
     fields: PhantomData<T>,
 }
 
 impl<'p, T> Object<'p, T> {
-    pub(crate) fn at(path: &'p Path<'p>) -> Self {
+    /// The object at this path.
+    pub fn at(path: &'p Path<'p>) -> Self {
         Self { path, fields: PhantomData }
     }
 }
@@ -165,12 +168,12 @@ impl<'de, T: Fields> Visitor<'de> for Object<'_, T> {
 }
 
 /// Whether a key holds free text that every reader ignores: `comment`, `$schema`, and keys that begin with `_`.
-pub(crate) fn is_note(key: &str) -> bool {
+pub fn is_note(key: &str) -> bool {
     key == "comment" || key == "$schema" || key.starts_with('_')
 }
 
 /// The message for a key that is not among the known ones: the nearest known key, and all of them.
-pub(crate) fn unknown_key(key: &str, known: &[&str]) -> String {
+pub fn unknown_key(key: &str, known: &[&str]) -> String {
     let hint = nearest(key, known).map_or_else(String::new, |near| format!(", did you mean \"{near}\"?"));
     let (key, known) = (quoted(key.as_bytes()), known.join(", "));
     format!("unknown key \"{key}\"{hint} (known keys: {known}; free text: comment, _…)")
@@ -178,7 +181,7 @@ pub(crate) fn unknown_key(key: &str, known: &[&str]) -> String {
 
 /// The known word that differs least from `word`, if it differs in at most a third of its letters. Case, blanks and
 /// dashes do not count.
-pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let plain = |word: &str| word.to_lowercase().replace(['_', '-', ' '], "");
     let distance = |known: &str| damerau_levenshtein(&plain(word), &plain(known));
     let near = known.iter().copied().min_by_key(|known| distance(known))?;
@@ -212,7 +215,7 @@ impl Visitor<'_> for Key {
 }
 
 /// A deserializer of a string: one of these words, with the value that it stands for.
-pub(crate) struct Word<'w, T>(pub &'w [(&'static str, T)]);
+pub struct Word<'w, T>(pub &'w [(&'static str, T)]);
 
 impl<'de, T: Copy> DeserializeSeed<'de> for Word<'_, T> {
     type Value = T;
@@ -239,7 +242,7 @@ impl<T: Copy> Visitor<'_> for Word<'_, T> {
 }
 
 /// A number type.
-pub(crate) trait Numeric: Sized {
+pub trait Numeric: Sized {
     /// Converts an unsigned integer; `None` if it is out of range.
     fn from_integer(number: u64) -> Option<Self>;
 
@@ -272,13 +275,14 @@ impl Numeric for f64 {
 }
 
 /// A deserializer of a number.
-pub(crate) struct Number<T> {
+pub struct Number<T> {
     expected: &'static str,
     number: PhantomData<T>,
 }
 
 impl<T> Number<T> {
-    pub(crate) fn new(expected: &'static str) -> Self {
+    /// A number; an error says that `expected` was expected.
+    pub fn new(expected: &'static str) -> Self {
         Self { expected, number: PhantomData }
     }
 }
@@ -312,14 +316,15 @@ impl<T: Numeric> Visitor<'_> for Number<T> {
 }
 
 /// A deserializer of an array of numbers.
-pub(crate) struct Array<'p, T> {
+pub struct Array<'p, T> {
     path: &'p Path<'p>,
     expected: &'static str,
     element: PhantomData<T>,
 }
 
 impl<'p, T> Array<'p, T> {
-    pub(crate) fn at(path: &'p Path<'p>, expected: &'static str) -> Self {
+    /// The array at this path; an error says that `expected` was expected.
+    pub fn at(path: &'p Path<'p>, expected: &'static str) -> Self {
         Self { path, expected, element: PhantomData }
     }
 }
@@ -362,7 +367,7 @@ impl<'de, T: Numeric + Scan> Visitor<'de> for Array<'_, T> {
 
 /// Nested arrays of numbers, all of one length at each depth: a vector, a matrix, or a tensor.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Dense {
+pub struct Dense {
     /// Length at each depth, outermost first.
     pub shape: Vec<usize>,
     /// The numbers; the last index varies fastest.
@@ -456,7 +461,7 @@ const MOST_NAMED: usize = 1 << 28;
 
 /// A table of numbers as people write it: nested arrays, or nested objects whose keys are names.
 #[derive(Clone, Debug)]
-pub(crate) enum Table {
+pub enum Table {
     /// Nested arrays.
     Dense(Dense),
     /// Nested objects, outermost first. Absent entries are 0.
@@ -465,7 +470,7 @@ pub(crate) enum Table {
 
 /// An entry of a table by names.
 #[derive(Clone, Debug)]
-pub(crate) enum Entry {
+pub enum Entry {
     /// A number, at the innermost depth.
     Number(f64),
     /// The entries of the next depth.
@@ -474,7 +479,7 @@ pub(crate) enum Entry {
 
 /// An index of a [`Table`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Axis<'n> {
+pub struct Axis<'n> {
     /// What the index counts, such as `state`.
     pub kind: &'static str,
     /// The names of the indices; empty if they have none.
@@ -499,7 +504,7 @@ impl Table {
     ///
     /// # Errors
     /// If the depth, a length or a name does not fit.
-    pub(crate) fn dense(self, place: &str, axes: &[Axis]) -> Result<Dense, String> {
+    pub fn dense(self, place: &str, axes: &[Axis]) -> Result<Dense, String> {
         match self {
             Self::Dense(dense) => {
                 if dense.shape.len() != axes.len() || dense.shape.iter().zip(axes).any(|(&n, axis)| !axis.has(n)) {
@@ -567,13 +572,14 @@ fn unknown_name(name: &str, axis: &Axis) -> String {
 }
 
 /// A deserializer of [`Table`].
-pub(crate) struct Tabular<'p> {
+pub struct Tabular<'p> {
     path: &'p Path<'p>,
     expected: &'static str,
 }
 
 impl<'p> Tabular<'p> {
-    pub(crate) fn at(path: &'p Path<'p>, expected: &'static str) -> Self {
+    /// The table at this path; an error says that `expected` was expected.
+    pub fn at(path: &'p Path<'p>, expected: &'static str) -> Self {
         Self { path, expected }
     }
 }
@@ -657,12 +663,12 @@ impl<'de> Visitor<'de> for NamedEntry {
 }
 
 /// Writes a key and its value.
-pub(crate) fn field(out: &mut impl Write, name: &str, content: &(impl Serialize + ?Sized)) -> io::Result<()> {
+pub fn field(out: &mut impl Write, name: &str, content: &(impl Serialize + ?Sized)) -> io::Result<()> {
     write!(out, ",\n\"{name}\":")?;
     value(out, content)
 }
 
 /// Writes a value.
-pub(crate) fn value(out: &mut impl Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
+pub fn value(out: &mut impl Write, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
     serde_json::to_writer(out, value).map_err(io::Error::from)
 }

@@ -5,10 +5,10 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::common::terminal::quoted;
+use crate::terminal::quoted;
 
 /// Any value. An object with a key twice is an error: serde_json would keep the last one.
-pub(crate) struct Unique(pub Value);
+pub struct Unique(pub Value);
 
 impl<'de> Deserialize<'de> for Unique {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

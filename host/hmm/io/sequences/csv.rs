@@ -13,12 +13,12 @@ use csv::{ByteRecord, ReaderBuilder, WriterBuilder};
 use super::missing::{HINT, MISSING, Missing};
 use super::records::Read;
 use super::{Alphabet, Builder};
-use crate::common::choice::choice;
-use crate::common::io::lines::{Put, integer, quoted, real};
-use crate::common::names::name;
-use crate::hmm::io::Error;
-use crate::hmm::model::Hmm;
-use crate::hmm::sequences::{Observations, Sequences};
+use crate::io::Error;
+use crate::model::Hmm;
+use crate::sequences::{Observations, Sequences};
+use warpkov_common::choice::choice;
+use warpkov_common::io::lines::{Put, integer, quoted, real};
+use warpkov_common::names::name;
 
 /// Name that marks the first column as the column of ids.
 const ID: &[u8] = b"sequence";
@@ -329,7 +329,7 @@ impl Grouped {
         }
         let mut counts = vec![0u64; read.names.len()];
         sequence.iter().for_each(|&number| counts[number as usize] += 1);
-        read.offsets = crate::hmm::sequences::offsets(counts.iter().map(|&count| count as usize));
+        read.offsets = crate::sequences::offsets(counts.iter().map(|&count| count as usize));
         let mut next = read.offsets.clone();
         let places = sequence.iter().map(|&number| {
             let place = next[number as usize];

@@ -10,11 +10,11 @@ use std::io::{self, Write};
 use super::missing::{HINT, Missing};
 use super::records::Read;
 use super::{Alphabet, Builder, numbered};
-use crate::common::io::lines::{Put, no_place, quoted};
-use crate::common::names::name;
-use crate::hmm::io::Error;
-use crate::hmm::model::{Emissions, Hmm};
-use crate::hmm::sequences::{Observations, Sequences};
+use crate::io::Error;
+use crate::model::{Emissions, Hmm};
+use crate::sequences::{Observations, Sequences};
+use warpkov_common::io::lines::{Put, no_place, quoted};
+use warpkov_common::names::name;
 
 /// Letters per line.
 const LINE: usize = 60;

@@ -6,11 +6,11 @@ use std::io::{self, Write};
 
 use super::records::Read;
 use super::{Alphabet, Builder, numbered};
-use crate::common::io::lines::{Put, no_place};
-use crate::common::names::name;
-use crate::hmm::io::Error;
-use crate::hmm::model::Hmm;
-use crate::hmm::sequences::{Observations, Sequences};
+use crate::io::Error;
+use crate::model::Hmm;
+use crate::sequences::{Observations, Sequences};
+use warpkov_common::io::lines::{Put, no_place};
+use warpkov_common::names::name;
 
 /// Reads sequences.
 pub fn read(text: &[u8], file: &str, alphabet: &Alphabet) -> Result<Read, Error> {

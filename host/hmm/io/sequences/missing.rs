@@ -1,6 +1,6 @@
 //! Missing and ambiguous observations.
 
-use crate::common::choice::choice;
+use warpkov_common::choice::choice;
 
 choice! {
     /// Treatment of missing observations, such as `NA`, and of ambiguous ones, such as the `N` of DNA.

@@ -19,13 +19,13 @@ pub use self::missing::Missing;
 pub use self::records::Records;
 pub use self::stream::{Stream, write_row};
 use super::Error;
-use crate::common::choice::file_format;
-use crate::common::io::input::{Input, plain_name};
-use crate::common::io::lines::{integer, no_place, quoted, real};
-use crate::common::io::output::atomic_write;
-use crate::common::io::{BUFFER, of_extension};
-use crate::hmm::model::{Emissions, Hmm};
-use crate::hmm::sequences::{Observations, Sequences};
+use crate::model::{Emissions, Hmm};
+use crate::sequences::{Observations, Sequences};
+use warpkov_common::choice::file_format;
+use warpkov_common::io::input::{Input, plain_name};
+use warpkov_common::io::lines::{integer, no_place, quoted, real};
+use warpkov_common::io::output::atomic_write;
+use warpkov_common::io::{BUFFER, of_extension};
 
 file_format! {
     /// A format of sequences.

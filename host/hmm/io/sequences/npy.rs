@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use super::missing::{MISSING, Missing};
 use super::records::Read;
 use super::{Alphabet, Error};
-use crate::common::io::binary::{Element, invalid, of_file};
-use crate::common::io::npy::{self, Tensor};
-use crate::hmm::sequences::{Observations, Sequences, offsets};
+use crate::sequences::{Observations, Sequences, offsets};
+use warpkov_common::io::binary::{Element, invalid, of_file};
+use warpkov_common::io::npy::{self, Tensor};
 
 /// Reads sequences.
 pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, alphabet: &Alphabet) -> Result<Read, Error> {

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::missing::{MISSING, Missing};
-use crate::common::io::invalid;
-use crate::common::io::lines::quoted;
-use crate::common::names::name;
-use crate::hmm::io::Error;
-use crate::hmm::model::{Emissions, Hmm, HmmParts};
-use crate::hmm::sequences::{Invalid, Observations, Sequences, place};
+use crate::io::Error;
+use crate::model::{Emissions, Hmm, HmmParts};
+use crate::sequences::{Invalid, Observations, Sequences, place};
+use warpkov_common::io::invalid;
+use warpkov_common::io::lines::quoted;
+use warpkov_common::names::name;
 
 /// The sequences of a file, and data about them.
 #[derive(Clone, Debug, PartialEq)]

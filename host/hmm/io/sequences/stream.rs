@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use super::lines::{UNENDED, Words};
 use super::{Alphabet, Missing};
-use crate::common::io::lines::{Put, quoted, real};
-use crate::hmm::model::Hmm;
-use crate::hmm::sequences::Observation;
+use crate::model::Hmm;
+use crate::sequences::Observation;
+use warpkov_common::io::lines::{Put, quoted, real};
 
 /// Reads the lines of a stream: a symbol, or the D components of a vector, separated by blanks or commas. A marker such as
 /// `NA` is a step without an observation.

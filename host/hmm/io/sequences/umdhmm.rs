@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use super::records::Read;
-use crate::common::io::lines::{Put, integer, no_place};
-use crate::hmm::io::Error;
-use crate::hmm::io::umdhmm::Words;
-use crate::hmm::sequences::{Observations, Sequences};
+use crate::io::Error;
+use crate::io::umdhmm::Words;
+use crate::sequences::{Observations, Sequences};
+use warpkov_common::io::lines::{Put, integer, no_place};
 
 /// Reads a sequence.
 pub fn read(text: &[u8], file: &str) -> Result<Read, Error> {

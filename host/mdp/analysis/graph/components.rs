@@ -83,7 +83,7 @@ impl Tarjan {
 /// The strongly connected components reachable from `roots`: their number, and the component of each of `states`
 /// states. A component has a higher number than the components that it leads to. `next` returns the next successor of a
 /// state and advances its cursor.
-pub(in crate::mdp) fn strongly_connected(
+pub(crate) fn strongly_connected(
     states: usize,
     roots: impl Iterator<Item = usize>,
     next: impl FnMut(usize, &mut usize) -> Option<usize>,
@@ -436,7 +436,7 @@ mod tests {
 
     use super::super::NO_ROW;
     use super::*;
-    use crate::mdp::model::{Choices, Csr, Mdp, MdpParts};
+    use crate::model::{Choices, Csr, Mdp, MdpParts};
 
     /// A model with these successors of each row of each state. The number of states stands for the end.
     fn model(states: &[Vec<Vec<u32>>]) -> Mdp {

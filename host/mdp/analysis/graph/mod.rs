@@ -8,11 +8,11 @@
 //! Sources: Tarjan, *Depth-First Search and Linear Graph Algorithms* (1972); de Alfaro, *Formal Verification of
 //! Probabilistic Systems* (1997), chapter 3; Baier & Katoen, *Principles of Model Checking* (2008), section 10.6.
 
-use crate::mdp::model::Mdp;
+use crate::model::Mdp;
 
 mod components;
 
-pub(in crate::mdp) use components::strongly_connected;
+pub(crate) use components::strongly_connected;
 
 /// Marks a vertex without a chosen row.
 pub const NO_ROW: usize = usize::MAX;

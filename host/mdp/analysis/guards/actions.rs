@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 
 use super::{EXAMPLES, Kind, Warning, listed, stays};
-use crate::common::choice::Choice;
-use crate::common::terminal::escaped;
-use crate::mdp::model::{CHUNK, Mdp};
+use crate::model::{CHUNK, Mdp};
+use warpkov_common::choice::Choice;
+use warpkov_common::terminal::escaped;
 
 /// Least share of the states that have both actions, and do not stay, in which a copy equals the other action.
 const SHARE: f64 = 0.95;

@@ -6,11 +6,11 @@
 
 use rayon::prelude::*;
 
-use crate::common::choice::{Choice, choice};
-pub use crate::common::guard::Warning;
-use crate::common::guard::{EXAMPLES, listed};
-use crate::common::terminal::escaped;
-use crate::mdp::model::{CHUNK, Choices, Mdp};
+use crate::model::{CHUNK, Choices, Mdp};
+use warpkov_common::choice::{Choice, choice};
+pub use warpkov_common::guard::Warning;
+use warpkov_common::guard::{EXAMPLES, listed};
+use warpkov_common::terminal::escaped;
 
 mod actions;
 mod order;

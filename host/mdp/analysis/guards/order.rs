@@ -12,14 +12,14 @@
 //! order, minus that in the order read.
 //!
 //! The thresholds are measured: tests hold the number of false alarms and of missed files over the families of
-//! [`generate`](crate::mdp::generate) and over random models.
+//! [`generate`](crate::generate) and over random models.
 
 use rayon::prelude::*;
 
 use super::{Kind, Warning, row_name, uniform};
-use crate::common::choice::Choice;
-use crate::common::random::{below, random};
-use crate::mdp::model::{CHUNK, Mdp};
+use crate::model::{CHUNK, Mdp};
+use warpkov_common::choice::Choice;
+use warpkov_common::random::{below, random};
 
 /// Rows, and pairs of rows, in the sample. A smaller model is compared as a whole.
 const SAMPLE: usize = 8192;

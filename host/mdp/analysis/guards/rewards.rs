@@ -3,9 +3,9 @@
 use rayon::prelude::*;
 
 use super::{Kind, Warning, census, listed, row_name};
-use crate::common::choice::Choice;
-use crate::common::numbers::max_norm;
-use crate::mdp::model::{CHUNK, Mdp};
+use crate::model::{CHUNK, Mdp};
+use warpkov_common::choice::Choice;
+use warpkov_common::numbers::max_norm;
 
 /// ‖r‖∞ or more: the largest stored reward of an action plus that of a transition.
 fn largest(mdp: &Mdp) -> f64 {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rayon::prelude::*;
 
 use super::{Kind, Warning, census, listed, state_names, stays};
-use crate::common::choice::Choice;
-use crate::mdp::model::{CHUNK, Mdp};
+use crate::model::{CHUNK, Mdp};
+use warpkov_common::choice::Choice;
 
 /// States that all their actions leave alone. A state with a label other than "init", or with a special meaning in a
 /// grid, is expected to be so.

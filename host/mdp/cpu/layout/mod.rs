@@ -16,10 +16,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::mdp::analysis::tiles::Needed;
-use crate::mdp::model::{Mdp, NO_ACTION};
-use crate::runtime::Precise;
+use crate::analysis::tiles::Needed;
+use crate::model::{Mdp, NO_ACTION};
 use patterns::Patterns;
+use warpkov_runtime::Precise;
 
 /// States per block: the unit of parallel work and of skipping.
 pub(super) const BLOCK: usize = 1024;

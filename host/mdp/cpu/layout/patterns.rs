@@ -11,9 +11,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{BLOCK, Change, States, expect};
-use crate::mdp::analysis::patterns;
-use crate::mdp::model::{Mdp, NO_ACTION};
-use crate::runtime::Precise;
+use crate::analysis::patterns;
+use crate::model::{Mdp, NO_ACTION};
+use warpkov_runtime::Precise;
 
 /// Numbers per vector register.
 const REGISTER: usize = 4;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::{Layout, States, Stored, expect};
-use crate::mdp::analysis::palette::{self, Index};
-use crate::mdp::model::{CHUNK, Choices, Mdp, split};
-use crate::runtime::Precise;
+use crate::analysis::palette::{self, Index};
+use crate::model::{CHUNK, Choices, Mdp, split};
+use warpkov_runtime::Precise;
 
 /// A stored successor: a state or an offset relative to the predecessor.
 trait Successor: Copy + Default + Send + Sync + 'static {

@@ -6,10 +6,10 @@ use super::super::keeper::{NOWHERE, Stage};
 use super::super::total::reward_size;
 use super::super::{Allowance, Ended, Error, Session};
 use super::{Average, TAU, UNIT};
-use crate::mdp::analysis::graph::NO_ROW;
-use crate::mdp::analysis::quotient::Builder;
-use crate::mdp::backend::Stop;
-use crate::mdp::model::{CHUNK, Mdp};
+use crate::analysis::graph::NO_ROW;
+use crate::analysis::quotient::Builder;
+use crate::backend::Stop;
+use crate::model::{CHUNK, Mdp};
 
 /// Disjoint parts of a model that no row leaves, each with one gain, transformed to be aperiodic.
 pub(super) struct Parts {

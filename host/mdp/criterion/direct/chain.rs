@@ -19,7 +19,7 @@ use super::model::Row;
 use super::{Big, ENTRIES, Halt, Numbers, Work};
 
 /// Expected total reward and expected number of steps of a policy, from each state.
-pub(in crate::mdp::criterion) struct Evaluation {
+pub(in crate::criterion) struct Evaluation {
     pub values: Vec<Big>,
     pub steps: Vec<Big>,
 }
@@ -36,7 +36,7 @@ struct Equation {
 ///
 /// # Errors
 /// [`Halt::Improper`] if the process may never end, [`Halt::Spent`], [`Halt::Interrupted`].
-pub(in crate::mdp::criterion) fn evaluate(
+pub(in crate::criterion) fn evaluate(
     rows: &[&Row],
     absorbing: impl Fn(usize) -> bool,
     numbers: Numbers,

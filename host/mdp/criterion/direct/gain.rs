@@ -13,10 +13,10 @@
 use super::chain::evaluate;
 use super::model::Model;
 use super::{Big, Halt, Work};
-use crate::mdp::analysis::graph::strongly_connected;
+use crate::analysis::graph::strongly_connected;
 
 /// Bounds of a gain.
-pub(in crate::mdp::criterion) struct Gain {
+pub(in crate::criterion) struct Gain {
     pub lower: Big,
     pub upper: Big,
     /// A policy whose gain is at least `lower`, one row per state.
@@ -31,7 +31,7 @@ const POLICIES: usize = 1000;
 ///
 /// # Errors
 /// [`Halt::Coarse`] if the precision does not suffice; [`Halt::Spent`], [`Halt::Interrupted`].
-pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &mut Work) -> Result<Gain, Halt> {
+pub(in crate::criterion) fn solve(model: &Model, policy: &[usize], work: &mut Work) -> Result<Gain, Halt> {
     let numbers = model.numbers;
     let margin = numbers.power(-(numbers.bits as isize) * 3 / 4);
     let mut policy = policy.to_vec();

@@ -23,8 +23,8 @@ use dashu_float::FBig;
 use dashu_float::round::mode::HalfEven;
 
 use super::{Options, middle};
-use crate::mdp::model::Mdp;
-use crate::mdp::solution::Status;
+use crate::model::Mdp;
+use crate::solution::Status;
 
 pub(super) mod chain;
 pub(super) mod gain;

@@ -1,12 +1,12 @@
 //! Models with unrounded numbers.
 
 use super::{Big, Numbers, size};
-use crate::mdp::analysis::graph::Graph;
-use crate::mdp::analysis::quotient::{Quotient, STAY};
-use crate::mdp::model::Mdp;
+use crate::analysis::graph::Graph;
+use crate::analysis::quotient::{Quotient, STAY};
+use crate::model::Mdp;
 
 /// A row without division by its sum.
-pub(in crate::mdp::criterion) struct Row {
+pub(in crate::criterion) struct Row {
     /// Successors other than the row's own state, ascending, and their weights.
     pub to: Vec<(u32, Big)>,
     /// Weight of termination.
@@ -22,10 +22,10 @@ pub(in crate::mdp::criterion) struct Row {
 }
 
 /// Maps a row and its sum to the reward times the sum, and to the sum of the magnitudes of its terms.
-pub(in crate::mdp::criterion) type Reward<'a> = dyn Fn(usize, &Big, Numbers) -> (Big, Big) + 'a;
+pub(in crate::criterion) type Reward<'a> = dyn Fn(usize, &Big, Numbers) -> (Big, Big) + 'a;
 
 /// A model to maximise.
-pub(in crate::mdp::criterion) struct Model {
+pub(in crate::criterion) struct Model {
     pub numbers: Numbers,
     /// State s has rows `first[s]..first[s + 1]`.
     pub first: Vec<usize>,
@@ -177,7 +177,7 @@ impl Row {
 }
 
 /// Expected reward of a row times `sign` and the row's `sum`, and the sum of the magnitudes of its terms.
-pub(in crate::mdp::criterion) fn expected(mdp: &Mdp, row: usize, sign: f64, sum: &Big, numbers: Numbers) -> (Big, Big) {
+pub(in crate::criterion) fn expected(mdp: &Mdp, row: usize, sign: f64, sum: &Big, numbers: Numbers) -> (Big, Big) {
     let (_, probs) = mdp.transitions().row(row);
     let own = numbers.of(mdp.action_reward(row));
     let first = (own.clone(), size(&own));

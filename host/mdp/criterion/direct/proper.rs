@@ -11,7 +11,7 @@ use super::model::Model;
 use super::{Big, Halt, Work, size};
 
 /// Bounds, and a policy whose values are at least `lower`.
-pub(in crate::mdp::criterion) struct Bounds {
+pub(in crate::criterion) struct Bounds {
     pub lower: Vec<Big>,
     pub upper: Vec<Big>,
     pub rows: Vec<usize>,
@@ -28,7 +28,7 @@ enum Aim {
 ///
 /// # Errors
 /// [`Halt::Coarse`] if the precision does not suffice; [`Halt::Spent`], [`Halt::Interrupted`].
-pub(in crate::mdp::criterion) fn solve(model: &Model, policy: &[usize], work: &mut Work) -> Result<Bounds, Halt> {
+pub(in crate::criterion) fn solve(model: &Model, policy: &[usize], work: &mut Work) -> Result<Bounds, Halt> {
     let numbers = model.numbers;
     let mut policy = policy.to_vec();
     let all = vec![true; model.rows.len()];

@@ -9,10 +9,10 @@ use warpkov_kernels::mdp::model::IteratesArgs;
 
 use super::Extremes;
 use super::layout::{Division, Layout};
-use crate::common::interrupt;
-use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
-use crate::mdp::model::{Mdp, NO_ACTION};
-use crate::runtime::Precise;
+use crate::backend::{Backups, GreedySweeps, State, Stop};
+use crate::model::{Mdp, NO_ACTION};
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
 
 /// A model in block layout in device memory.
 struct Blocks<T: Precise, O: Offset, D: Device> {

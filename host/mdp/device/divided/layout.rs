@@ -4,11 +4,11 @@ use rayon::prelude::*;
 use warpkov_device::device::Offset;
 
 use super::EXTREMES;
-use crate::mdp::device::resident::checked_offset;
-use crate::mdp::model::Mdp;
-use crate::mdp::options::BlockDivided;
-use crate::mdp::options::{InvalidBlocks, MAX_PLACES};
-use crate::runtime::Precise;
+use crate::device::resident::checked_offset;
+use crate::model::Mdp;
+use crate::options::BlockDivided;
+use crate::options::{InvalidBlocks, MAX_PLACES};
+use warpkov_runtime::Precise;
 
 /// Bytes of shared memory that every GPU provides per block without opt-in.
 const SHARED: usize = 48 * 1024;
@@ -350,7 +350,7 @@ pub(super) struct Layout<T, O> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mdp::generate::SlipGrid;
+    use crate::generate::SlipGrid;
 
     fn grid(width: u32, height: u32) -> Mdp {
         SlipGrid { width, height, ..SlipGrid::default() }.generate().unwrap()
@@ -382,12 +382,11 @@ mod tests {
                 .collect();
             let col: Vec<u32> = rows.iter().flat_map(|&n| 0..n as u32).collect();
             let val: Vec<f64> = rows.iter().flat_map(|&n| std::iter::repeat_n(1.0 / n as f64, n)).collect();
-            crate::mdp::model::Csr::built(row_ptr, col, val)
+            crate::model::Csr::built(row_ptr, col, val)
         };
         let mut rows = vec![1; 2000];
         rows[7] = 2000;
-        let model =
-            |rows: &[usize]| Mdp::new(2000, 1, 0.5, csr(rows), crate::mdp::model::Csr::empty(2000), None).unwrap();
+        let model = |rows: &[usize]| Mdp::new(2000, 1, 0.5, csr(rows), crate::model::Csr::empty(2000), None).unwrap();
         let division = |model: &Mdp| Division::new(model, BlockDivided::PLAIN).unwrap();
         let (even, uneven) = (division(&model(&[1; 2000])), division(&model(&rows)));
         assert_eq!((even.stride, even.stored()), (32, (2016, 2016)));

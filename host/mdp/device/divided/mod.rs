@@ -8,10 +8,10 @@ mod results;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::change::{ExtremesArgs, extremes_of_change, of_sweep};
 
-use crate::common::interrupt;
-use crate::mdp::backend::{Backups, Stop};
-use crate::mdp::device::resident::launch_batch;
-use crate::runtime::Precise;
+use crate::backend::{Backups, Stop};
+use crate::device::resident::launch_batch;
+use warpkov_common::interrupt;
+use warpkov_runtime::Precise;
 
 pub use blocks::BlockIteration;
 pub use layout::Division;

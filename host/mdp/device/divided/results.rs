@@ -7,9 +7,9 @@ use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result
 
 use super::super::resident::{offsets, upload_choices};
 use super::{EXTREMES, Extremes, THREADS};
-use crate::mdp::backend::{Backups, GreedySweeps, State, Stop};
-use crate::mdp::model::{Choices, Mdp};
-use crate::runtime::Precise;
+use crate::backend::{Backups, GreedySweeps, State, Stop};
+use crate::model::{Choices, Mdp};
+use warpkov_runtime::Precise;
 
 /// Value iteration with one thread per entry of P, then one per row, then one per state.
 pub struct ResultIteration<'d, T: Precise, O: Offset, D: Device> {

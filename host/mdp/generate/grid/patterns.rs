@@ -8,13 +8,13 @@ use rayon::prelude::*;
 use warpkov_kernels::mdp::generate::{FREE, GOAL, PATTERNS, WALL, kind_without_walls, pattern_of};
 
 use super::{Cells, SlipGrid, kinds};
-use crate::common::parameters::count;
-use crate::mdp::analysis::patterns::Patterns;
-use crate::mdp::certificate::{Extremes, first_best};
-use crate::mdp::generate::Error;
-use crate::mdp::generate::demand::Family;
-use crate::mdp::model::whole::At;
-use crate::mdp::model::{CHUNK, Part, Peer, Sends};
+use crate::analysis::patterns::Patterns;
+use crate::certificate::{Extremes, first_best};
+use crate::generate::Error;
+use crate::generate::demand::Family;
+use crate::model::whole::At;
+use crate::model::{CHUNK, Part, Peer, Sends};
+use warpkov_common::parameters::count;
 
 /// A slip grid and the patterns that its cells have, without a pattern number per cell; or the part of a rank: its rows of
 /// the grid, and the ghosts, which are the row above and the row below.
@@ -183,6 +183,12 @@ impl SlipGrid {
 }
 
 impl GridPatterns {
+    /// The grid; of a part, its own rows and the ghosts.
+    #[must_use]
+    pub fn slip_grid(&self) -> &SlipGrid {
+        &self.grid
+    }
+
     /// The grid.
     #[must_use]
     pub fn grid(&self) -> &SlipGrid {
@@ -228,7 +234,7 @@ impl GridPatterns {
         self.index[pattern_of(width, height, cell, kind) as usize].into()
     }
 
-    /// The greedy policy with respect to `values`, as [`greedy`](crate::mdp::certificate::greedy) computes it.
+    /// The greedy policy with respect to `values`, as [`greedy`](crate::certificate::greedy) computes it.
     #[must_use]
     pub fn greedy(&self, values: &[f64]) -> Vec<u32> {
         let Self { patterns, grid, .. } = self;
@@ -269,7 +275,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::mdp::certificate::{certify, greedy};
+    use crate::certificate::{certify, greedy};
 
     #[test]
     fn patterns_are_the_rows_of_the_model() {

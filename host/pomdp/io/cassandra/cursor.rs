@@ -1,8 +1,8 @@
 //! Tokeniser: words, numbers and signs of a text, without copies.
 
-use crate::common::io::json::digits::Scan;
-use crate::common::io::lines::quoted;
-use crate::pomdp::io::fault::Fault;
+use crate::io::fault::Fault;
+use warpkov_common::io::json::digits::Scan;
+use warpkov_common::io::lines::quoted;
 
 /// A text and the present byte offset.
 #[derive(Default)]

@@ -24,11 +24,11 @@ use self::rewards::Rewards;
 use self::table::{Table, Whole};
 use super::Error;
 use super::fault::Fault;
-use crate::common::io::lines::quoted;
-use crate::common::parameters::SUM_TOLERANCE;
-use crate::mdp::model::{Choices, Csr, MdpParts, Objective};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::{Names, PomdpParts, scaled};
+use crate::belief::Belief;
+use crate::model::{Names, PomdpParts, scaled};
+use warpkov_common::io::lines::quoted;
+use warpkov_common::parameters::SUM_TOLERANCE;
+use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
 
 pub use self::write::{nameable, write};
 

@@ -1,7 +1,7 @@
 //! R as a file specifies it, reduced to R(s, a, s').
 
 use super::{ALL, ByteOffset};
-use crate::mdp::model::Csr;
+use warpkov_mdp::model::Csr;
 
 /// One assignment to R.
 struct Setting {

@@ -4,10 +4,10 @@
 //! Settings for all actions or all states are stored once, and rows are built after the whole file is read.
 
 use super::{ALL, ByteOffset, MAX_ENTRIES};
-use crate::common::parameters::SUM_TOLERANCE;
-use crate::mdp::model::Csr;
-use crate::pomdp::belief::Belief;
-use crate::pomdp::io::fault::Fault;
+use crate::belief::Belief;
+use crate::io::fault::Fault;
+use warpkov_common::parameters::SUM_TOLERANCE;
+use warpkov_mdp::model::Csr;
 
 /// A setting of a whole row.
 #[derive(Clone, Copy)]

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use super::ALL;
 use super::cursor::SECTIONS;
-use crate::common::io::lines::Put;
-use crate::mdp::model::{Csr, Objective};
-use crate::pomdp::belief::Belief;
-use crate::pomdp::model::Pomdp;
+use crate::belief::Belief;
+use crate::model::Pomdp;
+use warpkov_common::io::lines::Put;
+use warpkov_mdp::model::{Csr, Objective};
 
 /// Further reserved words of the grammar.
 const RESERVED: [&[u8]; 7] = [b"include", b"exclude", b"uniform", b"identity", b"reset", b"reward", b"cost"];

@@ -1,9 +1,9 @@
 //! Blind policies: repeat one action for ever, whatever the observations (Hauskrecht, *Journal of Artificial
 //! Intelligence Research* 13, 2000, 4.1).
 
-use crate::pomdp::alpha::AlphaVectors;
-use crate::pomdp::cpu::Assembler;
-use crate::pomdp::model::Pomdp;
+use crate::alpha::AlphaVectors;
+use crate::cpu::Assembler;
+use crate::model::Pomdp;
 
 /// Maximum number of sweeps.
 const MAX_SWEEPS: u32 = 10_000;

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::ActionValues;
-use crate::pomdp::model::Pomdp;
+use crate::model::Pomdp;
 
 /// Work limit of all sweeps, in multiplications.
 const MAX_PRODUCTS: usize = 4_000_000_000;

@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use crate::mdp::options::{Limits, Precision, SolveOptions, Target};
-use crate::mdp::{SolveError, solve_with};
-use crate::pomdp::model::Pomdp;
-use crate::runtime::choose::DeviceChoice;
+use crate::model::Pomdp;
+use warpkov_mdp::options::{Limits, Precision, SolveOptions, Target};
+use warpkov_mdp::{SolveError, solve_with};
+use warpkov_runtime::choose::DeviceChoice;
 
 /// An upper bound on V(s) of the underlying MDP: the result of value iteration to `epsilon` plus its certified error,
 /// also if it ends early because it is `late`. `rewards` are r(s, a) at index s·A + a.

@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::ActionValues;
-use crate::pomdp::model::Pomdp;
+use crate::model::Pomdp;
 
 /// Rows between two checks of the clock.
 const ROWS_PER_CHECK: usize = 1 << 18;

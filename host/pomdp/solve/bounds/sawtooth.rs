@@ -11,7 +11,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::pomdp::belief::Belief;
+use crate::belief::Belief;
 
 /// A belief with an upper bound.
 struct Point {

@@ -4,7 +4,7 @@ use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
 use super::{EXPLORED, steps};
-use crate::common::random::{below, draw, unit};
+use warpkov_common::random::{below, draw, unit};
 
 /// The nodes of a walk from b₀, b₀ first. The walk simulates a hidden state and takes its optimal MDP action. It ends
 /// in an absorbing state, on return to b₀, or after `longest` steps.

@@ -4,7 +4,7 @@ use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
 use super::ssea::chosen;
-use crate::pomdp::belief::Belief;
+use crate::belief::Belief;
 
 /// The successors of up to `count` beliefs of B with the largest weighted error bounds. Each belief contributes one:
 /// the action with the largest Σₒ p(o|b, a) ε(b^{a,o}), and its observation with the largest term.

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use rand_chacha::rand_core::Rng;
 
 use super::search::{Branch, Search};
-use crate::pomdp::options::Expansion;
+use crate::options::Expansion;
 
 /// Largest fraction of the discounted horizon beyond the end of a walk.
 const TAIL: f64 = 0.01;

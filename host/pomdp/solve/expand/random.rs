@@ -3,7 +3,7 @@
 use rand_chacha::rand_core::Rng;
 
 use super::super::search::Search;
-use crate::common::random::{below, draw, unit};
+use warpkov_common::random::{below, draw, unit};
 
 /// Up to `count` nodes of a walk that restarts at b₀ after each step with probability 1 − γ.
 pub fn walk(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u32> {

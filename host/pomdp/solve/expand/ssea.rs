@@ -5,8 +5,8 @@ use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
 use super::super::search::Search;
-use crate::common::random::{below, draw};
-use crate::pomdp::belief::Belief;
+use crate::belief::Belief;
+use warpkov_common::random::{below, draw};
 
 /// For each of up to `count` beliefs of B: draws one successor per action, and adds the one farthest from B in the
 /// 1-norm.

@@ -7,7 +7,7 @@ use rand_chacha::rand_core::Rng;
 
 use super::super::search::{Search, first_largest};
 use super::{EXPLORED, steps};
-use crate::common::random::{below, draw, unit};
+use warpkov_common::random::{below, draw, unit};
 
 /// The nodes of a walk from b₀ of at most `longest` steps, b₀ first. It takes the action of the best vector, or the
 /// best by the upper bound if `optimistic`.

@@ -1,0 +1,270 @@
+//! Benchmarks of the recursions and of a training step, on a GPU with resident models and sequences, or on all cores.
+
+pub mod figures;
+
+use std::convert::Infallible;
+use std::time::Instant;
+
+use serde::Serialize;
+use warpkov_device::launch::Device;
+
+use warpkov_common::choice::choice;
+use warpkov_hmm::backend::Recursions;
+use warpkov_hmm::cpu;
+use warpkov_hmm::device::{Batch, Limits, Scan};
+use warpkov_hmm::generate::{Error, Kind, Uniform};
+use warpkov_hmm::model::Hmm;
+use warpkov_hmm::options::{Options, Precision};
+use warpkov_hmm::sample::sample;
+use warpkov_hmm::sequences::Sequences;
+use warpkov_runtime::Precise;
+use warpkov_runtime::choose::Place;
+use warpkov_runtime::error::from_devices;
+use warpkov_runtime::gpu::{CudaError, Gpu};
+
+/// V in all cases.
+pub const SYMBOLS: u32 = 16;
+
+/// N states, M sequences of T steps each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Case {
+    /// N.
+    pub states: u32,
+    /// M.
+    pub sequences: u32,
+    /// T.
+    pub steps: u32,
+}
+
+/// Cases with published times.
+pub const CASES: [Case; 4] = [case(64, 64, 16), case(128, 128, 64), case(512, 512, 16), case(16, 4096, 1024)];
+
+/// Cases of one long sequence, for a comparison of the scan with the plain recursion.
+pub const LONG: [Case; 3] = [case(8, 1, 1_000_000), case(32, 1, 1_000_000), case(64, 1, 1_000_000)];
+
+const fn case(states: u32, sequences: u32, steps: u32) -> Case {
+    Case { states, sequences, steps }
+}
+
+choice! {
+    /// The measured operation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Operation {
+        /// Forward recursion: ln P(O).
+        Forward = "forward",
+        /// Viterbi recursion: the most probable paths.
+        Viterbi = "viterbi",
+        /// E step: expected counts, which stay on the device.
+        EStep = "e-step",
+        /// A training step: expected counts, and the M step on the device.
+        BaumWelch = "baum-welch",
+    }
+}
+
+/// A random model and sequences sampled from it.
+#[derive(Clone, Debug)]
+pub struct Work {
+    case: Case,
+    model: Hmm,
+    sequences: Sequences,
+}
+
+impl Work {
+    /// The work of a case, with fixed seeds.
+    ///
+    /// # Errors
+    /// If the model cannot be generated or sampled.
+    pub fn new(case: Case) -> Result<Self, BenchError> {
+        let model = Uniform { states: case.states, kind: Kind::Symbols(SYMBOLS), ends: false, seed: 1 }.generate()?;
+        let drawn = sample(&model, case.sequences as usize, Some(case.steps as usize), 2)?;
+        Ok(Self { case, model, sequences: drawn.sequences })
+    }
+}
+
+/// The result of a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// The case.
+    #[serde(flatten)]
+    pub case: Case,
+    /// The operation.
+    pub operation: Operation,
+    /// Whether the parallel scan over time ran.
+    pub scan: bool,
+    /// The floating-point type.
+    pub precision: Precision,
+    /// Name of the GPU, or the number of cores.
+    pub device: String,
+    /// The times.
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// Times of an operation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Times {
+    /// The operation ran.
+    Measured {
+        /// Number of runs.
+        runs: usize,
+        /// The median, by GPU events or the CPU clock. CPU times include the transfer of results to the caller.
+        milliseconds: f64,
+        /// The minimum.
+        least_milliseconds: f64,
+        /// Growth of device memory between the second run and the last, in bytes.
+        growth_bytes: u64,
+    },
+    /// The GPU's memory does not suffice.
+    Lacking {
+        /// The requested and the free memory.
+        out_of_memory: String,
+    },
+}
+
+/// Why a measurement fails.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The model cannot be generated.
+    #[error(transparent)]
+    Generate(#[from] Error),
+    /// The sequences cannot be sampled.
+    #[error(transparent)]
+    Sample(#[from] warpkov_hmm::sample::Error),
+    /// The device failed.
+    #[error(transparent)]
+    Runtime(#[from] warpkov_runtime::Error),
+}
+
+from_devices!(BenchError);
+
+/// Measures an operation at a place, on sequences cut as `scan` says. The CPU cuts no sequences, and has f32 in place of TF32. A GPU
+/// launches all kernels of the operation as one graph. Each step of training begins with the model of the step before.
+///
+/// # Errors
+/// Those of the device, except a lack of memory: that is a result.
+pub fn measure(
+    place: &Place,
+    work: &Work,
+    operation: Operation,
+    precision: Precision,
+    scan: Scan,
+    runs: usize,
+) -> Result<Measured, BenchError> {
+    let chunks = match place {
+        Place::Cpu => None,
+        _ => scan.steps(work.case.states, 1, &work.sequences),
+    };
+    let limits = Limits { chunks, plain_tf32: precision == Precision::Tf32, ..Limits::default() };
+    let times = match precision {
+        Precision::F64 => time::<f64>(place, work, operation, limits, runs),
+        Precision::F32 | Precision::Tf32 => time::<f32>(place, work, operation, limits, runs),
+    };
+    let times = match times {
+        Err(warpkov_runtime::Error::Device(error @ CudaError::OutOfMemory { .. })) => {
+            Times::Lacking { out_of_memory: error.to_string() }
+        }
+        times => times?,
+    };
+    Ok(Measured { case: work.case, operation, scan: chunks.is_some(), precision, device: place.name(), times })
+}
+
+fn time<T: Precise>(
+    place: &Place,
+    work: &Work,
+    operation: Operation,
+    limits: Limits,
+    runs: usize,
+) -> Result<Times, warpkov_runtime::Error> {
+    Ok(match place {
+        Place::Cpu => time_on_cpu::<T>(work, operation, runs),
+        Place::Gpu(gpu) => time_on_gpu::<T>(gpu, work, operation, limits, runs)?,
+        Place::Emulated(emulator) => {
+            let mut batch = Batch::<T, _>::new(emulator, &work.sequences, limits)?;
+            batch.set_models(std::slice::from_ref(&work.model))?;
+            summary(repeat(runs, || launch(&mut batch, operation))?, 0)
+        }
+    })
+}
+
+/// Launches the kernels of an operation.
+fn launch<T: Precise, D: Device>(batch: &mut Batch<T, D>, operation: Operation) -> Result<(), D::Error> {
+    match operation {
+        Operation::Forward => batch.score(),
+        Operation::Viterbi => batch.decode(),
+        Operation::EStep => batch.count(),
+        Operation::BaumWelch => {
+            batch.count()?;
+            batch.maximise([0.0; 3])
+        }
+    }
+}
+
+fn time_on_gpu<T: Precise>(
+    gpu: &Gpu,
+    work: &Work,
+    operation: Operation,
+    limits: Limits,
+    runs: usize,
+) -> Result<Times, CudaError> {
+    let (free, _) = gpu.memory()?;
+    // The other half is for models and sums.
+    let limits = Limits { trellis: limits.trellis.min(free as usize / 2), ..limits };
+    let mut batch = Batch::<T, Gpu>::new(gpu, &work.sequences, limits)?;
+    batch.set_models(std::slice::from_ref(&work.model))?;
+    // The first run allocates the memory of all runs.
+    launch(&mut batch, operation)?;
+    gpu.synchronize()?;
+    let graph = gpu.capture(|| launch(&mut batch, operation))?;
+    let mut again = || match &graph {
+        // SAFETY: the batch with all buffers of the graph is alive, and the same launches are valid again.
+        Some(graph) => unsafe { gpu.launch_graph(graph) },
+        None => launch(&mut batch, operation),
+    };
+    again()?;
+    gpu.synchronize()?;
+    let (before, _) = gpu.memory()?;
+    let times = (0..runs.max(1)).map(|_| Ok(gpu.time(&mut again)?.1.as_secs_f64()));
+    let times = times.collect::<Result<Vec<_>, CudaError>>()?;
+    let (after, _) = gpu.memory()?;
+    Ok(summary(times, before.saturating_sub(after)))
+}
+
+fn time_on_cpu<T: Precise>(work: &Work, operation: Operation, runs: usize) -> Times {
+    let mut batch = cpu::Batch::<T>::new(&work.sequences);
+    let Ok(()) = batch.set_models(std::slice::from_ref(&work.model));
+    let again = || -> Result<(), Infallible> {
+        match operation {
+            Operation::Forward => batch.log_likelihoods().map(drop),
+            Operation::Viterbi => batch.viterbi().map(drop),
+            Operation::EStep => batch.e_step().map(drop),
+            Operation::BaumWelch => {
+                batch.e_step()?;
+                batch.m_step(&Options { floor: 1.0, ..Options::default() })
+            }
+        }
+    };
+    let Ok(times) = repeat(runs, again);
+    summary(times, 0)
+}
+
+/// Seconds of each of `runs` runs, after one that allocates the memory of all runs.
+fn repeat<E>(runs: usize, mut again: impl FnMut() -> Result<(), E>) -> Result<Vec<f64>, E> {
+    again()?;
+    let timed = |_| {
+        let begun = Instant::now();
+        again().map(|()| begun.elapsed().as_secs_f64())
+    };
+    (0..runs.max(1)).map(timed).collect()
+}
+
+/// Median and least of times in seconds.
+fn summary(mut times: Vec<f64>, growth_bytes: u64) -> Times {
+    times.sort_by(f64::total_cmp);
+    Times::Measured {
+        runs: times.len(),
+        milliseconds: 1e3 * times[times.len() / 2],
+        least_milliseconds: 1e3 * times[0],
+        growth_bytes,
+    }
+}

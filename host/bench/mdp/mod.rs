@@ -1,0 +1,137 @@
+//! Benchmarks of the sources: their models, measured per method, next to the published results.
+
+pub mod huge_grid;
+pub mod plot;
+pub mod ranks;
+pub mod scaling;
+pub mod slip_grids;
+pub mod table_6_1;
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use warpkov_mdp::backend::Stop;
+use warpkov_mdp::dynamic::Dynamic;
+use warpkov_mdp::error::SolveError;
+use warpkov_mdp::options::{BlockDivided, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov_mdp::solution::Run;
+use warpkov_mdp::solve::run;
+use warpkov_runtime::choose::DeviceChoice;
+
+/// Options of a benchmark.
+#[derive(Clone, Copy, Debug)]
+pub struct BenchOptions {
+    /// Device.
+    pub device: DeviceChoice,
+    /// Floating-point type.
+    pub precision: Precision,
+    /// θ for the methods of the sources; ε for value iteration in the policy iteration benchmark.
+    pub theta: f64,
+    /// Layout of value iteration on a GPU; `None` chooses the smallest.
+    pub storage: Option<Storage>,
+    /// Whether value iteration skips states whose value cannot have changed.
+    pub skip: bool,
+    /// Maximum GPU memory in bytes.
+    pub device_memory: Option<u64>,
+    /// Number of timed runs per model and method.
+    pub runs: usize,
+}
+
+impl BenchOptions {
+    /// The options of a solve by `method`.
+    fn solve(&self, method: Method, blocks: BlockDivided) -> SolveOptions {
+        let target = Target::Theta(self.theta);
+        let limits = Limits { target, max_sweeps: 10_000, max_policies: 10_000, tie: self.precision.default_tie() };
+        SolveOptions {
+            method: Some(method),
+            device: self.device,
+            precision: self.precision,
+            storage: self.storage,
+            skip: self.skip,
+            device_memory: self.device_memory,
+            reorder: Reorder::None,
+            limits,
+            blocks,
+            ..SolveOptions::default()
+        }
+    }
+}
+
+/// Runs a method several times from its start, then times evaluation or greedy sweeps.
+struct Repeat {
+    limits: Limits,
+    theta: f64,
+    /// Stopping rule of value iteration.
+    stop: Stop,
+    runs: usize,
+    warm_up: bool,
+    /// Sweeps per sweep timing; 0 disables it.
+    timed_sweeps: u32,
+}
+
+/// Result of [`Repeat::measure`].
+struct Repeated {
+    /// The last run.
+    run: Run,
+    values: Vec<f64>,
+    times: Vec<Duration>,
+    /// Times of `timed_sweeps` sweeps; empty if disabled.
+    sweep_times: Vec<Duration>,
+    sweep_bytes: u64,
+}
+
+impl Repeat {
+    /// Runs to θ, without sweep timing.
+    fn new(solve: &SolveOptions, options: &BenchOptions) -> Self {
+        let warm_up = solve.device != DeviceChoice::Cpu && solve.method.is_some_and(|method| method.places().gpu);
+        let (theta, runs) = (options.theta, options.runs.max(1));
+        Self { limits: solve.limits, theta, stop: Stop::Change(theta), runs, warm_up, timed_sweeps: 0 }
+    }
+
+    /// Runs `sweeps` sweeps; the bound 0 is never met, so none returns early.
+    fn sweep(backend: &mut Dynamic, sweeps: u32) -> Result<(), SolveError> {
+        match backend {
+            Dynamic::Values(backend) => {
+                backend.reset(None)?;
+                backend.backup(Stop::Change(0.0), sweeps).map(|_| ())
+            }
+            Dynamic::Policies(backend) => backend.evaluate(0.0, sweeps).map(|_| ()),
+            Dynamic::Modified(backend) => backend.evaluate(0.0, sweeps).map(|_| ()),
+        }
+    }
+
+    /// Measures a backend: a warm-up on GPUs, the runs, and the sweep timing.
+    fn measure(&self, mut backend: Dynamic) -> Result<Repeated, SolveError> {
+        let mut once = || {
+            backend.state().reset(None)?;
+            run(&mut backend, self.stop, self.theta, &self.limits, &mut |_| ControlFlow::Continue(()))
+        };
+        if self.warm_up {
+            once()?;
+        }
+        let mut run = once()?;
+        let mut times = vec![run.elapsed];
+        for _ in 1..self.runs {
+            run = once()?;
+            times.push(run.elapsed);
+        }
+        let values = backend.state().values()?;
+        // The difference of two lengths cancels the fixed costs of an evaluation.
+        let mut timed = |sweeps| {
+            let start = Instant::now();
+            Self::sweep(&mut backend, sweeps).map(|()| start.elapsed())
+        };
+        let mut sweep_times = Vec::new();
+        if self.timed_sweeps > 0 {
+            for _ in 0..self.runs {
+                let (short, long) = (timed(self.timed_sweeps)?, timed(2 * self.timed_sweeps)?);
+                sweep_times.push(long.saturating_sub(short));
+            }
+        }
+        Ok(Repeated { run, values, times, sweep_times, sweep_bytes: backend.state().sweep_bytes()? })
+    }
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    1e3 * time.as_secs_f64()
+}

@@ -1,0 +1,199 @@
+//! The command line.
+//!
+//! Each command has raw `Arguments` of clap, which become validated `Options` where clap cannot validate them alone, and a function `run`:
+//! read, compute, write, print. The library computes, and makes the reports.
+
+#![allow(missing_docs, reason = "documentation of arguments is help for users")]
+
+use std::ffi::OsString;
+use std::io;
+use std::process;
+
+use clap::{Parser, Subcommand};
+use warpkov_common::terminal::escaped;
+use warpkov_runtime::comm;
+
+mod bench;
+mod common;
+mod completions;
+mod devices;
+pub mod error;
+mod hmm;
+mod learn;
+mod man;
+pub mod mdp;
+pub mod memory;
+mod new;
+mod pomdp;
+mod schema;
+
+/// Solves Markov models on NVIDIA GPUs and on CPUs.
+#[derive(Parser)]
+#[command(name = "warpkov", version, arg_required_else_help = true, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  warpkov mdp generate grid --width 64 --height 64 --out grid.json
+  warpkov mdp solve grid.json --plot grid.svg
+  warpkov devices
+
+Exit codes:
+  0    done, or solved
+  1    not converged within its limits, or solutions differ
+  2    bad input or usage
+  3    no such device, out of memory, or a rank failed
+  130  interrupted";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Markov decision processes.
+    #[command(subcommand, arg_required_else_help = true, after_help = mdp::EXAMPLES)]
+    Mdp(mdp::MdpCommand),
+    /// Partially observable Markov decision processes.
+    #[command(subcommand, arg_required_else_help = true, after_help = pomdp::EXAMPLES)]
+    Pomdp(pomdp::PomdpCommand),
+    /// Hidden Markov models.
+    #[command(subcommand, arg_required_else_help = true, after_help = hmm::EXAMPLES)]
+    Hmm(hmm::HmmCommand),
+    /// Measures solvers on models of the literature.
+    #[command(subcommand, arg_required_else_help = true, after_help = bench::EXAMPLES)]
+    Bench(bench::BenchCommand),
+    New(new::Arguments),
+    /// The exercises of the course in GPU programming.
+    #[command(subcommand, arg_required_else_help = true, after_help = learn::EXAMPLES)]
+    Learn(learn::LearnCommand),
+    Schema(schema::Arguments),
+    Devices(devices::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
+}
+
+use common::ranks;
+use error::{Error, Outcome};
+
+impl Command {
+    /// The options of ranks, if several can run this command together.
+    fn ranks(&self) -> Option<&ranks::Arguments> {
+        match self {
+            Self::Mdp(command) => command.ranks(),
+            Self::Pomdp(command) => command.ranks(),
+            Self::Hmm(command) => command.ranks(),
+            Self::Devices(arguments) => Some(&arguments.ranks),
+            Self::Bench(command) => command.ranks(),
+            Self::New(_) | Self::Learn(_) | Self::Schema(_) | Self::Completions(_) | Self::Man(_) => None,
+        }
+    }
+
+    /// Takes the place of this process among its ranks. Checks that no launcher started several processes of a command for one.
+    fn check(&self) -> Result<(), Error> {
+        let ranks = self.ranks();
+        ranks::place(ranks)?;
+        match ranks::launch() {
+            Some(launch) if ranks.is_none() => {
+                let message = format!("{} started {} processes of a command for one process", launch.by, launch.size);
+                Err(ranks::refused(launch, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Parses the arguments, or ends the process with a message.
+fn parse(arguments: &[OsString]) -> Arguments {
+    Arguments::try_parse_from(arguments).unwrap_or_else(|error| {
+        // Names of files may hold control characters.
+        let odd = |argument: &OsString| {
+            let text = argument.to_string_lossy();
+            escaped(&text) != text
+        };
+        if !ranks::writes() {
+            ranks::leave_to_first();
+            process::exit(error.exit_code());
+        }
+        if !error.use_stderr() || !arguments.iter().any(odd) {
+            error.exit();
+        }
+        let lines: Vec<_> = error.render().to_string().lines().map(escaped).collect();
+        eprintln!("{}", lines.join("\n"));
+        process::exit(error.exit_code());
+    })
+}
+
+/// Runs the command that the arguments name, the first of which is the name of the program. Prints an error. Returns the
+/// exit code.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    match run(parse(&arguments)) {
+        Ok(outcome) => {
+            comm::finalize();
+            outcome.exit_code()
+        }
+        Err(error) => {
+            let code = error.report();
+            match error.is_agreed() {
+                true => comm::finalize(),
+                // The other ranks would wait for this one.
+                false => comm::abort(code),
+            }
+            code
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<Outcome, Error> {
+    arguments.command.check()?;
+    let out = io::stdout().lock();
+    let ranks = arguments.command.ranks().cloned();
+    let outcome = match arguments.command {
+        Command::Mdp(command) => mdp::run(command, out),
+        Command::Pomdp(command) => pomdp::run(command, out),
+        Command::Hmm(command) => hmm::run(command, out),
+        Command::Bench(command) => bench::run(&command, out),
+        Command::New(arguments) => new::run(&arguments.try_into()?, out),
+        Command::Learn(command) => learn::run(command, out),
+        Command::Schema(arguments) => schema::run(&arguments, out),
+        Command::Devices(arguments) => devices::run(arguments, out),
+        Command::Completions(arguments) => completions::run(arguments, out),
+        Command::Man(arguments) => man::run(&arguments, out),
+    }?;
+    ranks.map_or(Ok(()), |ranks| ranks.draw())?;
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    /// Every command says what it does, and no help has marks that only rustdoc reads.
+    #[test]
+    fn help_is_for_people() {
+        fn read(command: &mut clap::Command, path: &str) -> usize {
+            assert!(command.get_about().is_some(), "{path} says nothing");
+            for help in [command.render_help(), command.render_long_help()] {
+                let help = help.to_string();
+                for mark in ["](", "super::", "crate::", "[`", "`]"] {
+                    assert!(!help.contains(mark), "{path}: {mark} in\n{help}");
+                }
+            }
+            let read_all = |command: &mut clap::Command| {
+                let path = format!("{path} {}", command.get_name());
+                read(command, &path)
+            };
+            1 + command.get_subcommands_mut().map(read_all).sum::<usize>()
+        }
+        let mut command = Arguments::command();
+        command.build();
+        assert!(read(&mut command, "warpkov") > 50);
+    }
+}

@@ -1,0 +1,34 @@
+//! Code that all model classes share.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`array`], [`sparse`] | arrays in memory or in files, sparse matrices |
+//! | [`io`] | file formats that several model classes use, and file errors |
+//! | [`plot`] | plots: canvas, axes, lines |
+//! | [`random`] | reproducible random numbers |
+//! | [`checkpoint`] | checkpoints: the file, its hash, and when the next one is due |
+//! | [`choice`] | enums with named variants, for options |
+//! | [`names`] | names of states, actions and observations |
+//! | [`numbers`] | the maximum norm, infinite numbers in JSON |
+//! | [`parameters`] | range checks of model parameters |
+//! | [`ranks`] | what several ranks did, and how long |
+//! | [`report`] | text, JSON and files of results |
+//! | [`guard`] | warnings about valid models that look wrong |
+//! | [`interrupt`] | the stop request (Ctrl-C) |
+//! | [`terminal`] | text that is safe to print on a terminal |
+
+pub mod array;
+pub mod checkpoint;
+pub mod choice;
+pub mod guard;
+pub mod interrupt;
+pub mod io;
+pub mod names;
+pub mod numbers;
+pub mod parameters;
+pub mod plot;
+pub mod random;
+pub mod ranks;
+pub mod report;
+pub mod sparse;
+pub mod terminal;

@@ -1,0 +1,38 @@
+//! Hidden Markov models: scoring, decoding and training over batches of sequences of any lengths.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`model`], [`sequences`] | validated models and observations |
+//! | [`backend`] | the trait [`Recursions`](backend::Recursions): forward, backward, Viterbi and expected counts |
+//! | [`mod@cpu`], [`device`] | its implementations on the CPU and on a GPU or the emulator |
+//! | [`place`] | the choice of a backend, and its checks |
+//! | [`divided`] | the recursions on several ranks |
+//! | [`filter`] | filtering, smoothing with a lag and prediction of a stream, an observation at a time |
+//! | [`invariants`] | identities that every result satisfies, checked at run time |
+//! | [`maximise`] | the M step of the Baum-Welch algorithm |
+//! | [`train`] | the Baum-Welch loop, AIC and BIC |
+//! | [`solution`], [`checkpoint`] | results, and checkpoints of training |
+//! | [`sample`], [`generate`] | sampling of sequences, generation of models |
+//! | [`io`], [`plot`] | file formats and plots |
+//! | [`info`], [`report`] | descriptions of models, reports of results |
+
+pub mod backend;
+pub mod checkpoint;
+pub mod cpu;
+pub mod device;
+pub mod divided;
+pub mod filter;
+pub mod generate;
+pub mod info;
+pub mod invariants;
+pub mod io;
+pub mod maximise;
+pub mod model;
+pub mod options;
+pub mod place;
+pub mod plot;
+pub mod report;
+pub mod sample;
+pub mod sequences;
+pub mod solution;
+pub mod train;

@@ -1,0 +1,647 @@
+//! Formats of hidden Markov models and of sequences: round trips, and error messages for invalid files.
+//!
+//! One file, because cargo links every file in `tests/` into a program of its own.
+
+use std::fs;
+use std::path::Path;
+
+use warpkov_common::choice::FileFormat;
+use warpkov_hmm::generate::{IceCream, Kind, LeftRight, Uniform};
+use warpkov_hmm::io::sequences::{self, Header, Missing, ReadOptions, Records, Table};
+use warpkov_hmm::io::{self, Format};
+use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
+use warpkov_hmm::sample::sample;
+use warpkov_hmm::sequences::{Observations, Sequences};
+
+const MODEL: &str = r#"{"pi": [0.5, 0.5], "A": [[0.9, 0.1], [0.1, 0.9]], "B": [[0.5, 0.5], [0.25, 0.75]]}"#;
+
+fn of_json(text: &str) -> Result<Hmm, String> {
+    io::read_from(text.as_bytes(), "m", None).map_err(|error| error.to_string())
+}
+
+fn dna() -> Hmm {
+    let model = Uniform { states: 2, kind: Kind::Symbols(4), ends: false, seed: 1 }.generate().unwrap();
+    let mut parts = model.into_parts();
+    parts.names.symbols = ["A", "C", "G", "T"].map(str::to_owned).to_vec();
+    parts.validated().unwrap()
+}
+
+fn models() -> Vec<Hmm> {
+    let vectors = |full| Kind::Vectors { dimensions: 3, full };
+    vec![
+        IceCream.generate().unwrap(),
+        dna(),
+        Uniform { states: 3, kind: vectors(false), ends: true, seed: 2 }.generate().unwrap(),
+        LeftRight { states: 4, jump: 2, kind: vectors(true), ends: false, seed: 3 }.generate().unwrap(),
+    ]
+}
+
+#[test]
+fn models_are_read_back_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    for model in models() {
+        for format in [Format::Json, Format::Npz] {
+            let path = folder.path().join(format!("model.{format}"));
+            io::write(&path, format, &model).unwrap();
+            assert_eq!(io::read(&path, None).unwrap(), model);
+        }
+    }
+    let plain = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
+    let path = folder.path().join("model.hmm");
+    io::write(&path, Format::Umdhmm, &plain).unwrap();
+    assert_eq!(io::read(&path, None).unwrap(), plain);
+    let error = io::write(&path, Format::Umdhmm, &models()[0]).unwrap_err().to_string();
+    assert!(error.ends_with("UMDHMM's format has no place for end probabilities or vectors"), "{error}");
+    assert_eq!(io::read(&path, None).unwrap(), plain);
+}
+
+#[test]
+fn files_written_by_umdhmm_are_read() {
+    // test.hmm of UMDHMM 1.02.
+    let text = "M= 2\nN= 3\nA:\n0.333 0.333 0.333\n0.333 0.333 0.333\n0.333 0.333 0.333\n\
+        B:\n0.5   0.5\t\n0.75  0.25\t\n0.25  0.75\t\npi:\n0.333 0.333 0.333\n";
+    // The missing digits exceed the tolerance for sums.
+    let error = io::read_from(text.as_bytes(), "test.hmm", None).unwrap_err().to_string();
+    assert_eq!(error, "test.hmm: pi sums to 0.9990000000000001, expected 1");
+    let model = io::read_from(text.replace("0.333", "0.333333").as_bytes(), "test.hmm", None).unwrap();
+    assert_eq!((model.states(), model.start()[0]), (3, 1.0 / 3.0));
+    let read = |text: &str| io::read_from(text.as_bytes(), "m", Some(Format::Umdhmm)).unwrap_err().to_string();
+    assert_eq!(read(""), "m:1: the file ends, expected M=");
+    assert_eq!(read("M= 0"), "m:1: found \"0\", expected a number from 1");
+    assert_eq!(read("M= 1\nN=1\nA: x"), "m:3: found \"x\", expected a probability");
+    assert_eq!(read("M= 1\nN=1\nA: 1\nB:\n"), "m:4: the file ends, expected a probability");
+    assert_eq!(read("M= 1\nN=1\nA: 1 B: 1 pi: 1\n\nT="), "m:5: found \"T=\", expected the end of the file");
+}
+
+#[test]
+fn folders_of_arrays_are_read_like_archives() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
+    let Emissions::Categorical { probs, .. } = model.emissions() else { panic!("symbols") };
+    for (name, shape, numbers) in [
+        ("startprob_", "(2,)", model.start()),
+        ("transmat_", "(2, 2)", model.transitions()),
+        ("emissionprob_", "(2, 4)", probs),
+    ] {
+        let header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}");
+        let bytes =
+            [b"\x93NUMPY\x01\x00", &(header.len() as u16 + 1).to_le_bytes()[..], header.as_bytes(), b"\n"].concat();
+        let data = numbers.iter().flat_map(|x| x.to_le_bytes());
+        fs::write(folder.path().join(format!("{name}.npy")), bytes.into_iter().chain(data).collect::<Vec<u8>>())
+            .unwrap();
+    }
+    assert_eq!(io::read(folder.path(), None).unwrap(), model);
+    fs::remove_file(folder.path().join("transmat_.npy")).unwrap();
+    let error = io::read(folder.path(), None).unwrap_err().to_string();
+    assert_eq!(error, format!("{}: array transmat_ is missing", folder.path().display()));
+}
+
+#[test]
+fn invalid_models_are_reported() {
+    assert!(of_json(MODEL).is_ok());
+    let replaced = |from: &str, to: &str| of_json(&MODEL.replacen(from, to, 1)).unwrap_err();
+    assert_eq!(replaced("0.9, 0.1", "0.9, 0.2"), "m: A[0] sums to 1.1, expected 1");
+    assert_eq!(replaced("[0.9, 0.1]", "[0.9]"), "m:1:42: A[1]: found 2 entries, expected 1 as in those before");
+    assert_eq!(replaced("[0.9, 0.1], ", ""), "m: A is 1 × 2, expected 2 × 2, in the order [from][to]");
+    assert_eq!(replaced("0.25, 0.75", "1.25, -0.25"), "m: B[1][0] is 1.25, expected a probability");
+    assert!(replaced("0.25, 0.75", "NaN, 1").ends_with(": B[1][0]: expected value"));
+    assert_eq!(replaced("[0.5, 0.5]", "[]"), "m: A is 2 × 2, expected 0 × 0, in the order [from][to]");
+    assert_eq!(
+        replaced("\"pi\"", "\"pie\""),
+        "m:1:7: unknown key \"pie\" (known keys: pi, A, B, A[to][from], B[symbol][state], means, covariances, end, \
+         states, symbols; free text: comment, _…)"
+    );
+    assert!(replaced("\"B\"", "\"Symbols\"").contains("unknown key \"Symbols\", did you mean \"symbols\"? (known"));
+    assert!(replaced("\"B\"", "\"_B\"").ends_with(": key \"B\" is missing (or B[symbol][state], means)"));
+    assert!(replaced("\"B\"", "\"A\"").contains("key \"A\" appears twice"));
+    assert!(
+        replaced("\"B\"", "\"A[to][from]\"").ends_with("found both \"A\" and \"A[to][from]\", expected one of them")
+    );
+    assert!(
+        replaced("\"B\": [[0.5, 0.5], [0.25, 0.75]]", "\"means\": [[0], [1]]")
+            .ends_with("key \"covariances\" is missing, expected it with \"means\"")
+    );
+    assert_eq!(
+        replaced("\"B\": [[0.5, 0.5], [0.25, 0.75]]", "\"means\": [[0], [1]], \"covariances\": [[1], [-1]]"),
+        "m: covariances[1][0] is -1, expected a positive number"
+    );
+    assert_eq!(replaced("}", ", \"states\": [\"a\"]}"), "m: 1 names of states, expected 2");
+    assert!(of_json("{\"pi\": [1").unwrap_err().starts_with("m:1:9: pi[1]: EOF while parsing"));
+    let error = io::read(Path::new("absent.json"), None).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read absent.json: "), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.npz");
+    fs::write(&path, "PK").unwrap();
+    assert!(io::read(&path, None).unwrap_err().to_string().starts_with(&format!("{}: ", path.display())));
+}
+
+/// A model of three symbols that is not symmetric, in every form that people write by hand.
+#[test]
+fn forms_written_by_hand_are_equal() {
+    let by_rows = r#"{"states": ["h", "f"], "symbols": ["n", "c", "d"], "pi": [0.6, 0.4],
+        "A": [[0.7, 0.2], [0.4, 0.6]], "end": [0.1, 0], "B": [[0.5, 0.4, 0.1], [0.1, 0.3, 0.6]]}"#;
+    let expected = of_json(by_rows).unwrap();
+    let changed = |from: &str, to: &str| {
+        assert!(by_rows.contains(from), "{from}");
+        of_json(&by_rows.replacen(from, to, 1))
+    };
+    let transposed = r#""A[to][from]": [[0.7, 0.4], [0.2, 0.6]]"#;
+    let named = r#""A": {"f": {"f": 0.6, "h": 0.4}, "h": {"f": 0.2, "h": 0.7}}"#;
+    let named_transposed = r#""A[to][from]": {"f": {"f": 0.6, "h": 0.2}, "h": {"f": 0.4, "h": 0.7}}"#;
+    for form in [transposed, named, named_transposed] {
+        assert_eq!(changed(r#""A": [[0.7, 0.2], [0.4, 0.6]]"#, form).unwrap(), expected, "{form}");
+    }
+    let rows = r#""B": [[0.5, 0.4, 0.1], [0.1, 0.3, 0.6]]"#;
+    for form in [
+        r#""B[symbol][state]": [[0.5, 0.1], [0.4, 0.3], [0.1, 0.6]]"#,
+        r#""B": {"h": {"n": 0.5, "c": 0.4, "d": 0.1}, "f": {"d": 0.6, "n": 0.1, "c": 0.3}}"#,
+        r#""B[symbol][state]": {"d": {"h": 0.1, "f": 0.6}, "c": {"h": 0.4, "f": 0.3}, "n": {"h": 0.5, "f": 0.1}}"#,
+    ] {
+        assert_eq!(changed(rows, form).unwrap(), expected, "{form}");
+    }
+    assert_eq!(changed("[0.6, 0.4]", r#"{"f": 0.4, "h": 0.6}"#).unwrap(), expected);
+    assert_eq!(changed("[0.1, 0]", r#"{"h": 0.1}"#).unwrap(), expected);
+    // The wrong order is an error that names the order, even where the matrix is square.
+    let wrong = changed(rows, r#""B": [[0.5, 0.1], [0.4, 0.3], [0.1, 0.6]]"#).unwrap_err();
+    assert_eq!(wrong, "m: B is 3 × 2, expected 2 × symbols, in the order [state][symbol]");
+    let wrong = changed(rows, r#""B[symbol][state]": [[0.5, 0.4, 0.1], [0.1, 0.3, 0.6]]"#).unwrap_err();
+    assert_eq!(wrong, "m: B[symbol][state] is 2 × 3, expected symbols × 2, in the order [symbol][state]");
+    let wrong = changed(r#""A": [[0.7, 0.2], [0.4, 0.6]]"#, r#""A": [[0.7, 0.4], [0.2, 0.6]]"#).unwrap_err();
+    assert_eq!(
+        wrong,
+        "m: A[0] with end[0] sums to 1.2000000000000002, expected 1, but every column of A does: A looks transposed, \
+         expected A[i][j] from state i to state j"
+    );
+    let wrong = of_json(&MODEL.replace("[[0.5, 0.5], [0.25, 0.75]]", "[[0.5, 0.25], [0.5, 0.75]]")).unwrap_err();
+    assert!(
+        wrong.starts_with("m: B[0] sums to 0.75, expected 1, but every column of B does: B looks trans"),
+        "{wrong}"
+    );
+    let wrong = of_json(&MODEL.replace("[[0.5, 0.5], [0.25, 0.75]]", "[[0.5, 0.25], [0.4, 0.75]]")).unwrap_err();
+    assert_eq!(wrong, "m: B[0] sums to 0.75, expected 1");
+    // UMDHMM's text is one list of numbers: the transpose has the same length.
+    let text = "M= 3\nN= 2\nA:\n0.9 0.1\n0.2 0.8\nB:\n0.5 0.2\n0.4 0.2\n0.1 0.6\npi:\n1 0\n";
+    let error = io::read_from(text.as_bytes(), "m", None).unwrap_err().to_string();
+    assert!(error.contains("B looks transposed, expected B[i][o] of state i and symbol o"), "{error}");
+    for (from, to, message) in [
+        ("[0.6, 0.4]", r#"{"g": 0.4, "h": 0.6}"#, "m: pi: no state is called \"g\""),
+        ("[0.6, 0.4]", r#"{"h": {"f": 1}}"#, "m: pi[\"h\"]: found an object, expected a number"),
+        ("[0.6, 0.4]", r#"{"h": 0.5, "h": 0.5}"#, ": pi: key \"h\" appears twice"),
+        ("[0.6, 0.4]", r#"{"h": "1"}"#, ": pi: found string \"1\", expected a probability or an object"),
+        (
+            "[[0.7, 0.2], [0.4, 0.6]]",
+            r#"{"h": 1}"#,
+            "m: A[\"h\"]: found a number, expected an object with names as keys",
+        ),
+        ("[[0.7, 0.2], [0.4, 0.6]]", "[[0.7, 0.2], 1]", ": A[1]: found 1, expected an array"),
+        ("[[0.7, 0.2], [0.4, 0.6]]", "[1, [0.4, 0.6]]", ": A[1]: found an array, expected a probability"),
+        ("[[0.7, 0.2], [0.4, 0.6]]", "[[[1]]]", "m: A is 1 × 1 × 1, expected 2 × 2, in the order [from][to]"),
+        ("\"h\", \"f\"", "\"h\", \"h\"", "m: two states are called \"h\""),
+    ] {
+        let error = changed(from, to).unwrap_err();
+        assert!(error.ends_with(message), "{error}");
+    }
+    let without = by_rows.replacen("\"states\": [\"h\", \"f\"], ", "", 1).replacen("[0.6, 0.4]", r#"{"h": 1}"#, 1);
+    let error = of_json(&without).unwrap_err();
+    assert_eq!(error, "m: pi has names as keys, expected a list of the names of every state");
+    let error = changed("[0.6, 0.4]", r#"{"h": 0.5, "F": 0.5}"#).unwrap_err();
+    assert_eq!(error, "m: pi: no state is called \"F\", did you mean \"f\"?");
+    // Deep and wide tables neither overflow the stack nor the memory.
+    let deep = format!("{{\"pi\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(of_json(&deep).unwrap_err().contains("recursion limit"));
+}
+
+#[test]
+fn sequences_are_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    for model in models() {
+        let drawn = sample(&model, 5, Some(9), 3).unwrap().sequences;
+        let vectors = matches!(model.emissions(), Emissions::Gaussian { .. });
+        let letters = model.names().symbols.iter().any(|name| name == "A");
+        for format in
+            [sequences::Format::Npy, sequences::Format::Lines, sequences::Format::Csv, sequences::Format::Fasta]
+        {
+            let refused = match format {
+                sequences::Format::Lines => vectors,
+                // Eisner's symbols also have one character each.
+                sequences::Format::Fasta => vectors,
+                _ => false,
+            };
+            let path = folder.path().join(format!("data.{}", format.extensions()[0]));
+            let lengths = folder.path().join("lengths.npy");
+            let lengths = (format == sequences::Format::Npy).then_some(lengths.as_path());
+            let written = sequences::write(&path, lengths, format, &drawn, &model);
+            assert_eq!(written.is_err(), refused, "{format}, {letters}");
+            if !refused {
+                assert_eq!(sequences::read(&path, lengths, None, &model).unwrap(), drawn, "{format}");
+            }
+        }
+    }
+    let plain = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
+    let one = sample(&plain, 1, Some(30), 1).unwrap().sequences;
+    let path = folder.path().join("one.seq");
+    sequences::write(&path, None, sequences::Format::Umdhmm, &one, &plain).unwrap();
+    assert_eq!(sequences::read(&path, None, None, &plain).unwrap(), one);
+    assert!(fs::read_to_string(&path).unwrap().starts_with("T= 30\n"));
+}
+
+/// End of the message for a missing value.
+const HINT: &str = " (option missing selects a treatment)";
+
+/// The error of reading `text` as sequences for a model.
+fn said(model: &Hmm, format: sequences::Format, text: &str) -> String {
+    match sequences::read_from(text.as_bytes(), "d", Some(format), model) {
+        Ok(sequences) => format!("{sequences:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn invalid_sequences_are_reported() {
+    use sequences::Format::{Csv, Fasta, Lines, Npy, Umdhmm};
+    let (dna, plain) = (dna(), HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap());
+    let numbers = Uniform { states: 2, kind: Kind::Vectors { dimensions: 1, full: false }, ends: false, seed: 1 };
+    let numbers = numbers.generate().unwrap();
+    let expected = "expected one of the symbols A, C, G and T";
+    assert_eq!(said(&dna, Lines, "A C\nG X T\n"), format!("d:2: sequence 2, position 2: found \"X\", {expected}"));
+    assert_eq!(said(&dna, Lines, "A C\n0\n"), format!("d:2: sequence 2, position 1: found \"0\", {expected}"));
+    assert_eq!(said(&dna, Lines, "A\n\nC\n"), "d:2: sequence 2 is empty");
+    assert_eq!(said(&dna, Lines, ""), "d:1: sequence 1 is empty");
+    let expected = "expected a symbol number below 4";
+    assert_eq!(said(&plain, Lines, "0,1 2\n3 4\n"), format!("d:2: sequence 2, position 2: found \"4\", {expected}"));
+    assert_eq!(said(&plain, Lines, "-1"), format!("d:1: sequence 1, position 1: found \"-1\", {expected}"));
+    let expected = "expected a finite number";
+    assert_eq!(
+        said(&numbers, Lines, "1.5 nan"),
+        format!("d:1: sequence 1, position 2: found \"nan\", {expected}{HINT}")
+    );
+    assert_eq!(
+        said(&dna, Fasta, ">a\nACGT\n>b\nacNt\n"),
+        format!(
+            "d:4: record b, position 3: found \"N\", which is A or C or G or T, expected one of the symbols A, C, G and T{HINT}"
+        )
+    );
+    assert_eq!(said(&dna, Fasta, ">a\n>b\nA\n"), "d:2: record a has no letters");
+    assert_eq!(said(&dna, Fasta, "ACGT\n"), "d:1: expected a record line, which begins with >, before the letters");
+    assert_eq!(said(&numbers, Fasta, ">a\nA\n"), "d:1: the model has no named symbols that letters could stand for");
+    let csv = "sequence,symbol\n1,A\n1,C\n2,G\n";
+    assert!(said(&dna, Csv, csv).contains("offsets: [0, 2, 3]"), "{}", said(&dna, Csv, csv));
+    assert!(said(&dna, Csv, "symbol\nA\nC\n").contains("offsets: [0, 2]"));
+    assert_eq!(said(&dna, Csv, "sequence,symbol\n1,A,C\n"), "d:2: found 3 columns, expected 2 as in the header");
+    assert_eq!(
+        said(&dna, Csv, "sequence,x,y\n"),
+        "d:1: found 2 columns beside the ids, expected 1 for an observation of the model (option columns selects them)"
+    );
+    assert_eq!(said(&dna, Csv, "sequence,symbol\n"), "d:1: the table has no rows after the header");
+    assert_eq!(said(&dna, Csv, ""), "d:1: the table is empty");
+    assert_eq!(said(&plain, Umdhmm, "T= 2\n1 5\n"), "d: sequence 1, position 2: found symbol 4, expected one below 4");
+    assert_eq!(said(&plain, Umdhmm, "T= 2\n1 0\n"), "d:2: found \"0\", expected a symbol number from 1");
+    assert!(said(&plain, Npy, "xxxxxxxxxxxx").starts_with("d: is not a NumPy array"));
+}
+
+/// A Gaussian model of vectors with `dimensions` components.
+fn numbers(dimensions: u32) -> Hmm {
+    let kind = Kind::Vectors { dimensions, full: false };
+    Uniform { states: 2, kind, ends: false, seed: 1 }.generate().unwrap()
+}
+
+/// Reads `text` as a table.
+fn table(model: &Hmm, text: &str, table: &Table, missing: Missing) -> Result<Records, String> {
+    let format = Some(sequences::Format::Csv);
+    let options = ReadOptions { format, lengths: None, table: table.clone(), missing };
+    sequences::read_from_with(text.as_bytes(), "d", &options, model).map_err(|error| error.to_string())
+}
+
+/// The numbers of a table and the offsets of its sequences.
+#[track_caller]
+fn values(model: &Hmm, text: &str, asked: &Table) -> (Vec<f64>, Vec<u64>) {
+    let sequences = table(model, text, asked, Missing::Refuse).unwrap().sequences;
+    match sequences.observations() {
+        Observations::Vectors { values, .. } => (values.clone(), sequences.offsets().to_vec()),
+        Observations::Symbols(symbols) => {
+            (symbols.iter().copied().map(f64::from).collect(), sequences.offsets().to_vec())
+        }
+    }
+}
+
+fn columns(names: &[&str], id: Option<&str>) -> Table {
+    let columns = names.iter().map(|&name| name.to_owned()).collect();
+    Table { columns, id: id.map(str::to_owned), ..Table::default() }
+}
+
+#[test]
+fn tables_keep_their_first_row() {
+    let (one, two, dna) = (numbers(1), numbers(2), dna());
+    let plain = Table::default();
+    // Without and with a header, and with both kinds of line ends.
+    assert_eq!(values(&one, "1.5\n-2\n3e-3\n", &plain), (vec![1.5, -2.0, 3e-3], vec![0, 3]));
+    assert_eq!(values(&one, "x\r\n1.5\r\n-2\r\n", &plain), (vec![1.5, -2.0], vec![0, 2]));
+    assert_eq!(values(&two, "\"x\",\"y, m\"\n1,2\n\n3,4", &plain), (vec![1.0, 2.0, 3.0, 4.0], vec![0, 2]));
+    assert_eq!(values(&two, "1;2\n3;4\n", &plain), (vec![1.0, 2.0, 3.0, 4.0], vec![0, 2]));
+    assert_eq!(values(&two, "a\tb\n3\t4\n", &plain), (vec![3.0, 4.0], vec![0, 1]));
+    assert_eq!(values(&one, "\u{feff}1.5\n2\n", &plain), (vec![1.5, 2.0], vec![0, 2]));
+    assert_eq!(values(&one, "\u{feff}\"x\"\n2\n", &columns(&["x"], None)), (vec![2.0], vec![0, 1]));
+    assert_eq!(values(&dna, "A\nC\n", &plain), (vec![0.0, 1.0], vec![0, 2]));
+    let guessed = table(&dna, "base\nC\n", &plain, Missing::Refuse).unwrap();
+    assert_eq!(guessed.notes, ["d: line 1 is read as a header with base (option header overrides this)"]);
+    assert!(table(&dna, "sequence,base\nx,C\n", &plain, Missing::Refuse).unwrap().notes.is_empty());
+    // A field that begins like a number is not a column name. Explicit options take precedence.
+    let error = |text: &str, asked: &Table| table(&one, text, asked, Missing::Refuse).unwrap_err();
+    assert_eq!(
+        error("1,5\n2\n", &Table { separator: Some(b';'), ..plain.clone() }),
+        "d:1: column 1: found \"1,5\", expected a finite number (option header: yes, if this is one)"
+    );
+    assert_eq!(
+        error("inf\n2\n", &plain),
+        "d:1: column 1: found \"inf\", expected a finite number (option header: yes, if this is one)"
+    );
+    assert_eq!(error("NA\n2\n", &plain), format!("d:1: column 1: found \"NA\", expected a finite number{HINT}"));
+    let with = |header| Table { header, ..plain.clone() };
+    assert_eq!(values(&one, "0\n1.5\n", &with(Header::Yes)), (vec![1.5], vec![0, 1]));
+    assert_eq!(error("x\n1.5\n", &with(Header::No)), "d:1: column 1: found \"x\", expected a finite number");
+}
+
+#[test]
+fn tables_from_other_programs_are_read() {
+    let (one, two) = (numbers(1), numbers(2));
+    let text = "Date,\"price, USD\",note,volume,station\n\
+        2024-01-02, 1.5 ,\"a \"\"quoted\"\"\nnote\",10,b\n\
+        2024-01-03,2.5,NA,20,a\n\
+        2024-01-04,3.5,,30,b\n";
+    assert_eq!(values(&two, text, &columns(&["volume", "price, USD"], None)).0, [10.0, 1.5, 20.0, 2.5, 30.0, 3.5]);
+    assert_eq!(values(&two, text, &columns(&["4", "2"], None)).0, [10.0, 1.5, 20.0, 2.5, 30.0, 3.5]);
+    // Rows with the same id form one sequence. Sequences have the order of the first appearance of their ids.
+    let records = table(&one, text, &columns(&["volume"], Some("station")), Missing::Refuse).unwrap();
+    assert_eq!((records.sequences.offsets(), records.names), (&[0, 2, 3][..], vec!["b".to_owned(), "a".to_owned()]));
+    assert_eq!(values(&one, text, &columns(&["volume"], Some("5"))).0, [10.0, 30.0, 20.0]);
+    assert_eq!(values(&one, "sequence,x\na,1\nb,2\na,3\n", &Table::default()), (vec![1.0, 3.0, 2.0], vec![0, 2, 3]));
+    let error = |text: &str, asked: &Table| table(&one, text, asked, Missing::Refuse).unwrap_err();
+    assert_eq!(
+        error(text, &columns(&["prize"], None)),
+        "d:1: there is no column prize: the header has Date, price, USD, note, volume, station"
+    );
+    assert_eq!(error("1,2\n3,4\n", &columns(&["7"], None)), "d:1: there is no column 7: the rows have 2");
+    assert_eq!(error("x,x\n3,4\n", &columns(&["x"], None)), "d:1: 2 columns are called x");
+    assert_eq!(
+        error("x,y\n1,2\n", &Table::default()),
+        "d:1: found 2 columns, expected 1 for an observation of the model (option columns selects them)"
+    );
+    assert_eq!(
+        error("x,y\n1,2\n", &columns(&["x", "y"], None)),
+        "d:1: found 2 columns named, expected 1 for an observation of the model"
+    );
+    // Error positions refer to lines of the file, also after a field with several lines.
+    assert_eq!(
+        error(&text.replace(",30,", ",thirty,"), &columns(&["volume"], None)),
+        "d:5: column 4 (volume): found \"thirty\", expected a finite number"
+    );
+    assert_eq!(
+        error(&text.replace(",20,", ",n/a,"), &columns(&["volume"], None)),
+        format!("d:4: column 4 (volume): found \"n/a\", expected a finite number{HINT}")
+    );
+    assert_eq!(error("x,y\n1,2\n\n3\n", &columns(&["x"], None)), "d:4: found 1 columns, expected 2 as in the header");
+    assert_eq!(
+        error("x,id\n1,a\n2,\n", &columns(&["x"], Some("id"))),
+        "d:3: column 2 (id): found \"\", expected the id of a sequence"
+    );
+    assert_eq!(error("x,y\n1,2\n3,\"4\n5,6\n", &columns(&["x"], None)), "d:3: a field in quotes does not end");
+    let lines =
+        ReadOptions { format: Some(sequences::Format::Lines), table: columns(&["x"], None), ..ReadOptions::default() };
+    let refused = sequences::read_from_with(&b"1"[..], "d", &lines, &one).unwrap_err().to_string();
+    assert_eq!(refused, "d: columns, ids, separators and headers apply only to tables, and this is lines");
+}
+
+#[test]
+fn missing_values_split_skip_or_are_summed_over() {
+    let (two, dna) = (numbers(2), dna());
+    let text = "sequence,x,y\na,1,2\nb,5,6\na,NA,3\na,4,5\nb,,\n";
+    let split = table(&two, text, &Table::default(), Missing::Split).unwrap();
+    assert_eq!(
+        (split.sequences.offsets(), &split.names, &split.starts),
+        (&[0, 1, 2, 3][..], &["a", "a", "b"].map(str::to_owned).to_vec(), &vec![0, 2, 0])
+    );
+    assert_eq!(split.notes, ["d: 2 missing observations split 2 sequences into 3"]);
+    let skip = table(&two, text, &Table::default(), Missing::Skip).unwrap();
+    assert_eq!((skip.sequences.offsets(), skip.skipped), (&[0, 2, 3][..], true));
+    for records in [split, skip] {
+        let Observations::Vectors { values, .. } = records.sequences.observations() else { panic!("vectors") };
+        assert_eq!(values[..], [1.0, 2.0, 4.0, 5.0, 5.0, 6.0]);
+    }
+    let refused = table(&two, text, &Table::default(), Missing::Marginalise).unwrap_err();
+    assert_eq!(refused, "d: only symbols can be marginalised, and the model emits numbers");
+    assert_eq!(table(&two, "x,y\nNA,1\n", &Table::default(), Missing::Skip).unwrap_err(), "d: there is no sequence");
+    let summed = table(&dna, "A\nNA\nT\n", &Table::default(), Missing::Marginalise).unwrap();
+    assert_eq!(
+        (summed.sequences.observations(), &summed.sets),
+        (&Observations::Symbols(vec![0, 4, 3]), &vec![vec![0, 1, 2, 3]])
+    );
+    let extended = summed.extended(&dna);
+    let Emissions::Categorical { symbols: 5, probs } = extended.emissions() else { panic!("symbols") };
+    assert_eq!((probs[4], probs[9]), (1.0, 1.0));
+    // A vector cannot be a set of symbols.
+    let plain = HmmParts { names: Names::default(), ..dna.clone().into_parts() }.validated().unwrap();
+    let error = table(&plain, "0\nNA\n4\n", &Table::default(), Missing::Marginalise).unwrap_err();
+    assert_eq!(error, "d:3: column 1: found \"4\", expected a symbol number below 4");
+    // NumPy has NaN.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d.npy");
+    fs::write(&path, npy("<f8", "(5,)", &[1.0, f64::NAN, f64::NAN, 2.0, 0.0].map(f64::to_le_bytes).concat())).unwrap();
+    let options = |missing| ReadOptions { missing, ..ReadOptions::default() };
+    let parts = sequences::read_with(&path, &options(Missing::Split), &plain).unwrap();
+    assert_eq!((parts.sequences.offsets(), parts.starts), (&[0, 1, 3][..], vec![0, 3]));
+    let parts = sequences::read_with(&path, &options(Missing::Split), &numbers(1)).unwrap();
+    assert_eq!(parts.sequences.offsets(), [0, 1, 3]);
+}
+
+#[test]
+fn fasta_has_more_than_four_letters() {
+    let dna = dna();
+    let read = |text: &str, missing| {
+        let options = ReadOptions { format: Some(sequences::Format::Fasta), missing, ..ReadOptions::default() };
+        sequences::read_from_with(text.as_bytes(), "d", &options, &dna).map_err(|error| error.to_string())
+    };
+    let text = ">chr1 a description\nACgt\n; a comment\nnnR-U\n>\nT T\n";
+    let records = read(text, Missing::Marginalise).unwrap();
+    assert_eq!(records.names, ["chr1", "2"]);
+    assert_eq!(*records.sequences.observations(), Observations::Symbols(vec![0, 1, 2, 3, 4, 4, 5, 4, 3, 3, 3]));
+    assert_eq!(records.sets, [vec![0, 1, 2, 3], vec![0, 2]]);
+    let extended = records.extended(&dna);
+    let (Emissions::Categorical { probs: all, .. }, Emissions::Categorical { probs, .. }) =
+        (extended.emissions(), dna.emissions())
+    else {
+        panic!("symbols")
+    };
+    assert_eq!((all[4], all[5], all[11]), (1.0, probs[0] + probs[2], probs[4] + probs[6]));
+    let records = read(text, Missing::Split).unwrap();
+    assert_eq!((records.names, records.starts), (["chr1", "chr1", "2"].map(str::to_owned).to_vec(), vec![0, 8, 0]));
+    let expected = "expected one of the symbols A, C, G and T";
+    let error = |text: &str| read(text, Missing::Refuse).unwrap_err();
+    assert_eq!(error(">x\nAC-\n"), format!("d:2: record x, position 3: found \"-\", a gap, {expected}{HINT}"));
+    assert_eq!(error(">x\nAr\n"), format!("d:2: record x, position 2: found \"r\", which is A or G, {expected}{HINT}"));
+    assert_eq!(error(">x\nAZ\n"), format!("d:2: record x, position 2: found \"Z\", {expected}"));
+    assert!(read(">x\nAZ\n", Missing::Split).is_err());
+    // Amino acids have their own ambiguity codes, and N is one of the acids.
+    let protein = Uniform { states: 2, kind: Kind::Symbols(20), ends: false, seed: 1 }.generate().unwrap();
+    let mut protein = protein.into_parts();
+    protein.names.symbols = "ACDEFGHIKLMNPQRSTVWY".chars().map(String::from).collect();
+    let protein = protein.validated().unwrap();
+    let options =
+        ReadOptions { format: Some(sequences::Format::Fasta), missing: Missing::Marginalise, ..ReadOptions::default() };
+    let records = sequences::read_from_with(&b">p\nNRbx\n"[..], "d", &options, &protein).unwrap();
+    assert_eq!(*records.sequences.observations(), Observations::Symbols(vec![11, 14, 20, 21]));
+    assert_eq!((&records.sets[0], records.sets[1].len()), (&vec![2, 11], 20));
+}
+
+#[test]
+fn names_with_separators_are_read_back() {
+    let mut parts = dna().into_parts();
+    parts.names.symbols = ["a,b", "two words", "a \"quote\"", "plain"].map(str::to_owned).to_vec();
+    let model = parts.validated().unwrap();
+    let drawn = sample(&model, 4, Some(20), 1).unwrap().sequences;
+    for format in [sequences::Format::Csv, sequences::Format::Lines] {
+        let mut text = Vec::new();
+        sequences::write_to(&mut text, format, &drawn, &model).unwrap();
+        assert_eq!(sequences::read_from(&text[..], "d", Some(format), &model).unwrap(), drawn, "{format}");
+    }
+    assert_eq!(said(&model, sequences::Format::Lines, "plain \"a,b"), "d:1: a name in quotes does not end");
+}
+
+/// A .npy file as NumPy writes it.
+fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let length = (header.len() as u16 + 1).to_le_bytes();
+    [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), b"\n", data].concat()
+}
+
+#[test]
+fn the_shape_of_arrays_decides_the_type_of_covariances() {
+    let bytes = |numbers: &[f64]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, descr: &str, shape: &str, data: &[u8]| {
+        fs::write(folder.path().join(format!("{name}.npy")), npy(descr, shape, data)).unwrap();
+    };
+    put("startprob_", "<f8", "(2,)", &bytes(&[0.5, 0.5]));
+    put("transmat_", "<f8", "(2, 2)", &bytes(&[0.5; 4]));
+    put("means_", "<f8", "(2, 3)", &bytes(&[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+    let matrices = |variances: [f64; 6]| -> Vec<f64> {
+        (0..18).map(|at| if at / 3 % 3 == at % 3 { variances[at / 9 * 3 + at % 3] } else { 0.0 }).collect()
+    };
+    let variances = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let read = || match io::read(folder.path(), None).map(|model| model.emissions().clone()) {
+        Ok(Emissions::Gaussian { covariances, .. }) => Ok(covariances),
+        Ok(_) => panic!("symbols"),
+        Err(error) => Err(error.to_string().rsplit(": ").next().unwrap().to_owned()),
+    };
+    put("covars_", "<f8", "(2, 3, 3)", &bytes(&matrices(variances)));
+    assert_eq!(read(), Ok(Covariances::Full(matrices(variances))));
+    // hmmlearn's property `covars_` is N × D × D for every type; its attribute `_covars_` is not.
+    let kind = |text: &str| {
+        let codes: Vec<u8> = text.chars().flat_map(|letter| u32::from(letter).to_le_bytes()).collect();
+        put("covariance_type", &format!("<U{}", text.len()), "()", &codes);
+    };
+    kind("diag");
+    assert_eq!(read(), Ok(Covariances::Diagonal(variances.to_vec())));
+    kind("tied");
+    assert_eq!(read(), Ok(Covariances::Full(matrices(variances))));
+    put("covars_", "<f8", "(3, 3)", &bytes(&matrices(variances)[..9]));
+    assert_eq!(read(), Ok(Covariances::Full(matrices([1.0, 2.0, 3.0, 1.0, 2.0, 3.0]))));
+    kind("spherical");
+    assert_eq!(read(), Err("covars_ is of shape [3, 3], expected 2 as covariance_type is spherical".to_owned()));
+    put("covars_", "<f8", "(2,)", &bytes(&[7.0, 8.0]));
+    assert_eq!(read(), Ok(Covariances::Diagonal(vec![7.0, 7.0, 7.0, 8.0, 8.0, 8.0])));
+    kind("round");
+    assert_eq!(read(), Err("covariance_type is \"round\", expected diag, full, spherical or tied".to_owned()));
+    // A round trip keeps full covariances full, even if they are diagonal matrices.
+    let emissions =
+        Emissions::Gaussian { dimensions: 3, means: vec![0.0; 6], covariances: Covariances::Full(matrices(variances)) };
+    let model = Uniform { states: 2, kind: Kind::Symbols(1), ends: false, seed: 1 }.generate().unwrap();
+    let model = HmmParts { emissions, ..model.into_parts() }.validated().unwrap();
+    for format in [Format::Json, Format::Npz] {
+        let path = folder.path().join(format!("model.{format}"));
+        io::write(&path, format, &model).unwrap();
+        assert_eq!(io::read(&path, None).unwrap(), model);
+    }
+}
+
+#[test]
+fn arrays_of_floats_hold_symbols_if_they_are_whole() {
+    let plain = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d.npy");
+    let read = |descr: &str, data: &[u8], count: usize| {
+        fs::write(&path, npy(descr, &format!("({count}, 1)"), data)).unwrap();
+        let read = sequences::read_with(&path, &ReadOptions::default(), &plain);
+        read.map_err(|error| error.to_string().replace(&path.display().to_string(), "d"))
+    };
+    let doubles = [0.0, 3.0, 1.0].map(f64::to_le_bytes).concat();
+    let records = read("<f8", &doubles, 3).unwrap();
+    assert_eq!(*records.sequences.observations(), Observations::Symbols(vec![0, 3, 1]));
+    assert_eq!(records.notes.len(), 1);
+    assert!(records.notes[0].ends_with(": floating-point numbers are read as symbol numbers"));
+    assert!(read("<f4", &[2.0f32, 0.0].map(f32::to_le_bytes).concat(), 2).is_ok());
+    assert!(read("<i8", &[2i64, 0].map(i64::to_le_bytes).concat(), 2).unwrap().notes.is_empty());
+    let error = |numbers: [f64; 2]| read("<f8", &numbers.map(f64::to_le_bytes).concat(), 2).unwrap_err();
+    assert_eq!(error([0.0, 1.5]), "d: [1] is 1.5, expected a symbol number");
+    assert_eq!(error([-1.0, 1.0]), "d: [0] is -1, expected a symbol number");
+    assert_eq!(error([0.0, 4.0]), "d: sequence 1, position 2: found symbol 4, expected one below 4");
+    assert_eq!(read("<f8", &doubles[..20], 3).unwrap_err(), "d: is truncated: it has 2 of 3 numbers");
+    assert_eq!(read("<i4", &[], 3).unwrap_err(), "d: is truncated: it has 0 of 3 numbers");
+}
+
+#[test]
+fn arrays_and_lengths_must_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = HmmParts { names: Names::default(), ..dna().into_parts() }.validated().unwrap();
+    let [data, lengths] = ["data.npy", "lengths.npy"].map(|name| folder.path().join(name));
+    let drawn = sample(&plain, 3, Some(4), 1).unwrap().sequences;
+    sequences::write(&data, Some(&lengths), sequences::Format::Npy, &drawn, &plain).unwrap();
+    let more = sample(&plain, 4, Some(4), 1).unwrap().sequences;
+    let other = folder.path().join("other.npy");
+    sequences::write(&other, Some(&folder.path().join("four.npy")), sequences::Format::Npy, &more, &plain).unwrap();
+    let error = sequences::read(&data, Some(&folder.path().join("four.npy")), None, &plain).unwrap_err().to_string();
+    assert!(error.contains("the lengths sum to 16, expected the 12 observations of "), "{error}");
+    let error = sequences::write(&data, None, sequences::Format::Npy, &drawn, &plain).unwrap_err().to_string();
+    assert!(error.ends_with("several sequences in one array need a file of lengths"), "{error}");
+    // One sequence, without lengths.
+    assert_eq!(sequences::read(&data, None, None, &plain).unwrap().offsets(), [0, 12]);
+    let small = Uniform { states: 2, kind: Kind::Symbols(1), ends: false, seed: 1 }.generate().unwrap();
+    let error = sequences::read(&data, Some(&lengths), None, &small).unwrap_err().to_string();
+    assert!(error.contains("expected one below 1"), "{error}");
+    let vectors = Uniform { states: 2, kind: Kind::Vectors { dimensions: 2, full: false }, ends: false, seed: 1 };
+    let error = sequences::read(&data, Some(&lengths), None, &vectors.generate().unwrap()).unwrap_err().to_string();
+    assert!(error.ends_with("is of shape [12, 1], expected n × 2"), "{error}");
+    let symbols = Observations::Vectors { dimensions: 1, values: vec![1.0] };
+    let error = Sequences::new(vec![0, 1], symbols).unwrap().check(&plain).unwrap_err().to_string();
+    assert_eq!(error, "the sequences hold numbers, expected symbols, which the model emits");
+}
+
+#[test]
+fn damaged_files_are_refused_or_read_but_never_end_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.npz");
+    io::write(&path, Format::Npz, &models()[3]).unwrap();
+    let archive = fs::read(&path).unwrap();
+    let mut json = Vec::new();
+    io::write_to(&mut json, Format::Json, &models()[3]).unwrap();
+    // A linear congruential generator (Knuth's MMIX) suffices.
+    let mut state = 1u64;
+    let mut next = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for _ in 0..300 {
+        let mut bytes = archive.clone();
+        let at = next(bytes.len());
+        bytes[at] ^= 1 << next(8);
+        fs::write(&path, &bytes).unwrap();
+        if let Err(error) = io::read(&path, None) {
+            assert!(error.to_string().contains("m.npz"), "{error}");
+        }
+        let mut text = json.clone();
+        let at = next(text.len());
+        text[at] = b" ,[]{}\"-e9"[next(10)];
+        if let Err(error) = io::read_from(&text[..], "m", Some(Format::Json)) {
+            assert!(error.to_string().starts_with("m:"), "{error}");
+        }
+    }
+}

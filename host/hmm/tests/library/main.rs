@@ -1,0 +1,9 @@
+//! Tests of the library for hidden Markov models.
+
+mod formats;
+mod hmmlearn;
+mod reference;
+mod training;
+
+#[path = "../../../../tests/support/wide.rs"]
+mod wide;

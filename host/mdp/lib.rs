@@ -1,0 +1,45 @@
+//! Markov decision processes: models and their formats, policy and value iteration, certificates and reports.
+//!
+//! [`solve_with`] selects a backend, runs the [solver loop](solve) on it, and certifies the result. The loop is written
+//! once over the [backend traits](backend).
+
+pub mod analysis;
+pub mod auto;
+pub mod backend;
+pub mod certificate;
+pub mod checkpoint;
+pub mod compare;
+pub mod cpu;
+pub mod criterion;
+pub mod device;
+pub mod divide;
+pub mod dynamic;
+pub mod error;
+pub mod evaluation;
+pub mod generate;
+pub mod info;
+pub mod io;
+pub mod krylov;
+pub mod many;
+pub mod matrix_free;
+pub mod model;
+pub mod options;
+pub mod place;
+pub mod plot;
+pub mod prepared;
+pub mod qfactors;
+pub mod refine;
+pub mod report;
+pub mod select;
+pub mod sensitivity;
+pub mod show;
+pub mod simulate;
+pub mod solution;
+pub mod solve;
+pub mod table;
+pub mod team;
+
+pub use error::SolveError;
+pub use many::{solve_many, solve_many_sparse};
+pub use matrix_free::{ModelOptions, solve_model};
+pub use solve::{Observer, Session, solve_from, solve_session, solve_with};

@@ -1,0 +1,30 @@
+//! Partially observable Markov decision processes: models, file formats, point-based solvers and two-sided bounds on
+//! V\*.
+//!
+//! The [solvers](solve) keep a lower bound (alpha vectors) and an upper bound (sawtooth points) on V\*. They run over a
+//! narrow [backend], whose implementations are the [CPU](cpu) and a [device].
+
+pub mod alpha;
+pub mod backend;
+pub mod belief;
+pub mod checkpoint;
+pub mod cpu;
+pub mod device;
+pub mod game;
+pub mod generate;
+pub mod info;
+pub mod io;
+pub mod lookahead;
+pub mod model;
+pub mod options;
+pub mod plot;
+pub mod projection;
+pub mod reduce;
+pub mod reference;
+pub mod report;
+pub mod simulate;
+pub mod solution;
+pub mod solve;
+pub mod support;
+pub mod trace;
+pub mod verify;

@@ -1,0 +1,106 @@
+//! Solves on the emulator: the bounds of walks hold, and runs are reproducible.
+
+use std::ops::ControlFlow;
+
+use warpkov_pomdp::generate::{Olfactory, Tiger};
+use warpkov_pomdp::model::Pomdp;
+use warpkov_pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
+use warpkov_pomdp::solution::{Solution, Status};
+use warpkov_pomdp::solve::solve_with;
+use warpkov_runtime::choose::DeviceChoice;
+
+fn solve(model: &Pomdp, options: &SolveOptions) -> Solution {
+    let mut last = (f64::NEG_INFINITY, f64::INFINITY);
+    let solution = solve_with(model, options, &mut |round| {
+        assert!(round.lower <= round.upper, "{round:?}");
+        assert!(round.lower >= last.0 && round.upper <= last.1, "{round:?} after {last:?}");
+        last = (round.lower, round.upper);
+        ControlFlow::Continue(())
+    });
+    solution.unwrap()
+}
+
+fn emulated(expansion: Option<Expansion>, precision: Precision, iterations: u64) -> SolveOptions {
+    SolveOptions {
+        device: DeviceChoice::Emulated,
+        precision,
+        expansion,
+        beliefs: 8,
+        trials: Some(4),
+        limits: Limits { iterations: Some(iterations), ..Limits::default() },
+        ..SolveOptions::default()
+    }
+}
+
+/// Cassandra's tiger at γ = .95: SARSOP's bounds on V*(b₀) are 19.3711 and 19.3721. Walks by the state never listen.
+#[test]
+fn tiger_is_bracketed() {
+    let tiger = Tiger::default().generate().unwrap();
+    for (expansion, precision) in [
+        (None, Precision::F64),
+        (Some(Expansion::Ssga), Precision::F32),
+        (Some(Expansion::Random), Precision::F64),
+        (Some(Expansion::Hsvi), Precision::F64),
+    ] {
+        // Trials run in batches of four. The other expansions run one step of eight walks; random walks seldom listen
+        // twice.
+        let (iterations, least) = match expansion {
+            Some(Expansion::Hsvi) => (14, 18.0),
+            Some(Expansion::Random) => (120, 16.0),
+            _ => (120, 18.5),
+        };
+        let options = emulated(expansion, precision, iterations);
+        let solution = solve(&tiger, &options);
+        let end = solution.end();
+        assert!(end.lower <= 19.3722 && end.upper >= 19.3711 && end.lower >= least, "{expansion:?}: {end:?}");
+        // The fast informed bound is 87. Few of the walks are optimistic, and they must listen several times.
+        assert!(expansion.is_some() || end.upper <= 32.0, "{end:?}");
+        // The reported lower bound is the value of the vectors, minus at most the rounding of their type.
+        let value = solution.vectors.best(tiger.start()).unwrap().1;
+        assert!(value >= end.lower && value - end.lower < 0.05, "{expansion:?}: {value}, {end:?}");
+        assert_eq!(solution.device, "the emulator");
+    }
+}
+
+/// Random walks with backups of all beliefs also use the backend.
+#[test]
+fn hosted_schemes_run_on_devices() {
+    let tiger = Tiger::default().generate().unwrap();
+    for scheme in [Scheme::Full, Scheme::Randomized] {
+        let options = SolveOptions { scheme: Some(scheme), ..emulated(Some(Expansion::Random), Precision::F64, 4) };
+        let end = *solve(&tiger, &options).end();
+        // Listening forever has the value −20.
+        assert!(end.lower <= 19.3722 && end.lower >= -15.0, "{scheme} {end:?}");
+    }
+}
+
+/// A small olfactory search: the bounds agree with the CPU, and runs are reproducible.
+#[test]
+fn bounds_agree_and_runs_repeat() {
+    let model = Olfactory { width: 7, height: 5, source: (1, 2), gamma: 0.9, ..Olfactory::default() };
+    let model = model.generate().unwrap();
+    let limits = Limits { gap: 0.02, iterations: Some(2000), ..Limits::default() };
+    let on_cpu = SolveOptions { device: DeviceChoice::Cpu, limits, ..SolveOptions::default() };
+    let known = *solve(&model, &on_cpu).end();
+    for precision in [Precision::F64, Precision::F32] {
+        let options = emulated(None, precision, 40);
+        let (first, again) = (solve(&model, &options), solve(&model, &options));
+        assert_eq!(first.vectors, again.vectors);
+        assert_eq!(first.end().lower.to_bits(), again.end().lower.to_bits());
+        let other = solve(&model, &SolveOptions { seed: 1, ..options });
+        assert_ne!(first.vectors, other.vectors);
+        let end = first.end();
+        assert!(end.lower <= known.upper && end.upper >= known.lower, "{end:?} {known:?}");
+        assert!(end.lower >= 0.9 * known.lower, "{end:?} {known:?}");
+        // Half of the way from the fast informed bound, 0.74, to 0.55.
+        assert!(first.rounds[0].upper >= 0.73 && end.upper <= 0.65, "{end:?}");
+        // With little memory, points and vectors are dropped and the run continues.
+        let limits = Limits { memory: Some(300_000), ..options.limits };
+        let short = solve(&model, &SolveOptions { limits, ..options });
+        assert_eq!(short.status, Status::Iterations);
+        assert!(short.vectors.len() < first.vectors.len(), "{} {}", short.vectors.len(), first.vectors.len());
+        let end = short.end();
+        assert!(end.lower <= known.upper && end.upper >= known.lower, "{end:?} {known:?}");
+        assert!(end.lower >= 0.9 * first.end().lower, "{end:?} {:?}", first.end());
+    }
+}

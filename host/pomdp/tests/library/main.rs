@@ -1,0 +1,13 @@
+//! Tests of the library for partially observable models.
+
+mod device;
+mod formats;
+mod generate;
+mod ranks;
+mod solve;
+
+#[path = "../../../../tests/support/distributions.rs"]
+mod distributions;
+#[allow(dead_code, reason = "only its numbers are needed")]
+#[path = "../../../../tests/support/random.rs"]
+mod random;

@@ -1,0 +1,3 @@
+//! The commands of hidden Markov models.
+
+mod commands;

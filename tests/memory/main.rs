@@ -1,0 +1,7 @@
+//! How much memory the solvers allocate. One test runs at a time, because one allocator counts for all.
+
+mod hmm;
+mod mdp;
+mod pomdp;
+
+mod counting;

@@ -1,0 +1,5 @@
+//! The commands of partially observable models.
+
+mod formats;
+mod simulate;
+mod trace;

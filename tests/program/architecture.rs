@@ -1,0 +1,303 @@
+//! The permitted dependencies between modules, checked against every path in the sources. Cargo checks those between crates.
+//!
+//! Dependencies between the modules of a crate have no cycles, as in `solve → cpu | device → backend → model`. In the crate of
+//! the kernels, they point down between its folders too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::visit::{self, Visit};
+use syn::{ItemMod, ItemUse, UseTree};
+
+/// Path of a module below its crate.
+type Module = Vec<String>;
+
+/// The source tree of a crate: the crate's name and its modules.
+struct Source {
+    name: &'static str,
+    files: BTreeMap<Module, syn::File>,
+}
+
+/// A path in module `from` that names an item of the same crate.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Use {
+    from: Module,
+    path: Module,
+}
+
+impl Source {
+    /// The modules in the folder `root`.
+    fn read(name: &'static str, root: &str) -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(root);
+        let mut files = BTreeMap::new();
+        for path in sources(&root) {
+            let mut module: Module = path
+                .strip_prefix(&root)
+                .unwrap()
+                .with_extension("")
+                .iter()
+                .map(|part| part.to_str().unwrap().to_owned())
+                .collect();
+            if module.last().is_some_and(|last| last == "mod") || module == ["lib"] {
+                module.pop();
+            }
+            files.insert(module, syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap());
+        }
+        assert!(files.len() > 3, "no sources in {}", root.display());
+        Self { name, files }
+    }
+
+    /// All uses of items of this crate.
+    fn uses(&self) -> BTreeSet<Use> {
+        let mut all = BTreeSet::new();
+        for (module, file) in &self.files {
+            let mut paths = Paths { module: module.clone(), found: Vec::new() };
+            paths.visit_file(file);
+            all.extend(paths.found.into_iter().map(|path| Use { from: module.clone(), path: path[1..].to_vec() }));
+        }
+        all
+    }
+
+    /// The module that defines the item named by a path. Follows re-exports.
+    fn home(&self, path: &[String]) -> Module {
+        let module = (0..=path.len()).rev().map(|length| &path[..length]).find(|start| self.files.contains_key(*start));
+        let Some(module) = module else { return Module::new() };
+        let Some(name) = path.get(module.len()) else { return module.to_vec() };
+        let mut exports = Exports { name, found: None };
+        exports.visit_file(&self.files[module]);
+        match exports.found {
+            Some(target) => {
+                let mut paths = Paths { module: module.to_vec(), found: Vec::new() };
+                paths.note(target);
+                match paths.found.pop() {
+                    Some(target) if target[0] == "crate" && target[1..] != *path => self.home(&target[1..]),
+                    _ => module.to_vec(),
+                }
+            }
+            None => module.to_vec(),
+        }
+    }
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            // Tests of a crate have no restrictions.
+            if path.file_name().is_none_or(|name| name != "tests") {
+                all.extend(sources(&path));
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all.push(path);
+        }
+    }
+    all
+}
+
+/// Collects the paths in a module that begin with `crate`, `self` or `super`, made absolute.
+struct Paths {
+    module: Module,
+    found: Vec<Module>,
+}
+
+impl Paths {
+    fn note(&mut self, path: Module) {
+        let up = path.iter().take_while(|part| *part == "super").count();
+        let path = match path[0].as_str() {
+            "self" => [&["crate".to_owned()], &self.module[..], &path[1..]].concat(),
+            "super" => {
+                [&["crate".to_owned()], &self.module[..self.module.len().saturating_sub(up)], &path[up..]].concat()
+            }
+            "crate" => path,
+            // A submodule, or an item of another crate.
+            _ => return,
+        };
+        if path.len() > 1 {
+            self.found.push(path);
+        }
+    }
+
+    fn note_tree(&mut self, start: &Module, tree: &UseTree) {
+        let with = |name: &syn::Ident| [&start[..], &[name.to_string()]].concat();
+        match tree {
+            UseTree::Path(path) => self.note_tree(&with(&path.ident), &path.tree),
+            UseTree::Name(name) if name.ident == "self" => self.note(start.clone()),
+            UseTree::Name(name) => self.note(with(&name.ident)),
+            UseTree::Rename(rename) => self.note(with(&rename.ident)),
+            UseTree::Glob(_) => self.note(start.clone()),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.note_tree(start, tree)),
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Paths {
+    fn visit_item_use(&mut self, item: &'a ItemUse) {
+        self.note_tree(&Vec::new(), &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        let parts: Module = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if ["crate", "super", "self"].contains(&parts[0].as_str()) && parts.len() > 1 {
+            self.note(parts);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'a syn::Macro) {
+        // An exported macro is at the crate's root, whichever module defines it.
+        let path: Module = call.path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if path.len() != 2 || path[0] != "crate" {
+            visit::visit_macro(self, call);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'a ItemMod) {
+        // Test modules have no restrictions.
+        if !item.attrs.iter().any(|attribute| attribute.path().is_ident("cfg")) {
+            self.module.push(item.ident.to_string());
+            visit::visit_item_mod(self, item);
+            self.module.pop();
+        }
+    }
+}
+
+/// Finds the path that a module's `pub use` re-exports under `name`.
+struct Exports<'n> {
+    name: &'n str,
+    found: Option<Module>,
+}
+
+impl Exports<'_> {
+    fn look(&mut self, start: &Module, tree: &UseTree) {
+        let with = |name: &syn::Ident| [&start[..], &[name.to_string()]].concat();
+        match tree {
+            UseTree::Path(path) => self.look(&with(&path.ident), &path.tree),
+            UseTree::Name(name) if name.ident == self.name => self.found = Some(with(&name.ident)),
+            UseTree::Rename(rename) if rename.rename == self.name => self.found = Some(with(&rename.ident)),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.look(start, tree)),
+            _ => {}
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Exports<'_> {
+    fn visit_item_use(&mut self, item: &'a ItemUse) {
+        if !matches!(item.vis, syn::Visibility::Inherited) {
+            self.look(&Vec::new(), &item.tree);
+            // `pub use child::Name` is relative to this module.
+            if let Some(found) = &mut self.found
+                && !["crate", "self", "super"].contains(&found[0].as_str())
+            {
+                found.insert(0, "self".to_owned());
+            }
+        }
+    }
+}
+
+/// The crates whose modules are checked, and how many levels of modules count.
+fn crates() -> [(Source, usize); 8] {
+    [
+        (Source::read("warpkov_kernels", "kernels/src"), 2),
+        (Source::read("warpkov_common", "host/common"), 1),
+        (Source::read("warpkov_runtime", "host/runtime"), 1),
+        (Source::read("warpkov_mdp", "host/mdp"), 1),
+        (Source::read("warpkov_pomdp", "host/pomdp"), 1),
+        (Source::read("warpkov_hmm", "host/hmm"), 1),
+        (Source::read("warpkov_bench", "host/bench"), 1),
+        (Source::read("warpkov_cli", "host/cli"), 2),
+    ]
+}
+
+/// The folders of the kernels use `primitives` and nothing else of each other.
+#[test]
+fn kernels_point_down() {
+    let source = Source::read("warpkov_kernels", "kernels/src");
+    let folders = ["primitives", "lessons", "mdp", "pomdp", "hmm"];
+    let mut wrong = Vec::new();
+    for Use { from, path } in source.uses() {
+        let (user, used) = (from.first(), source.home(&path).first().cloned());
+        let known = |name: &Option<String>| name.as_ref().is_some_and(|name| folders.contains(&name.as_str()));
+        if known(&user.cloned()) && known(&used) && user != used.as_ref() && used.as_deref() != Some("primitives") {
+            wrong.push(format!("{} uses {}", from.join("::"), path.join("::")));
+        }
+    }
+    assert!(wrong.is_empty(), "forbidden dependencies:\n{}", wrong.join("\n"));
+}
+
+/// The dependencies between the modules of the first `levels` levels, each with an example. Items of a folder's own
+/// `mod.rs` belong to no module of its level.
+fn dependencies(source: &Source, levels: usize) -> BTreeMap<(Module, Module), String> {
+    let top = |module: &[String]| module[..module.len().min(levels)].to_vec();
+    let mut all = BTreeMap::new();
+    for Use { from, path } in source.uses() {
+        let home = source.home(&path);
+        let (user, used) = (top(&from), top(&home));
+        if from.len() >= levels && home.len() >= levels && user != used {
+            all.entry((user, used)).or_insert_with(|| format!("{} uses {}", from.join("::"), path.join("::")));
+        }
+    }
+    all
+}
+
+/// A cycle of dependencies, if there is one.
+fn cycle(dependencies: &BTreeMap<(Module, Module), String>) -> Option<Vec<Module>> {
+    let mut left: BTreeSet<&Module> = dependencies.keys().flat_map(|(from, to)| [from, to]).collect();
+    loop {
+        let free: Vec<&Module> = left
+            .iter()
+            .copied()
+            .filter(|module| !dependencies.keys().any(|(from, to)| from == *module && left.contains(to)))
+            .collect();
+        if free.is_empty() {
+            break;
+        }
+        free.iter().for_each(|module| _ = left.remove(module));
+    }
+    // Every remaining module depends on a remaining module, so a walk from any of them enters a cycle.
+    let mut walk = vec![(*left.first()?).clone()];
+    loop {
+        let last = walk.last()?;
+        let next =
+            dependencies.keys().find(|(from, to)| from == last && left.contains(to)).map(|(_, to)| to.clone())?;
+        if let Some(start) = walk.iter().position(|module| *module == next) {
+            return Some(walk.split_off(start));
+        }
+        walk.push(next);
+    }
+}
+
+#[test]
+fn modules_have_no_cyclic_dependencies() {
+    for (source, levels) in crates() {
+        let dependencies = dependencies(&source, levels);
+        assert!(dependencies.len() > 3 || source.name == "warpkov_bench", "{}: {}", source.name, dependencies.len());
+        if let Some(modules) = cycle(&dependencies) {
+            let next = modules.iter().cycle().skip(1);
+            let uses: Vec<&str> =
+                modules.iter().zip(next).map(|(a, b)| dependencies[&(a.clone(), b.clone())].as_str()).collect();
+            panic!("{}: a cycle of dependencies:\n{}", source.name, uses.join("\n"));
+        }
+    }
+}
+
+/// The functions of this test find a cycle in a small example.
+#[test]
+fn a_cycle_is_found() {
+    let parse = |text: &str| syn::parse_str::<syn::File>(text).unwrap();
+    let module = |text: &str| text.split("::").map(str::to_owned).collect::<Module>();
+    let files = BTreeMap::from([
+        (Module::new(), parse("pub mod a; pub mod b; pub mod c; pub use a::Thing;")),
+        (module("a"), parse("pub struct Thing; use crate::b;")),
+        (module("b"), parse("fn f() { let x = super::c::G; } use crate::Thing;")),
+        (module("c"), parse("use super::b::f; pub struct G;")),
+    ]);
+    let source = Source { name: "warpkov", files };
+    assert_eq!(source.home(&module("Thing")), module("a"));
+    let uses = source.uses();
+    let found = |from: &str, path: &str| uses.contains(&Use { from: module(from), path: module(path) });
+    assert!(found("a", "b") && found("b", "c::G") && found("c", "b::f"), "{uses:?}");
+    let cycle = cycle(&dependencies(&source, 1)).unwrap();
+    assert!(cycle.len() == 2 || cycle.len() == 3, "{cycle:?}");
+}

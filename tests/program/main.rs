@@ -1,0 +1,12 @@
+//! The program as a whole, and what the repository says of it.
+
+mod architecture;
+mod figures;
+mod learn;
+mod newcomer;
+mod process;
+mod readme;
+mod schema;
+mod validated;
+
+mod manifest;
