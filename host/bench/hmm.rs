@@ -4,6 +4,7 @@ pub mod figures;
 
 use std::convert::Infallible;
 use std::time::Instant;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use serde::Serialize;
 use warpkov_device::launch::Device;
@@ -20,7 +21,7 @@ use warpkov_hmm::sequences::Sequences;
 use warpkov_runtime::Precise;
 use warpkov_runtime::choose::Place;
 use warpkov_runtime::error::from_devices;
-use warpkov_runtime::gpu::{CudaError, Gpu};
+use warpkov_runtime::gpu::CudaError;
 
 /// V in all cases.
 pub const SYMBOLS: u32 = 16;
@@ -178,17 +179,12 @@ fn time<T: Precise>(
 ) -> Result<Times, warpkov_runtime::Error> {
     Ok(match place {
         Place::Cpu => time_on_cpu::<T>(work, operation, runs),
-        Place::Gpu(gpu) => time_on_gpu::<T>(gpu, work, operation, limits, runs)?,
-        Place::Emulated(emulator) => {
-            let mut batch = Batch::<T, _>::new(emulator, &work.sequences, limits)?;
-            batch.set_models(std::slice::from_ref(&work.model))?;
-            summary(repeat(runs, || launch(&mut batch, operation))?, 0)
-        }
+        Place::Device(device) => time_on_device::<T>(device, work, operation, limits, runs)?,
     })
 }
 
 /// Launches the kernels of an operation.
-fn launch<T: Precise, D: Device>(batch: &mut Batch<T, D>, operation: Operation) -> Result<(), D::Error> {
+fn launch<T: Precise>(batch: &mut Batch<T>, operation: Operation) -> Result<(), DeviceError> {
     match operation {
         Operation::Forward => batch.score(),
         Operation::Viterbi => batch.decode(),
@@ -200,33 +196,33 @@ fn launch<T: Precise, D: Device>(batch: &mut Batch<T, D>, operation: Operation) 
     }
 }
 
-fn time_on_gpu<T: Precise>(
-    gpu: &Gpu,
+fn time_on_device<T: Precise>(
+    device: &AnyDevice,
     work: &Work,
     operation: Operation,
     limits: Limits,
     runs: usize,
-) -> Result<Times, CudaError> {
-    let (free, _) = gpu.memory()?;
+) -> Result<Times, DeviceError> {
     // The other half is for models and sums.
-    let limits = Limits { trellis: limits.trellis.min(free as usize / 2), ..limits };
-    let mut batch = Batch::<T, Gpu>::new(gpu, &work.sequences, limits)?;
+    let half = device.free_memory()?.map_or(usize::MAX, |free| free as usize / 2);
+    let limits = Limits { trellis: limits.trellis.min(half), ..limits };
+    let mut batch = Batch::<T>::new(device, &work.sequences, limits)?;
     batch.set_models(std::slice::from_ref(&work.model))?;
     // The first run allocates the memory of all runs.
     launch(&mut batch, operation)?;
-    gpu.synchronize()?;
-    let graph = gpu.capture(|| launch(&mut batch, operation))?;
+    device.synchronize()?;
+    let graph = device.capture(|| launch(&mut batch, operation))?;
     let mut again = || match &graph {
         // SAFETY: the batch with all buffers of the graph is alive, and the same launches are valid again.
-        Some(graph) => unsafe { gpu.launch_graph(graph) },
+        Some(graph) => unsafe { device.launch_graph(graph) },
         None => launch(&mut batch, operation),
     };
     again()?;
-    gpu.synchronize()?;
-    let (before, _) = gpu.memory()?;
-    let times = (0..runs.max(1)).map(|_| Ok(gpu.time(&mut again)?.1.as_secs_f64()));
-    let times = times.collect::<Result<Vec<_>, CudaError>>()?;
-    let (after, _) = gpu.memory()?;
+    device.synchronize()?;
+    let before = device.free_memory()?.unwrap_or_default();
+    let times = (0..runs.max(1)).map(|_| Ok(device.time(&mut again)?.as_secs_f64()));
+    let times = times.collect::<Result<Vec<_>, DeviceError>>()?;
+    let after = device.free_memory()?.unwrap_or_default();
     Ok(summary(times, before.saturating_sub(after)))
 }
 

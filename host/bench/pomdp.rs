@@ -1,6 +1,7 @@
 //! Benchmarks of point-based solvers: backups per second, and the time of whole runs to a published bound.
 
 use std::time::Instant;
+use warpkov_runtime::device::AnyDevice;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -418,16 +419,13 @@ impl<'w> Bench<'w> {
     }
 
     /// Measures a device. The new vectors stay in its memory.
-    fn on_device<T: Precise, D: Device>(
+    fn on_device<T: Precise>(
         &self,
-        device: &D,
+        device: &AnyDevice,
         name: String,
         product: Product,
-    ) -> Result<Rate, warpkov_runtime::Error>
-    where
-        warpkov_runtime::Error: From<D::Error>,
-    {
-        let mut backups = Backups::<T, D>::new(device, &self.work.model, Some(product), Default::default())?;
+    ) -> Result<Rate, warpkov_runtime::Error> {
+        let mut backups = Backups::<T>::new(device, &self.work.model, Some(product), Default::default())?;
         backups.set_vectors(&self.work.vectors)?;
         let batches = backups.batches(self.beliefs)?;
         let mut rows = 0;
@@ -474,9 +472,7 @@ pub fn rate(
     let (bench, name) = (Bench::new(comm, work, runs), place.name());
     match (place, precision) {
         (Place::Cpu, _) => bench.on_cpu(),
-        (Place::Gpu(gpu), Precision::F32) => bench.on_device::<f32, _>(gpu, name, product),
-        (Place::Gpu(gpu), Precision::F64) => bench.on_device::<f64, _>(gpu, name, product),
-        (Place::Emulated(emulator), Precision::F32) => bench.on_device::<f32, _>(emulator, name, product),
-        (Place::Emulated(emulator), Precision::F64) => bench.on_device::<f64, _>(emulator, name, product),
+        (Place::Device(device), Precision::F32) => bench.on_device::<f32>(device, name, product),
+        (Place::Device(device), Precision::F64) => bench.on_device::<f64>(device, name, product),
     }
 }

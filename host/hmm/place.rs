@@ -1,7 +1,5 @@
 //! The recursions on the chosen backend, with checked results; and their estimated cost.
 
-use warpkov_device::emulator::Emulator;
-
 use super::backend::{Decoded, Expected, Recursions};
 use super::model::Hmm;
 use super::options::{Options, Precision};
@@ -13,7 +11,6 @@ use warpkov_runtime as runtime;
 use warpkov_runtime::Precise;
 use warpkov_runtime::choose::{Cost, Place};
 use warpkov_runtime::error::from_devices;
-use warpkov_runtime::gpu::Gpu;
 
 /// Why the recursions fail.
 #[derive(Debug, thiserror::Error)]
@@ -68,11 +65,8 @@ pub fn recursions<'p>(
     ) -> Result<Dynamic<'p>, Error> {
         Ok(match place {
             Place::Cpu => Box::new(Checked::new(cpu::Batch::<T>::new(sequences), sequences, precision)),
-            Place::Gpu(gpu) => {
-                Box::new(Checked::new(Batch::<T, Gpu>::new(gpu, sequences, limits)?, sequences, precision))
-            }
-            Place::Emulated(emulator) => {
-                Box::new(Checked::new(Batch::<T, Emulator>::new(emulator, sequences, limits)?, sequences, precision))
+            Place::Device(device) => {
+                Box::new(Checked::new(Batch::<T>::new(device, sequences, limits)?, sequences, precision))
             }
         })
     }

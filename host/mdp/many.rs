@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::time::Instant;
+use warpkov_runtime::device::AnyDevice;
 
 use rayon::prelude::*;
 use warpkov_device::launch::{Device, Shape};
@@ -45,9 +46,9 @@ pub fn solve_many<M: Compiled>(models: &[M], options: &ModelOptions) -> Result<V
         solve_model(&models[number], &options).map_err(|error| of_model(number, error))
     };
     let small = |number: usize| models[number].states() <= MOST_STATES;
-    let blocks = |device: &BlockDevice, small: &[usize]| {
+    let blocks = |device: &AnyDevice, small: &[usize]| {
         let with_tables: Vec<_> = small.par_iter().map(|&number| (models[number], models[number].table())).collect();
-        device.blocks(&with_tables, &code, small)
+        by_blocks(device, &with_tables, &code, small)
     };
     on_device(options, models.len(), small, blocks, one)
 }
@@ -92,9 +93,9 @@ pub fn solve_many_sparse(models: &[Named], options: &SolveOptions) -> Result<Vec
         Ok(ModelSolution::of_sparse(solved, begun.elapsed()))
     };
     let small = |number: usize| u64::from(models[number].mdp.states()) <= MOST_STATES;
-    let blocks = |device: &BlockDevice, small: &[usize]| {
+    let blocks = |device: &AnyDevice, small: &[usize]| {
         let with_tables: Vec<_> = small.par_iter().map(|&number| explicit(&models[number].mdp)).collect();
-        let mut solved = device.blocks(&with_tables, &many, small)?;
+        let mut solved = by_blocks(device, &with_tables, &many, small)?;
         for (&number, solution) in small.iter().zip(&mut solved) {
             let sign = models[number].mdp.objective().sign();
             solution.values.iter_mut().for_each(|value| *value = sign * *value + 0.0);
@@ -143,19 +144,13 @@ fn check<M: Outcomes>(model: &M) -> Result<(), SolveError> {
     }
 }
 
-/// A device on which a block solves a model.
-enum BlockDevice<'a> {
-    Gpu(&'a Gpu),
-    Emulated,
-}
-
 /// Solves `count` models: on the CPU each by `one`, on all cores; on a device the `small` ones by `blocks`, together, and then
 /// each other one by `one`.
 fn on_device(
     options: &ModelOptions,
     count: usize,
     small: impl Fn(usize) -> bool,
-    blocks: impl Fn(&BlockDevice, &[usize]) -> Result<Vec<ModelSolution>, SolveError>,
+    blocks: impl Fn(&AnyDevice, &[usize]) -> Result<Vec<ModelSolution>, SolveError>,
     one: impl Fn(usize, DeviceChoice) -> Result<ModelSolution, SolveError> + Sync,
 ) -> Result<Vec<ModelSolution>, SolveError> {
     if !matches!(options.method, None | Some(Method::Values)) {
@@ -171,7 +166,7 @@ fn on_device(
         });
         solved.collect()
     };
-    let on_blocks = |device: &BlockDevice, name: DeviceChoice| {
+    let on_blocks = |device: &AnyDevice, name: DeviceChoice| {
         let (small, large): (Vec<_>, Vec<_>) = (0..count).partition(|&number| small(number));
         let mut solved: Vec<(usize, ModelSolution)> = small.iter().copied().zip(blocks(device, &small)?).collect();
         for number in large {
@@ -183,32 +178,14 @@ fn on_device(
     let missing = || SolveError::Model("GPUs need the compiled kernels of the model: set `modules`".to_owned());
     match Decision::of(options.device, None).0 {
         Decision::Cpu => on_cpu(None),
-        Decision::Emulated => on_blocks(&BlockDevice::Emulated, DeviceChoice::Emulated),
+        Decision::Emulated => on_blocks(&emulator().into(), DeviceChoice::Emulated),
         Decision::Gpu { ordinal, or_cpu } => {
             let opened = options.modules.ok_or_else(missing).and_then(|modules| Ok(Gpu::open(ordinal, modules)?));
             match opened {
-                Ok(gpu) => on_blocks(&BlockDevice::Gpu(&gpu), DeviceChoice::Cuda(ordinal)),
+                Ok(gpu) => on_blocks(&gpu.into(), DeviceChoice::Cuda(ordinal)),
                 Err(error) if or_cpu => on_cpu(Some(format!("auto chose the CPU: {error}"))),
                 Err(error) => Err(error),
             }
-        }
-    }
-}
-
-impl BlockDevice<'_> {
-    /// Solves models, each with its table, by a block each. `numbers` are those of the models for messages.
-    fn blocks<M: Blocks>(
-        &self,
-        models: &[(M, Vec<f64>)],
-        options: &ModelOptions,
-        numbers: &[usize],
-    ) -> Result<Vec<ModelSolution>, SolveError> {
-        if models.is_empty() {
-            return Ok(Vec::new());
-        }
-        match self {
-            Self::Gpu(gpu) => by_blocks(*gpu, gpu.name(), models, options, numbers),
-            Self::Emulated => by_blocks(&emulator(), "the emulator".to_owned(), models, options, numbers),
         }
     }
 }
@@ -232,17 +209,17 @@ struct Progress {
     done: bool,
 }
 
-fn by_blocks<M: Blocks, D: Device>(
-    device: &D,
-    name: String,
+/// Solves models, each with its table, by a block each. `numbers` are those of the models for messages.
+fn by_blocks<M: Blocks>(
+    device: &AnyDevice,
     models: &[(M, Vec<f64>)],
     options: &ModelOptions,
     numbers: &[usize],
-) -> Result<Vec<ModelSolution>, SolveError>
-where
-    SolveError: From<D::Error>,
-{
-    let begun = Instant::now();
+) -> Result<Vec<ModelSolution>, SolveError> {
+    if models.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (begun, name) = (Instant::now(), device.name());
     let limits = options.limits;
     let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
     let states = prefix(models.iter().map(|(model, _)| model.states() as usize));

@@ -10,6 +10,7 @@ mod sparse;
 
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
+use warpkov_runtime::device::AnyDevice;
 
 use rayon::prelude::*;
 pub use warpkov_kernels::mdp::matrix_free::{Compiled, END, Measured, Outcomes, SUM_TOLERANCE, Sums};
@@ -20,7 +21,7 @@ pub use self::sparse::{reachable, sparse};
 use super::backend::{Measure, Stop};
 use super::certificate::{Certificate, Extremes};
 use super::cpu;
-use super::device::{self, Linked};
+use super::device;
 use super::error::SolveError;
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Run, Solution, Status};
@@ -184,12 +185,11 @@ pub fn solve_model_on_ranks<M: Compiled>(
     match decision {
         Decision::Cpu => solve.on_cpu(),
         // Times of the emulator say nothing of a GPU.
-        Decision::Emulated => solve.on_device(&emulator(), "the emulator".to_owned(), |_| Ok(())),
+        Decision::Emulated => solve.on_device(&emulator().into()),
         Decision::Gpu { ordinal, or_cpu } => match solve.open(ordinal) {
             Ok(gpu) => {
-                let name = gpu.name();
                 solve.may_switch(DeviceChoice::Cuda(ordinal), Speed::GPU);
-                solve.on_device(&gpu, name, |bytes| Ok(gpu.reserve(bytes, "V")?))
+                solve.on_device(&gpu.into())
             }
             Err(error) if or_cpu => {
                 solve.notes.push(format!("auto chose the CPU: {error}"));
@@ -245,27 +245,19 @@ impl<M: Compiled> Solve<'_, M> {
         )
     }
 
-    fn on_device<D: Linked>(
-        &mut self,
-        device: &D,
-        name: String,
-        reserve: impl Fn(u64) -> Result<(), SolveError>,
-    ) -> Result<ModelSolution, SolveError>
-    where
-        SolveError: From<D::Error>,
-    {
+    fn on_device(&mut self, device: &AnyDevice) -> Result<ModelSolution, SolveError> {
         let (comm, model, parts, states) = (self.comm, *self.model, self.parts(), self.model.states());
         let own = parts[comm.rank() as usize].len() as u64;
         self.run(
             Method::Values,
-            name,
+            device.name(),
             || {
-                reserve(2 * 4 * states + 4 * own)?;
-                device::MatrixFree::<M, f32, D>::new(device, comm, model, parts.clone())
+                device.reserve(2 * 4 * states + 4 * own, "V")?;
+                device::MatrixFree::<M, f32>::new(device, comm, model, parts.clone())
             },
             || {
-                reserve(2 * 8 * states + 4 * own)?;
-                device::MatrixFree::<M, f64, D>::new(device, comm, model, parts.clone())
+                device.reserve(2 * 8 * states + 4 * own, "V")?;
+                device::MatrixFree::<M, f64>::new(device, comm, model, parts.clone())
             },
         )
     }

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use warpkov_device::emulator::Emulator;
+use warpkov_runtime::device::AnyDevice;
 
 use super::auto::Features;
 use super::cpu;
@@ -46,8 +46,7 @@ pub struct Placement<'m> {
 /// The chosen device, with the model in its layout.
 enum Chosen<'m> {
     Cpu,
-    Gpu(Gpu, Prepared<'m>),
-    Emulated(Emulator, Prepared<'m>),
+    Device(AnyDevice, Prepared<'m>),
 }
 
 /// A chosen device, with notes and times.
@@ -98,13 +97,9 @@ impl<'m> Placement<'m> {
         let device = match &chosen {
             Chosen::Cpu if one => cores::of(1),
             Chosen::Cpu => cores::all(),
-            Chosen::Gpu(gpu, prepared) => {
+            Chosen::Device(device, prepared) => {
                 notes.extend(prepared.note());
-                gpu.name()
-            }
-            Chosen::Emulated(_, prepared) => {
-                notes.extend(prepared.note());
-                "the emulator".to_owned()
+                device.name()
             }
         };
         Ok(Self {
@@ -135,8 +130,7 @@ impl<'m> Placement<'m> {
                 Precision::Refined if *method == Method::Values => refined_on_cpu(mdp, team, options)?,
                 Precision::F64 | Precision::Mixed | Precision::Refined => on_cpu::<f64>(mdp, team, *method, options)?,
             },
-            Chosen::Gpu(gpu, prepared) => prepared.open(gpu, team, *precision)?,
-            Chosen::Emulated(emulator, prepared) => prepared.open(emulator, team, *precision)?,
+            Chosen::Device(device, prepared) => prepared.open(device, team, *precision)?,
         };
         let setup = self.begun.elapsed();
         Ok((backend, setup, setup.saturating_sub(self.choice_time)))
@@ -149,7 +143,7 @@ impl Chosen<'_> {
         // Streamed models have one precision. The CPU supports refinement but not mixed precision.
         let (refines, mixes) = match self {
             Self::Cpu => (true, false),
-            Self::Gpu(_, prepared) | Self::Emulated(_, prepared) => (prepared.is_whole(), prepared.is_whole()),
+            Self::Device(_, prepared) => (prepared.is_whole(), prepared.is_whole()),
         };
         match (method.precision(requested), method) {
             (Precision::Mixed, Method::Values) if mixes => Precision::Mixed,
@@ -203,7 +197,7 @@ fn find<'m>(
             let begun = Instant::now();
             let prepared = Prepared::new(mdp, options)?.within(free, free, options)?;
             let phases = Phases { prepare: begun.elapsed(), ..Phases::default() };
-            let place = Chosen::Emulated(emulator(), prepared);
+            let place = Chosen::Device(emulator().into(), prepared);
             Ok(Found { place, precision: options.precision, notes: Vec::new(), phases })
         }
     }
@@ -234,10 +228,15 @@ fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, team: &Team, options: &SolveOptions) -
         let refined = Prepared::new(mdp, &SolveOptions { precision, storage: None, ..*options })?;
         if refined.bytes(precision) <= free {
             let note = "auto chose precision refined: GPU memory holds the model in f32 but not in f64";
-            return Ok(Found { place: Chosen::Gpu(gpu, refined), precision, notes: vec![note.to_owned()], phases });
+            return Ok(Found {
+                place: Chosen::Device(gpu.into(), refined),
+                precision,
+                notes: vec![note.to_owned()],
+                phases,
+            });
         }
     }
-    let place = Chosen::Gpu(gpu, prepared.within(free, total, options)?);
+    let place = Chosen::Device(gpu.into(), prepared.within(free, total, options)?);
     Ok(Found { place, precision, notes: Vec::new(), phases })
 }
 

@@ -1,13 +1,11 @@
 //! Device layouts of a model: construction, memory requirement, and the backend built from them.
 
 use warpkov_device::device::Offset;
-use warpkov_device::emulator::Emulator;
-use warpkov_device::launch::Device;
+use warpkov_runtime::device::AnyDevice;
 
 use super::device::divided::{BlockIteration, Division, ResultIteration};
 use super::device::{
-    BlockPerState, Linked, Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System,
-    ValueIteration,
+    BlockPerState, Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System, ValueIteration,
 };
 use super::dynamic::{Dynamic, Unified};
 use super::error::SolveError;
@@ -136,12 +134,12 @@ impl<'m> Prepared<'m> {
         fn of<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
             match (&prepared.layout, prepared.method) {
                 (Layout::Values(layout), _) => layout.bytes::<T, O>(),
-                (Layout::Results, _) => ResultIteration::<T, O, Emulator>::bytes(prepared.mdp),
+                (Layout::Results, _) => ResultIteration::<T, O>::bytes(prepared.mdp),
                 (Layout::Blocks(division), _) => division.bytes::<T, O>(),
                 (Layout::Streamed { streaming, .. }, _) => streaming.bytes::<T>(),
-                (Layout::Policies(_), Method::Plain) => BlockPerState::<T, O, Emulator>::bytes(prepared.mdp),
-                (Layout::Policies(layout), Method::Krylov) => System::<O, Emulator>::bytes(prepared.mdp, *layout),
-                (Layout::Policies(layout), _) => Projected::<T, O, Emulator>::bytes(prepared.mdp, *layout),
+                (Layout::Policies(_), Method::Plain) => BlockPerState::<T, O>::bytes(prepared.mdp),
+                (Layout::Policies(layout), Method::Krylov) => System::<O>::bytes(prepared.mdp, *layout),
+                (Layout::Policies(layout), _) => Projected::<T, O>::bytes(prepared.mdp, *layout),
             }
         }
         let (f32s, f64s) = match self.is_wide() {
@@ -171,55 +169,49 @@ impl<'m> Prepared<'m> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn open<'d, D: Linked>(
+    pub fn open<'d>(
         &'d self,
-        device: &'d D,
+        device: &'d AnyDevice,
         team: &Team<'d>,
         precision: Precision,
-    ) -> Result<Dynamic<'d>, SolveError>
-    where
-        SolveError: From<D::Error>,
-    {
+    ) -> Result<Dynamic<'d>, SolveError> {
         if let Some(ranks) = Ranks::new(device, team)? {
             return match self.is_wide() {
-                false => self.on_ranks::<u32, D>(device, &ranks, team, precision),
-                true => self.on_ranks::<u64, D>(device, &ranks, team, precision),
+                false => self.on_ranks::<u32>(device, &ranks, team, precision),
+                true => self.on_ranks::<u64>(device, &ranks, team, precision),
             };
         }
         match (precision, self.is_wide()) {
-            (Precision::F32, false) => self.typed::<f32, u32, D>(device),
-            (Precision::F32, true) => self.typed::<f32, u64, D>(device),
-            (Precision::F64, false) => self.typed::<f64, u32, D>(device),
-            (Precision::F64, true) => self.typed::<f64, u64, D>(device),
-            (Precision::Mixed, false) => self.mixed::<u32, D>(device),
-            (Precision::Mixed, true) => self.mixed::<u64, D>(device),
-            (Precision::Refined, false) => self.refined::<u32, D>(device),
-            (Precision::Refined, true) => self.refined::<u64, D>(device),
+            (Precision::F32, false) => self.typed::<f32, u32>(device),
+            (Precision::F32, true) => self.typed::<f32, u64>(device),
+            (Precision::F64, false) => self.typed::<f64, u32>(device),
+            (Precision::F64, true) => self.typed::<f64, u64>(device),
+            (Precision::Mixed, false) => self.mixed::<u32>(device),
+            (Precision::Mixed, true) => self.mixed::<u64>(device),
+            (Precision::Refined, false) => self.refined::<u32>(device),
+            (Precision::Refined, true) => self.refined::<u64>(device),
         }
     }
 
     /// The backend of one of several ranks.
-    fn on_ranks<'d, O: Offset, D: Linked>(
+    fn on_ranks<'d, O: Offset>(
         &'d self,
-        device: &'d D,
-        ranks: &Ranks<'d, D>,
+        device: &'d AnyDevice,
+        ranks: &Ranks<'d>,
         team: &Team<'d>,
         precision: Precision,
-    ) -> Result<Dynamic<'d>, SolveError>
-    where
-        SolveError: From<D::Error>,
-    {
+    ) -> Result<Dynamic<'d>, SolveError> {
         let layout = match (&self.layout, self.method) {
             (Layout::Values(layout), _) => layout,
             (Layout::Policies(layout), Method::Krylov) => {
                 let ghosts = Box::new(ranks.ghosts(device)?);
-                let system = System::<O, D>::in_team(device, self.mdp, *layout, Some(ghosts))?;
+                let system = System::<O>::in_team(device, self.mdp, *layout, Some(ghosts))?;
                 return Ok(Dynamic::Policies(Box::new(ranks.wrap(Krylov::new(system)?))));
             }
             (Layout::Policies(layout), Method::Projected | Method::Modified) => {
                 return match precision {
-                    Precision::F32 => self.policies_on_ranks::<f32, O, D>(device, ranks, *layout),
-                    _ => self.policies_on_ranks::<f64, O, D>(device, ranks, *layout),
+                    Precision::F32 => self.policies_on_ranks::<f32, O>(device, ranks, *layout),
+                    _ => self.policies_on_ranks::<f64, O>(device, ranks, *layout),
                 };
             }
             _ => return Err(SolveError::OneRank(self.method)),
@@ -227,7 +219,7 @@ impl<'m> Prepared<'m> {
         macro_rules! values {
             ($T:ty, $local:expr) => {{
                 let ghosts = Box::new(ranks.ghosts::<$T>(device)?);
-                let values = ValueIteration::<$T, O, D>::in_team(device, layout, Some(ghosts))?;
+                let values = ValueIteration::<$T, O>::in_team(device, layout, Some(ghosts))?;
                 ranks.wrap(values.with_local_sweeps($local)?)
             }};
         }
@@ -236,7 +228,7 @@ impl<'m> Prepared<'m> {
             Precision::F32 => Box::new(values!(f32, local)),
             Precision::F64 => Box::new(values!(f64, local)),
             Precision::Mixed => {
-                Box::new(ranks.wrap(Mixed::<O, D>::in_team(device, layout, Some(ranks))?.with_local_sweeps(local)?))
+                Box::new(ranks.wrap(Mixed::<O>::in_team(device, layout, Some(ranks))?.with_local_sweeps(local)?))
             }
             // Corrections end by the fall of their changes, which local sweeps do not assure.
             Precision::Refined => Box::new(Refined::new(values!(f32, 1), self.mdp, team.clone())),
@@ -244,65 +236,53 @@ impl<'m> Prepared<'m> {
     }
 
     /// The backend of one of several ranks for policy iteration.
-    fn policies_on_ranks<'d, T: Precise, O: Offset, D: Linked>(
+    fn policies_on_ranks<'d, T: Precise, O: Offset>(
         &'d self,
-        device: &'d D,
-        ranks: &Ranks<'d, D>,
+        device: &'d AnyDevice,
+        ranks: &Ranks<'d>,
         layout: PolicyLayout,
-    ) -> Result<Dynamic<'d>, SolveError>
-    where
-        SolveError: From<D::Error>,
-    {
+    ) -> Result<Dynamic<'d>, SolveError> {
         let ghosts = Box::new(ranks.ghosts::<T>(device)?);
-        let backend = ranks.wrap(Projected::<T, O, D>::in_team(device, self.mdp, layout, Some(ghosts))?);
+        let backend = ranks.wrap(Projected::<T, O>::in_team(device, self.mdp, layout, Some(ghosts))?);
         Ok(match self.method {
             Method::Modified => Dynamic::Modified(Box::new(backend)),
             _ => Dynamic::Policies(Box::new(backend)),
         })
     }
 
-    fn typed<'d, T: Precise, O: Offset, D: Device>(&'d self, device: &'d D) -> Result<Dynamic<'d>, SolveError>
-    where
-        SolveError: From<D::Error>,
-    {
+    fn typed<'d, T: Precise, O: Offset>(&'d self, device: &'d AnyDevice) -> Result<Dynamic<'d>, SolveError> {
         let mdp = self.mdp;
         Ok(match (&self.layout, self.method) {
-            (Layout::Values(layout), _) => Dynamic::values(ValueIteration::<T, O, D>::new(device, layout)?),
-            (Layout::Streamed { streaming, .. }, _) => Dynamic::values(Streamed::<T, O, D>::new(device, streaming)?),
-            (Layout::Results, _) => Dynamic::values(ResultIteration::<T, O, D>::new(device, mdp)?),
-            (Layout::Blocks(division), _) => Dynamic::values(BlockIteration::<T, O, D>::new(device, mdp, division)?),
-            (Layout::Policies(_), Method::Plain) => Dynamic::policies(BlockPerState::<T, O, D>::new(device, mdp)?),
+            (Layout::Values(layout), _) => Dynamic::values(ValueIteration::<T, O>::new(device, layout)?),
+            (Layout::Streamed { streaming, .. }, _) => Dynamic::values(Streamed::<T, O>::new(device, streaming)?),
+            (Layout::Results, _) => Dynamic::values(ResultIteration::<T, O>::new(device, mdp)?),
+            (Layout::Blocks(division), _) => Dynamic::values(BlockIteration::<T, O>::new(device, mdp, division)?),
+            (Layout::Policies(_), Method::Plain) => Dynamic::policies(BlockPerState::<T, O>::new(device, mdp)?),
             (Layout::Policies(layout), Method::Krylov) => {
-                Dynamic::policies(Krylov::new(System::<O, D>::new(device, mdp, *layout)?)?)
+                Dynamic::policies(Krylov::new(System::<O>::new(device, mdp, *layout)?)?)
             }
             (Layout::Policies(layout), Method::Modified) => {
-                Dynamic::modified(Projected::<T, O, D>::new(device, mdp, *layout)?)
+                Dynamic::modified(Projected::<T, O>::new(device, mdp, *layout)?)
             }
-            (Layout::Policies(layout), _) => Dynamic::policies(Projected::<T, O, D>::new(device, mdp, *layout)?),
+            (Layout::Policies(layout), _) => Dynamic::policies(Projected::<T, O>::new(device, mdp, *layout)?),
         })
     }
 
-    fn mixed<'d, O: Offset, D: Device>(&'d self, device: &'d D) -> Result<Dynamic<'d>, SolveError>
-    where
-        SolveError: From<D::Error>,
-    {
+    fn mixed<'d, O: Offset>(&'d self, device: &'d AnyDevice) -> Result<Dynamic<'d>, SolveError> {
         match &self.layout {
-            Layout::Values(layout) => Ok(Dynamic::values(Mixed::<O, D>::new(device, layout)?)),
+            Layout::Values(layout) => Ok(Dynamic::values(Mixed::<O>::new(device, layout)?)),
             // Other methods run in f64.
-            _ => self.typed::<f64, O, D>(device),
+            _ => self.typed::<f64, O>(device),
         }
     }
 
-    fn refined<'d, O: Offset, D: Device>(&'d self, device: &'d D) -> Result<Dynamic<'d>, SolveError>
-    where
-        SolveError: From<D::Error>,
-    {
+    fn refined<'d, O: Offset>(&'d self, device: &'d AnyDevice) -> Result<Dynamic<'d>, SolveError> {
         match &self.layout {
             Layout::Values(layout) => {
-                let sweeps = Unified::new(ValueIteration::<f32, O, D>::new(device, layout)?);
+                let sweeps = Unified::new(ValueIteration::<f32, O>::new(device, layout)?);
                 Ok(Dynamic::Values(Box::new(Refined::new(sweeps, self.mdp, Team::alone()))))
             }
-            _ => self.typed::<f64, O, D>(device),
+            _ => self.typed::<f64, O>(device),
         }
     }
 }

@@ -15,6 +15,7 @@ use warpkov_kernels::pomdp::lookahead::{next_belief, next_belief_inverse, produc
 use warpkov_kernels::pomdp::model::Sizes;
 use warpkov_kernels::pomdp::scores::scores;
 use warpkov_kernels::primitives::rows::RowsArgs;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
@@ -194,13 +195,13 @@ impl Operands {
 }
 
 /// T on the device.
-enum Resident<T: Precise, D: Device> {
-    Deterministic(D::Buffer<u32>),
-    Sparse { row_ptr: D::Buffer<u64>, col: D::Buffer<u32>, prob: D::Buffer<T> },
+enum Resident<T: Precise> {
+    Deterministic(AnyBuffer<u32>),
+    Sparse { row_ptr: AnyBuffer<u64>, col: AnyBuffer<u32>, prob: AnyBuffer<T> },
 }
 
-impl<T: Precise, D: Device> Resident<T, D> {
-    fn upload(device: &D, transitions: &Transitions) -> Result<Self, D::Error> {
+impl<T: Precise> Resident<T> {
+    fn upload(device: &AnyDevice, transitions: &Transitions) -> Result<Self, DeviceError> {
         Ok(match transitions {
             Transitions::Deterministic(next) => Self::Deterministic(device.upload(next)?),
             Transitions::Sparse(matrix) => Self::Sparse {
@@ -212,7 +213,7 @@ impl<T: Precise, D: Device> Resident<T, D> {
     }
 }
 
-fn widened<T: Precise, D: Device>(device: &D, buffer: &D::Buffer<T>) -> Result<Vec<f64>, D::Error> {
+fn widened<T: Precise>(device: &AnyDevice, buffer: &AnyBuffer<T>) -> Result<Vec<f64>, DeviceError> {
     Ok(device.to_vec(buffer)?.into_iter().map(T::to_f64).collect())
 }
 
@@ -223,7 +224,7 @@ fn widened<T: Precise, D: Device>(device: &D, buffer: &D::Buffer<T>) -> Result<V
 ///
 /// # Panics
 /// If an array of `operands` does not match its dimensions.
-pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Result<Tensors, D::Error> {
+pub fn full_backup<T: Precise>(device: &AnyDevice, operands: &Operands) -> Result<Tensors, DeviceError> {
     operands.check();
     let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
     let (vectors, beliefs) = (operands.vector_count(), operands.belief_count());
@@ -246,7 +247,7 @@ pub fn full_backup<T: Precise, D: Device>(device: &D, operands: &Operands) -> Re
     // allocated above with the size that its kernel requires. The kernels write winners below n and actions below |A|.
     unsafe {
         let launch = shape(&of_g_ao);
-        match &Resident::<T, D>::upload(device, &operands.transitions)? {
+        match &Resident::<T>::upload(device, &operands.transitions)? {
             Resident::Deterministic(next) => {
                 g_ao_deterministic(device, launch, sizes, next, &observation, &alpha, &mut g_ao)?;
             }
@@ -366,19 +367,19 @@ pub struct Lookahead {
 ///
 /// # Panics
 /// If `belief`, `inverse` or an array of `operands` does not match its dimensions.
-pub fn one_step_lookahead<T: Precise, D: Device>(
-    device: &D,
+pub fn one_step_lookahead<T: Precise>(
+    device: &AnyDevice,
     operands: &Operands,
     belief: &[f64],
     inverse: Option<&[u32]>,
-) -> Result<Lookahead, D::Error> {
+) -> Result<Lookahead, DeviceError> {
     operands.check();
     let Operands { states, actions, observation_count: observed, gamma, .. } = *operands;
     assert_eq!(belief.len(), states as usize, "the belief has |S| elements");
     let from = |inverse: &[u32]| inverse.len() == operands.rewards.len() && inverse.iter().all(|&from| from < states);
     assert!(inverse.is_none_or(from), "the inverse has |A||S| elements below |S|");
     let shape = Shape::cover(u64::from(states), THREADS);
-    let transitions = Resident::<T, D>::upload(device, &operands.transitions)?;
+    let transitions = Resident::<T>::upload(device, &operands.transitions)?;
     let observation = device.upload(&T::of(&operands.observations))?;
     let reward = device.upload(&T::of(&operands.rewards))?;
     let alpha = device.upload(&T::of(&operands.vectors))?;
@@ -389,7 +390,7 @@ pub fn one_step_lookahead<T: Precise, D: Device>(
     };
     let (col_ptr, row) = (device.upload(columns.row_ptr())?, device.upload(columns.col())?);
     let prob = device.upload(&T::of(columns.val()))?;
-    let rows_times = |x: &D::Buffer<T>, matrix: &D::Buffer<T>, rows: u32| -> Result<Vec<f64>, D::Error> {
+    let rows_times = |x: &AnyBuffer<T>, matrix: &AnyBuffer<T>, rows: u32| -> Result<Vec<f64>, DeviceError> {
         let mut out = device.zeros::<T>(rows as usize)?;
         // SAFETY: `x` has |S| elements, and so has each of the `rows` rows of `matrix`; `out` has `rows` elements.
         unsafe { products(device, Shape::cover(u64::from(rows), THREADS), states, rows, x, matrix, &mut out)? };

@@ -7,9 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
-use warpkov_device::emulator::Emulator;
 
 use super::comm::World;
+use super::device::AnyDevice;
 use super::gpu;
 use super::{Error, cores, emulator};
 use crate::gpu::Gpu;
@@ -248,10 +248,8 @@ impl Decision {
 pub enum Place {
     /// All cores of the CPU.
     Cpu,
-    /// A GPU.
-    Gpu(Gpu),
-    /// The emulator of the GPU kernels.
-    Emulated(Emulator),
+    /// A GPU, or the emulator.
+    Device(AnyDevice),
 }
 
 impl Place {
@@ -263,9 +261,9 @@ impl Place {
         let (decision, reason) = Decision::of(device, cost);
         Ok(match decision {
             Decision::Cpu => (Self::Cpu, reason),
-            Decision::Emulated => (Self::Emulated(emulator()), reason),
+            Decision::Emulated => (Self::Device(emulator().into()), reason),
             Decision::Gpu { ordinal, or_cpu } => match gpu::open(ordinal).map_err(Error::from) {
-                Ok(gpu) => (Self::Gpu(gpu), reason),
+                Ok(gpu) => (Self::Device(gpu.into()), reason),
                 Err(error) if or_cpu => (Self::Cpu, Some(Decision::fell_back(&error))),
                 Err(error) => return Err(error),
             },
@@ -277,71 +275,14 @@ impl Place {
     pub fn name(&self) -> String {
         match self {
             Self::Cpu => cores::all(),
-            Self::Gpu(gpu) => gpu.name(),
-            Self::Emulated(_) => EMULATOR.to_owned(),
+            Self::Device(device) => device.name(),
         }
     }
 }
-
-/// A device that runs kernels, opened.
-pub enum KernelDevice {
-    /// A GPU.
-    Gpu(Gpu),
-    /// The emulator.
-    Emulated(Emulator),
-}
-
-impl KernelDevice {
-    /// Opens a device for work that only kernels do. `auto` is the first GPU; if it cannot be used and `or_emulated`, `auto` is the
-    /// emulator, and the reason is returned.
-    ///
-    /// # Errors
-    /// [`Error::NoKernels`] for the CPU; and if there is no such GPU.
-    pub fn open(device: DeviceChoice, or_emulated: bool) -> Result<(Self, Option<String>), Error> {
-        match device {
-            DeviceChoice::Cpu => Err(Error::NoKernels),
-            DeviceChoice::Emulated => Ok((Self::Emulated(emulator()), None)),
-            DeviceChoice::Cuda(ordinal) => Ok((Self::Gpu(gpu::open(ordinal)?), None)),
-            DeviceChoice::Auto => match gpu::open(0) {
-                Ok(gpu) => Ok((Self::Gpu(gpu), None)),
-                Err(error) if or_emulated => {
-                    Ok((Self::Emulated(emulator()), Some(format!("auto chose the emulator: {error}"))))
-                }
-                Err(error) => Err(error.into()),
-            },
-        }
-    }
-
-    /// Its name, in words.
-    #[must_use]
-    pub fn name(&self) -> String {
-        match self {
-            Self::Gpu(gpu) => gpu.name(),
-            Self::Emulated(_) => EMULATOR.to_owned(),
-        }
-    }
-}
-
-/// Name of the emulator, in words.
-const EMULATOR: &str = "the emulator";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn work_for_kernels_goes_to_a_device_that_runs_them() {
-        let open = |device, or_emulated| KernelDevice::open(device, or_emulated).map(|(device, _)| device.name());
-        assert!(matches!(open(DeviceChoice::Cpu, true), Err(Error::NoKernels)));
-        assert_eq!(open(DeviceChoice::Emulated, false).unwrap(), EMULATOR);
-        assert!(matches!(open(DeviceChoice::Cuda(4096), true), Err(Error::Device(_))));
-        if !DeviceChoice::Auto.runs_kernels() {
-            let (device, reason) = KernelDevice::open(DeviceChoice::Auto, true).unwrap();
-            assert!(matches!(device, KernelDevice::Emulated(_)));
-            assert!(reason.unwrap().starts_with("auto chose the emulator: "));
-            assert!(matches!(open(DeviceChoice::Auto, false), Err(Error::Device(_))));
-        }
-    }
 
     #[test]
     fn devices_parse_and_print() {

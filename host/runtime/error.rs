@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 
-pub use warpkov_device::emulator::EmulatorError;
+use warpkov_device::emulator::EmulatorError;
 
 use super::comm;
+use super::device::DeviceError;
 use crate::gpu::CudaError;
 
 /// A failed or interrupted run.
@@ -36,6 +37,15 @@ impl From<EmulatorError> for Error {
     }
 }
 
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        match error {
+            DeviceError::Gpu(error) => error.into(),
+            DeviceError::Emulator(error) => error.into(),
+        }
+    }
+}
+
 impl From<Infallible> for Error {
     fn from(never: Infallible) -> Self {
         match never {}
@@ -58,8 +68,8 @@ macro_rules! from_devices {
             }
         }
 
-        impl From<$crate::error::EmulatorError> for $error {
-            fn from(error: $crate::error::EmulatorError) -> Self {
+        impl From<$crate::device::DeviceError> for $error {
+            fn from(error: $crate::device::DeviceError) -> Self {
                 $crate::Error::from(error).into()
             }
         }

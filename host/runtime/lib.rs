@@ -3,6 +3,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`choose`] | the `--device` choice, and the rule of `auto` |
+//! | [`device`] | one type for GPU and emulator |
 //! | [`error`] | errors of devices |
 //! | [`precision`] | floating-point types |
 //! | [`comm`] | ranks that work on one model together |
@@ -14,6 +15,7 @@
 pub mod choose;
 pub mod comm;
 pub mod cores;
+pub mod device;
 pub mod error;
 pub mod gpu;
 pub mod link;

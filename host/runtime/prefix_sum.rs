@@ -1,7 +1,8 @@
 //! Exclusive prefix sum on a device.
 
+use crate::device::{AnyBuffer, AnyDevice, DeviceError};
 use warpkov_device::device::Offset;
-use warpkov_device::launch::{Device, Shape};
+use warpkov_device::launch::Shape;
 use warpkov_kernels::primitives::scan::{THREADS, TILE, scan_add, scan_tiles, scan_totals};
 
 /// Length of the scratch buffer of [`exclusive_scan`] for `n` elements, in elements.
@@ -18,13 +19,13 @@ pub fn scratch_len(n: usize) -> usize {
 ///
 /// # Panics
 /// If `input` has fewer than `n` elements, `output` fewer than n + 1, or `scratch` fewer than [`scratch_len`].
-pub fn exclusive_scan<O: Offset, D: Device>(
-    device: &D,
+pub fn exclusive_scan<O: Offset>(
+    device: &AnyDevice,
     n: usize,
-    input: &D::Buffer<O>,
-    output: &mut D::Buffer<O>,
-    scratch: &mut D::Buffer<O>,
-) -> Result<(), D::Error> {
+    input: &AnyBuffer<O>,
+    output: &mut AnyBuffer<O>,
+    scratch: &mut AnyBuffer<O>,
+) -> Result<(), DeviceError> {
     use warpkov_device::launch::Buffer;
     assert!(input.len() >= n && output.len() > n && scratch.len() >= scratch_len(n));
     let tiles = n.div_ceil(TILE).max(1) as u32;

@@ -1,22 +1,23 @@
 //! Growable device memory.
 
+use crate::device::{AnyBuffer, AnyDevice, DeviceError};
 use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Buffer, Device};
 
 /// A device buffer that grows on demand. Growing discards its content.
-pub struct Scratch<T: DeviceCopy, D: Device>(D::Buffer<T>);
+pub struct Scratch<T: DeviceCopy>(AnyBuffer<T>);
 
-impl<T: DeviceCopy, D: Device> Scratch<T, D> {
+impl<T: DeviceCopy> Scratch<T> {
     /// A buffer of one element. The first use grows it.
     ///
     /// # Errors
     /// The errors of the device; so for the other methods.
-    pub fn new(device: &D) -> Result<Self, D::Error> {
+    pub fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
         Ok(Self(device.zeros(1)?))
     }
 
     /// A buffer of at least `len` elements with unspecified content.
-    pub fn of(&mut self, device: &D, len: usize) -> Result<&mut D::Buffer<T>, D::Error> {
+    pub fn of(&mut self, device: &AnyDevice, len: usize) -> Result<&mut AnyBuffer<T>, DeviceError> {
         if self.0.len() < len {
             // Frees the old memory before the new allocation.
             self.0 = device.zeros(0)?;
@@ -26,25 +27,25 @@ impl<T: DeviceCopy, D: Device> Scratch<T, D> {
     }
 
     /// A buffer of at least `len` elements, all bytes zero.
-    pub fn cleared(&mut self, device: &D, len: usize) -> Result<&mut D::Buffer<T>, D::Error> {
+    pub fn cleared(&mut self, device: &AnyDevice, len: usize) -> Result<&mut AnyBuffer<T>, DeviceError> {
         device.clear(self.of(device, len)?)?;
         Ok(&mut self.0)
     }
 
     /// The buffer with its present length and content.
-    pub fn get(&self) -> &D::Buffer<T> {
+    pub fn get(&self) -> &AnyBuffer<T> {
         &self.0
     }
 
     /// The buffer with its present length and content, writable.
-    pub fn get_mut(&mut self) -> &mut D::Buffer<T> {
+    pub fn get_mut(&mut self) -> &mut AnyBuffer<T> {
         &mut self.0
     }
 }
 
-impl<D: Device> Scratch<u32, D> {
+impl Scratch<u32> {
     /// The numbers 0, 1, …, at least `len` of them. Correct only for a buffer that the caller never writes.
-    pub fn numbers(&mut self, device: &D, len: usize) -> Result<&D::Buffer<u32>, D::Error> {
+    pub fn numbers(&mut self, device: &AnyDevice, len: usize) -> Result<&AnyBuffer<u32>, DeviceError> {
         if self.0.len() < len.max(2) {
             let numbers: Vec<u32> = (0..len.next_power_of_two().max(2) as u32).collect();
             self.0 = device.upload(&numbers)?;

@@ -5,35 +5,35 @@
 //! `WARPKOV_UPDATE_BOOK=1` it writes the table of the book.
 
 use std::fmt::Write;
+use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::device::PolicyLayout;
 use warpkov_device::emulator::Emulator;
-use warpkov_device::emulator::profile::{KernelProfile, Operation};
-use warpkov_device::launch::Device;
+use warpkov_device::emulator::profile::{KernelProfile, Operation, Profiler};
 
 use crate::random::Random;
 use crate::{Outcome, hmm, lessons, mdp, pomdp};
 
 /// Kernels of each model class and of the lessons, in launches that are equal on every device.
-pub fn launches<D: Device>(device: &D) -> Outcome {
-    lessons::vector_add::<f32, _>(device, 1)?;
-    lessons::vector_add4::<f64, _>(device, 1)?;
-    lessons::copy_streaming::<f32, _>(device, 1)?;
+pub fn launches(device: &AnyDevice) -> Outcome {
+    lessons::vector_add::<f32>(device, 1)?;
+    lessons::vector_add4::<f64>(device, 1)?;
+    lessons::copy_streaming::<f32>(device, 1)?;
     lessons::indices(device, 1)?;
-    lessons::reverse_blocks::<f64, _>(device, 1)?;
+    lessons::reverse_blocks::<f64>(device, 1)?;
     lessons::transpose(device, 1)?;
-    lessons::shuffles::<f64, _>(device, 1)?;
-    lessons::scans::<f32, _>(device, 1)?;
+    lessons::shuffles::<f64>(device, 1)?;
+    lessons::scans::<f32>(device, 1)?;
     lessons::histogram(device, 1)?;
     lessons::special_functions(device, 1)?;
-    hmm::slices::<f32, _>(device, 1)?;
+    hmm::slices::<f32>(device, 1)?;
     hmm::tensor_core(device, 1)?;
     pomdp::tensor_core(device, 1)?;
     pomdp::half_tensor_core(device, 1)?;
-    pomdp::dense_products::<f32, _>(device, 1, 2e-6)?;
+    pomdp::dense_products::<f32>(device, 1, 2e-6)?;
     let model = Random::new(12).mdp(90, 4, 5, 0.9);
     for layout in [None, Some(PolicyLayout::Slices), Some(PolicyLayout::Rows { lanes: 8 })] {
-        mdp::sweeps::<f32, u32, _>(device, &model, layout)?;
+        mdp::sweeps::<f32, u32>(device, &model, layout)?;
     }
     Ok(())
 }
@@ -60,10 +60,10 @@ fn counted(kernel: &KernelProfile) -> [u64; 6] {
 const MEASURED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/results/2026-11-23-h200-counters.csv");
 
 /// Compares the emulator's counts with the measured ones. They differ exactly where the file of [`MEASURED`] has a reason.
-pub fn compare(_: &Emulator, _: usize) -> Outcome {
-    let device = Emulator::default().profiled();
-    launches(&device)?;
-    let profile = device.profile();
+pub fn compare(_: &AnyDevice, _: usize) -> Outcome {
+    let profiler = Profiler::default();
+    launches(&Emulator::default().profiled_by(&profiler).into())?;
+    let profile = profiler.profile();
     let mut page = String::from(PAGE);
     let mut wrong = String::new();
     let mut reasons = String::new();

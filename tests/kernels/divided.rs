@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use warpkov::mdp::certificate::certify;
@@ -20,11 +21,11 @@ use warpkov_kernels::mdp::change::{ExtremesArgs, extremes_of_change, of_sweep};
 
 use crate::check::{close, epsilon, of, same};
 use crate::random::Random;
-use crate::{Outcome, Suite, With};
+use crate::{Outcome, Suite};
 
-pub fn add<W: With>(suite: &mut Suite<W>) {
-    suite.add("extremes_of_change::f32", extremes::<f32, _>);
-    suite.add("extremes_of_change::f64", extremes::<f64, _>);
+pub fn add(suite: &mut Suite) {
+    suite.add("extremes_of_change::f32", extremes::<f32>);
+    suite.add("extremes_of_change::f64", extremes::<f64>);
     instances! { suite,
         "result_divided_sweeps": result_sweeps,
         "block_divided_sweep": block_sweep,
@@ -35,8 +36,8 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
     // The longer cases, once per type.
     macro_rules! runs {
         ($($name:literal: $case:ident,)*) => {$(
-            suite.add(concat!($name, "::f32_u32"), $case::<f32, u32, _>);
-            suite.add(concat!($name, "::f64_u64"), $case::<f64, u64, _>);
+            suite.add(concat!($name, "::f32_u32"), $case::<f32, u32>);
+            suite.add(concat!($name, "::f64_u64"), $case::<f64, u64>);
         )*};
     }
     runs! {
@@ -89,7 +90,7 @@ fn tolerance<T: Precise>(model: &Mdp) -> f64 {
 }
 
 /// Minimum and maximum of the changes, ignoring NaN. A turn after the bound is met leaves zeros.
-fn extremes<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn extremes<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let cases: [(Vec<f64>, (f64, f64)); 4] = [
         (Random::new(32).signed(3000 * scale), (-2.0, 3.0)),
         (vec![-0.5, -0.25, -0.75], (-0.75, -0.25)),
@@ -170,19 +171,19 @@ fn sweeps<T: Precise>(tested: &mut impl GreedySweeps, model: &Mdp, counts: &[u32
     Ok(())
 }
 
-fn result_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn result_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     for model in models(scale)? {
-        sweeps::<T>(&mut ResultIteration::<T, O, D>::new(device, &model)?, &model, &[1, 2, 40])?;
+        sweeps::<T>(&mut ResultIteration::<T, O>::new(device, &model)?, &model, &[1, 2, 40])?;
     }
     Ok(())
 }
 
 /// In all variants the last sweep updates every state, so a single sweep is V ← TV.
-fn block_sweep<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn block_sweep<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     for model in models(scale)? {
         for parameters in variants() {
             let division = Division::new(&model, parameters)?;
-            sweeps::<T>(&mut BlockIteration::<T, O, D>::new(device, &model, &division)?, &model, &[1])?;
+            sweeps::<T>(&mut BlockIteration::<T, O>::new(device, &model, &division)?, &model, &[1])?;
         }
     }
     Ok(())
@@ -226,7 +227,7 @@ fn launch(model: &Mdp, division: &Division, v: &[f64]) -> Vec<f64> {
 }
 
 /// A launch and then a full sweep, from random values.
-fn block_launch<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn block_launch<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(33);
     for model in models(scale)? {
         for parameters in variants() {
@@ -244,7 +245,7 @@ fn block_launch<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> O
             let reward = model.expected_rewards();
             let swept = |state| largest(&factors(&model, &reward, state, |s| launched[s]));
             let expected: Vec<f64> = (0..launched.len()).map(swept).collect();
-            let mut tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+            let mut tested = BlockIteration::<T, O>::new(device, &model, &division)?;
             tested.reset(Some(&start))?;
             let done = tested.backup(Stop::Change(0.0), parameters.sweeps_per_launch + 1)?;
             same("sweeps", &[done.sweeps], &[parameters.sweeps_per_launch + 1])?;
@@ -255,14 +256,14 @@ fn block_launch<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> O
 }
 
 /// The results do not depend on the buffering of values, to the last bit.
-fn buffering<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn buffering<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     for model in models(scale)? {
         for parameters in variants() {
             let mut results = Vec::new();
             for buffering in [false, true] {
                 let division = Division::new(&model, BlockDivided { buffering, ..parameters })?;
                 same("note", &[division.note()], &[None])?;
-                let mut tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+                let mut tested = BlockIteration::<T, O>::new(device, &model, &division)?;
                 tested.backup(Stop::Change(0.0), 2 * parameters.sweeps_per_launch + 1)?;
                 results.push(tested.values()?);
             }
@@ -273,7 +274,7 @@ fn buffering<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outc
 }
 
 /// Blocks with a full buffer, or without room for one, read the remaining values from device memory and report it.
-fn crowded<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
+fn crowded<T: Precise, O: Offset>(device: &AnyDevice, _: usize) -> Outcome {
     let plain = BlockDivided { width: 64, height: 16, sweeps_per_launch: 1, ..BlockDivided::default() };
     let mut random = Random::new(34);
     // Of 48 KiB, three numbers for each of 4096 states leave no room; the values of 1024 states leave 5120 bytes.
@@ -291,7 +292,7 @@ fn crowded<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
         for buffering in [false, true] {
             let division = Division::new(&model, BlockDivided { buffering, ..parameters })?;
             same("note", &[division.note()], &[buffering.then(|| expected.clone())])?;
-            let mut tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+            let mut tested = BlockIteration::<T, O>::new(device, &model, &division)?;
             tested.backup(Stop::Change(0.0), 2)?;
             results.push(tested.values()?);
         }
@@ -325,19 +326,19 @@ fn solves<T: Precise>(tested: &mut impl GreedySweeps, model: &Mdp, optimal: &[f6
     close("V", &values, optimal, bound + 1e-9, 0.0)
 }
 
-fn result_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn result_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     for model in models(scale)? {
-        solves::<T>(&mut ResultIteration::<T, O, D>::new(device, &model)?, &model, &optimal(&model))?;
+        solves::<T>(&mut ResultIteration::<T, O>::new(device, &model)?, &model, &optimal(&model))?;
     }
     Ok(())
 }
 
-fn block_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn block_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     for model in models(scale)? {
         let optimal = optimal(&model);
         for parameters in variants() {
             let division = Division::new(&model, parameters)?;
-            solves::<T>(&mut BlockIteration::<T, O, D>::new(device, &model, &division)?, &model, &optimal)
+            solves::<T>(&mut BlockIteration::<T, O>::new(device, &model, &division)?, &model, &optimal)
                 .map_err(|error| format!("{parameters:?}: {}", error.message().unwrap_or_default()))?;
         }
     }
@@ -345,7 +346,7 @@ fn block_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> O
 }
 
 /// Stopping on the span: the bounds V + γ/(1 − γ)·ΔV with the extreme ΔV hold (Puterman 1994, Theorem 6.6.6).
-fn span<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
+fn span<T: Precise, O: Offset>(device: &AnyDevice, _: usize) -> Outcome {
     let bound = 1e-3;
     let check = |model: &Mdp, Backups { sweeps, least, greatest, .. }: Backups, values: Vec<f64>| -> Outcome {
         let factor = model.gamma() / (1.0 - model.gamma());
@@ -359,19 +360,19 @@ fn span<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
     };
     // Mixing shrinks the span of full sweeps faster than γ, but not that of block sweeps, which shift values unequally.
     let model = Random::new(35).mdp(60, 3, 20, 0.99);
-    let mut tested = ResultIteration::<T, O, D>::new(device, &model)?;
+    let mut tested = ResultIteration::<T, O>::new(device, &model)?;
     check(&model, tested.backup(Stop::Span(bound), 50)?, tested.values()?)?;
     let model = Random::new(35).mdp(60, 3, 20, 0.9);
     for parameters in variants() {
         let division = Division::new(&model, parameters)?;
-        let mut tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+        let mut tested = BlockIteration::<T, O>::new(device, &model, &division)?;
         check(&model, tested.backup(Stop::Span(bound), 300)?, tested.values()?)?;
     }
     Ok(())
 }
 
 /// A start from the optimal values takes few sweeps. A reset repeats the first run exactly.
-fn starts<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
+fn starts<T: Precise, O: Offset>(device: &AnyDevice, _: usize) -> Outcome {
     let model = Random::new(36).ragged(50, 3, 4, 0.9);
     let optimal = optimal(&model);
     let theta = if T::WIDE { 1e-8 } else { 1e-4 };
@@ -392,10 +393,10 @@ fn starts<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
         same("sweeps", &[tested.backup(Stop::Change(theta), 1000)?], &[first])?;
         same("V", &tested.values()?, &values)
     }
-    again(ResultIteration::<T, O, D>::new(device, &model)?, &optimal, theta, 1)?;
+    again(ResultIteration::<T, O>::new(device, &model)?, &optimal, theta, 1)?;
     for parameters in variants() {
         let division = Division::new(&model, parameters)?;
-        let tested = BlockIteration::<T, O, D>::new(device, &model, &division)?;
+        let tested = BlockIteration::<T, O>::new(device, &model, &division)?;
         again(tested, &optimal, theta, parameters.sweeps_per_launch + 1)?;
     }
     Ok(())

@@ -2,6 +2,7 @@
 //! certificates computed on them.
 
 use std::ops::ControlFlow;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use warpkov::mdp::backend::{State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
@@ -15,9 +16,9 @@ use warpkov_kernels::mdp::residual::largest;
 use warpkov_kernels::primitives::copy::copy;
 
 use crate::check::{close, same};
-use crate::{Outcome, Suite, With};
+use crate::{Outcome, Suite};
 
-pub fn add<W: With>(suite: &mut Suite<W>) {
+pub fn add(suite: &mut Suite) {
     suite.add("grid_patterns", patterns);
     suite.add("generated_grid", solves);
     suite.add("certified_on_the_device", certifies);
@@ -41,7 +42,7 @@ fn grids(scale: usize) -> Vec<SlipGrid> {
 }
 
 /// The device assigns each cell the host's pattern. (The rows of the patterns are tested where patterns are built.)
-fn patterns<D: Device>(device: &D, scale: usize) -> Outcome {
+fn patterns(device: &AnyDevice, scale: usize) -> Outcome {
     for grid in grids(scale) {
         let made = grid.patterns()?;
         let expected: Vec<u16> = (0..made.states()).map(|cell| made.pattern(cell) as u16).collect();
@@ -59,17 +60,17 @@ fn patterns<D: Device>(device: &D, scale: usize) -> Outcome {
 }
 
 /// The results equal those for the same grid uploaded from the host, to the last bit, with and without skipping.
-fn solves<D: Device>(device: &D, scale: usize) -> Outcome {
+fn solves(device: &AnyDevice, scale: usize) -> Outcome {
     for grid in grids(scale) {
         let (mdp, made) = (grid.generate()?, grid.patterns()?);
         let plan = || SweepLayout::generated(&made).ok_or("no plan");
         let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
         let stop = Stop::Span(1e-7);
         let Some(host) = SweepLayout::new(&mdp, Some(Storage::Patterns)) else { continue };
-        let mut expected = ValueIteration::<f64, u32, D>::new(device, &host)?;
+        let mut expected = ValueIteration::<f64, u32>::new(device, &host)?;
         let expected_run = value_iteration(&mut expected, stop, &limits, |_| ControlFlow::Continue(()))?;
         for plan in [plan()?, plan()?.without_skipping()] {
-            let mut tested = ValueIteration::<f64, u32, D>::new(device, &plan)?;
+            let mut tested = ValueIteration::<f64, u32>::new(device, &plan)?;
             let run = value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;
             same("sweeps", &[run.sweeps()], &[expected_run.sweeps()])?;
             same("V", &tested.values()?, &expected.values()?)?;
@@ -80,12 +81,12 @@ fn solves<D: Device>(device: &D, scale: usize) -> Outcome {
 }
 
 /// A certificate computed without the model holds, and is nearly as tight as one computed with it.
-fn certifies<D: Device>(device: &D, scale: usize) -> Outcome {
+fn certifies(device: &AnyDevice, scale: usize) -> Outcome {
     let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
     for grid in grids(scale) {
         let (mdp, made) = (grid.generate()?, grid.patterns()?);
         let plan = SweepLayout::generated(&made).ok_or("no plan")?;
-        let mut tested = Mixed::<u32, D>::new(device, &plan)?;
+        let mut tested = Mixed::<u32>::new(device, &plan)?;
         for sweeps in [1, 7, 10_000] {
             let limits = Limits { max_sweeps: sweeps, ..limits };
             value_iteration(&mut tested, Stop::Span(1e-9), &limits, |_| ControlFlow::Continue(()))?;
@@ -105,21 +106,21 @@ fn certifies<D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-fn magnitude<D: Device>(device: &D, scale: usize) -> Outcome {
+fn magnitude(device: &AnyDevice, scale: usize) -> Outcome {
     let mut values: Vec<f64> = (0..1000 * scale).map(|i| (i * 7919 % 1009) as f64 - 700.0).collect();
     let found = |values: &[f64]| {
         let (v, mut slots) = (device.upload(values)?, device.zeros(1)?);
         let shape = Shape::grid_stride(values.len() as u64 / 3, 128);
         // SAFETY: there is one slot, of value 0, and as many values as the count passed to the kernel.
         unsafe { largest(device, shape, values.len() as u32, &v, &mut slots)? };
-        Ok::<_, D::Error>(f64::from_bits(device.to_vec(&slots)?[0]))
+        Ok::<_, DeviceError>(f64::from_bits(device.to_vec(&slots)?[0]))
     };
     same("largest", &[found(&values)?], &[700.0])?;
     values[5] = f64::NAN;
     same("largest, not a number", &[found(&values)?], &[f64::INFINITY])
 }
 
-fn copies<D: Device>(device: &D, scale: usize) -> Outcome {
+fn copies(device: &AnyDevice, scale: usize) -> Outcome {
     let values: Vec<f32> = (0..4004 * scale).map(|i| i as f32).collect();
     let (source, mut target) = (device.upload(&values)?, device.zeros(values.len())?);
     // SAFETY: four elements per quad.

@@ -3,23 +3,29 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use warpkov::runtime::gpu;
-use warpkov::runtime::gpu::{CudaError, Foreign, Gpu, MODULES};
+use libtest_mimic::Failed;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::lessons;
+use warpkov_runtime::device::AnyDevice;
+use warpkov_runtime::gpu;
+use warpkov_runtime::gpu::{CudaError, Foreign, Gpu, MODULES};
 
 use crate::check::same;
-use crate::{OnGpu, Outcome, Suite};
+use crate::{Outcome, Suite};
 
-pub fn add(suite: &mut Suite<OnGpu>) {
-    suite.add("events", |gpu, _| events(gpu));
-    suite.add("shared_memory_beyond_48_kib", |gpu, _| shared_memory(gpu));
-    suite.add("memory_that_is_not_there", |gpu, _| memory(gpu));
-    suite.add("empty_buffers", |gpu, _| empty(gpu));
+pub fn add(suite: &mut Suite) {
+    suite.add("events", |device, _| events(opened(device)?));
+    suite.add("shared_memory_beyond_48_kib", |device, _| shared_memory(opened(device)?));
+    suite.add("memory_that_is_not_there", |device, _| memory(opened(device)?));
+    suite.add("empty_buffers", |device, _| empty(opened(device)?));
     suite.add("buffers_outlive_their_gpu", |_, _| outlive());
-    suite.add("memory_of_other_libraries", |gpu, _| foreign(gpu));
+    suite.add("memory_of_other_libraries", |device, _| foreign(opened(device)?));
     let device = suite.device.clone();
-    suite.add(NEW, move |gpu, _| new_kernels(gpu, &device));
+    suite.add(NEW, move |any, _| new_kernels(opened(any)?, &device));
+}
+
+fn opened(device: &AnyDevice) -> Result<&Gpu, Failed> {
+    device.gpu().ok_or_else(|| "not a GPU".into())
 }
 
 /// The name of a case that runs itself in a child process.

@@ -14,42 +14,43 @@ use warpkov::runtime::Precise;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::hmm::slices::{emission_product, product, row_sums};
 use warpkov_kernels::lessons::wide_tensor_product;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use crate::check::{close, of, same};
 use crate::random::Random;
-use crate::{Outcome, Suite, With, wide};
+use crate::{Outcome, Suite, wide};
 
-pub fn add<W: With>(suite: &mut Suite<W>) {
-    suite.add("hmm_small::f32", small::<f32, _>);
-    suite.add("hmm_small::f64", small::<f64, _>);
-    suite.add("hmm_middle::f32", middle::<f32, _>);
-    suite.add("hmm_middle::f64", middle::<f64, _>);
-    suite.add("hmm_large::f32", large::<f32, _>);
-    suite.add("hmm_large::f64", large::<f64, _>);
-    suite.add("hmm_windows::f32", windows::<f32, _>);
-    suite.add("hmm_windows::f64", windows::<f64, _>);
-    suite.add("hmm_one_by_one::f32", one_by_one::<f32, _>);
-    suite.add("hmm_one_by_one::f64", one_by_one::<f64, _>);
-    suite.add("hmm_ties::f32", ties::<f32, _>);
-    suite.add("hmm_ties::f64", ties::<f64, _>);
-    suite.add("hmm_maximise::f32", maximise::<f32, _>);
-    suite.add("hmm_maximise::f64", maximise::<f64, _>);
-    suite.add("hmm_gaussian::f32", gaussian::<f32, _>);
-    suite.add("hmm_gaussian::f64", gaussian::<f64, _>);
-    suite.add("hmm_out_of_range::f32", out_of_range::<f32, _>);
-    suite.add("hmm_out_of_range::f64", out_of_range::<f64, _>);
-    suite.add("hmm_orders_of_magnitude::f32", orders_of_magnitude::<f32, _>);
-    suite.add("hmm_orders_of_magnitude::f64", orders_of_magnitude::<f64, _>);
-    suite.add("hmm_out_of_range_trained::f32", out_of_range_trained::<f32, _>);
-    suite.add("hmm_out_of_range_trained::f64", out_of_range_trained::<f64, _>);
-    suite.add("hmm_taken_again::f32", taken_again::<f32, _>);
-    suite.add("hmm_taken_again::f64", taken_again::<f64, _>);
-    suite.add("hmm_scan::f32", scan::<f32, _>);
-    suite.add("hmm_scan::f64", scan::<f64, _>);
-    suite.add("hmm_scan_ties::f32", scan_ties::<f32, _>);
-    suite.add("hmm_scan_ties::f64", scan_ties::<f64, _>);
-    suite.add("hmm_slices::f32", slices::<f32, _>);
-    suite.add("hmm_slices::f64", slices::<f64, _>);
+pub fn add(suite: &mut Suite) {
+    suite.add("hmm_small::f32", small::<f32>);
+    suite.add("hmm_small::f64", small::<f64>);
+    suite.add("hmm_middle::f32", middle::<f32>);
+    suite.add("hmm_middle::f64", middle::<f64>);
+    suite.add("hmm_large::f32", large::<f32>);
+    suite.add("hmm_large::f64", large::<f64>);
+    suite.add("hmm_windows::f32", windows::<f32>);
+    suite.add("hmm_windows::f64", windows::<f64>);
+    suite.add("hmm_one_by_one::f32", one_by_one::<f32>);
+    suite.add("hmm_one_by_one::f64", one_by_one::<f64>);
+    suite.add("hmm_ties::f32", ties::<f32>);
+    suite.add("hmm_ties::f64", ties::<f64>);
+    suite.add("hmm_maximise::f32", maximise::<f32>);
+    suite.add("hmm_maximise::f64", maximise::<f64>);
+    suite.add("hmm_gaussian::f32", gaussian::<f32>);
+    suite.add("hmm_gaussian::f64", gaussian::<f64>);
+    suite.add("hmm_out_of_range::f32", out_of_range::<f32>);
+    suite.add("hmm_out_of_range::f64", out_of_range::<f64>);
+    suite.add("hmm_orders_of_magnitude::f32", orders_of_magnitude::<f32>);
+    suite.add("hmm_orders_of_magnitude::f64", orders_of_magnitude::<f64>);
+    suite.add("hmm_out_of_range_trained::f32", out_of_range_trained::<f32>);
+    suite.add("hmm_out_of_range_trained::f64", out_of_range_trained::<f64>);
+    suite.add("hmm_taken_again::f32", taken_again::<f32>);
+    suite.add("hmm_taken_again::f64", taken_again::<f64>);
+    suite.add("hmm_scan::f32", scan::<f32>);
+    suite.add("hmm_scan::f64", scan::<f64>);
+    suite.add("hmm_scan_ties::f32", scan_ties::<f32>);
+    suite.add("hmm_scan_ties::f64", scan_ties::<f64>);
+    suite.add("hmm_slices::f32", slices::<f32>);
+    suite.add("hmm_slices::f64", slices::<f64>);
     suite.add("hmm_plain_tf32", plain_tf32);
     suite.add("mma_f64", tensor_core);
 }
@@ -76,8 +77,8 @@ fn on_cpu(models: &[Hmm], sequences: &Sequences) -> Vec<Said> {
     said
 }
 
-fn on<T: Precise, D: Device>(device: &D, models: &[Hmm], sequences: &Sequences) -> Result<Vec<Said>, D::Error> {
-    said(&mut Batch::<T, D>::new(device, sequences, Limits::default())?, models)
+fn on<T: Precise>(device: &AnyDevice, models: &[Hmm], sequences: &Sequences) -> Result<Vec<Said>, DeviceError> {
+    said(&mut Batch::<T>::new(device, sequences, Limits::default())?, models)
 }
 
 /// ln P(path, O) of each sequence.
@@ -177,12 +178,12 @@ impl Random {
 }
 
 /// Products of TF32 numbers have an error of 11-bit factors: no more, and no less.
-fn plain_tf32<D: Device>(device: &D, _: usize) -> Outcome {
+fn plain_tf32(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(18);
     let models = [random.hmm(130, 3, false)];
     let sequences = random.observed(&[3, 2], 3);
     let said = |plain_tf32| {
-        said(&mut Batch::<f32, D>::new(device, &sequences, Limits { plain_tf32, ..Limits::default() })?, &models)
+        said(&mut Batch::<f32>::new(device, &sequences, Limits { plain_tf32, ..Limits::default() })?, &models)
     };
     let (plain, split) = (said(true)?.remove(0), said(false)?.remove(0));
     let exact = on_cpu(&models, &sequences).remove(0);
@@ -194,17 +195,11 @@ fn plain_tf32<D: Device>(device: &D, _: usize) -> Outcome {
 }
 
 /// Checks several models with N states on sequences of various lengths.
-fn check<T: Precise, D: Device>(
-    device: &D,
-    random: &mut Random,
-    n: usize,
-    symbols: usize,
-    lengths: &[usize],
-) -> Outcome {
+fn check<T: Precise>(device: &AnyDevice, random: &mut Random, n: usize, symbols: usize, lengths: &[usize]) -> Outcome {
     let models = [random.hmm(n, symbols, false), random.hmm(n, symbols, true)];
     let sequences = random.observed(lengths, symbols);
     for (k, (got, expected)) in
-        on::<T, D>(device, &models, &sequences)?.iter().zip(on_cpu(&models, &sequences)).enumerate()
+        on::<T>(device, &models, &sequences)?.iter().zip(on_cpu(&models, &sequences)).enumerate()
     {
         agree::<T>(got, &expected, &models[k], &sequences)
             .map_err(|error| format!("N = {n}, V = {symbols}, model {k}: {}", error.message().unwrap_or_default()))?;
@@ -212,44 +207,44 @@ fn check<T: Precise, D: Device>(
     Ok(())
 }
 
-fn small<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn small<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(11);
     for (n, symbols) in [(1, 1), (2, 3), (7, 5), (8, 2), (9, 4), (16, 16), (17, 3), (32, 6)] {
-        check::<T, D>(device, &mut random, n, symbols, &[3, 1, 17, 2, 40, 1, 5, 9, 9, 33, 4])?;
+        check::<T>(device, &mut random, n, symbols, &[3, 1, 17, 2, 40, 1, 5, 9, 9, 33, 4])?;
     }
     // The counts of this many symbols exceed the shared memory of a block.
-    check::<T, D>(device, &mut random, 12, 700, &[5, 20, 1])
+    check::<T>(device, &mut random, 12, 700, &[5, 20, 1])
 }
 
-fn middle<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn middle<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(12);
-    check::<T, D>(device, &mut random, 33, 3, &[1, 40, 9])?;
-    check::<T, D>(device, &mut random, 64, 5, &[4, 1])?;
+    check::<T>(device, &mut random, 33, 3, &[1, 40, 9])?;
+    check::<T>(device, &mut random, 64, 5, &[4, 1])?;
     let long = if scale > 1 { 100 } else { 5 };
-    check::<T, D>(device, &mut random, 65, 4, &[2, long, 1, 3])?;
-    check::<T, D>(device, &mut random, 128, 3, &[3, long])
+    check::<T>(device, &mut random, 65, 4, &[2, long, 1, 3])?;
+    check::<T>(device, &mut random, 128, 3, &[3, long])
 }
 
-fn large<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn large<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(13);
-    check::<T, D>(device, &mut random, 129, 3, &[3, 1, 4, 4])?;
+    check::<T>(device, &mut random, 129, 3, &[3, 1, 4, 4])?;
     if scale > 1 {
-        check::<T, D>(device, &mut random, 300, 7, &(1..80).collect::<Vec<_>>())?;
-        check::<T, D>(device, &mut random, 512, 7, &[70; 40])?;
+        check::<T>(device, &mut random, 300, 7, &(1..80).collect::<Vec<_>>())?;
+        check::<T>(device, &mut random, 512, 7, &[70; 40])?;
     }
     Ok(())
 }
 
 /// With little memory, results that are not sums over steps have the same bits, and sums agree within rounding.
-fn windows<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn windows<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(14);
     for n in [5, 30, 40, 130] {
         let models = [random.hmm(n, 4, true)];
         let lengths: &[usize] = if n < 130 || scale > 1 { &[9, 3, 1, 14, 9, 6] } else { &[3, 1, 5, 2] };
         let sequences = random.observed(lengths, 4);
-        let whole = on::<T, D>(device, &models, &sequences)?;
+        let whole = on::<T>(device, &models, &sequences)?;
         let limits = Limits { trellis: 192 * n, ..Limits::default() };
-        let cut = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, &models)?;
+        let cut = said(&mut Batch::<T>::new(device, &sequences, limits)?, &models)?;
         same("ln P(O)", &cut[0].logs, &whole[0].logs)?;
         same("γ", &cut[0].posteriors, &whole[0].posteriors)?;
         agree::<T>(&cut[0], &on_cpu(&models, &sequences)[0], &models[0], &sequences)?;
@@ -258,21 +253,21 @@ fn windows<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
 }
 
 /// A sequence has the same results in a batch and alone, to the last bit, and so does a repeated run.
-fn one_by_one<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn one_by_one<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(15);
     for n in [6, 20, 50, 140] {
         let models = [random.hmm(n, 4, false)];
         let lengths: &[usize] = if n <= 20 || scale > 1 { &[4, 1, 7, 7, 2, 36, 5, 1, 6] } else { &[3, 1, 4, 3] };
         let sequences = random.observed(lengths, 4);
-        let all = on::<T, D>(device, &models, &sequences)?.remove(0);
-        same("twice", &[on::<T, D>(device, &models, &sequences)?.remove(0)], std::slice::from_ref(&all))?;
+        let all = on::<T>(device, &models, &sequences)?.remove(0);
+        same("twice", &[on::<T>(device, &models, &sequences)?.remove(0)], std::slice::from_ref(&all))?;
         let Observations::Symbols(observed) = sequences.observations() else { continue };
         for m in 0..lengths.len() {
             let range = sequences.range(m);
             let alone =
                 Sequences::new(vec![0, range.len() as u64], Observations::Symbols(observed[range.clone()].to_vec()))
                     .unwrap();
-            let alone = on::<T, D>(device, &models, &alone)?.remove(0);
+            let alone = on::<T>(device, &models, &alone)?.remove(0);
             same("ln P(O)", &alone.logs, &all.logs[m..=m])?;
             same("γ", &alone.posteriors, &all.posteriors[range.start * n..range.end * n])?;
             same("path", &alone.decoded.states, &all.decoded.states[range])?;
@@ -284,7 +279,7 @@ fn one_by_one<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
 
 /// Ties between paths go to the lowest last state, then the lowest state before it, and so on. Impossible sequences
 /// have no path.
-fn ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn ties<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     for n in [3, 20, 70, 130] {
         // All states are equal, except that only the last one emits symbol 1. No state emits symbol 2.
         let mut probs: Vec<f64> = [1.0, 0.0, 0.0].repeat(n);
@@ -299,7 +294,7 @@ fn ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         .validated()
         .unwrap();
         let sequences = Sequences::of_symbols(&[vec![0, 0, 0], vec![0, 1, 0, 0], vec![0, 2], vec![2], vec![1]])?;
-        let said = on::<T, D>(device, std::slice::from_ref(&model), &sequences)?.remove(0);
+        let said = on::<T>(device, std::slice::from_ref(&model), &sequences)?.remove(0);
         let last = n as u32 - 1;
         same("path", &said.decoded.states, &[0, 0, 0, 0, last, 0, 0, NO_STATE, NO_STATE, NO_STATE, last])?;
         same(
@@ -315,7 +310,7 @@ fn ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
 }
 
 /// Gaussian emissions with diagonal and with full covariances.
-fn gaussian<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn gaussian<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     for (states, dimensions, full) in [(3, 1, false), (12, 3, true), (40, 2, false), (130, 2, true)] {
         let kind = Kind::Vectors { dimensions, full };
         let models = [4, 5].map(|seed| Uniform { states, kind, ends: seed == 5, seed }.generate());
@@ -323,7 +318,7 @@ fn gaussian<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         let (first, second) = (first?, second?);
         let drawn = sample(&first, 5, Some(7), 3)?;
         let models = [first, second];
-        let all = on::<T, D>(device, &models, &drawn.sequences)?;
+        let all = on::<T>(device, &models, &drawn.sequences)?;
         for ((got, expected), model) in all.iter().zip(on_cpu(&models, &drawn.sequences)).zip(&models) {
             agree::<T>(got, &expected, model, &drawn.sequences)
                 .map_err(|error| format!("N = {states}, D = {dimensions}: {}", error.message().unwrap_or_default()))?;
@@ -479,8 +474,8 @@ fn of_two(start: [f64; 2], transitions: [f64; 4], probs: [f64; 4], end: Option<[
 
 /// Results agree with the definitions in one piece, with little memory, and in chunks; larger emulated cases run one of
 /// the three.
-fn agree_everywhere<T: Precise, D: Device>(
-    device: &D,
+fn agree_everywhere<T: Precise>(
+    device: &AnyDevice,
     scale: usize,
     models: &[Hmm],
     sequences: &Sequences,
@@ -497,7 +492,7 @@ fn agree_everywhere<T: Precise, D: Device>(
         all.push(("in chunks", Limits { chunks: Some(2), ..whole }));
     }
     for (how, limits) in all {
-        let got = said(&mut Batch::<T, D>::new(device, sequences, limits)?, models)?;
+        let got = said(&mut Batch::<T>::new(device, sequences, limits)?, models)?;
         for (k, (got, expected)) in got.iter().zip(&truth).enumerate() {
             agree::<T>(got, expected, &models[k], sequences).map_err(|error| {
                 format!("{what}, {how}, N = {n}, model {k}: {}", error.message().unwrap_or_default())
@@ -508,7 +503,7 @@ fn agree_everywhere<T: Precise, D: Device>(
 }
 
 /// States whose probability underflows relative to another state, and which later are the only possible ones.
-fn out_of_range<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn out_of_range<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let half = [0.5, 0.5, 0.0, 1.0];
     let symbols = [
         // The observations are unlikely in state 0, the only reachable state.
@@ -541,7 +536,7 @@ fn out_of_range<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         Observations::Vectors { dimensions: 1, values: vec![50.0, 0.0, 50.0, 0.1, 0.0, 0.2, 49.0, 50.0] },
     )
     .unwrap();
-    let logs = on::<T, D>(device, std::slice::from_ref(&vectors), &values)?.remove(0).logs;
+    let logs = on::<T>(device, std::slice::from_ref(&vectors), &values)?.remove(0).logs;
     close("ln P(O)", &logs[..1], &[-1_254.143_109_960_734], 1e-9, 0.0)?;
     for n in [2, 12, 33, 130, 300, 1030] {
         if n > 130 && scale == 1 {
@@ -550,9 +545,9 @@ fn out_of_range<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let models: Vec<Hmm> = symbols.iter().map(|model| with_unreachable(model, n)).collect();
         let few = n > 16 && scale == 1 || n > 1024;
         let (models, observed) = if few { (&models[..2], &observed[..2]) } else { (&models[..], &observed[..]) };
-        agree_everywhere::<T, D>(device, scale, models, &Sequences::of_symbols(observed)?, "symbols")?;
+        agree_everywhere::<T>(device, scale, models, &Sequences::of_symbols(observed)?, "symbols")?;
         if !few {
-            agree_everywhere::<T, D>(device, scale, &[with_unreachable(&vectors, n)], &values, "vectors")?;
+            agree_everywhere::<T>(device, scale, &[with_unreachable(&vectors, n)], &values, "vectors")?;
         }
     }
     Ok(())
@@ -611,7 +606,7 @@ impl Random {
 }
 
 /// Models and sequences with numbers of all magnitudes.
-fn orders_of_magnitude<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn orders_of_magnitude<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(31);
     for n in [3, 8, 11, 25, 40, 129] {
         if n == 129 && scale == 1 {
@@ -621,12 +616,12 @@ fn orders_of_magnitude<T: Precise, D: Device>(device: &D, scale: usize) -> Outco
         for _ in 0..scale.min(8) {
             let models = [random.wild(n, 3, false, false), random.wild(n, 3, true, false)];
             let sequences = random.observed(lengths, 3);
-            agree_everywhere::<T, D>(device, scale, &models, &sequences, "symbols")?;
+            agree_everywhere::<T>(device, scale, &models, &sequences, "symbols")?;
             let models = [random.wild(n, 3, true, true)];
             let values = random.signed(2 * lengths.iter().sum::<usize>()).into_iter().map(|x| 30.0 * x).collect();
             let observations = Observations::Vectors { dimensions: 2, values };
             let sequences = Sequences::new(offsets(lengths.iter().copied()), observations).unwrap();
-            agree_everywhere::<T, D>(device, scale, &models, &sequences, "vectors")?;
+            agree_everywhere::<T>(device, scale, &models, &sequences, "vectors")?;
         }
     }
     Ok(())
@@ -660,7 +655,7 @@ fn with_doubt(model: &Hmm) -> Hmm {
 
 /// Sequences in doubt are recomputed in f64 in every precision. The results agree with the definitions and with the
 /// host, and have the same bits with little memory and in chunks.
-fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn taken_again<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     for seed in 0..if scale > 1 { 150 } else { 24 } {
         let (model, sequences) = wide::random_case(seed);
         let model = with_doubt(&model);
@@ -675,7 +670,7 @@ fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             ("chunks", Limits { chunks: Some(5), ..Limits::default() }),
         ] {
             let what = |what: &str| format!("seed {seed}, {how}, N = {n}: {what}");
-            let mut batch = Batch::<T, D>::new(device, &sequences, limits)?;
+            let mut batch = Batch::<T>::new(device, &sequences, limits)?;
             batch.set_models(std::slice::from_ref(&model))?;
             let (logs, gamma) = (batch.log_likelihoods()?.remove(0), batch.posteriors()?.remove(0));
             let expected = batch.expect()?.remove(0);
@@ -735,7 +730,7 @@ fn taken_again<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
 }
 
 /// A training step includes the expected counts of sequences in doubt, and the likelihood rises.
-fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn out_of_range_trained<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(33);
     let whole = Limits::default();
     let cases = [
@@ -753,7 +748,7 @@ fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
         let models = [first, second];
         let observed: &[usize] = if n > 64 { &[4, 3] } else { &[8, 3, 5, 1] };
         let sequences = random.observed(observed, 2);
-        let mut batch = Batch::<T, D>::new(device, &sequences, limits)?;
+        let mut batch = Batch::<T>::new(device, &sequences, limits)?;
         batch.set_models(&models)?;
         let before = batch.e_step()?;
         batch.m_step(&Options { floor: 1e-6, ..Options::default() })?;
@@ -793,7 +788,7 @@ fn out_of_range_trained<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
 }
 
 /// Two training steps of models with and without ends agree with the CPU, for each way of counting.
-fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn maximise<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(21);
     let (whole, tolerance) = (Limits::default(), if T::WIDE { 1e-11 } else { 1e-3 });
     let long: &[usize] = &[3, 1, 17, 2, 9];
@@ -830,7 +825,7 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
             let pseudocounts = Pseudocounts { start, transitions, emissions };
             let options = Options { pseudocounts, floor: 1e-6, ..Options::default() };
             let mut expected = OnCpu::<f64>::new(&sequences);
-            let mut got = Batch::<T, D>::new(device, &sequences, limits)?;
+            let mut got = Batch::<T>::new(device, &sequences, limits)?;
             let Ok(()) = expected.set_models(&models);
             got.set_models(&models)?;
             // Without counts no parameter changes.
@@ -884,7 +879,7 @@ fn maximise<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
 
 /// Sequences cut into chunks have the results of the recursion, and each sequence has the same bits as without the
 /// others.
-fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn scan<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(18);
     let many = [1, 30, 5, 6, 13];
     let long = [if scale > 1 { 300 } else { 12 }, 2];
@@ -902,14 +897,14 @@ fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let models = if n > 32 { &models[..1] } else { &models };
         let sequences = random.observed(lengths, symbols);
         let limits = Limits { chunks: Some(steps), ..Limits::default() };
-        let all = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, models)?;
+        let all = said(&mut Batch::<T>::new(device, &sequences, limits)?, models)?;
         for (k, (got, expected)) in all.iter().zip(on_cpu(models, &sequences)).enumerate() {
             agree::<T>(got, &expected, &models[k], &sequences)
                 .map_err(|error| format!("N = {n}, L = {steps}: {}", error.message().unwrap_or_default()))?;
         }
         let within = Limits { trellis: 100 * n, ..limits };
         if n == 17 || n == 40 {
-            let cut = said(&mut Batch::<T, D>::new(device, &sequences, within)?, models)?.remove(0);
+            let cut = said(&mut Batch::<T>::new(device, &sequences, within)?, models)?.remove(0);
             same("ln P(O) in windows", &cut.logs, &all[0].logs)?;
             same("γ in windows", &cut.posteriors, &all[0].posteriors)?;
             agree::<T>(&cut, &on_cpu(models, &sequences)[0], &models[0], &sequences)?;
@@ -917,7 +912,7 @@ fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         if let (8, Observations::Symbols(observed)) = (n, sequences.observations()) {
             let range = sequences.range(1);
             let alone = Sequences::of_symbols(&[&observed[range.clone()]])?;
-            let alone = said(&mut Batch::<T, D>::new(device, &alone, limits)?, models)?.remove(0);
+            let alone = said(&mut Batch::<T>::new(device, &alone, limits)?, models)?.remove(0);
             same("ln P(O) alone", &alone.logs, &all[0].logs[1..2])?;
             same("γ alone", &alone.posteriors, &all[0].posteriors[range.start * n..range.end * n])?;
             same("path alone", &alone.decoded.states, &all[0].decoded.states[range])?;
@@ -928,12 +923,12 @@ fn scan<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     let drawn = sample(&model, 3, Some(9), 3)?;
     let limits = Limits { chunks: Some(4), ..Limits::default() };
     let models = [model];
-    let all = said(&mut Batch::<T, D>::new(device, &drawn.sequences, limits)?, &models)?;
+    let all = said(&mut Batch::<T>::new(device, &drawn.sequences, limits)?, &models)?;
     agree::<T>(&all[0], &on_cpu(&models, &drawn.sequences)[0], &models[0], &drawn.sequences)
 }
 
 /// In chunks, too, ties go to the lowest last state, and so on. A left-right model has no tie.
-fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn scan_ties<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let limits = Limits { chunks: Some(3), ..Limits::default() };
     for n in [3, 20] {
         // Probabilities are powers of two: over few steps, sums of their logarithms tie exactly. Two states emit symbol
@@ -961,7 +956,7 @@ fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
             vec![0, 1, 1, 0, 1, 1, 1],
         ])?;
         let models = [model];
-        let got = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, &models)?.remove(0);
+        let got = said(&mut Batch::<T>::new(device, &sequences, limits)?, &models)?.remove(0);
         let expected = on_cpu(&models, &sequences).remove(0);
         same("path", &got.decoded.states, &expected.decoded.states)?;
         same("none", &got.decoded.states[19..27], &[NO_STATE; 8])?;
@@ -978,7 +973,7 @@ fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     .validated()
     .unwrap();
     let sequences = Sequences::of_symbols(&[vec![0, 1, 1, 0, 1, 0, 0, 0, 1, 1, 1], vec![1; 6]])?;
-    let got = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, std::slice::from_ref(&alike))?.remove(0);
+    let got = said(&mut Batch::<T>::new(device, &sequences, limits)?, std::slice::from_ref(&alike))?.remove(0);
     same("the lowest states", &got.decoded.states, &[0; 17])?;
     // A left-right model.
     let left_right = HmmParts {
@@ -993,12 +988,12 @@ fn scan_ties<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let sequences =
         Sequences::of_symbols(&[vec![0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1], vec![1; 7], vec![0; 3], vec![1, 1]])?;
     let models = [left_right];
-    let got = said(&mut Batch::<T, D>::new(device, &sequences, limits)?, &models)?.remove(0);
+    let got = said(&mut Batch::<T>::new(device, &sequences, limits)?, &models)?.remove(0);
     agree::<T>(&got, &on_cpu(&models, &sequences)[0], &models[0], &sequences)
 }
 
 /// The partial kernels of a step together give the forward recursion.
-pub fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+pub fn slices<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(16);
     let (n, v, m) = (37, 5, 6);
     let model = random.hmm(n, v, false);
@@ -1026,7 +1021,7 @@ pub fn slices<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
 }
 
 /// A product of 16 × 8 and 8 × 8 matrices of small integers in f64 is exact.
-pub fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+pub fn tensor_core(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(17);
     let mut integers = |n: usize| (0..n).map(|_| random.below(21) as f64 - 10.0).collect::<Vec<_>>();
     let (a, b, c) = (integers(128), integers(64), integers(128));

@@ -5,37 +5,38 @@ use warpkov::runtime::prefix_sum::{exclusive_scan, scratch_len};
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::lessons;
+use warpkov_runtime::device::AnyDevice;
 
 use crate::check::{close, epsilon, of, same};
 use crate::random::Random;
-use crate::{Outcome, Suite, With};
+use crate::{Outcome, Suite};
 
-pub fn add<W: With>(suite: &mut Suite<W>) {
-    suite.add("vector_add::f32", vector_add::<f32, _>);
-    suite.add("vector_add::f64", vector_add::<f64, _>);
-    suite.add("vector_add4::f32", vector_add4::<f32, _>);
-    suite.add("vector_add4::f64", vector_add4::<f64, _>);
-    suite.add("copy_streaming::f32", copy_streaming::<f32, _>);
-    suite.add("copy_streaming::f64", copy_streaming::<f64, _>);
+pub fn add(suite: &mut Suite) {
+    suite.add("vector_add::f32", vector_add::<f32>);
+    suite.add("vector_add::f64", vector_add::<f64>);
+    suite.add("vector_add4::f32", vector_add4::<f32>);
+    suite.add("vector_add4::f64", vector_add4::<f64>);
+    suite.add("copy_streaming::f32", copy_streaming::<f32>);
+    suite.add("copy_streaming::f64", copy_streaming::<f64>);
     suite.add("indices", indices);
-    suite.add("reverse_blocks::f32", reverse_blocks::<f32, _>);
-    suite.add("reverse_blocks::f64", reverse_blocks::<f64, _>);
+    suite.add("reverse_blocks::f32", reverse_blocks::<f32>);
+    suite.add("reverse_blocks::f64", reverse_blocks::<f64>);
     suite.add("transpose", transpose);
     suite.add("barrier_votes", barrier_votes);
-    suite.add("shuffles::f32", shuffles::<f32, _>);
-    suite.add("shuffles::f64", shuffles::<f64, _>);
+    suite.add("shuffles::f32", shuffles::<f32>);
+    suite.add("shuffles::f64", shuffles::<f64>);
     suite.add("partial_warps", partial_warps);
-    suite.add("scans::f32", scans::<f32, _>);
-    suite.add("scans::f64", scans::<f64, _>);
+    suite.add("scans::f32", scans::<f32>);
+    suite.add("scans::f64", scans::<f64>);
     suite.add("histogram", histogram);
     suite.add("atomics", atomics);
     suite.add("chained_scan", chained_scan);
     suite.add("special_functions", special_functions);
-    suite.add("exclusive_scan::u32", prefix_sum::<u32, _>);
-    suite.add("exclusive_scan::u64", prefix_sum::<u64, _>);
+    suite.add("exclusive_scan::u32", prefix_sum::<u32>);
+    suite.add("exclusive_scan::u64", prefix_sum::<u64>);
 }
 
-pub fn vector_add<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn vector_add<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 1000 * scale + 7;
     let mut random = Random::new(1);
     let (x, y) = (of::<T>(&random.signed(n)), of::<T>(&random.signed(n)));
@@ -46,7 +47,7 @@ pub fn vector_add<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     same("z", &device.to_vec(&dz)?, &expected)
 }
 
-pub fn vector_add4<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn vector_add4<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let quads = 250 * scale + 3;
     let mut random = Random::new(2);
     let (x, y) = (of::<T>(&random.signed(4 * quads)), of::<T>(&random.signed(4 * quads)));
@@ -57,7 +58,7 @@ pub fn vector_add4<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     same("z", &device.to_vec(&dz)?, &expected)
 }
 
-pub fn copy_streaming<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn copy_streaming<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 1000 * scale + 7;
     let x = of::<T>(&Random::new(3).signed(n));
     let (dx, mut dy) = (device.upload(&x)?, device.zeros::<T>(n)?);
@@ -66,7 +67,7 @@ pub fn copy_streaming<T: Precise, D: Device>(device: &D, scale: usize) -> Outcom
     same("y", &device.to_vec(&dy)?, &x)
 }
 
-pub fn indices<D: Device>(device: &D, _: usize) -> Outcome {
+pub fn indices(device: &AnyDevice, _: usize) -> Outcome {
     let (grid, block) = (Dim3 { x: 3, y: 2, z: 2 }, Dim3 { x: 5, y: 4, z: 3 });
     let mut out = device.zeros::<u32>(12 * (grid.count() * block.count()) as usize)?;
     // SAFETY: `out` has twelve elements per thread.
@@ -83,7 +84,7 @@ pub fn indices<D: Device>(device: &D, _: usize) -> Outcome {
     same("indices", &device.to_vec(&out)?, &expected)
 }
 
-pub fn reverse_blocks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn reverse_blocks<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let (blocks, threads) = (4 * scale, 96);
     let x = of::<T>(&Random::new(4).signed(blocks * threads));
     let (dx, mut dy) = (device.upload(&x)?, device.zeros::<T>(x.len())?);
@@ -94,7 +95,7 @@ pub fn reverse_blocks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcom
     same("y", &device.to_vec(&dy)?, &expected)
 }
 
-pub fn transpose<D: Device>(device: &D, _: usize) -> Outcome {
+pub fn transpose(device: &AnyDevice, _: usize) -> Outcome {
     let (tiles, n) = (3, 96);
     let x = of::<f32>(&Random::new(13).signed(n * n));
     let expected: Vec<f32> = (0..n * n).map(|i| x[i % n * n + i / n]).collect();
@@ -109,7 +110,7 @@ pub fn transpose<D: Device>(device: &D, _: usize) -> Outcome {
     Ok(())
 }
 
-fn barrier_votes<D: Device>(device: &D, scale: usize) -> Outcome {
+fn barrier_votes(device: &AnyDevice, scale: usize) -> Outcome {
     let (blocks, threads) = (6 * scale, 64);
     let mut random = Random::new(5);
     // Blocks in which all, no and some elements are positive.
@@ -133,7 +134,7 @@ fn barrier_votes<D: Device>(device: &D, scale: usize) -> Outcome {
     same("votes", &device.to_vec(&out)?, &expected)
 }
 
-pub fn shuffles<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn shuffles<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 128 * scale;
     let x = of::<T>(&Random::new(6).signed(n));
     let (dx, mut out) = (device.upload(&x)?, device.zeros::<T>(4 * n)?);
@@ -152,7 +153,7 @@ pub fn shuffles<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     same("shuffles", &device.to_vec(&out)?, &expected)
 }
 
-fn partial_warps<D: Device>(device: &D, scale: usize) -> Outcome {
+fn partial_warps(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 128 * scale;
     let mut random = Random::new(7);
     // All elements of each block's second warp are positive.
@@ -183,7 +184,7 @@ fn partial_warps<D: Device>(device: &D, scale: usize) -> Outcome {
     same("partial warps", &device.to_vec(&out)?, &expected)
 }
 
-pub fn scans<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn scans<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     for threads in [32, 96, 1024] {
         let n = threads * scale.min(8);
         let x = of::<T>(&Random::new(8).signed(n));
@@ -204,7 +205,7 @@ pub fn scans<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-pub fn histogram<D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn histogram(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 2000 * scale;
     let mut random = Random::new(9);
     let x: Vec<u32> = (0..n).map(|_| random.below(1 << 20) as u32).collect();
@@ -216,7 +217,7 @@ pub fn histogram<D: Device>(device: &D, scale: usize) -> Outcome {
     same("bins", &device.to_vec(&bins)?, &expected)
 }
 
-fn atomics<D: Device>(device: &D, scale: usize) -> Outcome {
+fn atomics(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 256 * scale;
     let mut random = Random::new(10);
     let x: Vec<i32> = (0..n).map(|_| random.below(2001) as i32 - 1000).collect();
@@ -232,7 +233,7 @@ fn atomics<D: Device>(device: &D, scale: usize) -> Outcome {
     same("sums", &device.to_vec(&sums)?, &[f64::from(sum)])
 }
 
-pub fn chained_scan<D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn chained_scan(device: &AnyDevice, scale: usize) -> Outcome {
     let blocks = 7 * scale;
     let mut random = Random::new(12);
     let x: Vec<u32> = (0..64 * blocks).map(|_| random.below(9) as u32).collect();
@@ -246,7 +247,7 @@ pub fn chained_scan<D: Device>(device: &D, scale: usize) -> Outcome {
     same("y", &device.to_vec(&y)?, &expected.collect::<Vec<u32>>())
 }
 
-pub fn special_functions<D: Device>(device: &D, scale: usize) -> Outcome {
+pub fn special_functions(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 500 * scale;
     let mut random = Random::new(11);
     let x: Vec<f32> = (0..n).map(|_| (0.01 + 20.0 * random.unit()) as f32).collect();
@@ -265,7 +266,7 @@ pub fn special_functions<D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-fn prefix_sum<O: Offset + std::fmt::Debug, D: Device>(device: &D, scale: usize) -> Outcome {
+fn prefix_sum<O: Offset + std::fmt::Debug>(device: &AnyDevice, scale: usize) -> Outcome {
     // A partial tile, a full tile, several tiles, and more tiles than the scan of totals has threads.
     for n in [0, 1, 5, 1024, 1025, 5000 * scale, if scale > 1 { 600_000 } else { 264_000 }] {
         let mut random = Random::new(n as u64);

@@ -6,10 +6,10 @@
 /// Adds cases that are generic over precision and offsets, in every combination.
 macro_rules! instances {
     ($suite:ident, $($name:literal: $case:ident,)*) => {$(
-        $suite.add(concat!($name, "::f32_u32"), $case::<f32, u32, _>);
-        $suite.add(concat!($name, "::f32_u64"), $case::<f32, u64, _>);
-        $suite.add(concat!($name, "::f64_u32"), $case::<f64, u32, _>);
-        $suite.add(concat!($name, "::f64_u64"), $case::<f64, u64, _>);
+        $suite.add(concat!($name, "::f32_u32"), $case::<f32, u32>);
+        $suite.add(concat!($name, "::f32_u64"), $case::<f32, u64>);
+        $suite.add(concat!($name, "::f64_u32"), $case::<f64, u32>);
+        $suite.add(concat!($name, "::f64_u64"), $case::<f64, u64>);
     )*};
 }
 
@@ -31,45 +31,72 @@ mod vector;
 #[path = "../support/wide.rs"]
 mod wide;
 
+use std::cell::RefCell;
 use std::process::ExitCode;
 use std::rc::Rc;
+use warpkov_runtime::device::AnyDevice;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use warpkov::runtime::gpu::{Gpu, MODULES};
 use warpkov_device::emulator::{Emulator, Schedule};
-use warpkov_device::launch::Device;
+use warpkov_runtime::gpu::{Gpu, MODULES};
 
 /// The result of a case.
 pub type Outcome = Result<(), Failed>;
 
-/// The cases of one device. `with` gives access to the device.
-pub struct Suite<W> {
+/// The cases of one device.
+pub struct Suite {
     device: String,
-    with: W,
+    which: Which,
     trials: Vec<Trial>,
 }
 
-/// Access to a device from any thread.
-pub trait With: Clone + Send + 'static {
-    /// The device.
-    type Device: Device + 'static;
-    /// Runs `case` on the device.
-    fn with(&self, case: impl FnOnce(&Self::Device) -> Outcome) -> Outcome;
-    /// Size factor of cases: emulated threads are a thousand times slower than those of a GPU.
-    fn scale(&self) -> usize;
+/// A device that any thread can open.
+#[derive(Clone, Copy)]
+enum Which {
+    Emulated(Schedule),
+    Gpu(u32),
 }
 
-impl<W: With> Suite<W> {
-    /// Adds a case.
-    pub fn add(&mut self, name: &str, case: impl FnOnce(&W::Device, usize) -> Outcome + Send + 'static) {
-        let with = self.with.clone();
-        let name = format!("{}::{name}", self.device);
-        self.trials.push(Trial::test(name, move || with.with(|device| case(device, with.scale()))));
+thread_local! {
+    /// The open GPU, kept for the next cases of this thread.
+    static GPU: RefCell<Option<(u32, Rc<AnyDevice>)>> = const { RefCell::new(None) };
+}
+
+impl Which {
+    fn open(self) -> Result<Rc<AnyDevice>, Failed> {
+        match self {
+            Self::Emulated(schedule) => Ok(Rc::new(Emulator::new(schedule).into())),
+            Self::Gpu(ordinal) => GPU.with_borrow_mut(|slot| match slot {
+                Some((open, gpu)) if *open == ordinal => Ok(gpu.clone()),
+                _ => Ok(slot.insert((ordinal, Rc::new(Gpu::open(ordinal, &MODULES)?.into()))).1.clone()),
+            }),
+        }
+    }
+
+    /// Size factor of cases: emulated threads are a thousand times slower than those of a GPU.
+    fn scale(self) -> usize {
+        match self {
+            Self::Emulated(_) => 1,
+            Self::Gpu(_) => 64,
+        }
     }
 }
 
-fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
-    let mut suite = Suite { device, with, trials: Vec::new() };
+impl Suite {
+    fn new(device: String, which: Which) -> Self {
+        Self { device, which, trials: Vec::new() }
+    }
+
+    /// Adds a case.
+    pub fn add(&mut self, name: &str, case: impl FnOnce(&AnyDevice, usize) -> Outcome + Send + 'static) {
+        let (name, which) = (format!("{}::{name}", self.device), self.which);
+        self.trials.push(Trial::test(name, move || case(&*which.open()?, which.scale())));
+    }
+}
+
+/// The cases that every device runs.
+fn trials(device: String, which: Which) -> Vec<Trial> {
+    let mut suite = Suite::new(device, which);
     lessons::add(&mut suite);
     mdp::add(&mut suite);
     pomdp::add(&mut suite);
@@ -83,41 +110,6 @@ fn trials<W: With>(device: String, with: W) -> Vec<Trial> {
     suite.trials
 }
 
-#[derive(Clone)]
-struct Emulated(Schedule);
-
-impl With for Emulated {
-    type Device = Emulator;
-    fn with(&self, case: impl FnOnce(&Emulator) -> Outcome) -> Outcome {
-        case(&Emulator::new(self.0))
-    }
-    fn scale(&self) -> usize {
-        1
-    }
-}
-
-#[derive(Clone)]
-struct OnGpu(u32);
-
-thread_local! {
-    /// The open GPU, kept for the next cases of this thread.
-    static GPU: std::cell::RefCell<Option<(u32, Rc<Gpu>)>> = const { std::cell::RefCell::new(None) };
-}
-
-impl With for OnGpu {
-    type Device = Gpu;
-    fn with(&self, case: impl FnOnce(&Gpu) -> Outcome) -> Outcome {
-        let gpu = GPU.with_borrow_mut(|slot| match slot {
-            Some((ordinal, gpu)) if *ordinal == self.0 => Ok(gpu.clone()),
-            _ => Gpu::open(self.0, &MODULES).map(|gpu| slot.insert((self.0, Rc::new(gpu))).1.clone()),
-        })?;
-        case(&gpu)
-    }
-    fn scale(&self) -> usize {
-        64
-    }
-}
-
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut all = Vec::new();
@@ -126,16 +118,12 @@ fn main() -> ExitCode {
         ("emulated-reversed", Schedule::Reversed),
         ("emulated-random", Schedule::Random(0x5eed)),
     ] {
-        all.extend(trials(name.to_owned(), Emulated(schedule)));
+        all.extend(trials(name.to_owned(), Which::Emulated(schedule)));
     }
-    let mut interleaved = Suite {
-        device: "emulated-interleaved".to_owned(),
-        with: Emulated(Schedule::Interleaved(1)),
-        trials: Vec::new(),
-    };
+    let mut interleaved = Suite::new("emulated-interleaved".to_owned(), Which::Emulated(Schedule::Interleaved(1)));
     lessons::add(&mut interleaved);
     all.extend(interleaved.trials);
-    let mut profiled = Suite { device: "emulated".to_owned(), with: Emulated(Schedule::default()), trials: Vec::new() };
+    let mut profiled = Suite::new("emulated".to_owned(), Which::Emulated(Schedule::default()));
     profiled.add("counters", counters::compare);
     all.extend(profiled.trials);
     let gpus = Gpu::count().unwrap_or(0);
@@ -144,10 +132,10 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     for ordinal in 0..gpus {
-        all.extend(trials(format!("cuda:{ordinal}"), OnGpu(ordinal)));
-        let mut suite = Suite { device: format!("cuda:{ordinal}"), with: OnGpu(ordinal), trials: Vec::new() };
+        all.extend(trials(format!("cuda:{ordinal}"), Which::Gpu(ordinal)));
+        let mut suite = Suite::new(format!("cuda:{ordinal}"), Which::Gpu(ordinal));
         gpu::add(&mut suite);
-        suite.add("counters", |device: &Gpu, _| counters::launches(device));
+        suite.add("counters", |device, _| counters::launches(device));
         all.extend(suite.trials);
     }
     if gpus > 0 {

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use warpkov::mdp::backend::{Evaluate, GreedySweeps, State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
@@ -17,13 +18,12 @@ use warpkov::mdp::solution::Status;
 use warpkov::mdp::solve::{modified_policy_iteration, policy_iteration, value_iteration};
 use warpkov::runtime::Precise;
 use warpkov_device::device::Offset;
-use warpkov_device::launch::Device;
 
 use crate::check::{close, epsilon, same};
 use crate::random::Random;
-use crate::{Outcome, Suite, With};
+use crate::{Outcome, Suite};
 
-pub fn add<W: With>(suite: &mut Suite<W>) {
+pub fn add(suite: &mut Suite) {
     instances! { suite,
         "evaluate_block_per_state": plain_sweeps,
         "evaluate_slices": slice_sweeps,
@@ -39,14 +39,14 @@ pub fn add<W: With>(suite: &mut Suite<W>) {
 }
 
 /// The backend under test for a layout of P^π; `None` is the plain one.
-fn backend<'d, T: Precise, O: Offset, D: Device>(
-    device: &'d D,
+fn backend<'d, T: Precise, O: Offset>(
+    device: &'d AnyDevice,
     model: &Mdp,
     layout: Option<PolicyLayout>,
-) -> Result<Box<dyn Evaluate<Error = D::Error> + 'd>, D::Error> {
+) -> Result<Box<dyn Evaluate<Error = DeviceError> + 'd>, DeviceError> {
     Ok(match layout {
-        None => Box::new(BlockPerState::<T, O, D>::new(device, model)?),
-        Some(layout) => Box::new(Projected::<T, O, D>::new(device, model, layout)?),
+        None => Box::new(BlockPerState::<T, O>::new(device, model)?),
+        Some(layout) => Box::new(Projected::<T, O>::new(device, model, layout)?),
     })
 }
 
@@ -65,8 +65,8 @@ fn tolerance<T: Precise>(model: &Mdp) -> f64 {
 }
 
 /// Evaluates the first policy, then the improved policies. Values and residuals must agree with the CPU.
-pub fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
-    let mut tested = backend::<T, O, D>(device, model, layout)?;
+pub fn sweeps<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
+    let mut tested = backend::<T, O>(device, model, layout)?;
     let mut reference = cpu::Serial::<f64>::new(model);
     for sweeps in [1, 2, 40] {
         let got = tested.evaluate(0.0, sweeps)?;
@@ -101,18 +101,18 @@ fn models(scale: usize) -> Vec<Mdp> {
     ]
 }
 
-fn plain_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
-    models(scale).iter().try_for_each(|model| sweeps::<T, O, D>(device, model, None))
+fn plain_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
+    models(scale).iter().try_for_each(|model| sweeps::<T, O>(device, model, None))
 }
 
-fn slice_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
-    models(scale).iter().try_for_each(|model| sweeps::<T, O, D>(device, model, Some(PolicyLayout::Slices)))
+fn slice_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
+    models(scale).iter().try_for_each(|model| sweeps::<T, O>(device, model, Some(PolicyLayout::Slices)))
 }
 
-fn row_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn row_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     for model in models(scale) {
         for layout in &LAYOUTS[1..] {
-            sweeps::<T, O, D>(device, &model, Some(*layout))?;
+            sweeps::<T, O>(device, &model, Some(*layout))?;
         }
     }
     Ok(())
@@ -120,7 +120,7 @@ fn row_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Out
 
 /// Ties: with equal rewards, no action changes. The same holds if one action is better by less than the tolerance.
 /// Of two equally good actions the lower-numbered one wins.
-fn improvement<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcome {
+fn improvement<T: Precise, O: Offset>(device: &AnyDevice, _: usize) -> Outcome {
     let model = |rewards: [f64; 3]| {
         let csr =
             |val: Vec<f64>| warpkov::mdp::model::Csr::new((0..=6).collect::<Vec<_>>(), vec![0, 0, 0, 1, 1, 1], val);
@@ -130,7 +130,7 @@ fn improvement<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcom
     for layout in LAYOUTS.iter().map(|&layout| Some(layout)).chain([None]) {
         for (rewards, expected) in [([1.0, 1.0, 1.0], 0), ([1.0, 1.0 + 1e-3, 1.0], 0), ([0.0, 2.0, 2.0], 1)] {
             let model = model(rewards)?;
-            let mut tested = backend::<T, O, D>(device, &model, layout)?;
+            let mut tested = backend::<T, O>(device, &model, layout)?;
             tested.evaluate(1e-6, 100)?;
             let changed = tested.improve(1e-2)?;
             same("policy", &tested.policy()?, &[expected; 2])?;
@@ -141,10 +141,10 @@ fn improvement<T: Precise, O: Offset, D: Device>(device: &D, _: usize) -> Outcom
 }
 
 /// Runs policy iteration to completion. The certificate must hold and the policy must be optimal.
-fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
+fn solves<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, layout: Option<PolicyLayout>) -> Outcome {
     let theta = if T::WIDE { 1e-10 } else { 1e-5 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1000, tie: theta };
-    let mut tested = backend::<T, O, D>(device, model, layout)?;
+    let mut tested = backend::<T, O>(device, model, layout)?;
     let run = policy_iteration(tested.as_mut(), theta, &limits, |_| ControlFlow::Continue(()))?;
     same("status", &[run.status], &[Status::Solved])?;
     let values = tested.values()?;
@@ -160,16 +160,16 @@ fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, layout: Opt
     close("V", &values, &optimal, bound + 1e-9, 0.0)
 }
 
-fn plain_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
-    models(scale).iter().try_for_each(|model| solves::<T, O, D>(device, model, None))
+fn plain_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
+    models(scale).iter().try_for_each(|model| solves::<T, O>(device, model, None))
 }
 
-fn projected_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn projected_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut chosen = HashSet::new();
     for model in models(scale) {
         let layout = PolicyLayout::choose(&model);
         chosen.insert(format!("{layout:?}"));
-        solves::<T, O, D>(device, &model, Some(layout))?;
+        solves::<T, O>(device, &model, Some(layout))?;
     }
     // The models must exercise more than one layout.
     if chosen.len() < 2 {
@@ -179,13 +179,13 @@ fn projected_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) 
 }
 
 /// Greedy sweeps, alone and after sweeps of a policy. Values and changes must agree with the CPU.
-fn greedy_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn greedy_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     for model in models(scale) {
         // Sweeps include states without actions, which never change.
         let terminal = (0..model.states() as usize).any(|state| model.choices().count(state) == 0);
         let still = |x: f64, keep: fn(f64, f64) -> f64| if terminal { keep(x, 0.0) } else { x };
         for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 2 }, PolicyLayout::Rows { lanes: 32 }] {
-            let mut tested = Projected::<T, O, D>::new(device, &model, layout)?;
+            let mut tested = Projected::<T, O>::new(device, &model, layout)?;
             let mut reference = cpu::Serial::<f64>::new(&model);
             for sweeps in [1, 3] {
                 let got = tested.backup(Stop::Change(0.0), sweeps)?;
@@ -207,7 +207,7 @@ fn greedy_sweeps<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> 
 
 /// Modified policy iteration to completion, by either stopping rule. The certificate must hold and the values must be
 /// optimal.
-fn modified_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn modified_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     let epsilon = if T::WIDE { 1e-8 } else { 1e-2 };
     let limits = Limits { target: Target::Epsilon(epsilon), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
     let side = if scale > 1 { 64 } else { 9 };
@@ -221,7 +221,7 @@ fn modified_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -
             if stop == Stop::Span(bound) && !model.never_terminates() {
                 continue;
             }
-            let mut tested = Projected::<T, O, D>::new(device, &model, PolicyLayout::choose(&model))?;
+            let mut tested = Projected::<T, O>::new(device, &model, PolicyLayout::choose(&model))?;
             let run = modified_policy_iteration(&mut tested, stop, 5, &limits, |_| ControlFlow::Continue(()))?;
             same("status", &[run.status], &[Status::Solved])?;
             let mut values = tested.values()?;
@@ -235,18 +235,18 @@ fn modified_solves<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -
     Ok(())
 }
 
-fn slip_grid<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn slip_grid<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     let side = if scale > 1 { 64 } else { 8 };
     let grid =
         SlipGrid { width: side, height: side + 1, wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
     let model = grid.generate()?;
-    solves::<T, O, D>(device, &model, Some(PolicyLayout::choose(&model)))?;
-    solves::<T, O, D>(device, &model, None)
+    solves::<T, O>(device, &model, Some(PolicyLayout::choose(&model)))?;
+    solves::<T, O>(device, &model, None)
 }
 
 /// The source's correctness test on slip grids without walls (Table 5.3: 64 × 64 and 256 × 256 cells): every method
 /// agrees with the serial one in the policy of 95 % of the states, and in the values within 10⁻⁴.
-fn table_5_3<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn table_5_3<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     let sides: &[u32] = if scale > 1 { &[64, 256] } else { &[16] };
     for &side in sides {
         let model = SlipGrid { width: side, height: side, ..SlipGrid::default() }.generate()?;
@@ -257,7 +257,7 @@ fn table_5_3<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outc
         let (Ok(values), Ok(policy)) = (serial.values(), serial.policy());
         let expected = Solved { policy, values };
         for layout in [None, Some(PolicyLayout::choose(&model))] {
-            let mut tested = backend::<T, O, D>(device, &model, layout)?;
+            let mut tested = backend::<T, O>(device, &model, layout)?;
             policy_iteration(tested.as_mut(), 1e-5, &limits, |_| ControlFlow::Continue(()))?;
             let got = Solved { policy: tested.policy()?, values: tested.values()? };
             let comparison = compare(&got, &expected, Tolerance::default());

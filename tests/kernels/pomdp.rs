@@ -20,32 +20,33 @@ use warpkov_kernels::lessons::{half_tensor_product, tensor_product};
 use warpkov_kernels::pomdp::product::{
     DENSE_SHARED, DENSE_THREADS, Factor, STEP, TILE, best_of_dense, list_steps, vector_of,
 };
+use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use crate::check::{close, epsilon, same};
 use crate::random::Random;
-use crate::{Outcome, Suite, With};
+use crate::{Outcome, Suite};
 
-pub fn add<W: With>(suite: &mut Suite<W>) {
-    suite.add("pomdp_two_states::f32", two_states::<f32, _>);
-    suite.add("pomdp_two_states::f64", two_states::<f64, _>);
-    suite.add("pomdp_two_states_lookahead::f32", two_states_lookahead::<f32, _>);
-    suite.add("pomdp_two_states_lookahead::f64", two_states_lookahead::<f64, _>);
-    suite.add("pomdp_full_backup::f32", full_backups::<f32, _>);
-    suite.add("pomdp_full_backup::f64", full_backups::<f64, _>);
-    suite.add("pomdp_lookahead::f32", lookaheads::<f32, _>);
-    suite.add("pomdp_lookahead::f64", lookaheads::<f64, _>);
+pub fn add(suite: &mut Suite) {
+    suite.add("pomdp_two_states::f32", two_states::<f32>);
+    suite.add("pomdp_two_states::f64", two_states::<f64>);
+    suite.add("pomdp_two_states_lookahead::f32", two_states_lookahead::<f32>);
+    suite.add("pomdp_two_states_lookahead::f64", two_states_lookahead::<f64>);
+    suite.add("pomdp_full_backup::f32", full_backups::<f32>);
+    suite.add("pomdp_full_backup::f64", full_backups::<f64>);
+    suite.add("pomdp_lookahead::f32", lookaheads::<f32>);
+    suite.add("pomdp_lookahead::f64", lookaheads::<f64>);
     suite.add("mma_tf32", tensor_core);
     suite.add("mma_f16", half_tensor_core);
-    suite.add("best_of_dense::u16", |device, scale| dense_products::<u16, _>(device, scale, 2e-3));
-    suite.add("best_of_dense::f32", |device, scale| dense_products::<f32, _>(device, scale, 2e-6));
-    suite.add("pomdp_backups::f32", fast_backups::<f32, _>);
-    suite.add("pomdp_backups::f64", fast_backups::<f64, _>);
-    suite.add("pomdp_walks::f32", walks::<f32, _>);
-    suite.add("pomdp_walks::f64", walks::<f64, _>);
-    suite.add("pomdp_upper::f32", upper_bounds::<f32, _>);
-    suite.add("pomdp_upper::f64", upper_bounds::<f64, _>);
-    suite.add("pomdp_best::f32", best_vectors::<f32, _>);
-    suite.add("pomdp_best::f64", best_vectors::<f64, _>);
+    suite.add("best_of_dense::u16", |device, scale| dense_products::<u16>(device, scale, 2e-3));
+    suite.add("best_of_dense::f32", |device, scale| dense_products::<f32>(device, scale, 2e-6));
+    suite.add("pomdp_backups::f32", fast_backups::<f32>);
+    suite.add("pomdp_backups::f64", fast_backups::<f64>);
+    suite.add("pomdp_walks::f32", walks::<f32>);
+    suite.add("pomdp_walks::f64", walks::<f64>);
+    suite.add("pomdp_upper::f32", upper_bounds::<f32>);
+    suite.add("pomdp_upper::f64", upper_bounds::<f64>);
+    suite.add("pomdp_best::f32", best_vectors::<f32>);
+    suite.add("pomdp_best::f64", best_vectors::<f64>);
 }
 
 fn expect_tensors<T: Precise>(got: &Tensors, expected: &Tensors) -> Outcome {
@@ -95,21 +96,21 @@ fn example_tensors() -> Tensors {
     }
 }
 
-fn two_states<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn two_states<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     for operands in [example(), sparse(example())] {
-        expect_tensors::<T>(&full_backup::<T, D>(device, &operands)?, &example_tensors())?;
+        expect_tensors::<T>(&full_backup::<T>(device, &operands)?, &example_tensors())?;
         expect_tensors::<f64>(&full_backup_cpu(&operands), &example_tensors())?;
     }
     Ok(())
 }
 
 /// Sections 8 and 9, for b = [.1 .9], a = 1, o = 0.
-fn two_states_lookahead<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn two_states_lookahead<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let (belief, tolerance) = ([0.1, 0.9], 4.0 * epsilon::<T>());
     // The source's numbers: its T_inv lets action 1 keep each state, unlike its T, so its p(o|b, a) = .2 differs from
     // the divisor Σ = .19.
     let operands = example();
-    let found = one_step_lookahead::<T, D>(device, &operands, &belief, Some(&[0, 1, 0, 1]))?;
+    let found = one_step_lookahead::<T>(device, &operands, &belief, Some(&[0, 1, 0, 1]))?;
     let outlook = &found.prospects[1].outlooks[0];
     close("the source's b̂", &outlook.unnormalised, &[0.01, 0.18], tolerance, 0.0)?;
     let updated = outlook.belief.as_deref().unwrap_or_default();
@@ -120,7 +121,7 @@ fn two_states_lookahead<T: Precise, D: Device>(device: &D, _: usize) -> Outcome 
     // By the definitions, both states go to state 1, and Σ b̂ = p(o|b, a).
     same("T_inv", &[operands.inverse()], &[None])?;
     for operands in [example(), sparse(example())] {
-        let found = one_step_lookahead::<T, D>(device, &operands, &belief, None)?;
+        let found = one_step_lookahead::<T>(device, &operands, &belief, None)?;
         let outlook = &found.prospects[1].outlooks[0];
         close("b̂", &outlook.unnormalised, &[0.0, 0.2], tolerance, 0.0)?;
         close("b^{a,o}", outlook.belief.as_deref().unwrap_or_default(), &[0.0, 1.0], tolerance, 0.0)?;
@@ -171,20 +172,20 @@ const SIZES: [(u32, u32, u32, u32, u32, usize, usize); 5] = [
     (13, 4, 1, 13, 1, 2, 3),
 ];
 
-fn full_backups<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn full_backups<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(70);
     for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES {
         let model = random.pomdp(states, actions, observations, longest, seen);
         let (vectors, beliefs) = (random.vectors(vectors, states), random.beliefs(beliefs, states, 4));
         let operands = Operands::new(&model, &vectors, &beliefs);
         same("one successor each", &[matches!(operands.transitions, Transitions::Deterministic(_))], &[longest == 1])?;
-        expect_tensors::<T>(&full_backup::<T, D>(device, &operands)?, &full_backup_cpu(&operands))?;
+        expect_tensors::<T>(&full_backup::<T>(device, &operands)?, &full_backup_cpu(&operands))?;
     }
     Ok(())
 }
 
 /// c₁ + γ c₂ of an action equals b · gₐᵇ from the best vectors of the full backup.
-fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn lookaheads<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(71);
     for (states, actions, observations, longest, seen, vectors, beliefs) in SIZES {
         let model = random.pomdp(states, actions, observations, longest, seen);
@@ -192,7 +193,7 @@ fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         let operands = Operands::new(&model, &vectors, &beliefs);
         let expected = full_backup_cpu(&operands);
         for (j, belief) in operands.beliefs.chunks(states as usize).enumerate() {
-            let found = one_step_lookahead::<T, D>(device, &operands, belief, None)?;
+            let found = one_step_lookahead::<T>(device, &operands, belief, None)?;
             let sums: Vec<_> = found.prospects.iter().map(|prospect| prospect.sum).collect();
             let values = &expected.action_scores[j * actions as usize..(j + 1) * actions as usize];
             close("c₁ + γ c₂", &sums, values, 32.0 * epsilon::<T>(), 0.0)?;
@@ -203,12 +204,12 @@ fn lookaheads<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
     let permuted = Operands { transitions: Transitions::Deterministic(vec![1, 0, 0, 1]), ..example() };
     let inverse = permuted.inverse();
     same("T_inv", std::slice::from_ref(&inverse), &[Some(vec![1, 0, 0, 1])])?;
-    let by_inverse = one_step_lookahead::<T, D>(device, &permuted, &[0.1, 0.9], inverse.as_deref())?;
-    same("lookahead", &[by_inverse], &[one_step_lookahead::<T, D>(device, &permuted, &[0.1, 0.9], None)?])
+    let by_inverse = one_step_lookahead::<T>(device, &permuted, &[0.1, 0.9], inverse.as_deref())?;
+    same("lookahead", &[by_inverse], &[one_step_lookahead::<T>(device, &permuted, &[0.1, 0.9], None)?])
 }
 
 /// D = A·B + C by one warp is exact for small integers. Other factors are truncated to ten fraction bits.
-pub fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+pub fn tensor_core(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(72);
     let mut integers = |n: usize| (0..n).map(|_| random.below(17) as f32 - 8.0).collect::<Vec<_>>();
     let (mut a, b, c) = (integers(128), integers(64), integers(128));
@@ -225,7 +226,7 @@ pub fn tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
 }
 
 /// The same with f16 factors and k = 16: products and sums of small integers are exact.
-pub fn half_tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
+pub fn half_tensor_core(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(77);
     let mut integers = |n: usize| (0..n).map(|_| random.below(17) as f32 - 8.0).collect::<Vec<_>>();
     let (a, b, c) = (integers(256), integers(128), integers(128));
@@ -244,7 +245,7 @@ pub fn half_tensor_core<D: Device>(device: &D, _: usize) -> Outcome {
 
 /// Partial tiles, several tiles, tiles of zeros, and duplicate vectors. The relative error of each product is at most
 /// `digits`.
-pub fn dense_products<E: Factor, D: Device>(device: &D, scale: usize, digits: f64) -> Outcome {
+pub fn dense_products<E: Factor>(device: &AnyDevice, scale: usize, digits: f64) -> Outcome {
     let mut random = Random::new(73);
     for (rows, vectors, states) in [(1, 1, 1usize), (130, 200, 37), (3 + 10 * scale, 128 + scale, 200)] {
         let words = states.div_ceil(E::PER_WORD).next_multiple_of(STEP);
@@ -291,7 +292,7 @@ pub fn dense_products<E: Factor, D: Device>(device: &D, scale: usize, digits: f6
 const PRODUCTS: [Product; 3] = [Product::Sparse, Product::Dense { exact: true }, Product::Dense { exact: false }];
 
 /// The fast path, in batches of different sizes, against the definitions.
-fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn fast_backups<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(74);
     // More vectors than a block processes at a time; one batch of them on the emulator.
     let wide = (40, 2, 3, 5, 3, 530 * scale.min(3), 2 * scale);
@@ -306,7 +307,7 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         for product in PRODUCTS {
             let small = Limits { elements: 2 * (states * actions * observations) as usize, entries: 30 };
             for limits in [Limits::default(), small].into_iter().take(if states == 40 { scale.min(2) } else { 2 }) {
-                let mut tested = Backups::<T, D>::new(device, &model, Some(product), limits)?;
+                let mut tested = Backups::<T>::new(device, &model, Some(product), limits)?;
                 // Γ is uploaded in two parts, so that it grows.
                 let half = vectors.len() / 2;
                 tested.set_vectors(&vectors)?;
@@ -336,11 +337,11 @@ fn fast_backups<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-fn best_vectors<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn best_vectors<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(75);
     let model = random.pomdp(30, 2, 2, 3, 2);
     let beliefs = random.beliefs(9, 30, 12);
-    let mut tested = Backups::<T, D>::new(device, &model, None, Limits::default())?;
+    let mut tested = Backups::<T>::new(device, &model, None, Limits::default())?;
     for count in [1, 5, 700] {
         let once = random.vectors(count, 30);
         // Duplicate vectors: the first one is best.
@@ -362,7 +363,7 @@ fn of_actions(vectors: &AlphaVectors, actions: Vec<u32>) -> AlphaVectors {
 
 /// The beliefs of walks are b₀ and successors of beliefs of the previous step. Walks are reproducible. Backups of the
 /// beliefs in reverse order raise the value at each as far as its own backup.
-fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn walks<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(76);
     let (tolerance, count) = (64.0 * epsilon::<T>(), 4 + scale as u32);
     for (states, actions, observations) in [(1, 1, 1), (9, 2, 3), (if scale > 1 { 300 } else { 130 }, 3, 2)] {
@@ -370,14 +371,14 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
         let vectors = random.vectors(3, states);
         let vectors = of_actions(&vectors, vectors.actions().iter().map(|a| a % actions).collect());
         for (product, guided) in [(Product::Sparse, 0), (Product::Dense { exact: true }, count / 2)] {
-            let backups = Backups::<T, D>::new(device, &model, Some(product), Limits::default())?;
+            let backups = Backups::<T>::new(device, &model, Some(product), Limits::default())?;
             let mut tested = Walkers::new(device, &model, backups, &vec![10.0; (states * actions) as usize])?;
             tested.set_vectors(&vectors)?;
             let best_in = (0..states).map(|_| random.below(u64::from(actions)) as u32).collect();
             let walks = Walks { count, optimistic: guided / 2, guided, explored: 0.3, best_in };
             let walked = tested.walk(&walks, 3, 1 << 40, 5, &mut || false)?;
             let read =
-                |tested: &Walkers<T, D>| (0..walked.batches).map(|i| tested.beliefs(i)).collect::<Result<Vec<_>, _>>();
+                |tested: &Walkers<T>| (0..walked.batches).map(|i| tested.beliefs(i)).collect::<Result<Vec<_>, _>>();
             let batches = read(&tested)?;
             same("beliefs", &[batches.iter().map(Vec::len).sum::<usize>()], &[walked.beliefs])?;
             same("steps", &[walked.batches], &[4])?;
@@ -413,7 +414,7 @@ fn walks<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
                 same("a backup for each", &[backups.vectors.len()], &[batches[number].len()])?;
                 same("the first stay", &all.values()[..known.values().len()], known.values())?;
             }
-            let best = |tested: &mut Walkers<T, D>| -> Result<Vec<f64>, D::Error> {
+            let best = |tested: &mut Walkers<T>| -> Result<Vec<f64>, DeviceError> {
                 let mut values = Vec::new();
                 for batch in &batches {
                     values.extend(tested.best(batch)?.into_iter().map(|best| best.1));
@@ -476,7 +477,7 @@ impl Known<'_> {
 }
 
 /// The bounds agree with the definition after each batch of points, also after removal of dominated points.
-fn upper_bounds<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
+fn upper_bounds<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
     let mut random = Random::new(78);
     for (states, actions, observations, rounds) in [(1, 1, 1, 1), (9, 2, 3, if T::WIDE { 7 } else { 1 }), (70, 3, 2, 1)]
     {
@@ -485,7 +486,7 @@ fn upper_bounds<T: Precise, D: Device>(device: &D, _: usize) -> Outcome {
         let seen = mdp::mdp(&model, &rewards, 1e-9, &mut || false)?;
         let informed =
             fib::fib(&model, &rewards, qmdp::qmdp(&model, &rewards, &seen, &mut || false), 1e-3, &mut || false);
-        let backups = Backups::<T, D>::new(device, &model, None, Limits::default())?;
+        let backups = Backups::<T>::new(device, &model, None, Limits::default())?;
         let mut tested = Walkers::new(device, &model, backups, &informed)?;
         tested.set_vectors(&of_actions(&random.vectors(1, states), vec![0]))?;
         let best_in = vec![0; states as usize];

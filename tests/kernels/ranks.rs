@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::time::Duration;
+use warpkov_runtime::device::AnyDevice;
 
 use libtest_mimic::Trial;
 use warpkov::mdp::generate::{Garnet, SlipGrid};
@@ -17,15 +18,15 @@ use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
 use crate::check::same;
 use crate::random::Random;
-use crate::{Outcome, Suite, With};
+use crate::{Outcome, Suite};
 
-pub fn add(suite: &mut Suite<impl With>) {
-    suite.add("ghosts::f32", ghosts::<f32, _>);
-    suite.add("ghosts::f64", ghosts::<f64, _>);
+pub fn add(suite: &mut Suite) {
+    suite.add("ghosts::f32", ghosts::<f32>);
+    suite.add("ghosts::f64", ghosts::<f64>);
 }
 
 /// Packs random states and puts them elsewhere; tiles are marked where a value changed.
-fn ghosts<T: Precise, D: Device>(device: &D, scale: usize) -> Outcome {
+fn ghosts<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(3);
     for (states, tile) in [(1, 1), (100, 32), (100, 0), (1000 * scale, 256)] {
         let values: Vec<T> = (0..states).map(|state| T::from_f64((state % 7) as f64)).collect();

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::backend::{GreedySweeps, State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
@@ -14,13 +15,12 @@ use warpkov::mdp::options::{Limits, Storage, Target};
 use warpkov::mdp::solve::value_iteration;
 use warpkov::runtime::Precise;
 use warpkov_device::device::Offset;
-use warpkov_device::launch::Device;
 
 use crate::check::{close, epsilon, same};
 use crate::random::Random;
-use crate::{Outcome, Suite, With};
+use crate::{Outcome, Suite};
 
-pub fn add<W: With>(suite: &mut Suite<W>) {
+pub fn add(suite: &mut Suite) {
     instances! { suite,
         "backup_rows": rows,
         "backup_slices": slices,
@@ -90,20 +90,20 @@ fn scattered_models(scale: usize) -> Vec<Mdp> {
 }
 
 /// Sweeps and solves each model that allows the layout; at least `least` of them must.
-fn in_layout<T: Precise, O: Offset, D: Device>(device: &D, models: &[Mdp], storage: Storage, least: usize) -> Outcome {
+fn in_layout<T: Precise, O: Offset>(device: &AnyDevice, models: &[Mdp], storage: Storage, least: usize) -> Outcome {
     let mut found = 0;
     for model in models {
         let Some(plan) = SweepLayout::new(model, Some(storage)) else { continue };
         found += 1;
-        sweeps::<T, O, D>(device, model, &plan)?;
-        solves::<T, O, D>(device, model, &plan)?;
+        sweeps::<T, O>(device, model, &plan)?;
+        solves::<T, O>(device, model, &plan)?;
     }
     if found < least { Err(format!("{found} models have the layout, expected {least}").into()) } else { Ok(()) }
 }
 
 /// Batches of one sweep, two sweeps, and so on. Values and changes must agree with the CPU.
-fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &SweepLayout) -> Outcome {
-    let mut tested = ValueIteration::<T, O, D>::new(device, plan)?;
+fn sweeps<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, plan: &SweepLayout) -> Outcome {
+    let mut tested = ValueIteration::<T, O>::new(device, plan)?;
     let mut reference = cpu::Serial::<f64>::new(model);
     let tolerance = 32.0 * epsilon::<T>() / (1.0 - model.gamma()).powi(2);
     for sweeps in [1, 2, 33] {
@@ -128,7 +128,7 @@ fn sweeps<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Swee
 }
 
 /// Runs to completion, by either stopping rule. The certificate must hold.
-fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &SweepLayout) -> Outcome {
+fn solves<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, plan: &SweepLayout) -> Outcome {
     let theta = if T::WIDE { 1e-6 } else { 1e-3 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
     let mut reference = cpu::Parallel::<f64>::new(model);
@@ -136,7 +136,7 @@ fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Swee
     let Ok(optimal) = reference.values();
     let exact = certify(model, &optimal).bound.ok_or("no certificate")?;
     for stop in [Stop::Change(theta), Stop::Span(theta)] {
-        let mut tested = ValueIteration::<T, O, D>::new(device, plan)?;
+        let mut tested = ValueIteration::<T, O>::new(device, plan)?;
         value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;
         let mut values = tested.values()?;
         let bound = certify_centred(model, &mut values).bound.ok_or("no certificate")?;
@@ -151,26 +151,26 @@ fn solves<T: Precise, O: Offset, D: Device>(device: &D, model: &Mdp, plan: &Swee
     Ok(())
 }
 
-fn rows<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
-    in_layout::<T, O, D>(device, &scattered_models(scale), Storage::Rows, 6)
+fn rows<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
+    in_layout::<T, O>(device, &scattered_models(scale), Storage::Rows, 6)
 }
 
-fn slices<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn slices<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut models = scattered_models(scale);
     models.push(chain(500));
-    in_layout::<T, O, D>(device, &models, Storage::Slices, 3)
+    in_layout::<T, O>(device, &models, Storage::Slices, 3)
 }
 
-fn narrow<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
-    in_layout::<T, O, D>(device, &local_models(scale), Storage::Narrow, 4)
+fn narrow<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
+    in_layout::<T, O>(device, &local_models(scale), Storage::Narrow, 4)
 }
 
-fn patterns<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
-    in_layout::<T, O, D>(device, &local_models(scale), Storage::Patterns, 3)
+fn patterns<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
+    in_layout::<T, O>(device, &local_models(scale), Storage::Patterns, 3)
 }
 
 /// The results have the same bits with and without skipping.
-fn skipping<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outcome {
+fn skipping<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut skipped = HashSet::new();
     for model in local_models(scale) {
         for storage in STORAGES {
@@ -178,8 +178,8 @@ fn skipping<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outco
             if plan.skips() {
                 skipped.insert(format!("{storage:?}"));
             }
-            let mut tested = ValueIteration::<T, O, D>::new(device, &plan)?;
-            let mut all = ValueIteration::<T, O, D>::new(device, &plan.without_skipping())?;
+            let mut tested = ValueIteration::<T, O>::new(device, &plan)?;
+            let mut all = ValueIteration::<T, O>::new(device, &plan.without_skipping())?;
             for sweeps in [1, 2, 30] {
                 let (got, expected) =
                     (tested.backup(Stop::Change(0.0), sweeps)?, all.backup(Stop::Change(0.0), sweeps)?);
@@ -196,11 +196,11 @@ fn skipping<T: Precise, O: Offset, D: Device>(device: &D, scale: usize) -> Outco
 }
 
 /// Sweeps in f32 followed by f64 are as accurate as f64 alone.
-fn mixed<D: Device>(device: &D, scale: usize) -> Outcome {
+fn mixed(device: &AnyDevice, scale: usize) -> Outcome {
     let models = local_models(scale).into_iter().chain(scattered_models(scale));
     for model in models {
         let plan = SweepLayout::new(&model, None).ok_or("no plan")?;
-        let mut tested = Mixed::<u32, D>::new(device, &plan)?;
+        let mut tested = Mixed::<u32>::new(device, &plan)?;
         let limits = Limits { target: Target::Epsilon(1e-9), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
         let stop = Stop::Change(1e-10 * (1.0 - model.gamma()));
         value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;

@@ -1,6 +1,7 @@
 //! Inner products, linear combinations, and BiCGSTAB.
 
 use std::ops::ControlFlow;
+use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::backend::State;
 use warpkov::mdp::cpu::Parallel;
@@ -14,15 +15,15 @@ use warpkov_kernels::primitives::vector::{THREADS, combine, dots, dots_total};
 
 use crate::check::{close, same};
 use crate::random::Random;
-use crate::{Outcome, Suite, With};
+use crate::{Outcome, Suite};
 
-pub fn add<W: With>(suite: &mut Suite<W>) {
+pub fn add(suite: &mut Suite) {
     suite.add("combine", combinations);
     suite.add("dots", inner_products);
     suite.add("krylov", krylov);
 }
 
-fn combinations<D: Device>(device: &D, scale: usize) -> Outcome {
+fn combinations(device: &AnyDevice, scale: usize) -> Outcome {
     let n = 1000 * scale + 7;
     let mut random = Random::new(31);
     let (x, z, mut y) = (random.signed(n), random.signed(n), random.signed(n));
@@ -45,7 +46,7 @@ fn combinations<D: Device>(device: &D, scale: usize) -> Outcome {
     Ok(())
 }
 
-fn inner_products<D: Device>(device: &D, scale: usize) -> Outcome {
+fn inner_products(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(32);
     // Fewer elements than threads; several blocks, the last one partial.
     for (n, blocks) in [(1, 1), (100, 1), (3000 * scale + 5, 7)] {
@@ -69,7 +70,7 @@ fn inner_products<D: Device>(device: &D, scale: usize) -> Outcome {
 }
 
 /// Policy iteration with evaluation by BiCGSTAB reaches the optimal values in either layout.
-fn krylov<D: Device>(device: &D, scale: usize) -> Outcome {
+fn krylov(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(33);
     let limits = Limits { target: Target::Theta(1e-10), max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };
     for model in [random.mdp(60 * scale as u32 + 3, 3, 5, 0.99), random.ragged(40 * scale as u32, 3, 4, 0.95)] {
@@ -77,7 +78,7 @@ fn krylov<D: Device>(device: &D, scale: usize) -> Outcome {
         let Ok(_) = policy_iteration(&mut reference, 1e-12, &limits, |_| ControlFlow::Continue(()));
         let Ok(optimal) = reference.values();
         for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 4 }] {
-            let mut tested = Krylov::new(System::<u32, D>::new(device, &model, layout)?)?;
+            let mut tested = Krylov::new(System::<u32>::new(device, &model, layout)?)?;
             let run = policy_iteration(&mut tested, 1e-10, &limits, |_| ControlFlow::Continue(()))?;
             same("status", &[run.status], &[Status::Solved])?;
             close("V", &tested.values()?, &optimal, 1e-7, 0.0)?;

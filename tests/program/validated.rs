@@ -28,6 +28,7 @@ use warpkov::pomdp::model::{Pomdp, PomdpParts};
 use warpkov::pomdp::reference::{Operands, Transitions, full_backup, one_step_lookahead};
 use warpkov_device::emulator::Emulator;
 use warpkov_device::launch::Device;
+use warpkov_runtime::device::AnyDevice;
 
 /// Two states and two actions: action 0 stays, action 1 goes to the other state.
 fn mdp() -> MdpParts {
@@ -311,38 +312,38 @@ fn invalid_hidden_markov_models_and_sequences_are_refused() {
 /// the emulator, not a panic of the host.)
 #[test]
 fn backends_check_their_arguments() {
-    let device = &Emulator::default();
+    let device = &AnyDevice::from(Emulator::default());
     let forest = Forest::default().generate().unwrap();
     let states = forest.states() as usize;
     for values in [vec![], vec![0.0; states - 1], vec![0.0; states + 1]] {
         let (plan, streaming) =
             (|| SweepLayout::new(&forest, Some(Storage::Rows)).unwrap(), |plan| Streaming::new(plan, 1 << 20, 1 << 30));
-        let mut sweeps = ValueIteration::<f64, u32, _>::new(device, &plan()).unwrap();
+        let mut sweeps = ValueIteration::<f64, u32>::new(device, &plan()).unwrap();
         assert!(panics(|| drop(sweeps.reset(Some(&values)))));
         assert!(panics(|| drop(sweeps.set_rewards(&values[..values.len().min(1)]))));
         let sliced = SweepLayout::new(&forest, Some(Storage::Slices)).and_then(streaming);
         if let Some(streaming) = sliced {
-            let mut streamed = Streamed::<f64, u32, _>::new(device, &streaming).unwrap();
+            let mut streamed = Streamed::<f64, u32>::new(device, &streaming).unwrap();
             assert!(panics(|| drop(streamed.reset(Some(&values)))));
         }
-        let mut projected = Projected::<f64, u32, _>::new(device, &forest, PolicyLayout::Slices).unwrap();
+        let mut projected = Projected::<f64, u32>::new(device, &forest, PolicyLayout::Slices).unwrap();
         assert!(panics(|| drop(projected.reset(Some(&values)))));
-        let mut results = ResultIteration::<f64, u32, _>::new(device, &forest).unwrap();
+        let mut results = ResultIteration::<f64, u32>::new(device, &forest).unwrap();
         assert!(panics(|| drop(results.reset(Some(&values)))));
         let division = Division::new(&forest, BlockDivided::default()).unwrap();
-        let mut blocks = BlockIteration::<f64, u32, _>::new(device, &forest, &division).unwrap();
+        let mut blocks = BlockIteration::<f64, u32>::new(device, &forest, &division).unwrap();
         assert!(panics(|| drop(blocks.reset(Some(&values)))));
-        let mut system = System::<u32, _>::new(device, &forest, PolicyLayout::Slices).unwrap();
+        let mut system = System::<u32>::new(device, &forest, PolicyLayout::Slices).unwrap();
         let (whole, mut other) = (system.vector().unwrap(), device.upload(&values).unwrap());
         assert!(panics(|| drop(system.dots(&whole, &other, &whole))));
         assert!(panics(|| drop(system.store(&other))));
         let mut target = system.vector().unwrap();
         assert!(panics(|| drop(system.apply(&mut other, &mut target))));
     }
-    assert!(panics(|| drop(Projected::<f64, u32, _>::new(device, &forest, PolicyLayout::Rows { lanes: 3 }))));
+    assert!(panics(|| drop(Projected::<f64, u32>::new(device, &forest, PolicyLayout::Rows { lanes: 3 }))));
 
     let tiger = Tiger::default().generate().unwrap();
-    let backups = |model: &Pomdp| Backups::<f64, _>::new(device, model, None, Limits::default()).unwrap();
+    let backups = |model: &Pomdp| Backups::<f64>::new(device, model, None, Limits::default()).unwrap();
     let mut tested = backups(&tiger);
     let vectors = |states: u32, action| AlphaVectors::of(states, vec![0.0; states as usize], vec![action]).unwrap();
     assert!(panics(|| drop(tested.set_vectors(&vectors(3, 0)))) && panics(|| drop(tested.set_vectors(&vectors(2, 3)))));
@@ -376,24 +377,24 @@ fn backends_check_their_arguments() {
     for change in changes {
         let mut operands = operands.clone();
         change(&mut operands);
-        assert!(panics(|| drop(full_backup::<f64, _>(device, &operands))));
-        assert!(panics(|| drop(one_step_lookahead::<f64, _>(device, &operands, &[1.0, 0.0], None))));
+        assert!(panics(|| drop(full_backup::<f64>(device, &operands))));
+        assert!(panics(|| drop(one_step_lookahead::<f64>(device, &operands, &[1.0, 0.0], None))));
     }
     let lookahead =
-        |belief: &[f64], inverse| panics(|| drop(one_step_lookahead::<f64, _>(device, &operands, belief, inverse)));
+        |belief: &[f64], inverse| panics(|| drop(one_step_lookahead::<f64>(device, &operands, belief, inverse)));
     assert!(lookahead(&[1.0], None) && lookahead(&[1.0, 0.0], Some(&[0, 1])) && lookahead(&[1.0, 0.0], Some(&[2; 6])));
 
     // The model has three symbols.
     let model = IceCream.generate().unwrap();
     for observations in [Observations::Symbols(vec![3]), Observations::Vectors { dimensions: 1, values: vec![0.0] }] {
         let sequences = Sequences::new(vec![0, 1], observations).unwrap();
-        let mut batch = Batch::<f64, _>::new(device, &sequences, BatchLimits::default()).unwrap();
+        let mut batch = Batch::<f64>::new(device, &sequences, BatchLimits::default()).unwrap();
         assert!(panics(|| drop(batch.set_models(std::slice::from_ref(&model)))));
         let mut batch = warpkov::hmm::cpu::Batch::<f64>::new(&sequences);
         assert!(panics(|| _ = batch.set_models(std::slice::from_ref(&model))));
     }
     let sequences = Sequences::of_symbols(&[[0]]).unwrap();
-    let mut batch = Batch::<f64, _>::new(device, &sequences, BatchLimits::default()).unwrap();
+    let mut batch = Batch::<f64>::new(device, &sequences, BatchLimits::default()).unwrap();
     let emissions = Emissions::Categorical { symbols: 4, probs: vec![0.25; 8] };
     let other = HmmParts { emissions, names: Default::default(), ..model.clone().into_parts() }.validated().unwrap();
     assert!(panics(|| drop(batch.set_models(&[model, other]))), "models of two shapes");

@@ -3,12 +3,14 @@
 
 use std::ops::ControlFlow;
 use std::time::Instant;
+use warpkov_runtime::device::AnyDevice;
 
 use serde::Serialize;
+use warpkov_device::launch::Device;
 
 use super::milliseconds;
 use warpkov_mdp::certificate::Certificate;
-use warpkov_mdp::device::{Certify, Linked, Mixed, Ranks, Residual, SweepLayout, ValueIteration};
+use warpkov_mdp::device::{Certify, Mixed, Ranks, Residual, SweepLayout, ValueIteration};
 use warpkov_mdp::dynamic::Unified;
 use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::GridPatterns;
@@ -16,7 +18,6 @@ use warpkov_mdp::options::{Limits, Precision, Storage, Target};
 use warpkov_mdp::solution::{Run, Status};
 use warpkov_mdp::solve::{tighten, value_iteration};
 use warpkov_mdp::team::Team;
-use warpkov_runtime::choose::KernelDevice;
 use warpkov_runtime::comm::Communicator;
 
 /// Options of the benchmark.
@@ -73,29 +74,10 @@ pub struct Measured {
 /// Those of the device, if its memory does not hold the model, and if a rank fails.
 pub fn measure(
     comm: &dyn Communicator,
-    device: &KernelDevice,
+    device: &AnyDevice,
     grid: &GridPatterns,
     options: &HugeOptions,
 ) -> Result<Measured, SolveError> {
-    let name = device.name();
-    match device {
-        KernelDevice::Emulated(emulator) => on(comm, emulator, &name, grid, options, |_| Ok(())),
-        KernelDevice::Gpu(gpu) => on(comm, gpu, &name, grid, options, |bytes| Ok(gpu.reserve(bytes, "the model")?)),
-    }
-}
-
-/// `reserve` checks that so many bytes of device memory are free.
-fn on<D: Linked>(
-    comm: &dyn Communicator,
-    device: &D,
-    name: &str,
-    grid: &GridPatterns,
-    options: &HugeOptions,
-    reserve: impl FnOnce(u64) -> Result<(), SolveError>,
-) -> Result<Measured, SolveError>
-where
-    SolveError: From<D::Error>,
-{
     let team = grid.part().map_or_else(Team::alone, |part| Team::of(comm, part));
     let ranks = Ranks::new(device, &team)?;
     let start = Instant::now();
@@ -103,14 +85,14 @@ where
     let layout = if options.skip { layout } else { layout.without_skipping() };
     let exact = layout.bytes::<f64, u32>();
     let device_bytes = exact + if options.mixed { layout.bytes::<f32, u32>() } else { 0 };
-    reserve(device_bytes)?;
+    device.reserve(device_bytes, "the model")?;
     let mut backend: Box<dyn Certify<Error = SolveError> + '_> = match (&ranks, options.mixed) {
-        (None, true) => Box::new(Unified::new(Mixed::<u32, D>::new(device, &layout)?)),
-        (None, false) => Box::new(Unified::new(ValueIteration::<f64, u32, D>::new(device, &layout)?)),
-        (Some(ranks), true) => Box::new(ranks.wrap(Mixed::<u32, D>::in_team(device, &layout, Some(ranks))?)),
+        (None, true) => Box::new(Unified::new(Mixed::<u32>::new(device, &layout)?)),
+        (None, false) => Box::new(Unified::new(ValueIteration::<f64, u32>::new(device, &layout)?)),
+        (Some(ranks), true) => Box::new(ranks.wrap(Mixed::<u32>::in_team(device, &layout, Some(ranks))?)),
         (Some(ranks), false) => {
             let ghosts = Box::new(ranks.ghosts::<f64>(device)?);
-            Box::new(ranks.wrap(ValueIteration::<f64, u32, D>::in_team(device, &layout, Some(ghosts))?))
+            Box::new(ranks.wrap(ValueIteration::<f64, u32>::in_team(device, &layout, Some(ghosts))?))
         }
     };
     device.synchronize()?;
@@ -125,7 +107,7 @@ where
         gamma: grid.slip_grid().gamma,
         epsilon: options.epsilon,
         precision: if options.mixed { Precision::Mixed } else { Precision::F64 },
-        device: name.to_owned(),
+        device: device.name(),
         status: run.status,
         generation_ms,
         solve_ms,

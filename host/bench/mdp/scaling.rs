@@ -2,6 +2,7 @@
 //! bytes of a sweep.
 
 use std::time::{Duration, Instant};
+use warpkov_runtime::device::AnyDevice;
 
 use serde::Serialize;
 use warpkov_device::launch::{Device, Shape};
@@ -15,8 +16,6 @@ use warpkov_mdp::generate::{self, Garnet, SlipGrid};
 use warpkov_mdp::model::Mdp;
 use warpkov_mdp::options::{Precision, Storage};
 use warpkov_runtime::Precise;
-use warpkov_runtime::choose::KernelDevice;
-use warpkov_runtime::gpu::CudaError;
 
 /// A family of models of any size. γ = 0.99, so that values keep changing during the timed sweeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -170,55 +169,34 @@ pub enum ScalingError {
 /// # Errors
 /// Errors of the device, and models that do not fit in host memory.
 pub fn measure(
-    device: &KernelDevice,
+    device: &AnyDevice,
     families: &[Family],
     options: &ScalingOptions,
     observe: &mut dyn FnMut(Event),
 ) -> Result<Scaling, ScalingError> {
-    fn typed<D: Device>(on: On<D>, families: &[Family], options: &ScalingOptions) -> Result<Scaling, ScalingError>
-    where
-        SolveError: From<D::Error>,
-    {
-        match options.wide {
-            true => on.measure::<f64>(families, options),
-            false => on.measure::<f32>(families, options),
-        }
-    }
-    let name = device.name();
-    match device {
-        KernelDevice::Emulated(device) => {
-            let on = On { device, name: &name, copied: 1 << 10, reserve: &|_| Ok(()), observe };
-            typed(on, families, options)
-        }
-        KernelDevice::Gpu(device) => {
-            let reserve = |bytes| device.reserve(bytes, "the model");
-            // 2³⁰ bytes, far beyond the caches.
-            let on = On { device, name: &name, copied: 1 << 30, reserve: &reserve, observe };
-            typed(on, families, options)
-        }
+    // On a GPU 2³⁰ bytes, far beyond the caches.
+    let copied = if device.gpu().is_some() { 1 << 30 } else { 1 << 10 };
+    let on = On { device, copied, observe };
+    match options.wide {
+        true => on.measure::<f64>(families, options),
+        false => on.measure::<f32>(families, options),
     }
 }
 
 /// A device to measure on.
-struct On<'a, D: Device> {
-    device: &'a D,
-    name: &'a str,
+struct On<'a> {
+    device: &'a AnyDevice,
     /// Bytes of the vector for the copy bandwidth.
     copied: usize,
-    /// Checks that this many bytes of device memory are free.
-    reserve: &'a dyn Fn(u64) -> Result<(), CudaError>,
     observe: &'a mut dyn FnMut(Event),
 }
 
-impl<D: Device> On<'_, D>
-where
-    SolveError: From<D::Error>,
-{
+impl On<'_> {
     fn measure<T: Precise>(self, families: &[Family], options: &ScalingOptions) -> Result<Scaling, ScalingError> {
         let runs = options.runs.max(1);
         let precision = if options.wide { Precision::F64 } else { Precision::F32 };
         let mut scaling = Scaling {
-            device: self.name.to_owned(),
+            device: self.device.name(),
             precision: precision.to_string(),
             copy_gbps: self.copy(runs)?,
             copy_bytes: self.copied as u64,
@@ -236,7 +214,7 @@ where
                 for &storage in family.storages() {
                     let layout = sweep_layout(&mdp, storage)?;
                     let bytes = if layout.is_wide() { layout.bytes::<T, u64>() } else { layout.bytes::<T, u32>() };
-                    if let Err(error) = (self.reserve)(bytes) {
+                    if let Err(error) = self.device.reserve(bytes, "the model") {
                         scaling.notes.push(format!(
                             "{} with {} nonzeros: {error}",
                             family.name(),
@@ -291,9 +269,9 @@ where
         // Sweeps take a few µs for small models and some ms for large ones.
         let sweeps = (1_000_000_000 / nnz.max(1)).clamp(8, 128) as u32;
         let (time, sweep_bytes) = if layout.is_wide() {
-            sweep_time(ValueIteration::<T, u64, D>::new(self.device, layout)?, sweeps, runs)?
+            sweep_time(ValueIteration::<T, u64>::new(self.device, layout)?, sweeps, runs)?
         } else {
-            sweep_time(ValueIteration::<T, u32, D>::new(self.device, layout)?, sweeps, runs)?
+            sweep_time(ValueIteration::<T, u32>::new(self.device, layout)?, sweeps, runs)?
         };
         let sweep_us = 1e3 * milliseconds(time) / f64::from(sweeps);
         let gbps = sweep_bytes as f64 / sweep_us / 1e3;

@@ -2,16 +2,16 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use clap::{Args, ValueEnum};
-use warpkov_device::launch::Device;
 use warpkov_mdp::SolveError;
 use warpkov_pomdp::io as formats;
 use warpkov_pomdp::reference::{Operands, full_backup, one_step_lookahead};
 use warpkov_pomdp::report::Traced;
 use warpkov_pomdp::trace::Trace;
 use warpkov_runtime::Precise;
-use warpkov_runtime::choose::{DeviceChoice, KernelDevice};
+use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Error, Outcome};
 use crate::common::output::print;
@@ -65,14 +65,11 @@ enum Type {
 /// Reads the operands, runs the kernels, prints the tensors.
 pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let operands = arguments.operands()?;
-    let (device, reason) = KernelDevice::open(arguments.device, true)?;
+    let (device, reason) = AnyDevice::open(arguments.device, true)?;
     if let Some(reason) = reason {
         eprintln!("note: {reason}");
     }
-    let trace = match &device {
-        KernelDevice::Gpu(gpu) => arguments.trace(gpu, operands).map_err(SolveError::from)?,
-        KernelDevice::Emulated(emulator) => arguments.trace(emulator, operands).map_err(SolveError::from)?,
-    };
+    let trace = arguments.trace(&device, operands).map_err(SolveError::from)?;
     let element = |text: &String| {
         let element = trace.element(text).map_err(|error| Error::Usage(error.to_string()))?;
         Ok::<_, Error>((text.clone(), element))
@@ -99,20 +96,20 @@ impl Arguments {
         Ok(Operands::new(&model.to_maximize(), &vectors, &beliefs))
     }
 
-    fn trace<D: Device>(&self, device: &D, operands: Operands) -> Result<Trace, D::Error> {
+    fn trace(&self, device: &AnyDevice, operands: Operands) -> Result<Trace, DeviceError> {
         match self.precision {
-            Type::F32 => traced::<f32, D>(device, self.lookahead, operands),
-            Type::F64 => traced::<f64, D>(device, self.lookahead, operands),
+            Type::F32 => traced::<f32>(device, self.lookahead, operands),
+            Type::F64 => traced::<f64>(device, self.lookahead, operands),
         }
     }
 }
 
-fn traced<T: Precise, D: Device>(device: &D, from: Option<usize>, operands: Operands) -> Result<Trace, D::Error> {
-    let tensors = full_backup::<T, D>(device, &operands)?;
+fn traced<T: Precise>(device: &AnyDevice, from: Option<usize>, operands: Operands) -> Result<Trace, DeviceError> {
+    let tensors = full_backup::<T>(device, &operands)?;
     let states = operands.states as usize;
     let lookahead = from.map(|j| {
         let belief = &operands.beliefs[j * states..(j + 1) * states];
-        Ok((j, one_step_lookahead::<T, D>(device, &operands, belief, operands.inverse().as_deref())?))
+        Ok::<_, DeviceError>((j, one_step_lookahead::<T>(device, &operands, belief, operands.inverse().as_deref())?))
     });
     let lookahead = lookahead.transpose()?;
     Ok(Trace { operands, tensors, lookahead })

@@ -4,6 +4,7 @@
 //! function.
 
 use std::sync::Arc;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
 use warpkov_device::launch::{Device, Dim3, Shape};
@@ -79,30 +80,30 @@ impl Default for Limits {
 ///
 /// The results of a sequence have the same bits in any batch and for any [`Limits::trellis`]. [`Limits::chunks`]
 /// changes the order of sums and thereby the last bits.
-pub struct Batch<'d, T: Precise, D: Device> {
-    device: &'d D,
+pub struct Batch<'d, T: Precise> {
+    device: &'d AnyDevice,
     sequences: &'d Sequences,
     limits: Limits,
     packing: Packing,
     /// The chunks of the scan. If present, `packing` packs chunks instead of sequences.
-    chunks: Option<Chunks<D>>,
+    chunks: Option<Chunks>,
     /// The symbol of each row, on the host; `symbols` is the device copy.
     symbol: Vec<u32>,
-    lengths: D::Buffer<u32>,
-    base: D::Buffer<u32>,
-    symbols: D::Buffer<u32>,
+    lengths: AnyBuffer<u32>,
+    base: AnyBuffer<u32>,
+    symbols: AnyBuffer<u32>,
     /// Observed vectors by row; empty for symbols.
-    vectors: D::Buffer<f64>,
+    vectors: AnyBuffer<f64>,
     spread: Spread,
-    set: Option<Set<T, D>>,
-    work: Work<T, D>,
-    lists: Vec<OnDevice<D>>,
+    set: Option<Set<T>>,
+    work: Work<T>,
+    lists: Vec<OnDevice>,
     /// Number of windows and of symbols that `lists` were built for.
     listed: Option<(usize, u32)>,
 }
 
 /// The current models and what depends on them.
-struct Set<T: Precise, D: Device> {
+struct Set<T: Precise> {
     hosts: Vec<Hmm>,
     /// Whether device parameters are newer than the host copies `hosts`.
     host_stale: bool,
@@ -115,16 +116,16 @@ struct Set<T: Precise, D: Device> {
     stride: usize,
     /// Rows of the emission table of a model: V, or ΣT for densities.
     symbols: u32,
-    models: Models<T, D>,
+    models: Models<T>,
     /// Logarithms of the models, uploaded for the first [`Batch::decode`].
-    logs: Option<Models<T, D>>,
+    logs: Option<Models<T>>,
     /// Gaussian emissions.
-    gaussians: Option<Gaussians<D>>,
+    gaussians: Option<Gaussians>,
     /// ln densities, until `logs` takes them.
-    log_table: Option<D::Buffer<T>>,
+    log_table: Option<AnyBuffer<T>>,
 }
 
-impl<T: Precise, D: Device> Set<T, D> {
+impl<T: Precise> Set<T> {
     /// Number of symbols with expected counts; 0 for Gaussian emissions.
     fn counted(&self) -> u32 {
         if self.gaussians.is_some() { 0 } else { self.symbols }
@@ -148,7 +149,7 @@ struct Places {
 }
 
 impl Places {
-    fn new<T: Precise, D: Device>(set: &Set<T, D>, wanted: Wanted) -> Self {
+    fn new<T: Precise>(set: &Set<T>, wanted: Wanted) -> Self {
         let (stride, counted) = (set.stride, set.counted() as usize);
         let pairs_pitch = match set.variant {
             KernelVariant::Warp { .. } => counts_len(stride, wanted.slots as usize),
@@ -175,7 +176,7 @@ impl Places {
     }
 }
 
-impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
+impl<'d, T: Precise> Batch<'d, T> {
     /// Uploads the sequences.
     ///
     /// # Errors
@@ -183,7 +184,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     ///
     /// # Panics
     /// If there are 2³² observations or more.
-    pub fn new(device: &'d D, sequences: &'d Sequences, limits: Limits) -> Result<Self, D::Error> {
+    pub fn new(device: &'d AnyDevice, sequences: &'d Sequences, limits: Limits) -> Result<Self, DeviceError> {
         let (chunks, packing, lengths) = match limits.chunks {
             Some(steps) => {
                 let (chunks, packing, lengths) = Chunks::new(device, sequences, steps)?;
@@ -219,7 +220,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
 
     /// Arguments and memory of launches; `None` before [`set_models`](Recursions::set_models).
     #[expect(clippy::type_complexity, reason = "disjoint borrows of one struct")]
-    fn parts(&mut self) -> Option<(Launch<'_, T, D>, &mut Work<T, D>, &Set<T, D>, &[OnDevice<D>])> {
+    fn parts(&mut self) -> Option<(Launch<'_, T>, &mut Work<T>, &Set<T>, &[OnDevice])> {
         let Self { device, limits, packing, chunks, lengths, base, symbols, set, work, lists, .. } = self;
         let set = set.as_ref()?;
         let launch = Launch {
@@ -247,7 +248,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn score(&mut self) -> Result<(), D::Error> {
+    pub fn score(&mut self) -> Result<(), DeviceError> {
         let (device, steps) = (self.device, self.packing.steps());
         let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
         if let Some(chunks) = launch.chunks {
@@ -272,7 +273,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn decode(&mut self) -> Result<(), D::Error> {
+    pub fn decode(&mut self) -> Result<(), DeviceError> {
         let device = self.device;
         self.refresh()?;
         if let Some(set) = self.set.as_mut().filter(|set| set.logs.is_none()) {
@@ -337,8 +338,8 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
         wanted: Wanted,
         windows: &[Window],
         capacity: u32,
-        mut done: impl FnMut(&Launch<'_, T, D>, &mut Work<T, D>, usize) -> Result<(), D::Error>,
-    ) -> Result<(), D::Error> {
+        mut done: impl FnMut(&Launch<'_, T>, &mut Work<T>, usize) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
         let device = self.device;
         let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
         let (cells, stride) = (launch.cells(), launch.stride);
@@ -432,7 +433,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     }
 
     /// Uploads the lists of rows of each window, unless they are those of the last call.
-    fn prepare_lists(&mut self, windows: &[Window], symbols: u32) -> Result<(), D::Error> {
+    fn prepare_lists(&mut self, windows: &[Window], symbols: u32) -> Result<(), DeviceError> {
         let key = (windows.len(), symbols);
         if self.listed != Some(key) {
             self.lists.clear();
@@ -456,7 +457,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn count(&mut self) -> Result<(), D::Error> {
+    pub fn count(&mut self) -> Result<(), DeviceError> {
         let (device, wanted) = (self.device, self.counting());
         let (windows, capacity) = self.windows(wanted);
         let Some(set) = &self.set else { return Ok(()) };
@@ -537,7 +538,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn maximise(&mut self, [start_count, transition_count, emission_count]: [f64; 3]) -> Result<(), D::Error> {
+    pub fn maximise(&mut self, [start_count, transition_count, emission_count]: [f64; 3]) -> Result<(), DeviceError> {
         let (device, wanted) = (self.device, self.counting());
         let asked = self.set.as_mut().filter(|set| set.has_counts && set.gaussians.is_none());
         let Some(set) = asked else { return Ok(()) };
@@ -587,7 +588,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     }
 
     /// Downloads the models where the host copies are stale.
-    fn refresh(&mut self) -> Result<(), D::Error> {
+    fn refresh(&mut self) -> Result<(), DeviceError> {
         match &mut self.set {
             Some(set) if set.host_stale => {
                 set.models.read(self.device, set.stride, &mut set.hosts)?;
@@ -599,7 +600,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     }
 
     /// Recomputes doubtful sequences, whose entry in `logs` is NaN.
-    fn settle(&mut self, logs: &mut [Vec<f64>], mut asked: Asked<'_>) -> Result<(), D::Error> {
+    fn settle(&mut self, logs: &mut [Vec<f64>], mut asked: Asked<'_>) -> Result<(), DeviceError> {
         let of_model = |(model, logs): (usize, &Vec<f64>)| {
             let which: Vec<u32> = (0..logs.len() as u32).filter(|&at| logs[at as usize].is_nan()).collect();
             (!which.is_empty()).then_some(Doubtful { model, which })
@@ -635,7 +636,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     }
 
     /// ln P(O) after [`count`](Self::count). Recomputes doubtful sequences and keeps their counts as missing.
-    fn settle_counts(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+    fn settle_counts(&mut self) -> Result<Vec<Vec<f64>>, DeviceError> {
         let (mut logs, mut missing) = (self.read_likelihoods()?, Vec::new());
         self.settle(&mut logs, Asked::Counts(&mut missing))?;
         if let Some(set) = &mut self.set {
@@ -645,7 +646,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     }
 
     /// The expected counts on the device plus the missing ones. The host copies of the models are current.
-    fn read_counts(&self, log_likelihoods: Vec<Vec<f64>>) -> Result<Vec<Expected>, D::Error> {
+    fn read_counts(&self, log_likelihoods: Vec<Vec<f64>>) -> Result<Vec<Expected>, DeviceError> {
         let Some(set) = &self.set else { return Ok(Vec::new()) };
         let (n, stride, slots) = (set.states as usize, set.stride, set.counted() as usize);
         let (count, places) = (set.hosts.len(), Places::new(set, self.counting()));
@@ -682,7 +683,7 @@ impl<'d, T: Precise, D: Device> Batch<'d, T, D> {
     }
 
     /// ln P(O) from the likelihoods on the device; NaN for doubtful sequences.
-    fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, D::Error> {
+    fn read_likelihoods(&self) -> Result<Vec<Vec<f64>>, DeviceError> {
         let packed = self.packing.lengths.len();
         let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
         let (m, likelihoods) = match &self.chunks {
@@ -727,12 +728,12 @@ fn on_host(model: &Hmm, sequences: &Sequences, doubtful: &Doubtful, asked: &mut 
 }
 
 /// Adds the counts of doubtful sequences to those on the device.
-fn add_missing<T: Precise, D: Device>(
-    device: &D,
-    set: &Set<T, D>,
+fn add_missing<T: Precise>(
+    device: &AnyDevice,
+    set: &Set<T>,
     places: &Places,
-    work: &mut Work<T, D>,
-) -> Result<(), D::Error> {
+    work: &mut Work<T>,
+) -> Result<(), DeviceError> {
     if set.missing.is_empty() {
         return Ok(());
     }
@@ -763,20 +764,20 @@ fn add_missing<T: Precise, D: Device>(
 }
 
 /// Copies `len` elements, a multiple of 8.
-fn copy_all<T: Precise, D: Device>(
-    device: &D,
+fn copy_all<T: Precise>(
+    device: &AnyDevice,
     len: usize,
-    from: &D::Buffer<T>,
-    to: &mut D::Buffer<T>,
-) -> Result<(), D::Error> {
+    from: &AnyBuffer<T>,
+    to: &mut AnyBuffer<T>,
+) -> Result<(), DeviceError> {
     // SAFETY: callers take both buffers from `Scratch::of` with `len` elements.
     unsafe { copy(device, Shape::grid_stride(len as u64 / 4, 256), len as u32 / 4, from, to) }
 }
 
-impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
-    type Error = D::Error;
+impl<T: Precise> Recursions for Batch<'_, T> {
+    type Error = DeviceError;
 
-    fn set_models(&mut self, models: &[Hmm]) -> Result<(), D::Error> {
+    fn set_models(&mut self, models: &[Hmm]) -> Result<(), DeviceError> {
         assert!(fit(models, self.sequences), "models of one shape that emit what was observed");
         let states = models.first().map_or(0, Hmm::states);
         assert!(self.chunks.is_none() || states <= scan::STATES, "sequences are cut for models of at most 64 states");
@@ -809,14 +810,14 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         Ok(())
     }
 
-    fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+    fn log_likelihoods(&mut self) -> Result<Vec<Vec<f64>>, DeviceError> {
         self.score()?;
         let mut logs = self.read_likelihoods()?;
         self.settle(&mut logs, Asked::Nothing)?;
         Ok(logs)
     }
 
-    fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+    fn posteriors(&mut self) -> Result<Vec<Vec<f64>>, DeviceError> {
         let wanted = Wanted { want: want::POSTERIORS, slots: 0 };
         let (windows, capacity) = self.windows(wanted);
         let Some(set) = &self.set else { return Ok(Vec::new()) };
@@ -851,7 +852,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         Ok(all)
     }
 
-    fn viterbi(&mut self) -> Result<Vec<Decoded>, D::Error> {
+    fn viterbi(&mut self) -> Result<Vec<Decoded>, DeviceError> {
         self.decode()?;
         let Some(set) = &self.set else { return Ok(Vec::new()) };
         let (rows, m) = (self.packing.observation.len(), self.packing.lengths.len());
@@ -875,7 +876,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         Ok(path.chunks_exact(rows).zip(score.chunks_exact(m)).map(of_model).collect())
     }
 
-    fn expect(&mut self) -> Result<Vec<Expected>, D::Error> {
+    fn expect(&mut self) -> Result<Vec<Expected>, DeviceError> {
         self.refresh()?;
         self.count()?;
         let log_likelihoods = self.settle_counts()?;
@@ -894,12 +895,12 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         Ok(all)
     }
 
-    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, D::Error> {
+    fn e_step(&mut self) -> Result<Vec<Vec<f64>>, DeviceError> {
         self.count()?;
         self.settle_counts()
     }
 
-    fn take_counts(&mut self) -> Result<Vec<Expected>, D::Error> {
+    fn take_counts(&mut self) -> Result<Vec<Expected>, DeviceError> {
         self.refresh()?;
         if !self.set.as_ref().is_some_and(|set| set.has_counts) {
             return Ok(Vec::new());
@@ -911,7 +912,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         Ok(expected)
     }
 
-    fn m_step(&mut self, options: &Options) -> Result<(), D::Error> {
+    fn m_step(&mut self, options: &Options) -> Result<(), DeviceError> {
         match &self.set {
             Some(set) if set.has_counts => {
                 if let (None, Some(pseudocounts)) = (&set.gaussians, options.plain()) {
@@ -929,7 +930,7 @@ impl<T: Precise, D: Device> Recursions for Batch<'_, T, D> {
         self.set_models(&models)
     }
 
-    fn models(&mut self) -> Result<Vec<Hmm>, D::Error> {
+    fn models(&mut self) -> Result<Vec<Hmm>, DeviceError> {
         self.refresh()?;
         Ok(self.set.as_ref().map_or_else(Vec::new, |set| set.hosts.clone()))
     }

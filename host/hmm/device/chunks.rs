@@ -10,6 +10,7 @@ use warpkov_kernels::hmm::scan::sums::{
     GROUPS, THREADS, chunk_ends, chunk_operators, chunk_starts, operators_shared, share_doubts,
 };
 use warpkov_kernels::hmm::trace::trace;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use crate::device::launch::{Launch, Work, instance};
 use crate::device::model::Models;
@@ -68,7 +69,7 @@ impl Scan {
 }
 
 /// The chunks of all sequences. Their packing has chunks in place of sequences.
-pub struct Chunks<D: Device> {
+pub struct Chunks {
     /// Steps per chunk, except for the last chunk of a sequence.
     pub steps: u32,
     /// Number of chunks with a successor. They have the lowest packed indices.
@@ -78,23 +79,27 @@ pub struct Chunks<D: Device> {
     /// Pointers into `chain`, one per sequence and the end.
     link: Vec<u32>,
     /// Device copies.
-    pub on_device: OnDevice<D>,
+    pub on_device: OnDevice,
 }
 
 /// Device copies of [`Chunks`], and the length of each chunk.
-pub struct OnDevice<D: Device> {
-    pub chain: D::Buffer<u32>,
-    pub link: D::Buffer<u32>,
-    pub lengths: D::Buffer<u32>,
+pub struct OnDevice {
+    pub chain: AnyBuffer<u32>,
+    pub link: AnyBuffer<u32>,
+    pub lengths: AnyBuffer<u32>,
 }
 
-impl<D: Device> Chunks<D> {
+impl Chunks {
     /// Cuts the sequences into chunks of `steps` steps. Returns the chunks, their packing, and the lengths for kernels,
     /// which are one larger for chunks with a successor.
     ///
     /// # Errors
     /// Those of the device.
-    pub fn new(device: &D, sequences: &Sequences, steps: u32) -> Result<(Self, Packing, Vec<u32>), D::Error> {
+    pub fn new(
+        device: &AnyDevice,
+        sequences: &Sequences,
+        steps: u32,
+    ) -> Result<(Self, Packing, Vec<u32>), DeviceError> {
         let (offsets, link) = cut(sequences.offsets(), steps);
         let mut last = vec![false; offsets.len() - 1];
         link[1..].iter().for_each(|&end| last[end as usize - 1] = true);
@@ -115,7 +120,7 @@ impl<D: Device> Chunks<D> {
     }
 
     /// Kernel arguments.
-    fn chains(&self) -> ChainsArgs<'_, D> {
+    fn chains(&self) -> ChainsArgs<'_, AnyDevice> {
         let OnDevice { chain, link, .. } = &self.on_device;
         ChainsArgs { chunks: self.chain.len() as u32, order: chain, link }
     }
@@ -137,10 +142,10 @@ impl<D: Device> Chunks<D> {
     }
 }
 
-impl<T: Precise, D: Device> Launch<'_, T, D> {
+impl<T: Precise> Launch<'_, T> {
     /// Computes the operators of all chunks, the prediction at the start of each chunk, and the likelihoods of
     /// sequences.
-    pub(super) fn chunk_starts(&self, chunks: &Chunks<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+    pub(super) fn chunk_starts(&self, chunks: &Chunks, work: &mut Work<T>) -> Result<(), DeviceError> {
         let Self { device, count, states, stride, sequences, symbols, models, .. } = *self;
         let (all, model) = (self.sequences(), models.args(symbols));
         let Work { operators, scales, starts, totals, .. } = work;
@@ -170,7 +175,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     }
 
     /// Marks all chunks of a sequence as doubtful if one of them is. Runs after the forward recursion.
-    pub(super) fn share_doubts(&self, chunks: &Chunks<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+    pub(super) fn share_doubts(&self, chunks: &Chunks, work: &mut Work<T>) -> Result<(), DeviceError> {
         let (likelihoods, totals) = (work.likelihoods.get_mut(), work.totals.get_mut());
         let shape = self.shape(chunks.sequences() as u32, 32);
         // SAFETY: `likelihoods` has a pair per chunk and model, `totals` a pair per sequence and model, and `chain` and
@@ -179,7 +184,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     }
 
     /// Computes the vector that follows each chunk, from the operators of [`chunk_starts`](Self::chunk_starts).
-    pub(super) fn chunk_ends(&self, chunks: &Chunks<D>, work: &mut Work<T, D>) -> Result<(), D::Error> {
+    pub(super) fn chunk_ends(&self, chunks: &Chunks, work: &mut Work<T>) -> Result<(), DeviceError> {
         let Self { device, states, stride, symbols, models, .. } = *self;
         let Work { operators, scales, starts, behind, .. } = work;
         let behind = behind.of(device, self.cells() * stride)?;
@@ -197,10 +202,10 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     /// Computes the paths and scores of all chunks.
     pub(super) fn decode_chunks(
         &self,
-        chunks: &Chunks<D>,
-        logs: &Models<T, D>,
-        work: &mut Work<T, D>,
-    ) -> Result<(), D::Error> {
+        chunks: &Chunks,
+        logs: &Models<T>,
+        work: &mut Work<T>,
+    ) -> Result<(), DeviceError> {
         let Self { device, count, states, stride, sequences, symbols, rows, lengths, .. } = *self;
         let (told, logs) = (self.sequences(), logs.args(symbols));
         let Work { operators, scales, starts, behind, alpha, path, scores, lasts, firsts, bounds, .. } = work;
@@ -237,7 +242,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
             pin_chunks(device, shape, width, until, lengths, bounds, logs, &mut *starts, &mut *ends)?;
             let told = SequencesArgs { lengths: own_lengths, ..told };
             let pinned = ModelArgs { start: starts, end: ends, ..logs };
-            trace::<T, 1, D>(device, shape, told, pinned, width, 1, delta, path, scores)
+            trace::<T, 1, _>(device, shape, told, pinned, width, 1, delta, path, scores)
         }
     }
 }
@@ -264,7 +269,7 @@ mod tests {
     fn chunks_lie_open_ones_first() {
         let sequences = Sequences::of_symbols(&[vec![0; 4], vec![0; 9], vec![0; 3]]).unwrap();
         assert_eq!(cut(sequences.offsets(), 4), (vec![0, 4, 8, 12, 13, 16], vec![0, 1, 4, 5]));
-        let (chunks, packing, told) = Chunks::new(&Emulator::default(), &sequences, 4).unwrap();
+        let (chunks, packing, told) = Chunks::new(&Emulator::default().into(), &sequences, 4).unwrap();
         assert_eq!(packing.order, [1, 2, 0, 4, 3]);
         assert_eq!(packing.lengths, [4, 4, 4, 3, 1]);
         assert_eq!((told, chunks.open), (vec![5, 5, 4, 3, 1], 2));

@@ -1,6 +1,7 @@
 //! Gaussian emissions on a device: tables of densities, and moments.
 
 use std::f64::consts::TAU;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::hmm::gaussian::{GaussiansArgs, THREADS, densities, moments, moments_len, sum_shifts};
@@ -24,22 +25,22 @@ pub fn vectors(packing: &Packing, sequences: &Sequences) -> Vec<f64> {
 }
 
 /// Gaussian emissions of all models on a device; states are contiguous.
-pub struct Gaussians<D: Device> {
+pub struct Gaussians {
     pub dimensions: usize,
     pub full: bool,
-    mean: D::Buffer<f64>,
-    inverse: D::Buffer<f64>,
-    constant: D::Buffer<f64>,
+    mean: AnyBuffer<f64>,
+    inverse: AnyBuffer<f64>,
+    constant: AnyBuffer<f64>,
     /// Logarithm of the scale that divides the densities of each row.
-    shift: D::Buffer<f64>,
+    shift: AnyBuffer<f64>,
     /// Sum of `shift` over each sequence.
-    pub shifts: D::Buffer<f64>,
+    pub shifts: AnyBuffer<f64>,
 }
 
 /// Tables of densities and of their logarithms, one row per observation.
-pub struct Tables<T: Precise, D: Device> {
-    pub table: D::Buffer<T>,
-    pub log_table: D::Buffer<T>,
+pub struct Tables<T: Precise> {
+    pub table: AnyBuffer<T>,
+    pub log_table: AnyBuffer<T>,
 }
 
 /// L⁻¹ (D × D, lower triangular) and ln |L| of the Cholesky factor L of a covariance matrix.
@@ -56,18 +57,18 @@ fn inverted(matrix: &[f64], d: usize) -> (Vec<f64>, f64) {
     (inverse, (0..d).map(|k| factor[k * d + k].ln()).sum())
 }
 
-impl<D: Device> Gaussians<D> {
+impl Gaussians {
     /// Uploads the emissions of `models` and computes their tables; `None` for categorical emissions.
     #[expect(clippy::type_complexity, reason = "both or neither")]
     pub fn new<T: Precise>(
-        device: &D,
+        device: &AnyDevice,
         models: &[Hmm],
         stride: usize,
         packing: &Packing,
-        lengths: &D::Buffer<u32>,
-        base: &D::Buffer<u32>,
-        x: &D::Buffer<f64>,
-    ) -> Result<Option<(Self, Tables<T, D>)>, D::Error> {
+        lengths: &AnyBuffer<u32>,
+        base: &AnyBuffer<u32>,
+        x: &AnyBuffer<f64>,
+    ) -> Result<Option<(Self, Tables<T>)>, DeviceError> {
         let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| model.emissions())
         else {
             return Ok(None);
@@ -140,7 +141,7 @@ impl<D: Device> Gaussians<D> {
     }
 
     /// Kernel arguments.
-    pub fn args(&self, stride: usize) -> GaussiansArgs<'_, D> {
+    pub fn args(&self, stride: usize) -> GaussiansArgs<'_, AnyDevice> {
         GaussiansArgs {
             stride: stride as u32,
             dimensions: self.dimensions as u32,
@@ -160,17 +161,17 @@ impl<D: Device> Gaussians<D> {
     #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
     pub fn count<T: Precise>(
         &self,
-        device: &D,
+        device: &AnyDevice,
         models: u32,
         stride: usize,
         window: &Window,
         capacity: u32,
         splits: u32,
         more: bool,
-        x: &D::Buffer<f64>,
-        gamma: &D::Buffer<T>,
-        parts: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
+        x: &AnyBuffer<f64>,
+        gamma: &AnyBuffer<T>,
+        parts: &mut AnyBuffer<f64>,
+    ) -> Result<(), DeviceError> {
         let blocks = (self.moments_len() * stride).div_ceil(256) as u32;
         let shape = Shape::new(Dim3 { x: blocks, y: models, z: splits }, 256);
         let (rows, split) = (window.rows.len() as u32, capacity.div_ceil(splits));

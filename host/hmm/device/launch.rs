@@ -1,8 +1,9 @@
 //! Launches of the recursions for each kernel variant, and their scratch memory.
 
 use std::ops::Range;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use warpkov_device::launch::{Device, Dim3, Shape};
+use warpkov_device::launch::{Dim3, Shape};
 use warpkov_kernels::hmm::backward::{CountsArgs, backward_block, backward_warp, want, warp_shared, warp_threads};
 use warpkov_kernels::hmm::counts::{PRODUCT_THREADS, TILE, pair_product, product_shared, sum_chunks, sum_rows};
 use warpkov_kernels::hmm::forward::{forward_block, forward_warp};
@@ -27,57 +28,57 @@ const STATE_THREADS: u32 = 128;
 pub(super) const PARTS: u32 = 2048;
 
 /// Device copy of [`Lists`](crate::device::packing::Lists).
-pub(super) struct OnDevice<D: Device> {
-    pub order: D::Buffer<u32>,
-    pub chunk: D::Buffer<u32>,
-    pub list: D::Buffer<u32>,
+pub(super) struct OnDevice {
+    pub order: AnyBuffer<u32>,
+    pub chunk: AnyBuffer<u32>,
+    pub list: AnyBuffer<u32>,
     pub chunks: u32,
     pub count: u32,
 }
 
 /// Scratch memory, reused between launches.
-pub(super) struct Work<T: Precise, D: Device> {
-    pub forward_carry: Scratch<T, D>,
-    pub backward_carry: Scratch<T, D>,
-    pub checkpoints: Vec<Scratch<T, D>>,
-    pub alpha: Scratch<T, D>,
-    pub gamma: Scratch<T, D>,
-    pub pairs: Scratch<T, D>,
-    pub exponents: Scratch<i32, D>,
-    pub doubts: Scratch<u32, D>,
-    pub likelihoods: Scratch<f64, D>,
-    pub replayed: Scratch<f64, D>,
-    pub parts: Scratch<f64, D>,
-    pub moment_parts: Scratch<f64, D>,
-    pub moments: Scratch<f64, D>,
-    pub sums: Scratch<f64, D>,
-    pub chunks: Scratch<f64, D>,
-    pub listed: Scratch<f64, D>,
-    pub pointers: Scratch<u32, D>,
-    pub path: Scratch<u32, D>,
-    pub scores: Scratch<f64, D>,
+pub(super) struct Work<T: Precise> {
+    pub forward_carry: Scratch<T>,
+    pub backward_carry: Scratch<T>,
+    pub checkpoints: Vec<Scratch<T>>,
+    pub alpha: Scratch<T>,
+    pub gamma: Scratch<T>,
+    pub pairs: Scratch<T>,
+    pub exponents: Scratch<i32>,
+    pub doubts: Scratch<u32>,
+    pub likelihoods: Scratch<f64>,
+    pub replayed: Scratch<f64>,
+    pub parts: Scratch<f64>,
+    pub moment_parts: Scratch<f64>,
+    pub moments: Scratch<f64>,
+    pub sums: Scratch<f64>,
+    pub chunks: Scratch<f64>,
+    pub listed: Scratch<f64>,
+    pub pointers: Scratch<u32>,
+    pub path: Scratch<u32>,
+    pub scores: Scratch<f64>,
     /// Operators of chunks.
-    pub operators: Scratch<f64, D>,
+    pub operators: Scratch<f64>,
     /// Scales of the operators' rows.
-    pub scales: Scratch<f64, D>,
+    pub scales: Scratch<f64>,
     /// Prediction at the start of each chunk.
-    pub starts: Scratch<T, D>,
+    pub starts: Scratch<T>,
     /// Vector that follows each chunk.
-    pub behind: Scratch<T, D>,
+    pub behind: Scratch<T>,
     /// Likelihoods of original sequences, where chunks are packed.
-    pub totals: Scratch<f64, D>,
+    pub totals: Scratch<f64>,
     /// Viterbi over chunks: for each successor state the last state of the chunk.
-    pub lasts: Scratch<u32, D>,
+    pub lasts: Scratch<u32>,
     /// Viterbi over chunks: for each successor state the first state of the chunk.
-    pub firsts: Scratch<u32, D>,
+    pub firsts: Scratch<u32>,
     /// Viterbi over chunks: the last state of the previous chunk, and the last state of the chunk.
-    pub bounds: Scratch<u32, D>,
+    pub bounds: Scratch<u32>,
     /// Scratch memory for doubtful sequences.
-    pub wide: wide::Work<D>,
+    pub wide: wide::Work,
 }
 
-impl<T: Precise, D: Device> Work<T, D> {
-    pub(super) fn new(device: &D) -> Result<Self, D::Error> {
+impl<T: Precise> Work<T> {
+    pub(super) fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
         Ok(Self {
             forward_carry: Scratch::new(device)?,
             backward_carry: Scratch::new(device)?,
@@ -120,14 +121,14 @@ macro_rules! instance {
         }
     };
     (@ $kernel:ident::<$($constant:tt),*> ($($argument:expr),*)) => {
-        $kernel::<T, $($constant,)* D>($($argument),*)
+        $kernel::<T, $($constant,)* _>($($argument),*)
     };
 }
 pub(super) use instance;
 
 /// Arguments common to all launches.
-pub(super) struct Launch<'a, T: Precise, D: Device> {
-    pub device: &'a D,
+pub(super) struct Launch<'a, T: Precise> {
+    pub device: &'a AnyDevice,
     pub variant: KernelVariant,
     pub count: u32,
     pub states: u32,
@@ -136,12 +137,12 @@ pub(super) struct Launch<'a, T: Precise, D: Device> {
     pub symbols: u32,
     pub rows: u32,
     pub plain: u32,
-    pub lengths: &'a D::Buffer<u32>,
-    pub base: &'a D::Buffer<u32>,
-    pub symbol: &'a D::Buffer<u32>,
-    pub models: &'a Models<T, D>,
+    pub lengths: &'a AnyBuffer<u32>,
+    pub base: &'a AnyBuffer<u32>,
+    pub symbol: &'a AnyBuffer<u32>,
+    pub models: &'a Models<T>,
     pub packing: &'a Packing,
-    pub chunks: Option<&'a Chunks<D>>,
+    pub chunks: Option<&'a Chunks>,
 }
 
 /// Outputs of a backward kernel.
@@ -153,7 +154,7 @@ pub(super) struct Wanted {
     pub slots: u32,
 }
 
-impl<T: Precise, D: Device> Launch<'_, T, D> {
+impl<T: Precise> Launch<'_, T> {
     /// A grid of `x` blocks per model.
     pub(super) fn shape(&self, x: u32, threads: u32) -> Shape {
         Shape::new(Dim3 { x, y: self.count, z: 1 }, threads)
@@ -165,7 +166,7 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     }
 
     /// Kernel arguments of the sequences.
-    pub(super) fn sequences(&self) -> SequencesArgs<'_, D> {
+    pub(super) fn sequences(&self) -> SequencesArgs<'_, AnyDevice> {
         let Self { sequences, rows, lengths, base, symbol, .. } = *self;
         SequencesArgs { count: sequences, rows, lengths, base, symbol }
     }
@@ -182,13 +183,13 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         steps: &Range<u32>,
         window: u32,
         store: bool,
-        starts: Option<&D::Buffer<T>>,
-        carry: &mut D::Buffer<T>,
-        alpha: &mut D::Buffer<T>,
-        exponents: &mut D::Buffer<i32>,
-        doubts: &mut D::Buffer<u32>,
-        likelihoods: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
+        starts: Option<&AnyBuffer<T>>,
+        carry: &mut AnyBuffer<T>,
+        alpha: &mut AnyBuffer<T>,
+        exponents: &mut AnyBuffer<i32>,
+        doubts: &mut AnyBuffer<u32>,
+        likelihoods: &mut AnyBuffer<f64>,
+    ) -> Result<(), DeviceError> {
         let Self { device, sequences, symbols, models, .. } = self;
         let own = u32::from(starts.is_some());
         let start = starts.unwrap_or(&models.start);
@@ -236,12 +237,12 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         steps: &Range<u32>,
         window: u32,
         store: bool,
-        carry: &mut D::Buffer<T>,
-        alpha: &mut D::Buffer<T>,
-        exponents: &mut D::Buffer<i32>,
-        doubts: &mut D::Buffer<u32>,
-        likelihoods: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
+        carry: &mut AnyBuffer<T>,
+        alpha: &mut AnyBuffer<T>,
+        exponents: &mut AnyBuffer<i32>,
+        doubts: &mut AnyBuffer<u32>,
+        likelihoods: &mut AnyBuffer<f64>,
+    ) -> Result<(), DeviceError> {
         let Self { device, sequences, .. } = *self;
         let (all, model) = (self.sequences(), self.models.args(self.symbols));
         let stride = self.stride as u32;
@@ -289,13 +290,13 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         &self,
         window: &Window,
         capacity: u32,
-        likelihoods: &D::Buffer<f64>,
-        exponents: &D::Buffer<i32>,
-        alpha: &D::Buffer<T>,
-        carry: &mut D::Buffer<T>,
-        gamma: &mut D::Buffer<T>,
-        pairs: &mut D::Buffer<T>,
-    ) -> Result<(), D::Error> {
+        likelihoods: &AnyBuffer<f64>,
+        exponents: &AnyBuffer<i32>,
+        alpha: &AnyBuffer<T>,
+        carry: &mut AnyBuffer<T>,
+        gamma: &mut AnyBuffer<T>,
+        pairs: &mut AnyBuffer<T>,
+    ) -> Result<(), DeviceError> {
         let Self { device, sequences, .. } = *self;
         let (all, model) = (self.sequences(), self.models.args(self.symbols));
         let (stride, carried) = (self.stride as u32, capacity - sequences);
@@ -341,14 +342,14 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         capacity: u32,
         wanted: Wanted,
         more: bool,
-        likelihoods: &D::Buffer<f64>,
-        exponents: &D::Buffer<i32>,
-        alpha: &D::Buffer<T>,
-        carry: &mut D::Buffer<T>,
-        gamma: &mut D::Buffer<T>,
-        pairs: &mut D::Buffer<T>,
-        parts: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
+        likelihoods: &AnyBuffer<f64>,
+        exponents: &AnyBuffer<i32>,
+        alpha: &AnyBuffer<T>,
+        carry: &mut AnyBuffer<T>,
+        gamma: &mut AnyBuffer<T>,
+        pairs: &mut AnyBuffer<T>,
+        parts: &mut AnyBuffer<f64>,
+    ) -> Result<(), DeviceError> {
         let Self { device, sequences, symbols, models, .. } = self;
         let (all, model) = (self.sequences(), models.args(*symbols));
         let steps = WindowArgs { from: window.steps.start, until: window.steps.end, capacity };
@@ -393,14 +394,14 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
         capacity: u32,
         splits: u32,
         more: bool,
-        lists: &OnDevice<D>,
-        alpha: &D::Buffer<T>,
-        gamma: &D::Buffer<T>,
-        pairs: Option<&D::Buffer<T>>,
-        parts: &mut D::Buffer<f64>,
-        chunks: &mut D::Buffer<f64>,
-        listed: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
+        lists: &OnDevice,
+        alpha: &AnyBuffer<T>,
+        gamma: &AnyBuffer<T>,
+        pairs: Option<&AnyBuffer<T>>,
+        parts: &mut AnyBuffer<f64>,
+        chunks: &mut AnyBuffer<f64>,
+        listed: &mut AnyBuffer<f64>,
+    ) -> Result<(), DeviceError> {
         let (device, stride, more) = (self.device, self.stride as u32, u32::from(more));
         let threads = stride.next_multiple_of(32).min(512);
         let list_count = lists.count;
@@ -427,12 +428,12 @@ impl<T: Precise, D: Device> Launch<'_, T, D> {
     /// Launches the Viterbi recursion and the traceback.
     pub(super) fn decode(
         &self,
-        logs: &Models<T, D>,
-        delta: &mut D::Buffer<T>,
-        pointers: &mut D::Buffer<u32>,
-        path: &mut D::Buffer<u32>,
-        scores: &mut D::Buffer<f64>,
-    ) -> Result<(), D::Error> {
+        logs: &Models<T>,
+        delta: &mut AnyBuffer<T>,
+        pointers: &mut AnyBuffer<u32>,
+        path: &mut AnyBuffer<u32>,
+        scores: &mut AnyBuffer<f64>,
+    ) -> Result<(), DeviceError> {
         let Self { device, sequences, symbols, rows, .. } = self;
         let (all, logs) = (self.sequences(), logs.args(*symbols));
         // SAFETY: as in `forward`; `delta` or `pointers`, and `path`, have `rows` rows per model, `scores` has `cells`

@@ -3,6 +3,7 @@
 use warpkov_device::launch::{Buffer, Device};
 use warpkov_kernels::hmm::model::ModelArgs;
 use warpkov_kernels::hmm::{self, TILE, step};
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use crate::model::{Emissions, Hmm};
 use warpkov_runtime::Precise;
@@ -48,24 +49,24 @@ impl KernelVariant {
 }
 
 /// Models of equal shape on a device, as probabilities or logarithms.
-pub struct Models<T: Precise, D: Device> {
+pub struct Models<T: Precise> {
     /// π.
-    pub start: D::Buffer<T>,
+    pub start: AnyBuffer<T>,
     /// End probabilities, or 1.
-    pub end: D::Buffer<T>,
+    pub end: AnyBuffer<T>,
     /// Whether a model has end probabilities: 1 or 0.
-    pub ends: D::Buffer<u32>,
+    pub ends: AnyBuffer<u32>,
     /// A.
-    pub transitions: D::Buffer<T>,
+    pub transitions: AnyBuffer<T>,
     /// Aᵀ.
-    pub transposed: D::Buffer<T>,
+    pub transposed: AnyBuffer<T>,
     /// bⱼ(v) at v·stride + j; for Gaussian emissions a row per observation.
-    pub table: D::Buffer<T>,
+    pub table: AnyBuffer<T>,
 }
 
-impl<T: Precise, D: Device> Models<T, D> {
+impl<T: Precise> Models<T> {
     /// Kernel arguments; `symbols` is the number of rows of a model's emission table.
-    pub fn args(&self, symbols: u32) -> ModelArgs<'_, T, D> {
+    pub fn args(&self, symbols: u32) -> ModelArgs<'_, T, AnyDevice> {
         ModelArgs {
             symbols,
             start: &self.start,
@@ -78,24 +79,24 @@ impl<T: Precise, D: Device> Models<T, D> {
 
     /// Uploads probabilities. Positive ones are raised to the least value that the kernels [keep
     /// positive](warpkov_kernels::hmm).
-    pub fn probabilities(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
+    pub fn probabilities(device: &AnyDevice, models: &[Hmm], stride: usize) -> Result<Self, DeviceError> {
         Self::upload(device, models, stride, 0.0, |least, x| raised(x, least))
     }
 
     /// Uploads logarithms of the probabilities.
-    pub fn logarithms(device: &D, models: &[Hmm], stride: usize) -> Result<Self, D::Error> {
+    pub fn logarithms(device: &AnyDevice, models: &[Hmm], stride: usize) -> Result<Self, DeviceError> {
         Self::upload(device, models, stride, f64::NEG_INFINITY, |_, x| x.ln())
     }
 
     /// Uploads all tables. `of` maps the exponent of a table's least positive number and a probability to an entry;
     /// `outside` fills the padding.
     fn upload(
-        device: &D,
+        device: &AnyDevice,
         models: &[Hmm],
         stride: usize,
         outside: f64,
         of: impl Fn(i32, f64) -> f64,
-    ) -> Result<Self, D::Error> {
+    ) -> Result<Self, DeviceError> {
         let n = models.first().map_or(0, Hmm::states) as usize;
         let padded = |rows: usize, width: usize, least: i32, at: &dyn Fn(&Hmm, usize, usize) -> f64| {
             let cells = models.iter().flat_map(|model| {
@@ -123,14 +124,14 @@ impl<T: Precise, D: Device> Models<T, D> {
     }
 }
 
-impl<T: Precise, D: Device> Models<T, D> {
+impl<T: Precise> Models<T> {
     /// Downloads the probabilities of categorical models into `hosts`. Rows from an f32 device are rescaled to sum to 1
     /// in f64.
-    pub fn read(&self, device: &D, stride: usize, hosts: &mut [Hmm]) -> Result<(), D::Error> {
-        let all = |buffer: &D::Buffer<T>| {
+    pub fn read(&self, device: &AnyDevice, stride: usize, hosts: &mut [Hmm]) -> Result<(), DeviceError> {
+        let all = |buffer: &AnyBuffer<T>| {
             let mut found = vec![T::ZERO; buffer.len()];
             device.download(buffer, &mut found)?;
-            Ok(found)
+            Ok::<_, DeviceError>(found)
         };
         let (start, transitions, end, table) =
             (all(&self.start)?, all(&self.transitions)?, all(&self.end)?, all(&self.table)?);

@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::f64::consts::LN_2;
 use std::ops::Range;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
 use warpkov_device::launch::{Device, Dim3, Shape};
@@ -49,16 +50,16 @@ pub enum Asked<'a> {
 }
 
 /// Scratch memory, reused between launches.
-pub struct Work<D: Device> {
-    alpha: Scratch<f64, D>,
-    gamma: Scratch<f64, D>,
-    likelihoods: Scratch<f64, D>,
-    parts: Scratch<f64, D>,
-    sums: Scratch<f64, D>,
+pub struct Work {
+    alpha: Scratch<f64>,
+    gamma: Scratch<f64>,
+    likelihoods: Scratch<f64>,
+    parts: Scratch<f64>,
+    sums: Scratch<f64>,
 }
 
-impl<D: Device> Work<D> {
-    pub fn new(device: &D) -> Result<Self, D::Error> {
+impl Work {
+    pub fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
         Ok(Self {
             alpha: Scratch::new(device)?,
             gamma: Scratch::new(device)?,
@@ -70,15 +71,15 @@ impl<D: Device> Work<D> {
 }
 
 /// Inputs of a recomputation: the device data of a batch, and its models.
-pub struct Recomputation<'a, D: Device> {
-    pub device: &'a D,
+pub struct Recomputation<'a> {
+    pub device: &'a AnyDevice,
     pub sequences: &'a Sequences,
     pub packing: &'a Packing,
-    pub chunks: Option<&'a Chunks<D>>,
-    pub base: &'a D::Buffer<u32>,
-    pub symbol: &'a D::Buffer<u32>,
-    pub vectors: &'a D::Buffer<f64>,
-    pub gaussians: Option<&'a Gaussians<D>>,
+    pub chunks: Option<&'a Chunks>,
+    pub base: &'a AnyBuffer<u32>,
+    pub symbol: &'a AnyBuffer<u32>,
+    pub vectors: &'a AnyBuffer<f64>,
+    pub gaussians: Option<&'a Gaussians>,
     pub models: &'a [Hmm],
     pub stride: usize,
     /// Bytes for α and γ.
@@ -86,22 +87,22 @@ pub struct Recomputation<'a, D: Device> {
 }
 
 /// The nonzeros of the matrices of all models, in ELLPACK layout: `width` terms for each of N sums, padded with zeros.
-struct Sparse<D: Device> {
+struct Sparse {
     width: usize,
     /// Index of term k of sum j of a model at (model · `width` + k) · N + j.
     indices: Vec<u32>,
-    index: D::Buffer<u32>,
-    values: D::Buffer<f64>,
+    index: AnyBuffer<u32>,
+    values: AnyBuffer<f64>,
 }
 
-impl<D: Device> Sparse<D> {
+impl Sparse {
     /// `count` matrices; `entry(model, j, i)` is term i of sum j.
     fn new(
-        device: &D,
+        device: &AnyDevice,
         count: usize,
         n: usize,
         entry: impl Fn(usize, usize, usize) -> f64 + Copy,
-    ) -> Result<Self, D::Error> {
+    ) -> Result<Self, DeviceError> {
         let terms = |k: usize, j: usize| (0..n).filter(move |&i| entry(k, j, i) > 0.0);
         let sums = || (0..count).flat_map(|k| (0..n).map(move |j| (k, j)));
         let width = sums().map(|(k, j)| terms(k, j).count()).max().unwrap_or(0);
@@ -118,9 +119,9 @@ impl<D: Device> Sparse<D> {
     }
 }
 
-impl<D: Device> Sparse<D> {
+impl Sparse {
     /// Kernel arguments.
-    fn args(&self) -> TermsArgs<'_, D> {
+    fn args(&self) -> TermsArgs<'_, AnyDevice> {
         TermsArgs { width: self.width as u32, index: &self.index, values: &self.values }
     }
 }
@@ -148,17 +149,17 @@ fn pairs(x: impl Iterator<Item = f64>) -> Vec<f64> {
     x.flat_map(pair).collect()
 }
 
-impl<D: Device> Recomputation<'_, D> {
+impl Recomputation<'_> {
     /// Recomputes the sequences. Returns their ln P(O) in order, and fills `asked`. ln P(O) is NaN where the forward
     /// and backward recursions of a sequence disagree.
     ///
     /// The function is one piece because the uploads in it must outlive all launches.
     pub fn run(
         &self,
-        work: &mut Work<D>,
+        work: &mut Work,
         doubtful: &[Doubtful],
         asked: &mut Asked<'_>,
-    ) -> Result<Vec<Vec<f64>>, D::Error> {
+    ) -> Result<Vec<Vec<f64>>, DeviceError> {
         let (device, models) = (self.device, self.models);
         let n = models.first().map_or(0, |model| model.start().len());
         let (count, of) = (doubtful.len(), |slot: usize| &models[doubtful[slot].model]);
@@ -218,7 +219,7 @@ impl<D: Device> Recomputation<'_, D> {
             let gamma = gamma.of(device, round.shown * n)?;
             macro_rules! launch {
                 ($wanted:literal) => {
-                    take_again::<$wanted, D>(
+                    take_again::<$wanted, _>(
                         device,
                         shape,
                         DoubtfulArgs {

@@ -12,7 +12,7 @@ use super::{
 use crate::auto::{Sweeps, criterion_cost};
 use crate::backend::{Backups, GreedySweeps, State, Stop};
 use crate::cpu::{Engine, EngineOptions};
-use crate::device::{Linked, Ranks, SweepLayout, ValueIteration};
+use crate::device::{Ranks, SweepLayout, ValueIteration};
 use crate::divide::{GhostOrder, balanced, cut};
 use crate::dynamic::Unified;
 use crate::error::SolveError;
@@ -23,6 +23,8 @@ use crate::team::Team;
 use warpkov_runtime as runtime;
 use warpkov_runtime::choose::{DeviceChoice, Place};
 use warpkov_runtime::comm::{Clocked, Communicator};
+use warpkov_runtime::device::AnyDevice;
+use warpkov_runtime::link::Link;
 
 /// Backends on all CPU cores.
 #[derive(Clone, Copy, Default)]
@@ -54,22 +56,22 @@ impl Make for Cpu<'_> {
 }
 
 /// Backends on a GPU or the emulator.
-pub struct OnDevice<'c, D: Linked> {
-    device: D,
+pub struct OnDevice<'c> {
+    device: AnyDevice,
     /// The ranks that share the models, if there are several.
     comm: Option<&'c dyn Communicator>,
     /// The link of their devices.
-    link: Option<Rc<D::Link>>,
+    link: Option<Rc<Link>>,
 }
 
-impl<'c, D: Linked> OnDevice<'c, D> {
+impl<'c> OnDevice<'c> {
     /// Backends on `device`, for the ranks of `comm` if there are several.
     ///
     /// # Errors
     /// If a rank fails.
-    pub fn new(device: D, comm: Option<&'c dyn Communicator>) -> Result<Self, runtime::Error> {
+    pub fn new(device: AnyDevice, comm: Option<&'c dyn Communicator>) -> Result<Self, runtime::Error> {
         let link = match comm {
-            Some(comm) => device.link(comm)?.map(Rc::new),
+            Some(comm) => Link::new(&device, comm)?.map(Rc::new),
             None => None,
         };
         Ok(Self { device, comm, link })
@@ -79,27 +81,21 @@ impl<'c, D: Linked> OnDevice<'c, D> {
         &'m self,
         mdp: &'m Mdp,
         layout: &SweepLayout<'m>,
-    ) -> Result<Boxed<'m, SolveError>, SolveError>
-    where
-        SolveError: From<D::Error>,
-    {
+    ) -> Result<Boxed<'m, SolveError>, SolveError> {
         let device = &self.device;
         Ok(match (self.comm, mdp.part()) {
             (Some(comm), Some(part)) => {
                 let ranks = Ranks::linked(&Team::of(comm, part), self.link.clone());
                 let ghosts = Box::new(ranks.ghosts(device)?);
-                let backend = ValueIteration::<f64, O, D>::in_team(device, layout, Some(ghosts))?;
+                let backend = ValueIteration::<f64, O>::in_team(device, layout, Some(ghosts))?;
                 Box::new(Gathered { backend: ranks.wrap(backend), comm, part })
             }
-            _ => Box::new(Unified::new(ValueIteration::<f64, O, D>::new(device, layout)?)),
+            _ => Box::new(Unified::new(ValueIteration::<f64, O>::new(device, layout)?)),
         })
     }
 }
 
-impl<D: Linked> Make for OnDevice<'_, D>
-where
-    SolveError: From<D::Error>,
-{
+impl Make for OnDevice<'_> {
     type Error = SolveError;
 
     fn part<'m>(&self, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, SolveError> {
@@ -309,8 +305,7 @@ impl<'c> Opened<'c> {
         let comm = (comm.size() > 1).then_some(comm);
         let make: Box<dyn Make<Error = SolveError> + 'c> = match place {
             Place::Cpu => Box::new(Cpu { comm }),
-            Place::Gpu(gpu) => Box::new(OnDevice::new(gpu, comm)?),
-            Place::Emulated(emulator) => Box::new(OnDevice::new(emulator, comm)?),
+            Place::Device(device) => Box::new(OnDevice::new(device, comm)?),
         };
         Ok(Self { make, device, notes: note.into_iter().collect(), work: Cell::default() })
     }

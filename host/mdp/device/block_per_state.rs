@@ -6,6 +6,7 @@ use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::evaluate::evaluate_block_per_state;
 use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
 use warpkov_kernels::mdp::residual::{ResidualsArgs, max_change};
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::resident::{Resident, THREADS};
 use crate::backend::{Evaluate, Evaluation, State};
@@ -13,23 +14,23 @@ use crate::model::{Mdp, NO_ACTION};
 use warpkov_runtime::Precise;
 
 /// The plain method of the source: one block per state, rows read from the full model.
-pub struct BlockPerState<'d, T: Precise, O: Offset, D: Device> {
-    device: &'d D,
-    resident: Resident<'d, T, O, D>,
+pub struct BlockPerState<'d, T: Precise, O: Offset> {
+    device: &'d AnyDevice,
+    resident: Resident<'d, T, O>,
     /// R(s, a, s') for each entry of P.
-    transition_reward: D::Buffer<T>,
+    transition_reward: AnyBuffer<T>,
     /// Reward of each row independent of the successor.
-    action_reward: D::Buffer<T>,
+    action_reward: AnyBuffer<T>,
     evaluate_threads: u32,
     improve_threads: u32,
 }
 
-impl<'d, T: Precise, O: Offset, D: Device> BlockPerState<'d, T, O, D> {
+impl<'d, T: Precise, O: Offset> BlockPerState<'d, T, O> {
     /// Uploads the model; V = 0, π = 0.
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
+    pub fn new(device: &'d AnyDevice, model: &Mdp) -> Result<Self, DeviceError> {
         let longest = model.transitions().row_ptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(1);
         let action_reward: Vec<f64> = (0..model.rows()).into_par_iter().map(|row| model.action_reward(row)).collect();
         let whole_warps = |n: u64| (n.next_power_of_two() as u32).clamp(32, THREADS);
@@ -46,28 +47,28 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockPerState<'d, T, O, D> {
     /// Bytes of device memory for this method.
     #[must_use]
     pub fn bytes(model: &Mdp) -> u64 {
-        Resident::<T, O, D>::bytes(model) + ((model.transitions().nnz() + model.rows()) * size_of::<T>()) as u64
+        Resident::<T, O>::bytes(model) + ((model.transitions().nnz() + model.rows()) * size_of::<T>()) as u64
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> State for BlockPerState<'_, T, O, D> {
-    type Error = D::Error;
+impl<T: Precise, O: Offset> State for BlockPerState<'_, T, O> {
+    type Error = DeviceError;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         self.resident.reset(self.device, initial)
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+    fn values(&mut self) -> Result<Vec<f64>, DeviceError> {
         self.resident.values(self.device)
     }
 
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+    fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
         self.device.to_vec(&self.resident.policy)
     }
 
     /// Entries of the policy's rows with their rewards; two offsets, an action and its reward per state; V read and
     /// written, and both read again for the residual.
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+    fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         let policy = self.policy()?;
         let row_ptr = self.device.to_vec(&self.resident.model.row_ptr)?;
         let choices = self.device.to_vec(&self.resident.model.choices)?;
@@ -83,8 +84,8 @@ impl<T: Precise, O: Offset, D: Device> State for BlockPerState<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Evaluate for BlockPerState<'_, T, O, D> {
-    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
+impl<T: Precise, O: Offset> Evaluate for BlockPerState<'_, T, O> {
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, DeviceError> {
         let Self { device, resident, transition_reward, action_reward, evaluate_threads, .. } = self;
         let shape = Shape::new(resident.states, *evaluate_threads).with_shared(*evaluate_threads * 8);
         let reduction = Shape::grid_stride(u64::from(resident.states), THREADS);
@@ -117,7 +118,7 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for BlockPerState<'_, T, O, D> {
         })
     }
 
-    fn improve(&mut self, tie: f64) -> Result<u64, D::Error> {
+    fn improve(&mut self, tie: f64) -> Result<u64, DeviceError> {
         self.resident.improve(self.device, tie, 1, self.improve_threads, 1)
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
+use warpkov_runtime::gpu::Graph;
 
 use bytemuck::Pod;
-use warpkov_device::device::DeviceCopy;
-use warpkov_device::emulator::{Emulator, EmulatorError};
 use warpkov_device::launch::{Arg, Buffer, Device, Shape};
 use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
@@ -20,193 +20,34 @@ use warpkov_common::interrupt;
 use warpkov_runtime as runtime;
 use warpkov_runtime::Precise;
 use warpkov_runtime::comm::{self, Communicator};
-use warpkov_runtime::gpu::{CudaError, Gpu};
 use warpkov_runtime::link::Link;
 
-/// A device that can be linked with the devices of other ranks.
-pub trait Linked: Device + Sized {
-    /// The link.
-    type Link: Linking<Self>;
-
-    /// Links the devices of all ranks; `None` if they exchange data through the memory of their hosts.
-    ///
-    /// # Errors
-    /// If a rank fails.
-    fn link(&self, comm: &dyn Communicator) -> Result<Option<Self::Link>, runtime::Error>;
-}
-
-/// Exchanges between linked devices, in the order of the device's other operations.
-pub trait Linking<D: Device> {
-    /// Sends ranges of `source` to ranks, and receives ranges of `target` from ranks.
-    ///
-    /// # Safety
-    /// The ranks agree on the lengths.
-    unsafe fn exchange<T: DeviceCopy>(
-        &self,
-        source: &D::Buffer<T>,
-        sends: &[(u32, Range<usize>)],
-        target: &mut D::Buffer<T>,
-        receives: &[(u32, Range<usize>)],
-    ) -> Result<(), D::Error>;
-
-    /// [`exchange`](Self::exchange) within one buffer.
-    ///
-    /// # Safety
-    /// As for `exchange`.
-    unsafe fn exchange_in_place<T: DeviceCopy>(
-        &self,
-        buffer: &mut D::Buffer<T>,
-        sends: &[(u32, Range<usize>)],
-        receives: &[(u32, Range<usize>)],
-    ) -> Result<(), D::Error>;
-
-    /// Replaces each number of a range by its maximum over all ranks.
-    ///
-    /// # Safety
-    /// The ranks agree on the range.
-    unsafe fn max(&self, numbers: &mut D::Buffer<u64>, range: Range<usize>) -> Result<(), D::Error>;
-
-    /// Gives all ranks the elements of each rank: those of rank r are `parts[r]` of the buffer. To be called in a
-    /// [`group`](Self::group).
-    ///
-    /// # Safety
-    /// The ranks agree on the lengths.
-    unsafe fn share<T: DeviceCopy>(&self, buffer: &mut D::Buffer<T>, parts: &[Range<usize>]) -> Result<(), D::Error>;
-
-    /// Submits the operations that `work` calls as one.
-    ///
-    /// # Safety
-    /// The operations use different memory, and the ranks agree on them.
-    unsafe fn group(&self, work: impl FnOnce() -> Result<(), D::Error>) -> Result<(), D::Error>;
-}
-
-impl Linked for Gpu {
-    type Link = Link;
-
-    fn link(&self, comm: &dyn Communicator) -> Result<Option<Link>, runtime::Error> {
-        Link::new(self, comm)
-    }
-}
-
-impl Linking<Gpu> for Link {
-    unsafe fn exchange<T: DeviceCopy>(
-        &self,
-        source: &<Gpu as Device>::Buffer<T>,
-        sends: &[(u32, Range<usize>)],
-        target: &mut <Gpu as Device>::Buffer<T>,
-        receives: &[(u32, Range<usize>)],
-    ) -> Result<(), CudaError> {
-        // SAFETY: the ranks agree on the lengths, by the caller's promise.
-        unsafe { self.0.exchange(source, sends, target, receives) }
-    }
-
-    unsafe fn exchange_in_place<T: DeviceCopy>(
-        &self,
-        buffer: &mut <Gpu as Device>::Buffer<T>,
-        sends: &[(u32, Range<usize>)],
-        receives: &[(u32, Range<usize>)],
-    ) -> Result<(), CudaError> {
-        // SAFETY: the ranks agree on the lengths, by the caller's promise.
-        unsafe { self.0.exchange_in_place(buffer, sends, receives) }
-    }
-
-    unsafe fn max(&self, numbers: &mut <Gpu as Device>::Buffer<u64>, range: Range<usize>) -> Result<(), CudaError> {
-        // SAFETY: the ranks agree on the range, by the caller's promise.
-        unsafe { self.0.all_reduce(numbers, range, warpkov_runtime::gpu::Reduction::Max) }
-    }
-
-    unsafe fn share<T: DeviceCopy>(
-        &self,
-        buffer: &mut <Gpu as Device>::Buffer<T>,
-        parts: &[Range<usize>],
-    ) -> Result<(), CudaError> {
-        // The parts have different lengths: NCCL's way is a group of broadcasts.
-        (0..).zip(parts).try_for_each(|(root, part)| {
-            // SAFETY: the ranks agree on the lengths, by the caller's promise, and broadcast in this order.
-            unsafe { self.0.broadcast(buffer, part.clone(), root) }
-        })
-    }
-
-    unsafe fn group(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<(), CudaError> {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.group(work) }
-    }
-}
-
-/// Emulated devices have no link.
-pub enum NoLink {}
-
-impl Linked for Emulator {
-    type Link = NoLink;
-
-    fn link(&self, _: &dyn Communicator) -> Result<Option<NoLink>, runtime::Error> {
-        Ok(None)
-    }
-}
-
-impl Linking<Emulator> for NoLink {
-    unsafe fn exchange<T: DeviceCopy>(
-        &self,
-        _: &<Emulator as Device>::Buffer<T>,
-        _: &[(u32, Range<usize>)],
-        _: &mut <Emulator as Device>::Buffer<T>,
-        _: &[(u32, Range<usize>)],
-    ) -> Result<(), EmulatorError> {
-        match *self {}
-    }
-
-    unsafe fn exchange_in_place<T: DeviceCopy>(
-        &self,
-        _: &mut <Emulator as Device>::Buffer<T>,
-        _: &[(u32, Range<usize>)],
-        _: &[(u32, Range<usize>)],
-    ) -> Result<(), EmulatorError> {
-        match *self {}
-    }
-
-    unsafe fn max(&self, _: &mut <Emulator as Device>::Buffer<u64>, _: Range<usize>) -> Result<(), EmulatorError> {
-        match *self {}
-    }
-
-    unsafe fn share<T: DeviceCopy>(
-        &self,
-        _: &mut <Emulator as Device>::Buffer<T>,
-        _: &[Range<usize>],
-    ) -> Result<(), EmulatorError> {
-        match *self {}
-    }
-
-    unsafe fn group(&self, _: impl FnOnce() -> Result<(), EmulatorError>) -> Result<(), EmulatorError> {
-        match *self {}
-    }
-}
-
 /// The devices of the ranks that share a model, seen from one of them.
-pub struct Ranks<'c, D: Linked> {
+pub struct Ranks<'c> {
     team: Team<'c>,
-    link: Option<Rc<D::Link>>,
+    link: Option<Rc<Link>>,
     /// The first failure of an exchange. The operations of a device return the device's own errors only.
     failure: Failure,
 }
 
-impl<D: Linked> Clone for Ranks<'_, D> {
+impl Clone for Ranks<'_> {
     fn clone(&self) -> Self {
         Self { team: self.team.clone(), link: self.link.clone(), failure: Rc::clone(&self.failure) }
     }
 }
 
-impl<'c, D: Linked> Ranks<'c, D> {
+impl<'c> Ranks<'c> {
     /// Links the devices of `team`; `None` for a team of one rank.
     ///
     /// # Errors
     /// If a rank fails.
-    pub fn new(device: &D, team: &Team<'c>) -> Result<Option<Self>, runtime::Error> {
+    pub fn new(device: &AnyDevice, team: &Team<'c>) -> Result<Option<Self>, runtime::Error> {
         let Some(comm) = team.comm() else { return Ok(None) };
-        Ok(Some(Self::linked(team, device.link(comm)?.map(Rc::new))))
+        Ok(Some(Self::linked(team, Link::new(device, comm)?.map(Rc::new))))
     }
 
     /// The devices of `team`, which have a link.
-    pub fn linked(team: &Team<'c>, link: Option<Rc<D::Link>>) -> Self {
+    pub fn linked(team: &Team<'c>, link: Option<Rc<Link>>) -> Self {
         Self { team: team.clone(), link, failure: Rc::default() }
     }
 
@@ -214,7 +55,7 @@ impl<'c, D: Linked> Ranks<'c, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn ghosts<T: Precise>(&self, device: &D) -> Result<Ghosts<'c, T, D>, D::Error> {
+    pub fn ghosts<T: Precise>(&self, device: &AnyDevice) -> Result<Ghosts<'c, T>, DeviceError> {
         let values = match (self.team.part(), self.team.comm()) {
             (Some(part), Some(comm)) if part.all_gather => Values::All(parts(part, comm)),
             (part, _) => Values::Halo(Halo::of(part.map_or(&[][..], |part| &part.peers), device)?),
@@ -239,13 +80,13 @@ impl<'c, D: Linked> Ranks<'c, D> {
 }
 
 /// States per tile, and a flag for each tile that has changed.
-pub type Flags<'b, D> = (u32, &'b mut <D as Device>::Buffer<u32>);
+pub type Flags<'b> = (u32, &'b mut AnyBuffer<u32>);
 
 /// Numbers of which each is replaced by its maximum over all ranks.
-pub type Maxima<'b, D> = (&'b mut <D as Device>::Buffer<u64>, Range<usize>);
+pub type Maxima<'b> = (&'b mut AnyBuffer<u64>, Range<usize>);
 
 /// Exchanges of a backend on one of several ranks.
-pub trait Exchanges<T: Precise, D: Device> {
+pub trait Exchanges<T: Precise> {
     /// Replaces the ghosts of `values` by the values of their owners, and takes the `maxima`. Marks the tiles of ghosts
     /// that change, if there are tiles. Can be recorded if [`records`](Self::records).
     ///
@@ -253,18 +94,18 @@ pub trait Exchanges<T: Precise, D: Device> {
     /// Errors of the device.
     fn exchange(
         &mut self,
-        device: &D,
-        values: &mut D::Buffer<T>,
-        tiles: Option<Flags<D>>,
-        maxima: Option<Maxima<D>>,
-    ) -> Result<(), D::Error>;
+        device: &AnyDevice,
+        values: &mut AnyBuffer<T>,
+        tiles: Option<Flags>,
+        maxima: Option<Maxima>,
+    ) -> Result<(), DeviceError>;
 
     /// Replaces the ghosts of `values` by the values of their owners. Not within a recording: this records the exchange
     /// of each vector once, and replays it.
     ///
     /// # Errors
     /// Errors of the device.
-    fn refresh(&mut self, device: &D, values: &mut D::Buffer<T>) -> Result<(), D::Error>;
+    fn refresh(&mut self, device: &AnyDevice, values: &mut AnyBuffer<T>) -> Result<(), DeviceError>;
 
     /// Replaces each number of the host by its maximum over all ranks.
     fn max(&mut self, numbers: &mut [u64]);
@@ -287,29 +128,29 @@ pub trait Exchanges<T: Precise, D: Device> {
 }
 
 /// The ghosts of a vector in device memory, with what their exchange needs.
-pub struct Ghosts<'c, T: Precise, D: Linked> {
-    ranks: Ranks<'c, D>,
-    values: Values<T, D>,
+pub struct Ghosts<'c, T: Precise> {
+    ranks: Ranks<'c>,
+    values: Values<T>,
     /// Recorded exchanges, by the addresses of the vectors.
-    recorded: HashMap<u64, D::Graph>,
+    recorded: HashMap<u64, Graph>,
 }
 
 /// The values that travel.
-enum Values<T: Precise, D: Device> {
+enum Values<T: Precise> {
     /// Those that others need.
-    Halo(Halo<T, D>),
+    Halo(Halo<T>),
     /// All: the elements of each rank.
     All(Vec<Range<usize>>),
 }
 
 /// The own states that other ranks need, and the ghosts, rank by rank.
-struct Halo<T: Precise, D: Device> {
-    states: D::Buffer<u32>,
-    ghosts: D::Buffer<u32>,
-    no_tiles: D::Buffer<u32>,
+struct Halo<T: Precise> {
+    states: AnyBuffer<u32>,
+    ghosts: AnyBuffer<u32>,
+    no_tiles: AnyBuffer<u32>,
     /// Their values.
-    packed: D::Buffer<T>,
-    received: D::Buffer<T>,
+    packed: AnyBuffer<T>,
+    received: AnyBuffer<T>,
     /// The range of each rank in `packed` and in `received`.
     sends: Vec<(u32, Range<usize>)>,
     receives: Vec<(u32, Range<usize>)>,
@@ -318,8 +159,8 @@ struct Halo<T: Precise, D: Device> {
     places: Vec<(u32, Range<usize>)>,
 }
 
-impl<T: Precise, D: Device> Halo<T, D> {
-    fn of(peers: &[Peer], device: &D) -> Result<Self, D::Error> {
+impl<T: Precise> Halo<T> {
+    fn of(peers: &[Peer], device: &AnyDevice) -> Result<Self, DeviceError> {
         let states: Vec<u32> = peers.iter().flat_map(|peer| peer.sends.iter()).collect();
         let ghosts: Vec<u32> = peers.iter().flat_map(|peer| peer.ghosts.clone()).map(|ghost| ghost as u32).collect();
         let ranges = |count: fn(&Peer) -> usize| {
@@ -346,7 +187,7 @@ impl<T: Precise, D: Device> Halo<T, D> {
     }
 
     /// Packs the values that other ranks need.
-    fn pack(&mut self, device: &D, values: &D::Buffer<T>) -> Result<(), D::Error> {
+    fn pack(&mut self, device: &AnyDevice, values: &AnyBuffer<T>) -> Result<(), DeviceError> {
         let count = self.states.len() as u32;
         if count == 0 {
             return Ok(());
@@ -357,7 +198,12 @@ impl<T: Precise, D: Device> Halo<T, D> {
     }
 
     /// Puts received values in place of the ghosts, and marks the tiles of those that change.
-    fn unpack(&mut self, device: &D, values: &mut D::Buffer<T>, tiles: Option<Flags<D>>) -> Result<(), D::Error> {
+    fn unpack(
+        &mut self,
+        device: &AnyDevice,
+        values: &mut AnyBuffer<T>,
+        tiles: Option<Flags>,
+    ) -> Result<(), DeviceError> {
         let count = self.ghosts.len() as u32;
         if count == 0 {
             return Ok(());
@@ -382,14 +228,14 @@ fn bytes<T: Pod>(elements: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(elements).to_vec()
 }
 
-impl<T: Precise, D: Linked> Ghosts<'_, T, D> {
+impl<T: Precise> Ghosts<'_, T> {
     /// Exchanges values through the memory of the hosts.
     fn exchange_on_hosts(
         &mut self,
-        device: &D,
-        values: &mut D::Buffer<T>,
-        tiles: Option<Flags<D>>,
-    ) -> Result<(), D::Error> {
+        device: &AnyDevice,
+        values: &mut AnyBuffer<T>,
+        tiles: Option<Flags>,
+    ) -> Result<(), DeviceError> {
         let ranks = &self.ranks;
         match &mut self.values {
             Values::Halo(halo) => {
@@ -415,14 +261,14 @@ impl<T: Precise, D: Linked> Ghosts<'_, T, D> {
     }
 }
 
-impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
+impl<T: Precise> Exchanges<T> for Ghosts<'_, T> {
     fn exchange(
         &mut self,
-        device: &D,
-        values: &mut D::Buffer<T>,
-        tiles: Option<Flags<D>>,
-        maxima: Option<Maxima<D>>,
-    ) -> Result<(), D::Error> {
+        device: &AnyDevice,
+        values: &mut AnyBuffer<T>,
+        tiles: Option<Flags>,
+        maxima: Option<Maxima>,
+    ) -> Result<(), DeviceError> {
         let Some(link) = self.ranks.link.clone() else {
             self.exchange_on_hosts(device, values, tiles)?;
             if let Some((numbers, range)) = maxima {
@@ -466,7 +312,7 @@ impl<T: Precise, D: Linked> Exchanges<T, D> for Ghosts<'_, T, D> {
         if placed { Ok(()) } else { halo.unpack(device, values, tiles) }
     }
 
-    fn refresh(&mut self, device: &D, values: &mut D::Buffer<T>) -> Result<(), D::Error> {
+    fn refresh(&mut self, device: &AnyDevice, values: &mut AnyBuffer<T>) -> Result<(), DeviceError> {
         let Arg::Buffer { address, .. } = values.arg() else { unreachable!("the argument of a buffer") };
         if self.records() && !self.recorded.contains_key(&address) {
             let graph = device.capture(|| self.exchange(device, values, None, None))?;

@@ -3,6 +3,7 @@
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::primitives::vector::{MAX_BLOCKS, THREADS, combine, dots, dots_total};
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::ghosts::Exchanges;
 use super::projected::{PolicyLayout, Projected};
@@ -12,25 +13,25 @@ use crate::model::Mdp;
 use warpkov_common::interrupt;
 
 /// The projected method with the buffers for BiCGSTAB.
-pub struct System<'d, O: Offset, D: Device> {
-    projected: Projected<'d, f64, O, D>,
+pub struct System<'d, O: Offset> {
+    projected: Projected<'d, f64, O>,
     /// The states of this rank, and those with the ghosts behind them.
     states: usize,
     all: usize,
     /// Zero reward vector.
-    nothing: D::Buffer<f64>,
-    parts: D::Buffer<f64>,
-    sums: D::Buffer<f64>,
+    nothing: AnyBuffer<f64>,
+    parts: AnyBuffer<f64>,
+    sums: AnyBuffer<f64>,
     /// Whether a stop was requested, on any rank, before the last inner product.
     stopped: bool,
 }
 
-impl<'d, O: Offset, D: Device> System<'d, O, D> {
+impl<'d, O: Offset> System<'d, O> {
     /// Uploads the model; V = 0 and the first action of every state.
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn new(device: &'d D, model: &Mdp, layout: PolicyLayout) -> Result<Self, D::Error> {
+    pub fn new(device: &'d AnyDevice, model: &Mdp, layout: PolicyLayout) -> Result<Self, DeviceError> {
         Self::in_team(device, model, layout, None)
     }
 
@@ -39,11 +40,11 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
     /// # Errors
     /// Errors of the device.
     pub fn in_team(
-        device: &'d D,
+        device: &'d AnyDevice,
         model: &Mdp,
         layout: PolicyLayout,
-        ranks: Option<Box<dyn Exchanges<f64, D> + 'd>>,
-    ) -> Result<Self, D::Error> {
+        ranks: Option<Box<dyn Exchanges<f64> + 'd>>,
+    ) -> Result<Self, DeviceError> {
         let projected = Projected::in_team(device, model, layout, ranks)?;
         let (states, all) = (projected.states(), model.states() as usize);
         Ok(Self {
@@ -61,19 +62,19 @@ impl<'d, O: Offset, D: Device> System<'d, O, D> {
     #[must_use]
     pub fn bytes(model: &Mdp, layout: PolicyLayout) -> u64 {
         let states = model.states() as usize;
-        Projected::<f64, O, D>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
+        Projected::<f64, O>::bytes(model, layout) + 8 * (10 * states + 2 * blocks(states) as usize + 2) as u64
     }
 }
 
-impl<O: Offset, D: Device> System<'_, O, D> {
+impl<O: Offset> System<'_, O> {
     /// Checks the vector lengths, because safe callers may pass any buffer.
-    fn assert_whole(&self, vectors: &[&D::Buffer<f64>]) {
-        let whole = |vector: &&D::Buffer<f64>| vector.len() == self.all;
+    fn assert_whole(&self, vectors: &[&AnyBuffer<f64>]) {
+        let whole = |vector: &&AnyBuffer<f64>| vector.len() == self.all;
         assert!(vectors.iter().all(whole), "vectors of one element per state");
     }
 
     /// Replaces the ghosts of a vector.
-    fn refresh(&mut self, x: &mut D::Buffer<f64>) -> Result<(), D::Error> {
+    fn refresh(&mut self, x: &mut AnyBuffer<f64>) -> Result<(), DeviceError> {
         let device = self.projected.device();
         self.projected.ranks().map_or(Ok(()), |ranks| ranks.refresh(device, x))
     }
@@ -84,67 +85,67 @@ fn blocks(n: usize) -> u32 {
     n.div_ceil(4 * THREADS as usize).clamp(1, MAX_BLOCKS as usize) as u32
 }
 
-impl<O: Offset, D: Device> State for System<'_, O, D> {
-    type Error = D::Error;
+impl<O: Offset> State for System<'_, O> {
+    type Error = DeviceError;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         self.projected.reset(initial)
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+    fn values(&mut self) -> Result<Vec<f64>, DeviceError> {
         self.projected.values()
     }
 
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+    fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
         self.projected.policy()
     }
 
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+    fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         self.projected.sweep_bytes()
     }
 }
 
-impl<O: Offset, D: Device> Evaluate for System<'_, O, D> {
-    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
+impl<O: Offset> Evaluate for System<'_, O> {
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, DeviceError> {
         self.projected.evaluate(theta, max_sweeps)
     }
 
-    fn improve(&mut self, tie: f64) -> Result<u64, D::Error> {
+    fn improve(&mut self, tie: f64) -> Result<u64, DeviceError> {
         self.projected.improve(tie)
     }
 }
 
 /// `y` ← `a``y` + `b``x` + `c``z`.
-fn combined<D: Device>(
-    device: &D,
+fn combined(
+    device: &AnyDevice,
     n: usize,
-    (a, y): (f64, &mut D::Buffer<f64>),
-    (b, x): (f64, &D::Buffer<f64>),
-    (c, z): (f64, &D::Buffer<f64>),
-) -> Result<(), D::Error> {
+    (a, y): (f64, &mut AnyBuffer<f64>),
+    (b, x): (f64, &AnyBuffer<f64>),
+    (c, z): (f64, &AnyBuffer<f64>),
+) -> Result<(), DeviceError> {
     let long = [y.len(), x.len(), z.len()];
     assert!(long == [long[0]; 3] && n <= long[0], "vectors of one element per state");
     // SAFETY: the assertion above guarantees `n` elements or more for each vector.
     unsafe { combine(device, Shape::grid_stride(n as u64, THREADS), n as u64, a, y, b, x, c, z) }
 }
 
-impl<O: Offset, D: Device> Linear for System<'_, O, D> {
-    type Vector = D::Buffer<f64>;
+impl<O: Offset> Linear for System<'_, O> {
+    type Vector = AnyBuffer<f64>;
 
-    fn vector(&mut self) -> Result<Self::Vector, D::Error> {
+    fn vector(&mut self) -> Result<Self::Vector, DeviceError> {
         self.projected.device().zeros(self.all)
     }
 
-    fn prepare(&mut self) -> Result<(), D::Error> {
+    fn prepare(&mut self) -> Result<(), DeviceError> {
         self.projected.project()
     }
 
-    fn load(&mut self, x: &mut Self::Vector) -> Result<(), D::Error> {
+    fn load(&mut self, x: &mut Self::Vector) -> Result<(), DeviceError> {
         let v = self.projected.values_mut();
         combined(v.0, self.states, (0.0, x), (1.0, v.1), (0.0, v.1))
     }
 
-    fn store(&mut self, x: &Self::Vector) -> Result<(), D::Error> {
+    fn store(&mut self, x: &Self::Vector) -> Result<(), DeviceError> {
         let v = self.projected.values_mut();
         combined(v.0, self.states, (0.0, v.1), (1.0, x), (0.0, x))
     }
@@ -153,14 +154,14 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
         self.stopped
     }
 
-    fn apply(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<(), D::Error> {
+    fn apply(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<(), DeviceError> {
         self.assert_whole(&[x, y]);
         self.refresh(x)?;
         self.projected.product(x, Some(&self.nothing), y)?;
         combined(self.projected.device(), self.states, (-1.0, y), (1.0, x), (0.0, x))
     }
 
-    fn residual(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<f64, D::Error> {
+    fn residual(&mut self, x: &mut Self::Vector, y: &mut Self::Vector) -> Result<f64, DeviceError> {
         self.assert_whole(&[x, y]);
         self.refresh(x)?;
         self.projected.product(x, None, y)?;
@@ -171,7 +172,7 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
         Ok(if square.is_finite() { norm } else { f64::INFINITY })
     }
 
-    fn dots(&mut self, x: &Self::Vector, y: &Self::Vector, z: &Self::Vector) -> Result<(f64, f64), D::Error> {
+    fn dots(&mut self, x: &Self::Vector, y: &Self::Vector, z: &Self::Vector) -> Result<(f64, f64), DeviceError> {
         let (device, blocks) = (self.projected.device(), blocks(self.states));
         self.assert_whole(&[x, y, z]);
         // SAFETY: `assert_whole` guarantees |S| elements for each vector, and `parts` has two elements per block.
@@ -193,7 +194,7 @@ impl<O: Offset, D: Device> Linear for System<'_, O, D> {
         x: &Self::Vector,
         c: f64,
         z: &Self::Vector,
-    ) -> Result<(), D::Error> {
+    ) -> Result<(), DeviceError> {
         combined(self.projected.device(), self.states, (a, y), (b, x), (c, z))
     }
 }

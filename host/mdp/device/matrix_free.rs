@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 use std::time::Instant;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
+use warpkov_runtime::gpu::Graph;
+use warpkov_runtime::link::Link;
 
-use warpkov_device::launch::Shape;
+use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::matrix_free::{Compiled, MEASURED, MeasureLaunch, Measured, SLOTS, SweepLaunch};
 
-use super::ghosts::{Linked, Linking};
 use super::values::{StopOnDevice, changes};
 use crate::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
 use crate::error::SolveError;
@@ -27,44 +29,41 @@ const FEW_STATES: u64 = 1 << 16;
 const MANY_ACTIONS: u32 = 4;
 
 /// Greedy sweeps straight from the outcomes of a model, V in T. Every rank has all of V, and backs up its own states.
-pub struct MatrixFree<'d, M, T: Precise, D: Linked> {
-    device: &'d D,
+pub struct MatrixFree<'d, M, T: Precise> {
+    device: &'d AnyDevice,
     comm: &'d dyn Communicator,
-    link: Option<D::Link>,
+    link: Option<Link>,
     model: M,
-    table: D::Buffer<f64>,
+    table: AnyBuffer<f64>,
     /// The states of each rank.
     parts: Vec<Range<usize>>,
     /// Whether a warp works on each state.
     by_warp: bool,
-    old: D::Buffer<T>,
-    new: D::Buffer<T>,
+    old: AnyBuffer<T>,
+    new: AnyBuffer<T>,
     /// The greedy policy of the own states when V was last measured.
-    policy: D::Buffer<u32>,
-    slots: D::Buffer<u64>,
-    stop: StopOnDevice<D>,
+    policy: AnyBuffer<u32>,
+    slots: AnyBuffer<u64>,
+    stop: StopOnDevice,
     pace: Pace,
     /// Least and greatest ΔV of the last sweep.
     change: [f64; 2],
     /// A batch of [`BATCH`] sweeps, an even number: the buffers are in the same roles before and after.
-    graph: Option<D::Graph>,
+    graph: Option<Graph>,
 }
 
-impl<'d, M: Compiled, T: Precise, D: Linked> MatrixFree<'d, M, T, D>
-where
-    SolveError: From<D::Error>,
-{
+impl<'d, M: Compiled, T: Precise> MatrixFree<'d, M, T> {
     /// V = 0. Rank r backs up the states `parts[r]`.
     ///
     /// # Errors
     /// Errors of the device, and if a rank fails.
     pub fn new(
-        device: &'d D,
+        device: &'d AnyDevice,
         comm: &'d dyn Communicator,
         model: M,
         parts: Vec<Range<usize>>,
     ) -> Result<Self, SolveError> {
-        let link = if comm.size() > 1 { device.link(comm)? } else { None };
+        let link = if comm.size() > 1 { Link::new(device, comm)? } else { None };
         let (states, table) = (model.states() as usize, model.table());
         let own = parts[comm.rank() as usize].len();
         let mut made = Self {
@@ -104,15 +103,15 @@ where
     }
 
     /// Launches sweep `number` of a batch, and swaps the buffers.
-    fn sweep(&mut self, number: usize) -> Result<(), D::Error> {
+    fn sweep(&mut self, number: usize) -> Result<(), DeviceError> {
         let (shape, states) = (self.shape(), self.own());
         let Self { device, model, table, old, new, slots, stop, .. } = self;
         let launch = SweepLaunch { table, states, old, new, stop: &stop.buffer, slots, number: number as u32 };
         // SAFETY: V has an element per state, the own states are among them, and the slots are those of a batch.
         unsafe {
             match self.by_warp {
-                true => model.sweep::<T, 32, D>(*device, shape, launch)?,
-                false => model.sweep::<T, 1, D>(*device, shape, launch)?,
+                true => model.sweep::<T, 32, _>(*device, shape, launch)?,
+                false => model.sweep::<T, 1, _>(*device, shape, launch)?,
             }
         }
         std::mem::swap(&mut self.old, &mut self.new);
@@ -120,7 +119,7 @@ where
     }
 
     /// Submits a batch of sweeps of one rank.
-    fn submit_alone(&mut self, sweeps: usize) -> Result<(), D::Error> {
+    fn submit_alone(&mut self, sweeps: usize) -> Result<(), DeviceError> {
         self.device.clear(&mut self.slots)?;
         (0..sweeps).try_for_each(|number| self.sweep(number))
     }
@@ -167,10 +166,7 @@ where
     }
 }
 
-impl<M: Compiled, T: Precise, D: Linked> State for MatrixFree<'_, M, T, D>
-where
-    SolveError: From<D::Error>,
-{
+impl<M: Compiled, T: Precise> State for MatrixFree<'_, M, T> {
     type Error = SolveError;
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
@@ -198,10 +194,7 @@ where
     }
 }
 
-impl<M: Compiled, T: Precise, D: Linked> GreedySweeps for MatrixFree<'_, M, T, D>
-where
-    SolveError: From<D::Error>,
-{
+impl<M: Compiled, T: Precise> GreedySweeps for MatrixFree<'_, M, T> {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
         let begun = Instant::now();
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
@@ -248,10 +241,7 @@ where
     }
 }
 
-impl<M: Compiled, T: Precise, D: Linked> Measure for MatrixFree<'_, M, T, D>
-where
-    SolveError: From<D::Error>,
-{
+impl<M: Compiled, T: Precise> Measure for MatrixFree<'_, M, T> {
     fn change(&self) -> [f64; 2] {
         self.change
     }
@@ -264,8 +254,8 @@ where
         // SAFETY: V has an element per state, the policy one per own state, and `found` has the slots.
         unsafe {
             match self.by_warp {
-                true => self.model.measure::<T, 32, D>(device, shape, launch)?,
-                false => self.model.measure::<T, 1, D>(device, shape, launch)?,
+                true => self.model.measure::<T, 32, _>(device, shape, launch)?,
+                false => self.model.measure::<T, 1, _>(device, shape, launch)?,
             }
         }
         let mut slots = [0; MEASURED];

@@ -1,30 +1,30 @@
 //! Value iteration in f32 and then in f64.
 
 use warpkov_device::device::Offset;
-use warpkov_device::launch::Device;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
 
-use super::ghosts::{Exchanges, Linked, Ranks};
+use super::ghosts::{Exchanges, Ranks};
 use super::layout::SweepLayout;
 use super::stored::Stored;
 use super::values::{Certify, Residual, ValueIteration};
 use crate::backend::{Backups, GreedySweeps, State, Stop};
 
 /// Value iteration in f32 until rounding errors or the target stop it, then in f64.
-pub struct Mixed<'d, O: Offset, D: Device> {
-    fast: ValueIteration<'d, f32, O, D>,
-    exact: ValueIteration<'d, f64, O, D>,
+pub struct Mixed<'d, O: Offset> {
+    fast: ValueIteration<'d, f32, O>,
+    exact: ValueIteration<'d, f64, O>,
     /// Whether V is in f64.
     in_f64: bool,
     /// Size of the last changes in f32, as [`Stop::size`].
     last: f64,
 }
 
-impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
+impl<'d, O: Offset> Mixed<'d, O> {
     /// Uploads the model in f64, converts it to f32 on the device if possible, and starts at V = 0.
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn new(device: &'d D, sweep_layout: &SweepLayout<'d>) -> Result<Self, D::Error> {
+    pub fn new(device: &'d AnyDevice, sweep_layout: &SweepLayout<'d>) -> Result<Self, DeviceError> {
         Self::of(device, sweep_layout, None, None)
     }
 
@@ -33,24 +33,21 @@ impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
     /// # Errors
     /// Errors of the device.
     pub fn in_team(
-        device: &'d D,
+        device: &'d AnyDevice,
         sweep_layout: &SweepLayout<'d>,
-        ranks: Option<&Ranks<'d, D>>,
-    ) -> Result<Self, D::Error>
-    where
-        D: Linked,
-    {
+        ranks: Option<&Ranks<'d>>,
+    ) -> Result<Self, DeviceError> {
         let Some(ranks) = ranks else { return Self::new(device, sweep_layout) };
         let (fast, exact) = (ranks.ghosts(device)?, ranks.ghosts(device)?);
         Self::of(device, sweep_layout, Some(Box::new(fast)), Some(Box::new(exact)))
     }
 
     fn of(
-        device: &'d D,
+        device: &'d AnyDevice,
         sweep_layout: &SweepLayout<'d>,
-        fast: Option<Box<dyn Exchanges<f32, D> + 'd>>,
-        exact: Option<Box<dyn Exchanges<f64, D> + 'd>>,
-    ) -> Result<Self, D::Error> {
+        fast: Option<Box<dyn Exchanges<f32> + 'd>>,
+        exact: Option<Box<dyn Exchanges<f64> + 'd>>,
+    ) -> Result<Self, DeviceError> {
         let exact = ValueIteration::in_team(device, sweep_layout, exact)?;
         let fast = match Stored::shortened(device, &exact.model)? {
             Some(model) => ValueIteration::with(device, sweep_layout, model, fast)?,
@@ -63,13 +60,13 @@ impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn with_local_sweeps(self, sweeps: u32) -> Result<Self, D::Error> {
+    pub fn with_local_sweeps(self, sweeps: u32) -> Result<Self, DeviceError> {
         let (fast, exact) = (self.fast.with_local_sweeps(sweeps)?, self.exact.with_local_sweeps(sweeps)?);
         Ok(Self { fast, exact, ..self })
     }
 
     /// Copies V from f32 to f64, once.
-    fn switch_to_f64(&mut self) -> Result<(), D::Error> {
+    fn switch_to_f64(&mut self) -> Result<(), DeviceError> {
         if !self.in_f64 {
             self.exact.take(&self.fast)?;
             self.in_f64 = true;
@@ -78,19 +75,19 @@ impl<'d, O: Offset, D: Device> Mixed<'d, O, D> {
     }
 }
 
-impl<O: Offset, D: Device> State for Mixed<'_, O, D> {
-    type Error = D::Error;
+impl<O: Offset> State for Mixed<'_, O> {
+    type Error = DeviceError;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         (self.in_f64, self.last) = (false, f64::INFINITY);
         self.fast.reset(initial)
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+    fn values(&mut self) -> Result<Vec<f64>, DeviceError> {
         if self.in_f64 { self.exact.values() } else { self.fast.values() }
     }
 
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+    fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
         if self.in_f64 { self.exact.policy() } else { self.fast.policy() }
     }
 
@@ -98,13 +95,13 @@ impl<O: Offset, D: Device> State for Mixed<'_, O, D> {
         true
     }
 
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+    fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         if self.in_f64 { self.exact.sweep_bytes() } else { self.fast.sweep_bytes() }
     }
 }
 
-impl<O: Offset, D: Device> GreedySweeps for Mixed<'_, O, D> {
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+impl<O: Offset> GreedySweeps for Mixed<'_, O> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, DeviceError> {
         let mut before = 0;
         if !self.in_f64 {
             let found = self.fast.backup(stop, max_sweeps)?;
@@ -134,9 +131,9 @@ impl<O: Offset, D: Device> GreedySweeps for Mixed<'_, O, D> {
     }
 }
 
-impl<O: Offset, D: Device> Certify for Mixed<'_, O, D> {
+impl<O: Offset> Certify for Mixed<'_, O> {
     /// Switches to f64 first.
-    fn residual(&mut self) -> Result<Residual, D::Error> {
+    fn residual(&mut self) -> Result<Residual, DeviceError> {
         self.switch_to_f64()?;
         self.exact.residual()
     }

@@ -27,7 +27,7 @@ mod streamed;
 mod values;
 
 pub use block_per_state::BlockPerState;
-pub use ghosts::{Exchanges, Ghosts, Linked, Linking, Ranks};
+pub use ghosts::{Exchanges, Ghosts, Ranks};
 pub use krylov::System;
 pub use layout::SweepLayout;
 pub use matrix_free::MatrixFree;

@@ -10,6 +10,7 @@ use warpkov_kernels::mdp::model::IteratesArgs;
 use warpkov_kernels::mdp::project::{ProjectedArgs, copy_rows, copy_slices, count_rows, count_slices};
 use warpkov_kernels::mdp::residual::ResidualsArgs;
 use warpkov_kernels::primitives::rows::RowsArgs;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::ghosts::Exchanges;
 use super::resident::{Resident, THREADS, checked_offset, lanes_for};
@@ -92,23 +93,23 @@ fn sum_of_longest(model: &Mdp, states: usize) -> usize {
 }
 
 /// The projected method: gathers P^π and r^π on the device for each policy and sweeps over them.
-pub struct Projected<'d, T: Precise, O: Offset, D: Device> {
-    device: &'d D,
-    resident: Resident<'d, T, O, D>,
+pub struct Projected<'d, T: Precise, O: Offset> {
+    device: &'d AnyDevice,
+    resident: Resident<'d, T, O>,
     layout: PolicyLayout,
     improve_lanes: u32,
     /// States per block of the improvement kernel.
     improve_states: u32,
-    counts: D::Buffer<O>,
-    offsets: D::Buffer<O>,
-    scratch: D::Buffer<O>,
-    col: D::Buffer<u32>,
-    prob: D::Buffer<T>,
-    reward: D::Buffer<T>,
+    counts: AnyBuffer<O>,
+    offsets: AnyBuffer<O>,
+    scratch: AnyBuffer<O>,
+    col: AnyBuffer<u32>,
+    prob: AnyBuffer<T>,
+    reward: AnyBuffer<T>,
     /// Whether P^π and r^π belong to the current policy.
     current: bool,
     /// Keys of the greatest change and of the greatest decrease of a greedy sweep.
-    extremes: D::Buffer<u64>,
+    extremes: AnyBuffer<u64>,
 }
 
 /// Launches an evaluation sweep over P^π with the kernel for its layout.
@@ -116,16 +117,16 @@ macro_rules! evaluate_projected {
     ($layout:expr, $($argument:expr),*) => {
         match $layout {
             PolicyLayout::Slices => evaluate_slices($($argument),*),
-            PolicyLayout::Rows { lanes: 2 } => evaluate_rows::<T, O, 2, D>($($argument),*),
-            PolicyLayout::Rows { lanes: 4 } => evaluate_rows::<T, O, 4, D>($($argument),*),
-            PolicyLayout::Rows { lanes: 8 } => evaluate_rows::<T, O, 8, D>($($argument),*),
-            PolicyLayout::Rows { lanes: 16 } => evaluate_rows::<T, O, 16, D>($($argument),*),
-            PolicyLayout::Rows { .. } => evaluate_rows::<T, O, 32, D>($($argument),*),
+            PolicyLayout::Rows { lanes: 2 } => evaluate_rows::<T, O, 2, _>($($argument),*),
+            PolicyLayout::Rows { lanes: 4 } => evaluate_rows::<T, O, 4, _>($($argument),*),
+            PolicyLayout::Rows { lanes: 8 } => evaluate_rows::<T, O, 8, _>($($argument),*),
+            PolicyLayout::Rows { lanes: 16 } => evaluate_rows::<T, O, 16, _>($($argument),*),
+            PolicyLayout::Rows { .. } => evaluate_rows::<T, O, 32, _>($($argument),*),
         }
     };
 }
 
-impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
+impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
     /// Uploads the model; V = 0, π = 0.
     ///
     /// # Errors
@@ -133,7 +134,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     ///
     /// # Panics
     /// If `layout` has an invalid number of threads per row, or if P^π may have more entries than `O` can index.
-    pub fn new(device: &'d D, model: &Mdp, layout: PolicyLayout) -> Result<Self, D::Error> {
+    pub fn new(device: &'d AnyDevice, model: &Mdp, layout: PolicyLayout) -> Result<Self, DeviceError> {
         Self::in_team(device, model, layout, None)
     }
 
@@ -146,11 +147,11 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     /// # Panics
     /// As [`new`](Self::new), and if ghosts precede other states.
     pub fn in_team(
-        device: &'d D,
+        device: &'d AnyDevice,
         model: &Mdp,
         layout: PolicyLayout,
-        ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
-    ) -> Result<Self, D::Error> {
+        ranks: Option<Box<dyn Exchanges<T> + 'd>>,
+    ) -> Result<Self, DeviceError> {
         if let PolicyLayout::Rows { lanes } = layout {
             assert!([2, 4, 8, 16, 32].contains(&lanes), "2, 4, 8, 16 or 32 lanes per row, not {lanes}");
         }
@@ -184,21 +185,21 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
         let groups = layout.groups(model);
         let own =
             (2 * groups + 1 + scratch_len(groups)) * o + layout.capacity(model) * (4 + t) + model.states() as usize * t;
-        Resident::<T, O, D>::bytes(model) + own as u64 + 16
+        Resident::<T, O>::bytes(model) + own as u64 + 16
     }
 
     /// The device.
-    pub(super) fn device(&self) -> &'d D {
+    pub(super) fn device(&self) -> &'d AnyDevice {
         self.device
     }
 
     /// The device and V.
-    pub(super) fn values_mut(&mut self) -> (&'d D, &mut D::Buffer<T>) {
+    pub(super) fn values_mut(&mut self) -> (&'d AnyDevice, &mut AnyBuffer<T>) {
         (self.device, &mut self.resident.v_old)
     }
 
     /// The ranks that share the model, if there are several.
-    pub(super) fn ranks(&mut self) -> Option<&mut (dyn Exchanges<T, D> + 'd)> {
+    pub(super) fn ranks(&mut self) -> Option<&mut (dyn Exchanges<T> + 'd)> {
         self.resident.ranks.as_deref_mut()
     }
 
@@ -210,10 +211,10 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     /// `y` ← `reward` + γ P^π `x` with P^π from the last [`project`](Self::project). `None` means `reward` = r^π.
     pub(super) fn product(
         &mut self,
-        x: &D::Buffer<T>,
-        reward: Option<&D::Buffer<T>>,
-        y: &mut D::Buffer<T>,
-    ) -> Result<(), D::Error> {
+        x: &AnyBuffer<T>,
+        reward: Option<&AnyBuffer<T>>,
+        y: &mut AnyBuffer<T>,
+    ) -> Result<(), DeviceError> {
         let Self { device, resident, layout, offsets, col, prob, reward: own, .. } = self;
         let device = *device;
         let shape = Shape::grid_stride(u64::from(resident.states) * layout.lanes(), THREADS);
@@ -236,7 +237,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     }
 
     /// ‖y − x‖∞ of the last [`product`](Self::product), over all ranks; ignores NaN.
-    pub(super) fn change(&mut self) -> Result<f64, D::Error> {
+    pub(super) fn change(&mut self) -> Result<f64, DeviceError> {
         let mut norm = [0];
         self.device.download(&self.resident.residuals, &mut norm)?;
         if let Some(ranks) = &mut self.resident.ranks {
@@ -246,7 +247,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     }
 
     /// Gathers P^π and r^π of the current policy unless they are up to date: count, scan, copy.
-    pub(super) fn project(&mut self) -> Result<(), D::Error> {
+    pub(super) fn project(&mut self) -> Result<(), DeviceError> {
         if std::mem::replace(&mut self.current, true) {
             return Ok(());
         }
@@ -275,24 +276,24 @@ impl<'d, T: Precise, O: Offset, D: Device> Projected<'d, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> State for Projected<'_, T, O, D> {
-    type Error = D::Error;
+impl<T: Precise, O: Offset> State for Projected<'_, T, O> {
+    type Error = DeviceError;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         self.current = false;
         self.resident.reset(self.device, initial)
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+    fn values(&mut self) -> Result<Vec<f64>, DeviceError> {
         self.resident.values(self.device)
     }
 
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+    fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
         self.device.to_vec(&self.resident.policy)
     }
 
     /// Stored entries of P^π including padding, offsets, r^π, and V read and written.
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+    fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         let offsets = self.device.to_vec(&self.offsets)?;
         let entries = offsets.last().map_or(0, |last| last.to_usize());
         let t = size_of::<T>();
@@ -300,8 +301,8 @@ impl<T: Precise, O: Offset, D: Device> State for Projected<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
-    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, D::Error> {
+impl<T: Precise, O: Offset> Evaluate for Projected<'_, T, O> {
+    fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, DeviceError> {
         self.project()?;
         let Self { device, resident, layout, offsets, col, prob, reward, .. } = self;
         let device = *device;
@@ -325,16 +326,16 @@ impl<T: Precise, O: Offset, D: Device> Evaluate for Projected<'_, T, O, D> {
         })
     }
 
-    fn improve(&mut self, tie: f64) -> Result<u64, D::Error> {
+    fn improve(&mut self, tie: f64) -> Result<u64, DeviceError> {
         let changed = self.resident.improve(self.device, tie, self.improve_lanes, THREADS, self.improve_states)?;
         self.current &= changed == 0;
         Ok(changed)
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> GreedySweeps for Projected<'_, T, O, D> {
+impl<T: Precise, O: Offset> GreedySweeps for Projected<'_, T, O> {
     /// Each sweep improves the policy greedily and then evaluates it for one sweep.
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, DeviceError> {
         let mut sweeps = 0;
         loop {
             self.improve(0.0)?;
@@ -361,7 +362,7 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for Projected<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Modify for Projected<'_, T, O, D> {
+impl<T: Precise, O: Offset> Modify for Projected<'_, T, O> {
     fn unit(&self) -> f64 {
         T::UNIT
     }

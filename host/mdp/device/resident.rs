@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
+use warpkov_runtime::gpu::Graph;
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
@@ -47,10 +49,10 @@ pub(super) fn launch_batch<E>(batch: usize, mut step: impl FnMut(usize) -> Resul
 }
 
 /// Uploads the choices: A and no offsets if all states have A actions, otherwise 0 and the row offsets of the states.
-pub(super) fn upload_choices<O: Offset, D: Device>(
-    device: &D,
+pub(super) fn upload_choices<O: Offset>(
+    device: &AnyDevice,
     choices: &Choices,
-) -> Result<(u32, D::Buffer<O>), D::Error> {
+) -> Result<(u32, AnyBuffer<O>), DeviceError> {
     match choices {
         Choices::Uniform(actions) => Ok((*actions, device.upload(&[])?)),
         Choices::Ragged(choices) => Ok((0, device.upload(&offsets(choices))?)),
@@ -58,21 +60,21 @@ pub(super) fn upload_choices<O: Offset, D: Device>(
 }
 
 /// A model in device memory.
-pub(super) struct Model<T: Precise, O: Offset, D: Device> {
+pub(super) struct Model<T: Precise, O: Offset> {
     /// A, or 0 if the number of actions varies.
     pub actions: u32,
     /// Row offsets of the states if the number of actions varies.
-    pub choices: D::Buffer<O>,
+    pub choices: AnyBuffer<O>,
     pub gamma: f64,
-    pub row_ptr: D::Buffer<O>,
-    pub col: D::Buffer<u32>,
-    pub prob: D::Buffer<T>,
+    pub row_ptr: AnyBuffer<O>,
+    pub col: AnyBuffer<u32>,
+    pub prob: AnyBuffer<T>,
     /// r(s, a).
-    pub reward: D::Buffer<T>,
+    pub reward: AnyBuffer<T>,
 }
 
-impl<T: Precise, O: Offset, D: Device> Model<T, O, D> {
-    pub fn upload(device: &D, model: &Mdp) -> Result<Self, D::Error> {
+impl<T: Precise, O: Offset> Model<T, O> {
+    pub fn upload(device: &AnyDevice, model: &Mdp) -> Result<Self, DeviceError> {
         let (actions, choices) = upload_choices(device, model.choices())?;
         Ok(Self {
             actions,
@@ -86,7 +88,7 @@ impl<T: Precise, O: Offset, D: Device> Model<T, O, D> {
     }
 
     /// The model as kernel arguments.
-    pub fn args(&self) -> ModelArgs<'_, T, O, D> {
+    pub fn args(&self) -> ModelArgs<'_, T, O, AnyDevice> {
         ModelArgs {
             choices: ChoicesArgs { actions: self.actions, offsets: &self.choices },
             rows: RowsArgs { ptr: &self.row_ptr, col: &self.col, prob: &self.prob },
@@ -97,24 +99,24 @@ impl<T: Precise, O: Offset, D: Device> Model<T, O, D> {
 }
 
 /// The model, V and π in device memory.
-pub(super) struct Resident<'d, T: Precise, O: Offset, D: Device> {
+pub(super) struct Resident<'d, T: Precise, O: Offset> {
     /// The states of this rank; ghosts follow them.
     pub states: u32,
-    pub model: Model<T, O, D>,
+    pub model: Model<T, O>,
     pub first_policy: Vec<u32>,
-    pub policy: D::Buffer<u32>,
-    pub v_old: D::Buffer<T>,
-    pub v_new: D::Buffer<T>,
-    pub residuals: D::Buffer<u64>,
-    pub changed: D::Buffer<u64>,
+    pub policy: AnyBuffer<u32>,
+    pub v_old: AnyBuffer<T>,
+    pub v_new: AnyBuffer<T>,
+    pub residuals: AnyBuffer<u64>,
+    pub changed: AnyBuffer<u64>,
     /// Sweeps of the last evaluation, plus one: the length of the next first batch.
     pub expected_sweeps: usize,
     /// Exchanges with the other ranks, if there are some.
-    pub ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
+    pub ranks: Option<Box<dyn Exchanges<T> + 'd>>,
     /// Whether V has swapped its buffers an odd number of times.
     swapped: bool,
     /// Recorded batches of sweeps with exchanges; `None` after the first batch of its kind, which may be the only one.
-    recorded: HashMap<Batch, Option<D::Graph>>,
+    recorded: HashMap<Batch, Option<Graph>>,
 }
 
 /// What distinguishes recorded batches: the bits of θ, the number of sweeps, and the roles of the buffers.
@@ -123,10 +125,14 @@ type Batch = (u64, usize, bool);
 /// The least and the greatest number of sweeps in a batch of ranks with θ > 0.
 const RECORDED: Range<usize> = 8..64;
 
-impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
+impl<'d, T: Precise, O: Offset> Resident<'d, T, O> {
     /// # Panics
     /// If ghosts precede other states.
-    pub fn upload(device: &D, model: &Mdp, ranks: Option<Box<dyn Exchanges<T, D> + 'd>>) -> Result<Self, D::Error> {
+    pub fn upload(
+        device: &AnyDevice,
+        model: &Mdp,
+        ranks: Option<Box<dyn Exchanges<T> + 'd>>,
+    ) -> Result<Self, DeviceError> {
         let states = model.states() as usize;
         let first_policy = model.first_policy();
         assert_eq!(model.own().start, 0, "ghosts follow the states of this rank");
@@ -159,11 +165,11 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
     /// that met `theta` return at once. `sweep` launches sweep number `k` of a batch.
     pub fn sweep_until(
         &mut self,
-        device: &D,
+        device: &AnyDevice,
         theta: f64,
         max_sweeps: u32,
-        mut sweep: impl FnMut(&mut Self, u32) -> Result<(), D::Error>,
-    ) -> Result<Evaluation, D::Error> {
+        mut sweep: impl FnMut(&mut Self, u32) -> Result<(), DeviceError>,
+    ) -> Result<Evaluation, DeviceError> {
         let mut evaluation = Evaluation { sweeps: 0, residual: f64::INFINITY };
         // θ = 0 is never met, so all sweeps are necessary.
         let [first, next] = if theta > 0.0 { [self.expected_sweeps, 8] } else { [MAX_BATCH; 2] };
@@ -182,7 +188,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
                     launch_batch(batch, |k| {
                         sweep(self, k as u32)?;
                         self.swap();
-                        Ok(())
+                        Ok::<_, DeviceError>(())
                     })?
                 }
             };
@@ -220,11 +226,11 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
     /// batch of a kind is recorded, and later ones replay it.
     fn batch_on_ranks(
         &mut self,
-        device: &D,
+        device: &AnyDevice,
         theta: f64,
         sweeps: usize,
-        sweep: &mut impl FnMut(&mut Self, u32) -> Result<(), D::Error>,
-    ) -> Result<(), D::Error> {
+        sweep: &mut impl FnMut(&mut Self, u32) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
         let key = (theta.to_bits(), sweeps, self.swapped);
         if let Some(Some(graph)) = self.recorded.get(&key) {
             // SAFETY: `self` owns the recorded buffers and never reallocates them, and they are in their recorded roles.
@@ -262,7 +268,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
     }
 
     /// Replaces the ghosts of V.
-    pub fn refresh(&mut self, device: &D) -> Result<(), D::Error> {
+    pub fn refresh(&mut self, device: &AnyDevice) -> Result<(), DeviceError> {
         self.ranks.as_mut().map_or(Ok(()), |ranks| ranks.refresh(device, &mut self.v_old))
     }
 
@@ -274,12 +280,12 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
     /// Improves the policy with `lanes` threads per row and `states_per_block` states per block.
     pub fn improve(
         &mut self,
-        device: &D,
+        device: &AnyDevice,
         tie: f64,
         lanes: u32,
         threads: u32,
         states_per_block: u32,
-    ) -> Result<u64, D::Error> {
+    ) -> Result<u64, DeviceError> {
         self.refresh(device)?;
         device.clear(&mut self.changed)?;
         let blocks = self.states.div_ceil(states_per_block);
@@ -290,7 +296,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
                 // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `Resident::upload`
                 // allocated the buffers with the sizes of this model.
                 unsafe {
-                    improve::<T, O, $lanes, D>(
+                    improve::<T, O, $lanes, _>(
                         device,
                         shape,
                         self.states,
@@ -317,7 +323,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
         Ok(changed[0])
     }
 
-    pub fn reset(&mut self, device: &D, initial: Option<&[f64]>) -> Result<(), D::Error> {
+    pub fn reset(&mut self, device: &AnyDevice, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         device.write(&mut self.policy, &self.first_policy)?;
         match initial {
             Some(values) => {
@@ -329,7 +335,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Resident<'d, T, O, D> {
         Ok(())
     }
 
-    pub fn values(&mut self, device: &D) -> Result<Vec<f64>, D::Error> {
+    pub fn values(&mut self, device: &AnyDevice) -> Result<Vec<f64>, DeviceError> {
         self.refresh(device)?;
         Ok(device.to_vec(&self.v_old)?.into_iter().map(T::to_f64).collect())
     }

@@ -1,6 +1,7 @@
 //! Models in sliced ELLPACK (SELL) layout, 32 states per slice, for the kernels of [`warpkov_kernels::mdp::backup`].
 
 use std::ops::Range;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
 use warpkov_device::device::{DeviceCopy, Offset};
@@ -94,20 +95,20 @@ impl Slices {
     }
 
     /// Uploads an array with one element per entry; copies one piece while `fill` computes the next.
-    pub fn upload_entries<E: DeviceCopy, D: Device>(
+    pub fn upload_entries<E: DeviceCopy>(
         &self,
-        device: &D,
+        device: &AnyDevice,
         fill: impl Fn(Range<usize>, &mut [E]),
-    ) -> Result<D::Buffer<E>, D::Error> {
+    ) -> Result<AnyBuffer<E>, DeviceError> {
         upload(device, &self.ptr, PIECE, fill)
     }
 
     /// Uploads an array with one element per reward in the same way.
-    pub fn upload_rewards<E: DeviceCopy, D: Device>(
+    pub fn upload_rewards<E: DeviceCopy>(
         &self,
-        device: &D,
+        device: &AnyDevice,
         fill: impl Fn(Range<usize>, &mut [E]),
-    ) -> Result<D::Buffer<E>, D::Error> {
+    ) -> Result<AnyBuffer<E>, DeviceError> {
         upload(device, &self.reward_ptr, PIECE, fill)
     }
 
@@ -233,12 +234,12 @@ fn tasks<'e, E>(ptr: &[u64], slices: Range<usize>, mut elements: &'e mut [E]) ->
 }
 
 /// Uploads the elements of all slices in pieces of at most `bytes` bytes or one slice.
-fn upload<E: DeviceCopy, D: Device>(
-    device: &D,
+fn upload<E: DeviceCopy>(
+    device: &AnyDevice,
     ptr: &[u64],
     bytes: usize,
     fill: impl Fn(Range<usize>, &mut [E]),
-) -> Result<D::Buffer<E>, D::Error> {
+) -> Result<AnyBuffer<E>, DeviceError> {
     // The slice after each piece.
     let (mut last, mut start) = (Vec::new(), 0);
     for slice in 0..ptr.len() - 1 {
@@ -278,7 +279,7 @@ mod tests {
         let slices = Slices::of(&mdp).unwrap();
         let whole = slices.entries_of(slices.probabilities::<f64>(&mdp));
         assert!(whole.len() > 50_000);
-        let device = Emulator::default();
+        let device = AnyDevice::from(Emulator::default());
         for bytes in [1, 1000, 8 * SLICE * 20, 100_000, usize::MAX] {
             let uploaded = upload(&device, &slices.ptr, bytes, slices.probabilities::<f64>(&mdp)).unwrap();
             assert!(device.to_vec(&uploaded).unwrap() == whole, "{bytes}");

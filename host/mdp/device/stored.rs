@@ -1,6 +1,7 @@
 //! A model in device memory, in one of the [layouts](super::layout): upload, generation and conversion between precisions.
 
 use std::rc::Rc;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
@@ -15,30 +16,30 @@ use crate::generate::GridPatterns;
 use warpkov_runtime::Precise;
 
 /// A model in device memory. Arrays not in T are shared between precisions.
-pub(super) enum Stored<T: Precise, O: Offset, D: Device> {
+pub(super) enum Stored<T: Precise, O: Offset> {
     Rows {
         lanes: u32,
         states_per_block: u32,
         actions: u32,
-        choices: Rc<D::Buffer<O>>,
-        row_ptr: Rc<D::Buffer<O>>,
-        col: Rc<D::Buffer<u32>>,
-        prob: D::Buffer<T>,
-        reward: D::Buffer<T>,
+        choices: Rc<AnyBuffer<O>>,
+        row_ptr: Rc<AnyBuffer<O>>,
+        col: Rc<AnyBuffer<u32>>,
+        prob: AnyBuffer<T>,
+        reward: AnyBuffer<T>,
     },
     Slices {
-        place: Rc<D::Buffer<O>>,
-        col: Rc<D::Buffer<u32>>,
-        prob: D::Buffer<T>,
-        reward: D::Buffer<T>,
+        place: Rc<AnyBuffer<O>>,
+        col: Rc<AnyBuffer<u32>>,
+        prob: AnyBuffer<T>,
+        reward: AnyBuffer<T>,
     },
     Narrow {
-        place: Rc<D::Buffer<O>>,
-        offset: Narrow<D>,
-        prob: Rc<D::Buffer<u8>>,
-        palette: D::Buffer<T>,
-        reward: Rc<D::Buffer<u16>>,
-        rewards: D::Buffer<T>,
+        place: Rc<AnyBuffer<O>>,
+        offset: Narrow,
+        prob: Rc<AnyBuffer<u8>>,
+        palette: AnyBuffer<T>,
+        reward: Rc<AnyBuffer<u16>>,
+        rewards: AnyBuffer<T>,
     },
     Patterns {
         actions: u32,
@@ -46,24 +47,24 @@ pub(super) enum Stored<T: Precise, O: Offset, D: Device> {
         /// Number of move rows and of reward rows, then the shift and the mask that split a pattern number into the
         /// two.
         halves: [u32; 4],
-        pattern: Rc<D::Buffer<u16>>,
-        offset: Rc<D::Buffer<i32>>,
-        prob: D::Buffer<T>,
-        reward: D::Buffer<T>,
+        pattern: Rc<AnyBuffer<u16>>,
+        offset: Rc<AnyBuffer<i32>>,
+        prob: AnyBuffer<T>,
+        reward: AnyBuffer<T>,
     },
 }
 
 /// Successor offsets in one or two bytes.
-pub(super) enum Narrow<D: Device> {
-    One(Rc<D::Buffer<i8>>),
-    Two(Rc<D::Buffer<i16>>),
+pub(super) enum Narrow {
+    One(Rc<AnyBuffer<i8>>),
+    Two(Rc<AnyBuffer<i16>>),
 }
 
 /// Cells of a generated grid that the device copies at a time.
 const PIECE: usize = 1 << 24;
 
-impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
-    pub fn upload(device: &D, sweep_layout: &SweepLayout) -> Result<Self, D::Error> {
+impl<T: Precise, O: Offset> Stored<T, O> {
+    pub fn upload(device: &AnyDevice, sweep_layout: &SweepLayout) -> Result<Self, DeviceError> {
         let (mdp, reward, layout) = match &sweep_layout.model {
             Model::Host { mdp, reward, layout } => (mdp, reward, layout),
             Model::Generated { grid, table } => return Self::generate(device, grid, table),
@@ -110,7 +111,7 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
     }
 
     /// Converts an `f64` model to T on the device; `None` if an array exceeds 2³² − 1 elements.
-    pub fn shortened(device: &D, exact: &Stored<f64, O, D>) -> Result<Option<Self>, D::Error> {
+    pub fn shortened(device: &AnyDevice, exact: &Stored<f64, O>) -> Result<Option<Self>, DeviceError> {
         let (prob, reward) = match exact {
             Stored::Rows { prob, reward, .. } | Stored::Slices { prob, reward, .. } => (prob, reward),
             Stored::Narrow { palette, rewards, .. } => (palette, rewards),
@@ -156,7 +157,7 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
         }))
     }
 
-    fn patterns(device: &D, pattern: D::Buffer<u16>, table: &Table) -> Result<Self, D::Error> {
+    fn patterns(device: &AnyDevice, pattern: AnyBuffer<u16>, table: &Table) -> Result<Self, DeviceError> {
         Ok(Self::Patterns {
             actions: table.actions,
             distinct: table.distinct,
@@ -168,7 +169,7 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
         })
     }
 
-    fn generate(device: &D, grid: &GridPatterns, table: &Table) -> Result<Self, D::Error> {
+    fn generate(device: &AnyDevice, grid: &GridPatterns, table: &Table) -> Result<Self, DeviceError> {
         if grid.part().is_some() {
             // The kernel knows no ghosts: the host generates the patterns of a part, and the device copies meanwhile.
             let cells = grid.states() as usize;
@@ -193,7 +194,7 @@ impl<T: Precise, O: Offset, D: Device> Stored<T, O, D> {
 }
 
 /// Converts an `f64` array to T; `None` if it exceeds the 2³² − 1 elements of one launch.
-fn shortened<T: Precise, D: Device>(device: &D, exact: &D::Buffer<f64>) -> Result<Option<D::Buffer<T>>, D::Error> {
+fn shortened<T: Precise>(device: &AnyDevice, exact: &AnyBuffer<f64>) -> Result<Option<AnyBuffer<T>>, DeviceError> {
     let Ok(count) = u32::try_from(exact.len()) else { return Ok(None) };
     let mut found = device.zeros(exact.len())?;
     // SAFETY: `exact` and `found` have `count` elements.
@@ -212,8 +213,8 @@ mod tests {
     /// Conversion on the device and on the host gives the same bits.
     #[test]
     fn device_and_host_convert_to_the_same_bits() {
-        let device = Emulator::default();
-        let numbers = |stored: &Stored<f32, u32, Emulator>| {
+        let device = AnyDevice::from(Emulator::default());
+        let numbers = |stored: &Stored<f32, u32>| {
             let (prob, reward) = match stored {
                 Stored::Rows { prob, reward, .. } | Stored::Slices { prob, reward, .. } => (prob, reward),
                 Stored::Narrow { palette, rewards, .. } => (palette, rewards),
@@ -228,9 +229,9 @@ mod tests {
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
             for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {
                 let Some(sweep_layout) = SweepLayout::new(&mdp, Some(storage)) else { continue };
-                let exact = Stored::<f64, u32, Emulator>::upload(&device, &sweep_layout).unwrap();
-                let short = Stored::<f32, u32, Emulator>::shortened(&device, &exact).unwrap().unwrap();
-                let uploaded = Stored::<f32, u32, Emulator>::upload(&device, &sweep_layout).unwrap();
+                let exact = Stored::<f64, u32>::upload(&device, &sweep_layout).unwrap();
+                let short = Stored::<f32, u32>::shortened(&device, &exact).unwrap().unwrap();
+                let uploaded = Stored::<f32, u32>::upload(&device, &sweep_layout).unwrap();
                 assert_eq!(numbers(&short), numbers(&uploaded), "{storage}");
                 kinds += 1;
             }

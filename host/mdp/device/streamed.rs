@@ -7,6 +7,7 @@
 //! nor swept. V equals that of [`ValueIteration`](super::values::ValueIteration) bit for bit.
 
 use std::ops::Range;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, AnyEvent, AnyPinned, DeviceError};
 
 use rayon::prelude::*;
 use warpkov_device::device::{DeviceCopy, Offset};
@@ -212,32 +213,32 @@ fn largest(parts: &[Part]) -> (usize, usize) {
 }
 
 /// Successors, probabilities and rewards in page-locked memory, and the windows on the device.
-struct Elements<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> {
-    successor: D::Pinned<C>,
-    probability: D::Pinned<P>,
-    reward: D::Pinned<R>,
+struct Elements<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy> {
+    successor: AnyPinned<C>,
+    probability: AnyPinned<P>,
+    reward: AnyPinned<R>,
     /// The window swept least recently comes first.
-    windows: Vec<Window<C, P, R, D>>,
+    windows: Vec<Window<C, P, R>>,
     copies: u64,
 }
 
-struct Window<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> {
+struct Window<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy> {
     /// The number of the part in the window.
     part: Option<usize>,
     /// Completion of the last sweep of the window.
-    swept: D::Event,
-    successor: D::Buffer<C>,
-    probability: D::Buffer<P>,
-    reward: D::Buffer<R>,
+    swept: AnyEvent,
+    successor: AnyBuffer<C>,
+    probability: AnyBuffer<P>,
+    reward: AnyBuffer<R>,
 }
 
-impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> Elements<C, P, R, D> {
+impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy> Elements<C, P, R> {
     fn new(
-        device: &D,
+        device: &AnyDevice,
         (successor, probability, reward): (Vec<C>, Vec<P>, Vec<R>),
         parts: &[Part],
         windows: usize,
-    ) -> Result<Self, D::Error> {
+    ) -> Result<Self, DeviceError> {
         let (entries, rewards) = largest(parts);
         let window = || {
             let (successor, probability) = (device.zeros(entries)?, device.zeros(entries)?);
@@ -264,7 +265,7 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> Elements<C, P, R, D
     }
 
     /// The window of part `number`. Copies the part to the window swept least recently if no window holds it.
-    fn hold(&mut self, device: &D, number: usize, part: &Part) -> Result<&mut Window<C, P, R, D>, D::Error> {
+    fn hold(&mut self, device: &AnyDevice, number: usize, part: &Part) -> Result<&mut Window<C, P, R>, DeviceError> {
         let found = self.windows.iter().position(|window| window.part == Some(number));
         self.windows[found.unwrap_or(0)..].rotate_left(1);
         let last = self.windows.len() - 1;
@@ -288,35 +289,35 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy, D: Device> Elements<C, P, R, D
 }
 
 /// The elements of the three layouts.
-enum Streams<T: Precise, D: Device> {
-    Plain(Elements<u32, T, T, D>),
-    One(Elements<i8, u8, u16, D>, Palettes<T, D>),
-    Two(Elements<i16, u8, u16, D>, Palettes<T, D>),
+enum Streams<T: Precise> {
+    Plain(Elements<u32, T, T>),
+    One(Elements<i8, u8, u16>, Palettes<T>),
+    Two(Elements<i16, u8, u16>, Palettes<T>),
 }
 
-struct Palettes<T: Precise, D: Device> {
-    probabilities: D::Buffer<T>,
-    rewards: D::Buffer<T>,
+struct Palettes<T: Precise> {
+    probabilities: AnyBuffer<T>,
+    rewards: AnyBuffer<T>,
 }
 
 /// Value iteration by greedy sweeps over a streamed model, with V in T.
-pub struct Streamed<'d, T: Precise, O: Offset, D: Device> {
-    device: &'d D,
+pub struct Streamed<'d, T: Precise, O: Offset> {
+    device: &'d AnyDevice,
     mdp: &'d Mdp,
     parts: Vec<Part>,
     /// States per tile.
     tile: usize,
-    model: Streams<T, D>,
+    model: Streams<T>,
     model_bytes: u64,
-    place: D::Buffer<O>,
-    tiles: Dependencies<D>,
-    v_old: D::Buffer<T>,
-    v_new: D::Buffer<T>,
-    slots: D::Buffer<u64>,
-    stop: StopOnDevice<D>,
+    place: AnyBuffer<O>,
+    tiles: Dependencies,
+    v_old: AnyBuffer<T>,
+    v_new: AnyBuffer<T>,
+    slots: AnyBuffer<u64>,
+    stop: StopOnDevice,
 }
 
-impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
+impl<'d, T: Precise, O: Offset> Streamed<'d, T, O> {
     /// Lays the model out in page-locked memory. V starts at 0.
     ///
     /// # Errors
@@ -324,7 +325,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
     ///
     /// # Panics
     /// If O has 32 bits and the model [needs](Streaming::is_wide) 64.
-    pub fn new(device: &'d D, streaming: &Streaming<'d>) -> Result<Self, D::Error> {
+    pub fn new(device: &'d AnyDevice, streaming: &Streaming<'d>) -> Result<Self, DeviceError> {
         assert!(O::WIDE || !streaming.is_wide(), "offsets of 32 bits are too small for the model");
         let Streaming { mdp, reward, slices, small, tiles, .. } = streaming;
         let parts = streaming.cut::<T>();
@@ -391,7 +392,7 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
         }
     }
 
-    fn sweep(&mut self) -> Result<Backups, D::Error> {
+    fn sweep(&mut self) -> Result<Backups, DeviceError> {
         let Self { device, parts, tile, model, place, tiles, v_old, v_new, slots, stop, .. } = self;
         let device = *device;
         let tile = *tile as u32;
@@ -449,10 +450,10 @@ impl<'d, T: Precise, O: Offset, D: Device> Streamed<'d, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
-    type Error = D::Error;
+impl<T: Precise, O: Offset> State for Streamed<'_, T, O> {
+    type Error = DeviceError;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.mdp.states() as usize, "a value for each state");
@@ -463,11 +464,11 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
         self.tiles.changed_all(self.device)
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+    fn values(&mut self) -> Result<Vec<f64>, DeviceError> {
         Ok(self.device.to_vec(&self.v_old)?.into_par_iter().map(T::to_f64).collect())
     }
 
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+    fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
         Ok(greedy(self.mdp, &self.values()?))
     }
 
@@ -476,14 +477,14 @@ impl<T: Precise, O: Offset, D: Device> State for Streamed<'_, T, O, D> {
     }
 
     /// The model once, V read and written.
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+    fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         Ok(self.model_bytes + 2 * u64::from(self.mdp.states()) * size_of::<T>() as u64)
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> GreedySweeps for Streamed<'_, T, O, D> {
+impl<T: Precise, O: Offset> GreedySweeps for Streamed<'_, T, O> {
     /// The host reads the changes of every sweep before it launches the next one: the copies take longer.
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, DeviceError> {
         self.stop.set(self.device, stop)?;
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
         loop {

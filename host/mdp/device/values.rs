@@ -1,6 +1,8 @@
 //! Value iteration on a device: greedy sweeps in batches. The host reads the changes once per batch.
 
 use std::ops::Range;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
+use warpkov_runtime::gpu::Graph;
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
@@ -39,18 +41,18 @@ const MAX_SHARED: u32 = 64 << 10;
 const PATTERN_BYTES: u32 = 8 << 10;
 
 /// The stopping rule in device memory, where the kernels read it.
-pub(super) struct StopOnDevice<D: Device> {
-    pub buffer: D::Buffer<f64>,
+pub(super) struct StopOnDevice {
+    pub buffer: AnyBuffer<f64>,
     now: Option<Stop>,
 }
 
-impl<D: Device> StopOnDevice<D> {
-    pub fn new(device: &D) -> Result<Self, D::Error> {
+impl StopOnDevice {
+    pub fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
         Ok(Self { buffer: device.zeros(2)?, now: None })
     }
 
     /// Writes the rule to the device if it has changed.
-    pub fn set(&mut self, device: &D, stop: Stop) -> Result<(), D::Error> {
+    pub fn set(&mut self, device: &AnyDevice, stop: Stop) -> Result<(), DeviceError> {
         if self.now != Some(stop) {
             self.now = Some(stop);
             device.write(&mut self.buffer, &[stop.bound(), f64::from(u8::from(matches!(stop, Stop::Span(_))))])?;
@@ -60,18 +62,18 @@ impl<D: Device> StopOnDevice<D> {
 }
 
 /// Dependencies between tiles in device memory, for skipping.
-pub(super) struct Dependencies<D: Device> {
+pub(super) struct Dependencies {
     pub skip: bool,
-    pub ptr: D::Buffer<u32>,
-    pub needs: D::Buffer<u32>,
-    pub changed_old: D::Buffer<u32>,
-    pub changed_new: D::Buffer<u32>,
+    pub ptr: AnyBuffer<u32>,
+    pub needs: AnyBuffer<u32>,
+    pub changed_old: AnyBuffer<u32>,
+    pub changed_new: AnyBuffer<u32>,
     /// All ones, one per tile: before the first sweep, every tile counts as changed.
     pub all: Vec<u32>,
 }
 
-impl<D: Device> Dependencies<D> {
-    pub fn upload(device: &D, tiles: Option<&Tiles>) -> Result<Self, D::Error> {
+impl Dependencies {
+    pub fn upload(device: &AnyDevice, tiles: Option<&Tiles>) -> Result<Self, DeviceError> {
         let (ptr, needs) = tiles.map_or((&[][..], &[][..]), |tiles| (&tiles.ptr, &tiles.needs));
         let all = vec![1; ptr.len().saturating_sub(1)];
         Ok(Self {
@@ -85,39 +87,39 @@ impl<D: Device> Dependencies<D> {
     }
 
     /// Kernel arguments for tiles of `len` states.
-    pub fn args(&mut self, len: u32) -> TilesArgs<'_, D> {
+    pub fn args(&mut self, len: u32) -> TilesArgs<'_, AnyDevice> {
         let Self { skip, ptr, needs, changed_old, changed_new, .. } = self;
         TilesArgs { len, skip: u32::from(*skip), needs_ptr: ptr, needs, changed_old, changed_new }
     }
 
     /// Marks all tiles as changed.
-    pub fn changed_all(&mut self, device: &D) -> Result<(), D::Error> {
+    pub fn changed_all(&mut self, device: &AnyDevice) -> Result<(), DeviceError> {
         device.write(&mut self.changed_old, &self.all)
     }
 }
 
 /// Value iteration by greedy sweeps, V in T.
-pub struct ValueIteration<'d, T: Precise, O: Offset, D: Device> {
-    device: &'d D,
+pub struct ValueIteration<'d, T: Precise, O: Offset> {
+    device: &'d AnyDevice,
     pub(super) source: Source<'d>,
-    pub(super) model: Stored<T, O, D>,
+    pub(super) model: Stored<T, O>,
     /// Positions of the elements in the slice layout; `None` for other layouts.
     slices: Option<Slices>,
     model_bytes: u64,
-    tiles: Dependencies<D>,
+    tiles: Dependencies,
     /// States per tile.
     tile: u32,
-    v_old: D::Buffer<T>,
-    v_new: D::Buffer<T>,
-    slots: D::Buffer<u64>,
+    v_old: AnyBuffer<T>,
+    v_new: AnyBuffer<T>,
+    slots: AnyBuffer<u64>,
     /// The current stopping rule on the device.
-    stop: StopOnDevice<D>,
+    stop: StopOnDevice,
     /// Whether `v_old` and `v_new` are swapped relative to the recorded graph.
     swapped: bool,
     /// A batch of [`MAX_BATCH`] sweeps; valid only while the buffers are not swapped.
-    graph: Option<D::Graph>,
+    graph: Option<Graph>,
     /// Exchanges with the other ranks, if there are some. The ghosts of `v_old` are those of the last exchange.
-    ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
+    ranks: Option<Box<dyn Exchanges<T> + 'd>>,
     /// The states of a sweep, in whole tiles.
     visited: Range<u32>,
     /// Those of them that are swept during the exchange. Empty if a rank has too few.
@@ -126,12 +128,12 @@ pub struct ValueIteration<'d, T: Precise, O: Offset, D: Device> {
     local_sweeps: u32,
 }
 
-impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
+impl<'d, T: Precise, O: Offset> ValueIteration<'d, T, O> {
     /// Uploads the model. V starts at 0.
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn new(device: &'d D, sweep_layout: &SweepLayout<'d>) -> Result<Self, D::Error> {
+    pub fn new(device: &'d AnyDevice, sweep_layout: &SweepLayout<'d>) -> Result<Self, DeviceError> {
         Self::with(device, sweep_layout, Stored::upload(device, sweep_layout)?, None)
     }
 
@@ -140,20 +142,20 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     /// # Errors
     /// Errors of the device.
     pub fn in_team(
-        device: &'d D,
+        device: &'d AnyDevice,
         sweep_layout: &SweepLayout<'d>,
-        ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
-    ) -> Result<Self, D::Error> {
+        ranks: Option<Box<dyn Exchanges<T> + 'd>>,
+    ) -> Result<Self, DeviceError> {
         Self::with(device, sweep_layout, Stored::upload(device, sweep_layout)?, ranks)
     }
 
     /// Builds the backend for a model on the device. V starts at 0.
     pub(super) fn with(
-        device: &'d D,
+        device: &'d AnyDevice,
         sweep_layout: &SweepLayout<'d>,
-        model: Stored<T, O, D>,
-        ranks: Option<Box<dyn Exchanges<T, D> + 'd>>,
-    ) -> Result<Self, D::Error> {
+        model: Stored<T, O>,
+        ranks: Option<Box<dyn Exchanges<T> + 'd>>,
+    ) -> Result<Self, DeviceError> {
         assert!(O::WIDE || !sweep_layout.is_wide(), "offsets of 32 bits are too small for the model");
         let source = sweep_layout.source();
         let states = source.states() as usize;
@@ -191,7 +193,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn with_local_sweeps(mut self, sweeps: u32) -> Result<Self, D::Error> {
+    pub fn with_local_sweeps(mut self, sweeps: u32) -> Result<Self, DeviceError> {
         if self.ranks.is_some() && sweeps > 1 {
             // Sweeps copy the ghosts, too.
             (self.local_sweeps, self.interior, self.visited) = (sweeps, 0..0, 0..self.source.states());
@@ -202,7 +204,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     }
 
     /// Records a batch of [`MAX_BATCH`] sweeps, if the device can.
-    fn record(&mut self) -> Result<(), D::Error> {
+    fn record(&mut self) -> Result<(), DeviceError> {
         if self.ranks.as_ref().is_none_or(|ranks| ranks.records()) {
             let device = self.device;
             self.graph = device.capture(|| self.submit(MAX_BATCH))?;
@@ -211,7 +213,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     }
 
     /// Submits the sweeps of a batch.
-    fn submit(&mut self, sweeps: usize) -> Result<(), D::Error> {
+    fn submit(&mut self, sweeps: usize) -> Result<(), DeviceError> {
         let device = self.device;
         device.clear(&mut self.slots)?;
         if self.local_sweeps == 1 {
@@ -241,7 +243,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     /// If the ranks overlap, they sweep the states beside the ghosts first, and exchange their values during the sweep of
     /// the others. The exchange also takes the maxima of the sweep before, which ends too late for its own; a batch thus
     /// ends one sweep after that which meets the rule, and [`backup`](Self::backup) undoes this sweep.
-    fn sweep(&mut self, sweep: u32) -> Result<(), D::Error> {
+    fn sweep(&mut self, sweep: u32) -> Result<(), DeviceError> {
         let (device, visited) = (self.device, self.visited.clone());
         if self.overlaps() {
             let interior = self.interior.clone();
@@ -272,7 +274,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     }
 
     /// Replaces the ghosts of the new V, and takes the maxima of a sweep.
-    fn exchange(&mut self, sweep: Option<u32>) -> Result<(), D::Error> {
+    fn exchange(&mut self, sweep: Option<u32>) -> Result<(), DeviceError> {
         let Some(ranks) = &mut self.ranks else { return Ok(()) };
         let tiles = self.tiles.skip.then_some((self.tile, &mut self.tiles.changed_new));
         let maxima = sweep.map(|sweep| (&mut self.slots, slots_of(sweep)));
@@ -280,7 +282,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     }
 
     /// The slots of a batch of `sweeps` sweeps, over all ranks.
-    fn read(&mut self, sweeps: usize) -> Result<Vec<u64>, D::Error> {
+    fn read(&mut self, sweeps: usize) -> Result<Vec<u64>, DeviceError> {
         let mut slots = vec![0; SLOTS * sweeps];
         self.device.download(&self.slots, &mut slots)?;
         if let Some(ranks) = self.ranks.as_mut().filter(|_| !self.interior.is_empty()) {
@@ -291,7 +293,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     }
 
     /// Launches the sweep of some states of this rank.
-    fn launch(&mut self, sweep: u32, states: Range<u32>) -> Result<(), D::Error> {
+    fn launch(&mut self, sweep: u32, states: Range<u32>) -> Result<(), DeviceError> {
         if states.is_empty() {
             return Ok(());
         }
@@ -321,8 +323,14 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
             Stored::Narrow { place, offset, prob, palette, reward, rewards } => {
                 macro_rules! narrow {
                     ($offset:expr) => {{
-                        let slices =
-                            NarrowSlicesArgs::<T, O, _, D> { place, offset: $offset, prob, palette, reward, rewards };
+                        let slices = NarrowSlicesArgs::<T, O, _, AnyDevice> {
+                            place,
+                            offset: $offset,
+                            prob,
+                            palette,
+                            reward,
+                            rewards,
+                        };
                         launch!(backup_narrow, by_tile(tile), tile, [start, slices])
                     }};
                 }
@@ -340,7 +348,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
                 // Twice the threads per block halve the number of table copies.
                 let threads = if fits && bytes > PATTERN_BYTES { 2 * THREADS } else { THREADS };
                 let shape = Shape { block: threads.into(), ..by_tile(tile) }.with_shared(if fits { bytes } else { 0 });
-                let patterns = PatternsArgs::<T, D> {
+                let patterns = PatternsArgs::<T, AnyDevice> {
                     actions: *actions,
                     moves,
                     rewards,
@@ -353,7 +361,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
                 };
                 macro_rules! patterns {
                     ($distinct:literal) => {
-                        launch!(backup_patterns::<T, $distinct, D>, shape, tile, [patterns, u32::from(fits)], start)
+                        launch!(backup_patterns::<T, $distinct, _>, shape, tile, [patterns, u32::from(fits)], start)
                     };
                 }
                 match distinct {
@@ -365,7 +373,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
             }
             Stored::Rows { lanes, states_per_block, actions, choices, row_ptr, col, prob, reward } => {
                 let shape = by_tile(*states_per_block).with_shared(THREADS / *lanes * 8);
-                let model = ModelArgs::<T, O, D> {
+                let model = ModelArgs::<T, O, AnyDevice> {
                     choices: ChoicesArgs { actions: *actions, offsets: choices },
                     rows: RowsArgs { ptr: row_ptr, col, prob },
                     reward,
@@ -373,7 +381,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
                 };
                 macro_rules! rows {
                     ($lanes:literal) => {
-                        launch!(backup_rows::<T, O, $lanes, D>, shape, *states_per_block, [model], start)
+                        launch!(backup_rows::<T, O, $lanes, _>, shape, *states_per_block, [model], start)
                     };
                 }
                 match lanes {
@@ -389,7 +397,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     }
 
     /// Launches a batch of sweeps; returns their number, which is smaller after an interrupt.
-    fn batch(&mut self, sweeps: usize) -> Result<usize, D::Error> {
+    fn batch(&mut self, sweeps: usize) -> Result<usize, DeviceError> {
         if self.ranks.is_some() {
             // All ranks launch the same sweeps.
             return self.submit(sweeps).map(|()| sweeps);
@@ -410,7 +418,7 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     }
 
     /// Copies V from a run in another precision.
-    pub(super) fn take<U: Precise>(&mut self, other: &ValueIteration<'_, U, O, D>) -> Result<(), D::Error> {
+    pub(super) fn take<U: Precise>(&mut self, other: &ValueIteration<'_, U, O>) -> Result<(), DeviceError> {
         let states = self.source.states();
         let shape = Shape::cover(u64::from(states), THREADS);
         // SAFETY: both vectors have one element per state.
@@ -419,10 +427,10 @@ impl<'d, T: Precise, O: Offset, D: Device> ValueIteration<'d, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> State for ValueIteration<'_, T, O, D> {
-    type Error = D::Error;
+impl<T: Precise, O: Offset> State for ValueIteration<'_, T, O> {
+    type Error = DeviceError;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.source.states() as usize, "a value for each state");
@@ -436,11 +444,11 @@ impl<T: Precise, O: Offset, D: Device> State for ValueIteration<'_, T, O, D> {
         self.tiles.changed_all(self.device)
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+    fn values(&mut self) -> Result<Vec<f64>, DeviceError> {
         Ok(self.device.to_vec(&self.v_old)?.into_par_iter().map(T::to_f64).collect())
     }
 
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+    fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
         Ok(self.source.greedy(&self.values()?))
     }
 
@@ -449,13 +457,13 @@ impl<T: Precise, O: Offset, D: Device> State for ValueIteration<'_, T, O, D> {
     }
 
     /// The model once, V read and written.
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+    fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         Ok(self.model_bytes + 2 * u64::from(self.source.states()) * size_of::<T>() as u64)
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> Correct for ValueIteration<'_, T, O, D> {
-    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, D::Error> {
+impl<T: Precise, O: Offset> Correct for ValueIteration<'_, T, O> {
+    fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, DeviceError> {
         if let Source::Host(mdp) = self.source {
             assert_eq!(rewards.len(), mdp.rows(), "a reward for each row");
         }
@@ -471,9 +479,9 @@ impl<T: Precise, O: Offset, D: Device> Correct for ValueIteration<'_, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> GreedySweeps for ValueIteration<'_, T, O, D> {
+impl<T: Precise, O: Offset> GreedySweeps for ValueIteration<'_, T, O> {
     /// Launches sweeps in batches. Sweeps after one that met `stop` return at once.
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, DeviceError> {
         let mut done = Backups { sweeps: 0, least: 0.0, greatest: 0.0, fixed: false };
         self.stop.set(self.device, stop)?;
         // Bound 0 is never met, so all sweeps are necessary.
@@ -529,7 +537,7 @@ impl<T: Precise, O: Offset, D: Device> GreedySweeps for ValueIteration<'_, T, O,
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> ValueIteration<'_, T, O, D> {
+impl<T: Precise, O: Offset> ValueIteration<'_, T, O> {
     /// Predicted number of sweeps until `stop` if changes fall by γ per sweep.
     fn expected(&self, stop: Stop, now: &Backups) -> usize {
         let sweeps = (stop.bound() / stop.size(now.least, now.greatest)).ln() / self.source.gamma().ln();
@@ -564,8 +572,8 @@ pub trait Certify: GreedySweeps {
     fn residual(&mut self) -> Result<Residual, Self::Error>;
 }
 
-impl<O: Offset, D: Device> Certify for ValueIteration<'_, f64, O, D> {
-    fn residual(&mut self) -> Result<Residual, D::Error> {
+impl<O: Offset> Certify for ValueIteration<'_, f64, O> {
+    fn residual(&mut self) -> Result<Residual, DeviceError> {
         let device = self.device;
         device.clear(&mut self.slots)?;
         let states = self.source.states();

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
@@ -83,13 +84,13 @@ const SPARSE_WORK: f64 = 64.0;
 ///
 /// # Panics
 /// If a backup is requested while Γ is empty, or if a belief or a vector does not fit the model.
-pub struct Backups<'d, T: Precise, D: Device> {
-    pub(super) device: &'d D,
+pub struct Backups<'d, T: Precise> {
+    pub(super) device: &'d AnyDevice,
     pub(super) states: u32,
     pub(super) actions: u32,
     pub(super) observations: u32,
-    pub(super) model: Model<T, D>,
-    vectors: Vectors<T, D>,
+    pub(super) model: Model<T>,
+    vectors: Vectors<T>,
     vector_actions: Vec<u32>,
     /// Number of branches (a, s', o) out of each state.
     branches: Vec<u32>,
@@ -99,63 +100,63 @@ pub struct Backups<'d, T: Precise, D: Device> {
     /// Scale of the factors of Γ; scaled values of policies are at most 1 in magnitude.
     scale: f64,
     pub(super) limits: Limits,
-    pub(super) work: Work<T, D>,
+    pub(super) work: Work<T>,
 }
 
 /// Scratch memory, reused from batch to batch.
-pub(super) struct Work<T: Precise, D: Device> {
+pub(super) struct Work<T: Precise> {
     /// By code: nonzeros of the row.
-    counts: Scratch<u32, D>,
+    counts: Scratch<u32>,
     /// By code: 1 if the row exists, otherwise 0.
-    pub(super) flags: Scratch<u32, D>,
+    pub(super) flags: Scratch<u32>,
     /// By code: prefix sums of `counts`.
-    offsets: Scratch<u32, D>,
+    offsets: Scratch<u32>,
     /// By code: prefix sums of `flags`, the row numbers.
-    ranks: Scratch<u32, D>,
+    ranks: Scratch<u32>,
     /// Scratch memory of the prefix sums.
-    scan: Scratch<u32, D>,
+    scan: Scratch<u32>,
     /// By row: its code.
-    row_code: Scratch<u32, D>,
+    row_code: Scratch<u32>,
     /// 0, 1, 2 …: the codes where beliefs themselves are the rows.
-    numbers: Scratch<u32, D>,
+    numbers: Scratch<u32>,
     /// Row pointer of sparse rows.
-    row_ptr: Scratch<u32, D>,
+    row_ptr: Scratch<u32>,
     /// Number of rows, one element.
-    rows: Scratch<u32, D>,
+    rows: Scratch<u32>,
     /// States of the nonzeros of sparse rows.
-    col: Scratch<u32, D>,
+    col: Scratch<u32>,
     /// Values of the nonzeros of sparse rows.
-    weight: Scratch<T, D>,
+    weight: Scratch<T>,
     /// Dense beliefs, side by side in groups of [`SIDE`].
-    dense: Scratch<T, D>,
+    dense: Scratch<T>,
     /// By belief, action and successor: Σₛ T(s, a, s') b(s).
-    pub(super) predicted: Scratch<T, D>,
+    pub(super) predicted: Scratch<T>,
     /// By tile of dense rows and step of the product: whether it has nonzeros.
-    used: Scratch<u8, D>,
+    used: Scratch<u8>,
     /// By tile of dense rows: the steps with nonzeros.
-    steps: Scratch<u32, D>,
+    steps: Scratch<u32>,
     /// By dense row: best score and vector, as a key.
-    best: Scratch<u64, D>,
+    best: Scratch<u64>,
     /// By code: the best vector.
-    winners: Scratch<u32, D>,
+    winners: Scratch<u32>,
     /// By code for sparse rows, by belief and action for dense rows: the score.
-    pub(super) scores: Scratch<f64, D>,
+    pub(super) scores: Scratch<f64>,
     /// By belief: its best vector.
-    best_vector: Scratch<u32, D>,
+    best_vector: Scratch<u32>,
     /// By belief: the value of its best vector.
-    best_value: Scratch<f64, D>,
+    best_value: Scratch<f64>,
     /// By belief and action: Q(b, a).
-    pub(super) values: Scratch<f64, D>,
+    pub(super) values: Scratch<f64>,
     /// By belief: its best action.
-    chosen: Scratch<u32, D>,
+    chosen: Scratch<u32>,
     /// By belief, side by side, and successor: Σₒ O(a, s', o) α(s') of the winners.
-    expected: Scratch<T, D>,
+    expected: Scratch<T>,
     /// New vectors.
-    out: Scratch<T, D>,
+    out: Scratch<T>,
 }
 
-impl<T: Precise, D: Device> Work<T, D> {
-    fn new(device: &D) -> Result<Self, D::Error> {
+impl<T: Precise> Work<T> {
+    fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
         Ok(Self {
             counts: Scratch::new(device)?,
             flags: Scratch::new(device)?,
@@ -185,12 +186,17 @@ impl<T: Precise, D: Device> Work<T, D> {
     }
 }
 
-impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
+impl<'d, T: Precise> Backups<'d, T> {
     /// Uploads a model, which must be a maximisation problem. Without a `product`, each batch uses the cheaper one.
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn new(device: &'d D, model: &Pomdp, product: Option<Product>, limits: Limits) -> Result<Self, D::Error> {
+    pub fn new(
+        device: &'d AnyDevice,
+        model: &Pomdp,
+        product: Option<Product>,
+        limits: Limits,
+    ) -> Result<Self, DeviceError> {
         let (states, actions) = (model.states(), model.actions());
         let branches = |state: u32| -> u32 {
             let follow = |action| model.successors(state, action).0.iter().map(move |&next| (action, next));
@@ -219,7 +225,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// Uploads beliefs after checking that Γ is not empty and that their states fit the model.
-    fn upload(&self, beliefs: &[Belief]) -> Result<Beliefs<T, D>, D::Error> {
+    fn upload(&self, beliefs: &[Belief]) -> Result<Beliefs<T>, DeviceError> {
         self.check_vectors();
         let known = |belief: &Belief| belief.is_below(self.states);
         assert!(beliefs.iter().all(known), "states of beliefs are below |S|");
@@ -283,7 +289,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// Extends `known`, the first vectors of Γ, to the first `count` vectors.
-    pub(super) fn download_into(&self, known: &mut AlphaVectors, count: usize) -> Result<(), D::Error> {
+    pub(super) fn download_into(&self, known: &mut AlphaVectors, count: usize) -> Result<(), DeviceError> {
         let range = known.len()..count.max(known.len());
         let values = self.vectors.download(self.device, range.start as u32..range.end as u32)?;
         known.append(values, &self.vector_actions[range]);
@@ -291,14 +297,14 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// Keeps only the vectors with these indices.
-    pub(super) fn pick(&mut self, picked: &[u32]) -> Result<(), D::Error> {
+    pub(super) fn pick(&mut self, picked: &[u32]) -> Result<(), DeviceError> {
         self.vectors.pick(self.device, picked)?;
         self.vector_actions = picked.iter().map(|&vector| self.vector_actions[vector as usize]).collect();
         Ok(())
     }
 
     /// The vectors from index `first` on.
-    pub(super) fn vectors_from(&self, first: usize) -> Result<AlphaVectors, D::Error> {
+    pub(super) fn vectors_from(&self, first: usize) -> Result<AlphaVectors, DeviceError> {
         let count = self.vector_actions.len();
         let mut vectors = AlphaVectors::new(self.states);
         let values = self.vectors.download(self.device, first as u32..count as u32)?;
@@ -316,7 +322,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn batches(&self, beliefs: &[Belief]) -> Result<Vec<Beliefs<T, D>>, D::Error> {
+    pub fn batches(&self, beliefs: &[Belief]) -> Result<Vec<Beliefs<T>>, DeviceError> {
         let branches: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
         let mut batches = Vec::new();
         let mut first = 0;
@@ -329,7 +335,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// The product that a batch uses.
-    pub fn chosen_product(&self, beliefs: &Beliefs<T, D>) -> Product {
+    pub fn chosen_product(&self, beliefs: &Beliefs<T>) -> Product {
         self.choose(beliefs.count as usize, beliefs.branches)
     }
 
@@ -338,7 +344,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn back_up_here(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
+    pub fn back_up_here(&mut self, beliefs: &Beliefs<T>) -> Result<u32, DeviceError> {
         let rows = self.decide(beliefs, self.chosen_product(beliefs))?;
         self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
         Ok(rows)
@@ -350,9 +356,9 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     /// of the new vectors.
     pub(super) fn improve(
         &mut self,
-        beliefs: &Beliefs<T, D>,
+        beliefs: &Beliefs<T>,
         min_improvement: f64,
-    ) -> Result<(f64, Vec<u32>), D::Error> {
+    ) -> Result<(f64, Vec<u32>), DeviceError> {
         let known = self.best_of(beliefs)?;
         self.decide(beliefs, self.chosen_product(beliefs))?;
         let (device, actions) = (self.device, self.actions as usize);
@@ -397,7 +403,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// Computes row numbers and offsets by code. Returns the number of rows.
-    fn compact(&mut self, codes: usize, entries: usize) -> Result<u32, D::Error> {
+    fn compact(&mut self, codes: usize, entries: usize) -> Result<u32, DeviceError> {
         let Work { counts, flags, offsets, ranks, scan, row_code, row_ptr, rows, .. } = &mut self.work;
         let device = self.device;
         let scan = scan.of(device, scratch_len(codes))?;
@@ -416,7 +422,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// Finds winners and scores by code with sparse rows. Returns the number of rows.
-    fn sparse(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
+    fn sparse(&mut self, beliefs: &Beliefs<T>) -> Result<u32, DeviceError> {
         let entries = beliefs.branches;
         let Self { device, actions, .. } = *self;
         let codes = self.codes(beliefs.count);
@@ -454,7 +460,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// Predicts the first `count` beliefs for each action into `work.predicted`, and flags possible observations by
     /// code in `work.flags`.
-    pub(super) fn predict(&mut self, beliefs: &Beliefs<T, D>, count: u32) -> Result<(), D::Error> {
+    pub(super) fn predict(&mut self, beliefs: &Beliefs<T>, count: u32) -> Result<(), DeviceError> {
         let Self { device, states, actions, .. } = *self;
         let (codes, groups) = (self.codes(count), count.div_ceil(SIDE));
         let Work { flags, dense, predicted, .. } = &mut self.work;
@@ -479,7 +485,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// Finds winners by code, and scores by belief and action, with dense rows in chunks that fit into memory. Returns
     /// the number of rows.
-    fn dense<E: Kept>(&mut self, beliefs: &Beliefs<T, D>) -> Result<u32, D::Error> {
+    fn dense<E: Kept>(&mut self, beliefs: &Beliefs<T>) -> Result<u32, DeviceError> {
         let Self { device, states, actions, .. } = *self;
         let codes = self.codes(beliefs.count);
         let pairs = beliefs.count as usize * actions as usize;
@@ -532,13 +538,13 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// Number of dense rows per chunk, in whole tiles.
     fn rows_at_a_time<E: Kept>(&self) -> u32 {
-        let words = Factors::<E, D>::words(self.states) as usize;
+        let words = Factors::<E>::words(self.states) as usize;
         ((self.limits.elements / words).clamp(TILE, 1 << 24) / TILE * TILE) as u32
     }
 
     /// Zeroes this number of dense rows. Returns elements and steps per row.
-    fn clear_rows<E: Kept>(&mut self, count: u32) -> Result<(u32, u32), D::Error> {
-        let (stride, steps) = (Factors::<E, D>::stride(self.states), Factors::<E, D>::words(self.states) / STEP as u32);
+    fn clear_rows<E: Kept>(&mut self, count: u32) -> Result<(u32, u32), DeviceError> {
+        let (stride, steps) = (Factors::<E>::stride(self.states), Factors::<E>::words(self.states) / STEP as u32);
         let tiles = count.div_ceil(TILE as u32) as usize;
         E::kept_mut(&mut self.vectors).0.x.cleared(self.device, tiles * TILE * stride as usize)?;
         self.work.used.cleared(self.device, tiles * steps as usize)?;
@@ -547,9 +553,9 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// Finds the winners of the dense rows `first..first + count`. Writes them to `work.winners` at the codes in
     /// `work.row_code`, or, if `of_beliefs`, to `work.best_vector` at the row numbers.
-    fn best_of_rows<E: Kept>(&mut self, first: u32, count: u32, of_beliefs: bool) -> Result<(), D::Error> {
+    fn best_of_rows<E: Kept>(&mut self, first: u32, count: u32, of_beliefs: bool) -> Result<(), DeviceError> {
         let Self { device, states, scale, .. } = *self;
-        let (words, vectors) = (Factors::<E, D>::words(states), self.vectors.count());
+        let (words, vectors) = (Factors::<E>::words(states), self.vectors.count());
         self.vectors.update::<E>(device, scale)?;
         let Work { row_code, numbers, used, steps, best, winners, best_vector, .. } = &mut self.work;
         let (codes, winners) = if of_beliefs {
@@ -574,7 +580,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// Computes the value of each belief and action, and the best action, into `work.winners` (by code), `work.values`
     /// and `work.chosen`. Returns the number of rows.
-    fn decide(&mut self, beliefs: &Beliefs<T, D>, product: Product) -> Result<u32, D::Error> {
+    fn decide(&mut self, beliefs: &Beliefs<T>, product: Product) -> Result<u32, DeviceError> {
         self.check_vectors();
         let Self { device, actions, observations, .. } = *self;
         self.work.winners.cleared(device, self.codes(beliefs.count))?;
@@ -605,7 +611,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
 
     /// Builds the vectors of the beliefs `picked` into `work.out`. The last call of [`decide`](Self::decide) was for a
     /// batch of `beliefs` beliefs.
-    fn build(&mut self, beliefs: u32, picked: &[u32]) -> Result<(), D::Error> {
+    fn build(&mut self, beliefs: u32, picked: &[u32]) -> Result<(), DeviceError> {
         let Self { device, states, .. } = *self;
         let Work { winners, chosen, expected, out, .. } = &mut self.work;
         let (count, groups) = (picked.len() as u32, (picked.len() as u32).div_ceil(SIDE));
@@ -621,7 +627,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// Appends the new vectors of a batch to `out`.
-    fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut Plans) -> Result<(), D::Error> {
+    fn back_up(&mut self, batch: &[Belief], product: Product, out: &mut Plans) -> Result<(), DeviceError> {
         let beliefs = self.upload(batch)?;
         self.decide(&beliefs, product)?;
         self.build(beliefs.count, &(0..beliefs.count).collect::<Vec<_>>())?;
@@ -641,7 +647,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// The best vector of each belief, and its value.
-    pub(super) fn best_of(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<(u32, f64)>, D::Error> {
+    pub(super) fn best_of(&mut self, beliefs: &Beliefs<T>) -> Result<Vec<(u32, f64)>, DeviceError> {
         let best = self.best_vectors(beliefs)?;
         let Self { device, states, .. } = *self;
         let Work { best_vector, best_value, .. } = &mut self.work;
@@ -656,7 +662,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// The best vector of each belief.
-    pub(super) fn best_vectors(&mut self, beliefs: &Beliefs<T, D>) -> Result<Vec<u32>, D::Error> {
+    pub(super) fn best_vectors(&mut self, beliefs: &Beliefs<T>) -> Result<Vec<u32>, DeviceError> {
         self.check_vectors();
         let count = beliefs.count as usize;
         let product = self.cheaper(count as f64, beliefs.entries());
@@ -693,7 +699,7 @@ impl<'d, T: Precise, D: Device> Backups<'d, T, D> {
     }
 
     /// Finds the best vectors of beliefs with dense rows.
-    fn best_of_dense_beliefs<E: Kept>(&mut self, beliefs: &Beliefs<T, D>) -> Result<(), D::Error> {
+    fn best_of_dense_beliefs<E: Kept>(&mut self, beliefs: &Beliefs<T>) -> Result<(), DeviceError> {
         let at_a_time = self.rows_at_a_time::<E>();
         for first in (0..beliefs.count).step_by(at_a_time as usize) {
             let count = (beliefs.count - first).min(at_a_time);
@@ -720,23 +726,23 @@ fn scale(model: &Pomdp) -> f64 {
     if magnitude > 0.0 && magnitude.is_finite() { (-magnitude.log2().ceil()).exp2() } else { 1.0 }
 }
 
-impl<T: Precise, D: Device> PointBackup for Backups<'_, T, D> {
-    type Error = D::Error;
+impl<T: Precise> PointBackup for Backups<'_, T> {
+    type Error = DeviceError;
 
-    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), DeviceError> {
         self.vectors.clear();
         self.vector_actions.clear();
         self.add_vectors(vectors)
     }
 
-    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), DeviceError> {
         assert!(vectors.fit(self.states, self.actions), "alpha vectors fit the model");
         self.vectors.add(self.device, vectors.values())?;
         self.vector_actions.extend(vectors.actions());
         Ok(())
     }
 
-    fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, D::Error> {
+    fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, DeviceError> {
         let mut out = Plans { vectors: AlphaVectors::new(self.states), next: Vec::new() };
         let branches: Vec<usize> = beliefs.iter().map(|belief| self.entries(belief)).collect();
         let product = self.choose(beliefs.len(), branches.iter().sum());
@@ -751,7 +757,7 @@ impl<T: Precise, D: Device> PointBackup for Backups<'_, T, D> {
         Ok(out)
     }
 
-    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, D::Error> {
+    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, DeviceError> {
         let beliefs = self.upload(beliefs)?;
         self.best_of(&beliefs)
     }

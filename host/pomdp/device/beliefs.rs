@@ -2,31 +2,32 @@
 
 use warpkov_device::launch::{Buffer, Device};
 use warpkov_kernels::primitives::rows::RowsArgs;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use crate::belief::Belief;
 use warpkov_runtime::Precise;
 
 /// Beliefs as compressed sparse rows. Invariant: columns are below |S| of the model that they were uploaded for.
-pub struct Beliefs<T: Precise, D: Device> {
+pub struct Beliefs<T: Precise> {
     /// Number of beliefs.
     pub(super) count: u32,
     /// Number of branches (s, s', o) out of the states of the beliefs, over all actions: entries of their projected
     /// rows.
     pub(super) branches: usize,
     /// Row pointer, `count` + 1 elements.
-    pub(super) row_ptr: D::Buffer<u32>,
+    pub(super) row_ptr: AnyBuffer<u32>,
     /// States, ascending within each row.
-    pub(super) state: D::Buffer<u32>,
+    pub(super) state: AnyBuffer<u32>,
     /// Probabilities of `state`.
-    pub(super) prob: D::Buffer<T>,
+    pub(super) prob: AnyBuffer<T>,
 }
 
-impl<T: Precise, D: Device> Beliefs<T, D> {
+impl<T: Precise> Beliefs<T> {
     /// Uploads beliefs with `branches` branches in all. The caller has checked that their states fit the model.
     ///
     /// # Errors
     /// Errors of the device.
-    pub(super) fn upload(device: &D, beliefs: &[Belief], branches: usize) -> Result<Self, D::Error> {
+    pub(super) fn upload(device: &AnyDevice, beliefs: &[Belief], branches: usize) -> Result<Self, DeviceError> {
         let ends = beliefs.iter().scan(0, |end, belief| {
             *end += belief.states().len() as u32;
             Some(*end)
@@ -44,7 +45,7 @@ impl<T: Precise, D: Device> Beliefs<T, D> {
     }
 
     /// The rows as kernel arguments.
-    pub(super) fn args(&self) -> RowsArgs<'_, T, u32, D> {
+    pub(super) fn args(&self) -> RowsArgs<'_, T, u32, AnyDevice> {
         RowsArgs { ptr: &self.row_ptr, col: &self.state, prob: &self.prob }
     }
 
@@ -52,7 +53,7 @@ impl<T: Precise, D: Device> Beliefs<T, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn download(&self, device: &D) -> Result<Vec<Belief>, D::Error> {
+    pub fn download(&self, device: &AnyDevice) -> Result<Vec<Belief>, DeviceError> {
         let (row_ptr, state, prob) =
             (device.to_vec(&self.row_ptr)?, device.to_vec(&self.state)?, device.to_vec(&self.prob)?);
         let row = |ends: &[u32]| {

@@ -1,6 +1,7 @@
 //! Growing device buffers for a model and its alpha vectors.
 
 use std::ops::Range;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use warpkov_device::device::DeviceCopy;
 use warpkov_device::launch::{Device, Shape};
@@ -14,42 +15,42 @@ use warpkov_runtime::Precise;
 use warpkov_runtime::scratch::Scratch;
 
 /// A CSR matrix in device memory.
-pub struct Matrix<T: Precise, D: Device> {
-    pub row_ptr: D::Buffer<u64>,
-    pub col: D::Buffer<u32>,
-    pub val: D::Buffer<T>,
+pub struct Matrix<T: Precise> {
+    pub row_ptr: AnyBuffer<u64>,
+    pub col: AnyBuffer<u32>,
+    pub val: AnyBuffer<T>,
 }
 
-impl<T: Precise, D: Device> Matrix<T, D> {
-    pub fn upload(device: &D, matrix: &Csr) -> Result<Self, D::Error> {
+impl<T: Precise> Matrix<T> {
+    pub fn upload(device: &AnyDevice, matrix: &Csr) -> Result<Self, DeviceError> {
         let (row_ptr, col) = (device.upload(matrix.row_ptr())?, device.upload(matrix.col())?);
         Ok(Self { row_ptr, col, val: device.upload(&T::of(matrix.val()))? })
     }
 
     /// The matrix as kernel arguments.
-    fn args(&self) -> RowsArgs<'_, T, u64, D> {
+    fn args(&self) -> RowsArgs<'_, T, u64, AnyDevice> {
         RowsArgs { ptr: &self.row_ptr, col: &self.col, prob: &self.val }
     }
 }
 
 /// A model in device memory.
-pub struct Model<T: Precise, D: Device> {
+pub struct Model<T: Precise> {
     states: u32,
     actions: u32,
     gamma: f64,
     /// T with rows s·A + a.
-    transitions: Matrix<T, D>,
+    transitions: Matrix<T>,
     /// T by columns, with rows a·S + s'.
-    predecessors: Matrix<T, D>,
+    predecessors: Matrix<T>,
     /// O with rows a·S + s'.
-    observations: Matrix<T, D>,
+    observations: Matrix<T>,
     /// r(s, a) at s·A + a.
-    reward: D::Buffer<T>,
+    reward: AnyBuffer<T>,
 }
 
-impl<T: Precise, D: Device> Model<T, D> {
+impl<T: Precise> Model<T> {
     /// Uploads a model, which must be a maximisation problem.
-    pub fn upload(device: &D, model: &Pomdp) -> Result<Self, D::Error> {
+    pub fn upload(device: &AnyDevice, model: &Pomdp) -> Result<Self, DeviceError> {
         let (states, actions) = (model.states(), model.actions());
         Ok(Self {
             states,
@@ -63,7 +64,7 @@ impl<T: Precise, D: Device> Model<T, D> {
     }
 
     /// The model as kernel arguments.
-    pub fn args(&self) -> ModelArgs<'_, T, D> {
+    pub fn args(&self) -> ModelArgs<'_, T, AnyDevice> {
         ModelArgs {
             states: self.states,
             actions: self.actions,
@@ -77,20 +78,20 @@ impl<T: Precise, D: Device> Model<T, D> {
 }
 
 /// Γ in one device layout. Vectors `0..count` are valid.
-pub struct Layout<T: DeviceCopy, D: Device> {
-    buffer: D::Buffer<T>,
+pub struct Layout<T: DeviceCopy> {
+    buffer: AnyBuffer<T>,
     count: u32,
     /// Number of vectors that fit.
     capacity: u32,
 }
 
-impl<T: DeviceCopy, D: Device> Layout<T, D> {
-    fn empty(device: &D) -> Result<Self, D::Error> {
+impl<T: DeviceCopy> Layout<T> {
+    fn empty(device: &AnyDevice) -> Result<Self, DeviceError> {
         Ok(Self { buffer: device.zeros(0)?, count: 0, capacity: 0 })
     }
 
     /// Makes room for `needed` vectors of `length` elements, in whole tiles. Growing discards all vectors.
-    fn reserve(&mut self, device: &D, needed: u32, length: usize) -> Result<(), D::Error> {
+    fn reserve(&mut self, device: &AnyDevice, needed: u32, length: usize) -> Result<(), DeviceError> {
         if self.capacity < needed {
             let capacity = needed.next_multiple_of(TILE as u32);
             *self = Self::empty(device)?;
@@ -100,17 +101,17 @@ impl<T: DeviceCopy, D: Device> Layout<T, D> {
     }
 }
 
-impl<T: Precise, D: Device> Layout<T, D> {
+impl<T: Precise> Layout<T> {
     /// Copies `count` vectors of `states` elements each from `source` to the vectors from index `first` on. The caller
     /// has reserved their memory.
     fn place(
         &mut self,
-        device: &D,
+        device: &AnyDevice,
         states: u32,
         first: u32,
         count: u32,
-        source: &D::Buffer<T>,
-    ) -> Result<(), D::Error> {
+        source: &AnyBuffer<T>,
+    ) -> Result<(), DeviceError> {
         let (to, shape) = (&mut self.buffer, Shape::cover(u64::from(count) * u64::from(states), 256));
         // SAFETY: callers reserve `first + count` vectors and pass a `source` with at least `count`; `columns` is
         // unused.
@@ -123,26 +124,26 @@ impl<T: Precise, D: Device> Layout<T, D> {
 }
 
 /// Γ on the device in up to four layouts. All layouts except the first are built on demand.
-pub struct Vectors<T: Precise, D: Device> {
+pub struct Vectors<T: Precise> {
     states: u32,
     /// Γ\[i\]\[s\].
-    rows: Layout<T, D>,
+    rows: Layout<T>,
     /// Γ\[s\]\[i\]; the row length is the capacity.
-    columns: Layout<T, D>,
+    columns: Layout<T>,
     /// Padded f32 factors of Γ\[i\]\[s\] for the dense product.
-    exact: Factors<f32, D>,
+    exact: Factors<f32>,
     /// Padded f16 factors of Γ\[i\]\[s\].
-    rough: Factors<u16, D>,
+    rough: Factors<u16>,
 }
 
 /// The two operands of the dense product: Γ and x, the rows to multiply it with.
-pub struct Factors<E: Factor, D: Device> {
-    vectors: Layout<E, D>,
+pub struct Factors<E: Factor> {
+    vectors: Layout<E>,
     /// The present rows.
-    pub x: Scratch<E, D>,
+    pub x: Scratch<E>,
 }
 
-impl<E: Factor, D: Device> Factors<E, D> {
+impl<E: Factor> Factors<E> {
     /// Words per row: S factors, padded to whole steps of the product.
     pub fn words(states: u32) -> u32 {
         (states as usize).div_ceil(E::PER_WORD).next_multiple_of(STEP) as u32
@@ -153,17 +154,23 @@ impl<E: Factor, D: Device> Factors<E, D> {
         Self::words(states) * E::PER_WORD as u32
     }
 
-    fn new(device: &D) -> Result<Self, D::Error> {
+    fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
         Ok(Self { vectors: Layout::empty(device)?, x: Scratch::new(device)? })
     }
 
     /// Γ, as of the last [`Vectors::update`].
-    pub fn vectors(&self) -> &D::Buffer<E> {
+    pub fn vectors(&self) -> &AnyBuffer<E> {
         &self.vectors.buffer
     }
 
     /// Appends the factors of new vectors, multiplied by `scale`.
-    fn update<T: Precise>(&mut self, device: &D, states: u32, rows: &Layout<T, D>, scale: f64) -> Result<(), D::Error> {
+    fn update<T: Precise>(
+        &mut self,
+        device: &AnyDevice,
+        states: u32,
+        rows: &Layout<T>,
+        scale: f64,
+    ) -> Result<(), DeviceError> {
         let stride = Self::stride(states);
         self.vectors.reserve(device, rows.capacity, stride as usize)?;
         let (first, count) = (self.vectors.count, rows.count - self.vectors.count);
@@ -191,33 +198,33 @@ impl<E: Factor, D: Device> Factors<E, D> {
 /// A factor type in which [`Vectors`] stores Γ.
 pub trait Kept: Factor {
     /// The factors of Γ, as of the last [`Vectors::update`].
-    fn kept<T: Precise, D: Device>(vectors: &Vectors<T, D>) -> &Factors<Self, D>;
+    fn kept<T: Precise>(vectors: &Vectors<T>) -> &Factors<Self>;
     /// The factors of Γ, mutable, and the vectors to build them from.
-    fn kept_mut<T: Precise, D: Device>(vectors: &mut Vectors<T, D>) -> (&mut Factors<Self, D>, &Layout<T, D>);
+    fn kept_mut<T: Precise>(vectors: &mut Vectors<T>) -> (&mut Factors<Self>, &Layout<T>);
 }
 
 impl Kept for f32 {
-    fn kept<T: Precise, D: Device>(vectors: &Vectors<T, D>) -> &Factors<Self, D> {
+    fn kept<T: Precise>(vectors: &Vectors<T>) -> &Factors<Self> {
         &vectors.exact
     }
 
-    fn kept_mut<T: Precise, D: Device>(vectors: &mut Vectors<T, D>) -> (&mut Factors<Self, D>, &Layout<T, D>) {
+    fn kept_mut<T: Precise>(vectors: &mut Vectors<T>) -> (&mut Factors<Self>, &Layout<T>) {
         (&mut vectors.exact, &vectors.rows)
     }
 }
 
 impl Kept for u16 {
-    fn kept<T: Precise, D: Device>(vectors: &Vectors<T, D>) -> &Factors<Self, D> {
+    fn kept<T: Precise>(vectors: &Vectors<T>) -> &Factors<Self> {
         &vectors.rough
     }
 
-    fn kept_mut<T: Precise, D: Device>(vectors: &mut Vectors<T, D>) -> (&mut Factors<Self, D>, &Layout<T, D>) {
+    fn kept_mut<T: Precise>(vectors: &mut Vectors<T>) -> (&mut Factors<Self>, &Layout<T>) {
         (&mut vectors.rough, &vectors.rows)
     }
 }
 
-impl<T: Precise, D: Device> Vectors<T, D> {
-    pub fn new(device: &D, states: u32) -> Result<Self, D::Error> {
+impl<T: Precise> Vectors<T> {
+    pub fn new(device: &AnyDevice, states: u32) -> Result<Self, DeviceError> {
         let (rows, columns) = (Layout::empty(device)?, Layout::empty(device)?);
         let (exact, rough) = (Factors::new(device)?, Factors::new(device)?);
         Ok(Self { states, rows, columns, exact, rough })
@@ -244,13 +251,13 @@ impl<T: Precise, D: Device> Vectors<T, D> {
     }
 
     /// Appends concatenated vectors of S elements each.
-    pub fn add(&mut self, device: &D, values: &[f64]) -> Result<(), D::Error> {
+    pub fn add(&mut self, device: &AnyDevice, values: &[f64]) -> Result<(), DeviceError> {
         let source = device.upload(&T::of(values))?;
         self.append(device, (values.len() / self.states as usize) as u32, &source)
     }
 
     /// Appends the first `added` vectors of `source`. On failure, Γ is unchanged.
-    pub fn append(&mut self, device: &D, added: u32, source: &D::Buffer<T>) -> Result<(), D::Error> {
+    pub fn append(&mut self, device: &AnyDevice, added: u32, source: &AnyBuffer<T>) -> Result<(), DeviceError> {
         let (states, old) = (self.states, self.rows.count);
         if old + added > self.rows.capacity {
             // Growth by a quarter, so that vectors move seldom.
@@ -266,7 +273,7 @@ impl<T: Precise, D: Device> Vectors<T, D> {
     }
 
     /// Keeps only the vectors with these indices, in this order.
-    pub fn pick(&mut self, device: &D, picked: &[u32]) -> Result<(), D::Error> {
+    pub fn pick(&mut self, device: &AnyDevice, picked: &[u32]) -> Result<(), DeviceError> {
         let count = picked.len() as u32;
         let mut kept = device.zeros(picked.len() * self.states as usize)?;
         let shape = Shape::cover(picked.len() as u64 * u64::from(self.states), 256);
@@ -288,20 +295,20 @@ impl<T: Precise, D: Device> Vectors<T, D> {
     pub fn bytes(&self) -> usize {
         let states = self.states as usize;
         let elements = (self.rows.capacity + self.columns.capacity) as usize * states;
-        let exact = self.exact.vectors.capacity * Factors::<f32, D>::words(self.states);
-        let rough = self.rough.vectors.capacity * Factors::<u16, D>::words(self.states);
+        let exact = self.exact.vectors.capacity * Factors::<f32>::words(self.states);
+        let rough = self.rough.vectors.capacity * Factors::<u16>::words(self.states);
         elements * size_of::<T>() + 4 * (exact as usize + rough as usize)
     }
 
     /// Updates the factors of type `E` to Γ·`scale`. `scale` must be the same in every call.
-    pub fn update<E: Kept>(&mut self, device: &D, scale: f64) -> Result<(), D::Error> {
+    pub fn update<E: Kept>(&mut self, device: &AnyDevice, scale: f64) -> Result<(), DeviceError> {
         let states = self.states;
         let (factors, rows) = E::kept_mut(self);
         factors.update(device, states, rows, scale)
     }
 
     /// The vectors in `range`, in f64.
-    pub fn download(&self, device: &D, range: Range<u32>) -> Result<Vec<f64>, D::Error> {
+    pub fn download(&self, device: &AnyDevice, range: Range<u32>) -> Result<Vec<f64>, DeviceError> {
         let (states, count) = (self.states as usize, range.len() as u32);
         let mut values = vec![T::ZERO; count as usize * states];
         if count > 0 {
@@ -316,12 +323,12 @@ impl<T: Precise, D: Device> Vectors<T, D> {
     }
 
     /// Γ\[i\]\[s\].
-    pub fn rows(&self) -> &D::Buffer<T> {
+    pub fn rows(&self) -> &AnyBuffer<T> {
         &self.rows.buffer
     }
 
     /// Γ\[s\]\[i\], updated.
-    pub fn columns(&mut self, device: &D) -> Result<ColumnsArgs<'_, T, D>, D::Error> {
+    pub fn columns(&mut self, device: &AnyDevice) -> Result<ColumnsArgs<'_, T, AnyDevice>, DeviceError> {
         let Self { states, rows, columns, .. } = self;
         columns.reserve(device, rows.capacity, *states as usize)?;
         let (first, count) = (columns.count, rows.count - columns.count);

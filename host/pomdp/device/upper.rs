@@ -1,6 +1,7 @@
 //! Upper bounds on a device: the fast informed bound and the sawtooth bound.
 
 use std::cmp::Reverse;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::best_action::best_action;
@@ -45,14 +46,14 @@ const MAX_THREADS: u32 = 512;
 const MAX_ELEMENTS: usize = 1 << 25;
 
 /// The upper bound on V\*, with points in precision T.
-pub(super) struct Upper<T: Precise, D: Device> {
+pub(super) struct Upper<T: Precise> {
     states: u32,
     actions: u32,
     /// Fast informed bound Q(s, a) at index s·A + a.
-    informed: D::Buffer<f64>,
+    informed: AnyBuffer<f64>,
     /// v(s) = maxₐ Q(s, a).
-    corners: D::Buffer<f64>,
-    points: Points<T, D>,
+    corners: AnyBuffer<f64>,
+    points: Points<T>,
     /// Number of points after the last pruning.
     pruned: usize,
     /// The last points, which [`new_points`](Self::new_points) returns.
@@ -62,41 +63,41 @@ pub(super) struct Upper<T: Precise, D: Device> {
     /// Number of beliefs within the work limit, estimated from the last batch.
     affordable: usize,
     /// Work counter of the last launch.
-    work: D::Buffer<u64>,
+    work: AnyBuffer<u64>,
     /// A scratch row of S elements per block; zeros between launches.
-    row: D::Buffer<f64>,
+    row: AnyBuffer<f64>,
     /// Indices of the nonzeros of `row`, S elements per block.
-    list: D::Buffer<u32>,
-    chosen: Scratch<u32, D>,
-    bounds: Scratch<f64, D>,
-    bases: Scratch<f64, D>,
+    list: AnyBuffer<u32>,
+    chosen: Scratch<u32>,
+    bounds: Scratch<f64>,
+    bases: Scratch<f64>,
 }
 
 /// Points of the sawtooth bound: beliefs c, and the drop u − c·v < 0 of the upper bound below the vertices'
 /// interpolation.
-struct Points<T: Precise, D: Device> {
+struct Points<T: Precise> {
     /// |S|.
     states: u32,
     /// Host copy of the row pointer.
     ends: Vec<u32>,
     /// Row pointer of the points.
-    ptr: D::Buffer<u32>,
+    ptr: AnyBuffer<u32>,
     /// States of their nonzeros.
-    state: D::Buffer<u32>,
+    state: AnyBuffer<u32>,
     /// Probabilities of their nonzeros.
-    prob: D::Buffer<T>,
+    prob: AnyBuffer<T>,
     /// The most probable state of each point.
-    peak_state: D::Buffer<u32>,
+    peak_state: AnyBuffer<u32>,
     /// The probability of that state.
-    peak_prob: D::Buffer<T>,
+    peak_prob: AnyBuffer<T>,
     /// u − c·v.
-    drop: D::Buffer<f64>,
+    drop: AnyBuffer<f64>,
     /// Time of the last use.
-    used: D::Buffer<u32>,
+    used: AnyBuffer<u32>,
 }
 
 /// Sparse rows, some of which become points.
-type Rows<'a, T, D> = RowsArgs<'a, T, u32, D>;
+type Rows<'a, T> = RowsArgs<'a, T, u32, AnyDevice>;
 
 /// A row that becomes a point: its index, its number of nonzeros, its drop, and the time of its last use.
 struct New {
@@ -106,9 +107,9 @@ struct New {
     used: u32,
 }
 
-impl<T: Precise, D: Device> Points<T, D> {
+impl<T: Precise> Points<T> {
     /// Reserves memory for points and entries.
-    fn new(device: &D, states: u32, points: usize, entries: usize) -> Result<Self, D::Error> {
+    fn new(device: &AnyDevice, states: u32, points: usize, entries: usize) -> Result<Self, DeviceError> {
         Ok(Self {
             states,
             ends: vec![0],
@@ -130,7 +131,7 @@ impl<T: Precise, D: Device> Points<T, D> {
         self.ends[self.count()] as usize
     }
 
-    fn rows(&self) -> Rows<'_, T, D> {
+    fn rows(&self) -> Rows<'_, T> {
         RowsArgs { ptr: &self.ptr, col: &self.state, prob: &self.prob }
     }
 
@@ -143,7 +144,7 @@ impl<T: Precise, D: Device> Points<T, D> {
     }
 
     /// Appends points. The caller has reserved their memory.
-    fn place(&mut self, device: &D, from: Rows<'_, T, D>, new: &[New]) -> Result<(), D::Error> {
+    fn place(&mut self, device: &AnyDevice, from: Rows<'_, T>, new: &[New]) -> Result<(), DeviceError> {
         if new.is_empty() {
             return Ok(());
         }
@@ -185,7 +186,7 @@ impl<T: Precise, D: Device> Points<T, D> {
     }
 
     /// The points that `stays` selects by index and drop.
-    fn some(&self, device: &D, stays: impl Fn(usize, f64) -> bool) -> Result<Vec<New>, D::Error> {
+    fn some(&self, device: &AnyDevice, stays: impl Fn(usize, f64) -> bool) -> Result<Vec<New>, DeviceError> {
         let (mut drops, mut used) = (vec![0.0; self.count()], vec![0; self.count()]);
         device.download(&self.drop, &mut drops)?;
         device.download(&self.used, &mut used)?;
@@ -218,9 +219,9 @@ macro_rules! known {
     }};
 }
 
-impl<T: Precise, D: Device> Upper<T, D> {
+impl<T: Precise> Upper<T> {
     /// The fast informed bound Q(s, a), without points.
-    pub fn new(device: &D, actions: u32, informed: &[f64]) -> Result<Self, D::Error> {
+    pub fn new(device: &AnyDevice, actions: u32, informed: &[f64]) -> Result<Self, DeviceError> {
         let corners = informed
             .chunks(actions as usize)
             .map(|of_state| of_state.iter().copied().fold(f64::NEG_INFINITY, f64::max));
@@ -259,7 +260,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     }
 
     /// If points exceed `bytes`, keeps the most recently used ones in half of that.
-    pub fn shrink(&mut self, device: &D, bytes: usize) -> Result<(), D::Error> {
+    pub fn shrink(&mut self, device: &AnyDevice, bytes: usize) -> Result<(), DeviceError> {
         if self.bytes() <= bytes {
             return Ok(());
         }
@@ -267,7 +268,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
         kept.sort_by_key(|point| (Reverse(point.used), point.row));
         let mut taken = 0;
         kept.retain(|point| {
-            taken += Points::<T, D>::bytes_of(1, point.entries as usize);
+            taken += Points::<T>::bytes_of(1, point.entries as usize);
             taken <= bytes / 2
         });
         kept.sort_by_key(|point| point.row);
@@ -286,7 +287,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     }
 
     /// The points added since the last call of [`add_points`](Self::add_points), with their drops.
-    pub fn new_points(&mut self, device: &D) -> Result<Vec<(Belief, f64)>, D::Error> {
+    pub fn new_points(&mut self, device: &AnyDevice) -> Result<Vec<(Belief, f64)>, DeviceError> {
         if self.fresh == 0 {
             return Ok(Vec::new());
         }
@@ -307,10 +308,10 @@ impl<T: Precise, D: Device> Upper<T, D> {
     /// Adds those of these points that lower the bound by more than `min_improvement`. Afterwards, no point is fresh.
     pub fn add_points(
         &mut self,
-        backups: &Backups<'_, T, D>,
+        backups: &Backups<'_, T>,
         points: &[(Belief, f64)],
         min_improvement: f64,
-    ) -> Result<(), D::Error> {
+    ) -> Result<(), DeviceError> {
         let (device, most) = (backups.device, backups.limits.entries / LIMIT_DIVISOR);
         for points in points.chunks(MAX_ROWS) {
             let beliefs: Vec<Belief> = points.iter().map(|(belief, _)| belief.clone()).collect();
@@ -331,7 +332,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     }
 
     /// Number of beliefs of a batch that can be bounded in one launch.
-    pub fn fitting(&self, backups: &Backups<'_, T, D>, beliefs: &Beliefs<T, D>) -> u32 {
+    pub fn fitting(&self, backups: &Backups<'_, T>, beliefs: &Beliefs<T>) -> u32 {
         let each = self.actions as usize * (self.states as usize).max(backups.observations as usize);
         (backups.limits.elements / LIMIT_DIVISOR / each).clamp(1, self.affordable).min(beliefs.count as usize) as u32
     }
@@ -339,10 +340,10 @@ impl<T: Precise, D: Device> Upper<T, D> {
     /// Upper bounds on Q(b, a) of the first `count` beliefs, into `work.values`.
     fn look_ahead(
         &mut self,
-        backups: &mut Backups<'_, T, D>,
-        beliefs: &Beliefs<T, D>,
+        backups: &mut Backups<'_, T>,
+        beliefs: &Beliefs<T>,
         count: u32,
-    ) -> Result<(), D::Error> {
+    ) -> Result<(), DeviceError> {
         backups.predict(beliefs, count)?;
         let (device, states, actions) = (backups.device, self.states, self.actions);
         let (codes, pairs) = (backups.codes(count), count * actions);
@@ -385,7 +386,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     }
 
     /// Estimates from the work of the last `count` beliefs how many fit into the work limit.
-    fn afford(&mut self, device: &D, count: u32) -> Result<(), D::Error> {
+    fn afford(&mut self, device: &AnyDevice, count: u32) -> Result<(), DeviceError> {
         let mut work = [0];
         device.download(&self.work, &mut work)?;
         self.affordable = (u64::from(count) * WORK_LIMIT / work[0].max(1)).clamp(1, MAX_BELIEFS as u64) as usize;
@@ -395,10 +396,10 @@ impl<T: Precise, D: Device> Upper<T, D> {
     /// The best actions by the upper bound at the first `count` beliefs, at most [`fitting`](Self::fitting) of them.
     pub fn actions(
         &mut self,
-        backups: &mut Backups<'_, T, D>,
-        beliefs: &Beliefs<T, D>,
+        backups: &mut Backups<'_, T>,
+        beliefs: &Beliefs<T>,
         count: u32,
-    ) -> Result<Vec<u32>, D::Error> {
+    ) -> Result<Vec<u32>, DeviceError> {
         self.look_ahead(backups, beliefs, count)?;
         let (device, values) = (backups.device, backups.work.values.get());
         let (best, shape) = (self.chosen.of(device, count as usize)?, Shape::cover(u64::from(count), THREADS));
@@ -414,10 +415,10 @@ impl<T: Precise, D: Device> Upper<T, D> {
     /// other points.
     fn bound(
         &mut self,
-        device: &D,
+        device: &AnyDevice,
         count: usize,
-        rows: Option<Rows<'_, T, D>>,
-    ) -> Result<(Vec<f64>, Vec<f64>), D::Error> {
+        rows: Option<Rows<'_, T>>,
+    ) -> Result<(Vec<f64>, Vec<f64>), DeviceError> {
         let shape = self.shape(count);
         let (bounds, bases) = (self.bounds.of(device, count)?, self.bases.of(device, count)?);
         let known = known!(self);
@@ -433,7 +434,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     }
 
     /// Upper bounds at beliefs.
-    pub fn at(&mut self, device: &D, beliefs: &Beliefs<T, D>) -> Result<Vec<f64>, D::Error> {
+    pub fn at(&mut self, device: &AnyDevice, beliefs: &Beliefs<T>) -> Result<Vec<f64>, DeviceError> {
         Ok(self.bound(device, beliefs.count as usize, Some(beliefs.args()))?.0)
     }
 
@@ -441,10 +442,10 @@ impl<T: Precise, D: Device> Upper<T, D> {
     /// `min_improvement`. Returns the largest decrease.
     pub fn tighten(
         &mut self,
-        backups: &mut Backups<'_, T, D>,
-        beliefs: &Beliefs<T, D>,
+        backups: &mut Backups<'_, T>,
+        beliefs: &Beliefs<T>,
         min_improvement: f64,
-    ) -> Result<f64, D::Error> {
+    ) -> Result<f64, DeviceError> {
         let device = backups.device;
         self.now += 1;
         let count = self.fitting(backups, beliefs);
@@ -470,7 +471,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     }
 
     /// Adds points, and prunes if there are too many.
-    fn add(&mut self, device: &D, rows: Rows<'_, T, D>, new: &[New], most: usize) -> Result<(), D::Error> {
+    fn add(&mut self, device: &AnyDevice, rows: Rows<'_, T>, new: &[New], most: usize) -> Result<(), DeviceError> {
         let added: usize = new.iter().map(|point| point.entries as usize).sum();
         let (points, entries) = (self.points.count() + new.len(), self.points.entries() + added);
         if points > self.points.drop.len() || entries > self.points.state.len() {
@@ -490,7 +491,7 @@ impl<T: Precise, D: Device> Upper<T, D> {
     }
 
     /// Removes points that other points imply. If too many remain, removes the least recently used ones.
-    fn prune(&mut self, device: &D, most: usize) -> Result<(), D::Error> {
+    fn prune(&mut self, device: &AnyDevice, most: usize) -> Result<(), DeviceError> {
         let (bounds, bases) = self.bound(device, self.points.count(), None)?;
         let mut kept = self.points.some(device, |i, drop| bounds[i] - bases[i] > drop)?;
         kept.sort_by_key(|point| (Reverse(point.used), point.row));

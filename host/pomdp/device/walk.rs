@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::pomdp::walk::{ANEW, GuideArgs, StartArgs, WALK_THREADS, WalksArgs, act, advance, compress};
@@ -22,19 +23,19 @@ use warpkov_runtime::scratch::Scratch;
 const SAMPLED_BATCHES: usize = 16;
 
 /// Simultaneous walks, with their backups and upper bounds.
-pub struct Walkers<'d, T: Precise, D: Device> {
-    backups: Backups<'d, T, D>,
-    upper: Upper<T, D>,
+pub struct Walkers<'d, T: Precise> {
+    backups: Backups<'d, T>,
+    upper: Upper<T>,
     /// 1 for absorbing states.
-    ends: D::Buffer<u8>,
+    ends: AnyBuffer<u8>,
     /// Number of branches (a, s', o) out of each state.
-    branches: D::Buffer<u32>,
+    branches: AnyBuffer<u32>,
     /// b₀: its states, and the cumulative probabilities.
-    start: (Belief, D::Buffer<u32>, D::Buffer<f64>),
-    start_row: D::Buffer<T>,
-    place: WalkState<T, D>,
+    start: (Belief, AnyBuffer<u32>, AnyBuffer<f64>),
+    start_row: AnyBuffer<T>,
+    place: WalkState<T>,
     /// Beliefs of the last walks; each batch precedes those of later steps.
-    batches: Vec<Beliefs<T, D>>,
+    batches: Vec<Beliefs<T>>,
     /// Upper limits on the number of terms in a backup: of a row of T plus a row of O, and of a belief plus |Ω|.
     terms: [f64; 2],
     gamma: f64,
@@ -45,24 +46,24 @@ pub struct Walkers<'d, T: Precise, D: Device> {
 }
 
 /// State of each walk.
-struct WalkState<T: Precise, D: Device> {
+struct WalkState<T: Precise> {
     /// Hidden states.
-    state: Scratch<u32, D>,
+    state: Scratch<u32>,
     /// Last actions.
-    action: Scratch<u32, D>,
+    action: Scratch<u32>,
     /// Last observations.
-    seen: Scratch<u32, D>,
+    seen: Scratch<u32>,
     /// Identifiers of histories; equal histories have equal beliefs.
-    history: Scratch<u64, D>,
+    history: Scratch<u64>,
     /// Nonzeros and branches of each belief.
-    sizes: Scratch<u32, D>,
+    sizes: Scratch<u32>,
     /// Dense beliefs before the step.
-    now: Scratch<T, D>,
+    now: Scratch<T>,
     /// Dense beliefs after the step.
-    next: Scratch<T, D>,
+    next: Scratch<T>,
 }
 
-impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
+impl<'d, T: Precise> Walkers<'d, T> {
     /// Prepares walks in the model of `backups`. `informed` is the fast informed bound Q(s, a) at index s·A + a.
     ///
     /// # Errors
@@ -70,9 +71,14 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     ///
     /// # Panics
     /// If `backups` or `informed` have other dimensions than the model.
-    pub fn new(device: &'d D, model: &Pomdp, backups: Backups<'d, T, D>, informed: &[f64]) -> Result<Self, D::Error> {
+    pub fn new(
+        device: &'d AnyDevice,
+        model: &Pomdp,
+        backups: Backups<'d, T>,
+        informed: &[f64],
+    ) -> Result<Self, DeviceError> {
         let states = model.states();
-        let sizes = |of: &Backups<'_, T, D>| (of.states, of.actions, of.observations);
+        let sizes = |of: &Backups<'_, T>| (of.states, of.actions, of.observations);
         let own = (states, model.actions(), model.observation_count());
         assert_eq!(own, sizes(&backups), "backups have the dimensions of the model");
         let pairs = states as usize * model.actions() as usize;
@@ -128,7 +134,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
         model: &Pomdp,
         slack: f64,
         late: &mut dyn FnMut() -> bool,
-    ) -> Result<AlphaVectors, D::Error> {
+    ) -> Result<AlphaVectors, DeviceError> {
         self.backups.download_into(&mut self.mirror, self.supports.active())?;
         let active = self.mirror.len();
         let (all, next) = self.supports.join(self.mirror);
@@ -142,7 +148,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn vectors(&self) -> Result<AlphaVectors, D::Error> {
+    pub fn vectors(&self) -> Result<AlphaVectors, DeviceError> {
         let mut vectors = AlphaVectors::new(self.backups.states);
         self.backups.download_into(&mut vectors, self.count())?;
         Ok(vectors)
@@ -158,7 +164,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn beliefs(&self, batch: usize) -> Result<Vec<Belief>, D::Error> {
+    pub fn beliefs(&self, batch: usize) -> Result<Vec<Belief>, DeviceError> {
         self.batches[batch].download(self.backups.device)
     }
 
@@ -166,11 +172,11 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     fn step(
         &mut self,
         walks: &Walks,
-        best_in: &D::Buffer<u32>,
+        best_in: &AnyBuffer<u32>,
         best_of: &[u32],
         seed: u64,
         step: u32,
-    ) -> Result<(), D::Error> {
+    ) -> Result<(), DeviceError> {
         let Backups { device, states, model, .. } = &self.backups;
         let (device, states, model, count) = (*device, *states, model.args(), walks.count as usize);
         let WalkState { state, action, seen, history, sizes, now, next } = &mut self.place;
@@ -221,7 +227,7 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
 
     /// Stores the distinct beliefs of all walks in batches within the limits. Returns the batch and position of each
     /// walk's belief.
-    fn keep(&mut self, count: usize) -> Result<Vec<(usize, u32)>, D::Error> {
+    fn keep(&mut self, count: usize) -> Result<Vec<(usize, u32)>, DeviceError> {
         let (device, states) = (self.backups.device, self.backups.states);
         let WalkState { history, sizes, next, .. } = &self.place;
         let (mut histories, mut found) = (vec![0; count], vec![0; 2 * count]);
@@ -270,7 +276,12 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
 
     /// Actions of the unguided walks, whose beliefs are in the batches from `first` on: the best by the upper bound for
     /// the first `optimistic` walks, as far as time permits, and the action of the best vector for the others.
-    fn actions_at(&mut self, places: &[(usize, u32)], first: usize, optimistic: usize) -> Result<Vec<u32>, D::Error> {
+    fn actions_at(
+        &mut self,
+        places: &[(usize, u32)],
+        first: usize,
+        optimistic: usize,
+    ) -> Result<Vec<u32>, DeviceError> {
         let mut best = Vec::new();
         for batch in &self.batches[first..] {
             best.push(self.backups.best_vectors(batch)?);
@@ -300,18 +311,18 @@ impl<'d, T: Precise, D: Device> Walkers<'d, T, D> {
     }
 }
 
-impl<T: Precise, D: Device> PointBackup for Walkers<'_, T, D> {
-    type Error = D::Error;
+impl<T: Precise> PointBackup for Walkers<'_, T> {
+    type Error = DeviceError;
 
     /// Each vector continues with itself.
-    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+    fn set_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), DeviceError> {
         self.backups.set_vectors(vectors)?;
         self.supports = Supports::new(vectors.states(), self.backups.observations, vectors.len());
         self.mirror = AlphaVectors::new(vectors.states());
         Ok(())
     }
 
-    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), D::Error> {
+    fn add_vectors(&mut self, vectors: &AlphaVectors) -> Result<(), DeviceError> {
         let count = self.count();
         self.backups.add_vectors(vectors)?;
         for vector in count..count + vectors.len() {
@@ -320,16 +331,16 @@ impl<T: Precise, D: Device> PointBackup for Walkers<'_, T, D> {
         Ok(())
     }
 
-    fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, D::Error> {
+    fn backup_part(&mut self, beliefs: &[Belief], part: Range<usize>) -> Result<Plans, DeviceError> {
         self.backups.backup_part(beliefs, part)
     }
 
-    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, D::Error> {
+    fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, DeviceError> {
         self.backups.best(beliefs)
     }
 }
 
-impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
+impl<T: Precise> Trials for Walkers<'_, T> {
     fn walk(
         &mut self,
         walks: &Walks,
@@ -337,7 +348,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         bytes: u64,
         seed: u64,
         late: &mut dyn FnMut() -> bool,
-    ) -> Result<Walked, D::Error> {
+    ) -> Result<Walked, DeviceError> {
         let (device, count) = (self.backups.device, walks.count as usize);
         let known = |&action: &u32| action < self.backups.actions;
         let one_each = walks.best_in.len() == self.backups.states as usize;
@@ -365,26 +376,26 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         self.backups.rough = rough;
     }
 
-    fn improve(&mut self, batch: usize, min_improvement: f64) -> Result<Improved, D::Error> {
+    fn improve(&mut self, batch: usize, min_improvement: f64) -> Result<Improved, DeviceError> {
         let beliefs = &self.batches[batch];
         let (risen, next) = self.backups.improve(beliefs, min_improvement)?;
         next.chunks(self.backups.observations as usize).for_each(|next| self.supports.push(next));
         Ok(Improved { beliefs: beliefs.count as usize, risen })
     }
 
-    fn tighten(&mut self, batch: usize, min_improvement: f64) -> Result<f64, D::Error> {
+    fn tighten(&mut self, batch: usize, min_improvement: f64) -> Result<f64, DeviceError> {
         if !batch.is_multiple_of(self.upper.every()) {
             return Ok(0.0);
         }
         self.upper.tighten(&mut self.backups, &self.batches[batch], min_improvement)
     }
 
-    fn upper(&mut self, beliefs: &[Belief]) -> Result<Vec<f64>, D::Error> {
+    fn upper(&mut self, beliefs: &[Belief]) -> Result<Vec<f64>, DeviceError> {
         let device = self.backups.device;
         self.upper.at(device, &Beliefs::upload(device, beliefs, 0)?)
     }
 
-    fn uses(&mut self, batch: usize) -> Result<Vec<u64>, D::Error> {
+    fn uses(&mut self, batch: usize) -> Result<Vec<u64>, DeviceError> {
         let mut uses = vec![0_u64; self.count()];
         let last = self.batches.len().min(batch + 1);
         // An even sample of the batches, which contains b₀.
@@ -398,7 +409,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         Ok(uses)
     }
 
-    fn retain(&mut self, stays: &[bool]) -> Result<(), D::Error> {
+    fn retain(&mut self, stays: &[bool]) -> Result<(), DeviceError> {
         if stays.iter().all(|&stays| stays) {
             return Ok(());
         }
@@ -409,15 +420,15 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         self.backups.pick(&picked)
     }
 
-    fn drop_points(&mut self, bytes: u64) -> Result<(), D::Error> {
+    fn drop_points(&mut self, bytes: u64) -> Result<(), DeviceError> {
         self.upper.shrink(self.backups.device, bytes as usize)
     }
 
-    fn plans_from(&mut self, first: usize) -> Result<Plans, D::Error> {
+    fn plans_from(&mut self, first: usize) -> Result<Plans, DeviceError> {
         Ok(Plans { vectors: self.backups.vectors_from(first)?, next: self.supports.from(first).to_vec() })
     }
 
-    fn plans(&mut self) -> Result<Plans, D::Error> {
+    fn plans(&mut self) -> Result<Plans, DeviceError> {
         // A stopped launch may have left vectors without continuations behind these.
         let mut active = AlphaVectors::new(self.backups.states);
         self.backups.download_into(&mut active, self.supports.active())?;
@@ -425,7 +436,7 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         Ok(Plans { vectors, next })
     }
 
-    fn replace_from(&mut self, first: usize, plans: &Plans) -> Result<(), D::Error> {
+    fn replace_from(&mut self, first: usize, plans: &Plans) -> Result<(), DeviceError> {
         self.backups.truncate(first);
         self.supports.truncate(first);
         self.mirror.truncate(first);
@@ -434,11 +445,11 @@ impl<T: Precise, D: Device> Trials for Walkers<'_, T, D> {
         Ok(())
     }
 
-    fn new_points(&mut self) -> Result<Vec<(Belief, f64)>, D::Error> {
+    fn new_points(&mut self) -> Result<Vec<(Belief, f64)>, DeviceError> {
         self.upper.new_points(self.backups.device)
     }
 
-    fn add_points(&mut self, points: &[(Belief, f64)], min_improvement: f64) -> Result<(), D::Error> {
+    fn add_points(&mut self, points: &[(Belief, f64)], min_improvement: f64) -> Result<(), DeviceError> {
         self.upper.add_points(&self.backups, points, min_improvement)
     }
 

@@ -16,8 +16,7 @@
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-use warpkov_device::launch::Device;
+use warpkov_runtime::device::AnyDevice;
 
 use self::clock::{Clock, Standing, overtime};
 use self::expand::Expand;
@@ -220,20 +219,20 @@ impl<'a, 'k> Run<'a, 'k> {
         run.notes.extend(reason);
         match place {
             Place::Cpu => run.on_cpu(),
-            Place::Gpu(gpu) => {
+            Place::Device(AnyDevice::Gpu(gpu)) => {
                 let (free, _) = run.agree(gpu.memory())?;
                 run.limits.memory.get_or_insert(team.least(free / 2));
-                run.on_device(&gpu)
+                run.on_device(&gpu.into())
             }
-            Place::Emulated(emulator) => {
+            Place::Device(AnyDevice::Emulated(emulator)) => {
                 // Emulated launches are slow, so the time limit can stop them too.
                 let before =
                     resume.map_or(Duration::ZERO, |checkpoint| Duration::from_secs_f64(checkpoint.seconds.min(1e9)));
                 let end = limits.time.map(|time| overtime(time).saturating_sub(before));
                 let (mut asked, steady) = (interrupt::overdue(), team.steady());
-                run.on_device(&emulator.until(move || {
+                run.on_device(&AnyDevice::from(emulator.until(move || {
                     !steady.load(Ordering::Relaxed) && (asked() || end.is_some_and(|end| start.elapsed() >= end))
-                }))
+                })))
             }
         }
     }
@@ -285,21 +284,15 @@ impl<'a, 'k> Run<'a, 'k> {
         self.hosted(&mut PointBased::new(self.model), expansion, self.options.trials.unwrap_or(1))
     }
 
-    fn on_device<D: Device>(&mut self, device: &D) -> Result<Solution, Error>
-    where
-        Error: From<D::Error>,
-    {
+    fn on_device(&mut self, device: &AnyDevice) -> Result<Solution, Error> {
         match self.options.precision {
-            Precision::F32 => self.on_device_in::<f32, D>(device),
-            Precision::F64 => self.on_device_in::<f64, D>(device),
+            Precision::F32 => self.on_device_in::<f32>(device),
+            Precision::F64 => self.on_device_in::<f64>(device),
         }
     }
 
-    fn on_device_in<T: Precise, D: Device>(&mut self, device: &D) -> Result<Solution, Error>
-    where
-        Error: From<D::Error>,
-    {
-        let mut backups = Backups::<T, D>::new(device, self.model, None, device::Limits::default())?;
+    fn on_device_in<T: Precise>(&mut self, device: &AnyDevice) -> Result<Solution, Error> {
+        let mut backups = Backups::<T>::new(device, self.model, None, device::Limits::default())?;
         let expansion = self.options.expansion.unwrap_or(Expansion::Walks);
         // Walks on the device start at a single belief.
         let several = self.model.starts().len() > 1;

@@ -1,6 +1,7 @@
 //! Block Divided Iteration: launches of several sweeps over blocks of states in shared memory, then full sweeps.
 
 use std::mem;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Device, Dim3, Shape};
@@ -15,23 +16,23 @@ use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
 
 /// A model in block layout in device memory.
-struct Blocks<T: Precise, O: Offset, D: Device> {
+struct Blocks<T: Precise, O: Offset> {
     gamma: f64,
     stride: u32,
     resident: u32,
-    actions: D::Buffer<u32>,
-    first_row: D::Buffer<O>,
-    first_entry: D::Buffer<O>,
-    reward: D::Buffer<T>,
-    length: D::Buffer<u32>,
-    place: D::Buffer<u32>,
-    prob: D::Buffer<T>,
-    buffer_ptr: D::Buffer<O>,
-    buffer: D::Buffer<u32>,
+    actions: AnyBuffer<u32>,
+    first_row: AnyBuffer<O>,
+    first_entry: AnyBuffer<O>,
+    reward: AnyBuffer<T>,
+    length: AnyBuffer<u32>,
+    place: AnyBuffer<u32>,
+    prob: AnyBuffer<T>,
+    buffer_ptr: AnyBuffer<O>,
+    buffer: AnyBuffer<u32>,
 }
 
-impl<T: Precise, O: Offset, D: Device> Blocks<T, O, D> {
-    fn upload(device: &D, layout: &Layout<T, O>, resident: u32, gamma: f64) -> Result<Self, D::Error> {
+impl<T: Precise, O: Offset> Blocks<T, O> {
+    fn upload(device: &AnyDevice, layout: &Layout<T, O>, resident: u32, gamma: f64) -> Result<Self, DeviceError> {
         Ok(Self {
             gamma,
             stride: layout.stride,
@@ -49,7 +50,7 @@ impl<T: Precise, O: Offset, D: Device> Blocks<T, O, D> {
     }
 
     /// The model as kernel arguments.
-    fn args(&self) -> BlocksArgs<'_, T, O, D> {
+    fn args(&self) -> BlocksArgs<'_, T, O, AnyDevice> {
         BlocksArgs {
             actions: &self.actions,
             first_row: &self.first_row,
@@ -68,29 +69,29 @@ impl<T: Precise, O: Offset, D: Device> Blocks<T, O, D> {
 }
 
 /// Value iteration in blocks of states whose values stay in shared memory for several sweeps.
-pub struct BlockIteration<'d, T: Precise, O: Offset, D: Device> {
-    device: &'d D,
+pub struct BlockIteration<'d, T: Precise, O: Offset> {
+    device: &'d AnyDevice,
     division: &'d Division,
     states: usize,
     shape: Shape,
-    blocks: Blocks<T, O, D>,
-    v: D::Buffer<T>,
-    v_new: D::Buffer<T>,
-    change: D::Buffer<T>,
-    policy: D::Buffer<u32>,
+    blocks: Blocks<T, O>,
+    v: AnyBuffer<T>,
+    v_new: AnyBuffer<T>,
+    change: AnyBuffer<T>,
+    policy: AnyBuffer<u32>,
     first_policy: Vec<u32>,
-    extremes: Extremes<D>,
+    extremes: Extremes,
     /// Launches of the last run, plus one: the length of the next first batch.
     expected: u32,
     bytes: u64,
 }
 
-impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
+impl<'d, T: Precise, O: Offset> BlockIteration<'d, T, O> {
     /// Lays the model out and uploads it; V = 0.
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn new(device: &'d D, model: &Mdp, division: &'d Division) -> Result<Self, D::Error> {
+    pub fn new(device: &'d AnyDevice, model: &Mdp, division: &'d Division) -> Result<Self, DeviceError> {
         let layout: Layout<T, O> = division.layout(model);
         let places = layout.actions.len();
         let first_policy: Vec<u32> =
@@ -121,7 +122,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
 
     /// Launches of several sweeps each, `most` sweeps in all, until the change of V over one launch meets `stop`.
     /// Returns the number of sweeps.
-    fn sweep_blocks(&mut self, stop: Stop, most: u32) -> Result<u32, D::Error> {
+    fn sweep_blocks(&mut self, stop: Stop, most: u32) -> Result<u32, DeviceError> {
         let per_launch = self.division.parameters.sweeps_per_launch;
         let Self { device, division, shape, blocks, v, v_new, change, extremes, .. } = self;
         let parameters = &division.parameters;
@@ -155,7 +156,7 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
     }
 
     /// One sweep V ← TV over all states.
-    fn sweep_once(&mut self) -> Result<Backups, D::Error> {
+    fn sweep_once(&mut self) -> Result<Backups, DeviceError> {
         let Self { device, division, shape, blocks, v, v_new, change, policy, extremes, .. } = self;
         let done = extremes.run_until(device, Stop::Change(0.0), 1, 1, |extremes, turn, _| {
             // SAFETY: `Division::layout` built the arrays from an `Mdp`, whose columns are below |S|, so every place is
@@ -189,10 +190,10 @@ impl<'d, T: Precise, O: Offset, D: Device> BlockIteration<'d, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> State for BlockIteration<'_, T, O, D> {
-    type Error = D::Error;
+impl<T: Precise, O: Offset> State for BlockIteration<'_, T, O> {
+    type Error = DeviceError;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         self.policy = self.device.upload(&self.first_policy)?;
         let Some(values) = initial else { return self.device.clear(&mut self.v) };
         assert_eq!(values.len(), self.states, "a value for each state");
@@ -202,25 +203,25 @@ impl<T: Precise, O: Offset, D: Device> State for BlockIteration<'_, T, O, D> {
         Ok(())
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+    fn values(&mut self) -> Result<Vec<f64>, DeviceError> {
         Ok(self.by_state(&self.device.to_vec(&self.v)?, T::to_f64))
     }
 
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+    fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
         Ok(self.by_state(&self.device.to_vec(&self.policy)?, |action| action))
     }
 
     /// A full sweep: the whole layout including padding, V read and written, ΔV and π. The sweeps of one launch share
     /// most of that traffic.
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+    fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         Ok(self.bytes)
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> GreedySweeps for BlockIteration<'_, T, O, D> {
+impl<T: Precise, O: Offset> GreedySweeps for BlockIteration<'_, T, O> {
     /// Launches until one meets `stop`, then a full sweep; repeats if the full sweep does not meet `stop`. So the
     /// returned changes are those of V ← TV over all states.
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, DeviceError> {
         let mut sweeps = 0;
         loop {
             let left = max_sweeps.saturating_sub(sweeps + 1);

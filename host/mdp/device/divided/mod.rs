@@ -7,6 +7,7 @@ mod results;
 
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::change::{ExtremesArgs, extremes_of_change, of_sweep};
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use crate::backend::{Backups, Stop};
 use crate::device::resident::launch_batch;
@@ -27,7 +28,7 @@ const MAX_BATCH: u32 = 256;
 const EXTREMES: usize = 2 * MAX_BATCH as usize;
 
 /// Keys of the extremes of ΔV, two per turn of a batch, in device memory.
-struct Extremes<D: Device>(D::Buffer<u64>);
+struct Extremes(AnyBuffer<u64>);
 
 /// A turn is a sweep or a launch of several sweeps. `span` is 1 if `bound` limits the span of ΔV, 0 if it limits ‖ΔV‖∞;
 /// `number` counts the turns of the batch.
@@ -38,18 +39,24 @@ struct Turn {
     number: u32,
 }
 
-impl<D: Device> Extremes<D> {
-    fn new(device: &D) -> Result<Self, D::Error> {
+impl Extremes {
+    fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
         Ok(Self(device.zeros(EXTREMES)?))
     }
 
     /// Kernel arguments for a turn.
-    fn args(&mut self, Turn { span, bound, number }: Turn) -> ExtremesArgs<'_, D> {
+    fn args(&mut self, Turn { span, bound, number }: Turn) -> ExtremesArgs<'_, AnyDevice> {
         ExtremesArgs { sweep: number, bound, span, keys: &mut self.0 }
     }
 
     /// Reduces `change` to its extremes and stores them as the keys of the turn.
-    fn take<T: Precise>(&mut self, device: &D, states: u32, change: &D::Buffer<T>, turn: Turn) -> Result<(), D::Error> {
+    fn take<T: Precise>(
+        &mut self,
+        device: &AnyDevice,
+        states: u32,
+        change: &AnyBuffer<T>,
+        turn: Turn,
+    ) -> Result<(), DeviceError> {
         let shape = Shape::grid_stride(u64::from(states), THREADS);
         // SAFETY: callers pass `states` elements of `change`. `turn.number` is below `MAX_BATCH`, so the keys
         // of the turn are in bounds.
@@ -63,12 +70,12 @@ impl<D: Device> Extremes<D> {
     /// Returns the changes of the last turn; `sweeps` is the number of turns.
     fn run_until(
         &mut self,
-        device: &D,
+        device: &AnyDevice,
         stop: Stop,
         most: u32,
         expected: u32,
-        mut turn: impl FnMut(&mut Self, Turn, u32) -> Result<(), D::Error>,
-    ) -> Result<Backups, D::Error> {
+        mut turn: impl FnMut(&mut Self, Turn, u32) -> Result<(), DeviceError>,
+    ) -> Result<Backups, DeviceError> {
         let (span, bound) = match stop {
             Stop::Change(bound) => (0, bound),
             Stop::Span(bound) => (1, bound),

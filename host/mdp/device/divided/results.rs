@@ -4,6 +4,7 @@ use warpkov_device::device::Offset;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result_values, state_values};
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::super::resident::{offsets, upload_choices};
 use super::{EXTREMES, Extremes, THREADS};
@@ -12,8 +13,8 @@ use crate::model::{Choices, Mdp};
 use warpkov_runtime::Precise;
 
 /// Value iteration with one thread per entry of P, then one per row, then one per state.
-pub struct ResultIteration<'d, T: Precise, O: Offset, D: Device> {
-    device: &'d D,
+pub struct ResultIteration<'d, T: Precise, O: Offset> {
+    device: &'d AnyDevice,
     states: u32,
     rows: u64,
     entries: u64,
@@ -21,29 +22,29 @@ pub struct ResultIteration<'d, T: Precise, O: Offset, D: Device> {
     /// A, or 0 if the number of actions varies.
     actions: u32,
     /// Row offsets of the states if the number of actions varies.
-    choices: D::Buffer<O>,
-    row_ptr: D::Buffer<O>,
-    col: D::Buffer<u32>,
-    prob: D::Buffer<T>,
+    choices: AnyBuffer<O>,
+    row_ptr: AnyBuffer<O>,
+    col: AnyBuffer<u32>,
+    prob: AnyBuffer<T>,
     /// R(s, a, s') of each entry of P.
-    reward: D::Buffer<T>,
+    reward: AnyBuffer<T>,
     /// Reward of each row independent of the successor.
-    action_reward: D::Buffer<T>,
-    results: D::Buffer<T>,
-    q: D::Buffer<T>,
-    v: D::Buffer<T>,
-    change: D::Buffer<T>,
-    extremes: Extremes<D>,
+    action_reward: AnyBuffer<T>,
+    results: AnyBuffer<T>,
+    q: AnyBuffer<T>,
+    v: AnyBuffer<T>,
+    change: AnyBuffer<T>,
+    extremes: Extremes,
     /// Sweeps of the last run, plus one: the length of the next first batch.
     expected: u32,
 }
 
-impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
+impl<'d, T: Precise, O: Offset> ResultIteration<'d, T, O> {
     /// Uploads the model; V = 0.
     ///
     /// # Errors
     /// Errors of the device.
-    pub fn new(device: &'d D, model: &Mdp) -> Result<Self, D::Error> {
+    pub fn new(device: &'d AnyDevice, model: &Mdp) -> Result<Self, DeviceError> {
         let (states, rows, entries) = (model.states() as usize, model.rows(), model.transitions().nnz());
         let (actions, choices) = upload_choices(device, model.choices())?;
         let action_reward = if model.action_rewards().is_empty() {
@@ -84,10 +85,10 @@ impl<'d, T: Precise, O: Offset, D: Device> ResultIteration<'d, T, O, D> {
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
-    type Error = D::Error;
+impl<T: Precise, O: Offset> State for ResultIteration<'_, T, O> {
+    type Error = DeviceError;
 
-    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), D::Error> {
+    fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), DeviceError> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.states as usize, "a value for each state");
@@ -98,12 +99,12 @@ impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
         self.device.clear(&mut self.q)
     }
 
-    fn values(&mut self) -> Result<Vec<f64>, D::Error> {
+    fn values(&mut self) -> Result<Vec<f64>, DeviceError> {
         Ok(self.device.to_vec(&self.v)?.into_iter().map(T::to_f64).collect())
     }
 
     /// The greedy policy by the Q-factors of the last sweep.
-    fn policy(&mut self) -> Result<Vec<u32>, D::Error> {
+    fn policy(&mut self) -> Result<Vec<u32>, DeviceError> {
         let mut policy = self.device.zeros(self.states as usize)?;
         let shape = Shape::cover(u64::from(self.states), THREADS);
         // SAFETY: `Mdp` guarantees non-decreasing row offsets; `q` has one element per row and `policy` one per state.
@@ -117,15 +118,15 @@ impl<T: Precise, O: Offset, D: Device> State for ResultIteration<'_, T, O, D> {
     /// Per entry: successor, probability, reward, and the result written and read. Per row: offset, action reward, and
     /// the Q-factor written and read. Per state: V read and written, ΔV written and read, and a row offset if the
     /// number of actions varies.
-    fn sweep_bytes(&mut self) -> Result<u64, D::Error> {
+    fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         let (t, o) = (size_of::<T>() as u64, size_of::<O>() as u64);
         let offsets = if self.actions == 0 { o } else { 0 };
         Ok(self.entries * (4 + 4 * t) + self.rows * (o + 3 * t) + u64::from(self.states) * (4 * t + offsets))
     }
 }
 
-impl<T: Precise, O: Offset, D: Device> GreedySweeps for ResultIteration<'_, T, O, D> {
-    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, D::Error> {
+impl<T: Precise, O: Offset> GreedySweeps for ResultIteration<'_, T, O> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, DeviceError> {
         let Self { device, states, rows, entries, gamma, actions, choices, row_ptr, col, prob, reward, .. } = self;
         let Self { action_reward, results, q, v, change, extremes, expected, .. } = self;
         let cover = |threads| Shape::cover(threads, THREADS);

@@ -30,8 +30,9 @@ use warpkov_mdp::solution::{RankShare, Round, Solution, Status};
 use warpkov_mdp::solve::{Session, solve_in_parts, solve_on_ranks, solve_session, solve_session_in_parts};
 use warpkov_mdp::team::Team;
 use warpkov_mdp::{SolveError, solve_with};
-use warpkov_runtime::choose::{DeviceChoice, KernelDevice};
+use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::comm::{Column, Communicator, Divided, Error, Exchange, Local, Message};
+use warpkov_runtime::device::AnyDevice;
 
 use crate::random::Random;
 
@@ -778,15 +779,14 @@ fn a_grid_generated_in_parts_has_the_bits_of_one() {
         let grid = SlipGrid { gamma: 0.8, ..grid };
         let values = |ranks: u32| {
             let work = |comm: &Local| {
-                let device = KernelDevice::open(DeviceChoice::Emulated, false)?.0;
-                let KernelDevice::Emulated(emulator) = &device else { panic!("asked for the emulator") };
+                let device = AnyDevice::open(DeviceChoice::Emulated, false)?.0;
                 let made = grid.patterns_of(comm.rank(), comm.size()).unwrap();
                 let team = made.part().map_or_else(Team::alone, |part| Team::of(comm, part));
                 let layout = SweepLayout::generated(&made).unwrap();
-                let ranks = Ranks::new(emulator, &team)?;
-                let ghosts = ranks.map(|ranks| ranks.ghosts::<f64>(emulator)).transpose()?;
-                let ghosts = ghosts.map(|ghosts| Box::new(ghosts) as Box<dyn Exchanges<f64, _>>);
-                let mut backend = ValueIteration::<f64, u32, _>::in_team(emulator, &layout, ghosts)?;
+                let ranks = Ranks::new(&device, &team)?;
+                let ghosts = ranks.map(|ranks| ranks.ghosts::<f64>(&device)).transpose()?;
+                let ghosts = ghosts.map(|ghosts| Box::new(ghosts) as Box<dyn Exchanges<f64>>);
+                let mut backend = ValueIteration::<f64, u32>::in_team(&device, &layout, ghosts)?;
                 backend.backup(Stop::Change(0.0), 40)?;
                 let own = made.part().map_or(0..made.states() as usize, |part| part.own.clone());
                 Ok::<_, SolveError>(backend.values()?[own].to_vec())

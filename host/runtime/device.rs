@@ -1,0 +1,353 @@
+//! One type for all devices that run kernels: a GPU, or the emulator.
+//!
+//! Backends are written for [`AnyDevice`], so the compiler makes their code once. An operation branches once between GPU and
+//! emulator, which costs nothing beside a launch.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use warpkov_device::device::DeviceCopy;
+use warpkov_device::emulator::{EmulatedBuffer, Emulator, EmulatorError};
+use warpkov_device::launch::{Arg, Buffer, Call, Device};
+
+use crate::choose::DeviceChoice;
+use crate::error::Error;
+use crate::gpu::{self, CudaError, Gpu, GpuBuffer};
+
+/// An open device that runs kernels.
+pub enum AnyDevice {
+    /// A GPU.
+    Gpu(Gpu),
+    /// The emulator.
+    Emulated(Emulator),
+}
+
+/// A failed operation of an [`AnyDevice`].
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// An error of the GPU or of its driver.
+    #[error(transparent)]
+    Gpu(#[from] CudaError),
+    /// A fault that the emulator found.
+    #[error(transparent)]
+    Emulator(#[from] EmulatorError),
+}
+
+/// Memory of an [`AnyDevice`].
+pub enum AnyBuffer<T: DeviceCopy> {
+    /// Memory of a GPU.
+    Gpu(GpuBuffer<T>),
+    /// Memory of the emulator.
+    Emulated(EmulatedBuffer<T>),
+}
+
+/// Host memory from which an [`AnyDevice`] copies beside other work.
+pub enum AnyPinned<T: DeviceCopy> {
+    /// Memory for a GPU.
+    Gpu(gpu::Pinned<T>),
+    /// Memory for the emulator.
+    Emulated(Vec<T>),
+}
+
+/// A point in the order of operations of an [`AnyDevice`]. The emulator executes each at once and needs none.
+pub struct AnyEvent(Option<gpu::Event>);
+
+impl AnyDevice {
+    /// Opens a device for work that only kernels do. `auto` is the first GPU; if it cannot be used and `or_emulated`, `auto` is the
+    /// emulator, and the reason is returned.
+    ///
+    /// # Errors
+    /// [`Error::NoKernels`] for the CPU; and if there is no such GPU.
+    pub fn open(device: DeviceChoice, or_emulated: bool) -> Result<(Self, Option<String>), Error> {
+        match device {
+            DeviceChoice::Cpu => Err(Error::NoKernels),
+            DeviceChoice::Emulated => Ok((Self::Emulated(crate::emulator()), None)),
+            DeviceChoice::Cuda(ordinal) => Ok((Self::Gpu(gpu::open(ordinal)?), None)),
+            DeviceChoice::Auto => match gpu::open(0) {
+                Ok(gpu) => Ok((Self::Gpu(gpu), None)),
+                Err(error) if or_emulated => {
+                    Ok((Self::Emulated(crate::emulator()), Some(format!("auto chose the emulator: {error}"))))
+                }
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// Its name, in words.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Gpu(gpu) => gpu.name(),
+            Self::Emulated(_) => "the emulator".to_owned(),
+        }
+    }
+
+    /// The GPU, if it is one.
+    #[must_use]
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match self {
+            Self::Gpu(gpu) => Some(gpu),
+            Self::Emulated(_) => None,
+        }
+    }
+
+    /// Bytes of free memory; `None` on the emulator.
+    ///
+    /// # Errors
+    /// Those of the driver.
+    pub fn free_memory(&self) -> Result<Option<u64>, DeviceError> {
+        Ok(self.gpu().map(Gpu::memory).transpose()?.map(|(free, _)| free))
+    }
+
+    /// The time in which the device executes the operations that `work` submits: by the GPU's clock, or by the host's for the
+    /// emulator.
+    ///
+    /// # Errors
+    /// Errors of `work`, and errors of the device while it executes the operations.
+    pub fn time(&self, work: impl FnOnce() -> Result<(), DeviceError>) -> Result<Duration, DeviceError> {
+        match self {
+            Self::Gpu(gpu) => Ok(gpu.time(|| work().map_err(of_gpu))?.1),
+            Self::Emulated(_) => {
+                let begun = Instant::now();
+                work().map(|()| begun.elapsed())
+            }
+        }
+    }
+
+    /// Checks that `bytes` of memory are free for `what`. The emulator has the memory of the host, which is not checked.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfMemory`].
+    pub fn reserve(&self, bytes: u64, what: &str) -> Result<(), DeviceError> {
+        self.gpu().map_or(Ok(()), |gpu| Ok(gpu.reserve(bytes, what)?))
+    }
+}
+
+impl From<Gpu> for AnyDevice {
+    fn from(gpu: Gpu) -> Self {
+        Self::Gpu(gpu)
+    }
+}
+
+impl From<Emulator> for AnyDevice {
+    fn from(emulator: Emulator) -> Self {
+        Self::Emulated(emulator)
+    }
+}
+
+/// A buffer is used on the device that made it: every owner of buffers owns one device.
+const FOREIGN: &str = "the memory belongs to another device";
+
+impl<T: DeviceCopy> AnyBuffer<T> {
+    pub(crate) fn on_gpu(&self) -> &GpuBuffer<T> {
+        let Self::Gpu(buffer) = self else { unreachable!("{FOREIGN}") };
+        buffer
+    }
+
+    pub(crate) fn on_gpu_mut(&mut self) -> &mut GpuBuffer<T> {
+        let Self::Gpu(buffer) = self else { unreachable!("{FOREIGN}") };
+        buffer
+    }
+
+    fn emulated(&self) -> &EmulatedBuffer<T> {
+        let Self::Emulated(buffer) = self else { unreachable!("{FOREIGN}") };
+        buffer
+    }
+
+    fn emulated_mut(&mut self) -> &mut EmulatedBuffer<T> {
+        let Self::Emulated(buffer) = self else { unreachable!("{FOREIGN}") };
+        buffer
+    }
+}
+
+impl<T: DeviceCopy> Buffer<T> for AnyBuffer<T> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Gpu(buffer) => buffer.len(),
+            Self::Emulated(buffer) => buffer.len(),
+        }
+    }
+
+    fn arg(&self) -> Arg {
+        match self {
+            Self::Gpu(buffer) => buffer.arg(),
+            Self::Emulated(buffer) => buffer.arg(),
+        }
+    }
+}
+
+/// The error of the GPU on which a closure of [`Device::beside`] or [`Device::capture`] has worked.
+pub(crate) fn of_gpu(error: DeviceError) -> CudaError {
+    match error {
+        DeviceError::Gpu(error) => error,
+        DeviceError::Emulator(_) => unreachable!("{FOREIGN}"),
+    }
+}
+
+/// The error of the emulator, likewise.
+fn of_emulator(error: DeviceError) -> EmulatorError {
+    match error {
+        DeviceError::Emulator(error) => error,
+        DeviceError::Gpu(_) => unreachable!("{FOREIGN}"),
+    }
+}
+
+impl Device for AnyDevice {
+    type Error = DeviceError;
+    type Buffer<T: DeviceCopy> = AnyBuffer<T>;
+    type Pinned<T: DeviceCopy> = AnyPinned<T>;
+    type Event = AnyEvent;
+    /// The emulator records nothing.
+    type Graph = gpu::Graph;
+
+    fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<AnyBuffer<T>, DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => AnyBuffer::Gpu(gpu.zeros(len)?),
+            Self::Emulated(emulator) => AnyBuffer::Emulated(emulator.zeros(len)?),
+        })
+    }
+
+    fn uninitialised<T: DeviceCopy>(&self, len: usize) -> Result<AnyBuffer<T>, DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => AnyBuffer::Gpu(gpu.uninitialised(len)?),
+            Self::Emulated(emulator) => AnyBuffer::Emulated(emulator.uninitialised(len)?),
+        })
+    }
+
+    fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<AnyBuffer<T>, DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => AnyBuffer::Gpu(gpu.upload(source)?),
+            Self::Emulated(emulator) => AnyBuffer::Emulated(emulator.upload(source)?),
+        })
+    }
+
+    fn upload_pieces<T: DeviceCopy>(
+        &self,
+        ends: &[usize],
+        fill: impl FnMut(usize, &mut [T]),
+    ) -> Result<AnyBuffer<T>, DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => AnyBuffer::Gpu(gpu.upload_pieces(ends, fill)?),
+            Self::Emulated(emulator) => AnyBuffer::Emulated(emulator.upload_pieces(ends, fill)?),
+        })
+    }
+
+    fn write<T: DeviceCopy>(&self, target: &mut AnyBuffer<T>, source: &[T]) -> Result<(), DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => gpu.write(target.on_gpu_mut(), source)?,
+            Self::Emulated(emulator) => emulator.write(target.emulated_mut(), source)?,
+        })
+    }
+
+    fn clear<T: DeviceCopy>(&self, buffer: &mut AnyBuffer<T>) -> Result<(), DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => gpu.clear(buffer.on_gpu_mut())?,
+            Self::Emulated(emulator) => emulator.clear(buffer.emulated_mut())?,
+        })
+    }
+
+    fn download<T: DeviceCopy>(&self, buffer: &AnyBuffer<T>, target: &mut [T]) -> Result<(), DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => gpu.download(buffer.on_gpu(), target)?,
+            Self::Emulated(emulator) => emulator.download(buffer.emulated(), target)?,
+        })
+    }
+
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => gpu.synchronize()?,
+            Self::Emulated(emulator) => emulator.synchronize()?,
+        })
+    }
+
+    fn pin<T: DeviceCopy>(&self, source: Vec<T>) -> Result<AnyPinned<T>, DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => AnyPinned::Gpu(gpu.pin(source)?),
+            Self::Emulated(emulator) => AnyPinned::Emulated(emulator.pin(source)?),
+        })
+    }
+
+    fn record_event(&self) -> Result<AnyEvent, DeviceError> {
+        Ok(AnyEvent(self.gpu().map(Device::record_event).transpose()?))
+    }
+
+    unsafe fn stage<T: DeviceCopy>(
+        &self,
+        source: &AnyPinned<T>,
+        range: Range<usize>,
+        target: &mut AnyBuffer<T>,
+        after: &AnyEvent,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise is the device's.
+        unsafe {
+            Ok(match (self, source, after) {
+                (Self::Gpu(gpu), AnyPinned::Gpu(source), AnyEvent(Some(after))) => {
+                    gpu.stage(source, range, target.on_gpu_mut(), after)?
+                }
+                (Self::Emulated(emulator), AnyPinned::Emulated(source), AnyEvent(None)) => {
+                    emulator.stage(source, range, target.emulated_mut(), &())?
+                }
+                _ => unreachable!("{FOREIGN}"),
+            })
+        }
+    }
+
+    unsafe fn beside<C>(
+        &self,
+        context: &mut C,
+        side: impl FnOnce(&mut C) -> Result<(), DeviceError>,
+        main: impl FnOnce(&mut C) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise is the device's.
+        unsafe {
+            Ok(match self {
+                Self::Gpu(gpu) => gpu.beside(context, |c| side(c).map_err(of_gpu), |c| main(c).map_err(of_gpu))?,
+                Self::Emulated(emulator) => {
+                    emulator.beside(context, |c| side(c).map_err(of_emulator), |c| main(c).map_err(of_emulator))?
+                }
+            })
+        }
+    }
+
+    unsafe fn launch(&self, call: Call<'_>) -> Result<(), DeviceError> {
+        // SAFETY: the caller's promise is the device's.
+        unsafe {
+            Ok(match self {
+                Self::Gpu(gpu) => gpu.launch(call)?,
+                Self::Emulated(emulator) => emulator.launch(call)?,
+            })
+        }
+    }
+
+    fn capture(&self, work: impl FnOnce() -> Result<(), DeviceError>) -> Result<Option<gpu::Graph>, DeviceError> {
+        Ok(match self {
+            Self::Gpu(gpu) => gpu.capture(|| work().map_err(of_gpu))?,
+            Self::Emulated(_) => None,
+        })
+    }
+
+    unsafe fn launch_graph(&self, graph: &gpu::Graph) -> Result<(), DeviceError> {
+        let Self::Gpu(gpu) = self else { unreachable!("{FOREIGN}") };
+        // SAFETY: the caller's promise is the GPU's.
+        Ok(unsafe { gpu.launch_graph(graph) }?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_for_kernels_goes_to_a_device_that_runs_them() {
+        let open = |device, or_emulated| AnyDevice::open(device, or_emulated).map(|(device, _)| device.name());
+        assert!(matches!(open(DeviceChoice::Cpu, true), Err(Error::NoKernels)));
+        assert_eq!(open(DeviceChoice::Emulated, false).unwrap(), "the emulator");
+        assert!(matches!(open(DeviceChoice::Cuda(4096), true), Err(Error::Device(_))));
+        if !DeviceChoice::Auto.runs_kernels() {
+            let (device, reason) = AnyDevice::open(DeviceChoice::Auto, true).unwrap();
+            assert!(matches!(device, AnyDevice::Emulated(_)));
+            assert!(reason.unwrap().starts_with("auto chose the emulator: "));
+            assert!(matches!(open(DeviceChoice::Auto, false), Err(Error::Device(_))));
+        }
+    }
+}
