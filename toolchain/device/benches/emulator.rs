@@ -183,12 +183,20 @@ fn main() -> Result<(), EmulatorError> {
     let x = device.upload(&numbers[..m])?;
     let mut z = device.zeros(m / 32)?;
     let shape = Shape::cover(m as u64, BLOCK);
-    // SAFETY (all three): x has one element per thread, z one per warp.
-    let time = fastest(runs, || unsafe { tree_sums(&device, shape, &x, &mut z) }.expect("no fault"));
+    let time = fastest(runs, || {
+        // SAFETY: x has one element per thread, z one per warp.
+        unsafe { tree_sums(&device, shape, &x, &mut z) }.expect("no fault");
+    });
     print("sums of blocks, tree with barriers", m, time, plain);
-    let time = fastest(runs, || unsafe { shuffle_sums(&device, shape, &x, &mut z) }.expect("no fault"));
+    let time = fastest(runs, || {
+        // SAFETY: x has one element per thread, z one per warp.
+        unsafe { shuffle_sums(&device, shape, &x, &mut z) }.expect("no fault");
+    });
     print("sums of warps, shuffles", m, time, plain);
-    let time = fastest(runs, || unsafe { block_sums(&device, shape, &x, &mut z) }.expect("no fault"));
+    let time = fastest(runs, || {
+        // SAFETY: x has one element per thread, z one per warp.
+        unsafe { block_sums(&device, shape, &x, &mut z) }.expect("no fault");
+    });
     print("sums of blocks, block::reduce", m, time, plain);
 
     let n = 128_usize;

@@ -103,6 +103,10 @@ struct View {
 pub(crate) struct Knowledge(BTreeMap<u64, View>);
 
 impl Knowledge {
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Whether the access is known.
     pub fn contains(&self, stamp: &Stamp) -> bool {
         self.0.get(&stamp.block).is_some_and(|view| {
@@ -188,21 +192,32 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub fn new(block: u64, thread: u16, settled: u64, beside: Range<u64>) -> Self {
-        let mut clock = Self {
-            block,
+    pub fn new(thread: u16) -> Self {
+        Self {
+            block: 0,
             thread,
             time: 1,
             floor: 1,
-            settled,
-            beside,
+            settled: 0,
+            beside: 0..0,
             lanes: [0; 32],
             acquired: None,
             fenced: None,
             observed: None,
-        };
-        clock.lanes[usize::from(thread % 32)] = 1;
-        clock
+        }
+    }
+
+    /// Begins the thread, in a block.
+    pub fn begin(&mut self, block: u64, settled: u64, beside: Option<&Range<u64>>) {
+        self.block = block;
+        self.floor = 1;
+        self.settled = settled;
+        self.beside = beside.cloned().unwrap_or_default();
+        self.lanes = [0; 32];
+        self.advance(1);
+        self.acquired = None;
+        self.fenced = None;
+        self.observed = None;
     }
 
     /// The current access.
@@ -227,6 +242,14 @@ impl Clock {
                 || stamp.thread == self.thread
                 || (stamp.thread / 32 == self.thread / 32 && stamp.time <= self.lanes[usize::from(stamp.thread % 32)]));
         own || self.acquired.as_ref().is_some_and(|acquired| acquired.contains(stamp))
+    }
+
+    /// The effect of `sync_warp`: the threads of its mask know the times `lanes` of the warp, and what they have acquired
+    /// together.
+    pub fn sync_warp(&mut self, lanes: [u32; 32], acquired: &Option<Arc<Knowledge>>) {
+        self.lanes = lanes;
+        self.advance(self.time + 1);
+        self.acquired.clone_from(acquired);
     }
 
     /// Begins a new time.

@@ -55,7 +55,7 @@ type Stop = Box<dyn FnMut() -> bool + Send>;
 /// The emulated device. A launch has executed when the call returns.
 pub struct Emulator {
     schedule: Schedule,
-    stacks: RefCell<block::Stacks>,
+    pool: RefCell<block::Pool>,
     stop: RefCell<Option<Stop>>,
     limit: u64,
     /// The last operation, if it was a launch: an overlapping launch may begin before it ends.
@@ -77,7 +77,7 @@ impl Emulator {
     pub fn new(schedule: Schedule) -> Self {
         Self {
             schedule,
-            stacks: RefCell::default(),
+            pool: RefCell::default(),
             stop: RefCell::default(),
             limit: 1 << 27,
             previous: Cell::default(),
@@ -167,7 +167,7 @@ impl Emulator {
             profiler.collector().launch(call.entry, grid.count(), threads as u32);
         }
         let grid_of_blocks = Grid { launch: &launch, profiler: self.profiler.as_ref(), call: &call, body: thread };
-        grid_of_blocks.run(&mut self.stacks.borrow_mut(), || self.stopped())?;
+        grid_of_blocks.run(&mut self.pool.borrow_mut(), || self.stopped())?;
         // The next launch begins after every block of this one has called `launch_dependents`. If that was after its
         // `wait`, all launches before this one have ended.
         let settled = if launch.early.get() { launch.settled } else { first };

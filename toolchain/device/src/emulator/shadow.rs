@@ -69,6 +69,11 @@ pub(crate) struct Shadow {
 }
 
 impl Shadow {
+    /// Forgets all accesses.
+    pub fn reset(&mut self) {
+        self.pages.clear();
+    }
+
     fn cell(&mut self, element: usize) -> &mut Cell {
         let page = element / PAGE;
         if page >= self.pages.len() {

@@ -16,6 +16,7 @@ struct Array {
 }
 
 /// The shared memory of one block.
+#[derive(Default)]
 pub struct SharedMemory {
     bytes: Vec<u8>,
     /// Whether each word has a value.
@@ -26,11 +27,13 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    pub fn new(dynamic_bytes: u32) -> Self {
-        let mut memory =
-            Self { bytes: Vec::new(), written: Vec::new(), shadow: Shadow::default(), statics: Vec::new() };
-        memory.grow(dynamic_bytes as usize);
-        memory
+    /// Makes this the memory of a new block, which has no values.
+    pub fn reset(&mut self, dynamic_bytes: u32) {
+        self.bytes.clear();
+        self.written.clear();
+        self.shadow.reset();
+        self.statics.clear();
+        self.grow(dynamic_bytes as usize);
     }
 
     fn grow(&mut self, bytes: usize) {

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
@@ -47,7 +48,6 @@ const UNCOUNTED: u32 = 1 << 16;
 pub(crate) enum Wait {
     Barrier {
         site: &'static Location<'static>,
-        predicate: bool,
     },
     Warp {
         site: &'static Location<'static>,
@@ -60,12 +60,17 @@ pub(crate) enum Wait {
     /// Reads and changes nothing.
     Spin {
         site: &'static Location<'static>,
-        place: Place,
-        /// The last access that has changed the element in this launch.
-        change: Option<Stamp>,
+        target: Target,
     },
     /// Lets other threads run.
     Preempted,
+}
+
+/// The element that a thread reads again and again.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    Global { record: *const Record, name: &'static str, element: usize },
+    Shared { address: u32, size: u32 },
 }
 
 /// A block: state that its threads share.
@@ -76,12 +81,135 @@ pub struct Block {
     pub shape: Shape,
     pub(crate) shared: RefCell<SharedMemory>,
     pub(crate) launch: *const Launch,
+    /// Serial number, unique in the process.
+    serial: u64,
+    pub(crate) barrier: Barrier,
+    /// The order of the threads.
+    pub(crate) order: Vec<u32>,
+    /// The threads: as many as the shape has.
+    pub(crate) threads: *const Thread,
+    /// The thread that runs in a coroutine which has not waited yet, and its position in the order.
+    pub(crate) current: Cell<u32>,
+    pub(crate) position: Cell<usize>,
+    /// The end of the positions of threads that the coroutine may run.
+    end: Cell<usize>,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self {
+            index: Dim3 { x: 0, y: 0, z: 0 },
+            shape: Shape::new(1, 1),
+            shared: RefCell::default(),
+            launch: ptr::null(),
+            serial: 0,
+            barrier: Barrier::default(),
+            order: Vec::new(),
+            threads: ptr::null(),
+            current: Cell::new(0),
+            position: Cell::new(0),
+            end: Cell::new(0),
+        }
+    }
 }
 
 impl Block {
+    /// Makes this the block of index `index` and serial number `serial`. `stream` selects the order of its threads.
+    pub(crate) fn reset(&mut self, launch: &Launch, index: Dim3, serial: u64, shape: Shape, stream: u64) {
+        self.index = index;
+        self.shape = shape;
+        self.shared.get_mut().reset(shape.shared_bytes);
+        self.launch = launch;
+        self.serial = serial;
+        self.barrier = Barrier::default();
+        launch.schedule.fill(&mut self.order, shape.block.count() as u32, stream);
+    }
+
     pub(crate) fn launch(&self) -> &Launch {
         // SAFETY: the launch outlives its blocks: `Grid` drops them first.
         unsafe { &*self.launch }
+    }
+
+    /// Chooses the threads that the next coroutine runs: `id`, then those at further `positions` of the order. The first
+    /// of the positions is that of `id`.
+    pub(crate) fn schedule(&self, id: u32, positions: Range<usize>) {
+        self.current.set(id);
+        self.position.set(positions.start);
+        self.end.set(positions.end);
+    }
+
+    pub(crate) fn current_thread(&self) -> &Thread {
+        // SAFETY: `Runner` owns the threads, which do not move while it runs, and `current` is less than their number.
+        unsafe { &*self.threads.add(self.current.get() as usize) }
+    }
+
+    /// Goes on to the next thread that the coroutine runs. Returns false if there is none.
+    pub(crate) fn next_thread(&self) -> bool {
+        let next = self.position.get() + 1;
+        if next >= self.end.get() {
+            return false;
+        }
+        self.position.set(next);
+        self.current.set(self.order[next]);
+        true
+    }
+}
+
+/// The barrier of a block.
+#[derive(Default)]
+pub(crate) struct Barrier {
+    /// Threads that wait at it.
+    arrived: Cell<usize>,
+    /// Where the first of them waits.
+    site: Cell<Option<&'static Location<'static>>>,
+    /// Whether another one waits elsewhere.
+    differs: Cell<bool>,
+    arriving: RefCell<Passage>,
+    /// What threads get that continue: some may arrive again before others have continued.
+    complete: RefCell<Passage>,
+}
+
+#[derive(Default)]
+struct Passage {
+    /// Threads with a true predicate.
+    count: u32,
+    /// The largest time of the threads that wait. When the barrier is complete, the time that begins.
+    time: u32,
+    /// What the threads have acquired together.
+    acquired: Option<Arc<Knowledge>>,
+}
+
+impl Barrier {
+    fn arrive(&self, site: &'static Location<'static>, predicate: bool, clock: &Clock) {
+        if self.arrived.get() == 0 {
+            self.site.set(Some(site));
+        }
+        self.arrived.set(self.arrived.get() + 1);
+        self.differs.set(self.differs.get() || self.site.get() != Some(site));
+        let arriving = &mut *self.arriving.borrow_mut();
+        arriving.count += u32::from(predicate);
+        arriving.time = arriving.time.max(clock.time);
+        join(&mut arriving.acquired, clock);
+    }
+
+    /// Completes it if all `threads` threads wait, at the same site. Returns whether they do.
+    pub fn release(&self, threads: usize) -> bool {
+        if self.arrived.get() < threads || self.differs.get() {
+            return false;
+        }
+        let Passage { count, time, acquired } = self.arriving.take();
+        self.complete.replace(Passage { count, time: time + 1, acquired });
+        self.arrived.set(0);
+        true
+    }
+
+    /// The effect on the clock of a thread that continues. Returns the number of threads with a true predicate.
+    fn leave(&self, clock: &mut Clock) -> u32 {
+        let complete = self.complete.borrow();
+        clock.floor = complete.time;
+        clock.advance(complete.time);
+        clock.acquired.clone_from(&complete.acquired);
+        complete.count
     }
 }
 
@@ -97,31 +225,38 @@ struct Copies {
 pub struct Thread {
     pub(crate) id: u32,
     pub(crate) block: *const Block,
-    pub(crate) yielder: Cell<*const Yielder<(), Wait>>,
-    pub(crate) clock: RefCell<Clock>,
-    /// Result of the last barrier: threads with a true predicate.
-    pub(crate) count: Cell<u32>,
-    /// Values of the lanes in the last exchange.
-    pub(crate) lanes: Cell<[u64; 32]>,
-    copies: RefCell<Copies>,
+    /// Index in the block.
+    index: Cell<Dim3>,
+    launch: Cell<*const Launch>,
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// What the thread waits for, if it does.
+    pub(crate) wait: Cell<Wait>,
+    /// Whether it has waited.
+    waited: Cell<bool>,
     /// Memory accesses so far.
     steps: Cell<u64>,
     /// Accesses since the last one that changed the memory.
     idle: Cell<u32>,
+    /// Whether instructions are recorded.
+    profiled: Cell<bool>,
     /// Whether reads of read-only views are recorded: the launch overlaps with another one.
     watched: Cell<bool>,
     /// Whether the thread has let the next launch begin.
     pub(crate) triggered: Cell<bool>,
+    /// Whether a vector access is being made, which is one instruction.
+    vector: Cell<bool>,
+    /// Barriers and warp operations passed.
+    phase: Cell<u32>,
+    pub(crate) clock: RefCell<Clock>,
+    /// Values of the lanes in the last exchange.
+    pub(crate) lanes: Cell<[u64; 32]>,
+    copies: RefCell<Copies>,
     /// The last atomic operations of other threads that this thread's have read from, for hints.
     heard: Cell<[Option<Stamp>; 4]>,
     /// Releases that the thread has read but not seen, because of their scope or its own, for hints.
     missed: RefCell<Knowledge>,
     /// Instructions, if the launch is profiled.
     pub(crate) events: RefCell<Vec<Event>>,
-    /// Barriers and warp operations passed.
-    phase: Cell<u32>,
-    /// Whether a vector access is being made, which is one instruction.
-    vector: Cell<bool>,
 }
 
 thread_local! {
@@ -152,10 +287,11 @@ pub(crate) fn unrecorded() -> bool {
 /// # Panics
 /// If no kernel is running: host code has called a device primitive.
 #[must_use]
+#[inline]
 pub fn current() -> &'static Thread {
     let thread = CURRENT.get();
     assert!(!thread.is_null(), "host code called a device primitive, which only works inside a kernel");
-    // SAFETY: `Runner::step` sets the pointer to a thread that outlives the call, and resets it afterwards. A kernel
+    // SAFETY: `Runner` sets the pointer to a thread that outlives the call, and resets it afterwards. A kernel
     // cannot keep the reference: the views that it writes to accept `DeviceCopy` types only, which contain no
     // references.
     unsafe { &*thread }
@@ -177,8 +313,8 @@ impl Elements<'_> {
         Place { array: self.name, index: element, shared: false }
     }
 
-    fn last_change(&self) -> (Place, Option<Stamp>) {
-        (self.place(self.first), self.record.shadow.borrow_mut().last_change(self.first))
+    fn target(&self) -> Target {
+        Target::Global { record: self.record, name: self.name, element: self.first }
     }
 }
 
@@ -196,45 +332,105 @@ pub struct Atomic {
 }
 
 impl Thread {
-    pub(crate) fn new(id: u32, block: *const Block, clock: Clock, watched: bool) -> Self {
+    pub(crate) fn new(id: u32, block: *const Block) -> Self {
         Self {
             id,
             block,
+            index: Cell::new(Dim3 { x: 0, y: 0, z: 0 }),
+            launch: Cell::new(ptr::null()),
             yielder: Cell::new(ptr::null()),
-            clock: RefCell::new(clock),
-            count: Cell::new(0),
-            lanes: Cell::new([0; 32]),
-            copies: RefCell::default(),
+            wait: Cell::new(Wait::Preempted),
+            waited: Cell::new(false),
             steps: Cell::new(0),
             idle: Cell::new(0),
-            watched: Cell::new(watched),
+            profiled: Cell::new(false),
+            watched: Cell::new(false),
             triggered: Cell::new(false),
+            vector: Cell::new(false),
+            phase: Cell::new(0),
+            clock: RefCell::new(Clock::new(id as u16)),
+            lanes: Cell::new([0; 32]),
+            copies: RefCell::default(),
             heard: Cell::default(),
             missed: RefCell::default(),
             events: RefCell::default(),
-            phase: Cell::new(0),
-            vector: Cell::new(false),
         }
+    }
+
+    /// Begins the thread on the coroutine of `yielder`. The memory may be that of a thread of an earlier block.
+    pub(crate) fn begin(&self, yielder: &Yielder<(), ()>) {
+        let block = self.block();
+        let launch = block.launch();
+        let Dim3 { x, y, .. } = block.shape.block;
+        let id = self.id;
+        self.index.set(if id < x {
+            Dim3 { x: id, y: 0, z: 0 }
+        } else {
+            Dim3 { x: id % x, y: id / x % y, z: id / (x * y) }
+        });
+        self.launch.set(launch);
+        self.yielder.set(yielder);
+        self.waited.set(false);
+        self.steps.set(0);
+        self.idle.set(0);
+        self.profiled.set(launch.profiled);
+        self.watched.set(launch.settled < launch.first || launch.beside.is_some());
+        self.triggered.set(false);
+        self.vector.set(false);
+        self.phase.set(0);
+        self.clock.borrow_mut().begin(block.serial, launch.settled, launch.beside.as_ref());
+        let copies = &mut *self.copies.borrow_mut();
+        copies.open.clear();
+        copies.groups.clear();
+        if self.heard.get()[0].is_some() {
+            self.heard.take();
+        }
+        self.missed.borrow_mut().clear();
+        self.events.borrow_mut().clear();
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self) {
+        let launch = self.launch();
+        launch.idle.set(0);
+        // The end of a block lets the next launch begin.
+        if !self.triggered.get() && self.clock.borrow().settled < launch.first {
+            launch.early.set(true);
+        }
+    }
+
+    /// Whether the thread has waited: if so, its coroutine runs no other thread.
+    pub(crate) fn has_waited(&self) -> bool {
+        self.waited.get()
     }
 
     /// Index in the block.
     #[must_use]
+    #[inline]
     pub fn index(&self) -> Dim3 {
-        let block = self.block().shape.block;
-        Dim3 { x: self.id % block.x, y: self.id / block.x % block.y, z: self.id / (block.x * block.y) }
+        self.index.get()
     }
 
     /// The block.
     #[must_use]
+    #[inline]
     pub fn block(&self) -> &Block {
         // SAFETY: `Runner` owns the block and drops its threads first.
         unsafe { &*self.block }
     }
 
+    #[inline]
+    fn launch(&self) -> &Launch {
+        // SAFETY: the launch outlives its blocks: `Grid` drops them first.
+        unsafe { &*self.launch.get() }
+    }
+
     fn wait(&self, wait: Wait) {
-        // SAFETY: `Runner::start` sets the pointer before the kernel's code runs. The yielder lives as long as the
-        // coroutine, which is executing this call.
-        unsafe { (*self.yielder.get()).suspend(wait) };
+        self.wait.set(wait);
+        self.waited.set(true);
+        // SAFETY: `begin` sets the pointer before the kernel's code runs. The yielder lives as long as the coroutine,
+        // which is executing this call.
+        unsafe { (*self.yielder.get()).suspend(()) };
     }
 
     /// Waits at a block-wide barrier. Returns the number of threads whose `predicate` is true.
@@ -242,8 +438,10 @@ impl Thread {
     pub fn barrier(&self, predicate: bool) -> u32 {
         let site = Location::caller();
         self.record(Operation::Barrier, 0, 0, site);
-        self.wait(Wait::Barrier { site, predicate });
-        self.count.get()
+        let barrier = &self.block().barrier;
+        barrier.arrive(site, predicate, &self.clock.borrow());
+        self.wait(Wait::Barrier { site });
+        barrier.leave(&mut self.clock.borrow_mut())
     }
 
     /// Passes `value` to the lanes of `mask`, and returns the values of all lanes; 0 outside of the mask.
@@ -268,7 +466,7 @@ impl Thread {
 
     /// Records an instruction, if the launch is profiled.
     fn record(&self, operation: Operation, address: u64, bytes: u32, site: &'static Location<'static>) {
-        if self.block().launch().profiled && !self.vector.get() {
+        if self.profiled.get() && !self.vector.get() {
             let phase = self.phase.get();
             self.events.borrow_mut().push(Event { site, operation, phase, address, bytes });
             if matches!(
@@ -286,6 +484,9 @@ impl Thread {
     }
 
     fn record_global(&self, operation: Operation, elements: &Elements<'_>, site: &'static Location<'static>) {
+        if !self.profiled.get() {
+            return;
+        }
         // Buffers begin at multiples of 256 bytes, and do not overlap.
         let first = (std::ptr::from_ref(elements.record) as u64) << 16;
         let bytes = elements.count * elements.size;
@@ -316,13 +517,13 @@ impl Thread {
 
     /// Waits until all previous launches have ended.
     pub fn wait_for_launches(&self) {
-        self.clock.borrow_mut().settled = self.block().launch().first;
-        self.watch(self.triggered.get() || self.block().launch().beside.is_some());
+        self.clock.borrow_mut().settled = self.launch().first;
+        self.watch(self.triggered.get() || self.launch().beside.is_some());
     }
 
     /// Lets the next launch begin, which may then run while this one still reads.
     pub fn launch_dependents(&self) {
-        let launch = self.block().launch();
+        let launch = self.launch();
         if self.clock.borrow().settled < launch.first {
             launch.early.set(true);
         }
@@ -337,36 +538,50 @@ impl Thread {
 
     /// Reads of read-only views that need not be recorded before the next count of accesses.
     fn unrecorded_reads(&self) -> u32 {
-        if self.watched.get() || self.block().launch().profiled { 0 } else { UNCOUNTED }
+        if self.watched.get() || self.profiled.get() { 0 } else { UNCOUNTED }
     }
 
     /// Counts an access. Lets other threads run after many that change nothing.
-    fn step(&self, changed: bool, site: &'static Location<'static>, what: impl FnOnce() -> (Place, Option<Stamp>)) {
-        let launch = self.block().launch();
+    #[inline(always)]
+    fn step(&self, changed: bool, site: &'static Location<'static>, target: impl FnOnce() -> Target) {
+        let launch = self.launch();
         self.count_steps(1, site);
         if changed {
             self.idle.set(0);
             launch.idle.set(0);
+            if launch.preempts() {
+                self.wait(Wait::Preempted);
+            }
         } else {
             launch.idle.set(launch.idle.get() + 1);
             self.idle.set(self.idle.get() + 1);
             if self.idle.get() >= PATIENCE || launch.preempts() {
                 self.idle.set(0);
-                let (place, change) = what();
-                let change = change.filter(|stamp| stamp.block >= launch.first);
-                self.wait(Wait::Spin { site, place, change });
+                self.wait(Wait::Spin { site, target: target() });
             }
-            return;
-        }
-        if launch.preempts() {
-            self.wait(Wait::Preempted);
         }
     }
 
+    #[inline]
     fn count_steps(&self, steps: u64, site: &'static Location<'static>) {
         self.steps.set(self.steps.get() + steps);
-        if self.steps.get() > self.block().launch().limit {
+        if self.steps.get() > self.launch().limit {
             Raised::new(Kind::StepLimit { accesses: self.steps.get() }, Some(site)).raise();
+        }
+    }
+
+    /// The place of an element, and the last access that has changed it.
+    pub(crate) fn last_change(&self, target: &Target) -> (Place, Option<Stamp>) {
+        match *target {
+            Target::Global { record, name, element } => {
+                // SAFETY: the launch's buffers outlive it.
+                let change = unsafe { &*record }.shadow.borrow_mut().last_change(element);
+                (Place { array: name, index: element, shared: false }, change)
+            }
+            Target::Shared { address, size } => {
+                let mut shared = self.block().shared.borrow_mut();
+                (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
+            }
         }
     }
 
@@ -417,7 +632,7 @@ impl Thread {
                 "{story}, in a launch that runs beside this one: `Device::beside` orders neither before the other"
             );
         }
-        if earlier.block < self.block().launch().first {
+        if earlier.block < self.launch().first {
             return format!(
                 "{story}, in the previous launch, which may still run: is `grid::wait` missing before line {line}?"
             );
@@ -507,7 +722,7 @@ impl Thread {
     pub(crate) fn global(&self, elements: Elements<'_>, action: Action, site: &'static Location<'static>) {
         let operation = if action.writes() { Operation::Store } else { Operation::Load };
         self.record_global(operation, &elements, site);
-        self.step(action.writes(), site, || elements.last_change());
+        self.step(action.writes(), site, || elements.target());
         let range = elements.first..elements.first + elements.count;
         for element in range.clone() {
             if action.writes() {
@@ -581,7 +796,7 @@ impl Thread {
         let directions = (atomic.reads, atomic.writes);
         shadow.synchronise(element, directions, atomic.order, wide, &mut self.clock.borrow_mut());
         drop(shadow);
-        self.step(update(), site, || elements.last_change());
+        self.step(update(), site, || elements.target());
     }
 
     fn hear(&self, other: Option<Stamp>, missed: Option<Knowledge>) {
@@ -609,11 +824,6 @@ impl Thread {
         self.block().shared.borrow().place(address, size)
     }
 
-    fn last_shared_change(&self, address: u32, size: u32) -> (Place, Option<Stamp>) {
-        let mut shared = self.block().shared.borrow_mut();
-        (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
-    }
-
     fn shared(&self, address: u32, size: u32, action: Action, site: &'static Location<'static>) {
         let place = || self.shared_place(address, size);
         let operation = match action {
@@ -623,7 +833,7 @@ impl Thread {
         };
         self.record(operation, address.into(), size, site);
         if !action.is_atomic() {
-            self.step(action != Action::Read, site, || self.last_shared_change(address, size));
+            self.step(action != Action::Read, site, || Target::Shared { address, size });
         }
         if matches!(action, Action::Write | Action::Copy) {
             self.block().shared.borrow_mut().written[words(address, size)].fill(true);
@@ -704,7 +914,7 @@ impl Thread {
         let new = update(old);
         shared.store(address, size, new);
         drop(shared);
-        self.step(new != old, site, || self.last_shared_change(address, size));
+        self.step(new != old, site, || Target::Shared { address, size });
         old
     }
 }
@@ -721,17 +931,19 @@ fn verb(action: Action) -> (&'static str, &'static str) {
     }
 }
 
-/// What all of these threads know together: they wait at one barrier.
-pub(crate) fn joined<'a>(threads: impl Iterator<Item = &'a Thread>) -> Option<Arc<Knowledge>> {
-    let mut joined: Option<Arc<Knowledge>> = None;
-    for thread in threads {
-        if let Some(acquired) = &thread.clock.borrow().acquired {
-            match &mut joined {
-                None => joined = Some(acquired.clone()),
-                Some(joined) if Arc::ptr_eq(joined, acquired) => {}
-                Some(joined) => Arc::make_mut(joined).join(acquired),
-            }
-        }
+/// Adds what the thread of `clock` has acquired.
+fn join(joined: &mut Option<Arc<Knowledge>>, clock: &Clock) {
+    let Some(acquired) = &clock.acquired else { return };
+    match joined {
+        None => *joined = Some(acquired.clone()),
+        Some(joined) if Arc::ptr_eq(joined, acquired) => {}
+        Some(joined) => Arc::make_mut(joined).join(acquired),
     }
+}
+
+/// What all of these threads have acquired.
+pub(crate) fn joined<'a>(threads: impl Iterator<Item = &'a Thread>) -> Option<Arc<Knowledge>> {
+    let mut joined = None;
+    threads.for_each(|thread| join(&mut joined, &thread.clock.borrow()));
     joined
 }
