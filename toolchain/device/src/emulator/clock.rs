@@ -108,10 +108,10 @@ impl Knowledge {
     }
 
     /// Whether the access is known.
-    pub fn contains(&self, stamp: &Stamp) -> bool {
-        self.0.get(&stamp.block).is_some_and(|view| {
-            stamp.time < view.floor || view.threads.get(&stamp.thread).is_some_and(|&time| stamp.time <= time)
-        })
+    pub fn contains(&self, block: u64, thread: u16, time: u32) -> bool {
+        self.0
+            .get(&block)
+            .is_some_and(|view| time < view.floor || view.threads.get(&thread).is_some_and(|&known| time <= known))
     }
 
     pub fn join(&mut self, other: &Self) {
@@ -179,6 +179,8 @@ pub(crate) struct Clock {
     pub floor: u32,
     /// The thread knows all accesses of blocks with smaller serial numbers: those of earlier launches.
     pub settled: u64,
+    /// All threads of this launch and of later ones know all accesses of blocks with smaller serial numbers.
+    pub horizon: u64,
     /// The blocks that run [beside](crate::launch::Device::beside) this launch are an exception.
     pub beside: Range<u64>,
     /// Known times of the lanes of its warp.
@@ -199,6 +201,7 @@ impl Clock {
             time: 1,
             floor: 1,
             settled: 0,
+            horizon: 0,
             beside: 0..0,
             lanes: [0; 32],
             acquired: None,
@@ -212,6 +215,7 @@ impl Clock {
         self.block = block;
         self.floor = 1;
         self.settled = settled;
+        self.horizon = beside.map_or(settled, |beside| beside.start.min(settled));
         self.beside = beside.cloned().unwrap_or_default();
         self.lanes = [0; 32];
         self.advance(1);
@@ -228,20 +232,28 @@ impl Clock {
     /// Whether the access happens before the present.
     #[inline]
     pub fn knows(&self, stamp: &Stamp) -> bool {
-        (stamp.block < self.settled && !self.beside.contains(&stamp.block)) || self.knows_concurrent(stamp)
+        self.knows_access(stamp.block, stamp.thread, stamp.time)
     }
 
-    /// Whether all accesses up to this block happen before the present.
-    pub fn knows_all_to(&self, block: u64) -> bool {
-        block < self.settled && (self.beside.is_empty() || block < self.beside.start)
+    /// Whether the accesses of a thread of a block up to this time happen before the present.
+    #[inline]
+    pub fn knows_access(&self, block: u64, thread: u16, time: u32) -> bool {
+        let own = block == self.block
+            && (time < self.floor
+                || thread == self.thread
+                || (thread / 32 == self.thread / 32 && time <= self.lanes[usize::from(thread % 32)]));
+        own || self.knows_launch(block)
+            || self.acquired.as_ref().is_some_and(|acquired| acquired.contains(block, thread, time))
     }
 
-    fn knows_concurrent(&self, stamp: &Stamp) -> bool {
-        let own = stamp.block == self.block
-            && (stamp.time < self.floor
-                || stamp.thread == self.thread
-                || (stamp.thread / 32 == self.thread / 32 && stamp.time <= self.lanes[usize::from(stamp.thread % 32)]));
-        own || self.acquired.as_ref().is_some_and(|acquired| acquired.contains(stamp))
+    /// Whether all accesses of a block up to this time are known to happen before the present, whatever its thread.
+    pub fn knows_block_at(&self, block: u64, time: u32) -> bool {
+        block == self.block && time < self.floor || self.knows_launch(block)
+    }
+
+    /// Whether the block is one of an earlier launch that has ended.
+    fn knows_launch(&self, block: u64) -> bool {
+        block < self.settled && !self.beside.contains(&block)
     }
 
     /// The effect of `sync_warp`: the threads of its mask know the times `lanes` of the warp, and what they have acquired

@@ -27,7 +27,7 @@ pub struct Launch {
     pub settled: u64,
     /// The launch before, if this one overlaps with it.
     pub previous: Option<Previous>,
-    /// The blocks of launches that run beside this one, if any do.
+    /// The blocks of launches that run beside this one, if any do. An empty range begins with the first of its own part.
     pub beside: Option<Range<u64>>,
     /// Maximum accesses of a thread, and of all threads without a change.
     pub limit: u64,

@@ -30,6 +30,7 @@ pub mod profile;
 mod schedule;
 mod shadow;
 mod shared;
+mod sites;
 pub mod thread;
 
 use std::cell::{Cell, RefCell};
@@ -277,8 +278,8 @@ impl Device for Emulator {
     ) -> Result<(), EmulatorError> {
         self.previous.take();
         let first = NEXT_BLOCK.load(Ordering::Relaxed);
-        // Kernels of `side` record all their accesses.
-        self.beside.replace(Some(0..0));
+        // Kernels of `side` record all their accesses, and forget none since `first`.
+        self.beside.replace(Some(first..first));
         let mut result = side(context);
         if result.is_ok() {
             self.previous.take();

@@ -1,21 +1,206 @@
 //! The accesses to each element of a memory that the next access might race with.
+//!
+//! Most elements need the last plain write and the last read only: 16 bytes. What further accesses need is kept apart.
+//! Pages of elements are allocated at their first access. They are forgotten when a thread of a later launch touches them,
+//! which knows all their accesses.
 
+use std::collections::HashMap;
 use std::panic::Location;
 
 use super::clock::{Action, Clock, Knowledge, Released, Stamp};
+use super::sites;
 use crate::device::atomic::Ordering;
 
-/// Elements per page. Pages are allocated at their first access.
-const PAGE: usize = 512;
+/// Elements per page.
+const PAGE: usize = 128;
 
-/// The accesses to one element that are not followed by an ordered write.
+/// A plain access in 8 bytes: zero if there was none, or else, from the most significant bit on,
+///
+/// - 0; the block, as its serial number minus that of the page; the time; the number of the site; the thread; 1 for an
+///   asynchronous copy. Or, if one of these needs more bits,
+/// - 1; an index of [`Wide`]; the thread; 1 for an asynchronous copy.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Word(u64);
+
+impl Word {
+    const NONE: Self = Self(0);
+
+    const THREAD: u32 = 1;
+    const SITE: u32 = Self::THREAD + 10;
+    const TIME: u32 = Self::SITE + 14;
+    const BLOCK: u32 = Self::TIME + 18;
+    const WIDE: u32 = Self::BLOCK + 20;
+
+    /// The word of the access, if its parts are small enough.
+    #[inline(always)]
+    fn pack(block: u64, time: u32, site: u32, thread: u16, copy: bool) -> Option<Self> {
+        let fits = block >> (Self::WIDE - Self::BLOCK) == 0
+            && time >> (Self::BLOCK - Self::TIME) == 0
+            && site >> (Self::TIME - Self::SITE) == 0;
+        let word = block << Self::BLOCK
+            | u64::from(time) << Self::TIME
+            | u64::from(site) << Self::SITE
+            | u64::from(thread) << Self::THREAD
+            | u64::from(copy);
+        fits.then_some(Self(word))
+    }
+
+    fn wide(index: u32, thread: u16, copy: bool) -> Self {
+        let word = 1 << Self::WIDE | u64::from(index) << Self::SITE;
+        Self(word | u64::from(thread) << Self::THREAD | u64::from(copy))
+    }
+
+    /// The bits from `from` up to `to`.
+    #[inline(always)]
+    fn bits(self, from: u32, to: u32) -> u64 {
+        (self.0 >> from) & ((1 << (to - from)) - 1)
+    }
+
+    #[inline(always)]
+    fn is_wide(self) -> bool {
+        self.0 >> Self::WIDE != 0
+    }
+
+    /// The index of a wide word.
+    fn index(self) -> usize {
+        self.bits(Self::SITE, Self::WIDE) as usize
+    }
+
+    #[inline(always)]
+    fn thread(self) -> u16 {
+        self.bits(Self::THREAD, Self::SITE) as u16
+    }
+
+    #[inline(always)]
+    fn is_copy(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+/// The block, time and site of accesses whose words cannot hold them.
+struct Wide {
+    stamps: Vec<Stamp>,
+    indices: HashMap<(u64, u32, &'static Location<'static>), u32>,
+    /// Length at which the next search for forgotten accesses takes place.
+    full: usize,
+}
+
+impl Default for Wide {
+    fn default() -> Self {
+        Self { stamps: Vec::new(), indices: HashMap::new(), full: 1 << 16 }
+    }
+}
+
+impl Wide {
+    #[cold]
+    fn word(&mut self, stamp: Stamp) -> Word {
+        let Some(site) = stamp.site else { return Word::NONE };
+        let index = *self.indices.entry((stamp.block, stamp.time, site)).or_insert_with(|| {
+            self.stamps.push(stamp);
+            self.stamps.len() as u32 - 1
+        });
+        Word::wide(index, stamp.thread, stamp.action == Action::Copy)
+    }
+}
+
+/// The plain accesses to one element that are not followed by an ordered write.
+#[derive(Clone, Copy)]
 struct Cell {
-    /// The last plain write.
-    write: Stamp,
+    /// The last write.
+    write: Word,
     /// The last read.
-    read: Stamp,
-    /// Further accesses; most elements have none.
-    more: Option<Box<More>>,
+    read: Word,
+}
+
+impl Cell {
+    const NONE: Self = Self { write: Word::NONE, read: Word::NONE };
+}
+
+struct Page {
+    /// Largest serial number of a block that has accessed the page.
+    newest: u64,
+    /// Serial number of block 0 in the words.
+    base: u64,
+    /// Indices plus 1 of the further accesses to each element; 0 if there are none.
+    more: Option<Box<[u32; PAGE]>>,
+    cells: [Cell; PAGE],
+}
+
+impl Page {
+    fn new() -> Box<Self> {
+        Box::new(Self { newest: 0, base: 0, more: None, cells: [Cell::NONE; PAGE] })
+    }
+
+    /// Forgets all accesses.
+    #[cold]
+    fn clear(&mut self, pool: &mut Pool, base: u64) {
+        self.cells.fill(Cell::NONE);
+        self.base = base;
+        for index in self.more.iter_mut().flat_map(|more| more.iter_mut()) {
+            pool.remove(index);
+        }
+    }
+
+    /// Counts blocks from `base` on, and forgets accesses of blocks before it.
+    #[cold]
+    fn rebase(&mut self, base: u64, wide: &mut Wide) {
+        for k in 0..PAGE {
+            let Cell { write, read } = self.cells[k];
+            let mut word = |word, action| {
+                let stamp = self.stamp(word, action, wide);
+                if stamp.block < base { Word::NONE } else { word_of(stamp, base, wide) }
+            };
+            self.cells[k] = Cell { write: word(write, Action::Write), read: word(read, Action::Read) };
+        }
+        self.base = base;
+    }
+
+    /// The access of a word: a read, or a write or an asynchronous copy.
+    fn stamp(&self, word: Word, action: Action, wide: &Wide) -> Stamp {
+        if word == Word::NONE {
+            return Stamp::NONE;
+        }
+        let action = if word.is_copy() { Action::Copy } else { action };
+        let thread = word.thread();
+        if word.is_wide() {
+            return Stamp { thread, action, ..wide.stamps[word.index()] };
+        }
+        let site = sites::location(word.bits(Word::SITE, Word::TIME) as u32);
+        let (block, time) = self.block_and_time(word);
+        Stamp { site: Some(site), block, time, thread, action }
+    }
+
+    /// Of a word that is not wide.
+    #[inline(always)]
+    fn block_and_time(&self, word: Word) -> (u64, u32) {
+        (self.base + word.bits(Word::BLOCK, Word::WIDE), word.bits(Word::TIME, Word::BLOCK) as u32)
+    }
+
+    /// Whether the access happens before the present, which has the word `now`.
+    #[inline(always)]
+    fn knows(&self, word: Word, now: Word, clock: &Clock, wide: &Wide) -> bool {
+        // Equal blocks and threads, if no word is wide.
+        const SAME: u64 = (u64::MAX << Word::BLOCK) | (1 << Word::SITE) - (1 << Word::THREAD);
+        if word == Word::NONE {
+            return true;
+        }
+        if word.is_wide() {
+            return clock.knows(&self.stamp(word, Action::Read, wide));
+        }
+        if (word.0 ^ now.0) & SAME == 0 {
+            return true;
+        }
+        let (block, time) = self.block_and_time(word);
+        clock.knows_access(block, word.thread(), time)
+    }
+}
+
+/// The word of an access, on a page whose words count blocks from `base` on.
+#[inline(always)]
+fn word_of(stamp: Stamp, base: u64, wide: &mut Wide) -> Word {
+    let site = stamp.site.map_or(0, sites::number);
+    let block = stamp.block.wrapping_sub(base);
+    Word::pack(block, stamp.time, site, stamp.thread, stamp.action == Action::Copy).unwrap_or_else(|| wide.word(stamp))
 }
 
 #[derive(Default)]
@@ -23,10 +208,122 @@ struct More {
     /// Largest serial number of a block in the lists.
     newest: u64,
     /// Reads besides the last one.
-    reads: Accesses,
+    reads: Readers,
     /// Atomic operations, peeks and marks.
     atomics: Accesses,
     released: Released,
+}
+
+/// The further accesses to elements, by index.
+#[derive(Default)]
+struct Pool {
+    entries: Vec<More>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// The further accesses of an element. `index` is 0 if there are none yet.
+    fn get_or_insert(&mut self, index: &mut u32) -> &mut More {
+        if *index == 0 {
+            *index = self.free.pop().unwrap_or_else(|| {
+                self.entries.push(More::default());
+                self.entries.len() as u32
+            });
+        }
+        &mut self.entries[*index as usize - 1]
+    }
+
+    fn get(&self, index: u32) -> Option<&More> {
+        (index > 0).then(|| &self.entries[index as usize - 1])
+    }
+
+    /// Forgets the further accesses of an element.
+    fn remove(&mut self, index: &mut u32) {
+        if *index > 0 {
+            let more = &mut self.entries[*index as usize - 1];
+            more.newest = 0;
+            more.reads.groups.clear();
+            more.reads.full = 0;
+            more.atomics.list.clear();
+            more.atomics.full = 0;
+            more.released = Released::default();
+            self.free.push(*index);
+            *index = 0;
+        }
+    }
+}
+
+/// Reads of one element.
+#[derive(Default)]
+struct Readers {
+    groups: Vec<Group>,
+    /// Length at which the next search for superseded reads takes place.
+    full: usize,
+}
+
+/// The same read by lanes of one warp, at one time.
+struct Group {
+    /// The read of one of them, which is the first in reports.
+    stamp: Stamp,
+    lanes: u32,
+}
+
+impl Group {
+    fn holds(&self, stamp: &Stamp) -> bool {
+        let Stamp { site, block, time, thread, .. } = self.stamp;
+        (block, time, site, thread / 32) == (stamp.block, stamp.time, stamp.site, stamp.thread / 32)
+    }
+
+    fn stamps(&self) -> impl Iterator<Item = Stamp> {
+        let lanes = (0..32).filter(|lane| self.lanes & (1 << lane) != 0);
+        let threads = lanes.map(|lane| self.stamp.thread / 32 * 32 + lane);
+        [self.stamp].into_iter().chain(threads.map(|thread| Stamp { thread, ..self.stamp }))
+    }
+
+    /// A read that does not happen before the present.
+    fn unordered(&self, clock: &Clock) -> Option<Stamp> {
+        if clock.knows_block_at(self.stamp.block, self.stamp.time) {
+            return None;
+        }
+        self.stamps().find(|stamp| !clock.knows(stamp))
+    }
+}
+
+impl Readers {
+    /// Groups in which a read is looked for.
+    const RECENT: usize = 4;
+
+    /// Adds a read of the thread of `clock`, or an earlier one.
+    fn add(&mut self, stamp: Stamp, clock: &Clock) {
+        let lanes = 1 << (stamp.thread % 32);
+        if let Some(group) = self.groups.iter_mut().rev().take(Self::RECENT).find(|group| group.holds(&stamp)) {
+            group.lanes |= lanes;
+            return;
+        }
+        // A later read of the same thread supersedes an earlier one.
+        if let Some(last) = self.groups.last_mut()
+            && last.stamp.same_thread(&stamp)
+            && last.lanes == lanes
+        {
+            last.stamp = stamp;
+            return;
+        }
+        if self.groups.len() >= self.full.max(16) {
+            self.groups.retain_mut(|group| {
+                let Some(first) = group.unordered(clock) else { return false };
+                let unordered = group.stamps().filter(|stamp| !clock.knows(stamp));
+                group.lanes = unordered.fold(0, |lanes, stamp| lanes | 1 << (stamp.thread % 32));
+                group.stamp = first;
+                true
+            });
+            self.full = 2 * self.groups.len();
+        }
+        self.groups.push(Group { stamp, lanes });
+    }
+
+    fn unordered(&self, clock: &Clock) -> Option<Stamp> {
+        self.groups.iter().find_map(|group| group.unordered(clock))
+    }
 }
 
 /// A set of accesses, none of which is known to happen before another one.
@@ -65,24 +362,43 @@ impl Accesses {
 /// The accesses to the elements of a memory.
 #[derive(Default)]
 pub(crate) struct Shadow {
-    pages: Vec<Option<Box<[Cell]>>>,
+    pages: Vec<Option<Box<Page>>>,
+    pool: Pool,
+    wide: Wide,
 }
 
 impl Shadow {
     /// Forgets all accesses.
     pub fn reset(&mut self) {
-        self.pages.clear();
+        // The next access clears the page.
+        self.pages.iter_mut().flatten().for_each(|page| page.newest = 0);
     }
 
-    fn cell(&mut self, element: usize) -> &mut Cell {
-        let page = element / PAGE;
-        if page >= self.pages.len() {
-            self.pages.resize_with(page + 1, || None);
+    /// The page of an element, without accesses that all threads of the launch know.
+    #[inline(always)]
+    fn page<'a>(pages: &'a mut Vec<Option<Box<Page>>>, pool: &mut Pool, element: usize, clock: &Clock) -> &'a mut Page {
+        let number = element / PAGE;
+        if number >= pages.len() {
+            pages.resize_with(number + 1, || None);
         }
-        let page = self.pages[page].get_or_insert_with(|| {
-            (0..PAGE).map(|_| Cell { write: Stamp::NONE, read: Stamp::NONE, more: None }).collect()
-        });
-        &mut page[element % PAGE]
+        let page = pages[number].get_or_insert_with(Page::new);
+        if page.newest < clock.horizon {
+            page.clear(pool, clock.horizon);
+        }
+        page
+    }
+
+    /// Forgets accesses in `wide` that all threads of the launch know, or that no element has any more.
+    #[cold]
+    fn sweep(&mut self, horizon: u64) {
+        let old = std::mem::take(&mut self.wide);
+        let words = self.pages.iter_mut().flatten().flat_map(|page| &mut page.cells);
+        for word in words.flat_map(|cell| [&mut cell.write, &mut cell.read]).filter(|word| word.is_wide()) {
+            let action = if word.is_copy() { Action::Copy } else { Action::Read };
+            let stamp = Stamp { thread: word.thread(), action, ..old.stamps[word.index()] };
+            *word = if stamp.block < horizon { Word::NONE } else { self.wide.word(stamp) };
+        }
+        self.wide.full = self.wide.full.max(2 * self.wide.stamps.len());
     }
 
     /// Records an access. Returns an earlier one that races with it.
@@ -93,53 +409,77 @@ impl Shadow {
         clock: &Clock,
         site: &'static Location<'static>,
     ) -> Result<(), Stamp> {
-        let cell = self.cell(element);
-        let now = clock.stamp(action, site);
-        if !clock.knows(&cell.write) || cell.write.action == Action::Copy && cell.write.block >= clock.settled {
-            return Err(cell.write);
+        if self.wide.stamps.len() >= self.wide.full {
+            self.sweep(clock.horizon);
         }
-        if let Some(more) = &mut cell.more
-            && clock.knows_all_to(more.newest)
-        {
-            cell.more = None;
+        let Self { pages, pool, wide } = self;
+        let page = Self::page(pages, pool, element, clock);
+        page.newest = page.newest.max(clock.block);
+        let stamp = clock.stamp(action, site);
+        if stamp.block.wrapping_sub(page.base) >> (Word::WIDE - Word::BLOCK) != 0 && page.base < clock.horizon {
+            page.rebase(clock.horizon, wide);
         }
+        let now = word_of(stamp, page.base, wide);
+        let slot = element % PAGE;
+        let Cell { write, read } = page.cells[slot];
+        if !page.knows(write, now, clock, wide) || write.is_copy() {
+            let write = page.stamp(write, Action::Write, wide);
+            if !clock.knows(&write) || write.block >= clock.settled {
+                return Err(write);
+            }
+        }
+        let knows_read = page.knows(read, now, clock, wide);
+        let further = match &mut page.more {
+            None => None,
+            Some(more) => {
+                let index = &mut more[slot];
+                if *index > 0 && pool.entries[*index as usize - 1].newest < clock.horizon {
+                    pool.remove(index);
+                }
+                (*index > 0).then_some(index)
+            }
+        };
         match action {
             Action::Read => {
-                let change = |more: &More| {
-                    more.atomics.list.iter().find(|other| other.action.writes() && !clock.knows(other)).copied()
-                };
-                if let Some(change) = cell.more.as_deref().and_then(change) {
-                    return Err(change);
+                if let Some(index) = &further {
+                    let atomics = &pool.entries[**index as usize - 1].atomics.list;
+                    let change = atomics.iter().find(|other| other.action.writes() && !clock.knows(other));
+                    change.map_or(Ok(()), |change| Err(*change))?;
                 }
-                if !clock.knows(&cell.read) {
-                    let more = cell.more.get_or_insert_default();
-                    more.newest = more.newest.max(now.block).max(cell.read.block);
-                    more.reads.add(cell.read, clock);
+                if !knows_read {
+                    let earlier = page.stamp(read, Action::Read, wide);
+                    let index = &mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot];
+                    let more = pool.get_or_insert(index);
+                    more.newest = more.newest.max(stamp.block).max(earlier.block);
+                    more.reads.add(earlier, clock);
                 }
-                cell.read = now;
+                page.cells[slot].read = now;
             }
             Action::Write | Action::Copy => {
-                if !clock.knows(&cell.read) {
-                    return Err(cell.read);
+                if !knows_read {
+                    return Err(page.stamp(read, Action::Read, wide));
                 }
-                if let Some(more) = &cell.more {
+                if let Some(index) = further {
+                    let more = &pool.entries[*index as usize - 1];
                     let earlier = more.reads.unordered(clock).or_else(|| more.atomics.unordered(clock));
                     earlier.map_or(Ok(()), Err)?;
+                    pool.remove(index);
                 }
-                *cell = Cell { write: now, read: Stamp::NONE, more: None };
+                page.cells[slot] = Cell { write: now, read: Word::NONE };
             }
             Action::Atomic | Action::BlockAtomic | Action::AtomicRead | Action::Peek | Action::Mark => {
-                if action.writes() && !clock.knows(&cell.read) {
-                    return Err(cell.read);
+                if action.writes() && !knows_read {
+                    return Err(page.stamp(read, Action::Read, wide));
                 }
-                let more = cell.more.get_or_insert_default();
+                let index = &mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot];
+                let more = pool.get_or_insert(index);
                 let conflict =
-                    |other: &&Stamp| action.conflicts(other.action, other.block == now.block) && !clock.knows(other);
+                    |other: &&Stamp| action.conflicts(other.action, other.block == stamp.block) && !clock.knows(other);
                 let reads = if action.writes() { more.reads.unordered(clock) } else { None };
                 let earlier = reads.or_else(|| more.atomics.list.iter().find(conflict).copied());
                 earlier.map_or(Ok(()), Err)?;
-                more.newest = more.newest.max(now.block);
-                more.atomics.add(now, clock);
+                more.newest = more.newest.max(stamp.block);
+                more.atomics.add(stamp, clock);
             }
         }
         Ok(())
@@ -154,21 +494,38 @@ impl Shadow {
         clock: &Clock,
         site: &'static Location<'static>,
     ) -> Result<(), Stamp> {
-        let cell = self.cell(element);
-        if !clock.knows(&cell.write) {
-            return Err(cell.write);
+        let Self { pages, pool, wide } = self;
+        let page = Self::page(pages, pool, element, clock);
+        page.newest = page.newest.max(clock.block);
+        let slot = element % PAGE;
+        let write = page.stamp(page.cells[slot].write, Action::Write, wide);
+        if !clock.knows(&write) {
+            return Err(write);
         }
-        if let Some(atomic) = cell.more.as_ref().and_then(|more| more.atomics.unordered(clock)) {
+        let more = page.more.as_ref().and_then(|more| pool.get(more[slot]));
+        if let Some(atomic) = more.and_then(|more| more.atomics.unordered(clock)) {
             return Err(atomic);
         }
-        cell.read = clock.stamp(Action::Read, site);
+        page.cells[slot].read = word_of(clock.stamp(Action::Read, site), page.base, wide);
         Ok(())
     }
 
+    /// The further accesses of an element.
+    fn more(&self, element: usize) -> Option<&More> {
+        let page = self.pages.get(element / PAGE)?.as_ref()?;
+        self.pool.get(page.more.as_ref()?[element % PAGE])
+    }
+
+    fn more_mut(&mut self, element: usize) -> Option<&mut More> {
+        let page = self.pages.get(element / PAGE)?.as_ref()?;
+        let index = page.more.as_ref()?[element % PAGE] as usize;
+        self.pool.entries.get_mut(index.checked_sub(1)?)
+    }
+
     /// A mark of another thread that is not ordered before the present.
-    pub fn unordered_mark(&mut self, element: usize, clock: &Clock) -> Option<Stamp> {
+    pub fn unordered_mark(&self, element: usize, clock: &Clock) -> Option<Stamp> {
         let marks = |stamp: &&Stamp| stamp.action == Action::Mark && !clock.knows(stamp);
-        self.cell(element).more.as_ref().and_then(|more| more.atomics.list.iter().find(marks).copied())
+        self.more(element)?.atomics.list.iter().find(marks).copied()
     }
 
     /// The effect of an atomic operation on happens-before, after [`touch`](Self::touch). `reads` and `writes`: whether
@@ -181,7 +538,7 @@ impl Shadow {
         wide: bool,
         clock: &mut Clock,
     ) {
-        let Some(more) = &mut self.cell(element).more else { return };
+        let Some(more) = self.more_mut(element) else { return };
         if reads {
             let seen = more.released.seen_by(clock.block, wide);
             if matches!(order, Ordering::Relaxed | Ordering::Release) {
@@ -207,17 +564,19 @@ impl Shadow {
 
     /// Ends the asynchronous copy by this thread to an element: it is a write of now.
     pub fn end_copy(&mut self, element: usize, clock: &Clock) {
-        let cell = self.cell(element);
-        let write = &mut cell.write;
+        let Some(Some(page)) = self.pages.get_mut(element / PAGE) else { return };
+        let slot = element % PAGE;
+        let write = page.stamp(page.cells[slot].write, Action::Write, &self.wide);
         if write.action == Action::Copy && write.block == clock.block && write.thread == clock.thread {
-            (write.action, write.time) = (Action::Write, clock.time);
+            let write = Stamp { action: Action::Write, time: clock.time, ..write };
+            page.cells[slot].write = word_of(write, page.base, &mut self.wide);
         }
     }
 
     /// For hints: the last atomic operation of another thread on the element, and the releases that this operation
     /// does not see because of a scope.
-    pub fn signal(&mut self, element: usize, clock: &Clock, wide: bool) -> (Option<Stamp>, Option<Knowledge>) {
-        let Some(more) = &self.cell(element).more else { return (None, None) };
+    pub fn signal(&self, element: usize, clock: &Clock, wide: bool) -> (Option<Stamp>, Option<Knowledge>) {
+        let Some(more) = self.more(element) else { return (None, None) };
         let other =
             |stamp: &&Stamp| stamp.action.writes() && (stamp.thread != clock.thread || stamp.block != clock.block);
         let other = more.atomics.list.iter().rev().take(4).find(other);
@@ -225,10 +584,11 @@ impl Shadow {
     }
 
     /// The last plain write or atomic operation; it need not have changed the value.
-    pub fn last_change(&mut self, element: usize) -> Option<Stamp> {
-        let cell = self.cell(element);
-        let atomics = cell.more.as_ref().map(|more| &more.atomics.list);
-        let changes = atomics.into_iter().flatten().chain([&cell.write]);
+    pub fn last_change(&self, element: usize) -> Option<Stamp> {
+        let page = self.pages.get(element / PAGE)?.as_ref()?;
+        let write = page.stamp(page.cells[element % PAGE].write, Action::Write, &self.wide);
+        let atomics = self.more(element).map(|more| &more.atomics.list);
+        let changes = atomics.into_iter().flatten().chain([&write]);
         changes.filter(|stamp| stamp.action.writes()).max_by_key(|stamp| stamp.block).copied()
     }
 }

@@ -575,11 +575,11 @@ impl Thread {
         match *target {
             Target::Global { record, name, element } => {
                 // SAFETY: the launch's buffers outlive it.
-                let change = unsafe { &*record }.shadow.borrow_mut().last_change(element);
+                let change = unsafe { &*record }.shadow.borrow().last_change(element);
                 (Place { array: name, index: element, shared: false }, change)
             }
             Target::Shared { address, size } => {
-                let mut shared = self.block().shared.borrow_mut();
+                let shared = self.block().shared.borrow();
                 (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
             }
         }
@@ -637,13 +637,17 @@ impl Thread {
                 "{story}, in the previous launch, which may still run: is `grid::wait` missing before line {line}?"
             );
         }
-        if clock.observed.as_ref().is_some_and(|observed| observed.contains(earlier)) {
+        if clock
+            .observed
+            .as_ref()
+            .is_some_and(|observed| observed.contains(earlier.block, earlier.thread, earlier.time))
+        {
             return format!(
                 "{story} and has read a signal of it by a relaxed atomic operation: is `Ordering::Acquire` or \
                  `thread::fence` missing before line {line}?"
             );
         }
-        if self.missed.borrow().contains(earlier) {
+        if self.missed.borrow().contains(earlier.block, earlier.thread, earlier.time) {
             return format!(
                 "{story} and has read a signal of it, but the scope `Block` of one of the two signals does not \
                  include other blocks: is `Scope::Device` meant?"
@@ -750,7 +754,7 @@ impl Thread {
     ) {
         self.global(elements, Action::Mark, site);
         let shadow = &elements.record.shadow;
-        let other = shadow.borrow_mut().unordered_mark(elements.first, &self.clock.borrow());
+        let other = shadow.borrow().unordered_mark(elements.first, &self.clock.borrow());
         if let Some(other) = other.filter(|_| changes()) {
             self.race(elements.place(elements.first), other, Action::Mark, site);
         }
