@@ -1,6 +1,6 @@
 //! The time of small kernels under the emulator, beside the same loops in plain Rust:
 //! `cargo bench -p warpkov-device --bench emulator`. A machine that is busy disturbs single runs: the table shows the
-//! fastest of several.
+//! fastest of `RUNS` (5). `-- NAME` measures the kernels whose row contains `NAME`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -102,30 +102,35 @@ fn histogram(bins: u32, x: Global<u32>, counts: GlobalMut<u32>) {
 }
 
 /// The shortest of several runs.
-fn fastest(runs: u32, mut run: impl FnMut()) -> Duration {
-    let time = |run: &mut dyn FnMut()| {
+fn fastest(mut run: impl FnMut()) -> Duration {
+    let runs = std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(5);
+    let mut time = || {
         let start = Instant::now();
         run();
         start.elapsed()
     };
-    (0..runs).map(|_| time(&mut run)).min().unwrap_or_default()
+    (0..runs).map(|_| time()).min().unwrap_or_default()
 }
 
-/// Prints a row: `count` operations take `emulated`, and `plain` in plain Rust.
-fn print(name: &str, count: usize, emulated: Duration, plain: Duration) {
+/// Prints a row: `count` operations take the time of `emulated`, and `plain` in plain Rust.
+fn row(name: &str, count: usize, plain: Duration, emulated: impl FnMut()) {
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    if !wanted.is_empty() && !wanted.iter().any(|wanted| name.contains(wanted)) {
+        return;
+    }
+    let emulated = fastest(emulated);
     let each = |time: Duration| time.as_secs_f64() * 1e9 / count as f64;
     let ratio = emulated.as_secs_f64() / plain.as_secs_f64().max(1e-9);
     println!("{name:<44} {:>9.1} {:>10.2} {ratio:>8.0}", each(emulated), each(plain));
 }
 
 fn main() -> Result<(), EmulatorError> {
-    let runs = std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(5);
     println!("{:<44} {:>9} {:>10} {:>8}", "ns per thread (reads: per read)", "emulated", "plain Rust", "ratio");
 
     let n = 1 << 20;
     let numbers: Vec<f32> = (0..n + 64).map(|i| (i % 7) as f32).collect();
     let mut sums = vec![0.0_f32; n];
-    let plain = fastest(runs, || {
+    let plain = fastest(|| {
         for ((z, x), y) in sums.iter_mut().zip(&numbers).zip(black_box(&numbers)) {
             *z = x + y;
         }
@@ -137,25 +142,23 @@ fn main() -> Result<(), EmulatorError> {
         let device = Emulator::new(schedule);
         let (x, y) = (device.upload(&numbers[..n])?, device.upload(&numbers[..n])?);
         let mut z = device.uninitialised(n)?;
-        let time = fastest(runs, || {
+        row(&format!("vector addition, {schedule:?}"), n, plain, || {
             // SAFETY: all have n elements.
             unsafe { vector_add(&device, shape, n as u32, &x, &y, &mut z) }.expect("no fault");
         });
-        print(&format!("vector addition, {schedule:?}"), n, time, plain);
     }
     {
         let device = Emulator::default().profiled();
         let (x, y) = (device.upload(&numbers[..n])?, device.upload(&numbers[..n])?);
         let mut z = device.zeros(n)?;
-        let time = fastest(runs, || {
+        row("vector addition, profiled", n, plain, || {
             // SAFETY: all have n elements.
             unsafe { vector_add(&device, shape, n as u32, &x, &y, &mut z) }.expect("no fault");
         });
-        print("vector addition, profiled", n, time, plain);
     }
 
     let (m, count) = (1 << 15, 32);
-    let plain = fastest(runs, || {
+    let plain = fastest(|| {
         for (i, z) in sums[..m].iter_mut().enumerate() {
             *z = black_box(&numbers)[i..i + count].iter().sum();
         }
@@ -164,16 +167,15 @@ fn main() -> Result<(), EmulatorError> {
     for schedule in schedules {
         let device = Emulator::new(schedule);
         let (mut x, mut z) = (device.upload(&numbers[..m + count])?, device.zeros(m)?);
-        let time = fastest(runs, || {
+        row(&format!("reads of a writable buffer, {schedule:?}"), m * count, plain, || {
             let shape = Shape::cover(m as u64, BLOCK);
             // SAFETY: x has m + count elements and z has m.
             unsafe { window_sums(&device, shape, m as u32, count as u32, &mut x, &mut z) }.expect("no fault");
         });
-        print(&format!("reads of a writable buffer, {schedule:?}"), m * count, time, plain);
     }
 
     let m = 1 << 17;
-    let plain = fastest(runs, || {
+    let plain = fastest(|| {
         for (z, x) in sums.iter_mut().zip(black_box(&numbers)[..m].chunks(BLOCK as usize)) {
             *z = x.iter().sum();
         }
@@ -183,25 +185,22 @@ fn main() -> Result<(), EmulatorError> {
     let x = device.upload(&numbers[..m])?;
     let mut z = device.zeros(m / 32)?;
     let shape = Shape::cover(m as u64, BLOCK);
-    let time = fastest(runs, || {
+    row("sums of blocks, tree with barriers", m, plain, || {
         // SAFETY: x has one element per thread, z one per warp.
         unsafe { tree_sums(&device, shape, &x, &mut z) }.expect("no fault");
     });
-    print("sums of blocks, tree with barriers", m, time, plain);
-    let time = fastest(runs, || {
+    row("sums of warps, shuffles", m, plain, || {
         // SAFETY: x has one element per thread, z one per warp.
         unsafe { shuffle_sums(&device, shape, &x, &mut z) }.expect("no fault");
     });
-    print("sums of warps, shuffles", m, time, plain);
-    let time = fastest(runs, || {
+    row("sums of blocks, block::reduce", m, plain, || {
         // SAFETY: x has one element per thread, z one per warp.
         unsafe { block_sums(&device, shape, &x, &mut z) }.expect("no fault");
     });
-    print("sums of blocks, block::reduce", m, time, plain);
 
     let n = 128_usize;
     let a = &numbers[..n * n];
-    let plain = fastest(runs, || {
+    let plain = fastest(|| {
         for (i, c) in sums[..n * n].iter_mut().enumerate() {
             let (row, column) = (i / n, i % n);
             *c = (0..n).map(|k| a[row * n + k] * black_box(a)[k * n + column]).sum();
@@ -212,15 +211,14 @@ fn main() -> Result<(), EmulatorError> {
     let mut z = device.zeros(n * n)?;
     let (tiles, tile) = (n as u32 / 16, 16);
     let shape = Shape::new(Dim3 { x: tiles, y: tiles, z: 1 }, Dim3 { x: tile, y: tile, z: 1 });
-    let time = fastest(runs, || {
+    row("matrix product in tiles, per product", n * n * n, plain, || {
         // SAFETY: all are n × n.
         unsafe { multiply(&device, shape, n as u32, &x, &x, &mut z) }.expect("no fault");
     });
-    print("matrix product in tiles, per product", n * n * n, time, plain);
 
     let values: Vec<u32> = (0..m as u32).map(|i| i.wrapping_mul(2_654_435_761) >> 8).collect();
     let mut counts = vec![0_u32; 256];
-    let plain = fastest(runs, || {
+    let plain = fastest(|| {
         for value in black_box(&values) {
             counts[(value % 256) as usize] += 1;
         }
@@ -229,10 +227,9 @@ fn main() -> Result<(), EmulatorError> {
     let x = device.upload(&values)?;
     let mut z = device.zeros(256)?;
     let shape = Shape::cover(m as u64, BLOCK);
-    let time = fastest(runs, || {
+    row("histogram by atomic operations", m, plain, || {
         // SAFETY: x has one element per thread.
         unsafe { histogram(&device, shape, 256, &x, &mut z) }.expect("no fault");
     });
-    print("histogram by atomic operations", m, time, plain);
     Ok(())
 }

@@ -170,6 +170,19 @@ impl Page {
         Stamp { site: Some(site), block, time, thread, action }
     }
 
+    /// The read of a word.
+    fn group(&self, word: Word, wide: &Wide) -> Group {
+        let thread = word.thread();
+        let (block, time, site) = if word.is_wide() {
+            let stamp = &wide.stamps[word.index()];
+            (stamp.block, stamp.time, stamp.site.map_or(0, sites::number))
+        } else {
+            let (block, time) = self.block_and_time(word);
+            (block, time, word.bits(Word::SITE, Word::TIME) as u32)
+        };
+        Group { block, time, site, lanes: 1 << (thread % 32), first: thread }
+    }
+
     /// Of a word that is not wide.
     #[inline(always)]
     fn block_and_time(&self, word: Word) -> (u64, u32) {
@@ -263,29 +276,32 @@ struct Readers {
 
 /// The same read by lanes of one warp, at one time.
 struct Group {
-    /// The read of one of them, which is the first in reports.
-    stamp: Stamp,
+    block: u64,
+    time: u32,
+    /// The number of the site.
+    site: u32,
     lanes: u32,
+    /// One of the threads, which is the first in reports.
+    first: u16,
 }
 
 impl Group {
-    fn holds(&self, stamp: &Stamp) -> bool {
-        let Stamp { site, block, time, thread, .. } = self.stamp;
-        (block, time, site, thread / 32) == (stamp.block, stamp.time, stamp.site, stamp.thread / 32)
+    fn same(&self, other: &Self) -> bool {
+        let (warp, other_warp) = (self.first / 32, other.first / 32);
+        (self.block, self.time, self.site, warp) == (other.block, other.time, other.site, other_warp)
     }
 
-    fn stamps(&self) -> impl Iterator<Item = Stamp> {
+    fn threads(&self) -> impl Iterator<Item = u16> {
         let lanes = (0..32).filter(|lane| self.lanes & (1 << lane) != 0);
-        let threads = lanes.map(|lane| self.stamp.thread / 32 * 32 + lane);
-        [self.stamp].into_iter().chain(threads.map(|thread| Stamp { thread, ..self.stamp }))
+        let warp = self.first / 32;
+        [self.first].into_iter().chain(lanes.map(move |lane| warp * 32 + lane))
     }
 
-    /// A read that does not happen before the present.
-    fn unordered(&self, clock: &Clock) -> Option<Stamp> {
-        if clock.knows_block_at(self.stamp.block, self.stamp.time) {
-            return None;
-        }
-        self.stamps().find(|stamp| !clock.knows(stamp))
+    /// The threads whose reads do not happen before the present.
+    fn unordered(&self, clock: &Clock) -> impl Iterator<Item = u16> {
+        let Self { block, time, .. } = *self;
+        let all = clock.knows_block_at(block, time);
+        self.threads().filter(move |&thread| !all && !clock.knows_access(block, thread, time))
     }
 }
 
@@ -293,36 +309,38 @@ impl Readers {
     /// Groups in which a read is looked for.
     const RECENT: usize = 4;
 
-    /// Adds a read of the thread of `clock`, or an earlier one.
-    fn add(&mut self, stamp: Stamp, clock: &Clock) {
-        let lanes = 1 << (stamp.thread % 32);
-        if let Some(group) = self.groups.iter_mut().rev().take(Self::RECENT).find(|group| group.holds(&stamp)) {
-            group.lanes |= lanes;
+    /// Adds the reads of a group, by the thread of `clock` or earlier ones.
+    fn add(&mut self, group: Group, clock: &Clock) {
+        if let Some(same) = self.groups.iter_mut().rev().take(Self::RECENT).find(|other| other.same(&group)) {
+            same.lanes |= group.lanes;
             return;
         }
         // A later read of the same thread supersedes an earlier one.
         if let Some(last) = self.groups.last_mut()
-            && last.stamp.same_thread(&stamp)
-            && last.lanes == lanes
+            && (last.block, last.first, last.lanes) == (group.block, group.first, group.lanes)
         {
-            last.stamp = stamp;
+            *last = group;
             return;
         }
         if self.groups.len() >= self.full.max(16) {
             self.groups.retain_mut(|group| {
-                let Some(first) = group.unordered(clock) else { return false };
-                let unordered = group.stamps().filter(|stamp| !clock.knows(stamp));
-                group.lanes = unordered.fold(0, |lanes, stamp| lanes | 1 << (stamp.thread % 32));
-                group.stamp = first;
+                let Some(first) = group.unordered(clock).next() else { return false };
+                group.lanes = group.unordered(clock).fold(0, |lanes, thread| lanes | 1 << (thread % 32));
+                group.first = first;
                 true
             });
             self.full = 2 * self.groups.len();
         }
-        self.groups.push(Group { stamp, lanes });
+        self.groups.push(group);
     }
 
+    /// A read that does not happen before the present.
     fn unordered(&self, clock: &Clock) -> Option<Stamp> {
-        self.groups.iter().find_map(|group| group.unordered(clock))
+        self.groups.iter().find_map(|group| {
+            let thread = group.unordered(clock).next()?;
+            let site = Some(sites::location(group.site));
+            Some(Stamp { site, block: group.block, time: group.time, thread, action: Action::Read })
+        })
     }
 }
 
@@ -447,7 +465,7 @@ impl Shadow {
                     change.map_or(Ok(()), |change| Err(*change))?;
                 }
                 if !knows_read {
-                    let earlier = page.stamp(read, Action::Read, wide);
+                    let earlier = page.group(read, wide);
                     let index = &mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot];
                     let more = pool.get_or_insert(index);
                     more.newest = more.newest.max(stamp.block).max(earlier.block);

@@ -185,7 +185,8 @@ impl Barrier {
             self.site.set(Some(site));
         }
         self.arrived.set(self.arrived.get() + 1);
-        self.differs.set(self.differs.get() || self.site.get() != Some(site));
+        let same = self.site.get().is_some_and(|first| ptr::eq(first, site) || first == site);
+        self.differs.set(self.differs.get() || !same);
         let arriving = &mut *self.arriving.borrow_mut();
         arriving.count += u32::from(predicate);
         arriving.time = arriving.time.max(clock.time);
