@@ -40,6 +40,17 @@ pub(crate) enum Action {
 }
 
 impl Action {
+    pub const ALL: [Self; 8] = [
+        Self::Read,
+        Self::Write,
+        Self::Atomic,
+        Self::BlockAtomic,
+        Self::AtomicRead,
+        Self::Peek,
+        Self::Mark,
+        Self::Copy,
+    ];
+
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::Atomic | Self::BlockAtomic | Self::AtomicRead)
     }
@@ -247,11 +258,13 @@ impl Clock {
     }
 
     /// Whether all accesses of a block up to this time are known to happen before the present, whatever its thread.
+    #[inline]
     pub fn knows_block_at(&self, block: u64, time: u32) -> bool {
         block == self.block && time < self.floor || self.knows_launch(block)
     }
 
     /// Whether the block is one of an earlier launch that has ended.
+    #[inline]
     fn knows_launch(&self, block: u64) -> bool {
         block < self.settled && !self.beside.contains(&block)
     }

@@ -75,6 +75,12 @@ impl Word {
     fn is_copy(self) -> bool {
         self.0 & 1 != 0
     }
+
+    /// Whether both are of one warp, at one time and site.
+    #[inline(always)]
+    fn same_group(self, other: Self) -> bool {
+        (self.0 ^ other.0) >> (Self::THREAD + 5) == 0
+    }
 }
 
 /// The block, time and site of accesses whose words cannot hold them.
@@ -123,12 +129,14 @@ struct Page {
     base: u64,
     /// Indices plus 1 of the further accesses to each element; 0 if there are none.
     more: Option<Box<[u32; PAGE]>>,
+    /// The lanes that have read each element as the last reader has, but for this: in its warp, at its time and site.
+    lanes: Option<Box<[u32; PAGE]>>,
     cells: [Cell; PAGE],
 }
 
 impl Page {
     fn new() -> Box<Self> {
-        Box::new(Self { newest: 0, base: 0, more: None, cells: [Cell::NONE; PAGE] })
+        Box::new(Self { newest: 0, base: 0, more: None, lanes: None, cells: [Cell::NONE; PAGE] })
     }
 
     /// Forgets all accesses.
@@ -138,6 +146,9 @@ impl Page {
         self.base = base;
         for index in self.more.iter_mut().flat_map(|more| more.iter_mut()) {
             pool.remove(index);
+        }
+        if let Some(lanes) = &mut self.lanes {
+            lanes.fill(0);
         }
     }
 
@@ -170,17 +181,60 @@ impl Page {
         Stamp { site: Some(site), block, time, thread, action }
     }
 
-    /// The read of a word.
-    fn group(&self, word: Word, wide: &Wide) -> Group {
-        let thread = word.thread();
-        let (block, time, site) = if word.is_wide() {
+    /// The block and the time of a word.
+    #[inline(always)]
+    fn when(&self, word: Word, wide: &Wide) -> (u64, u32) {
+        if word.is_wide() {
             let stamp = &wide.stamps[word.index()];
-            (stamp.block, stamp.time, stamp.site.map_or(0, sites::number))
+            (stamp.block, stamp.time)
         } else {
-            let (block, time) = self.block_and_time(word);
-            (block, time, word.bits(Word::SITE, Word::TIME) as u32)
+            self.block_and_time(word)
+        }
+    }
+
+    /// The last read of an element, and those by lanes of the same warp at the same time and site.
+    fn last_reads(&self, slot: usize, wide: &Wide) -> Group {
+        let word = self.cells[slot].read;
+        let (block, time) = self.when(word, wide);
+        let site = if word.is_wide() {
+            wide.stamps[word.index()].site.map_or(0, sites::number)
+        } else {
+            word.bits(Word::SITE, Word::TIME) as u32
         };
-        Group { block, time, site, lanes: 1 << (thread % 32), first: thread }
+        let thread = word.thread();
+        let lanes = self.lanes.as_ref().map_or(0, |lanes| lanes[slot]) | 1 << (thread % 32);
+        // Threads run in ascending or descending order most often.
+        let ends = [lanes.trailing_zeros() as u16, 31 - lanes.leading_zeros() as u16];
+        let first = thread / 32 * 32 + if ends[0] < thread % 32 { ends[0] } else { ends[1] };
+        Group { block, time, site, lanes, first, action: Action::Read }
+    }
+
+    /// Whether the last read of an element, and those by lanes of the same warp at the same time and site, happen before
+    /// the present, which has the word `now`.
+    #[inline(always)]
+    fn knows_reads(&self, slot: usize, now: Word, clock: &Clock, wide: &Wide) -> bool {
+        let word = self.cells[slot].read;
+        if word == Word::NONE {
+            return true;
+        }
+        let (block, time) = self.when(word, wide);
+        clock.knows_block_at(block, time)
+            || self.knows(word, now, clock, wide)
+                && self.lanes.as_ref().is_none_or(|lanes| {
+                    lanes[slot] == 0 || self.last_reads(slot, wide).unordered(clock).next().is_none()
+                })
+    }
+
+    /// One of these reads that does not happen before the present.
+    #[cold]
+    fn unordered_read(&self, slot: usize, now: Word, clock: &Clock, wide: &Wide) -> Stamp {
+        let read = self.cells[slot].read;
+        let last = self.stamp(read, Action::Read, wide);
+        if !self.knows(read, now, clock, wide) {
+            return last;
+        }
+        let other = self.last_reads(slot, wide).unordered(clock).next();
+        other.map_or(last, |thread| Stamp { thread, ..last })
     }
 
     /// Of a word that is not wide.
@@ -220,11 +274,36 @@ fn word_of(stamp: Stamp, base: u64, wide: &mut Wide) -> Word {
 struct More {
     /// Largest serial number of a block in the lists.
     newest: u64,
-    /// Reads besides the last one.
-    reads: Readers,
+    /// Reads before the last ones.
+    reads: Accesses,
     /// Atomic operations, peeks and marks.
     atomics: Accesses,
+    /// The last four of them, for hints.
+    recent: Vec<Stamp>,
+    /// The last of them that may have changed the element.
+    change: Option<Stamp>,
     released: Released,
+}
+
+impl More {
+    /// Adds an atomic operation, a peek or a mark.
+    fn add_atomic(&mut self, stamp: Stamp, clock: &Clock) {
+        let Stamp { block, time, thread, action, .. } = stamp;
+        let (site, lanes) = (stamp.site.map_or(0, sites::number), 1 << (thread % 32));
+        self.atomics.add(Group { block, time, site, lanes, first: thread, action }, clock);
+        match self.recent.last_mut() {
+            Some(last) if last.same_thread(&stamp) && (action.writes() || !last.action.writes()) => *last = stamp,
+            _ => {
+                if self.recent.len() == 4 {
+                    self.recent.remove(0);
+                }
+                self.recent.push(stamp);
+            }
+        }
+        if action.writes() && self.change.is_none_or(|change| change.block <= block) {
+            self.change = Some(stamp);
+        }
+    }
 }
 
 /// The further accesses to elements, by index.
@@ -255,10 +334,10 @@ impl Pool {
         if *index > 0 {
             let more = &mut self.entries[*index as usize - 1];
             more.newest = 0;
-            more.reads.groups.clear();
-            more.reads.full = 0;
-            more.atomics.list.clear();
-            more.atomics.full = 0;
+            more.reads.clear();
+            more.atomics.clear();
+            more.recent.clear();
+            more.change = None;
             more.released = Released::default();
             self.free.push(*index);
             *index = 0;
@@ -266,15 +345,8 @@ impl Pool {
     }
 }
 
-/// Reads of one element.
-#[derive(Default)]
-struct Readers {
-    groups: Vec<Group>,
-    /// Length at which the next search for superseded reads takes place.
-    full: usize,
-}
-
-/// The same read by lanes of one warp, at one time.
+/// The same access by lanes of one warp, at one time.
+#[derive(Clone, Copy)]
 struct Group {
     block: u64,
     time: u32,
@@ -283,12 +355,13 @@ struct Group {
     lanes: u32,
     /// One of the threads, which is the first in reports.
     first: u16,
+    action: Action,
 }
 
 impl Group {
     fn same(&self, other: &Self) -> bool {
-        let (warp, other_warp) = (self.first / 32, other.first / 32);
-        (self.block, self.time, self.site, warp) == (other.block, other.time, other.site, other_warp)
+        let Self { block, time, site, first, action, .. } = *self;
+        (block, time, site, first / 32, action) == (other.block, other.time, other.site, other.first / 32, other.action)
     }
 
     fn threads(&self) -> impl Iterator<Item = u16> {
@@ -297,36 +370,62 @@ impl Group {
         [self.first].into_iter().chain(lanes.map(move |lane| warp * 32 + lane))
     }
 
-    /// The threads whose reads do not happen before the present.
+    /// The threads whose accesses do not happen before the present.
     fn unordered(&self, clock: &Clock) -> impl Iterator<Item = u16> {
         let Self { block, time, .. } = *self;
         let all = clock.knows_block_at(block, time);
-        self.threads().filter(move |&thread| !all && !clock.knows_access(block, thread, time))
+        let threads = (!all).then(|| self.threads().filter(move |&thread| !clock.knows_access(block, thread, time)));
+        threads.into_iter().flatten()
     }
 }
 
-impl Readers {
-    /// Groups in which a read is looked for.
+/// A set of accesses, none of which is known to happen before another one.
+#[derive(Default)]
+struct Accesses {
+    groups: Vec<Group>,
+    /// The kinds of the accesses, one bit each; perhaps more.
+    kinds: u8,
+    /// Length at which the next search for superseded accesses takes place.
+    full: usize,
+}
+
+impl Accesses {
+    /// Groups in which an access is looked for.
     const RECENT: usize = 4;
 
-    /// Adds the reads of a group, by the thread of `clock` or earlier ones.
+    fn clear(&mut self) {
+        self.groups.clear();
+        self.kinds = 0;
+        self.full = 0;
+    }
+
+    /// Adds accesses by the thread of `clock`, or earlier ones.
     fn add(&mut self, group: Group, clock: &Clock) {
         if let Some(same) = self.groups.iter_mut().rev().take(Self::RECENT).find(|other| other.same(&group)) {
             same.lanes |= group.lanes;
             return;
         }
-        // A later read of the same thread supersedes an earlier one.
+        self.kinds |= 1 << group.action as u8;
+        // A later access of the same thread, or of one that knows the earlier access, supersedes it, but a read does not
+        // supersede a write.
+        let stronger = |earlier: &Group| group.action.writes() || !earlier.action.writes();
+        let single = group.lanes.is_power_of_two();
         if let Some(last) = self.groups.last_mut()
+            && single
             && (last.block, last.first, last.lanes) == (group.block, group.first, group.lanes)
+            && stronger(last)
         {
             *last = group;
             return;
         }
         if self.groups.len() >= self.full.max(16) {
-            self.groups.retain_mut(|group| {
-                let Some(first) = group.unordered(clock).next() else { return false };
-                group.lanes = group.unordered(clock).fold(0, |lanes, thread| lanes | 1 << (thread % 32));
-                group.first = first;
+            self.groups.retain_mut(|earlier| {
+                if !stronger(earlier) {
+                    return true;
+                }
+                let Some(first) = earlier.unordered(clock).next() else { return false };
+                earlier.lanes = earlier.unordered(clock).fold(0, |lanes, thread| lanes | 1 << (thread % 32));
+                earlier.first = first;
                 true
             });
             self.full = 2 * self.groups.len();
@@ -334,46 +433,18 @@ impl Readers {
         self.groups.push(group);
     }
 
-    /// A read that does not happen before the present.
-    fn unordered(&self, clock: &Clock) -> Option<Stamp> {
-        self.groups.iter().find_map(|group| {
+    /// An access whose action and block are `wanted`, and that does not happen before the present.
+    fn unordered(&self, clock: &Clock, wanted: impl Fn(Action, u64) -> bool) -> Option<Stamp> {
+        self.groups.iter().filter(|group| wanted(group.action, group.block)).find_map(|group| {
             let thread = group.unordered(clock).next()?;
-            let site = Some(sites::location(group.site));
-            Some(Stamp { site, block: group.block, time: group.time, thread, action: Action::Read })
+            let Group { block, time, site, action, .. } = *group;
+            Some(Stamp { site: Some(sites::location(site)), block, time, thread, action })
         })
     }
-}
 
-/// A set of accesses, none of which is known to happen before another one.
-#[derive(Default)]
-struct Accesses {
-    list: Vec<Stamp>,
-    /// Length at which the next search for superseded accesses takes place.
-    full: usize,
-}
-
-impl Accesses {
-    /// Adds an access of the thread of `clock`, or an earlier one.
-    fn add(&mut self, stamp: Stamp, clock: &Clock) {
-        // A later access of the same thread, or of one that knows the earlier access, supersedes it, but a read does not
-        // supersede a write.
-        let stronger = |earlier: &Stamp| stamp.action.writes() || !earlier.action.writes();
-        if let Some(last) = self.list.last_mut()
-            && last.same_thread(&stamp)
-            && stronger(last)
-        {
-            *last = stamp;
-            return;
-        }
-        if self.list.len() >= self.full.max(16) {
-            self.list.retain(|access| !clock.knows(access) || !stronger(access));
-            self.full = 2 * self.list.len();
-        }
-        self.list.push(stamp);
-    }
-
-    fn unordered(&self, clock: &Clock) -> Option<Stamp> {
-        self.list.iter().find(|access| !clock.knows(access)).copied()
+    /// Whether an access may be of a kind that is `wanted`.
+    fn may_have(&self, wanted: impl Fn(Action) -> bool) -> bool {
+        Action::ALL.into_iter().any(|action| self.kinds & (1 << action as u8) != 0 && wanted(action))
     }
 }
 
@@ -446,58 +517,68 @@ impl Shadow {
                 return Err(write);
             }
         }
-        let knows_read = page.knows(read, now, clock, wide);
-        let further = match &mut page.more {
-            None => None,
-            Some(more) => {
-                let index = &mut more[slot];
-                if *index > 0 && pool.entries[*index as usize - 1].newest < clock.horizon {
-                    pool.remove(index);
-                }
-                (*index > 0).then_some(index)
-            }
-        };
+        if let Some(more) = &mut page.more
+            && let Some(accesses) = pool.get(more[slot])
+            && accesses.newest < clock.horizon
+        {
+            pool.remove(&mut more[slot]);
+        }
+        let more = page.more.as_ref().and_then(|more| pool.get(more[slot]));
         match action {
             Action::Read => {
-                if let Some(index) = &further {
-                    let atomics = &pool.entries[**index as usize - 1].atomics.list;
-                    let change = atomics.iter().find(|other| other.action.writes() && !clock.knows(other));
-                    change.map_or(Ok(()), |change| Err(*change))?;
+                if let Some(more) = more
+                    && let Some(change) = more.atomics.unordered(clock, |other, _| other.writes())
+                {
+                    return Err(change);
                 }
-                if !knows_read {
-                    let earlier = page.group(read, wide);
-                    let index = &mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot];
-                    let more = pool.get_or_insert(index);
-                    more.newest = more.newest.max(stamp.block).max(earlier.block);
-                    more.reads.add(earlier, clock);
+                if read.same_group(now) {
+                    // The word of the last reader becomes a bit.
+                    let bit = 1 << (read.thread() % 32);
+                    if read != now {
+                        page.lanes.get_or_insert_with(|| Box::new([0; PAGE]))[slot] |= bit;
+                    }
+                } else {
+                    if !page.knows_reads(slot, now, clock, wide) {
+                        let earlier = page.last_reads(slot, wide);
+                        let more = pool.get_or_insert(&mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot]);
+                        more.newest = more.newest.max(stamp.block).max(earlier.block);
+                        more.reads.add(earlier, clock);
+                    }
+                    if let Some(lanes) = &mut page.lanes {
+                        lanes[slot] = 0;
+                    }
                 }
                 page.cells[slot].read = now;
             }
             Action::Write | Action::Copy => {
-                if !knows_read {
-                    return Err(page.stamp(read, Action::Read, wide));
+                if !page.knows_reads(slot, now, clock, wide) {
+                    return Err(page.unordered_read(slot, now, clock, wide));
                 }
-                if let Some(index) = further {
-                    let more = &pool.entries[*index as usize - 1];
-                    let earlier = more.reads.unordered(clock).or_else(|| more.atomics.unordered(clock));
+                if let Some(more) = more {
+                    let any = |_, _| true;
+                    let earlier = more.reads.unordered(clock, any).or_else(|| more.atomics.unordered(clock, any));
                     earlier.map_or(Ok(()), Err)?;
-                    pool.remove(index);
+                    if let Some(more) = &mut page.more {
+                        pool.remove(&mut more[slot]);
+                    }
                 }
                 page.cells[slot] = Cell { write: now, read: Word::NONE };
+                if let Some(lanes) = &mut page.lanes {
+                    lanes[slot] = 0;
+                }
             }
             Action::Atomic | Action::BlockAtomic | Action::AtomicRead | Action::Peek | Action::Mark => {
-                if action.writes() && !knows_read {
-                    return Err(page.stamp(read, Action::Read, wide));
+                if action.writes() && !page.knows_reads(slot, now, clock, wide) {
+                    return Err(page.unordered_read(slot, now, clock, wide));
                 }
-                let index = &mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot];
-                let more = pool.get_or_insert(index);
-                let conflict =
-                    |other: &&Stamp| action.conflicts(other.action, other.block == stamp.block) && !clock.knows(other);
-                let reads = if action.writes() { more.reads.unordered(clock) } else { None };
-                let earlier = reads.or_else(|| more.atomics.list.iter().find(conflict).copied());
-                earlier.map_or(Ok(()), Err)?;
+                let more = pool.get_or_insert(&mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot]);
+                let reads = if action.writes() { more.reads.unordered(clock, |_, _| true) } else { None };
+                let conflicts = |other, block| action.conflicts(other, block == stamp.block);
+                let may_conflict = more.atomics.may_have(|other| conflicts(other, stamp.block) || conflicts(other, 0));
+                let atomics = || may_conflict.then(|| more.atomics.unordered(clock, conflicts)).flatten();
+                reads.or_else(atomics).map_or(Ok(()), Err)?;
                 more.newest = more.newest.max(stamp.block);
-                more.atomics.add(stamp, clock);
+                more.add_atomic(stamp, clock);
             }
         }
         Ok(())
@@ -521,10 +602,13 @@ impl Shadow {
             return Err(write);
         }
         let more = page.more.as_ref().and_then(|more| pool.get(more[slot]));
-        if let Some(atomic) = more.and_then(|more| more.atomics.unordered(clock)) {
+        if let Some(atomic) = more.and_then(|more| more.atomics.unordered(clock, |_, _| true)) {
             return Err(atomic);
         }
         page.cells[slot].read = word_of(clock.stamp(Action::Read, site), page.base, wide);
+        if let Some(lanes) = &mut page.lanes {
+            lanes[slot] = 0;
+        }
         Ok(())
     }
 
@@ -542,8 +626,7 @@ impl Shadow {
 
     /// A mark of another thread that is not ordered before the present.
     pub fn unordered_mark(&self, element: usize, clock: &Clock) -> Option<Stamp> {
-        let marks = |stamp: &&Stamp| stamp.action == Action::Mark && !clock.knows(stamp);
-        self.more(element)?.atomics.list.iter().find(marks).copied()
+        self.more(element)?.atomics.unordered(clock, |action, _| action == Action::Mark)
     }
 
     /// The effect of an atomic operation on happens-before, after [`touch`](Self::touch). `reads` and `writes`: whether
@@ -597,7 +680,7 @@ impl Shadow {
         let Some(more) = self.more(element) else { return (None, None) };
         let other =
             |stamp: &&Stamp| stamp.action.writes() && (stamp.thread != clock.thread || stamp.block != clock.block);
-        let other = more.atomics.list.iter().rev().take(4).find(other);
+        let other = more.recent.iter().rev().find(other);
         (other.copied(), more.released.unseen_by(clock.block, wide))
     }
 
@@ -605,8 +688,7 @@ impl Shadow {
     pub fn last_change(&self, element: usize) -> Option<Stamp> {
         let page = self.pages.get(element / PAGE)?.as_ref()?;
         let write = page.stamp(page.cells[element % PAGE].write, Action::Write, &self.wide);
-        let atomics = self.more(element).map(|more| &more.atomics.list);
-        let changes = atomics.into_iter().flatten().chain([&write]);
-        changes.filter(|stamp| stamp.action.writes()).max_by_key(|stamp| stamp.block).copied()
+        let atomic = self.more(element).and_then(|more| more.change);
+        atomic.into_iter().chain([write]).filter(|stamp| stamp.action.writes()).max_by_key(|stamp| stamp.block)
     }
 }
