@@ -92,6 +92,7 @@ impl Extent {
         }
     }
 
+    #[inline(always)]
     fn elements(&self, index: usize, count: usize) -> Elements<'_> {
         // SAFETY: the launch's buffers outlive it.
         let record = unsafe { &*self.record };
@@ -103,10 +104,11 @@ impl Extent {
     #[inline]
     fn check_read_only(&self, index: usize, count: usize) {
         self.check(index, count);
-        let elements = self.elements(index, count);
         let exhausted = !emulated::unrecorded();
-        if exhausted || elements.record.partial.get() {
-            emulated::current().read_only(elements, exhausted, Location::caller());
+        // SAFETY: the launch's buffers outlive it.
+        let partial = unsafe { (*self.record).partial.get() };
+        if exhausted || partial {
+            emulated::current().read_only(self.elements(index, count), exhausted, Location::caller());
         }
     }
 

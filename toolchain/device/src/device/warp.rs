@@ -70,7 +70,7 @@ fn by_halves<T: Word>(value: T, exchange: impl Fn(u32) -> u32) -> T {
 fn emulated_shuffle<T: Word>(op: WarpOp, mask: u32, value: T, source: impl Fn(u32) -> Option<u32>) -> T {
     let thread = emulated::current();
     let values = thread.exchange(op, mask, value.to_raw());
-    let lane = lane_id();
+    let lane = thread.index_in_block() % SIZE;
     let from = source(lane).unwrap_or(lane);
     if mask & (1 << from) == 0 {
         use crate::emulator::fault;

@@ -45,11 +45,20 @@ fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u3
 }
 
 /// Continues a coroutine as the thread. Returns the payload of a panic.
+#[inline]
 fn run(thread: &Thread, routine: &mut Routine) -> Result<CoroutineResult<(), ()>, Box<dyn Any + Send>> {
     let before = enter(thread);
     let result = catch_unwind(AssertUnwindSafe(|| routine.resume(())));
     enter(before);
     result
+}
+
+/// One bit for each of `count` threads.
+fn all(count: usize) -> [u64; 16] {
+    std::array::from_fn(|word| match count.saturating_sub(64 * word) {
+        0 => 0,
+        some => u64::MAX >> (64 - some.min(64)),
+    })
 }
 
 /// Memory of ended threads and blocks, for reuse.
@@ -98,6 +107,7 @@ enum State {
 }
 
 impl State {
+    #[inline]
     fn of(wait: Wait) -> Self {
         match wait {
             Wait::Barrier { .. } => Self::Barrier,
@@ -108,6 +118,7 @@ impl State {
         }
     }
 
+    #[inline]
     fn is_able(self) -> bool {
         matches!(self, Self::Fresh | Self::Ready | Self::Spinning)
     }
@@ -175,10 +186,8 @@ impl<'a> Runner<'a> {
         memory.states.resize(count, State::Fresh);
         memory.routines.resize_with(count, || None);
         let Memory { threads, block, states, routines } = memory;
-        let mut runner =
-            Self { launch, body, routines, states, threads, block, left: count, exchanging: [0; 32], able: [0; 16] };
-        (0..count).for_each(|id| runner.enable(id));
-        Ok(runner)
+        let able = all(count);
+        Ok(Self { launch, body, routines, states, threads, block, left: count, exchanging: [0; 32], able })
     }
 
     /// Keeps the memory of the ended block.
@@ -187,16 +196,11 @@ impl<'a> Runner<'a> {
         pool.blocks.push(Memory { threads, block, states, routines });
     }
 
-    fn enable(&mut self, id: usize) {
-        self.able[id / 64] |= 1 << (id % 64);
-    }
-
+    #[inline]
     fn set(&mut self, id: usize, state: State) {
         self.states[id] = state;
-        match state.is_able() {
-            true => self.enable(id),
-            false => self.able[id / 64] &= !(1 << (id % 64)),
-        }
+        let (word, bit) = (&mut self.able[id / 64], 1 << (id % 64));
+        *word = if state.is_able() { *word | bit } else { *word & !bit };
     }
 
     /// Runs every thread until it waits, then ends the waits that are complete.
@@ -328,12 +332,14 @@ impl<'a> Runner<'a> {
         Ok(true)
     }
 
+    #[inline]
     fn end(&mut self, id: usize) {
         self.left -= 1;
         self.set(id, State::Ended);
     }
 
     /// Notes what a thread waits for. Returns whether it has done more than to read what it has read before.
+    #[inline]
     fn suspend(&mut self, id: usize) -> bool {
         let state = State::of(self.threads[id].wait.get());
         self.set(id, state);
@@ -409,7 +415,8 @@ impl<'a> Runner<'a> {
     fn release_barrier(&mut self) -> bool {
         let released = self.block.barrier.release(self.states.len());
         if released {
-            (0..self.states.len()).for_each(|id| self.set(id, State::Ready));
+            self.states.fill(State::Ready);
+            self.able = all(self.states.len());
         }
         released
     }

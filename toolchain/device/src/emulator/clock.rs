@@ -51,16 +51,19 @@ impl Action {
         Self::Copy,
     ];
 
+    #[inline]
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::Atomic | Self::BlockAtomic | Self::AtomicRead)
     }
 
     /// Whether the action changes the element.
+    #[inline]
     pub fn writes(self) -> bool {
         !matches!(self, Self::Read | Self::Peek | Self::AtomicRead)
     }
 
     /// Whether two concurrent actions, both of the kinds that a set of accesses holds, race.
+    #[inline]
     pub fn conflicts(self, other: Self, same_block: bool) -> bool {
         match (self.is_atomic(), other.is_atomic()) {
             (true, true) => !same_block && (self == Self::BlockAtomic || other == Self::BlockAtomic),
@@ -97,6 +100,7 @@ pub(crate) struct Stamp {
 impl Stamp {
     pub const NONE: Self = Self { site: None, block: 0, time: 0, thread: 0, action: Action::Read };
 
+    #[inline]
     pub fn same_thread(&self, other: &Self) -> bool {
         self.block == other.block && self.thread == other.thread
     }
@@ -114,10 +118,6 @@ struct View {
 pub(crate) struct Knowledge(BTreeMap<u64, View>);
 
 impl Knowledge {
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
-
     /// Whether the access is known.
     pub fn contains(&self, block: u64, thread: u16, time: u32) -> bool {
         self.0
@@ -196,6 +196,8 @@ pub(crate) struct Clock {
     pub beside: Range<u64>,
     /// Known times of the lanes of its warp.
     pub lanes: [u32; 32],
+    /// Whether `sync_warp` has set times of other lanes.
+    synced: bool,
     /// What the thread has acquired.
     pub acquired: Option<Arc<Knowledge>>,
     /// What the thread knew at its last fence. Its relaxed atomic operations publish this.
@@ -215,6 +217,7 @@ impl Clock {
             horizon: 0,
             beside: 0..0,
             lanes: [0; 32],
+            synced: false,
             acquired: None,
             fenced: None,
             observed: None,
@@ -222,20 +225,26 @@ impl Clock {
     }
 
     /// Begins the thread, in a block.
+    #[inline]
     pub fn begin(&mut self, block: u64, settled: u64, beside: Option<&Range<u64>>) {
         self.block = block;
         self.floor = 1;
         self.settled = settled;
         self.horizon = beside.map_or(settled, |beside| beside.start.min(settled));
         self.beside = beside.cloned().unwrap_or_default();
-        self.lanes = [0; 32];
+        // Most threads have none of these.
+        if self.synced {
+            self.lanes = [0; 32];
+            self.synced = false;
+        }
+        if self.acquired.is_some() || self.fenced.is_some() || self.observed.is_some() {
+            (self.acquired, self.fenced, self.observed) = (None, None, None);
+        }
         self.advance(1);
-        self.acquired = None;
-        self.fenced = None;
-        self.observed = None;
     }
 
     /// The current access.
+    #[inline]
     pub fn stamp(&self, action: Action, site: &'static Location<'static>) -> Stamp {
         Stamp { site: Some(site), block: self.block, time: self.time, thread: self.thread, action }
     }
@@ -273,11 +282,13 @@ impl Clock {
     /// together.
     pub fn sync_warp(&mut self, lanes: [u32; 32], acquired: &Option<Arc<Knowledge>>) {
         self.lanes = lanes;
+        self.synced = true;
         self.advance(self.time + 1);
         self.acquired.clone_from(acquired);
     }
 
     /// Begins a new time.
+    #[inline]
     pub fn advance(&mut self, time: u32) {
         self.time = time;
         self.lanes[usize::from(self.thread % 32)] = time;

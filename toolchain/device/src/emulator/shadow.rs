@@ -193,6 +193,7 @@ impl Page {
     }
 
     /// The last read of an element, and those by lanes of the same warp at the same time and site.
+    #[inline]
     fn last_reads(&self, slot: usize, wide: &Wide) -> Group {
         let word = self.cells[slot].read;
         let (block, time) = self.when(word, wide);
@@ -315,6 +316,7 @@ struct Pool {
 
 impl Pool {
     /// The further accesses of an element. `index` is 0 if there are none yet.
+    #[inline]
     fn get_or_insert(&mut self, index: &mut u32) -> &mut More {
         if *index == 0 {
             *index = self.free.pop().unwrap_or_else(|| {
@@ -325,6 +327,7 @@ impl Pool {
         &mut self.entries[*index as usize - 1]
     }
 
+    #[inline]
     fn get(&self, index: u32) -> Option<&More> {
         (index > 0).then(|| &self.entries[index as usize - 1])
     }
@@ -359,6 +362,7 @@ struct Group {
 }
 
 impl Group {
+    #[inline]
     fn same(&self, other: &Self) -> bool {
         let Self { block, time, site, first, action, .. } = *self;
         (block, time, site, first / 32, action) == (other.block, other.time, other.site, other.first / 32, other.action)
@@ -371,6 +375,7 @@ impl Group {
     }
 
     /// The threads whose accesses do not happen before the present.
+    #[inline]
     fn unordered(&self, clock: &Clock) -> impl Iterator<Item = u16> {
         let Self { block, time, .. } = *self;
         let all = clock.knows_block_at(block, time);
@@ -434,6 +439,7 @@ impl Accesses {
     }
 
     /// An access whose action and block are `wanted`, and that does not happen before the present.
+    #[inline]
     fn unordered(&self, clock: &Clock, wanted: impl Fn(Action, u64) -> bool) -> Option<Stamp> {
         self.groups.iter().filter(|group| wanted(group.action, group.block)).find_map(|group| {
             let thread = group.unordered(clock).next()?;
@@ -443,6 +449,7 @@ impl Accesses {
     }
 
     /// Whether an access may be of a kind that is `wanted`.
+    #[inline]
     fn may_have(&self, wanted: impl Fn(Action) -> bool) -> bool {
         Action::ALL.into_iter().any(|action| self.kinds & (1 << action as u8) != 0 && wanted(action))
     }
@@ -613,11 +620,13 @@ impl Shadow {
     }
 
     /// The further accesses of an element.
+    #[inline]
     fn more(&self, element: usize) -> Option<&More> {
         let page = self.pages.get(element / PAGE)?.as_ref()?;
         self.pool.get(page.more.as_ref()?[element % PAGE])
     }
 
+    #[inline]
     fn more_mut(&mut self, element: usize) -> Option<&mut More> {
         let page = self.pages.get(element / PAGE)?.as_ref()?;
         let index = page.more.as_ref()?[element % PAGE] as usize;
@@ -676,6 +685,7 @@ impl Shadow {
 
     /// For hints: the last atomic operation of another thread on the element, and the releases that this operation
     /// does not see because of a scope.
+    #[inline]
     pub fn signal(&self, element: usize, clock: &Clock, wide: bool) -> (Option<Stamp>, Option<Knowledge>) {
         let Some(more) = self.more(element) else { return (None, None) };
         let other =

@@ -1,6 +1,6 @@
 //! The emulated CUDA thread, as the device library uses it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::panic::Location;
@@ -138,12 +138,14 @@ impl Block {
         self.end.set(positions.end);
     }
 
+    #[inline]
     pub(crate) fn current_thread(&self) -> &Thread {
         // SAFETY: `Runner` owns the threads, which do not move while it runs, and `current` is less than their number.
         unsafe { &*self.threads.add(self.current.get() as usize) }
     }
 
     /// Goes on to the next thread that the coroutine runs. Returns false if there is none.
+    #[inline]
     pub(crate) fn next_thread(&self) -> bool {
         let next = self.position.get() + 1;
         if next >= self.end.get() {
@@ -180,6 +182,7 @@ struct Passage {
 }
 
 impl Barrier {
+    #[inline]
     fn arrive(&self, site: &'static Location<'static>, predicate: bool, clock: &Clock) {
         if self.arrived.get() == 0 {
             self.site.set(Some(site));
@@ -194,6 +197,7 @@ impl Barrier {
     }
 
     /// Completes it if all `threads` threads wait, at the same site. Returns whether they do.
+    #[inline]
     pub fn release(&self, threads: usize) -> bool {
         if self.arrived.get() < threads || self.differs.get() {
             return false;
@@ -205,6 +209,7 @@ impl Barrier {
     }
 
     /// The effect on the clock of a thread that continues. Returns the number of threads with a true predicate.
+    #[inline]
     fn leave(&self, clock: &mut Clock) -> u32 {
         let complete = self.complete.borrow();
         clock.floor = complete.time;
@@ -251,6 +256,8 @@ pub struct Thread {
     pub(crate) clock: RefCell<Clock>,
     /// Values of the lanes in the last exchange.
     pub(crate) lanes: Cell<[u64; 32]>,
+    /// Whether a field below may have changed since the thread began.
+    rare: Cell<bool>,
     copies: RefCell<Copies>,
     /// The last atomic operations of other threads that this thread's have read from, for hints.
     heard: Cell<[Option<Stamp>; 4]>,
@@ -267,6 +274,7 @@ thread_local! {
 }
 
 /// Sets the thread that [`current`] returns, and returns the former one.
+#[inline]
 pub(crate) fn enter(thread: *const Thread) -> *const Thread {
     // SAFETY: null, or a thread that `Runner` owns.
     UNRECORDED.set(unsafe { thread.as_ref() }.map_or(0, Thread::unrecorded_reads));
@@ -351,6 +359,7 @@ impl Thread {
             phase: Cell::new(0),
             clock: RefCell::new(Clock::new(id as u16)),
             lanes: Cell::new([0; 32]),
+            rare: Cell::new(false),
             copies: RefCell::default(),
             heard: Cell::default(),
             missed: RefCell::default(),
@@ -359,6 +368,7 @@ impl Thread {
     }
 
     /// Begins the thread on the coroutine of `yielder`. The memory may be that of a thread of an earlier block.
+    #[inline]
     pub(crate) fn begin(&self, yielder: &Yielder<(), ()>) {
         let block = self.block();
         let launch = block.launch();
@@ -380,17 +390,15 @@ impl Thread {
         self.vector.set(false);
         self.phase.set(0);
         self.clock.borrow_mut().begin(block.serial, launch.settled, launch.beside.as_ref());
-        let copies = &mut *self.copies.borrow_mut();
-        copies.open.clear();
-        copies.groups.clear();
-        if self.heard.get()[0].is_some() {
+        if self.rare.replace(false) {
+            self.copies.take();
             self.heard.take();
+            self.missed.take();
         }
-        self.missed.borrow_mut().clear();
-        self.events.borrow_mut().clear();
     }
 
     /// Ends the thread.
+    #[inline]
     pub(crate) fn end(&self) {
         let launch = self.launch();
         launch.idle.set(0);
@@ -401,6 +409,7 @@ impl Thread {
     }
 
     /// Whether the thread has waited: if so, its coroutine runs no other thread.
+    #[inline]
     pub(crate) fn has_waited(&self) -> bool {
         self.waited.get()
     }
@@ -412,20 +421,27 @@ impl Thread {
         self.index.get()
     }
 
+    /// Linear index in the block.
+    #[inline]
+    pub(crate) fn index_in_block(&self) -> u32 {
+        self.id
+    }
+
     /// The block.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn block(&self) -> &Block {
         // SAFETY: `Runner` owns the block and drops its threads first.
         unsafe { &*self.block }
     }
 
-    #[inline]
+    #[inline(always)]
     fn launch(&self) -> &Launch {
         // SAFETY: the launch outlives its blocks: `Grid` drops them first.
         unsafe { &*self.launch.get() }
     }
 
+    #[inline]
     fn wait(&self, wait: Wait) {
         self.wait.set(wait);
         self.waited.set(true);
@@ -466,8 +482,16 @@ impl Thread {
     }
 
     /// Records an instruction, if the launch is profiled.
+    #[inline(always)]
     fn record(&self, operation: Operation, address: u64, bytes: u32, site: &'static Location<'static>) {
-        if self.profiled.get() && !self.vector.get() {
+        if self.profiled.get() {
+            self.add_event(operation, address, bytes, site);
+        }
+    }
+
+    #[inline(never)]
+    fn add_event(&self, operation: Operation, address: u64, bytes: u32, site: &'static Location<'static>) {
+        if !self.vector.get() {
             let phase = self.phase.get();
             self.events.borrow_mut().push(Event { site, operation, phase, address, bytes });
             if matches!(
@@ -484,10 +508,15 @@ impl Thread {
         }
     }
 
+    #[inline(always)]
     fn record_global(&self, operation: Operation, elements: &Elements<'_>, site: &'static Location<'static>) {
-        if !self.profiled.get() {
-            return;
+        if self.profiled.get() {
+            self.add_global_events(operation, elements, site);
         }
+    }
+
+    #[inline(never)]
+    fn add_global_events(&self, operation: Operation, elements: &Elements<'_>, site: &'static Location<'static>) {
         // Buffers begin at multiples of 256 bytes, and do not overlap.
         let first = (std::ptr::from_ref(elements.record) as u64) << 16;
         let bytes = elements.count * elements.size;
@@ -538,6 +567,7 @@ impl Thread {
     }
 
     /// Reads of read-only views that need not be recorded before the next count of accesses.
+    #[inline]
     fn unrecorded_reads(&self) -> u32 {
         if self.watched.get() || self.profiled.get() { 0 } else { UNCOUNTED }
     }
@@ -729,20 +759,22 @@ impl Thread {
         self.record_global(operation, &elements, site);
         self.step(action.writes(), site, || elements.target());
         let range = elements.first..elements.first + elements.count;
-        for element in range.clone() {
-            if action.writes() {
-                elements.record.write(element);
-            } else if !elements.record.written(element) {
-                self.expect_value(|| elements.record.written(element), site, || elements.place(element));
+        if elements.record.partial.get() {
+            for element in range.clone() {
+                if action.writes() {
+                    elements.record.write(element);
+                } else {
+                    self.expect_value(|| elements.record.written(element), site, || elements.place(element));
+                }
             }
         }
-        let earlier = {
-            let mut shadow = elements.record.shadow.borrow_mut();
-            let clock = self.clock.borrow();
-            range.into_iter().find_map(|element| Some((element, shadow.touch(element, action, &clock, site).err()?)))
-        };
-        if let Some((element, earlier)) = earlier {
-            self.race(elements.place(element), earlier, action, site);
+        let mut shadow = elements.record.shadow.borrow_mut();
+        let clock = self.clock.borrow();
+        for element in range {
+            if let Err(earlier) = shadow.touch(element, action, &clock, site) {
+                drop((shadow, clock));
+                self.race(elements.place(element), earlier, action, site);
+            }
         }
     }
 
@@ -805,6 +837,10 @@ impl Thread {
     }
 
     fn hear(&self, other: Option<Stamp>, missed: Option<Knowledge>) {
+        if other.is_none() && missed.is_none() {
+            return;
+        }
+        self.rare.set(true);
         let mut heard = self.heard.get();
         if let Some(other) = other
             && heard.iter().flatten().all(|known| !known.same_thread(&other))
@@ -829,8 +865,15 @@ impl Thread {
         self.block().shared.borrow().place(address, size)
     }
 
-    fn shared(&self, address: u32, size: u32, action: Action, site: &'static Location<'static>) {
-        let place = || self.shared_place(address, size);
+    /// Checks and records an access to shared memory. Returns the memory.
+    #[inline]
+    fn shared(
+        &self,
+        address: u32,
+        size: u32,
+        action: Action,
+        site: &'static Location<'static>,
+    ) -> RefMut<'_, SharedMemory> {
         let operation = match action {
             Action::Read | Action::AtomicRead => Operation::SharedLoad,
             Action::Write | Action::Copy => Operation::SharedStore,
@@ -840,50 +883,50 @@ impl Thread {
         if !action.is_atomic() {
             self.step(action != Action::Read, site, || Target::Shared { address, size });
         }
+        let mut shared = self.block().shared.borrow_mut();
         if matches!(action, Action::Write | Action::Copy) {
-            self.block().shared.borrow_mut().written[words(address, size)].fill(true);
-        } else if !self.has_value(address, size) {
-            self.expect_value(|| self.has_value(address, size), site, place);
+            shared.set_written(address, size);
+        } else if !shared.has_value(address, size) {
+            drop(shared);
+            let has_value = || self.block().shared.borrow().has_value(address, size);
+            self.expect_value(has_value, site, || self.shared_place(address, size));
+            shared = self.block().shared.borrow_mut();
         }
-        let earlier = {
-            let shadow = &mut self.block().shared.borrow_mut().shadow;
-            let clock = self.clock.borrow();
-            words(address, size).find_map(|word| shadow.touch(word, action, &clock, site).err())
-        };
-        if let Some(earlier) = earlier {
-            self.race(place(), earlier, action, site);
+        let clock = self.clock.borrow();
+        for word in words(address, size) {
+            if let Err(earlier) = shared.shadow.touch(word, action, &clock, site) {
+                let place = shared.place(address, size);
+                drop((shared, clock));
+                self.race(place, earlier, action, site);
+            }
         }
-    }
-
-    fn has_value(&self, address: u32, size: u32) -> bool {
-        self.block().shared.borrow().written[words(address, size)].iter().all(|&written| written)
+        shared
     }
 
     /// Reads `size` bytes of shared memory.
     #[track_caller]
     pub fn load_shared(&self, address: u32, size: u32) -> u64 {
-        self.shared(address, size, Action::Read, Location::caller());
-        self.block().shared.borrow().load(address, size)
+        self.shared(address, size, Action::Read, Location::caller()).load(address, size)
     }
 
     /// Writes `size` bytes of shared memory.
     #[track_caller]
     pub fn store_shared(&self, address: u32, size: u32, raw: u64) {
-        self.shared(address, size, Action::Write, Location::caller());
-        self.block().shared.borrow_mut().store(address, size, raw);
+        self.shared(address, size, Action::Write, Location::caller()).store(address, size, raw);
     }
 
     /// Writes `size` bytes of shared memory by an asynchronous copy. The bytes have no definite value before
     /// [`wait_for_copies`](Self::wait_for_copies).
     #[track_caller]
     pub fn copy_to_shared(&self, address: u32, size: u32, raw: u64) {
-        self.shared(address, size, Action::Copy, Location::caller());
-        self.block().shared.borrow_mut().store(address, size, raw);
+        self.shared(address, size, Action::Copy, Location::caller()).store(address, size, raw);
+        self.rare.set(true);
         self.copies.borrow_mut().open.extend(words(address, size));
     }
 
     /// Combines the copies since the last call into a group.
     pub fn commit_copies(&self) {
+        self.rare.set(true);
         let copies = &mut *self.copies.borrow_mut();
         copies.groups.push_back(std::mem::take(&mut copies.open));
     }
@@ -904,10 +947,10 @@ impl Thread {
     pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
         let site = Location::caller();
         if !atomic.reads {
-            words(address, size).for_each(|word| self.block().shared.borrow_mut().written[word] = true);
+            self.block().shared.borrow_mut().set_written(address, size);
         }
-        self.shared(address, size, if atomic.writes { Action::Atomic } else { Action::AtomicRead }, site);
-        let mut shared = self.block().shared.borrow_mut();
+        let action = if atomic.writes { Action::Atomic } else { Action::AtomicRead };
+        let mut shared = self.shared(address, size, action, site);
         let first = words(address, size).start;
         let (other, missed) = shared.shadow.signal(first, &self.clock.borrow(), true);
         if atomic.reads {
@@ -937,6 +980,7 @@ fn verb(action: Action) -> (&'static str, &'static str) {
 }
 
 /// Adds what the thread of `clock` has acquired.
+#[inline]
 fn join(joined: &mut Option<Arc<Knowledge>>, clock: &Clock) {
     let Some(acquired) = &clock.acquired else { return };
     match joined {
