@@ -378,8 +378,7 @@ impl<'a> Runner<'a> {
             if op == WarpOp::Sync {
                 let mut lanes = [0; 32];
                 for member in members() {
-                    let clock = self.threads[member].clock.borrow();
-                    lanes.iter_mut().zip(clock.lanes).for_each(|(seen, known)| *seen = known.max(*seen));
+                    self.threads[member].clock.borrow().add_lanes(&mut lanes);
                 }
                 let acquired = joined(members().map(|member| &self.threads[member]));
                 for member in members() {
@@ -388,7 +387,9 @@ impl<'a> Runner<'a> {
             }
             self.exchanging[warp] &= !mask;
             for member in members() {
-                self.threads[member].lanes.set(values);
+                if let Wait::Warp { reply, .. } = self.threads[member].wait.get() {
+                    self.threads[member].answer(reply, &values);
+                }
                 self.set(member, State::Ready);
             }
             released = true;

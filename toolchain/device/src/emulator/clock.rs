@@ -181,10 +181,10 @@ impl Released {
     }
 }
 
-/// The clock of a thread.
+/// The clock of a thread. The fields that each access needs come first, so that few cache lines are touched.
+#[repr(C)]
 pub(crate) struct Clock {
     pub block: u64,
-    pub thread: u16,
     pub time: u32,
     /// The thread knows all accesses of its block before this time.
     pub floor: u32,
@@ -192,18 +192,19 @@ pub(crate) struct Clock {
     pub settled: u64,
     /// All threads of this launch and of later ones know all accesses of blocks with smaller serial numbers.
     pub horizon: u64,
-    /// The blocks that run [beside](crate::launch::Device::beside) this launch are an exception.
-    pub beside: Range<u64>,
-    /// Known times of the lanes of its warp.
-    pub lanes: [u32; 32],
+    pub thread: u16,
     /// Whether `sync_warp` has set times of other lanes.
     synced: bool,
     /// What the thread has acquired.
     pub acquired: Option<Arc<Knowledge>>,
+    /// The blocks that run [beside](crate::launch::Device::beside) this launch: an exception to `settled`.
+    pub beside: Range<u64>,
     /// What the thread knew at its last fence. Its relaxed atomic operations publish this.
     pub fenced: Option<Arc<Knowledge>>,
     /// What its relaxed atomic operations have read since its last fence. The next fence acquires this.
     pub observed: Option<Knowledge>,
+    /// Known times of the other lanes of its warp, if `synced`.
+    lanes: [u32; 32],
 }
 
 impl Clock {
@@ -278,6 +279,15 @@ impl Clock {
         block < self.settled && !self.beside.contains(&block)
     }
 
+    /// Adds the known times of the lanes of its warp.
+    pub fn add_lanes(&self, lanes: &mut [u32; 32]) {
+        if self.synced {
+            lanes.iter_mut().zip(self.lanes).for_each(|(known, time)| *known = time.max(*known));
+        }
+        let own = &mut lanes[usize::from(self.thread % 32)];
+        *own = self.time.max(*own);
+    }
+
     /// The effect of `sync_warp`: the threads of its mask know the times `lanes` of the warp, and what they have acquired
     /// together.
     pub fn sync_warp(&mut self, lanes: [u32; 32], acquired: &Option<Arc<Knowledge>>) {
@@ -291,14 +301,15 @@ impl Clock {
     #[inline]
     pub fn advance(&mut self, time: u32) {
         self.time = time;
-        self.lanes[usize::from(self.thread % 32)] = time;
     }
 
     /// All accesses before now. Later accesses have a later time.
     pub fn publish(&mut self) -> Arc<Knowledge> {
         let mut known = self.acquired.as_deref().cloned().unwrap_or_default();
         let base = self.thread / 32 * 32;
-        let lanes = (base..).zip(self.lanes).filter(|&(_, time)| time >= self.floor);
+        let mut times = [0; 32];
+        self.add_lanes(&mut times);
+        let lanes = (base..).zip(times).filter(|&(_, time)| time >= self.floor);
         let own = View { floor: self.floor, threads: lanes.collect() };
         known.join(&Knowledge(BTreeMap::from([(self.block, own)])));
         self.advance(self.time + 1);

@@ -54,6 +54,7 @@ pub(crate) enum Wait {
         op: WarpOp,
         mask: u32,
         value: u64,
+        reply: Reply,
     },
     /// Reads an element without a value, which another thread may be about to write: that is a race.
     Unwritten,
@@ -64,6 +65,17 @@ pub(crate) enum Wait {
     },
     /// Lets other threads run.
     Preempted,
+}
+
+/// What a thread wants from an exchange of values.
+#[derive(Clone, Copy)]
+pub(crate) enum Reply {
+    /// Those of all lanes.
+    All,
+    /// That of one lane.
+    Lane(u32),
+    /// The lanes whose value is not 0, one bit each.
+    Ballot,
 }
 
 /// The element that a thread reads again and again.
@@ -227,22 +239,19 @@ struct Copies {
     groups: VecDeque<Vec<usize>>,
 }
 
-/// A thread of a block.
+/// A thread of a block. The fields that most operations use come first, so that few cache lines are touched.
+#[repr(C)]
 pub struct Thread {
     pub(crate) id: u32,
-    pub(crate) block: *const Block,
-    /// Index in the block.
-    index: Cell<Dim3>,
-    launch: Cell<*const Launch>,
-    yielder: Cell<*const Yielder<(), ()>>,
-    /// What the thread waits for, if it does.
-    pub(crate) wait: Cell<Wait>,
-    /// Whether it has waited.
-    waited: Cell<bool>,
-    /// Memory accesses so far.
-    steps: Cell<u64>,
     /// Accesses since the last one that changed the memory.
     idle: Cell<u32>,
+    pub(crate) block: *const Block,
+    launch: Cell<*const Launch>,
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// Memory accesses so far.
+    steps: Cell<u64>,
+    /// Whether it has waited.
+    waited: Cell<bool>,
     /// Whether instructions are recorded.
     profiled: Cell<bool>,
     /// Whether reads of read-only views are recorded: the launch overlaps with another one.
@@ -251,13 +260,19 @@ pub struct Thread {
     pub(crate) triggered: Cell<bool>,
     /// Whether a vector access is being made, which is one instruction.
     vector: Cell<bool>,
+    /// Whether one of the fields `copies`, `heard` and `missed` may have changed since the thread began.
+    rare: Cell<bool>,
+    /// Index in the block.
+    index: Cell<Dim3>,
     /// Barriers and warp operations passed.
     phase: Cell<u32>,
+    /// The value that an exchange has returned, unless it returns those of all lanes.
+    reply: Cell<u64>,
+    /// What the thread waits for, if it does.
+    pub(crate) wait: Cell<Wait>,
     pub(crate) clock: RefCell<Clock>,
-    /// Values of the lanes in the last exchange.
-    pub(crate) lanes: Cell<[u64; 32]>,
-    /// Whether a field below may have changed since the thread began.
-    rare: Cell<bool>,
+    /// Values of all lanes in an exchange.
+    lanes: Cell<[u64; 32]>,
     copies: RefCell<Copies>,
     /// The last atomic operations of other threads that this thread's have read from, for hints.
     heard: Cell<[Option<Stamp>; 4]>,
@@ -358,6 +373,7 @@ impl Thread {
             vector: Cell::new(false),
             phase: Cell::new(0),
             clock: RefCell::new(Clock::new(id as u16)),
+            reply: Cell::new(0),
             lanes: Cell::new([0; 32]),
             rare: Cell::new(false),
             copies: RefCell::default(),
@@ -464,6 +480,26 @@ impl Thread {
     /// Passes `value` to the lanes of `mask`, and returns the values of all lanes; 0 outside of the mask.
     #[track_caller]
     pub fn exchange(&self, op: WarpOp, mask: u32, value: u64) -> [u64; 32] {
+        self.pass(op, mask, value, Reply::All);
+        self.lanes.get()
+    }
+
+    /// Passes `value` to the lanes of `mask`, and returns that of the lane `source`; 0 outside of the mask.
+    #[track_caller]
+    pub(crate) fn exchange_with(&self, op: WarpOp, mask: u32, value: u64, source: u32) -> u64 {
+        self.pass(op, mask, value, Reply::Lane(source));
+        self.reply.get()
+    }
+
+    /// The lanes of `mask` in which `predicate` is true, one bit each.
+    #[track_caller]
+    pub(crate) fn vote(&self, op: WarpOp, mask: u32, predicate: bool) -> u32 {
+        self.pass(op, mask, predicate.into(), Reply::Ballot);
+        self.reply.get() as u32
+    }
+
+    #[track_caller]
+    fn pass(&self, op: WarpOp, mask: u32, value: u64, reply: Reply) {
         let lane = self.id % 32;
         if mask & (1 << lane) == 0 {
             super::fault::raise(Kind::LaneOutsideMask { lane, mask });
@@ -477,8 +513,20 @@ impl Thread {
             WarpOp::Mma => Operation::TensorProduct,
         };
         self.record(operation, 0, 0, site);
-        self.wait(Wait::Warp { site, op, mask, value });
-        self.lanes.get()
+        self.wait(Wait::Warp { site, op, mask, value, reply });
+    }
+
+    /// Answers the exchange for which the thread waits.
+    #[inline]
+    pub(crate) fn answer(&self, reply: Reply, values: &[u64; 32]) {
+        match reply {
+            Reply::All => self.lanes.set(*values),
+            Reply::Lane(lane) => self.reply.set(values[lane as usize]),
+            Reply::Ballot => {
+                let bit = |(lane, value): (usize, &u64)| u64::from(*value != 0) << lane;
+                self.reply.set(values.iter().enumerate().map(bit).fold(0, |ballot, bit| ballot | bit));
+            }
+        }
     }
 
     /// Records an instruction, if the launch is profiled.
