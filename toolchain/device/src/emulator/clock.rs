@@ -72,6 +72,17 @@ impl Action {
         }
     }
 
+    /// Whether every action that conflicts with the earlier action of a thread also conflicts with its later action
+    /// `self`, of the same kind of set of accesses.
+    pub fn covers(self, earlier: Self) -> bool {
+        match earlier {
+            Self::AtomicRead => matches!(self, Self::AtomicRead | Self::Atomic | Self::BlockAtomic),
+            Self::Atomic => matches!(self, Self::Atomic | Self::BlockAtomic),
+            Self::Peek => matches!(self, Self::Peek | Self::Mark),
+            _ => self == earlier,
+        }
+    }
+
     pub fn describe(self) -> &'static str {
         match self {
             Self::Read => "a read",

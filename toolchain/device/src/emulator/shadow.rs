@@ -11,6 +11,9 @@ use super::clock::{Action, Clock, Knowledge, Released, Stamp};
 use super::sites;
 use crate::device::atomic::Ordering;
 
+#[cfg(test)]
+mod tests;
+
 /// Elements per page.
 const PAGE: usize = 128;
 
@@ -248,7 +251,7 @@ impl Page {
     #[inline(always)]
     fn knows(&self, word: Word, now: Word, clock: &Clock, wide: &Wide) -> bool {
         // Equal blocks and threads, if no word is wide.
-        const SAME: u64 = (u64::MAX << Word::BLOCK) | (1 << Word::SITE) - (1 << Word::THREAD);
+        const SAME: u64 = (u64::MAX << Word::BLOCK) | ((1 << Word::SITE) - (1 << Word::THREAD));
         if word == Word::NONE {
             return true;
         }
@@ -411,21 +414,20 @@ impl Accesses {
             return;
         }
         self.kinds |= 1 << group.action as u8;
-        // A later access of the same thread, or of one that knows the earlier access, supersedes it, but a read does not
-        // supersede a write.
-        let stronger = |earlier: &Group| group.action.writes() || !earlier.action.writes();
+        // A later access of the same thread, or of one that knows the earlier access, supersedes it.
+        let covers = |earlier: &Group| group.action.covers(earlier.action);
         let single = group.lanes.is_power_of_two();
         if let Some(last) = self.groups.last_mut()
             && single
             && (last.block, last.first, last.lanes) == (group.block, group.first, group.lanes)
-            && stronger(last)
+            && covers(last)
         {
             *last = group;
             return;
         }
         if self.groups.len() >= self.full.max(16) {
             self.groups.retain_mut(|earlier| {
-                if !stronger(earlier) {
+                if !covers(earlier) {
                     return true;
                 }
                 let Some(first) = earlier.unordered(clock).next() else { return false };

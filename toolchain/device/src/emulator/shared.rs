@@ -82,7 +82,7 @@ impl SharedMemory {
     #[inline]
     pub fn store(&mut self, address: u32, size: u32, raw: u64) {
         let target = &mut self.bytes[address as usize..(address + size) as usize];
-        if let Some(target) = <&mut [u8; 4]>::try_from(&mut *target).ok() {
+        if let Ok(target) = <&mut [u8; 4]>::try_from(&mut *target) {
             *target = (raw as u32).to_le_bytes();
         } else {
             target.copy_from_slice(&raw.to_le_bytes());

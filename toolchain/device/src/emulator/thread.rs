@@ -195,7 +195,7 @@ struct Passage {
 
 impl Barrier {
     #[inline]
-    fn arrive(&self, site: &'static Location<'static>, predicate: bool, clock: &Clock) {
+    pub fn arrive(&self, site: &'static Location<'static>, predicate: bool, clock: &Clock) {
         if self.arrived.get() == 0 {
             self.site.set(Some(site));
         }
@@ -222,7 +222,7 @@ impl Barrier {
 
     /// The effect on the clock of a thread that continues. Returns the number of threads with a true predicate.
     #[inline]
-    fn leave(&self, clock: &mut Clock) -> u32 {
+    pub fn leave(&self, clock: &mut Clock) -> u32 {
         let complete = self.complete.borrow();
         clock.floor = complete.time;
         clock.advance(complete.time);
@@ -1029,7 +1029,7 @@ fn verb(action: Action) -> (&'static str, &'static str) {
 
 /// Adds what the thread of `clock` has acquired.
 #[inline]
-fn join(joined: &mut Option<Arc<Knowledge>>, clock: &Clock) {
+pub(crate) fn join(joined: &mut Option<Arc<Knowledge>>, clock: &Clock) {
     let Some(acquired) = &clock.acquired else { return };
     match joined {
         None => *joined = Some(acquired.clone()),
