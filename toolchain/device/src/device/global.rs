@@ -96,7 +96,7 @@ impl Extent {
     fn elements(&self, index: usize, count: usize) -> Elements<'_> {
         // SAFETY: the launch's buffers outlive it.
         let record = unsafe { &*self.record };
-        Elements { record, name: self.name, first: self.first + index, count, size: self.size }
+        Elements { record, name: &self.name, first: self.first + index, count, size: self.size }
     }
 
     /// Checks a read of a buffer that no thread of the launch writes.
@@ -104,11 +104,12 @@ impl Extent {
     #[inline]
     fn check_read_only(&self, index: usize, count: usize) {
         self.check(index, count);
-        let exhausted = !emulated::unrecorded();
+        let thread = emulated::current();
+        let exhausted = !thread.reads_unrecorded();
         // SAFETY: the launch's buffers outlive it.
         let partial = unsafe { (*self.record).partial.get() };
         if exhausted || partial {
-            emulated::current().read_only(self.elements(index, count), exhausted, Location::caller());
+            thread.read_only(self.elements(index, count), exhausted, Location::caller());
         }
     }
 

@@ -11,7 +11,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use super::fault::{Earlier, Fault, Kind, Raised, Threads};
 use super::launch::{Launch, index_of};
 use super::profile::Collector;
-use super::thread::{Block, Thread, Wait, WarpOp, enter, joined};
+use super::thread::{Block, State, Thread, Wait, WarpOp, enter, joined};
 use crate::launch::{Call, Dim3};
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
@@ -53,12 +53,53 @@ fn run(thread: &Thread, routine: &mut Routine) -> Result<CoroutineResult<(), ()>
     result
 }
 
-/// One bit for each of `count` threads.
-fn all(count: usize) -> [u64; 16] {
-    std::array::from_fn(|word| match count.saturating_sub(64 * word) {
-        0 => 0,
-        some => u64::MAX >> (64 - some.min(64)),
-    })
+/// The threads of a block that are able to continue.
+struct Able {
+    /// One bit for each thread.
+    words: [u64; 16],
+    /// Ones in each word.
+    counts: [u16; 16],
+    count: usize,
+}
+
+impl Able {
+    /// All of `count` threads.
+    fn all(count: usize) -> Self {
+        let counts = std::array::from_fn(|word| count.saturating_sub(64 * word).min(64) as u16);
+        let words = counts.map(|count| if count == 0 { 0 } else { u64::MAX >> (64 - count) });
+        Self { words, counts, count }
+    }
+
+    #[inline]
+    fn set(&mut self, id: usize, able: bool) {
+        let (word, bit) = (id / 64, 1 << (id % 64));
+        if able != (self.words[word] & bit != 0) {
+            self.words[word] ^= bit;
+            self.counts[word] = if able { self.counts[word] + 1 } else { self.counts[word] - 1 };
+            self.count = if able { self.count + 1 } else { self.count - 1 };
+        }
+    }
+
+    /// The thread that has `rank` such threads before it.
+    fn nth(&self, mut rank: usize) -> usize {
+        let mut word = 0;
+        while rank >= usize::from(self.counts[word]) {
+            rank -= usize::from(self.counts[word]);
+            word += 1;
+        }
+        let mut bits = self.words[word];
+        let mut start = 64 * word;
+        for width in [32, 16, 8] {
+            let low = (bits & ((1 << width) - 1)).count_ones() as usize;
+            if rank >= low {
+                rank -= low;
+                bits >>= width;
+                start += width;
+            }
+        }
+        (0..rank).for_each(|_| bits &= bits - 1);
+        start + bits.trailing_zeros() as usize
+    }
 }
 
 /// Memory of ended threads and blocks, for reuse.
@@ -88,42 +129,6 @@ struct Memory {
 // are used, or they point within the same `Memory`.
 unsafe impl Send for Memory {}
 
-/// What a thread does. What it waits for is in [`Thread::wait`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Has not begun.
-    Fresh,
-    /// May continue.
-    Ready,
-    /// May continue, but might only read again what it has read before.
-    Spinning,
-    /// Waits for a value.
-    Unwritten,
-    /// Waits at a barrier.
-    Barrier,
-    /// Waits at a warp operation.
-    Warp,
-    Ended,
-}
-
-impl State {
-    #[inline]
-    fn of(wait: Wait) -> Self {
-        match wait {
-            Wait::Barrier { .. } => Self::Barrier,
-            Wait::Warp { .. } => Self::Warp,
-            Wait::Unwritten => Self::Unwritten,
-            Wait::Spin { .. } => Self::Spinning,
-            Wait::Preempted => Self::Ready,
-        }
-    }
-
-    #[inline]
-    fn is_able(self) -> bool {
-        matches!(self, Self::Fresh | Self::Ready | Self::Spinning)
-    }
-}
-
 /// What a round has achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
@@ -151,8 +156,9 @@ pub struct Runner<'a> {
     left: usize,
     /// The lanes of each warp that wait at a warp operation.
     exchanging: [u32; 32],
-    /// The threads that are able to continue, one bit each.
-    able: [u64; 16],
+    /// Whether `able` is up to date: threads run in random turns.
+    interleaved: bool,
+    able: Able,
 }
 
 impl<'a> Runner<'a> {
@@ -186,8 +192,8 @@ impl<'a> Runner<'a> {
         memory.states.resize(count, State::Fresh);
         memory.routines.resize_with(count, || None);
         let Memory { threads, block, states, routines } = memory;
-        let able = all(count);
-        Ok(Self { launch, body, routines, states, threads, block, left: count, exchanging: [0; 32], able })
+        let (able, interleaved) = (Able::all(count), launch.interleaves());
+        Ok(Self { launch, body, routines, states, threads, block, left: count, exchanging: [0; 32], interleaved, able })
     }
 
     /// Keeps the memory of the ended block.
@@ -199,8 +205,9 @@ impl<'a> Runner<'a> {
     #[inline]
     fn set(&mut self, id: usize, state: State) {
         self.states[id] = state;
-        let (word, bit) = (&mut self.able[id / 64], 1 << (id % 64));
-        *word = if state.is_able() { *word | bit } else { *word & !bit };
+        if self.interleaved {
+            self.able.set(id, state.is_able());
+        }
     }
 
     /// Runs every thread until it waits, then ends the waits that are complete.
@@ -227,10 +234,9 @@ impl<'a> Runner<'a> {
 
     /// Runs one random thread until it waits.
     pub fn turn(&mut self, pool: &mut Pool) -> Result<Round, Box<Fault>> {
-        let able: usize = self.able.iter().map(|word| word.count_ones() as usize).sum();
         let mut advanced = false;
-        if able > 0 {
-            let id = self.nth_able(self.launch.draw(able));
+        if self.able.count > 0 {
+            let id = self.able.nth(self.launch.draw(self.able.count));
             advanced = match self.states[id] {
                 State::Fresh => self.start(id, 0..0, pool)?,
                 _ => self.resume(id, pool)?,
@@ -239,19 +245,6 @@ impl<'a> Runner<'a> {
         }
         advanced |= self.release_barrier();
         self.ended(advanced)
-    }
-
-    /// The thread that is able to continue and has `rank` such threads before it.
-    fn nth_able(&self, mut rank: usize) -> usize {
-        for (word, &(mut bits)) in self.able.iter().enumerate() {
-            let ones = bits.count_ones() as usize;
-            if rank < ones {
-                (0..rank).for_each(|_| bits &= bits - 1);
-                return 64 * word + bits.trailing_zeros() as usize;
-            }
-            rank -= ones;
-        }
-        unreachable!("`rank` is less than the number of threads that are able to continue")
     }
 
     /// Adds the instructions of the block.
@@ -341,7 +334,7 @@ impl<'a> Runner<'a> {
     /// Notes what a thread waits for. Returns whether it has done more than to read what it has read before.
     #[inline]
     fn suspend(&mut self, id: usize) -> bool {
-        let state = State::of(self.threads[id].wait.get());
+        let state = self.threads[id].state.get();
         self.set(id, state);
         if state == State::Warp {
             self.exchanging[id / 32] |= 1 << (id % 32);
@@ -367,7 +360,18 @@ impl<'a> Runner<'a> {
     /// Completes every operation of the warp that all lanes of its mask have reached.
     fn release_warp(&mut self, warp: usize) -> bool {
         let base = warp * 32;
+        if let Some(op) = self.block.exchanges[warp].release() {
+            if op == WarpOp::Sync {
+                self.sync_warp(base..base + 32);
+            }
+            self.exchanging[warp] = 0;
+            (base..base + 32).for_each(|id| self.set(id, State::Ready));
+            return true;
+        }
         let mut released = false;
+        if self.exchanging[warp] == 0 {
+            return released;
+        }
         for lane in 0..32 {
             if self.exchanging[warp] & (1 << lane) == 0 {
                 continue;
@@ -376,14 +380,7 @@ impl<'a> Runner<'a> {
             let Some(values) = self.exchanged_values(warp, op, mask) else { continue };
             let members = || (0..32).filter(move |lane| mask & (1 << lane) != 0).map(move |lane| base + lane);
             if op == WarpOp::Sync {
-                let mut lanes = [0; 32];
-                for member in members() {
-                    self.threads[member].clock.borrow().add_lanes(&mut lanes);
-                }
-                let acquired = joined(members().map(|member| &self.threads[member]));
-                for member in members() {
-                    self.threads[member].clock.borrow_mut().sync_warp(lanes, &acquired);
-                }
+                self.sync_warp(members());
             }
             self.exchanging[warp] &= !mask;
             for member in members() {
@@ -395,6 +392,18 @@ impl<'a> Runner<'a> {
             released = true;
         }
         released
+    }
+
+    /// The effect of `sync_warp` on the clocks of threads of a warp.
+    fn sync_warp(&self, members: impl Iterator<Item = usize> + Clone) {
+        let mut lanes = [0; 32];
+        for member in members.clone() {
+            self.threads[member].clock.borrow().add_lanes(&mut lanes);
+        }
+        let acquired = joined(members.clone().map(|member| &self.threads[member]));
+        for member in members {
+            self.threads[member].clock.borrow_mut().sync_warp(lanes, &acquired);
+        }
     }
 
     /// The values of the lanes, if all lanes of the mask wait at the same operation with the same mask.
@@ -417,7 +426,7 @@ impl<'a> Runner<'a> {
         let released = self.block.barrier.release(self.states.len());
         if released {
             self.states.fill(State::Ready);
-            self.able = all(self.states.len());
+            self.able = Able::all(self.states.len());
         }
         released
     }
@@ -534,6 +543,25 @@ impl<'a> Runner<'a> {
             Some(Wait::Warp { site, op, mask, .. }) => {
                 format!("waits at {op:?} with mask {mask:#010x} at {}:{}", site.file(), site.line())
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Able;
+
+    #[test]
+    fn able_threads_in_ascending_order() {
+        for count in [1, 31, 64, 65, 200, 1024] {
+            let mut able = Able::all(count);
+            let excluded = |id: usize| id.is_multiple_of(3) || id / 64 == 1;
+            (0..count).filter(|&id| excluded(id)).for_each(|id| able.set(id, false));
+            (0..count).filter(|&id| id == 66).for_each(|id| able.set(id, true));
+            let expected: Vec<usize> = (0..count).filter(|&id| !excluded(id) || id == 66).collect();
+            assert_eq!(able.count, expected.len());
+            let found: Vec<usize> = (0..able.count).map(|rank| able.nth(rank)).collect();
+            assert_eq!(found, expected);
         }
     }
 }

@@ -129,6 +129,10 @@ struct View {
 pub(crate) struct Knowledge(BTreeMap<u64, View>);
 
 impl Knowledge {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether the access is known.
     pub fn contains(&self, block: u64, thread: u16, time: u32) -> bool {
         self.0
@@ -162,6 +166,10 @@ pub(crate) struct Released {
 }
 
 impl Released {
+    pub fn is_empty(&self) -> bool {
+        self.by_block.is_empty()
+    }
+
     /// Adds what a thread of `block` has published.
     pub fn add(&mut self, block: u64, wide: bool, knowledge: &Knowledge) {
         if wide {

@@ -67,7 +67,8 @@ impl Launch {
         (bits % bound as u64) as usize
     }
 
-    fn interleaves(&self) -> bool {
+    /// Whether threads run in random turns.
+    pub fn interleaves(&self) -> bool {
         matches!(self.schedule, Schedule::Interleaved(_))
     }
 

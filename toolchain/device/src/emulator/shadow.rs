@@ -79,6 +79,19 @@ impl Word {
         self.0 & 1 != 0
     }
 
+    /// The block and the time, if it is not wide. `base` is that of its page.
+    #[inline(always)]
+    fn block_and_time(self, base: u64) -> (u64, u32) {
+        (base + self.bits(Self::BLOCK, Self::WIDE), self.bits(Self::TIME, Self::BLOCK) as u32)
+    }
+
+    /// Whether both are of one thread, if this one is not wide.
+    #[inline(always)]
+    fn same_thread(self, other: Self) -> bool {
+        const SAME: u64 = (u64::MAX << Word::BLOCK) | ((1 << Word::SITE) - (1 << Word::THREAD));
+        !self.is_wide() && (self.0 ^ other.0) & SAME == 0
+    }
+
     /// Whether both are of one warp, at one time and site.
     #[inline(always)]
     fn same_group(self, other: Self) -> bool {
@@ -132,6 +145,8 @@ struct Page {
     base: u64,
     /// Indices plus 1 of the further accesses to each element; 0 if there are none.
     more: Option<Box<[u32; PAGE]>>,
+    /// Whether an element may have atomic operations, peeks or marks among these.
+    atomics: bool,
     /// The lanes that have read each element as the last reader has, but for this: in its warp, at its time and site.
     lanes: Option<Box<[u32; PAGE]>>,
     cells: [Cell; PAGE],
@@ -139,7 +154,7 @@ struct Page {
 
 impl Page {
     fn new() -> Box<Self> {
-        Box::new(Self { newest: 0, base: 0, more: None, lanes: None, cells: [Cell::NONE; PAGE] })
+        Box::new(Self { newest: 0, base: 0, more: None, atomics: false, lanes: None, cells: [Cell::NONE; PAGE] })
     }
 
     /// Forgets all accesses.
@@ -147,6 +162,7 @@ impl Page {
     fn clear(&mut self, pool: &mut Pool, base: u64) {
         self.cells.fill(Cell::NONE);
         self.base = base;
+        self.atomics = false;
         for index in self.more.iter_mut().flat_map(|more| more.iter_mut()) {
             pool.remove(index);
         }
@@ -180,7 +196,7 @@ impl Page {
             return Stamp { thread, action, ..wide.stamps[word.index()] };
         }
         let site = sites::location(word.bits(Word::SITE, Word::TIME) as u32);
-        let (block, time) = self.block_and_time(word);
+        let (block, time) = word.block_and_time(self.base);
         Stamp { site: Some(site), block, time, thread, action }
     }
 
@@ -191,7 +207,7 @@ impl Page {
             let stamp = &wide.stamps[word.index()];
             (stamp.block, stamp.time)
         } else {
-            self.block_and_time(word)
+            word.block_and_time(self.base)
         }
     }
 
@@ -241,27 +257,19 @@ impl Page {
         other.map_or(last, |thread| Stamp { thread, ..last })
     }
 
-    /// Of a word that is not wide.
-    #[inline(always)]
-    fn block_and_time(&self, word: Word) -> (u64, u32) {
-        (self.base + word.bits(Word::BLOCK, Word::WIDE), word.bits(Word::TIME, Word::BLOCK) as u32)
-    }
-
     /// Whether the access happens before the present, which has the word `now`.
     #[inline(always)]
     fn knows(&self, word: Word, now: Word, clock: &Clock, wide: &Wide) -> bool {
-        // Equal blocks and threads, if no word is wide.
-        const SAME: u64 = (u64::MAX << Word::BLOCK) | ((1 << Word::SITE) - (1 << Word::THREAD));
         if word == Word::NONE {
             return true;
         }
         if word.is_wide() {
             return clock.knows(&self.stamp(word, Action::Read, wide));
         }
-        if (word.0 ^ now.0) & SAME == 0 {
+        if word.same_thread(now) {
             return true;
         }
-        let (block, time) = self.block_and_time(word);
+        let (block, time) = word.block_and_time(self.base);
         clock.knows_access(block, word.thread(), time)
     }
 }
@@ -280,8 +288,13 @@ struct More {
     newest: u64,
     /// Reads before the last ones.
     reads: Accesses,
+    atomic: Option<Box<Atomics>>,
+}
+
+#[derive(Default)]
+struct Atomics {
     /// Atomic operations, peeks and marks.
-    atomics: Accesses,
+    accesses: Accesses,
     /// The last four of them, for hints.
     recent: Vec<Stamp>,
     /// The last of them that may have changed the element.
@@ -289,12 +302,12 @@ struct More {
     released: Released,
 }
 
-impl More {
+impl Atomics {
     /// Adds an atomic operation, a peek or a mark.
-    fn add_atomic(&mut self, stamp: Stamp, clock: &Clock) {
+    fn add(&mut self, stamp: Stamp, clock: &Clock) {
         let Stamp { block, time, thread, action, .. } = stamp;
         let (site, lanes) = (stamp.site.map_or(0, sites::number), 1 << (thread % 32));
-        self.atomics.add(Group { block, time, site, lanes, first: thread, action }, clock);
+        self.accesses.add(Group { block, time, site, lanes, first: thread, action }, clock);
         match self.recent.last_mut() {
             Some(last) if last.same_thread(&stamp) && (action.writes() || !last.action.writes()) => *last = stamp,
             _ => {
@@ -341,10 +354,7 @@ impl Pool {
             let more = &mut self.entries[*index as usize - 1];
             more.newest = 0;
             more.reads.clear();
-            more.atomics.clear();
-            more.recent.clear();
-            more.change = None;
-            more.released = Released::default();
+            more.atomic = None;
             self.free.push(*index);
             *index = 0;
         }
@@ -500,7 +510,66 @@ impl Shadow {
     }
 
     /// Records an access. Returns an earlier one that races with it.
+    #[inline]
     pub fn touch(
+        &mut self,
+        element: usize,
+        action: Action,
+        clock: &Clock,
+        site: &'static Location<'static>,
+    ) -> Result<(), Stamp> {
+        if matches!(action, Action::Read | Action::Write) && self.touch_plain(element, action, clock, site) {
+            return Ok(());
+        }
+        self.touch_any(element, action, clock, site)
+    }
+
+    /// Records a read or a write if the word of the last write and that of the last read suffice to know that there is no
+    /// race. Returns whether they do. [`touch_any`](Self::touch_any) would do the same in more time.
+    #[inline(always)]
+    fn touch_plain(&mut self, element: usize, action: Action, clock: &Clock, site: &'static Location<'static>) -> bool {
+        let slot = element % PAGE;
+        let Some(Some(page)) = self.pages.get_mut(element / PAGE) else { return false };
+        if page.newest < clock.horizon {
+            return false;
+        }
+        let alone = match action {
+            Action::Read => !page.atomics,
+            _ => page.more.as_ref().is_none_or(|more| more[slot] == 0),
+        };
+        if !alone {
+            return false;
+        }
+        let base = page.base;
+        let block = clock.block.wrapping_sub(base);
+        let Some(now) = Word::pack(block, clock.time, sites::number(site), clock.thread, false) else { return false };
+        let knows_all = |word: Word| {
+            let (block, time) = word.block_and_time(base);
+            word == Word::NONE || !word.is_wide() && clock.knows_block_at(block, time)
+        };
+        let Cell { write, read } = page.cells[slot];
+        if write.is_copy() || !write.same_thread(now) && !knows_all(write) {
+            return false;
+        }
+        let lanes = page.lanes.as_mut().map(|lanes| &mut lanes[slot]);
+        let alone = lanes.as_ref().is_none_or(|lanes| **lanes == 0);
+        let knows_reads = read.same_thread(now) && alone || knows_all(read);
+        match (action, lanes) {
+            (Action::Read, lanes) if !knows_reads => match lanes {
+                Some(lanes) if read.same_group(now) => *lanes |= 1 << (read.thread() % 32),
+                _ => return false,
+            },
+            _ if !knows_reads => return false,
+            (_, Some(lanes)) => *lanes = 0,
+            (_, None) => {}
+        }
+        page.cells[slot] =
+            if action == Action::Read { Cell { write, read: now } } else { Cell { write: now, read: Word::NONE } };
+        page.newest = page.newest.max(clock.block);
+        true
+    }
+
+    fn touch_any(
         &mut self,
         element: usize,
         action: Action,
@@ -535,8 +604,8 @@ impl Shadow {
         let more = page.more.as_ref().and_then(|more| pool.get(more[slot]));
         match action {
             Action::Read => {
-                if let Some(more) = more
-                    && let Some(change) = more.atomics.unordered(clock, |other, _| other.writes())
+                if let Some(atomic) = more.and_then(|more| more.atomic.as_ref())
+                    && let Some(change) = atomic.accesses.unordered(clock, |other, _| other.writes())
                 {
                     return Err(change);
                 }
@@ -565,7 +634,8 @@ impl Shadow {
                 }
                 if let Some(more) = more {
                     let any = |_, _| true;
-                    let earlier = more.reads.unordered(clock, any).or_else(|| more.atomics.unordered(clock, any));
+                    let atomic = || more.atomic.as_ref()?.accesses.unordered(clock, any);
+                    let earlier = more.reads.unordered(clock, any).or_else(atomic);
                     earlier.map_or(Ok(()), Err)?;
                     if let Some(more) = &mut page.more {
                         pool.remove(&mut more[slot]);
@@ -583,11 +653,15 @@ impl Shadow {
                 let more = pool.get_or_insert(&mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot]);
                 let reads = if action.writes() { more.reads.unordered(clock, |_, _| true) } else { None };
                 let conflicts = |other, block| action.conflicts(other, block == stamp.block);
-                let may_conflict = more.atomics.may_have(|other| conflicts(other, stamp.block) || conflicts(other, 0));
-                let atomics = || may_conflict.then(|| more.atomics.unordered(clock, conflicts)).flatten();
+                let atomics = || {
+                    let accesses = &more.atomic.as_ref()?.accesses;
+                    let may_conflict = accesses.may_have(|other| conflicts(other, stamp.block) || conflicts(other, 0));
+                    may_conflict.then(|| accesses.unordered(clock, conflicts)).flatten()
+                };
                 reads.or_else(atomics).map_or(Ok(()), Err)?;
                 more.newest = more.newest.max(stamp.block);
-                more.add_atomic(stamp, clock);
+                more.atomic.get_or_insert_default().add(stamp, clock);
+                page.atomics = true;
             }
         }
         Ok(())
@@ -611,7 +685,7 @@ impl Shadow {
             return Err(write);
         }
         let more = page.more.as_ref().and_then(|more| pool.get(more[slot]));
-        if let Some(atomic) = more.and_then(|more| more.atomics.unordered(clock, |_, _| true)) {
+        if let Some(atomic) = more.and_then(|more| more.atomic.as_ref()?.accesses.unordered(clock, |_, _| true)) {
             return Err(atomic);
         }
         page.cells[slot].read = word_of(clock.stamp(Action::Read, site), page.base, wide);
@@ -637,7 +711,7 @@ impl Shadow {
 
     /// A mark of another thread that is not ordered before the present.
     pub fn unordered_mark(&self, element: usize, clock: &Clock) -> Option<Stamp> {
-        self.more(element)?.atomics.unordered(clock, |action, _| action == Action::Mark)
+        self.more(element)?.atomic.as_ref()?.accesses.unordered(clock, |action, _| action == Action::Mark)
     }
 
     /// The effect of an atomic operation on happens-before, after [`touch`](Self::touch). `reads` and `writes`: whether
@@ -650,15 +724,15 @@ impl Shadow {
         wide: bool,
         clock: &mut Clock,
     ) {
-        let Some(more) = self.more_mut(element) else { return };
-        if reads {
+        let Some(more) = self.more_mut(element).and_then(|more| more.atomic.as_mut()) else { return };
+        if reads && !more.released.is_empty() {
             let seen = more.released.seen_by(clock.block, wide);
             if matches!(order, Ordering::Relaxed | Ordering::Release) {
                 clock.observe(&seen);
             } else {
                 clock.acquire(&seen);
             }
-        } else {
+        } else if !reads {
             // A store, unlike a read-modify-write operation, ends the releases before it.
             more.released = Released::default();
         }
@@ -689,18 +763,19 @@ impl Shadow {
     /// does not see because of a scope.
     #[inline]
     pub fn signal(&self, element: usize, clock: &Clock, wide: bool) -> (Option<Stamp>, Option<Knowledge>) {
-        let Some(more) = self.more(element) else { return (None, None) };
+        let Some(more) = self.more(element).and_then(|more| more.atomic.as_ref()) else { return (None, None) };
         let other =
             |stamp: &&Stamp| stamp.action.writes() && (stamp.thread != clock.thread || stamp.block != clock.block);
         let other = more.recent.iter().rev().find(other);
-        (other.copied(), more.released.unseen_by(clock.block, wide))
+        let unseen = if more.released.is_empty() { None } else { more.released.unseen_by(clock.block, wide) };
+        (other.copied(), unseen)
     }
 
     /// The last plain write or atomic operation; it need not have changed the value.
     pub fn last_change(&self, element: usize) -> Option<Stamp> {
         let page = self.pages.get(element / PAGE)?.as_ref()?;
         let write = page.stamp(page.cells[element % PAGE].write, Action::Write, &self.wide);
-        let atomic = self.more(element).and_then(|more| more.change);
+        let atomic = self.more(element).and_then(|more| more.atomic.as_ref()?.change);
         atomic.into_iter().chain([write]).filter(|stamp| stamp.action.writes()).max_by_key(|stamp| stamp.block)
     }
 }

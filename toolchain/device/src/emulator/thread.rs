@@ -37,6 +37,19 @@ pub enum WarpOp {
     Mma,
 }
 
+impl WarpOp {
+    #[inline]
+    fn operation(self) -> Operation {
+        match self {
+            Self::Sync => Operation::WarpSync,
+            Self::Shuffle | Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleXor => Operation::Shuffle,
+            Self::VoteAll | Self::VoteAny | Self::Ballot | Self::MatchAny => Operation::Vote,
+            Self::ReduceAdd | Self::ReduceMax | Self::ReduceMin => Operation::Reduction,
+            Self::Mma => Operation::TensorProduct,
+        }
+    }
+}
+
 /// Accesses in a row that change nothing, after which a thread lets others run: it may wait for them.
 const PATIENCE: u32 = 256;
 
@@ -65,6 +78,44 @@ pub(crate) enum Wait {
     },
     /// Lets other threads run.
     Preempted,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Has not begun.
+    Fresh,
+    /// May continue.
+    Ready,
+    /// May continue, but might only read again what it has read before.
+    Spinning,
+    /// Waits for a value.
+    Unwritten,
+    /// Waits at a barrier.
+    Barrier,
+    /// Waits at a warp operation.
+    Warp,
+    Ended,
+}
+
+impl State {
+    #[inline]
+    pub fn is_able(self) -> bool {
+        matches!(self, Self::Fresh | Self::Ready | Self::Spinning)
+    }
+}
+
+impl Wait {
+    #[inline(always)]
+    fn state(&self) -> State {
+        match self {
+            Self::Barrier { .. } => State::Barrier,
+            Self::Warp { .. } => State::Warp,
+            Self::Unwritten => State::Unwritten,
+            Self::Spin { .. } => State::Spinning,
+            Self::Preempted => State::Ready,
+        }
+    }
 }
 
 /// What a thread wants from an exchange of values.
@@ -96,6 +147,8 @@ pub struct Block {
     /// Serial number, unique in the process.
     serial: u64,
     pub(crate) barrier: Barrier,
+    /// For each warp.
+    pub(crate) exchanges: Vec<Exchange>,
     /// The order of the threads.
     pub(crate) order: Vec<u32>,
     /// The threads: as many as the shape has.
@@ -116,6 +169,7 @@ impl Default for Block {
             launch: ptr::null(),
             serial: 0,
             barrier: Barrier::default(),
+            exchanges: Vec::new(),
             order: Vec::new(),
             threads: ptr::null(),
             current: Cell::new(0),
@@ -134,6 +188,7 @@ impl Block {
         self.launch = launch;
         self.serial = serial;
         self.barrier = Barrier::default();
+        self.exchanges.resize_with(shape.block.count().div_ceil(32) as usize, Exchange::new);
         launch.schedule.fill(&mut self.order, shape.block.count() as u32, stream);
     }
 
@@ -231,6 +286,65 @@ impl Barrier {
     }
 }
 
+/// The operations of one warp in which all 32 lanes take part. Those of other masks take another way.
+pub(crate) struct Exchange {
+    op: Cell<WarpOp>,
+    /// The lanes that wait at `op`, one bit each.
+    arrived: Cell<u32>,
+    /// Whether a lane waits at another operation.
+    differs: Cell<bool>,
+    /// Whether the number of complete operations is odd.
+    odd: Cell<bool>,
+    /// What the lanes pass, to even and to odd operations: some lanes may arrive again before others have continued, but
+    /// not twice.
+    passed: [Passed; 2],
+}
+
+struct Passed {
+    values: [Cell<u64>; 32],
+    /// The lanes whose value is not 0, one bit each.
+    ballot: Cell<u32>,
+}
+
+impl Exchange {
+    fn new() -> Self {
+        let passed = || Passed { values: [const { Cell::new(0) }; 32], ballot: Cell::new(0) };
+        Self {
+            op: Cell::new(WarpOp::Sync),
+            arrived: Cell::new(0),
+            differs: Cell::new(false),
+            odd: Cell::new(false),
+            passed: [passed(), passed()],
+        }
+    }
+
+    /// A lane begins to wait. Returns what the lanes will have passed when it continues.
+    #[inline]
+    fn arrive(&self, lane: u32, op: WarpOp, value: u64) -> &Passed {
+        let passed = &self.passed[usize::from(self.odd.get())];
+        if self.arrived.get() == 0 {
+            self.op.set(op);
+            passed.ballot.set(0);
+        }
+        self.differs.set(self.differs.get() || self.op.get() != op);
+        self.arrived.set(self.arrived.get() | 1 << lane);
+        passed.values[lane as usize].set(value);
+        passed.ballot.set(passed.ballot.get() | u32::from(value != 0) << lane);
+        passed
+    }
+
+    /// Completes the operation if all lanes wait at it, and returns it.
+    #[inline]
+    pub fn release(&self) -> Option<WarpOp> {
+        if self.arrived.get() != u32::MAX || self.differs.get() {
+            return None;
+        }
+        self.arrived.set(0);
+        self.odd.set(!self.odd.get());
+        Some(self.op.get())
+    }
+}
+
 /// The asynchronous copies of a thread: addresses of shared words.
 #[derive(Default)]
 struct Copies {
@@ -243,6 +357,8 @@ struct Copies {
 #[repr(C)]
 pub struct Thread {
     pub(crate) id: u32,
+    /// Reads of read-only views that the thread may make before it must call [`read_only`](Self::read_only).
+    unrecorded: Cell<u32>,
     /// Accesses since the last one that changed the memory.
     idle: Cell<u32>,
     pub(crate) block: *const Block,
@@ -252,6 +368,8 @@ pub struct Thread {
     steps: Cell<u64>,
     /// Whether it has waited.
     waited: Cell<bool>,
+    /// What it has done last: wait, if it has waited.
+    pub(crate) state: Cell<State>,
     /// Whether instructions are recorded.
     profiled: Cell<bool>,
     /// Whether reads of read-only views are recorded: the launch overlaps with another one.
@@ -275,7 +393,7 @@ pub struct Thread {
     lanes: Cell<[u64; 32]>,
     copies: RefCell<Copies>,
     /// The last atomic operations of other threads that this thread's have read from, for hints.
-    heard: Cell<[Option<Stamp>; 4]>,
+    heard: RefCell<Vec<Stamp>>,
     /// Releases that the thread has read but not seen, because of their scope or its own, for hints.
     missed: RefCell<Knowledge>,
     /// Instructions, if the launch is profiled.
@@ -284,26 +402,12 @@ pub struct Thread {
 
 thread_local! {
     static CURRENT: Cell<*const Thread> = const { Cell::new(ptr::null()) };
-    /// Reads of read-only views that the current thread may make before it must call [`Thread::read_only`].
-    static UNRECORDED: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Sets the thread that [`current`] returns, and returns the former one.
 #[inline]
 pub(crate) fn enter(thread: *const Thread) -> *const Thread {
-    // SAFETY: null, or a thread that `Runner` owns.
-    UNRECORDED.set(unsafe { thread.as_ref() }.map_or(0, Thread::unrecorded_reads));
     CURRENT.replace(thread)
-}
-
-/// Whether the current thread need not record a read of a read-only view.
-#[inline(always)]
-pub(crate) fn unrecorded() -> bool {
-    UNRECORDED.with(|left| {
-        let now = left.get();
-        left.set(now.saturating_sub(1));
-        now > 0
-    })
 }
 
 /// The running emulated thread.
@@ -325,7 +429,8 @@ pub fn current() -> &'static Thread {
 #[derive(Clone, Copy)]
 pub(crate) struct Elements<'a> {
     pub record: &'a Record,
-    pub name: &'static str,
+    /// The kernel's parameter. By reference: most accesses do not need it.
+    pub name: &'a &'static str,
     pub first: usize,
     pub count: usize,
     /// Bytes of an element.
@@ -334,11 +439,11 @@ pub(crate) struct Elements<'a> {
 
 impl Elements<'_> {
     fn place(&self, element: usize) -> Place {
-        Place { array: self.name, index: element, shared: false }
+        Place { array: *self.name, index: element, shared: false }
     }
 
     fn target(&self) -> Target {
-        Target::Global { record: self.record, name: self.name, element: self.first }
+        Target::Global { record: self.record, name: *self.name, element: self.first }
     }
 }
 
@@ -359,12 +464,14 @@ impl Thread {
     pub(crate) fn new(id: u32, block: *const Block) -> Self {
         Self {
             id,
+            unrecorded: Cell::new(0),
             block,
             index: Cell::new(Dim3 { x: 0, y: 0, z: 0 }),
             launch: Cell::new(ptr::null()),
             yielder: Cell::new(ptr::null()),
             wait: Cell::new(Wait::Preempted),
             waited: Cell::new(false),
+            state: Cell::new(State::Fresh),
             steps: Cell::new(0),
             idle: Cell::new(0),
             profiled: Cell::new(false),
@@ -377,7 +484,7 @@ impl Thread {
             lanes: Cell::new([0; 32]),
             rare: Cell::new(false),
             copies: RefCell::default(),
-            heard: Cell::default(),
+            heard: RefCell::default(),
             missed: RefCell::default(),
             events: RefCell::default(),
         }
@@ -402,14 +509,20 @@ impl Thread {
         self.idle.set(0);
         self.profiled.set(launch.profiled);
         self.watched.set(launch.settled < launch.first || launch.beside.is_some());
+        self.unrecorded.set(self.unrecorded_reads());
         self.triggered.set(false);
         self.vector.set(false);
         self.phase.set(0);
         self.clock.borrow_mut().begin(block.serial, launch.settled, launch.beside.as_ref());
         if self.rare.replace(false) {
-            self.copies.take();
-            self.heard.take();
-            self.missed.take();
+            let copies = &mut *self.copies.borrow_mut();
+            copies.open.clear();
+            copies.groups.clear();
+            self.heard.borrow_mut().clear();
+            let missed = &mut *self.missed.borrow_mut();
+            if !missed.is_empty() {
+                *missed = Knowledge::default();
+            }
         }
     }
 
@@ -457,9 +570,10 @@ impl Thread {
         unsafe { &*self.launch.get() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn wait(&self, wait: Wait) {
         self.wait.set(wait);
+        self.state.set(wait.state());
         self.waited.set(true);
         // SAFETY: `begin` sets the pointer before the kernel's code runs. The yielder lives as long as the coroutine,
         // which is executing this call.
@@ -480,40 +594,45 @@ impl Thread {
     /// Passes `value` to the lanes of `mask`, and returns the values of all lanes; 0 outside of the mask.
     #[track_caller]
     pub fn exchange(&self, op: WarpOp, mask: u32, value: u64) -> [u64; 32] {
-        self.pass(op, mask, value, Reply::All);
-        self.lanes.get()
+        match self.pass(op, mask, value, Reply::All) {
+            Some(passed) => std::array::from_fn(|lane| passed.values[lane].get()),
+            None => self.lanes.get(),
+        }
     }
 
     /// Passes `value` to the lanes of `mask`, and returns that of the lane `source`; 0 outside of the mask.
     #[track_caller]
+    #[inline]
     pub(crate) fn exchange_with(&self, op: WarpOp, mask: u32, value: u64, source: u32) -> u64 {
-        self.pass(op, mask, value, Reply::Lane(source));
-        self.reply.get()
+        match self.pass(op, mask, value, Reply::Lane(source)) {
+            Some(passed) => passed.values[source as usize].get(),
+            None => self.reply.get(),
+        }
     }
 
     /// The lanes of `mask` in which `predicate` is true, one bit each.
     #[track_caller]
     pub(crate) fn vote(&self, op: WarpOp, mask: u32, predicate: bool) -> u32 {
-        self.pass(op, mask, predicate.into(), Reply::Ballot);
-        self.reply.get() as u32
+        match self.pass(op, mask, predicate.into(), Reply::Ballot) {
+            Some(passed) => passed.ballot.get(),
+            None => self.reply.get() as u32,
+        }
     }
 
+    /// Waits at a warp operation. Returns what all lanes have passed, or `None` if the mask does not select all of them:
+    /// then, [`answer`](Self::answer) has set the reply.
     #[track_caller]
-    fn pass(&self, op: WarpOp, mask: u32, value: u64, reply: Reply) {
+    fn pass(&self, op: WarpOp, mask: u32, value: u64, reply: Reply) -> Option<&Passed> {
         let lane = self.id % 32;
         if mask & (1 << lane) == 0 {
             super::fault::raise(Kind::LaneOutsideMask { lane, mask });
         }
         let site = Location::caller();
-        let operation = match op {
-            WarpOp::Sync => Operation::WarpSync,
-            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => Operation::Shuffle,
-            WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::Ballot | WarpOp::MatchAny => Operation::Vote,
-            WarpOp::ReduceAdd | WarpOp::ReduceMax | WarpOp::ReduceMin => Operation::Reduction,
-            WarpOp::Mma => Operation::TensorProduct,
-        };
-        self.record(operation, 0, 0, site);
+        self.record(op.operation(), 0, 0, site);
+        let all = mask == u32::MAX;
+        let passed = all.then(|| self.block().exchanges[self.id as usize / 32].arrive(lane, op, value));
         self.wait(Wait::Warp { site, op, mask, value, reply });
+        passed
     }
 
     /// Answers the exchange for which the thread waits.
@@ -611,7 +730,15 @@ impl Thread {
 
     fn watch(&self, watched: bool) {
         self.watched.set(watched);
-        UNRECORDED.set(self.unrecorded_reads());
+        self.unrecorded.set(self.unrecorded_reads());
+    }
+
+    /// Whether a read of a read-only view need not be recorded.
+    #[inline(always)]
+    pub(crate) fn reads_unrecorded(&self) -> bool {
+        let left = self.unrecorded.get();
+        self.unrecorded.set(left.saturating_sub(1));
+        left > 0
     }
 
     /// Reads of read-only views that need not be recorded before the next count of accesses.
@@ -732,12 +859,8 @@ impl Thread {
                  include other blocks: is `Scope::Device` meant?"
             );
         }
-        let signalled = self
-            .heard
-            .get()
-            .into_iter()
-            .flatten()
-            .any(|heard| heard.same_thread(earlier) && heard.time >= earlier.time);
+        let signalled =
+            self.heard.borrow().iter().any(|heard| heard.same_thread(earlier) && heard.time >= earlier.time);
         if signalled {
             return format!(
                 "{story} and has read a signal of it that releases nothing: is `Ordering::Release` or \
@@ -783,7 +906,7 @@ impl Thread {
         if exhausted {
             let unrecorded = self.unrecorded_reads();
             self.count_steps(u64::from(unrecorded.max(1)), site);
-            UNRECORDED.set(unrecorded);
+            self.unrecorded.set(unrecorded);
         }
         self.record_global(Operation::Load, &elements, site);
         for element in elements.first..elements.first + elements.count {
@@ -889,13 +1012,12 @@ impl Thread {
             return;
         }
         self.rare.set(true);
-        let mut heard = self.heard.get();
+        let mut heard = self.heard.borrow_mut();
         if let Some(other) = other
-            && heard.iter().flatten().all(|known| !known.same_thread(&other))
+            && heard.iter().all(|known| !known.same_thread(&other))
         {
-            heard.rotate_right(1);
-            heard[0] = Some(other);
-            self.heard.set(heard);
+            heard.truncate(3);
+            heard.insert(0, other);
         }
         if let Some(missed) = missed {
             self.missed.borrow_mut().join(&missed);
