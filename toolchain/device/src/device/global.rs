@@ -92,10 +92,11 @@ impl Extent {
         }
     }
 
+    #[inline(always)]
     fn elements(&self, index: usize, count: usize) -> Elements<'_> {
         // SAFETY: the launch's buffers outlive it.
         let record = unsafe { &*self.record };
-        Elements { record, name: self.name, first: self.first + index, count, size: self.size }
+        Elements { record, name: &self.name, first: self.first + index, count, size: self.size }
     }
 
     /// Checks a read of a buffer that no thread of the launch writes.
@@ -103,10 +104,12 @@ impl Extent {
     #[inline]
     fn check_read_only(&self, index: usize, count: usize) {
         self.check(index, count);
-        let elements = self.elements(index, count);
-        let exhausted = !emulated::unrecorded();
-        if exhausted || elements.record.partial.get() {
-            emulated::current().read_only(elements, exhausted, Location::caller());
+        let thread = emulated::current();
+        let exhausted = !thread.reads_unrecorded();
+        // SAFETY: the launch's buffers outlive it.
+        let partial = unsafe { (*self.record).partial.get() };
+        if exhausted || partial {
+            thread.read_only(self.elements(index, count), exhausted, Location::caller());
         }
     }
 

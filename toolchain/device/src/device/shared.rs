@@ -270,21 +270,29 @@ impl<T: Word> Shared<T> {
 
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
+    #[inline(always)]
     fn check(self, index: u32) {
         if index >= self.len {
-            use crate::emulator::fault;
-            let thread = emulated::current();
-            // The place of the view's first element is the array's, even if the view is empty.
-            let first = thread.shared_place(self.address, Self::BYTES);
-            let place = fault::Place { index: first.index + index as usize, ..first };
-            let len = first.index + self.len as usize;
-            let hint = if thread.block().shape.shared_bytes == 0 && first.array == "dynamic_shared_mem" {
-                "the launch has no dynamic shared memory: was `with_shared` forgotten?".to_owned()
-            } else {
-                format!("do the bounds of the loop, or the length of `{}`, fit?", first.array)
-            };
-            fault::raise_with(fault::Kind::OutOfBounds { place, len }, hint);
+            self.out_of_bounds(index);
         }
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    #[cold]
+    fn out_of_bounds(self, index: u32) -> ! {
+        use crate::emulator::fault;
+        let thread = emulated::current();
+        // The place of the view's first element is the array's, even if the view is empty.
+        let first = thread.shared_place(self.address, Self::BYTES);
+        let place = fault::Place { index: first.index + index as usize, ..first };
+        let len = first.index + self.len as usize;
+        let hint = if thread.block().shape.shared_bytes == 0 && first.array == "dynamic_shared_mem" {
+            "the launch has no dynamic shared memory: was `with_shared` forgotten?".to_owned()
+        } else {
+            format!("do the bounds of the loop, or the length of `{}`, fit?", first.array)
+        };
+        fault::raise_with(fault::Kind::OutOfBounds { place, len }, hint);
     }
 }
 

@@ -64,7 +64,10 @@ pub fn index_1d() -> u64 {
 #[inline(always)]
 #[must_use]
 pub fn index_in_block() -> u32 {
-    thread_idx_x() + block_dim_x() * (thread_idx_y() + block_dim_y() * thread_idx_z())
+    target! {
+        nvptx => thread_idx_x() + block_dim_x() * (thread_idx_y() + block_dim_y() * thread_idx_z()),
+        emulated => emulated::current().index_in_block(),
+    }
 }
 
 /// Threads of a block: the product of its three dimensions.

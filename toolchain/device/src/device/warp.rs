@@ -50,7 +50,7 @@ pub fn sync_warp(mask: u32) {
         // SAFETY: the module's contract: every lane of the mask executes this call.
         nvptx => unsafe { nvvm::warp_sync(mask) },
         emulated => {
-            emulated::current().exchange(WarpOp::Sync, mask, 0);
+            emulated::current().exchange_with(WarpOp::Sync, mask, 0, 0);
         },
     }
 }
@@ -68,15 +68,14 @@ fn by_halves<T: Word>(value: T, exchange: impl Fn(u32) -> u32) -> T {
 #[cfg(not(target_arch = "nvptx64"))]
 #[track_caller]
 fn emulated_shuffle<T: Word>(op: WarpOp, mask: u32, value: T, source: impl Fn(u32) -> Option<u32>) -> T {
-    let thread = emulated::current();
-    let values = thread.exchange(op, mask, value.to_raw());
     let lane = lane_id();
     let from = source(lane).unwrap_or(lane);
+    let value = emulated::current().exchange_with(op, mask, value.to_raw(), from);
     if mask & (1 << from) == 0 {
         use crate::emulator::fault;
         fault::raise(fault::Kind::LaneNotInMask { lane: from, mask });
     }
-    T::from_raw(values[from as usize])
+    T::from_raw(value)
 }
 
 /// The value of lane `source` mod 32 (`__shfl_sync`).
@@ -168,8 +167,7 @@ pub fn ballot(mask: u32, predicate: bool) -> u32 {
 #[cfg(not(target_arch = "nvptx64"))]
 #[track_caller]
 fn emulated_ballot(op: WarpOp, mask: u32, predicate: bool) -> u32 {
-    let votes = emulated::current().exchange(op, mask, u64::from(predicate));
-    lanes(mask).filter(|&lane| votes[lane as usize] != 0).fold(0, |ballot, lane| ballot | 1 << lane)
+    emulated::current().vote(op, mask, predicate)
 }
 
 /// The lanes of `mask` with the same `value` as this lane, one bit per lane (`__match_any_sync`).

@@ -1,22 +1,20 @@
-//! Runs a block: one stackful coroutine per CUDA thread, which runs until it waits.
+//! Runs a block. Each CUDA thread runs on the stack of a coroutine until it waits. A coroutine whose thread ends without
+//! having waited goes on with the next thread of the block, so threads that never wait need no switch of stacks.
 
 use std::any::Any;
-use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-use super::clock::Clock;
 use super::fault::{Earlier, Fault, Kind, Raised, Threads};
 use super::launch::{Launch, index_of};
 use super::profile::Collector;
-use super::shared::SharedMemory;
-use super::thread::{Block, Thread, Wait, enter, joined};
+use super::thread::{Block, State, Thread, Wait, WarpOp, enter, joined};
 use crate::launch::{Call, Dim3};
 
-type Routine = Coroutine<(), Wait, (), DefaultStack>;
+type Routine = Coroutine<(), (), (), DefaultStack>;
 
 /// Stack size of a thread. Kernels have no recursion and no large local arrays.
 const STACK_BYTES: usize = 128 * 1024;
@@ -46,22 +44,90 @@ fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u3
     })
 }
 
-/// Stacks of ended threads, for reuse.
-#[derive(Default)]
-pub struct Stacks(Vec<DefaultStack>);
+/// Continues a coroutine as the thread. Returns the payload of a panic.
+#[inline]
+fn run(thread: &Thread, routine: &mut Routine) -> Result<CoroutineResult<(), ()>, Box<dyn Any + Send>> {
+    let before = enter(thread);
+    let result = catch_unwind(AssertUnwindSafe(|| routine.resume(())));
+    enter(before);
+    result
+}
 
-impl Stacks {
-    fn take(&mut self) -> std::io::Result<DefaultStack> {
-        self.0.pop().map_or_else(|| DefaultStack::new(STACK_BYTES), Ok)
+/// The threads of a block that are able to continue.
+struct Able {
+    /// One bit for each thread.
+    words: [u64; 16],
+    /// Ones in each word.
+    counts: [u16; 16],
+    count: usize,
+}
+
+impl Able {
+    /// All of `count` threads.
+    fn all(count: usize) -> Self {
+        let counts = std::array::from_fn(|word| count.saturating_sub(64 * word).min(64) as u16);
+        let words = counts.map(|count| if count == 0 { 0 } else { u64::MAX >> (64 - count) });
+        Self { words, counts, count }
+    }
+
+    #[inline]
+    fn set(&mut self, id: usize, able: bool) {
+        let (word, bit) = (id / 64, 1 << (id % 64));
+        if able != (self.words[word] & bit != 0) {
+            self.words[word] ^= bit;
+            self.counts[word] = if able { self.counts[word] + 1 } else { self.counts[word] - 1 };
+            self.count = if able { self.count + 1 } else { self.count - 1 };
+        }
+    }
+
+    /// The thread that has `rank` such threads before it.
+    fn nth(&self, mut rank: usize) -> usize {
+        let mut word = 0;
+        while rank >= usize::from(self.counts[word]) {
+            rank -= usize::from(self.counts[word]);
+            word += 1;
+        }
+        let mut bits = self.words[word];
+        let mut start = 64 * word;
+        for width in [32, 16, 8] {
+            let low = (bits & ((1 << width) - 1)).count_ones() as usize;
+            if rank >= low {
+                rank -= low;
+                bits >>= width;
+                start += width;
+            }
+        }
+        (0..rank).for_each(|_| bits &= bits - 1);
+        start + bits.trailing_zeros() as usize
     }
 }
 
-enum State {
-    Fresh,
-    Ready(Routine),
-    Waiting(Routine, Wait),
-    Ended,
+/// Memory of ended threads and blocks, for reuse.
+#[derive(Default)]
+pub struct Pool {
+    stacks: Vec<DefaultStack>,
+    blocks: Vec<Memory>,
 }
+
+impl Pool {
+    fn stack(&mut self) -> std::io::Result<DefaultStack> {
+        self.stacks.pop().map_or_else(|| DefaultStack::new(STACK_BYTES), Ok)
+    }
+}
+
+/// A block and its threads.
+struct Memory {
+    // Dropped before `block`, to which its threads point.
+    threads: Vec<Thread>,
+    block: Box<Block>,
+    states: Vec<State>,
+    routines: Vec<Option<Routine>>,
+}
+
+// SAFETY: what is not `Send` in it are coroutines and pointers from threads to their block, launch and coroutine. In the
+// pool, which alone is sent, there are no coroutines: all have ended. `Thread::begin` replaces the pointers before they
+// are used, or they point within the same `Memory`.
+unsafe impl Send for Memory {}
 
 /// What a round has achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,57 +147,101 @@ pub struct Runner<'a> {
     body: &'a dyn Fn(),
     // Declared, and so dropped, before `threads` and `block`: after a fault, the remaining coroutines unwind and may
     // still use both.
+    /// The coroutines of threads that have begun and wait.
+    routines: Vec<Option<Routine>>,
     states: Vec<State>,
     threads: Vec<Thread>,
     block: Box<Block>,
-    /// The order of the threads.
-    order: Vec<u32>,
+    /// Threads that have not ended.
+    left: usize,
+    /// The lanes of each warp that wait at a warp operation.
+    exchanging: [u32; 32],
+    /// Whether `able` is up to date: threads run in random turns.
+    interleaved: bool,
+    able: Able,
 }
 
 impl<'a> Runner<'a> {
     /// The block of linear index `id`.
-    pub fn new(launch: &'a Launch, call: &'a Call<'_>, body: &'a dyn Fn(), id: u32) -> Result<Self, Box<Fault>> {
-        let count = call.shape.block.count() as u32;
+    pub fn new(
+        launch: &'a Launch,
+        call: &'a Call<'_>,
+        body: &'a dyn Fn(),
+        id: u32,
+        pool: &mut Pool,
+    ) -> Result<Self, Box<Fault>> {
+        let count = call.shape.block.count() as usize;
         let index = index_of(id.into(), launch.grid);
-        let memory = catch_unwind(AssertUnwindSafe(|| SharedMemory::new(call.shape.shared_bytes)));
-        let shared = RefCell::new(memory.map_err(|payload| locate(launch, index, payload, 0))?);
-        let serial = launch.first + u64::from(id);
-        let block = Box::new(Block { index, shape: call.shape, shared, launch });
+        let mut memory = pool.blocks.pop().unwrap_or_else(|| Memory {
+            threads: Vec::new(),
+            block: Box::default(),
+            states: Vec::new(),
+            routines: Vec::new(),
+        });
+        let block = &mut *memory.block;
         let stream = u64::from(index.x) + (u64::from(index.y) << 24) + (u64::from(index.z) << 44);
-        let order = launch.schedule.order(count, stream + 1);
-        let mut states = Vec::new();
-        states.resize_with(count as usize, || State::Fresh);
-        let watched = launch.settled < launch.first || launch.beside.is_some();
-        let beside = launch.beside.clone().unwrap_or_default();
-        let thread = |id| {
-            Thread::new(id, &raw const *block, Clock::new(serial, id as u16, launch.settled, beside.clone()), watched)
-        };
-        let threads = (0..count).map(thread).collect();
-        Ok(Self { launch, body, states, threads, block, order })
+        let reset = || block.reset(launch, index, launch.first + u64::from(id), call.shape, stream + 1);
+        catch_unwind(AssertUnwindSafe(reset)).map_err(|payload| locate(launch, index, payload, 0))?;
+        let block = &raw const *memory.block;
+        memory.threads.truncate(count);
+        for id in memory.threads.len()..count {
+            memory.threads.push(Thread::new(id as u32, block));
+        }
+        memory.block.threads = memory.threads.as_ptr();
+        memory.states.clear();
+        memory.states.resize(count, State::Fresh);
+        memory.routines.resize_with(count, || None);
+        let Memory { threads, block, states, routines } = memory;
+        let (able, interleaved) = (Able::all(count), launch.interleaves());
+        Ok(Self { launch, body, routines, states, threads, block, left: count, exchanging: [0; 32], interleaved, able })
+    }
+
+    /// Keeps the memory of the ended block.
+    pub fn recycle(self, pool: &mut Pool) {
+        let Self { routines, states, threads, block, .. } = self;
+        pool.blocks.push(Memory { threads, block, states, routines });
+    }
+
+    #[inline]
+    fn set(&mut self, id: usize, state: State) {
+        self.states[id] = state;
+        if self.interleaved {
+            self.able.set(id, state.is_able());
+        }
     }
 
     /// Runs every thread until it waits, then ends the waits that are complete.
-    pub fn round(&mut self, stacks: &mut Stacks) -> Result<Round, Box<Fault>> {
+    pub fn round(&mut self, pool: &mut Pool) -> Result<Round, Box<Fault>> {
         let mut advanced = false;
-        for k in 0..self.order.len() {
-            advanced |= self.step(self.order[k] as usize, stacks)?;
+        let mut position = 0;
+        while position < self.states.len() {
+            let id = self.block.order[position] as usize;
+            if self.states[id] == State::Fresh {
+                // In the first round, all threads from here on are fresh.
+                advanced |= self.start(id, position..self.states.len(), pool)?;
+                position = self.block.position.get();
+            } else if self.states[id].is_able() {
+                advanced |= self.resume(id, pool)?;
+            }
+            position += 1;
         }
-        advanced |= self.release_warps(0..self.states.len().div_ceil(32)) | self.release_barrier();
+        for warp in 0..self.states.len().div_ceil(32) {
+            advanced |= self.release_warp(warp);
+        }
+        advanced |= self.release_barrier();
         self.ended(advanced)
     }
 
     /// Runs one random thread until it waits.
-    pub fn turn(&mut self, stacks: &mut Stacks) -> Result<Round, Box<Fault>> {
-        let able = |state: &State| match state {
-            State::Fresh | State::Ready(_) | State::Waiting(_, Wait::Preempted | Wait::Spin { .. }) => true,
-            State::Waiting(..) | State::Ended => false,
-        };
-        let able: Vec<usize> = (0..self.states.len()).filter(|&id| able(&self.states[id])).collect();
+    pub fn turn(&mut self, pool: &mut Pool) -> Result<Round, Box<Fault>> {
         let mut advanced = false;
-        if !able.is_empty() {
-            let id = able[self.launch.draw(able.len())];
-            advanced = self.step(id, stacks)?;
-            advanced |= self.release_warps(id / 32..id / 32 + 1);
+        if self.able.count > 0 {
+            let id = self.able.nth(self.launch.draw(self.able.count));
+            advanced = match self.states[id] {
+                State::Fresh => self.start(id, 0..0, pool)?,
+                _ => self.resume(id, pool)?,
+            };
+            advanced |= self.release_warp(id / 32);
         }
         advanced |= self.release_barrier();
         self.ended(advanced)
@@ -144,66 +254,100 @@ impl<'a> Runner<'a> {
     }
 
     fn ended(&self, advanced: bool) -> Result<Round, Box<Fault>> {
-        if self.states.iter().all(|state| matches!(state, State::Ended)) {
+        if self.left == 0 {
             return Ok(Round::Ended);
         }
         if advanced {
             return Ok(Round::Advanced);
         }
-        let may_continue = |state: &State| match state {
-            State::Waiting(_, Wait::Barrier { .. } | Wait::Warp { .. }) | State::Ended => false,
-            State::Waiting(..) | State::Fresh | State::Ready(_) => true,
-        };
+        let may_continue = |state: &State| state.is_able() || *state == State::Unwritten;
         if self.states.iter().any(may_continue) { Ok(Round::Stalled) } else { Err(self.divergence()) }
     }
 
-    /// Runs a thread until it waits or ends. Does nothing if it waits for others. Returns whether it has done more than
-    /// to read what it has read before.
-    fn step(&mut self, id: usize, stacks: &mut Stacks) -> Result<bool, Box<Fault>> {
-        let before = std::mem::replace(&mut self.states[id], State::Ended);
-        let routine = match before {
-            State::Fresh => self.start(id, stacks).map_err(|payload| self.fault(payload, id))?,
-            State::Ready(routine) | State::Waiting(routine, Wait::Spin { .. } | Wait::Preempted) => routine,
-            other => {
-                self.states[id] = other;
-                return Ok(false);
+    /// Starts a coroutine with a fresh thread. When it ends, the coroutine goes on with the threads at the further
+    /// `positions` of the order, the first of which is its own, until one waits. Returns whether a thread has done more
+    /// than to wait for a value.
+    fn start(&mut self, id: usize, positions: Range<usize>, pool: &mut Pool) -> Result<bool, Box<Fault>> {
+        let stack = pool.stack().map_err(|error| {
+            let message = format!("no stack for an emulated thread: {error}");
+            self.fault(Box::new(message), id)
+        })?;
+        let first = positions.start;
+        self.block.schedule(id as u32, positions);
+        let block = &raw const *self.block;
+        // SAFETY: `Runner` owns the coroutine and is dropped when `Grid::run` returns, so the coroutine never outlives
+        // `body`. The extended lifetime is necessary because the type `Routine` requires a `'static` closure.
+        let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(self.body) };
+        let mut routine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+            // SAFETY: `Runner` drops the coroutines before the block, which does not move.
+            let block = unsafe { &*block };
+            loop {
+                let thread = block.current_thread();
+                thread.begin(yielder);
+                enter(thread);
+                body();
+                thread.end();
+                if thread.has_waited() || !block.next_thread() {
+                    return;
+                }
             }
-        };
-        self.resume(id, routine, stacks)
-    }
-
-    fn resume(&mut self, id: usize, mut routine: Routine, stacks: &mut Stacks) -> Result<bool, Box<Fault>> {
-        let before = enter(&raw const self.threads[id]);
-        let result = catch_unwind(AssertUnwindSafe(|| routine.resume(())));
-        enter(before);
-        self.states[id] = match result.map_err(|payload| self.fault(payload, id))? {
-            CoroutineResult::Yield(wait) => State::Waiting(routine, wait),
-            CoroutineResult::Return(()) => {
-                stacks.0.push(routine.into_stack());
-                self.end(id);
-                State::Ended
-            }
-        };
-        Ok(!matches!(self.states[id], State::Waiting(_, Wait::Spin { .. } | Wait::Unwritten)))
-    }
-
-    fn end(&self, id: usize) {
-        self.launch.idle.set(0);
-        // The end of a block lets the next launch begin.
-        let thread = &self.threads[id];
-        if !thread.triggered.get() && thread.clock.borrow().settled < self.launch.first {
-            self.launch.early.set(true);
+        });
+        let result = run(&self.threads[id], &mut routine);
+        let last = self.block.current.get() as usize;
+        let result = result.map_err(|payload| self.fault(payload, last))?;
+        for position in first..self.block.position.get() {
+            self.end(self.block.order[position] as usize);
         }
+        let advanced = match result {
+            CoroutineResult::Yield(()) => {
+                self.routines[last] = Some(routine);
+                self.suspend(last)
+            }
+            CoroutineResult::Return(()) => {
+                pool.stacks.push(routine.into_stack());
+                self.end(last);
+                true
+            }
+        };
+        Ok(advanced || last != id)
+    }
+
+    /// Runs a thread that has waited until it waits again or ends. Returns whether it has done more than to read what it
+    /// has read before.
+    fn resume(&mut self, id: usize, pool: &mut Pool) -> Result<bool, Box<Fault>> {
+        let routine = self.routines[id].as_mut().expect("a thread that waits has a coroutine");
+        let result = run(&self.threads[id], routine).map_err(|payload| self.fault(payload, id))?;
+        if let CoroutineResult::Yield(()) = result {
+            return Ok(self.suspend(id));
+        }
+        pool.stacks.extend(self.routines[id].take().map(Coroutine::into_stack));
+        self.end(id);
+        Ok(true)
+    }
+
+    #[inline]
+    fn end(&mut self, id: usize) {
+        self.left -= 1;
+        self.set(id, State::Ended);
+    }
+
+    /// Notes what a thread waits for. Returns whether it has done more than to read what it has read before.
+    #[inline]
+    fn suspend(&mut self, id: usize) -> bool {
+        let state = self.threads[id].state.get();
+        self.set(id, state);
+        if state == State::Warp {
+            self.exchanging[id / 32] |= 1 << (id % 32);
+        }
+        !matches!(state, State::Spinning | State::Unwritten)
     }
 
     /// Ends the waits for elements to be written: nothing else can happen. Each is a fault.
-    pub fn end_waits_for_values(&mut self, stacks: &mut Stacks) -> Result<(), Box<Fault>> {
-        for k in 0..self.order.len() {
-            let id = self.order[k] as usize;
-            if matches!(self.states[id], State::Waiting(_, Wait::Unwritten))
-                && let State::Waiting(routine, _) = std::mem::replace(&mut self.states[id], State::Ended)
-            {
-                self.resume(id, routine, stacks)?;
+    pub fn end_waits_for_values(&mut self, pool: &mut Pool) -> Result<(), Box<Fault>> {
+        for k in 0..self.states.len() {
+            let id = self.block.order[k] as usize;
+            if self.states[id] == State::Unwritten {
+                self.resume(id, pool)?;
             }
         }
         Ok(())
@@ -213,64 +357,64 @@ impl<'a> Runner<'a> {
         locate(self.launch, self.block.index, payload, thread as u32)
     }
 
-    fn start(&self, id: usize, stacks: &mut Stacks) -> Result<Routine, Box<dyn Any + Send>> {
-        let stack =
-            stacks.take().map_err(|error| Box::new(format!("no stack for an emulated thread: {error}")) as _)?;
-        let thread = &raw const self.threads[id];
-        // SAFETY: `Runner` owns the coroutine and is dropped when `run` returns, so the coroutine never outlives
-        // `body`. The extended lifetime is necessary because the type `Routine` requires a `'static` closure.
-        let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(self.body) };
-        Ok(Coroutine::with_stack(stack, move |yielder, ()| {
-            // SAFETY: `Runner::threads` does not change after `run` has filled it, and is dropped after the coroutines.
-            unsafe { (*thread).yielder.set(yielder) };
-            body();
-        }))
-    }
-
-    /// Completes every warp operation that all lanes of its mask have reached.
-    fn release_warps(&mut self, warps: Range<usize>) -> bool {
-        let mut released = false;
-        for warp in warps {
-            let base = warp * 32;
-            for lane in 0..32.min(self.states.len() - base) {
-                let State::Waiting(_, Wait::Warp { op, mask, .. }) = self.states[base + lane] else { continue };
-                let Some(values) = self.exchanged_values(base, op, mask) else { continue };
-                let members = || (0..32).filter(move |lane| mask & (1 << lane) != 0);
-                if op == super::thread::WarpOp::Sync {
-                    let mut lanes = [0; 32];
-                    for member in members() {
-                        let clock = self.threads[base + member].clock.borrow();
-                        lanes.iter_mut().zip(clock.lanes).for_each(|(seen, known)| *seen = known.max(*seen));
-                    }
-                    let acquired = joined(members().map(|member| &self.threads[base + member]));
-                    for member in members() {
-                        let mut clock = self.threads[base + member].clock.borrow_mut();
-                        clock.lanes = lanes;
-                        let next = clock.time + 1;
-                        clock.advance(next);
-                        clock.acquired.clone_from(&acquired);
-                    }
-                }
-                for member in members() {
-                    self.threads[base + member].lanes.set(values);
-                    self.wake(base + member);
-                }
-                released = true;
+    /// Completes every operation of the warp that all lanes of its mask have reached.
+    fn release_warp(&mut self, warp: usize) -> bool {
+        let base = warp * 32;
+        if let Some(op) = self.block.exchanges[warp].release() {
+            if op == WarpOp::Sync {
+                self.sync_warp(base..base + 32);
             }
+            self.exchanging[warp] = 0;
+            (base..base + 32).for_each(|id| self.set(id, State::Ready));
+            return true;
+        }
+        let mut released = false;
+        if self.exchanging[warp] == 0 {
+            return released;
+        }
+        for lane in 0..32 {
+            if self.exchanging[warp] & (1 << lane) == 0 {
+                continue;
+            }
+            let Wait::Warp { op, mask, .. } = self.threads[base + lane].wait.get() else { continue };
+            let Some(values) = self.exchanged_values(warp, op, mask) else { continue };
+            let members = || (0..32).filter(move |lane| mask & (1 << lane) != 0).map(move |lane| base + lane);
+            if op == WarpOp::Sync {
+                self.sync_warp(members());
+            }
+            self.exchanging[warp] &= !mask;
+            for member in members() {
+                if let Wait::Warp { reply, .. } = self.threads[member].wait.get() {
+                    self.threads[member].answer(reply, &values);
+                }
+                self.set(member, State::Ready);
+            }
+            released = true;
         }
         released
     }
 
+    /// The effect of `sync_warp` on the clocks of threads of a warp.
+    fn sync_warp(&self, members: impl Iterator<Item = usize> + Clone) {
+        let mut lanes = [0; 32];
+        for member in members.clone() {
+            self.threads[member].clock.borrow().add_lanes(&mut lanes);
+        }
+        let acquired = joined(members.clone().map(|member| &self.threads[member]));
+        for member in members {
+            self.threads[member].clock.borrow_mut().sync_warp(lanes, &acquired);
+        }
+    }
+
     /// The values of the lanes, if all lanes of the mask wait at the same operation with the same mask.
-    fn exchanged_values(&self, base: usize, expected: super::thread::WarpOp, expected_mask: u32) -> Option<[u64; 32]> {
+    fn exchanged_values(&self, warp: usize, expected: WarpOp, expected_mask: u32) -> Option<[u64; 32]> {
+        if expected_mask & !self.exchanging[warp] != 0 {
+            return None;
+        }
         let mut values = [0; 32];
         for (lane, slot) in values.iter_mut().enumerate().filter(|(lane, _)| expected_mask & (1 << lane) != 0) {
-            match self.states.get(base + lane) {
-                Some(State::Waiting(_, Wait::Warp { op, mask, value, .. }))
-                    if *op == expected && *mask == expected_mask =>
-                {
-                    *slot = *value;
-                }
+            match self.threads[warp * 32 + lane].wait.get() {
+                Wait::Warp { op, mask, value, .. } if op == expected && mask == expected_mask => *slot = value,
                 _ => return None,
             }
         }
@@ -279,35 +423,12 @@ impl<'a> Runner<'a> {
 
     /// Completes the barrier if every thread waits at it.
     fn release_barrier(&mut self) -> bool {
-        let mut common = None;
-        let mut count = 0;
-        for state in &self.states {
-            let State::Waiting(_, Wait::Barrier { site, predicate }) = state else { return false };
-            if *common.get_or_insert(*site) != *site {
-                return false;
-            }
-            count += u32::from(*predicate);
+        let released = self.block.barrier.release(self.states.len());
+        if released {
+            self.states.fill(State::Ready);
+            self.able = Able::all(self.states.len());
         }
-        let acquired = joined(self.threads.iter());
-        let floor = self.threads.iter().map(|thread| thread.clock.borrow().time).max().unwrap_or_default() + 1;
-        for id in 0..self.states.len() {
-            let thread = &self.threads[id];
-            thread.count.set(count);
-            let mut clock = thread.clock.borrow_mut();
-            clock.floor = floor;
-            clock.advance(floor);
-            clock.acquired.clone_from(&acquired);
-            drop(clock);
-            self.wake(id);
-        }
-        true
-    }
-
-    fn wake(&mut self, id: usize) {
-        self.states[id] = match std::mem::replace(&mut self.states[id], State::Ended) {
-            State::Waiting(routine, _) => State::Ready(routine),
-            other => other,
-        };
+        released
     }
 
     /// The fault, if no thread can continue.
@@ -316,19 +437,14 @@ impl<'a> Runner<'a> {
             let (kernel, schedule) = (self.launch.kernel, self.launch.schedule);
             Box::new(Fault { kernel, block: self.block.index, threads, kind, site, earlier: None, hint, schedule })
         };
-        let waits = || {
-            self.states.iter().enumerate().filter_map(|(id, state)| match state {
-                State::Waiting(_, wait) => Some((id, wait)),
-                _ => None,
-            })
-        };
+        let waits = || (0..self.states.len()).filter_map(|id| Some((id, self.wait_of(id)?)));
         // A warp operation that cannot complete is the cause, even if other threads wait at a barrier.
         for (id, wait) in waits() {
-            let Wait::Warp { site, op, mask, .. } = *wait else { continue };
+            let Wait::Warp { site, op, mask, .. } = wait else { continue };
             let base = id / 32 * 32;
             let missing = (0..32).filter(|lane| mask & (1 << lane) != 0).find(|&lane| {
-                !matches!(self.states.get(base + lane), Some(State::Waiting(_, Wait::Warp { op: its, mask: theirs, .. }))
-                          if *its == op && *theirs == mask)
+                !matches!(self.wait_of(base + lane), Some(Wait::Warp { op: its, mask: theirs, .. })
+                          if its == op && theirs == mask)
             });
             if let Some(lane) = missing {
                 let kind = Kind::WarpDivergence {
@@ -346,12 +462,12 @@ impl<'a> Runner<'a> {
             }
         }
         let barrier = waits().find_map(|(id, wait)| match wait {
-            Wait::Barrier { site, .. } => Some((id, *site)),
+            Wait::Barrier { site } => Some((id, site)),
             _ => None,
         });
         let (waiting, site) = barrier.map_or((0, None), |(id, site)| (id, Some(site)));
-        let elsewhere = (0..self.states.len()).find(|&id| match &self.states[id] {
-            State::Waiting(_, Wait::Barrier { site: other, .. }) => Some(*other) != site,
+        let elsewhere = (0..self.states.len()).find(|&id| match self.wait_of(id) {
+            Some(Wait::Barrier { site: other }) => Some(other) != site,
             _ => true,
         });
         let other = elsewhere.unwrap_or(waiting);
@@ -363,10 +479,19 @@ impl<'a> Runner<'a> {
 
     /// The block and the first thread that reads the same memory again and again.
     pub fn first_spin(&self) -> Option<(Dim3, u32, Option<&'static Location<'static>>)> {
-        self.order.iter().find_map(|&id| match &self.states[id as usize] {
-            State::Waiting(_, Wait::Spin { site, .. }) => Some((self.block.index, id, Some(*site))),
+        self.block.order.iter().find_map(|&id| match self.wait_of(id as usize) {
+            Some(Wait::Spin { site, .. }) => Some((self.block.index, id, Some(site))),
             _ => None,
         })
+    }
+
+    /// What a thread waits for; `None` if it need not wait, or not any more.
+    fn wait_of(&self, id: usize) -> Option<Wait> {
+        let wait = || self.threads[id].wait.get();
+        match self.states.get(id)? {
+            State::Fresh | State::Ready | State::Ended => None,
+            State::Spinning | State::Unwritten | State::Barrier | State::Warp => Some(wait()),
+        }
     }
 
     /// What the threads wait for; consecutive threads with the same state together.
@@ -397,12 +522,16 @@ impl<'a> Runner<'a> {
     }
 
     fn describe_state(&self, id: usize) -> String {
-        match self.states.get(id) {
-            None => "does not exist".to_owned(),
-            Some(State::Ended) => "has returned".to_owned(),
-            Some(State::Fresh | State::Ready(_)) => "is running".to_owned(),
-            Some(State::Waiting(_, Wait::Unwritten | Wait::Preempted)) => "is running".to_owned(),
-            Some(State::Waiting(_, Wait::Spin { site, place, change })) => {
+        let wait = match self.states.get(id) {
+            None => return "does not exist".to_owned(),
+            Some(State::Ended) => return "has returned".to_owned(),
+            Some(_) => self.wait_of(id),
+        };
+        match wait {
+            None | Some(Wait::Unwritten | Wait::Preempted) => "is running".to_owned(),
+            Some(Wait::Spin { site, target }) => {
+                let (place, change) = self.threads[id].last_change(&target);
+                let change = change.filter(|stamp| stamp.block >= self.launch.first);
                 let change = change.map_or("no thread of this launch has written".to_owned(), |stamp| {
                     let Dim3 { x, y, z } = self.launch.block_of(stamp.block).1;
                     let line = stamp.site.map_or(0, Location::line);
@@ -410,12 +539,29 @@ impl<'a> Runner<'a> {
                 });
                 format!("reads {place}, which {change}, again and again at {}:{}", site.file(), site.line())
             }
-            Some(State::Waiting(_, Wait::Barrier { site, .. })) => {
-                format!("waits at the barrier at {}:{}", site.file(), site.line())
-            }
-            Some(State::Waiting(_, Wait::Warp { site, op, mask, .. })) => {
+            Some(Wait::Barrier { site }) => format!("waits at the barrier at {}:{}", site.file(), site.line()),
+            Some(Wait::Warp { site, op, mask, .. }) => {
                 format!("waits at {op:?} with mask {mask:#010x} at {}:{}", site.file(), site.line())
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Able;
+
+    #[test]
+    fn able_threads_in_ascending_order() {
+        for count in [1, 31, 64, 65, 200, 1024] {
+            let mut able = Able::all(count);
+            let excluded = |id: usize| id.is_multiple_of(3) || id / 64 == 1;
+            (0..count).filter(|&id| excluded(id)).for_each(|id| able.set(id, false));
+            (0..count).filter(|&id| id == 66).for_each(|id| able.set(id, true));
+            let expected: Vec<usize> = (0..count).filter(|&id| !excluded(id) || id == 66).collect();
+            assert_eq!(able.count, expected.len());
+            let found: Vec<usize> = (0..able.count).map(|rank| able.nth(rank)).collect();
+            assert_eq!(found, expected);
         }
     }
 }

@@ -40,21 +40,46 @@ pub(crate) enum Action {
 }
 
 impl Action {
+    pub const ALL: [Self; 8] = [
+        Self::Read,
+        Self::Write,
+        Self::Atomic,
+        Self::BlockAtomic,
+        Self::AtomicRead,
+        Self::Peek,
+        Self::Mark,
+        Self::Copy,
+    ];
+
+    #[inline]
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::Atomic | Self::BlockAtomic | Self::AtomicRead)
     }
 
     /// Whether the action changes the element.
+    #[inline]
     pub fn writes(self) -> bool {
         !matches!(self, Self::Read | Self::Peek | Self::AtomicRead)
     }
 
     /// Whether two concurrent actions, both of the kinds that a set of accesses holds, race.
+    #[inline]
     pub fn conflicts(self, other: Self, same_block: bool) -> bool {
         match (self.is_atomic(), other.is_atomic()) {
             (true, true) => !same_block && (self == Self::BlockAtomic || other == Self::BlockAtomic),
             (false, false) => false,
             _ => self.writes() || other.writes(),
+        }
+    }
+
+    /// Whether every action that conflicts with the earlier action of a thread also conflicts with its later action
+    /// `self`, of the same kind of set of accesses.
+    pub fn covers(self, earlier: Self) -> bool {
+        match earlier {
+            Self::AtomicRead => matches!(self, Self::AtomicRead | Self::Atomic | Self::BlockAtomic),
+            Self::Atomic => matches!(self, Self::Atomic | Self::BlockAtomic),
+            Self::Peek => matches!(self, Self::Peek | Self::Mark),
+            _ => self == earlier,
         }
     }
 
@@ -86,6 +111,7 @@ pub(crate) struct Stamp {
 impl Stamp {
     pub const NONE: Self = Self { site: None, block: 0, time: 0, thread: 0, action: Action::Read };
 
+    #[inline]
     pub fn same_thread(&self, other: &Self) -> bool {
         self.block == other.block && self.thread == other.thread
     }
@@ -103,11 +129,15 @@ struct View {
 pub(crate) struct Knowledge(BTreeMap<u64, View>);
 
 impl Knowledge {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether the access is known.
-    pub fn contains(&self, stamp: &Stamp) -> bool {
-        self.0.get(&stamp.block).is_some_and(|view| {
-            stamp.time < view.floor || view.threads.get(&stamp.thread).is_some_and(|&time| stamp.time <= time)
-        })
+    pub fn contains(&self, block: u64, thread: u16, time: u32) -> bool {
+        self.0
+            .get(&block)
+            .is_some_and(|view| time < view.floor || view.threads.get(&thread).is_some_and(|&known| time <= known))
     }
 
     pub fn join(&mut self, other: &Self) {
@@ -136,6 +166,10 @@ pub(crate) struct Released {
 }
 
 impl Released {
+    pub fn is_empty(&self) -> bool {
+        self.by_block.is_empty()
+    }
+
     /// Adds what a thread of `block` has published.
     pub fn add(&mut self, block: u64, wide: bool, knowledge: &Knowledge) {
         if wide {
@@ -166,46 +200,71 @@ impl Released {
     }
 }
 
-/// The clock of a thread.
+/// The clock of a thread. The fields that each access needs come first, so that few cache lines are touched.
+#[repr(C)]
 pub(crate) struct Clock {
     pub block: u64,
-    pub thread: u16,
     pub time: u32,
     /// The thread knows all accesses of its block before this time.
     pub floor: u32,
     /// The thread knows all accesses of blocks with smaller serial numbers: those of earlier launches.
     pub settled: u64,
-    /// The blocks that run [beside](crate::launch::Device::beside) this launch are an exception.
-    pub beside: Range<u64>,
-    /// Known times of the lanes of its warp.
-    pub lanes: [u32; 32],
+    /// All threads of this launch and of later ones know all accesses of blocks with smaller serial numbers.
+    pub horizon: u64,
+    pub thread: u16,
+    /// Whether `sync_warp` has set times of other lanes.
+    synced: bool,
     /// What the thread has acquired.
     pub acquired: Option<Arc<Knowledge>>,
+    /// The blocks that run [beside](crate::launch::Device::beside) this launch: an exception to `settled`.
+    pub beside: Range<u64>,
     /// What the thread knew at its last fence. Its relaxed atomic operations publish this.
     pub fenced: Option<Arc<Knowledge>>,
     /// What its relaxed atomic operations have read since its last fence. The next fence acquires this.
     pub observed: Option<Knowledge>,
+    /// Known times of the other lanes of its warp, if `synced`.
+    lanes: [u32; 32],
 }
 
 impl Clock {
-    pub fn new(block: u64, thread: u16, settled: u64, beside: Range<u64>) -> Self {
-        let mut clock = Self {
-            block,
+    pub fn new(thread: u16) -> Self {
+        Self {
+            block: 0,
             thread,
             time: 1,
             floor: 1,
-            settled,
-            beside,
+            settled: 0,
+            horizon: 0,
+            beside: 0..0,
             lanes: [0; 32],
+            synced: false,
             acquired: None,
             fenced: None,
             observed: None,
-        };
-        clock.lanes[usize::from(thread % 32)] = 1;
-        clock
+        }
+    }
+
+    /// Begins the thread, in a block.
+    #[inline]
+    pub fn begin(&mut self, block: u64, settled: u64, beside: Option<&Range<u64>>) {
+        self.block = block;
+        self.floor = 1;
+        self.settled = settled;
+        self.horizon = beside.map_or(settled, |beside| beside.start.min(settled));
+        self.beside = beside.cloned().unwrap_or_default();
+        // Most threads have none of these.
+        if self.synced {
+            self.lanes = [0; 32];
+            self.synced = false;
+        }
+        if self.acquired.is_some() || self.fenced.is_some() || self.observed.is_some() {
+            (self.acquired, self.fenced, self.observed) = (None, None, None);
+        }
+        self.advance(1);
     }
 
     /// The current access.
+    #[inline]
     pub fn stamp(&self, action: Action, site: &'static Location<'static>) -> Stamp {
         Stamp { site: Some(site), block: self.block, time: self.time, thread: self.thread, action }
     }
@@ -213,33 +272,63 @@ impl Clock {
     /// Whether the access happens before the present.
     #[inline]
     pub fn knows(&self, stamp: &Stamp) -> bool {
-        (stamp.block < self.settled && !self.beside.contains(&stamp.block)) || self.knows_concurrent(stamp)
+        self.knows_access(stamp.block, stamp.thread, stamp.time)
     }
 
-    /// Whether all accesses up to this block happen before the present.
-    pub fn knows_all_to(&self, block: u64) -> bool {
-        block < self.settled && (self.beside.is_empty() || block < self.beside.start)
+    /// Whether the accesses of a thread of a block up to this time happen before the present.
+    #[inline]
+    pub fn knows_access(&self, block: u64, thread: u16, time: u32) -> bool {
+        let own = block == self.block
+            && (time < self.floor
+                || thread == self.thread
+                || (thread / 32 == self.thread / 32 && time <= self.lanes[usize::from(thread % 32)]));
+        own || self.knows_launch(block)
+            || self.acquired.as_ref().is_some_and(|acquired| acquired.contains(block, thread, time))
     }
 
-    fn knows_concurrent(&self, stamp: &Stamp) -> bool {
-        let own = stamp.block == self.block
-            && (stamp.time < self.floor
-                || stamp.thread == self.thread
-                || (stamp.thread / 32 == self.thread / 32 && stamp.time <= self.lanes[usize::from(stamp.thread % 32)]));
-        own || self.acquired.as_ref().is_some_and(|acquired| acquired.contains(stamp))
+    /// Whether all accesses of a block up to this time are known to happen before the present, whatever its thread.
+    #[inline]
+    pub fn knows_block_at(&self, block: u64, time: u32) -> bool {
+        block == self.block && time < self.floor || self.knows_launch(block)
+    }
+
+    /// Whether the block is one of an earlier launch that has ended.
+    #[inline]
+    fn knows_launch(&self, block: u64) -> bool {
+        block < self.settled && !self.beside.contains(&block)
+    }
+
+    /// Adds the known times of the lanes of its warp.
+    pub fn add_lanes(&self, lanes: &mut [u32; 32]) {
+        if self.synced {
+            lanes.iter_mut().zip(self.lanes).for_each(|(known, time)| *known = time.max(*known));
+        }
+        let own = &mut lanes[usize::from(self.thread % 32)];
+        *own = self.time.max(*own);
+    }
+
+    /// The effect of `sync_warp`: the threads of its mask know the times `lanes` of the warp, and what they have acquired
+    /// together.
+    pub fn sync_warp(&mut self, lanes: [u32; 32], acquired: &Option<Arc<Knowledge>>) {
+        self.lanes = lanes;
+        self.synced = true;
+        self.advance(self.time + 1);
+        self.acquired.clone_from(acquired);
     }
 
     /// Begins a new time.
+    #[inline]
     pub fn advance(&mut self, time: u32) {
         self.time = time;
-        self.lanes[usize::from(self.thread % 32)] = time;
     }
 
     /// All accesses before now. Later accesses have a later time.
     pub fn publish(&mut self) -> Arc<Knowledge> {
         let mut known = self.acquired.as_deref().cloned().unwrap_or_default();
         let base = self.thread / 32 * 32;
-        let lanes = (base..).zip(self.lanes).filter(|&(_, time)| time >= self.floor);
+        let mut times = [0; 32];
+        self.add_lanes(&mut times);
+        let lanes = (base..).zip(times).filter(|&(_, time)| time >= self.floor);
         let own = View { floor: self.floor, threads: lanes.collect() };
         known.join(&Knowledge(BTreeMap::from([(self.block, own)])));
         self.advance(self.time + 1);

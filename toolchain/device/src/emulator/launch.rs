@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::block::{Round, Runner, Stacks};
+use super::block::{Pool, Round, Runner};
 use super::fault::{Fault, Kind, Threads};
 use super::profile::Profiler;
 use super::{EmulatorError, Schedule};
@@ -27,7 +27,7 @@ pub struct Launch {
     pub settled: u64,
     /// The launch before, if this one overlaps with it.
     pub previous: Option<Previous>,
-    /// The blocks of launches that run beside this one, if any do.
+    /// The blocks of launches that run beside this one, if any do. An empty range begins with the first of its own part.
     pub beside: Option<Range<u64>>,
     /// Maximum accesses of a thread, and of all threads without a change.
     pub limit: u64,
@@ -67,11 +67,13 @@ impl Launch {
         (bits % bound as u64) as usize
     }
 
-    fn interleaves(&self) -> bool {
+    /// Whether threads run in random turns.
+    pub fn interleaves(&self) -> bool {
         matches!(self.schedule, Schedule::Interleaved(_))
     }
 
     /// Whether the current thread should let others run now.
+    #[inline]
     pub fn preempts(&self) -> bool {
         self.interleaves() && self.draw(4) == 0
     }
@@ -98,7 +100,7 @@ pub struct Grid<'a> {
 
 impl Grid<'_> {
     /// Runs all blocks. `stopped` is called before each.
-    pub fn run(&self, stacks: &mut Stacks, mut stopped: impl FnMut() -> bool) -> Result<(), EmulatorError> {
+    pub fn run(&self, pool: &mut Pool, mut stopped: impl FnMut() -> bool) -> Result<(), EmulatorError> {
         let launch = self.launch;
         let count = launch.grid.count() as u32;
         let mut order = launch.schedule.order(count, 0).into_iter();
@@ -113,7 +115,7 @@ impl Grid<'_> {
             while running.len() < wanted
                 && let Some(id) = order.next()
             {
-                self.admit(id, &mut running, &mut stopped)?;
+                self.admit(id, &mut running, pool, &mut stopped)?;
             }
             if running.is_empty() {
                 return Ok(());
@@ -121,11 +123,10 @@ impl Grid<'_> {
             if launch.interleaves() {
                 current = launch.draw(running.len());
             }
-            let round =
-                if launch.interleaves() { running[current].turn(stacks) } else { running[current].round(stacks) };
+            let round = if launch.interleaves() { running[current].turn(pool) } else { running[current].round(pool) };
             let round = round?;
             if launch.idle.get() > launch.limit {
-                self.give_up(&mut running, stacks, order.len())?;
+                self.give_up(&mut running, pool, order.len())?;
             }
             match round {
                 Round::Ended => {
@@ -133,6 +134,7 @@ impl Grid<'_> {
                     if let Some(profiler) = self.profiler {
                         ended.add_to(self.call.entry, &mut profiler.collector());
                     }
+                    ended.recycle(pool);
                     (current, stalled) = (0, 0);
                 }
                 Round::Advanced if launch.idle.get() < turn => stalled = 0,
@@ -146,12 +148,12 @@ impl Grid<'_> {
                     if running.len() < RESIDENT_BLOCKS as usize
                         && let Some(id) = order.next()
                     {
-                        self.admit(id, &mut running, &mut stopped)?;
+                        self.admit(id, &mut running, pool, &mut stopped)?;
                         (current, stalled) = (running.len() - 1, 0);
                     } else {
                         current = (current + 1) % running.len();
                         if stalled > patience * running.len() {
-                            running.iter_mut().try_for_each(|runner| runner.end_waits_for_values(stacks))?;
+                            running.iter_mut().try_for_each(|runner| runner.end_waits_for_values(pool))?;
                         }
                     }
                 }
@@ -163,18 +165,19 @@ impl Grid<'_> {
         &'r self,
         id: u32,
         running: &mut Vec<Runner<'r>>,
+        pool: &mut Pool,
         stopped: &mut impl FnMut() -> bool,
     ) -> Result<(), EmulatorError> {
         if stopped() {
             return Err(EmulatorError::Stopped { kernel: self.call.kernel });
         }
-        running.push(Runner::new(self.launch, self.call, self.body, id)?);
+        running.push(Runner::new(self.launch, self.call, self.body, id, pool)?);
         Ok(())
     }
 
     /// The fault, if no thread changes anything any more.
-    fn give_up(&self, running: &mut [Runner<'_>], stacks: &mut Stacks, left: usize) -> Result<(), EmulatorError> {
-        running.iter_mut().try_for_each(|runner| runner.end_waits_for_values(stacks))?;
+    fn give_up(&self, running: &mut [Runner<'_>], pool: &mut Pool, left: usize) -> Result<(), EmulatorError> {
+        running.iter_mut().try_for_each(|runner| runner.end_waits_for_values(pool))?;
         let mut waits: Vec<String> = running.iter().flat_map(Runner::describe_waits).collect();
         if left > 0 {
             waits.push(format!("{left} blocks have not started: only {RESIDENT_BLOCKS} run at one time, in any order"));

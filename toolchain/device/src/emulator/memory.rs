@@ -18,10 +18,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    #[inline]
     pub fn written(&self, element: usize) -> bool {
         !self.partial.get() || self.written.borrow()[element]
     }
 
+    #[inline]
     pub fn write(&self, element: usize) {
         if self.partial.get() {
             self.written.borrow_mut()[element] = true;

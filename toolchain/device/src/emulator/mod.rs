@@ -30,6 +30,7 @@ pub mod profile;
 mod schedule;
 mod shadow;
 mod shared;
+mod sites;
 pub mod thread;
 
 use std::cell::{Cell, RefCell};
@@ -55,7 +56,7 @@ type Stop = Box<dyn FnMut() -> bool + Send>;
 /// The emulated device. A launch has executed when the call returns.
 pub struct Emulator {
     schedule: Schedule,
-    stacks: RefCell<block::Stacks>,
+    pool: RefCell<block::Pool>,
     stop: RefCell<Option<Stop>>,
     limit: u64,
     /// The last operation, if it was a launch: an overlapping launch may begin before it ends.
@@ -77,7 +78,7 @@ impl Emulator {
     pub fn new(schedule: Schedule) -> Self {
         Self {
             schedule,
-            stacks: RefCell::default(),
+            pool: RefCell::default(),
             stop: RefCell::default(),
             limit: 1 << 27,
             previous: Cell::default(),
@@ -167,7 +168,7 @@ impl Emulator {
             profiler.collector().launch(call.entry, grid.count(), threads as u32);
         }
         let grid_of_blocks = Grid { launch: &launch, profiler: self.profiler.as_ref(), call: &call, body: thread };
-        grid_of_blocks.run(&mut self.stacks.borrow_mut(), || self.stopped())?;
+        grid_of_blocks.run(&mut self.pool.borrow_mut(), || self.stopped())?;
         // The next launch begins after every block of this one has called `launch_dependents`. If that was after its
         // `wait`, all launches before this one have ended.
         let settled = if launch.early.get() { launch.settled } else { first };
@@ -277,8 +278,8 @@ impl Device for Emulator {
     ) -> Result<(), EmulatorError> {
         self.previous.take();
         let first = NEXT_BLOCK.load(Ordering::Relaxed);
-        // Kernels of `side` record all their accesses.
-        self.beside.replace(Some(0..0));
+        // Kernels of `side` record all their accesses, and forget none since `first`.
+        self.beside.replace(Some(first..first));
         let mut result = side(context);
         if result.is_ok() {
             self.previous.take();

@@ -13,8 +13,9 @@
 //! The source has accesses that a compiler merges, moves out of loops or leaves out. `book/counters.md` of the repository
 //! compares the counts of ten kernels with those of NVIDIA's profiler.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -277,6 +278,44 @@ impl Request {
 /// Requests of a kernel's first warp that the drawing shows.
 const TRACED: usize = 192;
 
+/// A hasher of few numbers, faster than that of the standard library.
+#[derive(Default)]
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    #[inline]
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+}
+
+type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Mixer>>;
+type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<Mixer>>;
+
 /// Collects events.
 #[derive(Default)]
 pub(crate) struct Collector {
@@ -337,17 +376,17 @@ impl Collector {
 /// And the number of divergent branches.
 fn requests_of(lanes: &[Vec<Event>]) -> (Vec<Request>, u64) {
     let mut requests: Vec<(u32, usize, Request)> = Vec::new();
-    let mut known = HashMap::new();
+    let mut known = HashMap::default();
     // The request that follows each, and the first one, in the first lane. The end of the thread is `None`.
-    let mut next: HashMap<Option<usize>, Option<usize>> = HashMap::new();
-    let mut divides = HashSet::new();
+    let mut next: HashMap<Option<usize>, Option<usize>> = HashMap::default();
+    let mut divides = HashSet::default();
     let mut follow = |at, then| {
         if *next.entry(at).or_insert(then) != then {
             divides.insert(at);
         }
     };
     for (lane, events) in lanes.iter().enumerate() {
-        let mut executions = HashMap::new();
+        let mut executions = HashMap::default();
         let mut before = None;
         for (order, event) in events.iter().enumerate() {
             let line = (event.phase, std::ptr::from_ref(event.site) as usize, event.operation);

@@ -32,7 +32,15 @@ impl Schedule {
     /// The order of `count` blocks or threads. `stream` selects an independent permutation: 0 for the blocks of a grid,
     /// and one value for the threads of each block.
     pub fn order(self, count: u32, stream: u64) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..count).collect();
+        let mut order = Vec::new();
+        self.fill(&mut order, count, stream);
+        order
+    }
+
+    /// Fills `order` with [`order`](Self::order).
+    pub(super) fn fill(self, order: &mut Vec<u32>, count: u32, stream: u64) {
+        order.clear();
+        order.extend(0..count);
         match self {
             Self::RoundRobin => {}
             Self::Reversed => order.reverse(),
@@ -44,7 +52,6 @@ impl Schedule {
                 }
             }
         }
-        order
     }
 }
 

@@ -1,86 +1,516 @@
 //! The accesses to each element of a memory that the next access might race with.
+//!
+//! Most elements need the last plain write and the last read only: 16 bytes. What further accesses need is kept apart.
+//! Pages of elements are allocated at their first access. They are forgotten when a thread of a later launch touches them,
+//! which knows all their accesses.
 
+use std::collections::HashMap;
 use std::panic::Location;
 
 use super::clock::{Action, Clock, Knowledge, Released, Stamp};
+use super::sites;
 use crate::device::atomic::Ordering;
 
-/// Elements per page. Pages are allocated at their first access.
-const PAGE: usize = 512;
+#[cfg(test)]
+mod tests;
 
-/// The accesses to one element that are not followed by an ordered write.
+/// Elements per page.
+const PAGE: usize = 128;
+
+/// A plain access in 8 bytes: zero if there was none, or else, from the most significant bit on,
+///
+/// - 0; the block, as its serial number minus that of the page; the time; the number of the site; the thread; 1 for an
+///   asynchronous copy. Or, if one of these needs more bits,
+/// - 1; an index of [`Wide`]; the thread; 1 for an asynchronous copy.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Word(u64);
+
+impl Word {
+    const NONE: Self = Self(0);
+
+    const THREAD: u32 = 1;
+    const SITE: u32 = Self::THREAD + 10;
+    const TIME: u32 = Self::SITE + 14;
+    const BLOCK: u32 = Self::TIME + 18;
+    const WIDE: u32 = Self::BLOCK + 20;
+
+    /// The word of the access, if its parts are small enough.
+    #[inline(always)]
+    fn pack(block: u64, time: u32, site: u32, thread: u16, copy: bool) -> Option<Self> {
+        let fits = block >> (Self::WIDE - Self::BLOCK) == 0
+            && time >> (Self::BLOCK - Self::TIME) == 0
+            && site >> (Self::TIME - Self::SITE) == 0;
+        let word = block << Self::BLOCK
+            | u64::from(time) << Self::TIME
+            | u64::from(site) << Self::SITE
+            | u64::from(thread) << Self::THREAD
+            | u64::from(copy);
+        fits.then_some(Self(word))
+    }
+
+    fn wide(index: u32, thread: u16, copy: bool) -> Self {
+        let word = 1 << Self::WIDE | u64::from(index) << Self::SITE;
+        Self(word | u64::from(thread) << Self::THREAD | u64::from(copy))
+    }
+
+    /// The bits from `from` up to `to`.
+    #[inline(always)]
+    fn bits(self, from: u32, to: u32) -> u64 {
+        (self.0 >> from) & ((1 << (to - from)) - 1)
+    }
+
+    #[inline(always)]
+    fn is_wide(self) -> bool {
+        self.0 >> Self::WIDE != 0
+    }
+
+    /// The index of a wide word.
+    fn index(self) -> usize {
+        self.bits(Self::SITE, Self::WIDE) as usize
+    }
+
+    #[inline(always)]
+    fn thread(self) -> u16 {
+        self.bits(Self::THREAD, Self::SITE) as u16
+    }
+
+    #[inline(always)]
+    fn is_copy(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// The block and the time, if it is not wide. `base` is that of its page.
+    #[inline(always)]
+    fn block_and_time(self, base: u64) -> (u64, u32) {
+        (base + self.bits(Self::BLOCK, Self::WIDE), self.bits(Self::TIME, Self::BLOCK) as u32)
+    }
+
+    /// Whether both are of one thread, if this one is not wide.
+    #[inline(always)]
+    fn same_thread(self, other: Self) -> bool {
+        const SAME: u64 = (u64::MAX << Word::BLOCK) | ((1 << Word::SITE) - (1 << Word::THREAD));
+        !self.is_wide() && (self.0 ^ other.0) & SAME == 0
+    }
+
+    /// Whether both are of one warp, at one time and site.
+    #[inline(always)]
+    fn same_group(self, other: Self) -> bool {
+        (self.0 ^ other.0) >> (Self::THREAD + 5) == 0
+    }
+}
+
+/// The block, time and site of accesses whose words cannot hold them.
+struct Wide {
+    stamps: Vec<Stamp>,
+    indices: HashMap<(u64, u32, &'static Location<'static>), u32>,
+    /// Length at which the next search for forgotten accesses takes place.
+    full: usize,
+}
+
+impl Default for Wide {
+    fn default() -> Self {
+        Self { stamps: Vec::new(), indices: HashMap::new(), full: 1 << 16 }
+    }
+}
+
+impl Wide {
+    #[cold]
+    fn word(&mut self, stamp: Stamp) -> Word {
+        let Some(site) = stamp.site else { return Word::NONE };
+        let index = *self.indices.entry((stamp.block, stamp.time, site)).or_insert_with(|| {
+            self.stamps.push(stamp);
+            self.stamps.len() as u32 - 1
+        });
+        Word::wide(index, stamp.thread, stamp.action == Action::Copy)
+    }
+}
+
+/// The plain accesses to one element that are not followed by an ordered write.
+#[derive(Clone, Copy)]
 struct Cell {
-    /// The last plain write.
-    write: Stamp,
+    /// The last write.
+    write: Word,
     /// The last read.
-    read: Stamp,
-    /// Further accesses; most elements have none.
-    more: Option<Box<More>>,
+    read: Word,
+}
+
+impl Cell {
+    const NONE: Self = Self { write: Word::NONE, read: Word::NONE };
+}
+
+struct Page {
+    /// Largest serial number of a block that has accessed the page.
+    newest: u64,
+    /// Serial number of block 0 in the words.
+    base: u64,
+    /// Indices plus 1 of the further accesses to each element; 0 if there are none.
+    more: Option<Box<[u32; PAGE]>>,
+    /// Whether an element may have atomic operations, peeks or marks among these.
+    atomics: bool,
+    /// The lanes that have read each element as the last reader has, but for this: in its warp, at its time and site.
+    lanes: Option<Box<[u32; PAGE]>>,
+    cells: [Cell; PAGE],
+}
+
+impl Page {
+    fn new() -> Box<Self> {
+        Box::new(Self { newest: 0, base: 0, more: None, atomics: false, lanes: None, cells: [Cell::NONE; PAGE] })
+    }
+
+    /// Forgets all accesses.
+    #[cold]
+    fn clear(&mut self, pool: &mut Pool, base: u64) {
+        self.cells.fill(Cell::NONE);
+        self.base = base;
+        self.atomics = false;
+        for index in self.more.iter_mut().flat_map(|more| more.iter_mut()) {
+            pool.remove(index);
+        }
+        if let Some(lanes) = &mut self.lanes {
+            lanes.fill(0);
+        }
+    }
+
+    /// Counts blocks from `base` on, and forgets accesses of blocks before it.
+    #[cold]
+    fn rebase(&mut self, base: u64, wide: &mut Wide) {
+        for k in 0..PAGE {
+            let Cell { write, read } = self.cells[k];
+            let mut word = |word, action| {
+                let stamp = self.stamp(word, action, wide);
+                if stamp.block < base { Word::NONE } else { word_of(stamp, base, wide) }
+            };
+            self.cells[k] = Cell { write: word(write, Action::Write), read: word(read, Action::Read) };
+        }
+        self.base = base;
+    }
+
+    /// The access of a word: a read, or a write or an asynchronous copy.
+    fn stamp(&self, word: Word, action: Action, wide: &Wide) -> Stamp {
+        if word == Word::NONE {
+            return Stamp::NONE;
+        }
+        let action = if word.is_copy() { Action::Copy } else { action };
+        let thread = word.thread();
+        if word.is_wide() {
+            return Stamp { thread, action, ..wide.stamps[word.index()] };
+        }
+        let site = sites::location(word.bits(Word::SITE, Word::TIME) as u32);
+        let (block, time) = word.block_and_time(self.base);
+        Stamp { site: Some(site), block, time, thread, action }
+    }
+
+    /// The block and the time of a word.
+    #[inline(always)]
+    fn when(&self, word: Word, wide: &Wide) -> (u64, u32) {
+        if word.is_wide() {
+            let stamp = &wide.stamps[word.index()];
+            (stamp.block, stamp.time)
+        } else {
+            word.block_and_time(self.base)
+        }
+    }
+
+    /// The last read of an element, and those by lanes of the same warp at the same time and site.
+    #[inline]
+    fn last_reads(&self, slot: usize, wide: &Wide) -> Group {
+        let word = self.cells[slot].read;
+        let (block, time) = self.when(word, wide);
+        let site = if word.is_wide() {
+            wide.stamps[word.index()].site.map_or(0, sites::number)
+        } else {
+            word.bits(Word::SITE, Word::TIME) as u32
+        };
+        let thread = word.thread();
+        let lanes = self.lanes.as_ref().map_or(0, |lanes| lanes[slot]) | 1 << (thread % 32);
+        // Threads run in ascending or descending order most often.
+        let ends = [lanes.trailing_zeros() as u16, 31 - lanes.leading_zeros() as u16];
+        let first = thread / 32 * 32 + if ends[0] < thread % 32 { ends[0] } else { ends[1] };
+        Group { block, time, site, lanes, first, action: Action::Read }
+    }
+
+    /// Whether the last read of an element, and those by lanes of the same warp at the same time and site, happen before
+    /// the present, which has the word `now`.
+    #[inline(always)]
+    fn knows_reads(&self, slot: usize, now: Word, clock: &Clock, wide: &Wide) -> bool {
+        let word = self.cells[slot].read;
+        if word == Word::NONE {
+            return true;
+        }
+        let (block, time) = self.when(word, wide);
+        clock.knows_block_at(block, time)
+            || self.knows(word, now, clock, wide)
+                && self.lanes.as_ref().is_none_or(|lanes| {
+                    lanes[slot] == 0 || self.last_reads(slot, wide).unordered(clock).next().is_none()
+                })
+    }
+
+    /// One of these reads that does not happen before the present.
+    #[cold]
+    fn unordered_read(&self, slot: usize, now: Word, clock: &Clock, wide: &Wide) -> Stamp {
+        let read = self.cells[slot].read;
+        let last = self.stamp(read, Action::Read, wide);
+        if !self.knows(read, now, clock, wide) {
+            return last;
+        }
+        let other = self.last_reads(slot, wide).unordered(clock).next();
+        other.map_or(last, |thread| Stamp { thread, ..last })
+    }
+
+    /// Whether the access happens before the present, which has the word `now`.
+    #[inline(always)]
+    fn knows(&self, word: Word, now: Word, clock: &Clock, wide: &Wide) -> bool {
+        if word == Word::NONE {
+            return true;
+        }
+        if word.is_wide() {
+            return clock.knows(&self.stamp(word, Action::Read, wide));
+        }
+        if word.same_thread(now) {
+            return true;
+        }
+        let (block, time) = word.block_and_time(self.base);
+        clock.knows_access(block, word.thread(), time)
+    }
+}
+
+/// The word of an access, on a page whose words count blocks from `base` on.
+#[inline(always)]
+fn word_of(stamp: Stamp, base: u64, wide: &mut Wide) -> Word {
+    let site = stamp.site.map_or(0, sites::number);
+    let block = stamp.block.wrapping_sub(base);
+    Word::pack(block, stamp.time, site, stamp.thread, stamp.action == Action::Copy).unwrap_or_else(|| wide.word(stamp))
 }
 
 #[derive(Default)]
 struct More {
     /// Largest serial number of a block in the lists.
     newest: u64,
-    /// Reads besides the last one.
+    /// Reads before the last ones.
     reads: Accesses,
+    atomic: Option<Box<Atomics>>,
+}
+
+#[derive(Default)]
+struct Atomics {
     /// Atomic operations, peeks and marks.
-    atomics: Accesses,
+    accesses: Accesses,
+    /// The last four of them, for hints.
+    recent: Vec<Stamp>,
+    /// The last of them that may have changed the element.
+    change: Option<Stamp>,
     released: Released,
+}
+
+impl Atomics {
+    /// Adds an atomic operation, a peek or a mark.
+    fn add(&mut self, stamp: Stamp, clock: &Clock) {
+        let Stamp { block, time, thread, action, .. } = stamp;
+        let (site, lanes) = (stamp.site.map_or(0, sites::number), 1 << (thread % 32));
+        self.accesses.add(Group { block, time, site, lanes, first: thread, action }, clock);
+        match self.recent.last_mut() {
+            Some(last) if last.same_thread(&stamp) && (action.writes() || !last.action.writes()) => *last = stamp,
+            _ => {
+                if self.recent.len() == 4 {
+                    self.recent.remove(0);
+                }
+                self.recent.push(stamp);
+            }
+        }
+        if action.writes() && self.change.is_none_or(|change| change.block <= block) {
+            self.change = Some(stamp);
+        }
+    }
+}
+
+/// The further accesses to elements, by index.
+#[derive(Default)]
+struct Pool {
+    entries: Vec<More>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// The further accesses of an element. `index` is 0 if there are none yet.
+    #[inline]
+    fn get_or_insert(&mut self, index: &mut u32) -> &mut More {
+        if *index == 0 {
+            *index = self.free.pop().unwrap_or_else(|| {
+                self.entries.push(More::default());
+                self.entries.len() as u32
+            });
+        }
+        &mut self.entries[*index as usize - 1]
+    }
+
+    #[inline]
+    fn get(&self, index: u32) -> Option<&More> {
+        (index > 0).then(|| &self.entries[index as usize - 1])
+    }
+
+    /// Forgets the further accesses of an element.
+    fn remove(&mut self, index: &mut u32) {
+        if *index > 0 {
+            let more = &mut self.entries[*index as usize - 1];
+            more.newest = 0;
+            more.reads.clear();
+            more.atomic = None;
+            self.free.push(*index);
+            *index = 0;
+        }
+    }
+}
+
+/// The same access by lanes of one warp, at one time.
+#[derive(Clone, Copy)]
+struct Group {
+    block: u64,
+    time: u32,
+    /// The number of the site.
+    site: u32,
+    lanes: u32,
+    /// One of the threads, which is the first in reports.
+    first: u16,
+    action: Action,
+}
+
+impl Group {
+    #[inline]
+    fn same(&self, other: &Self) -> bool {
+        let Self { block, time, site, first, action, .. } = *self;
+        (block, time, site, first / 32, action) == (other.block, other.time, other.site, other.first / 32, other.action)
+    }
+
+    fn threads(&self) -> impl Iterator<Item = u16> {
+        let lanes = (0..32).filter(|lane| self.lanes & (1 << lane) != 0);
+        let warp = self.first / 32;
+        [self.first].into_iter().chain(lanes.map(move |lane| warp * 32 + lane))
+    }
+
+    /// The threads whose accesses do not happen before the present.
+    #[inline]
+    fn unordered(&self, clock: &Clock) -> impl Iterator<Item = u16> {
+        let Self { block, time, .. } = *self;
+        let all = clock.knows_block_at(block, time);
+        let threads = (!all).then(|| self.threads().filter(move |&thread| !clock.knows_access(block, thread, time)));
+        threads.into_iter().flatten()
+    }
 }
 
 /// A set of accesses, none of which is known to happen before another one.
 #[derive(Default)]
 struct Accesses {
-    list: Vec<Stamp>,
+    groups: Vec<Group>,
+    /// The kinds of the accesses, one bit each; perhaps more.
+    kinds: u8,
     /// Length at which the next search for superseded accesses takes place.
     full: usize,
 }
 
 impl Accesses {
-    /// Adds an access of the thread of `clock`, or an earlier one.
-    fn add(&mut self, stamp: Stamp, clock: &Clock) {
-        // A later access of the same thread, or of one that knows the earlier access, supersedes it, but a read does not
-        // supersede a write.
-        let stronger = |earlier: &Stamp| stamp.action.writes() || !earlier.action.writes();
-        if let Some(last) = self.list.last_mut()
-            && last.same_thread(&stamp)
-            && stronger(last)
-        {
-            *last = stamp;
-            return;
-        }
-        if self.list.len() >= self.full.max(16) {
-            self.list.retain(|access| !clock.knows(access) || !stronger(access));
-            self.full = 2 * self.list.len();
-        }
-        self.list.push(stamp);
+    /// Groups in which an access is looked for.
+    const RECENT: usize = 4;
+
+    fn clear(&mut self) {
+        self.groups.clear();
+        self.kinds = 0;
+        self.full = 0;
     }
 
-    fn unordered(&self, clock: &Clock) -> Option<Stamp> {
-        self.list.iter().find(|access| !clock.knows(access)).copied()
+    /// Adds accesses by the thread of `clock`, or earlier ones.
+    fn add(&mut self, group: Group, clock: &Clock) {
+        if let Some(same) = self.groups.iter_mut().rev().take(Self::RECENT).find(|other| other.same(&group)) {
+            same.lanes |= group.lanes;
+            return;
+        }
+        self.kinds |= 1 << group.action as u8;
+        // A later access of the same thread, or of one that knows the earlier access, supersedes it.
+        let covers = |earlier: &Group| group.action.covers(earlier.action);
+        let single = group.lanes.is_power_of_two();
+        if let Some(last) = self.groups.last_mut()
+            && single
+            && (last.block, last.first, last.lanes) == (group.block, group.first, group.lanes)
+            && covers(last)
+        {
+            *last = group;
+            return;
+        }
+        if self.groups.len() >= self.full.max(16) {
+            self.groups.retain_mut(|earlier| {
+                if !covers(earlier) {
+                    return true;
+                }
+                let Some(first) = earlier.unordered(clock).next() else { return false };
+                earlier.lanes = earlier.unordered(clock).fold(0, |lanes, thread| lanes | 1 << (thread % 32));
+                earlier.first = first;
+                true
+            });
+            self.full = 2 * self.groups.len();
+        }
+        self.groups.push(group);
+    }
+
+    /// An access whose action and block are `wanted`, and that does not happen before the present.
+    #[inline]
+    fn unordered(&self, clock: &Clock, wanted: impl Fn(Action, u64) -> bool) -> Option<Stamp> {
+        self.groups.iter().filter(|group| wanted(group.action, group.block)).find_map(|group| {
+            let thread = group.unordered(clock).next()?;
+            let Group { block, time, site, action, .. } = *group;
+            Some(Stamp { site: Some(sites::location(site)), block, time, thread, action })
+        })
+    }
+
+    /// Whether an access may be of a kind that is `wanted`.
+    #[inline]
+    fn may_have(&self, wanted: impl Fn(Action) -> bool) -> bool {
+        Action::ALL.into_iter().any(|action| self.kinds & (1 << action as u8) != 0 && wanted(action))
     }
 }
 
 /// The accesses to the elements of a memory.
 #[derive(Default)]
 pub(crate) struct Shadow {
-    pages: Vec<Option<Box<[Cell]>>>,
+    pages: Vec<Option<Box<Page>>>,
+    pool: Pool,
+    wide: Wide,
 }
 
 impl Shadow {
-    fn cell(&mut self, element: usize) -> &mut Cell {
-        let page = element / PAGE;
-        if page >= self.pages.len() {
-            self.pages.resize_with(page + 1, || None);
+    /// Forgets all accesses.
+    pub fn reset(&mut self) {
+        // The next access clears the page.
+        self.pages.iter_mut().flatten().for_each(|page| page.newest = 0);
+    }
+
+    /// The page of an element, without accesses that all threads of the launch know.
+    #[inline(always)]
+    fn page<'a>(pages: &'a mut Vec<Option<Box<Page>>>, pool: &mut Pool, element: usize, clock: &Clock) -> &'a mut Page {
+        let number = element / PAGE;
+        if number >= pages.len() {
+            pages.resize_with(number + 1, || None);
         }
-        let page = self.pages[page].get_or_insert_with(|| {
-            (0..PAGE).map(|_| Cell { write: Stamp::NONE, read: Stamp::NONE, more: None }).collect()
-        });
-        &mut page[element % PAGE]
+        let page = pages[number].get_or_insert_with(Page::new);
+        if page.newest < clock.horizon {
+            page.clear(pool, clock.horizon);
+        }
+        page
+    }
+
+    /// Forgets accesses in `wide` that all threads of the launch know, or that no element has any more.
+    #[cold]
+    fn sweep(&mut self, horizon: u64) {
+        let old = std::mem::take(&mut self.wide);
+        let words = self.pages.iter_mut().flatten().flat_map(|page| &mut page.cells);
+        for word in words.flat_map(|cell| [&mut cell.write, &mut cell.read]).filter(|word| word.is_wide()) {
+            let action = if word.is_copy() { Action::Copy } else { Action::Read };
+            let stamp = Stamp { thread: word.thread(), action, ..old.stamps[word.index()] };
+            *word = if stamp.block < horizon { Word::NONE } else { self.wide.word(stamp) };
+        }
+        self.wide.full = self.wide.full.max(2 * self.wide.stamps.len());
     }
 
     /// Records an access. Returns an earlier one that races with it.
+    #[inline]
     pub fn touch(
         &mut self,
         element: usize,
@@ -88,53 +518,150 @@ impl Shadow {
         clock: &Clock,
         site: &'static Location<'static>,
     ) -> Result<(), Stamp> {
-        let cell = self.cell(element);
-        let now = clock.stamp(action, site);
-        if !clock.knows(&cell.write) || cell.write.action == Action::Copy && cell.write.block >= clock.settled {
-            return Err(cell.write);
+        if matches!(action, Action::Read | Action::Write) && self.touch_plain(element, action, clock, site) {
+            return Ok(());
         }
-        if let Some(more) = &mut cell.more
-            && clock.knows_all_to(more.newest)
+        self.touch_any(element, action, clock, site)
+    }
+
+    /// Records a read or a write if the word of the last write and that of the last read suffice to know that there is no
+    /// race. Returns whether they do. [`touch_any`](Self::touch_any) would do the same in more time.
+    #[inline(always)]
+    fn touch_plain(&mut self, element: usize, action: Action, clock: &Clock, site: &'static Location<'static>) -> bool {
+        let slot = element % PAGE;
+        let Some(Some(page)) = self.pages.get_mut(element / PAGE) else { return false };
+        if page.newest < clock.horizon {
+            return false;
+        }
+        let alone = match action {
+            Action::Read => !page.atomics,
+            _ => page.more.as_ref().is_none_or(|more| more[slot] == 0),
+        };
+        if !alone {
+            return false;
+        }
+        let base = page.base;
+        let block = clock.block.wrapping_sub(base);
+        let Some(now) = Word::pack(block, clock.time, sites::number(site), clock.thread, false) else { return false };
+        let knows_all = |word: Word| {
+            let (block, time) = word.block_and_time(base);
+            word == Word::NONE || !word.is_wide() && clock.knows_block_at(block, time)
+        };
+        let Cell { write, read } = page.cells[slot];
+        if write.is_copy() || !write.same_thread(now) && !knows_all(write) {
+            return false;
+        }
+        let lanes = page.lanes.as_mut().map(|lanes| &mut lanes[slot]);
+        let alone = lanes.as_ref().is_none_or(|lanes| **lanes == 0);
+        let knows_reads = read.same_thread(now) && alone || knows_all(read);
+        match (action, lanes) {
+            (Action::Read, lanes) if !knows_reads => match lanes {
+                Some(lanes) if read.same_group(now) => *lanes |= 1 << (read.thread() % 32),
+                _ => return false,
+            },
+            _ if !knows_reads => return false,
+            (_, Some(lanes)) => *lanes = 0,
+            (_, None) => {}
+        }
+        page.cells[slot] =
+            if action == Action::Read { Cell { write, read: now } } else { Cell { write: now, read: Word::NONE } };
+        page.newest = page.newest.max(clock.block);
+        true
+    }
+
+    fn touch_any(
+        &mut self,
+        element: usize,
+        action: Action,
+        clock: &Clock,
+        site: &'static Location<'static>,
+    ) -> Result<(), Stamp> {
+        if self.wide.stamps.len() >= self.wide.full {
+            self.sweep(clock.horizon);
+        }
+        let Self { pages, pool, wide } = self;
+        let page = Self::page(pages, pool, element, clock);
+        page.newest = page.newest.max(clock.block);
+        let stamp = clock.stamp(action, site);
+        if stamp.block.wrapping_sub(page.base) >> (Word::WIDE - Word::BLOCK) != 0 && page.base < clock.horizon {
+            page.rebase(clock.horizon, wide);
+        }
+        let now = word_of(stamp, page.base, wide);
+        let slot = element % PAGE;
+        let Cell { write, read } = page.cells[slot];
+        if !page.knows(write, now, clock, wide) || write.is_copy() {
+            let write = page.stamp(write, Action::Write, wide);
+            if !clock.knows(&write) || write.block >= clock.settled {
+                return Err(write);
+            }
+        }
+        if let Some(more) = &mut page.more
+            && let Some(accesses) = pool.get(more[slot])
+            && accesses.newest < clock.horizon
         {
-            cell.more = None;
+            pool.remove(&mut more[slot]);
         }
+        let more = page.more.as_ref().and_then(|more| pool.get(more[slot]));
         match action {
             Action::Read => {
-                let change = |more: &More| {
-                    more.atomics.list.iter().find(|other| other.action.writes() && !clock.knows(other)).copied()
-                };
-                if let Some(change) = cell.more.as_deref().and_then(change) {
+                if let Some(atomic) = more.and_then(|more| more.atomic.as_ref())
+                    && let Some(change) = atomic.accesses.unordered(clock, |other, _| other.writes())
+                {
                     return Err(change);
                 }
-                if !clock.knows(&cell.read) {
-                    let more = cell.more.get_or_insert_default();
-                    more.newest = more.newest.max(now.block).max(cell.read.block);
-                    more.reads.add(cell.read, clock);
+                if read.same_group(now) {
+                    // The word of the last reader becomes a bit.
+                    let bit = 1 << (read.thread() % 32);
+                    if read != now {
+                        page.lanes.get_or_insert_with(|| Box::new([0; PAGE]))[slot] |= bit;
+                    }
+                } else {
+                    if !page.knows_reads(slot, now, clock, wide) {
+                        let earlier = page.last_reads(slot, wide);
+                        let more = pool.get_or_insert(&mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot]);
+                        more.newest = more.newest.max(stamp.block).max(earlier.block);
+                        more.reads.add(earlier, clock);
+                    }
+                    if let Some(lanes) = &mut page.lanes {
+                        lanes[slot] = 0;
+                    }
                 }
-                cell.read = now;
+                page.cells[slot].read = now;
             }
             Action::Write | Action::Copy => {
-                if !clock.knows(&cell.read) {
-                    return Err(cell.read);
+                if !page.knows_reads(slot, now, clock, wide) {
+                    return Err(page.unordered_read(slot, now, clock, wide));
                 }
-                if let Some(more) = &cell.more {
-                    let earlier = more.reads.unordered(clock).or_else(|| more.atomics.unordered(clock));
+                if let Some(more) = more {
+                    let any = |_, _| true;
+                    let atomic = || more.atomic.as_ref()?.accesses.unordered(clock, any);
+                    let earlier = more.reads.unordered(clock, any).or_else(atomic);
                     earlier.map_or(Ok(()), Err)?;
+                    if let Some(more) = &mut page.more {
+                        pool.remove(&mut more[slot]);
+                    }
                 }
-                *cell = Cell { write: now, read: Stamp::NONE, more: None };
+                page.cells[slot] = Cell { write: now, read: Word::NONE };
+                if let Some(lanes) = &mut page.lanes {
+                    lanes[slot] = 0;
+                }
             }
             Action::Atomic | Action::BlockAtomic | Action::AtomicRead | Action::Peek | Action::Mark => {
-                if action.writes() && !clock.knows(&cell.read) {
-                    return Err(cell.read);
+                if action.writes() && !page.knows_reads(slot, now, clock, wide) {
+                    return Err(page.unordered_read(slot, now, clock, wide));
                 }
-                let more = cell.more.get_or_insert_default();
-                let conflict =
-                    |other: &&Stamp| action.conflicts(other.action, other.block == now.block) && !clock.knows(other);
-                let reads = if action.writes() { more.reads.unordered(clock) } else { None };
-                let earlier = reads.or_else(|| more.atomics.list.iter().find(conflict).copied());
-                earlier.map_or(Ok(()), Err)?;
-                more.newest = more.newest.max(now.block);
-                more.atomics.add(now, clock);
+                let more = pool.get_or_insert(&mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot]);
+                let reads = if action.writes() { more.reads.unordered(clock, |_, _| true) } else { None };
+                let conflicts = |other, block| action.conflicts(other, block == stamp.block);
+                let atomics = || {
+                    let accesses = &more.atomic.as_ref()?.accesses;
+                    let may_conflict = accesses.may_have(|other| conflicts(other, stamp.block) || conflicts(other, 0));
+                    may_conflict.then(|| accesses.unordered(clock, conflicts)).flatten()
+                };
+                reads.or_else(atomics).map_or(Ok(()), Err)?;
+                more.newest = more.newest.max(stamp.block);
+                more.atomic.get_or_insert_default().add(stamp, clock);
+                page.atomics = true;
             }
         }
         Ok(())
@@ -149,21 +676,42 @@ impl Shadow {
         clock: &Clock,
         site: &'static Location<'static>,
     ) -> Result<(), Stamp> {
-        let cell = self.cell(element);
-        if !clock.knows(&cell.write) {
-            return Err(cell.write);
+        let Self { pages, pool, wide } = self;
+        let page = Self::page(pages, pool, element, clock);
+        page.newest = page.newest.max(clock.block);
+        let slot = element % PAGE;
+        let write = page.stamp(page.cells[slot].write, Action::Write, wide);
+        if !clock.knows(&write) {
+            return Err(write);
         }
-        if let Some(atomic) = cell.more.as_ref().and_then(|more| more.atomics.unordered(clock)) {
+        let more = page.more.as_ref().and_then(|more| pool.get(more[slot]));
+        if let Some(atomic) = more.and_then(|more| more.atomic.as_ref()?.accesses.unordered(clock, |_, _| true)) {
             return Err(atomic);
         }
-        cell.read = clock.stamp(Action::Read, site);
+        page.cells[slot].read = word_of(clock.stamp(Action::Read, site), page.base, wide);
+        if let Some(lanes) = &mut page.lanes {
+            lanes[slot] = 0;
+        }
         Ok(())
     }
 
+    /// The further accesses of an element.
+    #[inline]
+    fn more(&self, element: usize) -> Option<&More> {
+        let page = self.pages.get(element / PAGE)?.as_ref()?;
+        self.pool.get(page.more.as_ref()?[element % PAGE])
+    }
+
+    #[inline]
+    fn more_mut(&mut self, element: usize) -> Option<&mut More> {
+        let page = self.pages.get(element / PAGE)?.as_ref()?;
+        let index = page.more.as_ref()?[element % PAGE] as usize;
+        self.pool.entries.get_mut(index.checked_sub(1)?)
+    }
+
     /// A mark of another thread that is not ordered before the present.
-    pub fn unordered_mark(&mut self, element: usize, clock: &Clock) -> Option<Stamp> {
-        let marks = |stamp: &&Stamp| stamp.action == Action::Mark && !clock.knows(stamp);
-        self.cell(element).more.as_ref().and_then(|more| more.atomics.list.iter().find(marks).copied())
+    pub fn unordered_mark(&self, element: usize, clock: &Clock) -> Option<Stamp> {
+        self.more(element)?.atomic.as_ref()?.accesses.unordered(clock, |action, _| action == Action::Mark)
     }
 
     /// The effect of an atomic operation on happens-before, after [`touch`](Self::touch). `reads` and `writes`: whether
@@ -176,15 +724,15 @@ impl Shadow {
         wide: bool,
         clock: &mut Clock,
     ) {
-        let Some(more) = &mut self.cell(element).more else { return };
-        if reads {
+        let Some(more) = self.more_mut(element).and_then(|more| more.atomic.as_mut()) else { return };
+        if reads && !more.released.is_empty() {
             let seen = more.released.seen_by(clock.block, wide);
             if matches!(order, Ordering::Relaxed | Ordering::Release) {
                 clock.observe(&seen);
             } else {
                 clock.acquire(&seen);
             }
-        } else {
+        } else if !reads {
             // A store, unlike a read-modify-write operation, ends the releases before it.
             more.released = Released::default();
         }
@@ -202,28 +750,32 @@ impl Shadow {
 
     /// Ends the asynchronous copy by this thread to an element: it is a write of now.
     pub fn end_copy(&mut self, element: usize, clock: &Clock) {
-        let cell = self.cell(element);
-        let write = &mut cell.write;
+        let Some(Some(page)) = self.pages.get_mut(element / PAGE) else { return };
+        let slot = element % PAGE;
+        let write = page.stamp(page.cells[slot].write, Action::Write, &self.wide);
         if write.action == Action::Copy && write.block == clock.block && write.thread == clock.thread {
-            (write.action, write.time) = (Action::Write, clock.time);
+            let write = Stamp { action: Action::Write, time: clock.time, ..write };
+            page.cells[slot].write = word_of(write, page.base, &mut self.wide);
         }
     }
 
     /// For hints: the last atomic operation of another thread on the element, and the releases that this operation
     /// does not see because of a scope.
-    pub fn signal(&mut self, element: usize, clock: &Clock, wide: bool) -> (Option<Stamp>, Option<Knowledge>) {
-        let Some(more) = &self.cell(element).more else { return (None, None) };
+    #[inline]
+    pub fn signal(&self, element: usize, clock: &Clock, wide: bool) -> (Option<Stamp>, Option<Knowledge>) {
+        let Some(more) = self.more(element).and_then(|more| more.atomic.as_ref()) else { return (None, None) };
         let other =
             |stamp: &&Stamp| stamp.action.writes() && (stamp.thread != clock.thread || stamp.block != clock.block);
-        let other = more.atomics.list.iter().rev().take(4).find(other);
-        (other.copied(), more.released.unseen_by(clock.block, wide))
+        let other = more.recent.iter().rev().find(other);
+        let unseen = if more.released.is_empty() { None } else { more.released.unseen_by(clock.block, wide) };
+        (other.copied(), unseen)
     }
 
     /// The last plain write or atomic operation; it need not have changed the value.
-    pub fn last_change(&mut self, element: usize) -> Option<Stamp> {
-        let cell = self.cell(element);
-        let atomics = cell.more.as_ref().map(|more| &more.atomics.list);
-        let changes = atomics.into_iter().flatten().chain([&cell.write]);
-        changes.filter(|stamp| stamp.action.writes()).max_by_key(|stamp| stamp.block).copied()
+    pub fn last_change(&self, element: usize) -> Option<Stamp> {
+        let page = self.pages.get(element / PAGE)?.as_ref()?;
+        let write = page.stamp(page.cells[element % PAGE].write, Action::Write, &self.wide);
+        let atomic = self.more(element).and_then(|more| more.atomic.as_ref()?.change);
+        atomic.into_iter().chain([write]).filter(|stamp| stamp.action.writes()).max_by_key(|stamp| stamp.block)
     }
 }

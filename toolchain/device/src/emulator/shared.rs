@@ -16,21 +16,24 @@ struct Array {
 }
 
 /// The shared memory of one block.
+#[derive(Default)]
 pub struct SharedMemory {
     bytes: Vec<u8>,
     /// Whether each word has a value.
-    pub(crate) written: Vec<bool>,
+    written: Vec<bool>,
     pub(crate) shadow: Shadow,
     /// Static arrays in the order of their addresses, all behind the dynamic shared memory.
     statics: Vec<Array>,
 }
 
 impl SharedMemory {
-    pub fn new(dynamic_bytes: u32) -> Self {
-        let mut memory =
-            Self { bytes: Vec::new(), written: Vec::new(), shadow: Shadow::default(), statics: Vec::new() };
-        memory.grow(dynamic_bytes as usize);
-        memory
+    /// Makes this the memory of a new block, which has no values.
+    pub fn reset(&mut self, dynamic_bytes: u32) {
+        self.bytes.clear();
+        self.written.clear();
+        self.shadow.reset();
+        self.statics.clear();
+        self.grow(dynamic_bytes as usize);
     }
 
     fn grow(&mut self, bytes: usize) {
@@ -65,19 +68,42 @@ impl SharedMemory {
         Place { array, index: ((address - start) / size) as usize, shared: true }
     }
 
+    #[inline]
     pub fn load(&self, address: u32, size: u32) -> u64 {
+        let bytes = &self.bytes[address as usize..(address + size) as usize];
+        if let &[a, b, c, d] = bytes {
+            return u32::from_le_bytes([a, b, c, d]).into();
+        }
         let mut raw = [0; 8];
-        raw[..size as usize].copy_from_slice(&self.bytes[address as usize..(address + size) as usize]);
+        raw.copy_from_slice(bytes);
         u64::from_le_bytes(raw)
     }
 
+    #[inline]
     pub fn store(&mut self, address: u32, size: u32, raw: u64) {
         let target = &mut self.bytes[address as usize..(address + size) as usize];
-        target.copy_from_slice(&raw.to_le_bytes()[..size as usize]);
+        if let Ok(target) = <&mut [u8; 4]>::try_from(&mut *target) {
+            *target = (raw as u32).to_le_bytes();
+        } else {
+            target.copy_from_slice(&raw.to_le_bytes());
+        }
+    }
+
+    /// Whether an element has a value.
+    #[inline]
+    pub fn has_value(&self, address: u32, size: u32) -> bool {
+        self.written[words(address, size)].iter().all(|&written| written)
+    }
+
+    /// Notes that an element has a value.
+    #[inline]
+    pub fn set_written(&mut self, address: u32, size: u32) {
+        self.written[words(address, size)].iter_mut().for_each(|written| *written = true);
     }
 }
 
 /// The words of an element.
+#[inline]
 pub fn words(address: u32, size: u32) -> std::ops::Range<usize> {
     (address / WORD) as usize..((address + size) / WORD) as usize
 }

@@ -1,7 +1,8 @@
 //! The emulated CUDA thread, as the device library uses it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::panic::Location;
 use std::ptr;
 use std::sync::Arc;
@@ -36,6 +37,19 @@ pub enum WarpOp {
     Mma,
 }
 
+impl WarpOp {
+    #[inline]
+    fn operation(self) -> Operation {
+        match self {
+            Self::Sync => Operation::WarpSync,
+            Self::Shuffle | Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleXor => Operation::Shuffle,
+            Self::VoteAll | Self::VoteAny | Self::Ballot | Self::MatchAny => Operation::Vote,
+            Self::ReduceAdd | Self::ReduceMax | Self::ReduceMin => Operation::Reduction,
+            Self::Mma => Operation::TensorProduct,
+        }
+    }
+}
+
 /// Accesses in a row that change nothing, after which a thread lets others run: it may wait for them.
 const PATIENCE: u32 = 256;
 
@@ -47,25 +61,79 @@ const UNCOUNTED: u32 = 1 << 16;
 pub(crate) enum Wait {
     Barrier {
         site: &'static Location<'static>,
-        predicate: bool,
     },
     Warp {
         site: &'static Location<'static>,
         op: WarpOp,
         mask: u32,
         value: u64,
+        reply: Reply,
     },
     /// Reads an element without a value, which another thread may be about to write: that is a race.
     Unwritten,
     /// Reads and changes nothing.
     Spin {
         site: &'static Location<'static>,
-        place: Place,
-        /// The last access that has changed the element in this launch.
-        change: Option<Stamp>,
+        target: Target,
     },
     /// Lets other threads run.
     Preempted,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Has not begun.
+    Fresh,
+    /// May continue.
+    Ready,
+    /// May continue, but might only read again what it has read before.
+    Spinning,
+    /// Waits for a value.
+    Unwritten,
+    /// Waits at a barrier.
+    Barrier,
+    /// Waits at a warp operation.
+    Warp,
+    Ended,
+}
+
+impl State {
+    #[inline]
+    pub fn is_able(self) -> bool {
+        matches!(self, Self::Fresh | Self::Ready | Self::Spinning)
+    }
+}
+
+impl Wait {
+    #[inline(always)]
+    fn state(&self) -> State {
+        match self {
+            Self::Barrier { .. } => State::Barrier,
+            Self::Warp { .. } => State::Warp,
+            Self::Unwritten => State::Unwritten,
+            Self::Spin { .. } => State::Spinning,
+            Self::Preempted => State::Ready,
+        }
+    }
+}
+
+/// What a thread wants from an exchange of values.
+#[derive(Clone, Copy)]
+pub(crate) enum Reply {
+    /// Those of all lanes.
+    All,
+    /// That of one lane.
+    Lane(u32),
+    /// The lanes whose value is not 0, one bit each.
+    Ballot,
+}
+
+/// The element that a thread reads again and again.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    Global { record: *const Record, name: &'static str, element: usize },
+    Shared { address: u32, size: u32 },
 }
 
 /// A block: state that its threads share.
@@ -76,12 +144,204 @@ pub struct Block {
     pub shape: Shape,
     pub(crate) shared: RefCell<SharedMemory>,
     pub(crate) launch: *const Launch,
+    /// Serial number, unique in the process.
+    serial: u64,
+    pub(crate) barrier: Barrier,
+    /// For each warp.
+    pub(crate) exchanges: Vec<Exchange>,
+    /// The order of the threads.
+    pub(crate) order: Vec<u32>,
+    /// The threads: as many as the shape has.
+    pub(crate) threads: *const Thread,
+    /// The thread that runs in a coroutine which has not waited yet, and its position in the order.
+    pub(crate) current: Cell<u32>,
+    pub(crate) position: Cell<usize>,
+    /// The end of the positions of threads that the coroutine may run.
+    end: Cell<usize>,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self {
+            index: Dim3 { x: 0, y: 0, z: 0 },
+            shape: Shape::new(1, 1),
+            shared: RefCell::default(),
+            launch: ptr::null(),
+            serial: 0,
+            barrier: Barrier::default(),
+            exchanges: Vec::new(),
+            order: Vec::new(),
+            threads: ptr::null(),
+            current: Cell::new(0),
+            position: Cell::new(0),
+            end: Cell::new(0),
+        }
+    }
 }
 
 impl Block {
+    /// Makes this the block of index `index` and serial number `serial`. `stream` selects the order of its threads.
+    pub(crate) fn reset(&mut self, launch: &Launch, index: Dim3, serial: u64, shape: Shape, stream: u64) {
+        self.index = index;
+        self.shape = shape;
+        self.shared.get_mut().reset(shape.shared_bytes);
+        self.launch = launch;
+        self.serial = serial;
+        self.barrier = Barrier::default();
+        self.exchanges.resize_with(shape.block.count().div_ceil(32) as usize, Exchange::new);
+        launch.schedule.fill(&mut self.order, shape.block.count() as u32, stream);
+    }
+
     pub(crate) fn launch(&self) -> &Launch {
         // SAFETY: the launch outlives its blocks: `Grid` drops them first.
         unsafe { &*self.launch }
+    }
+
+    /// Chooses the threads that the next coroutine runs: `id`, then those at further `positions` of the order. The first
+    /// of the positions is that of `id`.
+    pub(crate) fn schedule(&self, id: u32, positions: Range<usize>) {
+        self.current.set(id);
+        self.position.set(positions.start);
+        self.end.set(positions.end);
+    }
+
+    #[inline]
+    pub(crate) fn current_thread(&self) -> &Thread {
+        // SAFETY: `Runner` owns the threads, which do not move while it runs, and `current` is less than their number.
+        unsafe { &*self.threads.add(self.current.get() as usize) }
+    }
+
+    /// Goes on to the next thread that the coroutine runs. Returns false if there is none.
+    #[inline]
+    pub(crate) fn next_thread(&self) -> bool {
+        let next = self.position.get() + 1;
+        if next >= self.end.get() {
+            return false;
+        }
+        self.position.set(next);
+        self.current.set(self.order[next]);
+        true
+    }
+}
+
+/// The barrier of a block.
+#[derive(Default)]
+pub(crate) struct Barrier {
+    /// Threads that wait at it.
+    arrived: Cell<usize>,
+    /// Where the first of them waits.
+    site: Cell<Option<&'static Location<'static>>>,
+    /// Whether another one waits elsewhere.
+    differs: Cell<bool>,
+    arriving: RefCell<Passage>,
+    /// What threads get that continue: some may arrive again before others have continued.
+    complete: RefCell<Passage>,
+}
+
+#[derive(Default)]
+struct Passage {
+    /// Threads with a true predicate.
+    count: u32,
+    /// The largest time of the threads that wait. When the barrier is complete, the time that begins.
+    time: u32,
+    /// What the threads have acquired together.
+    acquired: Option<Arc<Knowledge>>,
+}
+
+impl Barrier {
+    #[inline]
+    pub fn arrive(&self, site: &'static Location<'static>, predicate: bool, clock: &Clock) {
+        if self.arrived.get() == 0 {
+            self.site.set(Some(site));
+        }
+        self.arrived.set(self.arrived.get() + 1);
+        let same = self.site.get().is_some_and(|first| ptr::eq(first, site) || first == site);
+        self.differs.set(self.differs.get() || !same);
+        let arriving = &mut *self.arriving.borrow_mut();
+        arriving.count += u32::from(predicate);
+        arriving.time = arriving.time.max(clock.time);
+        join(&mut arriving.acquired, clock);
+    }
+
+    /// Completes it if all `threads` threads wait, at the same site. Returns whether they do.
+    #[inline]
+    pub fn release(&self, threads: usize) -> bool {
+        if self.arrived.get() < threads || self.differs.get() {
+            return false;
+        }
+        let Passage { count, time, acquired } = self.arriving.take();
+        self.complete.replace(Passage { count, time: time + 1, acquired });
+        self.arrived.set(0);
+        true
+    }
+
+    /// The effect on the clock of a thread that continues. Returns the number of threads with a true predicate.
+    #[inline]
+    pub fn leave(&self, clock: &mut Clock) -> u32 {
+        let complete = self.complete.borrow();
+        clock.floor = complete.time;
+        clock.advance(complete.time);
+        clock.acquired.clone_from(&complete.acquired);
+        complete.count
+    }
+}
+
+/// The operations of one warp in which all 32 lanes take part. Those of other masks take another way.
+pub(crate) struct Exchange {
+    op: Cell<WarpOp>,
+    /// The lanes that wait at `op`, one bit each.
+    arrived: Cell<u32>,
+    /// Whether a lane waits at another operation.
+    differs: Cell<bool>,
+    /// Whether the number of complete operations is odd.
+    odd: Cell<bool>,
+    /// What the lanes pass, to even and to odd operations: some lanes may arrive again before others have continued, but
+    /// not twice.
+    passed: [Passed; 2],
+}
+
+struct Passed {
+    values: [Cell<u64>; 32],
+    /// The lanes whose value is not 0, one bit each.
+    ballot: Cell<u32>,
+}
+
+impl Exchange {
+    fn new() -> Self {
+        let passed = || Passed { values: [const { Cell::new(0) }; 32], ballot: Cell::new(0) };
+        Self {
+            op: Cell::new(WarpOp::Sync),
+            arrived: Cell::new(0),
+            differs: Cell::new(false),
+            odd: Cell::new(false),
+            passed: [passed(), passed()],
+        }
+    }
+
+    /// A lane begins to wait. Returns what the lanes will have passed when it continues.
+    #[inline]
+    fn arrive(&self, lane: u32, op: WarpOp, value: u64) -> &Passed {
+        let passed = &self.passed[usize::from(self.odd.get())];
+        if self.arrived.get() == 0 {
+            self.op.set(op);
+            passed.ballot.set(0);
+        }
+        self.differs.set(self.differs.get() || self.op.get() != op);
+        self.arrived.set(self.arrived.get() | 1 << lane);
+        passed.values[lane as usize].set(value);
+        passed.ballot.set(passed.ballot.get() | u32::from(value != 0) << lane);
+        passed
+    }
+
+    /// Completes the operation if all lanes wait at it, and returns it.
+    #[inline]
+    pub fn release(&self) -> Option<WarpOp> {
+        if self.arrived.get() != u32::MAX || self.differs.get() {
+            return None;
+        }
+        self.arrived.set(0);
+        self.odd.set(!self.odd.get());
+        Some(self.op.get())
     }
 }
 
@@ -93,58 +353,61 @@ struct Copies {
     groups: VecDeque<Vec<usize>>,
 }
 
-/// A thread of a block.
+/// A thread of a block. The fields that most operations use come first, so that few cache lines are touched.
+#[repr(C)]
 pub struct Thread {
     pub(crate) id: u32,
-    pub(crate) block: *const Block,
-    pub(crate) yielder: Cell<*const Yielder<(), Wait>>,
-    pub(crate) clock: RefCell<Clock>,
-    /// Result of the last barrier: threads with a true predicate.
-    pub(crate) count: Cell<u32>,
-    /// Values of the lanes in the last exchange.
-    pub(crate) lanes: Cell<[u64; 32]>,
-    copies: RefCell<Copies>,
-    /// Memory accesses so far.
-    steps: Cell<u64>,
+    /// Reads of read-only views that the thread may make before it must call [`read_only`](Self::read_only).
+    unrecorded: Cell<u32>,
     /// Accesses since the last one that changed the memory.
     idle: Cell<u32>,
+    pub(crate) block: *const Block,
+    launch: Cell<*const Launch>,
+    yielder: Cell<*const Yielder<(), ()>>,
+    /// Memory accesses so far.
+    steps: Cell<u64>,
+    /// Whether it has waited.
+    waited: Cell<bool>,
+    /// What it has done last: wait, if it has waited.
+    pub(crate) state: Cell<State>,
+    /// Whether instructions are recorded.
+    profiled: Cell<bool>,
     /// Whether reads of read-only views are recorded: the launch overlaps with another one.
     watched: Cell<bool>,
     /// Whether the thread has let the next launch begin.
     pub(crate) triggered: Cell<bool>,
+    /// Whether a vector access is being made, which is one instruction.
+    vector: Cell<bool>,
+    /// Whether one of the fields `copies`, `heard` and `missed` may have changed since the thread began.
+    rare: Cell<bool>,
+    /// Index in the block.
+    index: Cell<Dim3>,
+    /// Barriers and warp operations passed.
+    phase: Cell<u32>,
+    /// The value that an exchange has returned, unless it returns those of all lanes.
+    reply: Cell<u64>,
+    /// What the thread waits for, if it does.
+    pub(crate) wait: Cell<Wait>,
+    pub(crate) clock: RefCell<Clock>,
+    /// Values of all lanes in an exchange.
+    lanes: Cell<[u64; 32]>,
+    copies: RefCell<Copies>,
     /// The last atomic operations of other threads that this thread's have read from, for hints.
-    heard: Cell<[Option<Stamp>; 4]>,
+    heard: RefCell<Vec<Stamp>>,
     /// Releases that the thread has read but not seen, because of their scope or its own, for hints.
     missed: RefCell<Knowledge>,
     /// Instructions, if the launch is profiled.
     pub(crate) events: RefCell<Vec<Event>>,
-    /// Barriers and warp operations passed.
-    phase: Cell<u32>,
-    /// Whether a vector access is being made, which is one instruction.
-    vector: Cell<bool>,
 }
 
 thread_local! {
     static CURRENT: Cell<*const Thread> = const { Cell::new(ptr::null()) };
-    /// Reads of read-only views that the current thread may make before it must call [`Thread::read_only`].
-    static UNRECORDED: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Sets the thread that [`current`] returns, and returns the former one.
+#[inline]
 pub(crate) fn enter(thread: *const Thread) -> *const Thread {
-    // SAFETY: null, or a thread that `Runner` owns.
-    UNRECORDED.set(unsafe { thread.as_ref() }.map_or(0, Thread::unrecorded_reads));
     CURRENT.replace(thread)
-}
-
-/// Whether the current thread need not record a read of a read-only view.
-#[inline(always)]
-pub(crate) fn unrecorded() -> bool {
-    UNRECORDED.with(|left| {
-        let now = left.get();
-        left.set(now.saturating_sub(1));
-        now > 0
-    })
 }
 
 /// The running emulated thread.
@@ -152,10 +415,11 @@ pub(crate) fn unrecorded() -> bool {
 /// # Panics
 /// If no kernel is running: host code has called a device primitive.
 #[must_use]
+#[inline]
 pub fn current() -> &'static Thread {
     let thread = CURRENT.get();
     assert!(!thread.is_null(), "host code called a device primitive, which only works inside a kernel");
-    // SAFETY: `Runner::step` sets the pointer to a thread that outlives the call, and resets it afterwards. A kernel
+    // SAFETY: `Runner` sets the pointer to a thread that outlives the call, and resets it afterwards. A kernel
     // cannot keep the reference: the views that it writes to accept `DeviceCopy` types only, which contain no
     // references.
     unsafe { &*thread }
@@ -165,7 +429,8 @@ pub fn current() -> &'static Thread {
 #[derive(Clone, Copy)]
 pub(crate) struct Elements<'a> {
     pub record: &'a Record,
-    pub name: &'static str,
+    /// The kernel's parameter. By reference: most accesses do not need it.
+    pub name: &'a &'static str,
     pub first: usize,
     pub count: usize,
     /// Bytes of an element.
@@ -174,11 +439,11 @@ pub(crate) struct Elements<'a> {
 
 impl Elements<'_> {
     fn place(&self, element: usize) -> Place {
-        Place { array: self.name, index: element, shared: false }
+        Place { array: *self.name, index: element, shared: false }
     }
 
-    fn last_change(&self) -> (Place, Option<Stamp>) {
-        (self.place(self.first), self.record.shadow.borrow_mut().last_change(self.first))
+    fn target(&self) -> Target {
+        Target::Global { record: self.record, name: *self.name, element: self.first }
     }
 }
 
@@ -196,45 +461,123 @@ pub struct Atomic {
 }
 
 impl Thread {
-    pub(crate) fn new(id: u32, block: *const Block, clock: Clock, watched: bool) -> Self {
+    pub(crate) fn new(id: u32, block: *const Block) -> Self {
         Self {
             id,
+            unrecorded: Cell::new(0),
             block,
+            index: Cell::new(Dim3 { x: 0, y: 0, z: 0 }),
+            launch: Cell::new(ptr::null()),
             yielder: Cell::new(ptr::null()),
-            clock: RefCell::new(clock),
-            count: Cell::new(0),
-            lanes: Cell::new([0; 32]),
-            copies: RefCell::default(),
+            wait: Cell::new(Wait::Preempted),
+            waited: Cell::new(false),
+            state: Cell::new(State::Fresh),
             steps: Cell::new(0),
             idle: Cell::new(0),
-            watched: Cell::new(watched),
+            profiled: Cell::new(false),
+            watched: Cell::new(false),
             triggered: Cell::new(false),
-            heard: Cell::default(),
+            vector: Cell::new(false),
+            phase: Cell::new(0),
+            clock: RefCell::new(Clock::new(id as u16)),
+            reply: Cell::new(0),
+            lanes: Cell::new([0; 32]),
+            rare: Cell::new(false),
+            copies: RefCell::default(),
+            heard: RefCell::default(),
             missed: RefCell::default(),
             events: RefCell::default(),
-            phase: Cell::new(0),
-            vector: Cell::new(false),
         }
+    }
+
+    /// Begins the thread on the coroutine of `yielder`. The memory may be that of a thread of an earlier block.
+    #[inline]
+    pub(crate) fn begin(&self, yielder: &Yielder<(), ()>) {
+        let block = self.block();
+        let launch = block.launch();
+        let Dim3 { x, y, .. } = block.shape.block;
+        let id = self.id;
+        self.index.set(if id < x {
+            Dim3 { x: id, y: 0, z: 0 }
+        } else {
+            Dim3 { x: id % x, y: id / x % y, z: id / (x * y) }
+        });
+        self.launch.set(launch);
+        self.yielder.set(yielder);
+        self.waited.set(false);
+        self.steps.set(0);
+        self.idle.set(0);
+        self.profiled.set(launch.profiled);
+        self.watched.set(launch.settled < launch.first || launch.beside.is_some());
+        self.unrecorded.set(self.unrecorded_reads());
+        self.triggered.set(false);
+        self.vector.set(false);
+        self.phase.set(0);
+        self.clock.borrow_mut().begin(block.serial, launch.settled, launch.beside.as_ref());
+        if self.rare.replace(false) {
+            let copies = &mut *self.copies.borrow_mut();
+            copies.open.clear();
+            copies.groups.clear();
+            self.heard.borrow_mut().clear();
+            let missed = &mut *self.missed.borrow_mut();
+            if !missed.is_empty() {
+                *missed = Knowledge::default();
+            }
+        }
+    }
+
+    /// Ends the thread.
+    #[inline]
+    pub(crate) fn end(&self) {
+        let launch = self.launch();
+        launch.idle.set(0);
+        // The end of a block lets the next launch begin.
+        if !self.triggered.get() && self.clock.borrow().settled < launch.first {
+            launch.early.set(true);
+        }
+    }
+
+    /// Whether the thread has waited: if so, its coroutine runs no other thread.
+    #[inline]
+    pub(crate) fn has_waited(&self) -> bool {
+        self.waited.get()
     }
 
     /// Index in the block.
     #[must_use]
+    #[inline]
     pub fn index(&self) -> Dim3 {
-        let block = self.block().shape.block;
-        Dim3 { x: self.id % block.x, y: self.id / block.x % block.y, z: self.id / (block.x * block.y) }
+        self.index.get()
+    }
+
+    /// Linear index in the block.
+    #[inline]
+    pub(crate) fn index_in_block(&self) -> u32 {
+        self.id
     }
 
     /// The block.
     #[must_use]
+    #[inline(always)]
     pub fn block(&self) -> &Block {
         // SAFETY: `Runner` owns the block and drops its threads first.
         unsafe { &*self.block }
     }
 
+    #[inline(always)]
+    fn launch(&self) -> &Launch {
+        // SAFETY: the launch outlives its blocks: `Grid` drops them first.
+        unsafe { &*self.launch.get() }
+    }
+
+    #[inline(always)]
     fn wait(&self, wait: Wait) {
-        // SAFETY: `Runner::start` sets the pointer before the kernel's code runs. The yielder lives as long as the
-        // coroutine, which is executing this call.
-        unsafe { (*self.yielder.get()).suspend(wait) };
+        self.wait.set(wait);
+        self.state.set(wait.state());
+        self.waited.set(true);
+        // SAFETY: `begin` sets the pointer before the kernel's code runs. The yielder lives as long as the coroutine,
+        // which is executing this call.
+        unsafe { (*self.yielder.get()).suspend(()) };
     }
 
     /// Waits at a block-wide barrier. Returns the number of threads whose `predicate` is true.
@@ -242,33 +585,80 @@ impl Thread {
     pub fn barrier(&self, predicate: bool) -> u32 {
         let site = Location::caller();
         self.record(Operation::Barrier, 0, 0, site);
-        self.wait(Wait::Barrier { site, predicate });
-        self.count.get()
+        let barrier = &self.block().barrier;
+        barrier.arrive(site, predicate, &self.clock.borrow());
+        self.wait(Wait::Barrier { site });
+        barrier.leave(&mut self.clock.borrow_mut())
     }
 
     /// Passes `value` to the lanes of `mask`, and returns the values of all lanes; 0 outside of the mask.
     #[track_caller]
     pub fn exchange(&self, op: WarpOp, mask: u32, value: u64) -> [u64; 32] {
+        match self.pass(op, mask, value, Reply::All) {
+            Some(passed) => std::array::from_fn(|lane| passed.values[lane].get()),
+            None => self.lanes.get(),
+        }
+    }
+
+    /// Passes `value` to the lanes of `mask`, and returns that of the lane `source`; 0 outside of the mask.
+    #[track_caller]
+    #[inline]
+    pub(crate) fn exchange_with(&self, op: WarpOp, mask: u32, value: u64, source: u32) -> u64 {
+        match self.pass(op, mask, value, Reply::Lane(source)) {
+            Some(passed) => passed.values[source as usize].get(),
+            None => self.reply.get(),
+        }
+    }
+
+    /// The lanes of `mask` in which `predicate` is true, one bit each.
+    #[track_caller]
+    pub(crate) fn vote(&self, op: WarpOp, mask: u32, predicate: bool) -> u32 {
+        match self.pass(op, mask, predicate.into(), Reply::Ballot) {
+            Some(passed) => passed.ballot.get(),
+            None => self.reply.get() as u32,
+        }
+    }
+
+    /// Waits at a warp operation. Returns what all lanes have passed, or `None` if the mask does not select all of them:
+    /// then, [`answer`](Self::answer) has set the reply.
+    #[track_caller]
+    fn pass(&self, op: WarpOp, mask: u32, value: u64, reply: Reply) -> Option<&Passed> {
         let lane = self.id % 32;
         if mask & (1 << lane) == 0 {
             super::fault::raise(Kind::LaneOutsideMask { lane, mask });
         }
         let site = Location::caller();
-        let operation = match op {
-            WarpOp::Sync => Operation::WarpSync,
-            WarpOp::Shuffle | WarpOp::ShuffleUp | WarpOp::ShuffleDown | WarpOp::ShuffleXor => Operation::Shuffle,
-            WarpOp::VoteAll | WarpOp::VoteAny | WarpOp::Ballot | WarpOp::MatchAny => Operation::Vote,
-            WarpOp::ReduceAdd | WarpOp::ReduceMax | WarpOp::ReduceMin => Operation::Reduction,
-            WarpOp::Mma => Operation::TensorProduct,
-        };
-        self.record(operation, 0, 0, site);
-        self.wait(Wait::Warp { site, op, mask, value });
-        self.lanes.get()
+        self.record(op.operation(), 0, 0, site);
+        let all = mask == u32::MAX;
+        let passed = all.then(|| self.block().exchanges[self.id as usize / 32].arrive(lane, op, value));
+        self.wait(Wait::Warp { site, op, mask, value, reply });
+        passed
+    }
+
+    /// Answers the exchange for which the thread waits.
+    #[inline]
+    pub(crate) fn answer(&self, reply: Reply, values: &[u64; 32]) {
+        match reply {
+            Reply::All => self.lanes.set(*values),
+            Reply::Lane(lane) => self.reply.set(values[lane as usize]),
+            Reply::Ballot => {
+                let bit = |(lane, value): (usize, &u64)| u64::from(*value != 0) << lane;
+                self.reply.set(values.iter().enumerate().map(bit).fold(0, |ballot, bit| ballot | bit));
+            }
+        }
     }
 
     /// Records an instruction, if the launch is profiled.
+    #[inline(always)]
     fn record(&self, operation: Operation, address: u64, bytes: u32, site: &'static Location<'static>) {
-        if self.block().launch().profiled && !self.vector.get() {
+        if self.profiled.get() {
+            self.add_event(operation, address, bytes, site);
+        }
+    }
+
+    #[inline(never)]
+    fn add_event(&self, operation: Operation, address: u64, bytes: u32, site: &'static Location<'static>) {
+        if !self.vector.get() {
             let phase = self.phase.get();
             self.events.borrow_mut().push(Event { site, operation, phase, address, bytes });
             if matches!(
@@ -285,7 +675,15 @@ impl Thread {
         }
     }
 
+    #[inline(always)]
     fn record_global(&self, operation: Operation, elements: &Elements<'_>, site: &'static Location<'static>) {
+        if self.profiled.get() {
+            self.add_global_events(operation, elements, site);
+        }
+    }
+
+    #[inline(never)]
+    fn add_global_events(&self, operation: Operation, elements: &Elements<'_>, site: &'static Location<'static>) {
         // Buffers begin at multiples of 256 bytes, and do not overlap.
         let first = (std::ptr::from_ref(elements.record) as u64) << 16;
         let bytes = elements.count * elements.size;
@@ -316,13 +714,13 @@ impl Thread {
 
     /// Waits until all previous launches have ended.
     pub fn wait_for_launches(&self) {
-        self.clock.borrow_mut().settled = self.block().launch().first;
-        self.watch(self.triggered.get() || self.block().launch().beside.is_some());
+        self.clock.borrow_mut().settled = self.launch().first;
+        self.watch(self.triggered.get() || self.launch().beside.is_some());
     }
 
     /// Lets the next launch begin, which may then run while this one still reads.
     pub fn launch_dependents(&self) {
-        let launch = self.block().launch();
+        let launch = self.launch();
         if self.clock.borrow().settled < launch.first {
             launch.early.set(true);
         }
@@ -332,41 +730,64 @@ impl Thread {
 
     fn watch(&self, watched: bool) {
         self.watched.set(watched);
-        UNRECORDED.set(self.unrecorded_reads());
+        self.unrecorded.set(self.unrecorded_reads());
+    }
+
+    /// Whether a read of a read-only view need not be recorded.
+    #[inline(always)]
+    pub(crate) fn reads_unrecorded(&self) -> bool {
+        let left = self.unrecorded.get();
+        self.unrecorded.set(left.saturating_sub(1));
+        left > 0
     }
 
     /// Reads of read-only views that need not be recorded before the next count of accesses.
+    #[inline]
     fn unrecorded_reads(&self) -> u32 {
-        if self.watched.get() || self.block().launch().profiled { 0 } else { UNCOUNTED }
+        if self.watched.get() || self.profiled.get() { 0 } else { UNCOUNTED }
     }
 
     /// Counts an access. Lets other threads run after many that change nothing.
-    fn step(&self, changed: bool, site: &'static Location<'static>, what: impl FnOnce() -> (Place, Option<Stamp>)) {
-        let launch = self.block().launch();
+    #[inline(always)]
+    fn step(&self, changed: bool, site: &'static Location<'static>, target: impl FnOnce() -> Target) {
+        let launch = self.launch();
         self.count_steps(1, site);
         if changed {
             self.idle.set(0);
             launch.idle.set(0);
+            if launch.preempts() {
+                self.wait(Wait::Preempted);
+            }
         } else {
             launch.idle.set(launch.idle.get() + 1);
             self.idle.set(self.idle.get() + 1);
             if self.idle.get() >= PATIENCE || launch.preempts() {
                 self.idle.set(0);
-                let (place, change) = what();
-                let change = change.filter(|stamp| stamp.block >= launch.first);
-                self.wait(Wait::Spin { site, place, change });
+                self.wait(Wait::Spin { site, target: target() });
             }
-            return;
-        }
-        if launch.preempts() {
-            self.wait(Wait::Preempted);
         }
     }
 
+    #[inline]
     fn count_steps(&self, steps: u64, site: &'static Location<'static>) {
         self.steps.set(self.steps.get() + steps);
-        if self.steps.get() > self.block().launch().limit {
+        if self.steps.get() > self.launch().limit {
             Raised::new(Kind::StepLimit { accesses: self.steps.get() }, Some(site)).raise();
+        }
+    }
+
+    /// The place of an element, and the last access that has changed it.
+    pub(crate) fn last_change(&self, target: &Target) -> (Place, Option<Stamp>) {
+        match *target {
+            Target::Global { record, name, element } => {
+                // SAFETY: the launch's buffers outlive it.
+                let change = unsafe { &*record }.shadow.borrow().last_change(element);
+                (Place { array: name, index: element, shared: false }, change)
+            }
+            Target::Shared { address, size } => {
+                let shared = self.block().shared.borrow();
+                (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
+            }
         }
     }
 
@@ -417,29 +838,29 @@ impl Thread {
                 "{story}, in a launch that runs beside this one: `Device::beside` orders neither before the other"
             );
         }
-        if earlier.block < self.block().launch().first {
+        if earlier.block < self.launch().first {
             return format!(
                 "{story}, in the previous launch, which may still run: is `grid::wait` missing before line {line}?"
             );
         }
-        if clock.observed.as_ref().is_some_and(|observed| observed.contains(earlier)) {
+        if clock
+            .observed
+            .as_ref()
+            .is_some_and(|observed| observed.contains(earlier.block, earlier.thread, earlier.time))
+        {
             return format!(
                 "{story} and has read a signal of it by a relaxed atomic operation: is `Ordering::Acquire` or \
                  `thread::fence` missing before line {line}?"
             );
         }
-        if self.missed.borrow().contains(earlier) {
+        if self.missed.borrow().contains(earlier.block, earlier.thread, earlier.time) {
             return format!(
                 "{story} and has read a signal of it, but the scope `Block` of one of the two signals does not \
                  include other blocks: is `Scope::Device` meant?"
             );
         }
-        let signalled = self
-            .heard
-            .get()
-            .into_iter()
-            .flatten()
-            .any(|heard| heard.same_thread(earlier) && heard.time >= earlier.time);
+        let signalled =
+            self.heard.borrow().iter().any(|heard| heard.same_thread(earlier) && heard.time >= earlier.time);
         if signalled {
             return format!(
                 "{story} and has read a signal of it that releases nothing: is `Ordering::Release` or \
@@ -485,7 +906,7 @@ impl Thread {
         if exhausted {
             let unrecorded = self.unrecorded_reads();
             self.count_steps(u64::from(unrecorded.max(1)), site);
-            UNRECORDED.set(unrecorded);
+            self.unrecorded.set(unrecorded);
         }
         self.record_global(Operation::Load, &elements, site);
         for element in elements.first..elements.first + elements.count {
@@ -507,22 +928,24 @@ impl Thread {
     pub(crate) fn global(&self, elements: Elements<'_>, action: Action, site: &'static Location<'static>) {
         let operation = if action.writes() { Operation::Store } else { Operation::Load };
         self.record_global(operation, &elements, site);
-        self.step(action.writes(), site, || elements.last_change());
+        self.step(action.writes(), site, || elements.target());
         let range = elements.first..elements.first + elements.count;
-        for element in range.clone() {
-            if action.writes() {
-                elements.record.write(element);
-            } else if !elements.record.written(element) {
-                self.expect_value(|| elements.record.written(element), site, || elements.place(element));
+        if elements.record.partial.get() {
+            for element in range.clone() {
+                if action.writes() {
+                    elements.record.write(element);
+                } else {
+                    self.expect_value(|| elements.record.written(element), site, || elements.place(element));
+                }
             }
         }
-        let earlier = {
-            let mut shadow = elements.record.shadow.borrow_mut();
-            let clock = self.clock.borrow();
-            range.into_iter().find_map(|element| Some((element, shadow.touch(element, action, &clock, site).err()?)))
-        };
-        if let Some((element, earlier)) = earlier {
-            self.race(elements.place(element), earlier, action, site);
+        let mut shadow = elements.record.shadow.borrow_mut();
+        let clock = self.clock.borrow();
+        for element in range {
+            if let Err(earlier) = shadow.touch(element, action, &clock, site) {
+                drop((shadow, clock));
+                self.race(elements.place(element), earlier, action, site);
+            }
         }
     }
 
@@ -535,7 +958,7 @@ impl Thread {
     ) {
         self.global(elements, Action::Mark, site);
         let shadow = &elements.record.shadow;
-        let other = shadow.borrow_mut().unordered_mark(elements.first, &self.clock.borrow());
+        let other = shadow.borrow().unordered_mark(elements.first, &self.clock.borrow());
         if let Some(other) = other.filter(|_| changes()) {
             self.race(elements.place(elements.first), other, Action::Mark, site);
         }
@@ -581,17 +1004,20 @@ impl Thread {
         let directions = (atomic.reads, atomic.writes);
         shadow.synchronise(element, directions, atomic.order, wide, &mut self.clock.borrow_mut());
         drop(shadow);
-        self.step(update(), site, || elements.last_change());
+        self.step(update(), site, || elements.target());
     }
 
     fn hear(&self, other: Option<Stamp>, missed: Option<Knowledge>) {
-        let mut heard = self.heard.get();
+        if other.is_none() && missed.is_none() {
+            return;
+        }
+        self.rare.set(true);
+        let mut heard = self.heard.borrow_mut();
         if let Some(other) = other
-            && heard.iter().flatten().all(|known| !known.same_thread(&other))
+            && heard.iter().all(|known| !known.same_thread(&other))
         {
-            heard.rotate_right(1);
-            heard[0] = Some(other);
-            self.heard.set(heard);
+            heard.truncate(3);
+            heard.insert(0, other);
         }
         if let Some(missed) = missed {
             self.missed.borrow_mut().join(&missed);
@@ -609,13 +1035,15 @@ impl Thread {
         self.block().shared.borrow().place(address, size)
     }
 
-    fn last_shared_change(&self, address: u32, size: u32) -> (Place, Option<Stamp>) {
-        let mut shared = self.block().shared.borrow_mut();
-        (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
-    }
-
-    fn shared(&self, address: u32, size: u32, action: Action, site: &'static Location<'static>) {
-        let place = || self.shared_place(address, size);
+    /// Checks and records an access to shared memory. Returns the memory.
+    #[inline]
+    fn shared(
+        &self,
+        address: u32,
+        size: u32,
+        action: Action,
+        site: &'static Location<'static>,
+    ) -> RefMut<'_, SharedMemory> {
         let operation = match action {
             Action::Read | Action::AtomicRead => Operation::SharedLoad,
             Action::Write | Action::Copy => Operation::SharedStore,
@@ -623,52 +1051,52 @@ impl Thread {
         };
         self.record(operation, address.into(), size, site);
         if !action.is_atomic() {
-            self.step(action != Action::Read, site, || self.last_shared_change(address, size));
+            self.step(action != Action::Read, site, || Target::Shared { address, size });
         }
+        let mut shared = self.block().shared.borrow_mut();
         if matches!(action, Action::Write | Action::Copy) {
-            self.block().shared.borrow_mut().written[words(address, size)].fill(true);
-        } else if !self.has_value(address, size) {
-            self.expect_value(|| self.has_value(address, size), site, place);
+            shared.set_written(address, size);
+        } else if !shared.has_value(address, size) {
+            drop(shared);
+            let has_value = || self.block().shared.borrow().has_value(address, size);
+            self.expect_value(has_value, site, || self.shared_place(address, size));
+            shared = self.block().shared.borrow_mut();
         }
-        let earlier = {
-            let shadow = &mut self.block().shared.borrow_mut().shadow;
-            let clock = self.clock.borrow();
-            words(address, size).find_map(|word| shadow.touch(word, action, &clock, site).err())
-        };
-        if let Some(earlier) = earlier {
-            self.race(place(), earlier, action, site);
+        let clock = self.clock.borrow();
+        for word in words(address, size) {
+            if let Err(earlier) = shared.shadow.touch(word, action, &clock, site) {
+                let place = shared.place(address, size);
+                drop((shared, clock));
+                self.race(place, earlier, action, site);
+            }
         }
-    }
-
-    fn has_value(&self, address: u32, size: u32) -> bool {
-        self.block().shared.borrow().written[words(address, size)].iter().all(|&written| written)
+        shared
     }
 
     /// Reads `size` bytes of shared memory.
     #[track_caller]
     pub fn load_shared(&self, address: u32, size: u32) -> u64 {
-        self.shared(address, size, Action::Read, Location::caller());
-        self.block().shared.borrow().load(address, size)
+        self.shared(address, size, Action::Read, Location::caller()).load(address, size)
     }
 
     /// Writes `size` bytes of shared memory.
     #[track_caller]
     pub fn store_shared(&self, address: u32, size: u32, raw: u64) {
-        self.shared(address, size, Action::Write, Location::caller());
-        self.block().shared.borrow_mut().store(address, size, raw);
+        self.shared(address, size, Action::Write, Location::caller()).store(address, size, raw);
     }
 
     /// Writes `size` bytes of shared memory by an asynchronous copy. The bytes have no definite value before
     /// [`wait_for_copies`](Self::wait_for_copies).
     #[track_caller]
     pub fn copy_to_shared(&self, address: u32, size: u32, raw: u64) {
-        self.shared(address, size, Action::Copy, Location::caller());
-        self.block().shared.borrow_mut().store(address, size, raw);
+        self.shared(address, size, Action::Copy, Location::caller()).store(address, size, raw);
+        self.rare.set(true);
         self.copies.borrow_mut().open.extend(words(address, size));
     }
 
     /// Combines the copies since the last call into a group.
     pub fn commit_copies(&self) {
+        self.rare.set(true);
         let copies = &mut *self.copies.borrow_mut();
         copies.groups.push_back(std::mem::take(&mut copies.open));
     }
@@ -689,10 +1117,10 @@ impl Thread {
     pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
         let site = Location::caller();
         if !atomic.reads {
-            words(address, size).for_each(|word| self.block().shared.borrow_mut().written[word] = true);
+            self.block().shared.borrow_mut().set_written(address, size);
         }
-        self.shared(address, size, if atomic.writes { Action::Atomic } else { Action::AtomicRead }, site);
-        let mut shared = self.block().shared.borrow_mut();
+        let action = if atomic.writes { Action::Atomic } else { Action::AtomicRead };
+        let mut shared = self.shared(address, size, action, site);
         let first = words(address, size).start;
         let (other, missed) = shared.shadow.signal(first, &self.clock.borrow(), true);
         if atomic.reads {
@@ -704,7 +1132,7 @@ impl Thread {
         let new = update(old);
         shared.store(address, size, new);
         drop(shared);
-        self.step(new != old, site, || self.last_shared_change(address, size));
+        self.step(new != old, site, || Target::Shared { address, size });
         old
     }
 }
@@ -721,17 +1149,20 @@ fn verb(action: Action) -> (&'static str, &'static str) {
     }
 }
 
-/// What all of these threads know together: they wait at one barrier.
-pub(crate) fn joined<'a>(threads: impl Iterator<Item = &'a Thread>) -> Option<Arc<Knowledge>> {
-    let mut joined: Option<Arc<Knowledge>> = None;
-    for thread in threads {
-        if let Some(acquired) = &thread.clock.borrow().acquired {
-            match &mut joined {
-                None => joined = Some(acquired.clone()),
-                Some(joined) if Arc::ptr_eq(joined, acquired) => {}
-                Some(joined) => Arc::make_mut(joined).join(acquired),
-            }
-        }
+/// Adds what the thread of `clock` has acquired.
+#[inline]
+pub(crate) fn join(joined: &mut Option<Arc<Knowledge>>, clock: &Clock) {
+    let Some(acquired) = &clock.acquired else { return };
+    match joined {
+        None => *joined = Some(acquired.clone()),
+        Some(joined) if Arc::ptr_eq(joined, acquired) => {}
+        Some(joined) => Arc::make_mut(joined).join(acquired),
     }
+}
+
+/// What all of these threads have acquired.
+pub(crate) fn joined<'a>(threads: impl Iterator<Item = &'a Thread>) -> Option<Arc<Knowledge>> {
+    let mut joined = None;
+    threads.for_each(|thread| join(&mut joined, &thread.clock.borrow()));
     joined
 }
