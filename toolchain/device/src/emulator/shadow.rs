@@ -582,6 +582,7 @@ impl Shadow {
         true
     }
 
+    #[inline(never)]
     fn touch_any(
         &mut self,
         element: usize,

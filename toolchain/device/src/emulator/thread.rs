@@ -281,7 +281,9 @@ impl Barrier {
         let complete = self.complete.borrow();
         clock.floor = complete.time;
         clock.advance(complete.time);
-        clock.acquired.clone_from(&complete.acquired);
+        if complete.acquired.is_some() || clock.acquired.is_some() {
+            clock.acquired.clone_from(&complete.acquired);
+        }
         complete.count
     }
 }
