@@ -552,10 +552,7 @@ impl Shadow {
         if write.is_copy() || !knows_all(write) && !write.same_thread(now) {
             return false;
         }
-        let lanes = match &mut page.lanes {
-            Some(lanes) => Some(&mut lanes[slot]),
-            None => None,
-        };
+        let lanes = page.lanes.as_mut().map(|lanes| &mut lanes[slot]);
         if WRITES {
             if page.more.as_ref().is_some_and(|more| more[slot] > 0) {
                 return false;

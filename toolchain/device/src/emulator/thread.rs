@@ -441,11 +441,11 @@ pub(crate) struct Elements<'a> {
 
 impl Elements<'_> {
     fn place(&self, element: usize) -> Place {
-        Place { array: *self.name, index: element, shared: false }
+        Place { array: self.name, index: element, shared: false }
     }
 
     fn target(&self) -> Target {
-        Target::Global { record: self.record, name: *self.name, element: self.first }
+        Target::Global { record: self.record, name: self.name, element: self.first }
     }
 }
 
