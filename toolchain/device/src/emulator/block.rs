@@ -44,15 +44,6 @@ fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u3
     })
 }
 
-/// Continues a coroutine as the thread. Returns the payload of a panic.
-#[inline]
-fn run(thread: &Thread, routine: &mut Routine) -> Result<CoroutineResult<(), ()>, Box<dyn Any + Send>> {
-    let before = enter(thread);
-    let result = catch_unwind(AssertUnwindSafe(|| routine.resume(())));
-    enter(before);
-    result
-}
-
 /// The threads of a block that are able to continue.
 struct Able {
     /// One bit for each thread.
@@ -212,6 +203,36 @@ impl<'a> Runner<'a> {
 
     /// Runs every thread until it waits, then ends the waits that are complete.
     pub fn round(&mut self, pool: &mut Pool) -> Result<Round, Box<Fault>> {
+        self.catch(|runner| runner.run_all(pool))
+    }
+
+    /// Runs one random thread until it waits.
+    pub fn turn(&mut self, pool: &mut Pool) -> Result<Round, Box<Fault>> {
+        self.catch(|runner| runner.run_one(pool))
+    }
+
+    /// Ends the waits for elements to be written: nothing else can happen. Each is a fault.
+    pub fn end_waits_for_values(&mut self, pool: &mut Pool) -> Result<(), Box<Fault>> {
+        self.catch(|runner| {
+            for k in 0..runner.states.len() {
+                let id = runner.block.order[k] as usize;
+                if runner.states[id] == State::Unwritten {
+                    runner.resume(id, pool);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls `run`, which runs threads. Returns the fault if one of them panics.
+    fn catch<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, Box<Fault>>) -> Result<T, Box<Fault>> {
+        let before = enter(std::ptr::null());
+        let result = catch_unwind(AssertUnwindSafe(|| run(self)));
+        enter(before);
+        result.unwrap_or_else(|payload| Err(self.fault(payload, self.block.current.get())))
+    }
+
+    fn run_all(&mut self, pool: &mut Pool) -> Result<Round, Box<Fault>> {
         let mut advanced = false;
         let mut position = 0;
         while position < self.states.len() {
@@ -221,7 +242,7 @@ impl<'a> Runner<'a> {
                 advanced |= self.start(id, position..self.states.len(), pool)?;
                 position = self.block.position.get();
             } else if self.states[id].is_able() {
-                advanced |= self.resume(id, pool)?;
+                advanced |= self.resume(id, pool);
             }
             position += 1;
         }
@@ -232,14 +253,13 @@ impl<'a> Runner<'a> {
         self.ended(advanced)
     }
 
-    /// Runs one random thread until it waits.
-    pub fn turn(&mut self, pool: &mut Pool) -> Result<Round, Box<Fault>> {
+    fn run_one(&mut self, pool: &mut Pool) -> Result<Round, Box<Fault>> {
         let mut advanced = false;
         if self.able.count > 0 {
             let id = self.able.nth(self.launch.draw(self.able.count));
             advanced = match self.states[id] {
                 State::Fresh => self.start(id, 0..0, pool)?,
-                _ => self.resume(id, pool)?,
+                _ => self.resume(id, pool),
             };
             advanced |= self.release_warp(id / 32);
         }
@@ -270,7 +290,7 @@ impl<'a> Runner<'a> {
     fn start(&mut self, id: usize, positions: Range<usize>, pool: &mut Pool) -> Result<bool, Box<Fault>> {
         let stack = pool.stack().map_err(|error| {
             let message = format!("no stack for an emulated thread: {error}");
-            self.fault(Box::new(message), id)
+            self.fault(Box::new(message), id as u32)
         })?;
         let first = positions.start;
         self.block.schedule(id as u32, positions);
@@ -292,9 +312,8 @@ impl<'a> Runner<'a> {
                 }
             }
         });
-        let result = run(&self.threads[id], &mut routine);
+        let result = routine.resume(());
         let last = self.block.current.get() as usize;
-        let result = result.map_err(|payload| self.fault(payload, last))?;
         for position in first..self.block.position.get() {
             self.end(self.block.order[position] as usize);
         }
@@ -314,15 +333,16 @@ impl<'a> Runner<'a> {
 
     /// Runs a thread that has waited until it waits again or ends. Returns whether it has done more than to read what it
     /// has read before.
-    fn resume(&mut self, id: usize, pool: &mut Pool) -> Result<bool, Box<Fault>> {
+    fn resume(&mut self, id: usize, pool: &mut Pool) -> bool {
         let routine = self.routines[id].as_mut().expect("a thread that waits has a coroutine");
-        let result = run(&self.threads[id], routine).map_err(|payload| self.fault(payload, id))?;
-        if let CoroutineResult::Yield(()) = result {
-            return Ok(self.suspend(id));
+        self.block.current.set(id as u32);
+        enter(&raw const self.threads[id]);
+        if let CoroutineResult::Yield(()) = routine.resume(()) {
+            return self.suspend(id);
         }
         pool.stacks.extend(self.routines[id].take().map(Coroutine::into_stack));
         self.end(id);
-        Ok(true)
+        true
     }
 
     #[inline]
@@ -342,19 +362,8 @@ impl<'a> Runner<'a> {
         !matches!(state, State::Spinning | State::Unwritten)
     }
 
-    /// Ends the waits for elements to be written: nothing else can happen. Each is a fault.
-    pub fn end_waits_for_values(&mut self, pool: &mut Pool) -> Result<(), Box<Fault>> {
-        for k in 0..self.states.len() {
-            let id = self.block.order[k] as usize;
-            if self.states[id] == State::Unwritten {
-                self.resume(id, pool)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn fault(&self, payload: Box<dyn Any + Send>, thread: usize) -> Box<Fault> {
-        locate(self.launch, self.block.index, payload, thread as u32)
+    fn fault(&self, payload: Box<dyn Any + Send>, thread: u32) -> Box<Fault> {
+        locate(self.launch, self.block.index, payload, thread)
     }
 
     /// Completes every operation of the warp that all lanes of its mask have reached.

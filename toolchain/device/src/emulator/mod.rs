@@ -1,6 +1,6 @@
 //! The emulator: runs kernels on the host, thread by thread, and reports faults that a GPU does not detect.
 //!
-//! Each CUDA thread is a stackful coroutine that runs until it waits at a barrier or a warp operation. Barriers,
+//! Each CUDA thread runs on the stack of a coroutine until it waits at a barrier or a warp operation. Barriers,
 //! shuffles and votes have the semantics of the hardware, including partial masks. The [`Schedule`] chooses the order of
 //! blocks and threads. The blocks of a grid run one after another, unless one waits for another or the schedule
 //! interleaves them. A detected error ends the launch with a [`Fault`].

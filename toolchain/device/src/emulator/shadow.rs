@@ -510,7 +510,6 @@ impl Shadow {
     }
 
     /// Records an access. Returns an earlier one that races with it.
-    #[inline]
     pub fn touch(
         &mut self,
         element: usize,
@@ -518,57 +517,69 @@ impl Shadow {
         clock: &Clock,
         site: &'static Location<'static>,
     ) -> Result<(), Stamp> {
-        if matches!(action, Action::Read | Action::Write) && self.touch_plain(element, action, clock, site) {
-            return Ok(());
-        }
-        self.touch_any(element, action, clock, site)
+        let done = match action {
+            Action::Read => self.touch_plain::<false>(element, clock, site),
+            Action::Write => self.touch_plain::<true>(element, clock, site),
+            _ => false,
+        };
+        if done { Ok(()) } else { self.touch_any(element, action, clock, site) }
     }
 
-    /// Records a read or a write if the word of the last write and that of the last read suffice to know that there is no
-    /// race. Returns whether they do. [`touch_any`](Self::touch_any) would do the same in more time.
+    /// Records a read or a write if the words of the last write and the last read show that there is no race. Returns
+    /// whether they do. [`touch_any`](Self::touch_any) would do the same in more time.
     #[inline(always)]
-    fn touch_plain(&mut self, element: usize, action: Action, clock: &Clock, site: &'static Location<'static>) -> bool {
+    fn touch_plain<const WRITES: bool>(
+        &mut self,
+        element: usize,
+        clock: &Clock,
+        site: &'static Location<'static>,
+    ) -> bool {
         let slot = element % PAGE;
         let Some(Some(page)) = self.pages.get_mut(element / PAGE) else { return false };
+        let page = &mut **page;
         if page.newest < clock.horizon {
             return false;
         }
-        let alone = match action {
-            Action::Read => !page.atomics,
-            _ => page.more.as_ref().is_none_or(|more| more[slot] == 0),
-        };
-        if !alone {
-            return false;
-        }
-        let base = page.base;
-        let block = clock.block.wrapping_sub(base);
+        let block = clock.block.wrapping_sub(page.base);
         let Some(now) = Word::pack(block, clock.time, sites::number(site), clock.thread, false) else { return false };
+        // Blocks before this one are known. The bits of a wide word would be those of a later block.
+        let known = clock.horizon.saturating_sub(page.base).min(1 << (Word::WIDE - Word::BLOCK));
         let knows_all = |word: Word| {
-            let (block, time) = word.block_and_time(base);
-            word == Word::NONE || !word.is_wide() && clock.knows_block_at(block, time)
+            let (then, time) = (word.0 >> Word::BLOCK, word.bits(Word::TIME, Word::BLOCK));
+            word == Word::NONE || if then == block { time < u64::from(clock.floor) } else { then < known }
         };
         let Cell { write, read } = page.cells[slot];
-        if write.is_copy() || !write.same_thread(now) && !knows_all(write) {
+        if write.is_copy() || !knows_all(write) && !write.same_thread(now) {
             return false;
         }
         let lanes = page.lanes.as_mut().map(|lanes| &mut lanes[slot]);
-        let alone = lanes.as_ref().is_none_or(|lanes| **lanes == 0);
-        let knows_reads = read.same_thread(now) && alone || knows_all(read);
-        match (action, lanes) {
-            (Action::Read, lanes) if !knows_reads => match lanes {
-                Some(lanes) if read.same_group(now) => *lanes |= 1 << (read.thread() % 32),
-                _ => return false,
-            },
-            _ if !knows_reads => return false,
-            (_, Some(lanes)) => *lanes = 0,
-            (_, None) => {}
+        if WRITES {
+            if page.more.as_ref().is_some_and(|more| more[slot] > 0) {
+                return false;
+            }
+        } else if page.atomics {
+            return false;
         }
-        page.cells[slot] =
-            if action == Action::Read { Cell { write, read: now } } else { Cell { write: now, read: Word::NONE } };
+        if !WRITES && read.same_group(now) {
+            if read != now {
+                let Some(lanes) = lanes else { return false };
+                *lanes |= 1 << (read.thread() % 32);
+            }
+        } else {
+            let others = lanes.as_ref().is_some_and(|lanes| **lanes != 0);
+            if !knows_all(read) && (others || !read.same_thread(now)) {
+                return false;
+            }
+            if others && let Some(lanes) = lanes {
+                *lanes = 0;
+            }
+        }
+        page.cells[slot] = if WRITES { Cell { write: now, read: Word::NONE } } else { Cell { write, read: now } };
         page.newest = page.newest.max(clock.block);
         true
     }
 
+    #[inline(never)]
     fn touch_any(
         &mut self,
         element: usize,

@@ -1,5 +1,7 @@
 //! A block's shared memory: its bytes, its arrays, and which words have a value.
 
+use std::ops::Range;
+
 use super::fault::{Kind, Place, Raised};
 use super::shadow::Shadow;
 
@@ -92,18 +94,21 @@ impl SharedMemory {
     /// Whether an element has a value.
     #[inline]
     pub fn has_value(&self, address: u32, size: u32) -> bool {
-        self.written[words(address, size)].iter().all(|&written| written)
+        let Range { start, end } = words(address, size);
+        self.written[start] && self.written[end - 1]
     }
 
     /// Notes that an element has a value.
     #[inline]
     pub fn set_written(&mut self, address: u32, size: u32) {
-        self.written[words(address, size)].iter_mut().for_each(|written| *written = true);
+        let Range { start, end } = words(address, size);
+        self.written[start] = true;
+        self.written[end - 1] = true;
     }
 }
 
-/// The words of an element.
+/// The words of an element: one or two.
 #[inline]
-pub fn words(address: u32, size: u32) -> std::ops::Range<usize> {
+pub fn words(address: u32, size: u32) -> Range<usize> {
     (address / WORD) as usize..((address + size) / WORD) as usize
 }

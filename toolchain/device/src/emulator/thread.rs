@@ -281,7 +281,9 @@ impl Barrier {
         let complete = self.complete.borrow();
         clock.floor = complete.time;
         clock.advance(complete.time);
-        clock.acquired.clone_from(&complete.acquired);
+        if complete.acquired.is_some() || clock.acquired.is_some() {
+            clock.acquired.clone_from(&complete.acquired);
+        }
         complete.count
     }
 }
@@ -439,11 +441,11 @@ pub(crate) struct Elements<'a> {
 
 impl Elements<'_> {
     fn place(&self, element: usize) -> Place {
-        Place { array: *self.name, index: element, shared: false }
+        Place { array: self.name, index: element, shared: false }
     }
 
     fn target(&self) -> Target {
-        Target::Global { record: self.record, name: *self.name, element: self.first }
+        Target::Global { record: self.record, name: self.name, element: self.first }
     }
 }
 
