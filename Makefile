@@ -30,7 +30,7 @@ test-slurm: setup ## compare runs of many ranks with one process under Slurm on 
 	@scripts/test-slurm.sh
 
 test-metis: setup ## compare runs of METIS's parts with one process; needs a C compiler
-	cargo test --features metis --test mdp_ranks metis
+	cargo test --package warpkov-mdp --features metis --test library metis
 
 bench: setup ## measure the solvers on this machine's GPU, or its CPU
 	cargo run --release -- bench mdp

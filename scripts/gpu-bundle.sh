@@ -9,8 +9,8 @@ target=${CARGO_TARGET_DIR:-target}
 bundle=$target/gpu-bundle
 
 # One command, so that the library is compiled once. Tests bring the programs of their packages with them.
-messages=$(cargo test --release --workspace --no-run --test kernels --test mdp_reference --test devices \
-    --message-format=json-render-diagnostics)
+messages=$(cargo test --release --no-run --package warpkov --package warpkov-mdp --package warpkov-models --test kernels \
+    --test library --test devices --message-format=json-render-diagnostics)
 
 # Prints the path of a cargo target's executable.
 executable() {
@@ -25,7 +25,7 @@ for line in sys.stdin:
 
 rm -rf "$bundle"
 mkdir -p "$bundle/data" "$bundle/peers"
-for program in warpkov kernels mdp_reference warpkov-models; do
+for program in warpkov kernels library warpkov-models; do
     strip -o "$bundle/$program" "$(executable "$program")"
 done
 strip -o "$bundle/models" "$(executable devices)"
@@ -49,7 +49,7 @@ cat >"$bundle/run.sh" <<'RUN'
 set -euo pipefail
 cd "$(dirname "$0")"
 WARPKOV_REQUIRE_GPU=1 ./kernels cuda
-./mdp_reference
+./library reference
 WARPKOV_REQUIRE_GPU=1 ./models
 ./warpkov learn submit course/student-* course/reference --device cuda --time-limit 20 --out course.csv
 ./outcomes.sh course.csv outcomes

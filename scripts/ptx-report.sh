@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 scripts/ptxas.sh >/dev/null
 # The build script assembles the changed kernels and saves the assembler's logs.
-WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1 cargo check --quiet
+WARPKOV_GPUS=${WARPKOV_GPUS:-all} WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1 cargo check --quiet --package warpkov-runtime
 
 failed=0
 for folder in "${CARGO_TARGET_DIR:-target}"/machine-code/warpkov-kernels/sm_*; do

@@ -2,7 +2,7 @@
 //! if it is no. The text fits a page of 400 pixels. All text stands on boxes of its own colour, so that light and dark pages
 //! show it alike.
 //!
-//! `tests/figures.rs` compares the files beside this one with [`charts`], and writes them.
+//! `tests/program/figures.rs` compares the files beside this one with [`charts`], and writes them.
 
 use std::fmt::Write;
 

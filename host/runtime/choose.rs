@@ -49,6 +49,24 @@ impl DeviceChoice {
             Self::Auto => Gpu::count().is_ok_and(|count| count > 0),
         }
     }
+
+    /// Opens a device for work that only kernels do. `auto` is the first GPU; if it cannot be used and `or_emulated`, `auto` is the
+    /// emulator, and the reason is returned.
+    ///
+    /// # Errors
+    /// [`Error::NoKernels`] for the CPU; and if there is no such GPU.
+    pub fn open_kernels(self, or_emulated: bool) -> Result<(AnyDevice, Option<String>), Error> {
+        match self {
+            Self::Cpu => Err(Error::NoKernels),
+            Self::Emulated => Ok((emulator().into(), None)),
+            Self::Cuda(ordinal) => Ok((gpu::open(ordinal)?.into(), None)),
+            Self::Auto => match gpu::open(0) {
+                Ok(gpu) => Ok((gpu.into(), None)),
+                Err(error) if or_emulated => Ok((emulator().into(), Some(format!("auto chose the emulator: {error}")))),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
 }
 
 /// A text that is not a [`DeviceChoice`].
@@ -283,6 +301,20 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_for_kernels_goes_to_a_device_that_runs_them() {
+        let open = |device, or_emulated| device.open_kernels(or_emulated).map(|(device, _)| device.name());
+        assert!(matches!(open(DeviceChoice::Cpu, true), Err(Error::NoKernels)));
+        assert_eq!(open(DeviceChoice::Emulated, false).unwrap(), "the emulator");
+        assert!(matches!(open(DeviceChoice::Cuda(4096), true), Err(Error::Device(_))));
+        if !DeviceChoice::Auto.runs_kernels() {
+            let (device, reason) = DeviceChoice::Auto.open_kernels(true).unwrap();
+            assert!(matches!(device, AnyDevice::Emulated(_)));
+            assert!(reason.unwrap().starts_with("auto chose the emulator: "));
+            assert!(matches!(open(DeviceChoice::Auto, false), Err(Error::Device(_))));
+        }
+    }
 
     #[test]
     fn devices_parse_and_print() {

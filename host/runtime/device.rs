@@ -10,8 +10,6 @@ use warpkov_device::device::DeviceCopy;
 use warpkov_device::emulator::{EmulatedBuffer, Emulator, EmulatorError};
 use warpkov_device::launch::{Arg, Buffer, Call, Device};
 
-use crate::choose::DeviceChoice;
-use crate::error::Error;
 use crate::gpu::{self, CudaError, Gpu, GpuBuffer};
 
 /// An open device that runs kernels.
@@ -53,26 +51,6 @@ pub enum AnyPinned<T: DeviceCopy> {
 pub struct AnyEvent(Option<gpu::Event>);
 
 impl AnyDevice {
-    /// Opens a device for work that only kernels do. `auto` is the first GPU; if it cannot be used and `or_emulated`, `auto` is the
-    /// emulator, and the reason is returned.
-    ///
-    /// # Errors
-    /// [`Error::NoKernels`] for the CPU; and if there is no such GPU.
-    pub fn open(device: DeviceChoice, or_emulated: bool) -> Result<(Self, Option<String>), Error> {
-        match device {
-            DeviceChoice::Cpu => Err(Error::NoKernels),
-            DeviceChoice::Emulated => Ok((Self::Emulated(crate::emulator()), None)),
-            DeviceChoice::Cuda(ordinal) => Ok((Self::Gpu(gpu::open(ordinal)?), None)),
-            DeviceChoice::Auto => match gpu::open(0) {
-                Ok(gpu) => Ok((Self::Gpu(gpu), None)),
-                Err(error) if or_emulated => {
-                    Ok((Self::Emulated(crate::emulator()), Some(format!("auto chose the emulator: {error}"))))
-                }
-                Err(error) => Err(error.into()),
-            },
-        }
-    }
-
     /// Its name, in words.
     #[must_use]
     pub fn name(&self) -> String {
@@ -330,24 +308,5 @@ impl Device for AnyDevice {
         let Self::Gpu(gpu) = self else { unreachable!("{FOREIGN}") };
         // SAFETY: the caller's promise is the GPU's.
         Ok(unsafe { gpu.launch_graph(graph) }?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_for_kernels_goes_to_a_device_that_runs_them() {
-        let open = |device, or_emulated| AnyDevice::open(device, or_emulated).map(|(device, _)| device.name());
-        assert!(matches!(open(DeviceChoice::Cpu, true), Err(Error::NoKernels)));
-        assert_eq!(open(DeviceChoice::Emulated, false).unwrap(), "the emulator");
-        assert!(matches!(open(DeviceChoice::Cuda(4096), true), Err(Error::Device(_))));
-        if !DeviceChoice::Auto.runs_kernels() {
-            let (device, reason) = AnyDevice::open(DeviceChoice::Auto, true).unwrap();
-            assert!(matches!(device, AnyDevice::Emulated(_)));
-            assert!(reason.unwrap().starts_with("auto chose the emulator: "));
-            assert!(matches!(open(DeviceChoice::Auto, false), Err(Error::Device(_))));
-        }
     }
 }

@@ -6,7 +6,6 @@ use warpkov_bench::mdp::huge_grid::{HugeOptions, Measured, measure};
 use warpkov_mdp::generate::SlipGrid;
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::comm::{Communicator, Local};
-use warpkov_runtime::device::AnyDevice;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -18,7 +17,7 @@ fn a_grid_in_parts_has_the_bits_of_one() {
         let grid = SlipGrid { gamma: 0.8, ..grid };
         let measured = |ranks: u32, options: HugeOptions| {
             let work = |comm: &Local| {
-                let device = AnyDevice::open(DeviceChoice::Emulated, false)?.0;
+                let device = DeviceChoice::Emulated.open_kernels(false)?.0;
                 let made = grid.patterns_of(comm.rank(), comm.size()).unwrap();
                 measure(comm, &device, &made, &options)
             };

@@ -13,6 +13,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
+use crate::Baseline;
+
 /// An assembler of PTX.
 pub struct Assembler {
     path: PathBuf,
@@ -60,6 +62,48 @@ pub fn find(target: &Path) -> Result<Search, String> {
         Some(path) => Assembler::at(path).map(Search::Found),
         None => Ok(missing("no ptxas in WARPKOV_PTXAS or on the PATH (`make setup` of warpkov installs one)")),
     }
+}
+
+/// The compute capabilities that get machine code, ascending: of those in the baselines, the ones that `WARPKOV_GPUS`
+/// names; by default those that fit the GPUs in this machine, or all if machine code is required. Assembling every kernel for
+/// all of them takes minutes.
+///
+/// # Errors
+/// If the variable names one that no baseline has.
+pub fn gpus(baselines: &[Baseline]) -> Result<Vec<u32>, String> {
+    println!("cargo::rerun-if-env-changed=WARPKOV_GPUS");
+    let all: Vec<u32> = baselines.iter().flat_map(|baseline| baseline.machine.iter().copied()).collect();
+    let required = env::var("WARPKOV_REQUIRE_CUBIN").is_ok_and(|value| value == "1");
+    match env::var("WARPKOV_GPUS").as_deref() {
+        Ok("all") => Ok(all),
+        Ok("none") => Ok(Vec::new()),
+        Ok(list) if !list.is_empty() => {
+            let number = |text: &str| text.trim().parse().ok().filter(|sm| all.contains(sm));
+            let listed: Option<BTreeSet<u32>> = list.split(',').map(number).collect();
+            let listed = listed.ok_or_else(|| {
+                format!(
+                    "WARPKOV_GPUS is {list:?}, expected `all`, `none`, or numbers of {all:?} with commas between them"
+                )
+            })?;
+            Ok(listed.into_iter().collect())
+        }
+        _ if required => Ok(all),
+        _ => Ok(fitting(&all, &present())),
+    }
+}
+
+/// For each GPU of a compute capability in `present`, the newest of `all` whose machine code it runs: of the same major
+/// version, and not newer.
+fn fitting(all: &[u32], present: &[u32]) -> Vec<u32> {
+    let best = |&gpu: &u32| all.iter().copied().filter(|sm| sm / 10 == gpu / 10 && *sm <= gpu).max();
+    present.iter().filter_map(best).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// The compute capabilities of the GPUs in this machine, as the driver's `nvidia-smi` lists them. Empty without a driver.
+fn present() -> Vec<u32> {
+    let output = Command::new("nvidia-smi").args(["--query-gpu=compute_cap", "--format=csv,noheader"]).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().filter_map(|line| line.trim().replace('.', "").parse().ok()).collect()
 }
 
 fn missing(why: &str) -> Search {
@@ -173,4 +217,18 @@ pub fn parse_version(text: &str) -> Option<(String, (u32, u32))> {
     let version = text.split_once(", V")?.1.split_whitespace().next()?;
     let mut numbers = version.split('.').map(|number| number.parse().ok());
     Some((version.to_owned(), (numbers.next()??, numbers.next()??)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_runs_machine_code_of_its_major_version() {
+        let all = [80, 86, 89, 90, 100, 120];
+        assert_eq!(fitting(&all, &[]), []);
+        assert_eq!(fitting(&all, &[75, 99]), [90]);
+        assert_eq!(fitting(&all, &[90, 90, 80]), [80, 90]);
+        assert_eq!(fitting(&all, &[87, 103, 121]), [86, 100, 120]);
+    }
 }

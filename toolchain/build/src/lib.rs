@@ -60,8 +60,9 @@
 //! | --- | --- |
 //! | `WARPKOV_DEVICE_RUSTC` | path of the device compiler |
 //! | `WARPKOV_PTXAS` | path of the assembler, or `none` |
+//! | `WARPKOV_GPUS` | GPUs that get machine code: compute capabilities such as `80,90`, `all`, or `none`; by default those in this machine |
 //! | `WARPKOV_REQUIRE_PTX=1` | fail without a suitable compiler |
-//! | `WARPKOV_REQUIRE_CUBIN=1` | fail without machine code for every listed GPU |
+//! | `WARPKOV_REQUIRE_CUBIN=1` | assemble for all GPUs unless `WARPKOV_GPUS` says otherwise, and fail where that is impossible |
 //!
 //! # Outputs in the target folder
 //!
@@ -108,7 +109,7 @@ pub struct Baseline {
     pub sm: u32,
     /// PTX ISA version (major, minor).
     pub ptx: (u32, u32),
-    /// Compute capabilities to assemble machine code for, ascending.
+    /// Compute capabilities for which machine code can be assembled, ascending.
     pub machine: Vec<u32>,
 }
 
@@ -227,7 +228,9 @@ impl Builder {
             let texts = module.entries.iter().map(|entry| module.alone(entry)).collect();
             compiled.push(Compiled { baseline, module, texts, machine: Vec::new() });
         }
+        let gpus = assemble::gpus(baselines)?;
         let assembler = match assemble::find(&target)? {
+            _ if gpus.is_empty() => None,
             assemble::Search::Found(assembler) => Some(assembler),
             assemble::Search::Missing(why) => {
                 missing("WARPKOV_REQUIRE_CUBIN", &why)?;
@@ -235,7 +238,7 @@ impl Builder {
             }
         };
         if let Some(assembler) = &assembler {
-            machine_code(assembler, &mut compiled, &target.join("machine-code").join(&name))?;
+            machine_code(assembler, &gpus, &mut compiled, &target.join("machine-code").join(&name))?;
         }
         table::write(&out, &compiled, Ok(&compiler.version), assembler.as_ref())
     }
@@ -252,10 +255,14 @@ fn missing(requires: &str, why: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Assembles every kernel for every GPU that the assembler supports, and saves the machine code in `folder`.
-fn machine_code(assembler: &Assembler, compiled: &mut [Compiled<'_>], folder: &Path) -> Result<(), String> {
-    let all = compiled.iter().flat_map(|compiled| compiled.baseline.machine.iter().copied());
-    let (known, unknown): (Vec<u32>, Vec<u32>) = all.partition(|&sm| assembler.knows(sm));
+/// Assembles every kernel for each of the `gpus` that the assembler supports, and saves the machine code in `folder`.
+fn machine_code(
+    assembler: &Assembler,
+    gpus: &[u32],
+    compiled: &mut [Compiled<'_>],
+    folder: &Path,
+) -> Result<(), String> {
+    let (known, unknown): (Vec<u32>, Vec<u32>) = gpus.iter().partition(|&&sm| assembler.knows(sm));
     if !unknown.is_empty() {
         let why = format!("ptxas {} cannot assemble for compute capabilities {unknown:?}", assembler.version);
         missing("WARPKOV_REQUIRE_CUBIN", &why)?;

@@ -6,7 +6,6 @@ use clap::Args;
 use warpkov_bench::mdp::huge_grid::{HugeOptions, Measured, measure};
 use warpkov_mdp::generate::SlipGrid;
 use warpkov_mdp::options::Precision;
-use warpkov_runtime::device::AnyDevice;
 
 use super::{Arguments, Error, Outcome, number, print_json};
 
@@ -61,7 +60,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     let devices = ranks.agree(ranks.devices(&arguments.device))?;
     let options = HugeOptions { mixed, epsilon: epsilon.unwrap_or(1e-5), skip: !arguments.no_skip };
     let measured = ranks.run(&devices, |comm, device| {
-        let (device, _) = AnyDevice::open(device, false)?;
+        let (device, _) = device.open_kernels(false)?;
         Ok(measure(comm, &device, &grid.patterns_of(comm.rank(), comm.size())?, &options)?)
     })?;
     if !ranks.is_first() {

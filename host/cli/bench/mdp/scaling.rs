@@ -7,7 +7,6 @@ use clap::Args;
 use warpkov_bench::mdp::plot::draw_scaling;
 use warpkov_bench::mdp::scaling::{Event, FAMILIES, Point, Scaling, ScalingError, ScalingOptions, measure};
 use warpkov_mdp::options::Precision;
-use warpkov_runtime::device::AnyDevice;
 
 use super::{Arguments, Error, Outcome, number, print_json};
 use crate::common::output::Plot;
@@ -55,7 +54,7 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
     };
     let options = ScalingOptions { wide, largest: largest.unwrap_or(1e9), runs: arguments.runs.unwrap_or(5) as usize };
     let lines = families.iter().map(|family| family.storages().len()).sum::<usize>() * options.sizes().len();
-    let (device, _) = AnyDevice::open(arguments.device(), false)?;
+    let (device, _) = arguments.device().open_kernels(false)?;
     let steps = Steps::new(lines, arguments.json);
     let mut written = Ok(());
     let scaling = measure(&device, &families, &options, &mut |event| match event {

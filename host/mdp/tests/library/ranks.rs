@@ -32,7 +32,6 @@ use warpkov_mdp::team::Team;
 use warpkov_mdp::{SolveError, solve_with};
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::comm::{Column, Communicator, Divided, Error, Exchange, Local, Message};
-use warpkov_runtime::device::AnyDevice;
 
 use crate::random::Random;
 
@@ -779,7 +778,7 @@ fn a_grid_generated_in_parts_has_the_bits_of_one() {
         let grid = SlipGrid { gamma: 0.8, ..grid };
         let values = |ranks: u32| {
             let work = |comm: &Local| {
-                let device = AnyDevice::open(DeviceChoice::Emulated, false)?.0;
+                let device = DeviceChoice::Emulated.open_kernels(false)?.0;
                 let made = grid.patterns_of(comm.rank(), comm.size()).unwrap();
                 let team = made.part().map_or_else(Team::alone, |part| Team::of(comm, part));
                 let layout = SweepLayout::generated(&made).unwrap();

@@ -3,7 +3,7 @@
 //! Every method in [`METHODS`] solves every discounted model, and every solution must be certified.
 
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::PathBuf;
 
 use warpkov_mdp::generate::{
     CarRental, Consensus, Csma, Firewire, Forest, Gambler, Inventory, QueueNetwork, SuttonGrid, Zeroconf,
@@ -182,8 +182,9 @@ fn gymnasium() {
         ("taxi", 0.99, 0, 18.8),
     ] {
         // Read at run time: the test may run on another machine than the one that built it.
-        let root = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into());
-        let path = Path::new(&root).join(format!("data/{name}.json"));
+        let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let root = package.map_or_else(|| ".".into(), |package| package.join("../.."));
+        let path = root.join(format!("data/{name}.json"));
         let mdp = read(&path).unwrap().with_gamma(gamma).unwrap();
         values_are(&mdp, &[(state, expected)], 12);
     }
