@@ -304,7 +304,8 @@ mod tests {
 
     #[test]
     fn work_for_kernels_goes_to_a_device_that_runs_them() {
-        let open = |device, or_emulated| device.open_kernels(or_emulated).map(|(device, _)| device.name());
+        let open =
+            |device: DeviceChoice, or_emulated| device.open_kernels(or_emulated).map(|(device, _)| device.name());
         assert!(matches!(open(DeviceChoice::Cpu, true), Err(Error::NoKernels)));
         assert_eq!(open(DeviceChoice::Emulated, false).unwrap(), "the emulator");
         assert!(matches!(open(DeviceChoice::Cuda(4096), true), Err(Error::Device(_))));
