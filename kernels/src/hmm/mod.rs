@@ -67,7 +67,8 @@
 /// Repeats a block for `NAME` = 0 … `count` − 1, `count` ≤ 32. Under emulation a loop.
 #[cfg(not(target_arch = "nvptx64"))]
 macro_rules! each {
-    ($name:ident < $count:expr, $body:block) => {
+    ($name:ident < $count:expr, $(at most $most:literal,)? $body:block) => {
+        $(const { assert!($count <= $most) };)?
         for index in 0..$count {
             #[allow(non_snake_case)]
             let $name: usize = index;
@@ -77,12 +78,22 @@ macro_rules! each {
 }
 
 /// Repeats a block for `NAME` = 0 … `count` − 1, `count` ≤ 32, with constant indices, so that arrays stay in registers.
+///
+/// The compiler checks as many copies of the block as `count` may need: `each!(J < TILES, at most 8, {…})` makes 8 of them in
+/// place of 32, which matters where one is inside another.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! each {
-    ($name:ident < $count:expr, $body:block) => {
-        each!($name < $count, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
+    ($name:ident < 2, $body:block) => { each!(@ $name < 2, $body, 0 1) };
+    ($name:ident < 3, $body:block) => { each!(@ $name < 3, $body, 0 1 2) };
+    ($name:ident < 4, $body:block) => { each!(@ $name < 4, $body, 0 1 2 3) };
+    ($name:ident < $count:expr, at most 8, $body:block) => {
+        const { assert!($count <= 8) };
+        each!(@ $name < $count, $body, 0 1 2 3 4 5 6 7)
     };
-    ($name:ident < $count:expr, $body:block, $($value:literal)*) => {$(
+    ($name:ident < $count:expr, $body:block) => {
+        each!(@ $name < $count, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
+    };
+    (@ $name:ident < $count:expr, $body:block, $($value:literal)*) => {$(
         { const $name: usize = $value; if $name < $count $body }
     )*};
 }

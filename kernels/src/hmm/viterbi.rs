@@ -130,7 +130,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
                 // The best of four neighbours, then of all before them: this shortens the chain of dependent
                 // comparisons.
                 let mut best = (T::NEG_INFINITY, 0);
-                each!(Q < STATES / 4, {
+                each!(Q < STATES / 4, at most 8, {
                     let four = row.get4(4 * Q as u32);
                     let sums = [0, 1, 2, 3].map(|k| (four[k] + column[4 * Q + k], (4 * Q + k) as u32));
                     let of_four = better(better(sums[0], sums[1]), better(sums[2], sums[3]));

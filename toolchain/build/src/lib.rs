@@ -96,8 +96,10 @@ mod table;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use assemble::{Assembler, Job};
+use compile::Output;
 use compiler::Places;
 use source::Source;
 use table::Compiled;
@@ -215,19 +217,17 @@ impl Builder {
         for path in outputs.iter().flat_map(|output| &output.sources) {
             println!("cargo::rerun-if-changed={}", path.display());
         }
-        let expected = source.entries()?;
-        let mut compiled = Vec::new();
-        for (baseline, output) in baselines.iter().zip(&outputs) {
-            // Saved before the audit, because the audit's messages refer to lines of this file.
-            let kept = table::keep(&target.join("ptx").join(&name), baseline, &output.text)?;
-            let module = ptx::parse(&output.text)?;
-            let faults = audit::faults(&output.text, &module, baseline.sm, baseline.ptx, &expected);
-            if !faults.is_empty() {
-                return Err(format!("{} fails the audit:\n{}", kept.display(), faults.join("\n")));
-            }
-            let texts = module.entries.iter().map(|entry| module.alone(entry)).collect();
-            compiled.push(Compiled { baseline, module, texts, machine: Vec::new() });
-        }
+        let (expected, folder) = (source.entries()?, target.join("ptx").join(&name));
+        let (expected, folder) = (&expected, &folder);
+        let mut compiled: Vec<_> = thread::scope(|scope| {
+            let both = baselines.iter().zip(&outputs);
+            let running: Vec<_> = both
+                .map(|(baseline, output)| scope.spawn(move || audited(baseline, output, expected, folder)))
+                .collect();
+            let joined =
+                running.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a thread panicked".into())));
+            joined.collect::<Result<_, String>>()
+        })?;
         let gpus = assemble::gpus(baselines)?;
         let assembler = match assemble::find(&target)? {
             _ if gpus.is_empty() => None,
@@ -242,6 +242,24 @@ impl Builder {
         }
         table::write(&out, &compiled, Ok(&compiler.version), assembler.as_ref())
     }
+}
+
+/// The kernels of one baseline, saved in `folder` and audited.
+fn audited<'a>(
+    baseline: &'a Baseline,
+    output: &'a Output,
+    expected: &audit::Expected,
+    folder: &Path,
+) -> Result<Compiled<'a>, String> {
+    // Saved before the audit, because the audit's messages refer to lines of this file.
+    let kept = table::keep(folder, baseline, &output.text)?;
+    let module = ptx::parse(&output.text)?;
+    let faults = audit::faults(&output.text, &module, baseline.sm, baseline.ptx, expected);
+    if !faults.is_empty() {
+        return Err(format!("{} fails the audit:\n{}", kept.display(), faults.join("\n")));
+    }
+    let texts = module.entries.iter().map(|entry| module.alone(entry)).collect();
+    Ok(Compiled { baseline, module, texts, machine: Vec::new() })
 }
 
 /// Warns that something is missing, or fails if the variable `requires` is 1.

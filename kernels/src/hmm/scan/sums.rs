@@ -118,7 +118,7 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
     let mut doubt = [Doubt::NONE; 2];
     each!(H < 2, {
         let v = ahead[H].get(0);
-        each!(J < TILES, {
+        each!(J < TILES, at most 8, {
             for c in 0..2 {
                 let j = 8 * J + 2 * t + c;
                 let (one, b) = (power(top(T::WIDE)), emission(v, j));
@@ -131,14 +131,14 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
     while step < last {
         let mut tops = [0; 2];
         each!(H < 2, {
-            each!(J < TILES, {
+            each!(J < TILES, at most 8, {
                 tops[H] = high(x[J][2 * H]).max(high(x[J][2 * H + 1])).max(tops[H]);
             });
             tops[H] = tops[H].max(warp::shuffle_xor(warp::FULL, tops[H], 1));
             tops[H] = tops[H].max(warp::shuffle_xor(warp::FULL, tops[H], 2));
         });
         let mut sums = [[0.0; 4]; TILES];
-        each!(K < TILES, {
+        each!(K < TILES, at most 8, {
             let a = [x[K][0], x[K][2], x[K][1], x[K][3]];
             for n in 0..TILES {
                 let b = tiles.get2(64 * (K * TILES + n) as u32 + 2 * warp::lane_id());
@@ -151,7 +151,7 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
             let (factor, e) = scale::<T>(tops[H]);
             if step < stop[H] + open[H] {
                 exponent[H] += e;
-                each!(J < TILES, {
+                each!(J < TILES, at most 8, {
                     for c in 0..2 {
                         let b = if step < stop[H] { emission(v, 8 * J + 2 * t + c) } else { 1.0 };
                         let p = sums[J][2 * H + c];
@@ -169,7 +169,7 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
         in_doubt |= warp::shuffle_xor(warp::FULL, in_doubt, 2);
         if stop[H] > 0 {
             let at = (model * chunks as usize + chunk[H] as usize) * stride + row[H];
-            each!(J < TILES, {
+            each!(J < TILES, at most 8, {
                 for c in 0..2 {
                     operators.set(at * stride + 8 * J + 2 * t + c, x[J][2 * H + c] * power(-top(T::WIDE)));
                 }
