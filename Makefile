@@ -17,7 +17,7 @@ book: setup ## build the book with its search and the API, into target/book/html
 dist: setup ## pack the program for machines without Rust, into target/dist
 	@scripts/dist.sh
 
-wheel: setup ## build the wheel of the Python package, into target/wheel/release
+wheel: setup ## build the wheel of the Python package, into target/wheel/dist
 	@scripts/wheel.sh
 
 test: setup ## everything that CI checks; needs no GPU

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 glibc=2.28
-profile=${PROFILE:-release}
+profile=${PROFILE:-dist}
 # What is released has the code for GPUs.
 [[ $profile == dev ]] || export WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -35,7 +35,7 @@ cp README.md CHANGELOG.md LICENSE-* "$root/share/doc/warpkov"
 
 # The same sources give the same bytes. The archive of a debug build is a test's, so it is packed quickly.
 archive=$target/dist/$name.tar level=-9
-[[ $profile == release ]] || archive=$target/dist/$profile/$name.tar level=-0
+[[ $profile == dist ]] || archive=$target/dist/$profile/$name.tar level=-0
 date=$(git log -1 --format=%ct 2>/dev/null || echo 0)
 tar --create --file "$archive" --directory "$(dirname "$root")" --sort=name --owner=0 --group=0 --numeric-owner \
     --mtime="@$date" --mode=go=rX,u+rw "$name"

@@ -13,16 +13,30 @@ fi
 program=$(realpath "$WARPKOV")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Reuses the compiled dependencies and the installed ptxas.
-export CARGO_TARGET_DIR=$target CARGO_NET_OFFLINE=true
+# Reuses the compiled dependencies and the installed ptxas: with the settings of the workspace, dependencies are the same. The crates
+# of the solvers, which are outside of the new crates' workspaces, compile again; without optimisation that takes a fraction of the time.
+export CARGO_TARGET_DIR=$target CARGO_NET_OFFLINE=true CUDA_LIBRARY_PATH=$root/toolchain/cuda/driver-stub
+cat >"$folder/settings.toml" <<'TOML'
+[profile.dev.package."*"]
+opt-level = 3
+debug = false
+[profile.dev.package]
+warpkov.opt-level = 0
+warpkov-common.opt-level = 0
+warpkov-hmm.opt-level = 0
+warpkov-mdp.opt-level = 0
+warpkov-pomdp.opt-level = 0
+warpkov-runtime.opt-level = 0
+TOML
+settings=(--config "$folder/settings.toml")
 cp rust-toolchain.toml "$folder"
 cd "$folder"
 "$program" new mine --path "$root"
 cp "$root/Cargo.lock" mine
 cd mine
 cargo fmt --check
-cargo test
-[[ $(cargo run --quiet) == *"x·y = 1001000"* ]]
+cargo test "${settings[@]}"
+[[ $(cargo run --quiet "${settings[@]}") == *"x·y = 1001000"* ]]
 # The PTX must contain the crate's own kernels, including those of a submodule, and none of warpkov's.
 mkdir src/kernels
 cat >src/kernels/reverse.rs <<'RUST'
@@ -42,7 +56,7 @@ fn twice(i: u32) -> u32 {
 }
 RUST
 echo 'pub mod reverse;' >>src/kernels.rs
-cargo check
+cargo check "${settings[@]}"
 for ptx in "$target"/ptx/mine/sm_*.ptx; do
     [[ ! -e $ptx || $(grep -o '\.entry [a-z0-9_]*' "$ptx" | sort | tr '\n' ' ') == ".entry dot_f32 .entry dot_f64 .entry reverse " ]]
 done
@@ -53,11 +67,8 @@ cd "$folder"
 cp "$root/Cargo.lock" my-model
 cd my-model
 cargo fmt --check
-# Cargo compiles the library again, because the crate is outside its workspace. Without optimisation that takes a
-# fraction of the time; the crate's own code, with the kernels, is optimised.
-unoptimised=(--config profile.dev.package.warpkov.opt-level=0)
-cargo test "${unoptimised[@]}"
-output=$(cargo run --quiet "${unoptimised[@]}")
+cargo test "${settings[@]}"
+output=$(cargo run --quiet "${settings[@]}")
 [[ $output == *"V within"* && $output == *"replaced up to a price of"* ]]
 for ptx in "$target"/ptx/my-model/sm_*.ptx; do
     [[ ! -e $ptx || $(grep -c '\.entry machine_' "$ptx") == $(grep -c '\.entry' "$ptx") ]]

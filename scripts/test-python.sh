@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a wheel, installs it into a new Python environment with NumPy and SciPy alone, and tests it there: tests,
-# examples in docstrings and in the book, types and stubs. PROFILE=release tests the wheel that `make wheel` builds.
+# examples in docstrings and in the book, types and stubs. PROFILE=dist tests the wheel that `make wheel` builds.
 # PEERS=1 then installs the wheel into a second environment, beside the packages in $peers, and runs the tests that need
 # them: comparisons, scikit-learn's conventions, plots, and the notebooks.
 set -euo pipefail

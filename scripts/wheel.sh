@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python package for x86-64 Linux from glibc 2.28 on (manylinux_2_28), with the licences and the
-# bill of materials of what it contains, and prints its path: scripts/wheel.sh [PROFILE] (default release). Installs
+# bill of materials of what it contains, and prints its path: scripts/wheel.sh [PROFILE] (default dist). Installs
 # maturin into a Python environment of its own if it is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-profile=${1:-release}
+profile=${1:-dist}
 # What is released has the code for GPUs.
 [[ $profile == dev ]] || export WARPKOV_REQUIRE_PTX=1 WARPKOV_REQUIRE_CUBIN=1
 folder=$(realpath -m "${CARGO_TARGET_DIR:-target}/wheel")
