@@ -46,7 +46,7 @@ pub struct Placement<'m> {
 /// The chosen device, with the model in its layout.
 enum Chosen<'m> {
     Cpu,
-    Device(AnyDevice, Prepared<'m>),
+    Device(Box<AnyDevice>, Box<Prepared<'m>>),
 }
 
 /// A chosen device, with notes and times.
@@ -197,7 +197,7 @@ fn find<'m>(
             let begun = Instant::now();
             let prepared = Prepared::new(mdp, options)?.within(free, free, options)?;
             let phases = Phases { prepare: begun.elapsed(), ..Phases::default() };
-            let place = Chosen::Device(emulator().into(), prepared);
+            let place = Chosen::Device(Box::new(emulator().into()), Box::new(prepared));
             Ok(Found { place, precision: options.precision, notes: Vec::new(), phases })
         }
     }
@@ -229,14 +229,14 @@ fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, team: &Team, options: &SolveOptions) -
         if refined.bytes(precision) <= free {
             let note = "auto chose precision refined: GPU memory holds the model in f32 but not in f64";
             return Ok(Found {
-                place: Chosen::Device(gpu.into(), refined),
+                place: Chosen::Device(Box::new(gpu.into()), Box::new(refined)),
                 precision,
                 notes: vec![note.to_owned()],
                 phases,
             });
         }
     }
-    let place = Chosen::Device(gpu.into(), prepared.within(free, total, options)?);
+    let place = Chosen::Device(Box::new(gpu.into()), Box::new(prepared.within(free, total, options)?));
     Ok(Found { place, precision, notes: Vec::new(), phases })
 }
 

@@ -211,31 +211,35 @@ impl Device for AnyDevice {
     }
 
     fn write<T: DeviceCopy>(&self, target: &mut AnyBuffer<T>, source: &[T]) -> Result<(), DeviceError> {
-        Ok(match self {
+        match self {
             Self::Gpu(gpu) => gpu.write(target.on_gpu_mut(), source)?,
             Self::Emulated(emulator) => emulator.write(target.emulated_mut(), source)?,
-        })
+        }
+        Ok(())
     }
 
     fn clear<T: DeviceCopy>(&self, buffer: &mut AnyBuffer<T>) -> Result<(), DeviceError> {
-        Ok(match self {
+        match self {
             Self::Gpu(gpu) => gpu.clear(buffer.on_gpu_mut())?,
             Self::Emulated(emulator) => emulator.clear(buffer.emulated_mut())?,
-        })
+        }
+        Ok(())
     }
 
     fn download<T: DeviceCopy>(&self, buffer: &AnyBuffer<T>, target: &mut [T]) -> Result<(), DeviceError> {
-        Ok(match self {
+        match self {
             Self::Gpu(gpu) => gpu.download(buffer.on_gpu(), target)?,
             Self::Emulated(emulator) => emulator.download(buffer.emulated(), target)?,
-        })
+        }
+        Ok(())
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
-        Ok(match self {
+        match self {
             Self::Gpu(gpu) => gpu.synchronize()?,
             Self::Emulated(emulator) => emulator.synchronize()?,
-        })
+        }
+        Ok(())
     }
 
     fn pin<T: DeviceCopy>(&self, source: Vec<T>) -> Result<AnyPinned<T>, DeviceError> {
@@ -258,16 +262,17 @@ impl Device for AnyDevice {
     ) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise is the device's.
         unsafe {
-            Ok(match (self, source, after) {
+            match (self, source, after) {
                 (Self::Gpu(gpu), AnyPinned::Gpu(source), AnyEvent(Some(after))) => {
-                    gpu.stage(source, range, target.on_gpu_mut(), after)?
+                    gpu.stage(source, range, target.on_gpu_mut(), after)?;
                 }
                 (Self::Emulated(emulator), AnyPinned::Emulated(source), AnyEvent(None)) => {
-                    emulator.stage(source, range, target.emulated_mut(), &())?
+                    emulator.stage(source, range, target.emulated_mut(), &())?;
                 }
                 _ => unreachable!("{FOREIGN}"),
-            })
+            }
         }
+        Ok(())
     }
 
     unsafe fn beside<C>(
@@ -278,23 +283,25 @@ impl Device for AnyDevice {
     ) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise is the device's.
         unsafe {
-            Ok(match self {
+            match self {
                 Self::Gpu(gpu) => gpu.beside(context, |c| side(c).map_err(of_gpu), |c| main(c).map_err(of_gpu))?,
                 Self::Emulated(emulator) => {
-                    emulator.beside(context, |c| side(c).map_err(of_emulator), |c| main(c).map_err(of_emulator))?
+                    emulator.beside(context, |c| side(c).map_err(of_emulator), |c| main(c).map_err(of_emulator))?;
                 }
-            })
+            }
         }
+        Ok(())
     }
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise is the device's.
         unsafe {
-            Ok(match self {
+            match self {
                 Self::Gpu(gpu) => gpu.launch(call)?,
                 Self::Emulated(emulator) => emulator.launch(call)?,
-            })
+            }
         }
+        Ok(())
     }
 
     fn capture(&self, work: impl FnOnce() -> Result<(), DeviceError>) -> Result<Option<gpu::Graph>, DeviceError> {
@@ -307,6 +314,6 @@ impl Device for AnyDevice {
     unsafe fn launch_graph(&self, graph: &gpu::Graph) -> Result<(), DeviceError> {
         let Self::Gpu(gpu) = self else { unreachable!("{FOREIGN}") };
         // SAFETY: the caller's promise is the GPU's.
-        Ok(unsafe { gpu.launch_graph(graph) }?)
+        unsafe { gpu.launch_graph(graph) }.map_err(Into::into)
     }
 }

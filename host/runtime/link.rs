@@ -50,7 +50,7 @@ impl Link {
         receives: &[(u32, Range<usize>)],
     ) -> Result<(), DeviceError> {
         // SAFETY: the ranks agree on the lengths, by the caller's promise.
-        Ok(unsafe { self.0.exchange(source.on_gpu(), sends, target.on_gpu_mut(), receives) }?)
+        unsafe { self.0.exchange(source.on_gpu(), sends, target.on_gpu_mut(), receives) }.map_err(Into::into)
     }
 
     /// [`exchange`](Self::exchange) within one buffer.
@@ -64,7 +64,7 @@ impl Link {
         receives: &[(u32, Range<usize>)],
     ) -> Result<(), DeviceError> {
         // SAFETY: the ranks agree on the lengths, by the caller's promise.
-        Ok(unsafe { self.0.exchange_in_place(buffer.on_gpu_mut(), sends, receives) }?)
+        unsafe { self.0.exchange_in_place(buffer.on_gpu_mut(), sends, receives) }.map_err(Into::into)
     }
 
     /// Replaces each number of a range by its maximum over all ranks.
@@ -73,7 +73,7 @@ impl Link {
     /// The ranks agree on the range.
     pub unsafe fn max(&self, numbers: &mut AnyBuffer<u64>, range: Range<usize>) -> Result<(), DeviceError> {
         // SAFETY: the ranks agree on the range, by the caller's promise.
-        Ok(unsafe { self.0.all_reduce(numbers.on_gpu_mut(), range, Reduction::Max) }?)
+        unsafe { self.0.all_reduce(numbers.on_gpu_mut(), range, Reduction::Max) }.map_err(Into::into)
     }
 
     /// Gives all ranks the elements of each rank: those of rank r are `parts[r]` of the buffer. To be called in a
@@ -89,7 +89,7 @@ impl Link {
         // The parts have different lengths: NCCL's way is a group of broadcasts.
         (0..).zip(parts).try_for_each(|(root, part)| {
             // SAFETY: the ranks agree on the lengths, by the caller's promise, and broadcast in this order.
-            Ok(unsafe { self.0.broadcast(buffer.on_gpu_mut(), part.clone(), root) }?)
+            unsafe { self.0.broadcast(buffer.on_gpu_mut(), part.clone(), root) }.map_err(Into::into)
         })
     }
 
@@ -99,6 +99,6 @@ impl Link {
     /// The operations use different memory, and the ranks agree on them.
     pub unsafe fn group(&self, work: impl FnOnce() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
         // SAFETY: the caller's promise.
-        Ok(unsafe { self.0.group(|| work().map_err(of_gpu)) }?)
+        unsafe { self.0.group(|| work().map_err(of_gpu)) }.map_err(Into::into)
     }
 }

@@ -31,6 +31,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// The next non-blank line, trimmed; `None` at the end of the text.
+    #[expect(clippy::should_implement_trait, reason = "a line borrows the reader")]
     pub fn next(&mut self) -> Result<Option<Line<'_>>, Error> {
         while let Some(line) = self.advance()? {
             if !self.buffer[line.clone()].trim_ascii().is_empty() {

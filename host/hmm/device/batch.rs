@@ -224,7 +224,7 @@ impl<'d, T: Precise> Batch<'d, T> {
         let Self { device, limits, packing, chunks, lengths, base, symbols, set, work, lists, .. } = self;
         let set = set.as_ref()?;
         let launch = Launch {
-            device: *device,
+            device,
             variant: set.variant,
             count: set.hosts.len() as u32,
             states: set.states,
@@ -801,7 +801,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         };
         let Self { device, packing, chunks, lengths, base, vectors, .. } = self;
         let lengths = chunks.as_ref().map_or(&*lengths, |chunks| &chunks.on_device.lengths);
-        if let Some((gaussians, tables)) = Gaussians::new(*device, models, stride, packing, lengths, base, vectors)? {
+        if let Some((gaussians, tables)) = Gaussians::new(device, models, stride, packing, lengths, base, vectors)? {
             set.symbols = packing.rows();
             set.models.table = tables.table;
             (set.gaussians, set.log_table) = (Some(gaussians), Some(tables.log_table));

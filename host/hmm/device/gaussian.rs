@@ -59,7 +59,6 @@ fn inverted(matrix: &[f64], d: usize) -> (Vec<f64>, f64) {
 
 impl Gaussians {
     /// Uploads the emissions of `models` and computes their tables; `None` for categorical emissions.
-    #[expect(clippy::type_complexity, reason = "both or neither")]
     pub fn new<T: Precise>(
         device: &AnyDevice,
         models: &[Hmm],

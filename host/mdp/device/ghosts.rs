@@ -58,7 +58,7 @@ impl<'c> Ranks<'c> {
     pub fn ghosts<T: Precise>(&self, device: &AnyDevice) -> Result<Ghosts<'c, T>, DeviceError> {
         let values = match (self.team.part(), self.team.comm()) {
             (Some(part), Some(comm)) if part.all_gather => Values::All(parts(part, comm)),
-            (part, _) => Values::Halo(Halo::of(part.map_or(&[][..], |part| &part.peers), device)?),
+            (part, _) => Values::Halo(Box::new(Halo::of(part.map_or(&[][..], |part| &part.peers), device)?)),
         };
         Ok(Ghosts { ranks: self.clone(), values, recorded: HashMap::new() })
     }
@@ -138,7 +138,7 @@ pub struct Ghosts<'c, T: Precise> {
 /// The values that travel.
 enum Values<T: Precise> {
     /// Those that others need.
-    Halo(Halo<T>),
+    Halo(Box<Halo<T>>),
     /// All: the elements of each rank.
     All(Vec<Range<usize>>),
 }
@@ -296,7 +296,7 @@ impl<T: Precise> Exchanges<T> for Ghosts<'_, T> {
         if halo.runs.is_none() {
             halo.pack(device, values)?;
         }
-        let Halo { packed, received, sends, receives, runs, places, .. } = halo;
+        let Halo { packed, received, sends, receives, runs, places, .. } = &mut **halo;
         // SAFETY: `cut` makes the lists of both sides of an exchange equally long, and own states are no ghosts.
         unsafe {
             link.group(|| {
