@@ -83,9 +83,6 @@ macro_rules! each {
 /// place of 32, which matters where one is inside another.
 #[cfg(target_arch = "nvptx64")]
 macro_rules! each {
-    ($name:ident < 2, $body:block) => { each!(@ $name < 2, $body, 0 1) };
-    ($name:ident < 3, $body:block) => { each!(@ $name < 3, $body, 0 1 2) };
-    ($name:ident < 4, $body:block) => { each!(@ $name < 4, $body, 0 1 2 3) };
     ($name:ident < $count:expr, at most 8, $body:block) => {
         const { assert!($count <= 8) };
         each!(@ $name < $count, $body, 0 1 2 3 4 5 6 7)
