@@ -206,7 +206,7 @@ fn crates() -> [(Source, usize); 8] {
         (Source::read("warpkov_pomdp", "host/pomdp"), 1),
         (Source::read("warpkov_hmm", "host/hmm"), 1),
         (Source::read("warpkov_bench", "host/bench"), 1),
-        (Source::read("warpkov_cli", "host/cli"), 2),
+        (Source::read("warpkov_cli", "host/cli"), 1),
     ]
 }
 
