@@ -2,12 +2,12 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`array`], [`sparse`] | arrays in memory or in files, sparse matrices |
+//! | [`mod@array`], [`sparse`] | arrays in memory or in files, sparse matrices |
 //! | [`io`] | file formats that several model classes use, and file errors |
 //! | [`plot`] | plots: canvas, axes, lines |
 //! | [`random`] | reproducible random numbers |
 //! | [`checkpoint`] | checkpoints: the file, its hash, and when the next one is due |
-//! | [`choice`] | enums with named variants, for options |
+//! | [`mod@choice`] | enums with named variants, for options |
 //! | [`names`] | names of states, actions and observations |
 //! | [`numbers`] | the maximum norm, infinite numbers in JSON |
 //! | [`parameters`] | range checks of model parameters |

@@ -616,7 +616,7 @@ impl Attempt {
     /// The first attempt.
     pub const FIRST: Self = Self { epsilon_fraction: 1.0, by_span: true };
 
-    /// The stopping rule that guarantees ε. If the process never ends, the span may be twice [`change_bound`], because V
+    /// The stopping rule that guarantees ε. If the process never ends, the span may be twice `change_bound`, because V
     /// is shifted to the middle of the span.
     pub fn stop(self, gamma: f64, epsilon: f64, never_ends: bool) -> Stop {
         let epsilon = self.epsilon_fraction * epsilon;

@@ -47,7 +47,7 @@ pub enum PlotError {
 
 /// A plot.
 pub trait Picture {
-    /// Draws the plot on a canvas of [`SIZE`] units.
+    /// Draws the plot on a canvas of `SIZE` units.
     fn draw_on<B: DrawingBackend>(&self, canvas: &Canvas<B>) -> Result<(), PlotError>;
 }
 
