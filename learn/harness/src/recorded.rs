@@ -154,10 +154,10 @@ impl<D: Device> Device for Recorded<'_, D> {
         unsafe { self.device.beside(context, side, main) }
     }
 
-    unsafe fn launch(&self, call: Call<'_>, thread: impl Fn()) -> Result<(), D::Error> {
+    unsafe fn launch(&self, call: Call<'_>) -> Result<(), D::Error> {
         self.note(Operation::Launch(call.shape.grid.count() * call.shape.block.count()));
         // SAFETY: the caller's promise is the device's.
-        unsafe { self.device.launch(call, thread) }
+        unsafe { self.device.launch(call) }
     }
 
     fn capture(&self, work: impl FnOnce() -> Result<(), D::Error>) -> Result<Option<D::Graph>, D::Error> {
