@@ -10,6 +10,7 @@
 //! | [`mod@choice`] | enums with named variants, for options |
 //! | [`names`] | names of states, actions and observations |
 //! | [`numbers`] | the maximum norm, infinite numbers in JSON |
+//! | [`parallel`] | loops on all cores |
 //! | [`parameters`] | range checks of model parameters |
 //! | [`ranks`] | what several ranks did, and how long |
 //! | [`report`] | text, JSON and files of results |
@@ -25,6 +26,7 @@ pub mod interrupt;
 pub mod io;
 pub mod names;
 pub mod numbers;
+pub mod parallel;
 pub mod parameters;
 pub mod plot;
 pub mod random;

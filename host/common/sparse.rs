@@ -3,9 +3,7 @@
 use rayon::prelude::*;
 
 use crate::array::Array;
-
-/// Rows per task of a parallel loop: enough work to amortise the task, few enough rows to balance the load.
-pub const CHUNK: usize = 4096;
+use crate::parallel::CHUNK;
 
 /// A sparse matrix in compressed sparse row form: row r holds the entries `row_ptr[r]..row_ptr[r + 1]`.
 ///

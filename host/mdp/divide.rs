@@ -20,6 +20,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use super::analysis::partition::{self, Proposal, by_parts};
 use super::analysis::reorder::Order;
@@ -399,7 +400,7 @@ pub fn cut(whole: &dyn Whole, splits: &[u64], order: GhostOrder, comm: &dyn Comm
                 let within = state.clamp(inside.start, inside.end) - inside.start;
                 rows.first(own.start + within as u64) - first
             };
-            Choices::Ragged((0..count + 1).into_par_iter().with_min_len(CHUNK).map(offset).collect::<Vec<_>>().into())
+            Choices::Ragged(parallel::array(count + 1, offset).into())
         }
     };
     let parts = MdpParts {
@@ -422,7 +423,7 @@ fn numbered(entries: &Entries, local: &Local) -> Csr {
 
 /// The values in memory of their own.
 fn copied(values: &[f64]) -> Vec<f64> {
-    values.par_iter().with_min_len(CHUNK).copied().collect()
+    parallel::array(values.len(), |i| values[i])
 }
 
 fn numbered_lines<C: Column>(lines: Lines<C>, local: &Local) -> Csr {
@@ -431,10 +432,9 @@ fn numbered_lines<C: Column>(lines: Lines<C>, local: &Local) -> Csr {
 
     let Lines { row_ptr, col, val } = lines;
     let number = |&state: &C| local.number(state.into());
-    // Not as an Option of a vector, which rayon collects in pieces and joins on one thread.
-    let all: Vec<u32> = col.par_iter().with_min_len(CHUNK).map(|state| number(state).unwrap_or(NONE)).collect();
-    if all.par_iter().with_min_len(CHUNK).all(|&state| state != NONE) {
-        let ends: Vec<u64> = row_ptr.par_iter().with_min_len(CHUNK).map(|end| end - row_ptr[0]).collect();
+    let all = parallel::array(col.len(), |entry| number(&col[entry]).unwrap_or(NONE));
+    if parallel::all(all.len(), |entry| all[entry] != NONE) {
+        let ends = parallel::array(row_ptr.len(), |row| row_ptr[row] - row_ptr[0]);
         return Csr::built(ends, all, copied(val)).sorted();
     }
     drop(all);

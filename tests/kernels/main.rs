@@ -1,4 +1,4 @@
-//! Every kernel on every device: the same cases run on the emulator under several schedules, and on each GPU.
+//! Every kernel on every device: the same cases run on the emulator, in several orders of threads, and on each GPU.
 //!
 //! `cargo test --test kernels` lists the cases as `device::kernel::instance`. Without a GPU, only the emulated cases
 //! exist; `WARPKOV_REQUIRE_GPU=1` makes this an error.
@@ -53,32 +53,44 @@ pub struct Suite {
 /// A device that any thread can open.
 #[derive(Clone, Copy)]
 enum Which {
-    Emulated(Schedule),
+    /// The emulator, with these orders of threads.
+    Emulated(&'static [Schedule]),
     Gpu(u32),
 }
+
+/// The orders of threads of the suite.
+const ORDERS: [Schedule; 3] = [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(0x5eed)];
 
 thread_local! {
     /// The open GPU, kept for the next cases of this thread.
     static GPU: RefCell<Option<(u32, Rc<AnyDevice>)>> = const { RefCell::new(None) };
 }
 
-impl Which {
-    fn open(self) -> Result<Rc<AnyDevice>, Failed> {
-        match self {
-            Self::Emulated(schedule) => Ok(Rc::new(Emulator::new(schedule).into())),
-            Self::Gpu(ordinal) => GPU.with_borrow_mut(|slot| match slot {
-                Some((open, gpu)) if *open == ordinal => Ok(gpu.clone()),
-                _ => Ok(slot.insert((ordinal, Rc::new(Gpu::open(ordinal, &MODULES)?.into()))).1.clone()),
-            }),
-        }
-    }
+/// Opens a GPU, unless it is the last one that this thread has opened.
+fn gpu(ordinal: u32) -> Result<Rc<AnyDevice>, Failed> {
+    GPU.with_borrow_mut(|slot| match slot {
+        Some((open, gpu)) if *open == ordinal => Ok(gpu.clone()),
+        _ => Ok(slot.insert((ordinal, Rc::new(Gpu::open(ordinal, &MODULES)?.into()))).1.clone()),
+    })
+}
 
-    /// Size factor of cases: emulated threads are a thousand times slower than those of a GPU.
-    fn scale(self) -> usize {
-        match self {
-            Self::Emulated(_) => 1,
-            Self::Gpu(_) => 64,
+impl Which {
+    /// Runs a case, on the emulator once in each order. If its threads do not communicate, one order shows all.
+    ///
+    /// The size factor of cases is larger on a GPU: emulated threads are a thousand times slower.
+    fn run(self, case: impl Fn(&AnyDevice, usize) -> Outcome) -> Outcome {
+        let schedules = match self {
+            Self::Emulated(schedules) => schedules,
+            Self::Gpu(ordinal) => return case(&*gpu(ordinal)?, 64),
+        };
+        for &schedule in schedules {
+            let device = AnyDevice::from(Emulator::new(schedule));
+            case(&device, 1).map_err(|failed| format!("{schedule:?}: {}", failed.message().unwrap_or("failed")))?;
+            if matches!(&device, AnyDevice::Emulated(emulator) if !emulator.communicated()) {
+                break;
+            }
         }
+        Ok(())
     }
 }
 
@@ -87,10 +99,10 @@ impl Suite {
         Self { device, which, trials: Vec::new() }
     }
 
-    /// Adds a case.
-    pub fn add(&mut self, name: &str, case: impl FnOnce(&AnyDevice, usize) -> Outcome + Send + 'static) {
+    /// Adds a case. The emulator runs it in one order, and if its threads communicate, in all.
+    pub fn add(&mut self, name: &str, case: impl Fn(&AnyDevice, usize) -> Outcome + Send + 'static) {
         let (name, which) = (format!("{}::{name}", self.device), self.which);
-        self.trials.push(Trial::test(name, move || case(&*which.open()?, which.scale())));
+        self.trials.push(Trial::test(name, move || which.run(case)));
     }
 }
 
@@ -112,18 +124,11 @@ fn trials(device: String, which: Which) -> Vec<Trial> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let mut all = Vec::new();
-    for (name, schedule) in [
-        ("emulated", Schedule::RoundRobin),
-        ("emulated-reversed", Schedule::Reversed),
-        ("emulated-random", Schedule::Random(0x5eed)),
-    ] {
-        all.extend(trials(name.to_owned(), Which::Emulated(schedule)));
-    }
-    let mut interleaved = Suite::new("emulated-interleaved".to_owned(), Which::Emulated(Schedule::Interleaved(1)));
+    let mut all = trials("emulated".to_owned(), Which::Emulated(&ORDERS));
+    let mut interleaved = Suite::new("emulated-interleaved".to_owned(), Which::Emulated(&[Schedule::Interleaved(1)]));
     lessons::add(&mut interleaved);
     all.extend(interleaved.trials);
-    let mut profiled = Suite::new("emulated".to_owned(), Which::Emulated(Schedule::default()));
+    let mut profiled = Suite::new("emulated".to_owned(), Which::Emulated(&[Schedule::RoundRobin]));
     profiled.add("counters", counters::compare);
     all.extend(profiled.trials);
     let gpus = Gpu::count().unwrap_or(0);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use super::layout::{self, BLOCK, Change, Layout, Storage};
 use crate::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
@@ -11,9 +12,6 @@ use crate::team::{Ghosts, Team};
 use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
 use warpkov_runtime::comm::Error;
-
-/// Minimum blocks per task of a parallel loop.
-const BLOCKS_PER_TASK: usize = 4;
 
 /// Order of the backups in a greedy sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,7 +126,7 @@ impl<T: Precise> Iterates<T> {
                 }
                 (block, if has_actions[block] { Change::ZERO } else { Change::NONE })
             };
-            blocks.into_par_iter().with_min_len(BLOCKS_PER_TASK).map(of_block).collect::<Vec<_>>()
+            parallel::map(blocks, of_block)
         };
         let mut changes = of_blocks(inside, old, changed);
         take(ghosts, old, changed)?;
@@ -337,7 +335,8 @@ impl<T: Precise> State for Engine<'_, T> {
 
     fn values(&mut self) -> Result<Vec<f64>, Error> {
         self.values.refresh(&self.team)?;
-        Ok(self.values.old.par_iter().with_min_len(BLOCK).map(|v| v.to_f64()).collect())
+        let v = &self.values.old;
+        Ok(parallel::array(v.len(), |state| v[state].to_f64()))
     }
 
     fn magnitude(&mut self) -> Result<f64, Error> {

@@ -1,6 +1,7 @@
 //! The linear system (I − γP^π)x = r^π on all cores.
 
 use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use super::engine::Engine;
 use super::layout::{BLOCK, Layout};
@@ -9,9 +10,6 @@ use crate::krylov::Linear;
 use crate::team::Team;
 use warpkov_common::interrupt;
 use warpkov_runtime::comm::Error;
-
-/// Minimum blocks per task of a parallel loop.
-const BLOCKS_PER_TASK: usize = 4;
 
 /// States per block of the DILU preconditioner. Independent of the number of cores, so the result is too.
 const PRECONDITIONED: usize = 4 * BLOCK;
@@ -253,7 +251,7 @@ fn blocks<R: Send>(y: &mut [f64], f: impl Fn(usize, &mut [f64]) -> R + Sync) -> 
     if y.len() <= SHARED {
         return y.chunks_mut(BLOCK).enumerate().map(each).collect();
     }
-    y.par_chunks_mut(BLOCK).enumerate().with_min_len(BLOCKS_PER_TASK).map(each).collect()
+    parallel::map(y.chunks_mut(BLOCK).enumerate(), each)
 }
 
 /// x·y in eight partial sums, which the compiler keeps in vector registers.

@@ -1,6 +1,6 @@
 //! Policy iteration by the plain method of the source: one block per state.
 
-use rayon::prelude::*;
+use warpkov_common::parallel;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::evaluate::evaluate_block_per_state;
@@ -32,7 +32,7 @@ impl<'d, T: Precise, O: Offset> BlockPerState<'d, T, O> {
     /// Errors of the device.
     pub fn new(device: &'d AnyDevice, model: &Mdp) -> Result<Self, DeviceError> {
         let longest = model.transitions().row_ptr().windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(1);
-        let action_reward: Vec<f64> = (0..model.rows()).into_par_iter().map(|row| model.action_reward(row)).collect();
+        let action_reward = parallel::array(model.rows(), |row| model.action_reward(row));
         let whole_warps = |n: u64| (n.next_power_of_two() as u32).clamp(32, THREADS);
         Ok(Self {
             device,

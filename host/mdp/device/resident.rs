@@ -6,7 +6,7 @@ use std::ops::Range;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 use warpkov_runtime::gpu::Graph;
 
-use rayon::prelude::*;
+use warpkov_common::parallel;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::choices::ChoicesArgs;
@@ -28,7 +28,9 @@ const MAX_BATCH: usize = 256;
 
 /// Converts row pointers to `O`; panics if they do not fit.
 pub(super) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
-    row_ptr.par_iter().map(|&offset| checked_offset(offset)).collect()
+    let mut offsets = vec![O::ZERO; row_ptr.len()];
+    parallel::fill(&mut offsets, |row| checked_offset(row_ptr[row]));
+    offsets
 }
 
 /// An offset as `O`, into which it must fit.

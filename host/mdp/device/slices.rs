@@ -4,6 +4,7 @@ use std::ops::Range;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
+use warpkov_common::parallel;
 use warpkov_device::device::{DeviceCopy, Offset};
 use warpkov_device::launch::Device;
 use warpkov_kernels::mdp::backup::slices::SLICE;
@@ -67,7 +68,7 @@ impl Slices {
             let extent = u64::from(self.extent[slice]);
             [entry, reward, extent >> 16, extent & 0xFFFF].map(checked_offset)
         };
-        (0..self.extent.len()).into_par_iter().flat_map_iter(of_slice).collect()
+        parallel::flat_map(self.extent.len(), of_slice)
     }
 
     /// Number of entries including padding.
@@ -122,7 +123,7 @@ impl Slices {
         of: impl Fn(usize, usize) -> E + Sync,
         padding: impl Fn(usize) -> E + Sync,
     ) {
-        tasks(&self.ptr, slices, elements).into_par_iter().for_each(|(slices, elements)| {
+        parallel::map(tasks(&self.ptr, slices, elements), |(slices, elements)| {
             let first = slices.start;
             for slice in slices {
                 let start = (self.ptr[slice] - self.ptr[first]) as usize;
@@ -205,7 +206,7 @@ impl Slices {
         of: impl Fn(usize) -> E + Sync,
         none: E,
     ) {
-        tasks(&self.reward_ptr, slices, elements).into_par_iter().for_each(|(slices, elements)| {
+        parallel::map(tasks(&self.reward_ptr, slices, elements), |(slices, elements)| {
             let first = slices.start;
             for slice in slices {
                 let start = (self.reward_ptr[slice] - self.reward_ptr[first]) as usize;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use rayon::prelude::*;
+use warpkov_common::parallel;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::backup::convert;
@@ -102,8 +102,8 @@ impl<T: Precise, O: Offset> Stored<T, O> {
                 rewards: device.upload(&T::of(rewards))?,
             },
             RowLayout::Patterns { patterns, table } => {
-                let pattern: Vec<u16> =
-                    patterns.of_state.par_iter().map(|&pattern| table.number[pattern as usize]).collect();
+                let of_state = &patterns.of_state;
+                let pattern = parallel::array(of_state.len(), |state| table.number[of_state[state] as usize]);
                 let pattern = device.upload(&pattern)?;
                 Self::patterns(device, pattern, table)?
             }
@@ -175,9 +175,7 @@ impl<T: Precise, O: Offset> Stored<T, O> {
             let cells = grid.states() as usize;
             let ends: Vec<usize> = (1..=cells.div_ceil(PIECE)).map(|piece| cells.min(piece * PIECE)).collect();
             let pattern = device.upload_pieces(&ends, |piece, patterns: &mut [u16]| {
-                patterns.par_iter_mut().with_min_len(1 << 12).enumerate().for_each(|(cell, pattern)| {
-                    *pattern = table.number[grid.pattern((piece * PIECE + cell) as u32)];
-                });
+                parallel::fill(patterns, |cell| table.number[grid.pattern((piece * PIECE + cell) as u32)]);
             })?;
             return Self::patterns(device, pattern, table);
         }

@@ -6,6 +6,7 @@ use std::iter;
 use std::ops::{Add, Range};
 
 use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use super::{Arrays, Error, RewardOf, arrays, prefix_sum, zeros};
 use crate::model::validate::{self, Invalid};
@@ -101,7 +102,7 @@ impl<F: Family> OnDemand<F> {
                     let first = block as u64 * BLOCK;
                     (first..states.min(first + BLOCK)).map(|state| u64::from(family.actions_of(state))).sum()
                 };
-                firsts[1..].par_iter_mut().enumerate().for_each(|(block, count_of)| *count_of = count(block));
+                parallel::map(firsts[1..].iter_mut().enumerate(), |(block, count_of)| *count_of = count(block));
                 prefix_sum(&mut firsts);
                 let rows = firsts[firsts.len() - 1];
                 (firsts, rows)
@@ -174,8 +175,7 @@ impl<F: Family> OnDemand<F> {
             None => {
                 let mut firsts = zeros((states.end - states.start) as usize + 1)?;
                 firsts[0] = self.first(states.start);
-                let counts = firsts[1..].par_iter_mut().with_min_len(CHUNK).enumerate();
-                counts.for_each(|(at, count)| *count = family.actions_of(states.start + at as u64).into());
+                parallel::fill(&mut firsts[1..], |at| family.actions_of(states.start + at as u64).into());
                 prefix_sum(&mut firsts);
                 Actions::Ragged(firsts.into())
             }
@@ -223,7 +223,7 @@ fn of_places<T: Send, I: Iterator<Item = At>>(
     places: impl Fn(Range<usize>) -> I + Sync,
     of: impl Fn(At) -> T + Sync,
 ) {
-    numbers.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, numbers)| {
+    parallel::map(numbers.chunks_mut(CHUNK).enumerate(), |(chunk, numbers)| {
         let first = chunk * CHUNK;
         for (at, number) in places(first..first + numbers.len()).zip(numbers) {
             *number = of(at);

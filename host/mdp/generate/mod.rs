@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use rand_chacha::rand_core::Rng;
-use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use super::model::validate::Invalid;
 use super::model::whole::Column;
@@ -171,7 +171,7 @@ fn arrays<C: Column, P: Iterator, E: Iterator<Item = (N, f64)>, N: Into<u64>>(
     entries: impl Fn(P::Item) -> E + Sync,
 ) -> Result<Arrays<C>, Error> {
     let mut row_ptr = zeros(rows + 1)?;
-    row_ptr[1..].par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, lengths)| {
+    parallel::map(row_ptr[1..].chunks_mut(CHUNK).enumerate(), |(chunk, lengths)| {
         let first = chunk * CHUNK;
         for (place, target) in places(first..first + lengths.len()).zip(lengths) {
             *target = length(place) as u64;
@@ -180,8 +180,8 @@ fn arrays<C: Column, P: Iterator, E: Iterator<Item = (N, f64)>, N: Into<u64>>(
     prefix_sum(&mut row_ptr);
     let count = row_ptr[rows] as usize;
     let (mut col, mut val) = (zeros(count)?, zeros(count)?);
-    let chunks = split(&row_ptr, &mut col).into_par_iter().zip(split(&row_ptr, &mut val));
-    chunks.for_each(|((first, col), (_, val))| {
+    let chunks = split(&row_ptr, &mut col).into_iter().zip(split(&row_ptr, &mut val));
+    parallel::map(chunks, |((first, col), (_, val))| {
         let rows = first..rows.min(first + CHUNK);
         for ((found, value), target) in places(rows).flat_map(&entries).zip(col.iter_mut().zip(val)) {
             (*target.0, *target.1) = (C::of(found.into()), value);

@@ -22,8 +22,9 @@ pub use self::whole::{Named, Whole};
 pub use warpkov_common::array::{Array, Owner};
 use warpkov_common::choice::choice;
 use warpkov_common::names::name;
-pub(crate) use warpkov_common::sparse::{CHUNK, CsrView, split};
+pub(crate) use warpkov_common::parallel::CHUNK;
 pub use warpkov_common::sparse::{Csr, InvalidCsr};
+pub(crate) use warpkov_common::sparse::{CsrView, split};
 
 /// The row data of an [`Mdp`] as slices, for the same reason.
 #[derive(Clone, Copy)]

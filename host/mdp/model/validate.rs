@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use super::whole::{Actions, Column, Entries, Lines, Rows, with_lines};
-use super::{ActionNames, Array, CHUNK, Choices, Csr, Grid, InvalidCsr, MdpParts, NO_ACTION};
+use super::{ActionNames, Array, Choices, Csr, Grid, InvalidCsr, MdpParts, NO_ACTION};
 use warpkov_common::terminal::quoted;
 
 /// Maximum deviation of a probability row from sum 1.
@@ -153,9 +153,7 @@ fn lines_in_order<C: Column>(lines: Lines<C>, states: u64, valid: impl Fn(usize,
         let ascend = columns.windows(2).all(|pair| pair[0] < pair[1]);
         ascend & columns.last().is_none_or(|&last| last.into() < states) & valid(row, values)
     };
-    let rows = lines.rows();
-    let chunk = |chunk: usize| (chunk * CHUNK..rows.min((chunk + 1) * CHUNK)).all(in_order);
-    (0..rows.div_ceil(CHUNK)).into_par_iter().all(chunk)
+    parallel::all(lines.rows(), in_order)
 }
 
 /// A row sum may exceed 1 by the tolerance, and so may the only entry of a row.
@@ -371,8 +369,7 @@ impl Checker<'_> {
 
     /// The violation in the lowest-numbered row.
     fn first(&self, violation: impl Fn(usize) -> Option<Invalid> + Sync) -> Result<(), Invalid> {
-        let found = (0..self.rows.count()).into_par_iter().with_min_len(CHUNK).find_map_first(&violation);
-        found.map_or(Ok(()), Err)
+        parallel::find_first(self.rows.count(), violation).map_or(Ok(()), Err)
     }
 
     /// Checks the number of rows and the range of the columns.

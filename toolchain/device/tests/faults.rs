@@ -536,6 +536,31 @@ fn identity(out: GlobalMut<u32>) {
     out.set(thread::index_1d() as usize, thread::index_1d() as u32);
 }
 
+#[kernel]
+fn communicate(operation: u32, flags: GlobalMut<u32>) {
+    let votes = shared_array!(faults_communicate: u32; 1);
+    match operation {
+        0 => thread::sync_threads(),
+        1 => warp::sync_warp(u32::MAX),
+        2 => _ = warp::shuffle(u32::MAX, 1_u32, 0),
+        3 => _ = atomic::add((flags, 0), 1),
+        4 => atomic::store((votes, 0), 1, atomic::Ordering::Relaxed, atomic::Scope::Block),
+        5 => _ = flags.peek(0),
+        _ => flags.set(thread::index_1d() as usize, 1),
+    }
+}
+
+#[test]
+fn the_emulator_knows_whether_threads_communicate() {
+    for operation in 0..7 {
+        let emulator = Emulator::default();
+        let mut flags = emulator.zeros(32).unwrap();
+        // SAFETY: `flags` has one element per thread.
+        unsafe { communicate(&emulator, Shape::new(1, 32), operation, &mut flags) }.unwrap();
+        assert_eq!(emulator.communicated(), operation < 6, "{operation}");
+    }
+}
+
 #[test]
 fn until_stops_one_launch_between_blocks() {
     let mut asked = 0;

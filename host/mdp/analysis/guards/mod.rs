@@ -5,6 +5,7 @@
 //! once.
 
 use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use crate::model::{CHUNK, Choices, Mdp};
 use warpkov_common::choice::{Choice, choice};
@@ -107,7 +108,7 @@ fn census(count: usize, holds: impl Fn(usize) -> bool + Sync) -> (usize, Vec<usi
         let found: Vec<_> = (first..count.min(first + CHUNK)).filter(|&thing| holds(thing)).collect();
         (found.len(), found.into_iter().take(EXAMPLES).collect::<Vec<_>>())
     };
-    let chunks: Vec<_> = (0..count.div_ceil(CHUNK)).into_par_iter().map(|chunk| of_chunk(chunk * CHUNK)).collect();
+    let chunks = parallel::map(0..count.div_ceil(CHUNK), |chunk| of_chunk(chunk * CHUNK));
     chunks.into_iter().fold((0, Vec::new()), |(count, mut first), (more, found)| {
         first.extend(found.into_iter().take(EXAMPLES - first.len()));
         (count + more, first)

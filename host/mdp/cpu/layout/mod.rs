@@ -14,7 +14,7 @@ mod rows;
 
 use std::ops::Range;
 
-use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use crate::analysis::tiles::Needed;
 use crate::model::{Mdp, NO_ACTION};
@@ -267,8 +267,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
             }
             (all, merged)
         };
-        let rows: Vec<_> =
-            (0..states.div_ceil(size)).into_par_iter().with_min_len(BLOCK / 4).map(of_aggregate).collect();
+        let rows = parallel::flat_map(states.div_ceil(size), |aggregate| [of_aggregate(aggregate)]);
         let (all, merged) = rows.iter().fold((0, 0), |sums, row| (sums.0 + row.0, sums.1 + row.1.len()));
         (2 * merged <= all).then(|| rows::chain(rows.into_iter().map(|row| row.1)))
     }
@@ -302,7 +301,7 @@ impl<T: Precise, S: States<T>> Layout<T> for Stored<S> {
             });
             found.all().map(Vec::into_boxed_slice)
         };
-        (0..states.div_ceil(BLOCK)).into_par_iter().map(of_block).collect()
+        parallel::map(0..states.div_ceil(BLOCK), of_block)
     }
 
     fn project(&self, policy: &[u32], rewards: bool) -> Box<dyn Layout<T>> {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use super::{BLOCK, Change, States, expect};
 use crate::analysis::patterns;
@@ -298,11 +299,11 @@ impl<T: Precise> States<T> for Patterns {
             reward: if rewards { reward.clone() } else { vec![0.0; reward.len()] },
             of_state: Vec::new(),
         };
-        let row = |(&pattern, &action): (&u32, &u32)| match action {
+        let row = |state: usize| match policy[state] {
             NO_ACTION => rows,
-            _ => self.dictionary.rows[pattern as usize] + action,
+            action => self.dictionary.rows[self.pattern_of[state] as usize] + action,
         };
-        let pattern_of = self.pattern_of.par_iter().zip(policy).map(row).collect();
+        let pattern_of = parallel::array(self.pattern_of.len(), row);
         Self::new(self.gamma, Arc::new(dictionary), pattern_of)
     }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
+use warpkov_common::parallel;
 
 use super::{Layout, States, Stored, expect};
 use crate::analysis::palette::{self, Index};
@@ -133,7 +134,7 @@ impl<T: Precise> Rewards<T> {
 
     fn select(&self, rows: &[usize]) -> Self {
         match self {
-            Self::Each(rewards) => Self::Each(rows.par_iter().map(|&row| rewards[row]).collect()),
+            Self::Each(rewards) => Self::Each(parallel::array(rows.len(), |row| rewards[rows[row]])),
             Self::Same(reward) => Self::Same(*reward),
         }
     }
@@ -217,17 +218,16 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
             let rows = self.choices.rows(state);
             (!rows.is_empty()).then(|| rows.start + policy[state] as usize)
         };
-        let rows: Vec<usize> = (0..policy.len()).into_par_iter().filter_map(selected).collect();
+        let rows = parallel::flat_map(policy.len(), selected);
         let mut ends = vec![0; rows.len() + 1];
-        let lengths = ends[1..].par_iter_mut().zip(&rows).with_min_len(CHUNK);
-        lengths.for_each(|(length, &row)| *length = self.ends.entries(row).len() as u64);
+        parallel::fill(&mut ends[1..], |row| self.ends.entries(rows[row]).len() as u64);
         for row in 0..rows.len() {
             ends[row + 1] += ends[row];
         }
         let total = ends[rows.len()] as usize;
         let (mut successor, mut stored) = (vec![C::default(); total], vec![P::Stored::default(); total]);
-        let chunks = split(&ends, &mut successor).into_par_iter().zip(split(&ends, &mut stored));
-        chunks.for_each(|((first, successor), (_, stored))| {
+        let chunks = split(&ends, &mut successor).into_iter().zip(split(&ends, &mut stored));
+        parallel::map(chunks, |((first, successor), (_, stored))| {
             let mut target = 0;
             for &row in rows[first..].iter().take(CHUNK) {
                 let source = self.ends.entries(row);

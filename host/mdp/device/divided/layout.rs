@@ -1,6 +1,7 @@
 //! Division of states into blocks and the model layout of the block kernels.
 
 use rayon::prelude::*;
+use warpkov_common::parallel;
 use warpkov_device::device::Offset;
 
 use super::EXTREMES;
@@ -300,7 +301,7 @@ impl Division {
             );
             tasks.push((chunk * CHUNK, actions, first_rows, first_entries, own));
         }
-        tasks.into_par_iter().for_each(|(first, actions, first_rows, first_entries, own)| {
+        parallel::map(tasks, |(first, actions, first_rows, first_entries, own)| {
             let (rewards, lengths, places, probs) = own;
             let start = first / self.stride;
             for (i, &state) in self.states[first..first + actions.len()].iter().enumerate() {

@@ -22,6 +22,17 @@ const PIECE: usize = 16 << 20;
 /// Bytes that one host thread copies at a time into a staging buffer.
 const PARALLEL_CHUNK: usize = 1 << 20;
 
+/// Copies bytes on all cores.
+fn copy(source: &[u8], target: &mut [u8]) {
+    let (to, from) = (target.par_chunks_mut(PARALLEL_CHUNK), source.par_chunks(PARALLEL_CHUNK));
+    to.zip(from).for_each(|(to, from)| to.copy_from_slice(from));
+}
+
+/// Sets bytes to 0 on all cores, which writes to memory of the operating system for the first time.
+fn clear(bytes: &mut [u8]) {
+    bytes.par_chunks_mut(PARALLEL_CHUNK).for_each(|bytes| bytes.fill(0));
+}
+
 /// Memory of a [`Gpu`](super::Gpu): `len` elements of `T`, freed when dropped.
 ///
 /// The GPU stays open as long as one of its buffers exists.
@@ -211,10 +222,7 @@ impl Core {
             let ends: Vec<usize> = (1..=bytes.len().div_ceil(PIECE)).map(|end| bytes.len().min(end * PIECE)).collect();
             let copied = self.copy_pieces(&mut target.bytes, &ends, |piece, target: &mut [u8]| {
                 let source = &bytes[piece * PIECE..][..target.len()];
-                target
-                    .par_chunks_mut(PARALLEL_CHUNK)
-                    .zip(source.par_chunks(PARALLEL_CHUNK))
-                    .for_each(|(to, from)| to.copy_from_slice(from));
+                copy(source, target);
             })?;
             if copied {
                 return Ok(());
@@ -259,10 +267,7 @@ impl Core {
         // The next statement writes all of the memory.
         let elements = match self.host_memory(bytes.len()) {
             Ok(mut locked) => {
-                locked
-                    .par_chunks_mut(PIECE)
-                    .zip(bytes.par_chunks(PIECE))
-                    .for_each(|(to, from)| to.copy_from_slice(from));
+                copy(bytes, &mut locked);
                 Elements::Locked(locked)
             }
             Err(_) => Elements::Pageable(source),
@@ -315,8 +320,8 @@ impl Core {
             // The fill below writes all of the memory.
             let locked = || self.host_memory(largest.max(PIECE));
             let (Ok(mut one), Ok(mut other)) = (locked(), locked()) else { return Ok(false) };
-            let (first, second) = (one.par_chunks_mut(PARALLEL_CHUNK), other.par_chunks_mut(PARALLEL_CHUNK));
-            first.chain(second).for_each(|bytes| bytes.fill(0));
+            clear(&mut one);
+            clear(&mut other);
             let outgrown = staging.replace([one, other]);
             outgrown.into_iter().flatten().for_each(|bytes| self.free(Memory::Host(bytes)));
         }

@@ -35,6 +35,8 @@ pub struct Launch {
     pub idle: Cell<u64>,
     /// Whether the next launch may begin before the ones before this launch have ended.
     pub early: Cell<bool>,
+    /// Whether a thread has made an operation by which it can learn of others.
+    pub communicated: Cell<bool>,
     /// Whether instructions are recorded.
     pub profiled: bool,
     /// State of the generator that interleaves threads.

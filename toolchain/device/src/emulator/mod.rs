@@ -63,6 +63,7 @@ pub struct Emulator {
     previous: Cell<Option<Previous>>,
     /// Within [`Device::beside`]: the blocks of its first part.
     beside: RefCell<Option<Range<u64>>>,
+    communicated: Cell<bool>,
     profiler: Option<Profiler>,
 }
 
@@ -83,6 +84,7 @@ impl Emulator {
             limit: 1 << 27,
             previous: Cell::default(),
             beside: RefCell::default(),
+            communicated: Cell::default(),
             profiler: None,
         }
     }
@@ -103,6 +105,14 @@ impl Emulator {
     #[must_use]
     pub fn profile(&self) -> Profile {
         self.profiler.as_ref().map(Profiler::profile).unwrap_or_default()
+    }
+
+    /// Whether a thread of a launch so far has communicated with another: by a barrier, a warp operation, an atomic
+    /// operation or a peek. If none has, and there was no [`Fault`], then every [`Schedule`] gives the same result: no
+    /// thread has read what another one of its launch wrote.
+    #[must_use]
+    pub fn communicated(&self) -> bool {
+        self.communicated.get()
     }
 
     /// The same emulator with another limit on the work of a launch, by default 2²⁷ = 134 217 728: memory accesses of
@@ -161,6 +171,7 @@ impl Emulator {
             limit: self.limit,
             idle: Cell::new(0),
             early: Cell::new(false),
+            communicated: Cell::new(false),
             profiled: self.profiler.is_some(),
             random: Cell::new(self.schedule.seed()),
         };
@@ -168,7 +179,9 @@ impl Emulator {
             profiler.collector().launch(call.entry, grid.count(), threads as u32);
         }
         let grid_of_blocks = Grid { launch: &launch, profiler: self.profiler.as_ref(), call: &call, body: thread };
-        grid_of_blocks.run(&mut self.pool.borrow_mut(), || self.stopped())?;
+        let ended = grid_of_blocks.run(&mut self.pool.borrow_mut(), || self.stopped());
+        self.communicated.set(self.communicated.get() || launch.communicated.get());
+        ended?;
         // The next launch begins after every block of this one has called `launch_dependents`. If that was after its
         // `wait`, all launches before this one have ended.
         let settled = if launch.early.get() { launch.settled } else { first };

@@ -587,6 +587,7 @@ impl Thread {
     pub fn barrier(&self, predicate: bool) -> u32 {
         let site = Location::caller();
         self.record(Operation::Barrier, 0, 0, site);
+        self.communicates();
         let barrier = &self.block().barrier;
         barrier.arrive(site, predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
@@ -631,6 +632,7 @@ impl Thread {
         }
         let site = Location::caller();
         self.record(op.operation(), 0, 0, site);
+        self.communicates();
         let all = mask == u32::MAX;
         let passed = all.then(|| self.block().exchanges[self.id as usize / 32].arrive(lane, op, value));
         self.wait(Wait::Warp { site, op, mask, value, reply });
@@ -648,6 +650,11 @@ impl Thread {
                 self.reply.set(values.iter().enumerate().map(bit).fold(0, |ballot, bit| ballot | bit));
             }
         }
+    }
+
+    #[inline(always)]
+    fn communicates(&self) {
+        self.launch().communicated.set(true);
     }
 
     /// Records an instruction, if the launch is profiled.
@@ -798,6 +805,7 @@ impl Thread {
         if written() {
             return;
         }
+        self.communicates();
         self.wait(Wait::Unwritten);
         if !written() {
             let place = place();
@@ -930,6 +938,9 @@ impl Thread {
     pub(crate) fn global(&self, elements: Elements<'_>, action: Action, site: &'static Location<'static>) {
         let operation = if action.writes() { Operation::Store } else { Operation::Load };
         self.record_global(operation, &elements, site);
+        if action == Action::Peek {
+            self.communicates();
+        }
         self.step(action.writes(), site, || elements.target());
         let range = elements.first..elements.first + elements.count;
         if elements.record.partial.get() {
@@ -999,6 +1010,7 @@ impl Thread {
             drop(shadow);
             self.race(place(), earlier, action, site);
         }
+        self.communicates();
         let (other, missed) = shadow.signal(element, &self.clock.borrow(), wide);
         if atomic.reads {
             self.hear(other, missed);
@@ -1118,6 +1130,7 @@ impl Thread {
     #[track_caller]
     pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
         let site = Location::caller();
+        self.communicates();
         if !atomic.reads {
             self.block().shared.borrow_mut().set_written(address, size);
         }
