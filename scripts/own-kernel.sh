@@ -16,9 +16,11 @@ trap 'rm -rf "$folder"' EXIT
 # Reuses the compiled dependencies and the installed ptxas: with the settings of the workspace, dependencies are the same. The crates
 # of the solvers, which are outside of the new crates' workspaces, compile again; without optimisation that takes a fraction of the time.
 export CARGO_TARGET_DIR=$target CARGO_NET_OFFLINE=true CUDA_LIBRARY_PATH=$root/toolchain/cuda/driver-stub
-cat >"$folder/settings.toml" <<'TOML'
+{
+    cat <<'TOML'
+[profile.dev]
+opt-level = 1
 [profile.dev.package."*"]
-opt-level = 3
 debug = false
 [profile.dev.package]
 warpkov.opt-level = 0
@@ -28,6 +30,8 @@ warpkov-mdp.opt-level = 0
 warpkov-pomdp.opt-level = 0
 warpkov-runtime.opt-level = 0
 TOML
+    grep -E '^[a-z0-9_-]+\.opt-level = ' Cargo.toml
+} >"$folder/settings.toml"
 settings=(--config "$folder/settings.toml")
 cp rust-toolchain.toml "$folder"
 cd "$folder"

@@ -72,6 +72,27 @@ refused() {
     echo "$launcher_name, 2 ranks: one message for a bad file"
 }
 
+# Tests that ranks with different inputs end with exit code 2, each with an error that names the difference, and without a result:
+# differ DIFFERENCE [COMMAND OF RANK 0] -- [COMMAND OF RANK 1]
+differ() {
+    local difference=$1 code=0 many=$folder/ranks/differ first=()
+    shift
+    while [[ $1 != -- ]]; do
+        first+=("$1")
+        shift
+    done
+    shift
+    rm -f "$many".*
+    timeout --kill-after 5 120 "${launcher[@]}" -n 1 "$WARPKOV" "${first[@]}" --timeout "$patience" --out "$many.npy" : \
+        -n 1 "$WARPKOV" "$@" --timeout "$patience" --out "$many.npy" >"$many.stdout" 2>"$many.stderr" || code=$?
+    if ((code != 2)) || [[ -s $many.stdout || -e $many.npy ]] ||
+        [[ $(grep -c "^error: the ranks differ in .*$difference.*on rank 1" "$many.stderr") != 2 ]]; then
+        head -n 20 "$many.stdout" "$many.stderr" >&2
+        fail "exit code $code and not two errors about $difference: warpkov ${first[*]}, and $*"
+    fi
+    echo "$launcher_name, 2 ranks: different $difference"
+}
+
 # Prints the process of a rank of the test's warpkov, or those of all ranks without an argument.
 processes() {
     local process
@@ -181,6 +202,8 @@ hmm() {
     both hmm-few 3 json hmm train "$files/start.json" "$files/two.txt" --iterations 10
     both hmm-score 2 csv hmm score "$files/truth.json" "$files/data.txt"
     refused hmm train "$files/bad.json" "$files/data.txt"
+    differ json hmm score "$files/start.json" "$files/data.txt" -- hmm score "$files/truth.json" "$files/data.txt"
+    differ txt hmm score "$files/truth.json" "$files/two.txt" -- hmm score "$files/truth.json" "$files/data.txt"
     killed 0 hmm train "$files/large-start.json" "$files/large.txt" --iterations 1000000 --tolerance 0
 }
 
@@ -225,9 +248,20 @@ mdp() {
     both mdp-horizon 2 json mdp solve "$files/garnet.json" --horizon 12
     refused mdp solve "$files/bad.json"
     refused mdp solve "$files/bad.safetensors"
+    # Another file at the same place on another node, another model, and other options.
+    mkdir -p "$files/stale"
+    "$WARPKOV" mdp generate grid --width 60 --height 50 --walls 0.2 --seed 9 --out "$files/stale/grid.safetensors"
+    differ grid.safetensors mdp solve "$files/grid.safetensors" -- mdp solve "$files/stale/grid.safetensors"
+    differ json mdp solve "$files/garnet.json" -- mdp solve "$files/traps.json"
+    differ --minimize mdp solve "$files/garnet.json" -- mdp solve "$files/garnet.json" --minimize
+    differ --epsilon mdp solve "$files/grid.safetensors" -- mdp solve "$files/grid.safetensors" --epsilon 1e-3
+    differ --generate mdp solve --generate "garnet --states 500" -- mdp solve --generate "garnet --states 500 --seed 2"
+    differ command mdp solve "$files/garnet.json" -- pomdp solve "$files/garnet.json"
     for n in 2 3; do
         parts "mdp-parts-$n" "$n" mdp solve "$files/grid.safetensors" --method values --theta 1e-9
     done
+    first_writes mdp solve "$files/grid.safetensors" --device cpu
+    first_writes mdp solve "$files/garnet.json" --device cpu
     parts mdp-generated 3 mdp solve --generate 'garnet --states 3000 --ragged --window 40' --method values --theta 1e-9
     generated mdp generate garnet --states 3000 --ragged --power-law
     resumed 1 mdp solve "$files/long.safetensors" --method values --precision f64 --no-skip
@@ -249,6 +283,18 @@ parts() {
         cmp "$one.$array" "$many.$array" || fail "$n ranks write another $array than one process: warpkov $*"
     done
     echo "$launcher_name, $n ranks: $name"
+}
+
+# Tests that the first rank's --out and --checkpoint count for all: first_writes COMMAND...
+first_writes() {
+    local many=$folder/ranks/first file
+    rm -f "$many".*
+    timeout --kill-after 5 120 "${launcher[@]}" -n 1 "$WARPKOV" "$@" --timeout "$patience" --out "$many.npy" --checkpoint "$many.checkpoint" : \
+        -n 1 "$WARPKOV" "$@" --timeout "$patience" >"$many.stdout" 2>"$many.stderr" || fail "not solved: warpkov $*"
+    for file in npy policy.npy checkpoint; do
+        [[ -s $many.$file ]] || fail "the first of 2 ranks has not written .$file: warpkov $*"
+    done
+    echo "$launcher_name, 2 ranks: the first writes"
 }
 
 # Compares the file of a model that ranks write together with that of one process: generated COMMAND...

@@ -1,7 +1,7 @@
 //! Outcomes and errors of commands, with their messages and exit codes.
 
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Write as _};
 
 use warpkov_common::parameters;
 use warpkov_common::terminal::{cut, escaped};
@@ -136,7 +136,8 @@ impl Error {
             Self::Stdout(source) if source.kind() == io::ErrorKind::BrokenPipe => return 0,
             Self::Agreed(error) => return error.report(),
             Self::Elsewhere(_) => {}
-            _ => eprintln!("error: {}", self.message()),
+            // At once, so that the messages of several ranks do not mix.
+            _ => _ = io::stderr().write_all(format!("error: {}\n", self.message()).as_bytes()),
         }
         self.exit_code()
     }

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::process;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use warpkov_common::terminal::escaped;
 use warpkov_runtime::comm;
 
@@ -72,7 +72,7 @@ enum Command {
     Man(man::Arguments),
 }
 
-use common::ranks;
+use common::{ranks, same};
 use error::{Error, Outcome};
 
 impl Command {
@@ -104,7 +104,12 @@ impl Command {
 
 /// Parses the arguments, or ends the process with a message.
 fn parse(arguments: &[OsString]) -> Arguments {
-    Arguments::try_parse_from(arguments).unwrap_or_else(|error| {
+    let mut command = Arguments::command();
+    let parsed = command.try_get_matches_from_mut(arguments).and_then(|mut matches| {
+        same::note(&command, &matches);
+        Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    });
+    parsed.unwrap_or_else(|error| {
         // Names of files may hold control characters.
         let odd = |argument: &OsString| {
             let text = argument.to_string_lossy();
@@ -166,8 +171,6 @@ fn run(arguments: Arguments) -> Result<Outcome, Error> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

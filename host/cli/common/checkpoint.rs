@@ -7,6 +7,7 @@ use clap::Args;
 use warpkov_common::checkpoint::Checkpoints;
 use warpkov_common::io::output::Identity;
 
+use super::ranks::Ranks;
 use super::{file, number};
 use crate::error::{Error, message};
 
@@ -41,6 +42,8 @@ impl Arguments {
 #[derive(Clone, Debug)]
 pub struct Options {
     file: Option<PathBuf>,
+    /// Whether the first rank writes checkpoints.
+    written: bool,
     every: Duration,
     resume: Option<PathBuf>,
 }
@@ -59,14 +62,20 @@ impl TryFrom<Arguments> for Options {
         file.as_deref().map_or(Ok(()), file::writes)?;
         // A time beyond the range of `Duration` never comes.
         let every = Duration::try_from_secs_f64(checkpoint_every).unwrap_or(Duration::MAX);
-        Ok(Self { file, every, resume })
+        Ok(Self { written: file.is_some(), file, every, resume })
     }
 }
 
 impl Options {
+    /// Lets the options of the first rank decide whether checkpoints are written.
+    pub fn join(&mut self, ranks: &Ranks) -> Result<(), Error> {
+        self.written = ranks.of_first(self.written)?;
+        Ok(())
+    }
+
     /// Whether checkpoints are written.
     pub fn are_written(&self) -> bool {
-        self.file.is_some()
+        self.written
     }
 
     /// The checkpoint to go on from.
@@ -81,13 +90,12 @@ impl Options {
 
     /// The checkpoints of a rank: the first writes them.
     pub fn of_rank(&self, rank: u32) -> Option<Checkpoints> {
-        let file = self.file.clone()?;
-        Some(match rank {
-            0 => Checkpoints::new(file, self.every, |error| {
-                eprintln!("warning: {}; the run goes on", message(error));
-            }),
-            _ => Checkpoints::elsewhere(),
-        })
+        if rank > 0 {
+            return self.written.then(Checkpoints::elsewhere);
+        }
+        Some(Checkpoints::new(self.file.clone()?, self.every, |error| {
+            eprintln!("warning: {}; the run goes on", message(error));
+        }))
     }
 }
 

@@ -99,12 +99,14 @@ fn no_extension(path: &Path, known: &[&str]) -> Error {
 }
 
 /// The files that this process is known to read and to write.
-static FILES: Mutex<Files> = Mutex::new(Files { read: Vec::new(), written: Vec::new() });
+static FILES: Mutex<Files> = Mutex::new(Files { read: Vec::new(), written: Vec::new(), paths: Vec::new() });
 
 /// Files by identity, so that links and other spellings of a path count as one file, with the name that the user gave.
 struct Files {
     read: Vec<(Identity, String)>,
     written: Vec<(Identity, String)>,
+    /// The paths of those that are read.
+    paths: Vec<PathBuf>,
 }
 
 /// Notes that `path` will be written, before the work begins. Ranks that write nothing skip this.
@@ -140,7 +142,14 @@ pub fn writes(path: &Path) -> Result<(), Error> {
 pub fn reads(path: &Path) -> Result<(), Error> {
     // Reading the file reports why it cannot be read.
     let Ok(Some(identity)) = Identity::of(path) else { return Ok(()) };
-    read(identity, path.display().to_string())
+    read(identity, path.display().to_string())?;
+    FILES.lock().unwrap_or_else(PoisonError::into_inner).paths.push(path.to_owned());
+    Ok(())
+}
+
+/// The files that this process has read or is about to read.
+pub fn read_so_far() -> Vec<PathBuf> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner).paths.clone()
 }
 
 /// Notes that the standard input is read.

@@ -8,4 +8,5 @@ pub mod number;
 pub mod output;
 pub mod progress;
 pub mod ranks;
+pub mod same;
 pub mod watch;

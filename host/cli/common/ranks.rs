@@ -16,7 +16,7 @@ use warpkov_runtime::comm::{self, Communicator, Disagreed, Divided, Local, World
 use warpkov_runtime::gpu::MODULES;
 
 use super::file::{self, FileOrStd};
-use super::number;
+use super::{number, same};
 use crate::error::Error;
 
 /// Options of a command that several ranks may run.
@@ -61,6 +61,7 @@ impl Arguments {
         // A time beyond the range of `Duration` is no limit.
         let timeout = Duration::try_from_secs_f64(self.timeout).unwrap_or(Duration::MAX);
         let world = World::join(launch().as_ref(), timeout, lost)?;
+        same::options(world.comm())?;
         if world.sharing() > 1 && env::var_os("RAYON_NUM_THREADS").is_none() {
             let cores = thread::available_parallelism().map_or(1, usize::from);
             let threads = (cores / world.sharing()).max(1);
@@ -94,7 +95,10 @@ static GIVEN: OnceLock<Option<Launch>> = OnceLock::new();
 /// Takes the place of this process from its options, if they give one. Called before the options are validated.
 pub fn place(arguments: Option<&Arguments>) -> Result<(), Error> {
     let Some(Arguments { ranks: Some(ranks), rank: Some(rank), master: Some(master), .. }) = arguments else {
-        return Ok(());
+        return match arguments.and_then(|_| Launch::wrong_environment()) {
+            Some(wrong) => Err(Error::Usage(format!("the variables of a launcher: {wrong}"))),
+            None => Ok(()),
+        };
     };
     let launch = Launch::given(*rank, *ranks, master.clone());
     GIVEN.get_or_init(|| launch);
@@ -140,6 +144,16 @@ impl Ranks {
     /// The result, if all ranks have one. If not, one of them has its error, and all others are silent.
     pub fn agree<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         self.world.comm().agree(result, Error::exit_code).map_err(agreed)
+    }
+
+    /// Checks that all processes have the same input files, of those that this one has read so far.
+    pub fn same_files(&self) -> Result<(), Error> {
+        same::files(self.world.comm())
+    }
+
+    /// What holds on the first process, whose outputs count for all.
+    pub fn of_first(&self, holds: bool) -> Result<bool, Error> {
+        Ok(self.world.comm().all_gather_equal(&[holds.into()])?[0] == [1])
     }
 
     /// Arrays of which every process has a part.

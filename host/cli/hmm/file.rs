@@ -184,6 +184,7 @@ impl Source {
     pub fn read(&self, ranks: &Ranks) -> Result<Given, Error> {
         let devices = ranks.agree(ranks.devices(&self.compute.device))?;
         let given = ranks.agree(self.read_alone(devices))?;
+        ranks.same_files()?;
         if ranks.is_first() {
             given.records.notes.iter().for_each(|note| eprintln!("note: {note}"));
         }

@@ -281,6 +281,7 @@ impl Options {
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.source.join()?;
     let mut options: Options = ranks.agree(arguments.try_into())?;
+    options.checkpoints.join(&ranks)?;
     let given = options.source.read(&ranks)?;
     ranks.agree(options.plots.check(given.ranks(&ranks)))?;
     let model = with_covariances(given.model.clone(), options.covariances);

@@ -61,7 +61,7 @@ impl MdpCommand {
 /// Validates the arguments of a command, and runs it.
 pub fn run(command: MdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
-        MdpCommand::Solve(arguments) => solve::run(&(*arguments).try_into()?, out),
+        MdpCommand::Solve(arguments) => solve::run((*arguments).try_into()?, out),
         MdpCommand::SolveMany(arguments) => many::run(&arguments.try_into()?, out),
         MdpCommand::Generate(family) => generate::run(&family.try_into()?, out),
         MdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),

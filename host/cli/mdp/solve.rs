@@ -268,13 +268,16 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads the model, solves it by the criterion, writes the files, prints the report.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(mut options: Options, out: impl Write) -> Result<Outcome, Error> {
     let ranks = options.ranks.join()?;
+    options.common.checkpoints.join(&ranks)?;
+    let options = &options;
     let devices = ranks.agree(ranks.devices(&options.common.devices))?;
     ranks.agree(options.common.plots.check(ranks.count(&devices)))?;
     let _starting: Vec<_> = devices.iter().map(|&device| options.origin.start(device)).collect();
     let begun = Instant::now();
     let model = ranks.agree(options.read(&ranks, devices.len()))?;
+    ranks.same_files()?;
     let read = begun.elapsed();
     let warnings = options.warnings(&model);
     if ranks.is_first() {
@@ -472,10 +475,17 @@ impl Common {
 
     /// Writes NumPy's arrays of a solution that is divided among processes, each its own part. Returns whether it is done.
     fn write_together(&self, ranks: &Ranks, solution: &Solution) -> Result<bool, Error> {
-        let Some((FileOrStd::At(path), SolutionFormat::Npy)) = &self.out else { return Ok(false) };
+        let path = match &self.out {
+            Some((FileOrStd::At(path), SolutionFormat::Npy)) => Some(&**path),
+            _ => None,
+        };
+        if ranks.size() == 1 || !ranks.of_first(path.is_some())? {
+            return Ok(false);
+        }
+        // The path of the first process counts.
+        let path = path.unwrap_or(Path::new(""));
         let Solution { values, policy, first, size, .. } = solution;
-        Ok(ranks.size() > 1
-            && ranks.write_npy(path, values, *first, size.states)?
+        Ok(ranks.write_npy(path, values, *first, size.states)?
             && ranks.write_npy(&path.with_extension("policy.npy"), policy, *first, size.states)?)
     }
 

@@ -189,7 +189,8 @@ impl Options {
 /// Reads the model, solves it, writes the policy and the plot, prints the report.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.ranks.join()?;
-    let options: Options = ranks.agree(arguments.try_into())?;
+    let mut options: Options = ranks.agree(arguments.try_into())?;
+    options.checkpoints.join(&ranks)?;
     let devices = match options.devices {
         // One rank would take the CPU for these, and all do the same.
         Devices::One(DeviceChoice::Auto) if options.is_sequential() => vec![DeviceChoice::Auto],
@@ -200,6 +201,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let model = ranks.agree(ranks.one_input(&options.input.file).and_then(|()| options.input.read()))?;
     let resume = options.checkpoints.resume().map(|path| Checkpoint::read(path, &model)).transpose();
     let resume = ranks.agree(resume.map_err(Error::from))?;
+    ranks.same_files()?;
     handle_interrupts();
     let solve = |comm: &dyn Communicator, device| {
         let solve = SolveOptions { device, ..options.solve };

@@ -40,11 +40,18 @@ pub struct Team<'c> {
 pub type Point = (Belief, f64);
 
 /// The findings of a rank since the last exchange.
+#[derive(Clone, Debug, PartialEq)]
 pub struct News {
     /// New vectors; their continuations are indices into Γ of this rank.
     pub plans: Plans,
     /// New points of the upper bound.
     pub points: Vec<Point>,
+}
+
+impl News {
+    fn none(states: u32) -> Self {
+        Self { plans: Plans { vectors: AlphaVectors::new(states), next: Vec::new() }, points: Vec::new() }
+    }
 }
 
 impl<'c> Team<'c> {
@@ -176,7 +183,8 @@ impl<'c> Team<'c> {
         count / size + u64::from((self.rank() as u64) < count % size)
     }
 
-    /// The heads and the news of every rank, in the order of ranks. All heads have the same length.
+    /// The heads and the news of every rank, in the order of ranks. All heads have the same length. If the connection fails meanwhile,
+    /// all other ranks have this rank's head, and no news.
     #[must_use]
     pub fn exchange(&self, head: &[u64], news: &News) -> Vec<(Vec<u64>, News)> {
         let News { plans: Plans { vectors, next }, points } = news;
@@ -198,6 +206,12 @@ impl<'c> Team<'c> {
             self.parts(&numbers, &lengths(|[vectors, _, points, entries], states| vectors * states + points + entries));
         let indices =
             self.parts(&indices, &lengths(|[vectors, next, points, entries], _| vectors + next + points + entries));
+        if self.is_broken() {
+            // What was received before the failure does not belong to what was not.
+            let mut all = vec![(head.to_vec(), News::none(states as u32)); self.size()];
+            all[self.rank()].1 = news.clone();
+            return all;
+        }
         let news = heads.iter().zip(numbers.iter().zip(&indices)).map(|(head, (numbers, indices))| {
             let [count, next, points, _] = size(head);
             let (values, numbers) = numbers.split_at(count * states);
@@ -230,7 +244,7 @@ impl<'c> Team<'c> {
 /// vectors, and the index of this rank's first new vector.
 #[must_use]
 pub fn joined(states: u32, known: usize, news: &[(Vec<u64>, News)], rank: usize) -> (Plans, usize) {
-    let mut all = Plans { vectors: AlphaVectors::new(states), next: Vec::new() };
+    let News { plans: mut all, .. } = News::none(states);
     let mut own = known;
     for (number, (_, News { plans: Plans { vectors, next }, .. })) in news.iter().enumerate() {
         let moved = all.vectors.len() as u32;
@@ -325,5 +339,71 @@ where
     /// Every rank compares all beliefs: the result is too small to send.
     fn best(&mut self, beliefs: &[Belief]) -> Result<Vec<(u32, f64)>, Error> {
         Ok(self.backend.best(beliefs)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use super::*;
+    use warpkov_runtime::comm::{Exchange, Message};
+
+    /// Rank 0 of 2, whose connection fails after some exchanges. Before, the other rank sends fives.
+    struct Failing {
+        left: Cell<u32>,
+    }
+
+    struct Fives(Vec<usize>);
+
+    impl Exchange for Fives {
+        fn wait(self: Box<Self>) -> Result<Vec<Vec<u8>>, comm::Error> {
+            let fives = |bytes: usize| bytemuck::cast_slice(&vec![5_u64; bytes.div_ceil(8)])[..bytes].to_vec();
+            Ok(self.0.into_iter().map(fives).collect())
+        }
+    }
+
+    impl Communicator for Failing {
+        fn rank(&self) -> u32 {
+            0
+        }
+
+        fn size(&self) -> u32 {
+            2
+        }
+
+        fn timeout(&self) -> Duration {
+            Duration::from_secs(1)
+        }
+
+        fn exchange<'a>(
+            &'a self,
+            _: Vec<Message>,
+            receives: &[(u32, usize)],
+        ) -> Result<Box<dyn Exchange + 'a>, comm::Error> {
+            match self.left.get() {
+                0 => Err(comm::Error::Timeout { rank: 0, other: 1, waited: self.timeout() }),
+                left => {
+                    self.left.set(left - 1);
+                    Ok(Box::new(Fives(receives.iter().map(|receive| receive.1).collect())))
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_exchange_that_fails_brings_no_news() {
+        let mut vectors = AlphaVectors::new(3);
+        vectors.append([1.0, 2.0, 3.0].into_iter(), &[7]);
+        let news =
+            News { plans: Plans { vectors, next: vec![0, 0] }, points: vec![(Belief::built(vec![1], vec![1.0]), 0.5)] };
+        for left in 0..3 {
+            let failing = Failing { left: Cell::new(left) };
+            let team = Team::new(&failing);
+            let all = team.exchange(&[9], &news);
+            assert_eq!(all, [(vec![9], news.clone()), (vec![9], News::none(3))], "after {left} exchanges");
+            assert!(team.check().is_err());
+        }
     }
 }

@@ -103,6 +103,31 @@ impl Launch {
         (size > 1).then_some(Self { by: "options", rank, size, local_rank, connection })
     }
 
+    /// Why variables of a launcher name no place among ranks, if they do not: a number that is none, or a rank that is not below the
+    /// number of ranks.
+    #[must_use]
+    pub fn wrong_environment() -> Option<String> {
+        Self::wrong(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn wrong(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+        LAUNCHERS.iter().filter(|launcher| launcher.mark.is_none()).find_map(|launcher| {
+            let number = |name: &'static str| {
+                let text = variable(name)?;
+                Some(text.parse::<u32>().map_err(|_| format!("{name}={text}: expected a number")))
+            };
+            match (number(launcher.rank), number(launcher.size)) {
+                (Some(Err(wrong)), _) | (_, Some(Err(wrong))) => Some(wrong),
+                (Some(Ok(rank)), Some(Ok(size))) if rank >= size => {
+                    let expected =
+                        if size == 0 { "expected ranks".to_owned() } else { format!("expected at most {}", size - 1) };
+                    Some(format!("{}={rank} of {}={size}: {expected}", launcher.rank, launcher.size))
+                }
+                _ => None,
+            }
+        })
+    }
+
     fn of(variable: impl Fn(&str) -> Option<String>, admits: impl Fn(&Variables) -> bool) -> Option<Self> {
         let number = |name: &str| variable(name)?.parse::<u32>().ok();
         // The port itself is that of the launcher.
@@ -130,6 +155,24 @@ mod tests {
         let variable =
             |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
         Launch::of(variable, |_| true)
+    }
+
+    #[test]
+    fn wrong_places_are_told() {
+        let wrong = |variables: &[(&str, &str)]| {
+            Launch::wrong(|name| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned()))
+        };
+        assert_eq!(wrong(&[("RANK", "2"), ("WORLD_SIZE", "2")]).unwrap(), "RANK=2 of WORLD_SIZE=2: expected at most 1");
+        assert_eq!(wrong(&[("RANK", "0"), ("WORLD_SIZE", "0")]).unwrap(), "RANK=0 of WORLD_SIZE=0: expected ranks");
+        assert_eq!(wrong(&[("RANK", "abc")]).unwrap(), "RANK=abc: expected a number");
+        assert_eq!(wrong(&[("RANK", "0"), ("WORLD_SIZE", "-1")]).unwrap(), "WORLD_SIZE=-1: expected a number");
+        assert_eq!(
+            wrong(&[("PMI_RANK", "3"), ("PMI_SIZE", "3")]).unwrap(),
+            "PMI_RANK=3 of PMI_SIZE=3: expected at most 2"
+        );
+        for right in [&SLURM[..], &TORCH, &[("RANK", "1")], &[("RANK", "0"), ("WORLD_SIZE", "1")], &[]] {
+            assert_eq!(wrong(right), None);
+        }
     }
 
     const SLURM: [(&str, &str); 3] = [("SLURM_PROCID", "3"), ("SLURM_STEP_NUM_TASKS", "8"), ("SLURM_LOCALID", "1")];
