@@ -246,7 +246,8 @@ impl<T: DeviceCopy> GlobalMut<T> {
     }
 
     /// Reads the element at `index`, which other threads may [`mark`](Self::mark) at the same time: the value before or
-    /// after. The access is a plain one.
+    /// after. The access is a plain one: the compiler may use the value again where the kernel peeks again, so a thread
+    /// that waits for another one must read by [`atomic::load`](super::atomic::load).
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -254,7 +255,11 @@ impl<T: DeviceCopy> GlobalMut<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check_access(index, 1, Action::Peek);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
-        unsafe { *self.ptr.add(index) }
+        let value = unsafe { *self.ptr.add(index) };
+        target! {
+            nvptx => value,
+            emulated => emulated::current().peek(self.extent.elements(index, 1), Location::caller(), value),
+        }
     }
 
     /// Writes the element at `index`, as other threads may do at the same time *with the same value*, for example to

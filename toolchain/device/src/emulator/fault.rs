@@ -212,7 +212,7 @@ pub enum Kind {
         /// The later access.
         second: &'static str,
     },
-    /// Threads read the same memory again and again, and no thread changes it.
+    /// Threads read the same memory again and again, and no thread changes it, or the compiler may read it only once.
     #[error("no thread can continue: {reads} reads changed nothing{}", waits.iter().map(|wait| format!("\n  {wait}")).collect::<String>())]
     Spin {
         /// Reads since the last change of the memory.
