@@ -189,6 +189,16 @@ impl<T: DeviceCopy> Global<T> {
         unsafe { self.ptr.byte_add(16 * index) }
     }
 
+    /// The `count` elements from `index` on, which an asynchronous copy reads.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn copied(self, index: usize, count: usize) -> impl Iterator<Item = T> {
+        self.extent.check_read_only(index, count);
+        self.extent.check_aligned(index, count * size_of::<T>());
+        // SAFETY: the indices are in bounds: checked above.
+        (index..index + count).map(move |index| unsafe { *self.ptr.add(index) })
+    }
+
     /// The element at `index`, read once: its cache line is the first to be evicted (`ld.global.cs`), so that it does
     /// not displace data that are read again.
     #[inline(always)]
@@ -308,6 +318,20 @@ impl<T: DeviceCopy> GlobalMut<T> {
     pub(super) fn address(self, index: usize) -> *mut T {
         // SAFETY: `index` is in bounds, as the launcher's caller promises.
         unsafe { self.ptr.add(index) }
+    }
+
+    /// The `count` elements from `index` on, which an asynchronous copy reads until it is waited for.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn copied(self, index: usize, count: usize) -> impl Iterator<Item = T> {
+        self.extent.check(index, count);
+        self.extent.check_aligned(index, count * size_of::<T>());
+        let site = Location::caller();
+        (index..index + count).map(move |index| {
+            emulated::current().copy_from(self.extent.elements(index, 1), site);
+            // SAFETY: `index` is in bounds: checked above.
+            unsafe { *self.ptr.add(index) }
+        })
     }
 
     /// Performs an atomic operation on the element at `index`: replaces its value v by `update(v)` and returns v.

@@ -1,7 +1,7 @@
 //! Runs the blocks of a launch: one after another, or some at a time if they wait for each other or the schedule
 //! interleaves them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::panic::Location;
 
@@ -40,6 +40,8 @@ pub struct Launch {
     pub communicated: Cell<bool>,
     /// Whether instructions are recorded.
     pub profiled: bool,
+    /// Where asynchronous copies read memory that the kernel may write, for hints.
+    pub copy_sites: RefCell<Vec<&'static Location<'static>>>,
     /// State of the generator that interleaves threads.
     pub random: Cell<u64>,
 }

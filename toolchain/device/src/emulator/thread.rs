@@ -367,12 +367,20 @@ impl Exchange {
     }
 }
 
-/// The asynchronous copies of a thread: addresses of shared words.
+/// The asynchronous copies of a thread.
 #[derive(Default)]
 struct Copies {
     /// Not yet in a group.
-    open: Vec<usize>,
-    groups: VecDeque<Vec<usize>>,
+    open: Vec<Copied>,
+    groups: VecDeque<Vec<Copied>>,
+}
+
+/// An end of an asynchronous copy.
+enum Copied {
+    /// The address of a shared word.
+    To(usize),
+    /// An element of a buffer that the kernel may write.
+    From { record: *const Record, name: &'static str, element: usize, copy: Stamp, last_change: Option<Stamp> },
 }
 
 /// A thread of a block. The fields that most operations use come first, so that few cache lines are touched.
@@ -872,6 +880,14 @@ impl Thread {
                  missing before line {line}?"
             );
         }
+        if earlier.action == Action::Read
+            && earlier.site.is_some_and(|site| self.launch().copy_sites.borrow().contains(&site))
+        {
+            return format!(
+                "thread {now} {does} this while the asynchronous copy of thread {then} may still read it: is `copy::wait` \
+                 missing before a barrier?"
+            );
+        }
         if clock.beside.contains(&earlier.block) {
             return format!(
                 "{story}, in a launch that runs beside this one: `Device::beside` orders neither before the other"
@@ -971,6 +987,9 @@ impl Thread {
             self.communicates();
         }
         self.step(action.writes(), true, site, || elements.target());
+        if action.writes() && self.rare.get() {
+            self.check_not_copied(&elements, action, site);
+        }
         let range = elements.first..elements.first + elements.count;
         if elements.record.partial.get() {
             for element in range.clone() {
@@ -1149,7 +1168,37 @@ impl Thread {
     pub fn copy_to_shared(&self, address: u32, size: u32, raw: u64) {
         self.shared(address, size, Action::Copy, Location::caller()).store(address, size, raw);
         self.rare.set(true);
-        self.copies.borrow_mut().open.extend(words(address, size));
+        self.copies.borrow_mut().open.extend(words(address, size).map(Copied::To));
+    }
+
+    /// Reads an element by an asynchronous copy, which may read it at any time before
+    /// [`wait_for_copies`](Self::wait_for_copies).
+    pub(crate) fn copy_from(&self, elements: Elements<'_>, site: &'static Location<'static>) {
+        self.global(elements, Action::Read, site);
+        let Elements { record, name, first: element, .. } = elements;
+        let (copy, last_change) =
+            (self.clock.borrow().stamp(Action::Copy, site), record.shadow.borrow().last_change(element));
+        let mut sites = self.launch().copy_sites.borrow_mut();
+        if !sites.contains(&site) {
+            sites.push(site);
+        }
+        self.rare.set(true);
+        self.copies.borrow_mut().open.push(Copied::From { record, name, element, copy, last_change });
+    }
+
+    /// Checks that no asynchronous copy of this thread reads the elements.
+    #[cold]
+    fn check_not_copied(&self, elements: &Elements<'_>, action: Action, site: &'static Location<'static>) {
+        let range = elements.first..elements.first + elements.count;
+        let copies = self.copies.borrow();
+        for copied in copies.open.iter().chain(copies.groups.iter().flatten()) {
+            if let &Copied::From { record, element, copy, .. } = copied
+                && ptr::eq(record, elements.record)
+                && range.contains(&element)
+            {
+                self.race(elements.place(element), copy, action, site);
+            }
+        }
     }
 
     /// Combines the copies since the last call into a group.
@@ -1162,10 +1211,32 @@ impl Thread {
     /// Waits until at most the last `pending` groups are incomplete.
     pub fn wait_for_copies(&self, pending: usize) {
         let mut copies = self.copies.borrow_mut();
-        let mut shared = self.block().shared.borrow_mut();
+        let (mut shared, clock) = (self.block().shared.borrow_mut(), self.clock.borrow());
         while copies.groups.len() > pending {
-            for word in copies.groups.pop_front().into_iter().flatten() {
-                shared.shadow.end_copy(word, &self.clock.borrow());
+            for copied in copies.groups.pop_front().into_iter().flatten() {
+                match copied {
+                    Copied::To(word) => shared.shadow.end_copy(word, &clock),
+                    Copied::From { record, name, element, copy, last_change } => {
+                        let Some(site) = copy.site else { continue };
+                        // SAFETY: the launch's buffers outlive it.
+                        let mut shadow = unsafe { &*record }.shadow.borrow_mut();
+                        let when = |stamp: Stamp| (stamp.block, stamp.thread, stamp.time, stamp.site);
+                        let change = shadow.last_change(element);
+                        let changed = change.filter(|_| change.map(when) != last_change.map(when));
+                        let raced = changed.map_or_else(|| shadow.touch(element, Action::Read, &clock, site), Err);
+                        if let Err(write) = raced {
+                            let hint = format!(
+                                "thread {} {} this before thread {} has waited for its asynchronous copy of it: is \
+                                 `copy::wait` missing before a barrier?",
+                                write.thread,
+                                verb(write.action).0,
+                                self.id
+                            );
+                            let place = Place { array: name, index: element, shared: false };
+                            Raised::race(place, write, Action::Copy, site, hint).raise();
+                        }
+                    }
+                }
             }
         }
     }
