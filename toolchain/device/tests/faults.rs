@@ -471,6 +471,27 @@ fn more_shared_memory_than_any_gpu_has() {
     assert!(matches!(fault.kind, Kind::SharedExhausted { bytes: 300_000, .. }), "{fault}");
 }
 
+#[kernel]
+fn large_arrays(third: u32) {
+    let _ = shared_array!(faults_large_a: f32; 3072);
+    let _ = shared_array!(faults_large_b: f32; 3072);
+    if third == 1 {
+        let _ = shared_array!(faults_large_c: f32; 1); // third array
+    }
+}
+
+#[test]
+fn more_static_shared_memory_than_a_kernel_may_declare() {
+    let emulator = Emulator::default();
+    let shape = Shape::new(1, 32).with_shared(100_000);
+    // SAFETY: the kernel touches no memory.
+    unsafe { large_arrays(&emulator, shape, 0) }.unwrap();
+    // SAFETY: as above.
+    let fault = fault(unsafe { large_arrays(&emulator, shape, 1) });
+    assert!(matches!(fault.kind, Kind::StaticSharedExhausted { bytes: 49_168, limit: 49_152 }), "{fault}");
+    assert_site(&fault, "third array");
+}
+
 #[test]
 fn shapes_that_no_gpu_accepts() {
     let emulator = Emulator::default();

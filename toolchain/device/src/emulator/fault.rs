@@ -234,6 +234,14 @@ pub enum Kind {
         /// Maximum over all GPUs.
         limit: usize,
     },
+    /// The shared arrays of a block are larger than a kernel may declare.
+    #[error("the shared arrays of a block have {bytes} bytes; a kernel may declare at most {limit}")]
+    StaticSharedExhausted {
+        /// Static shared memory of the block: a `shared_array!` has 8 bytes for each element.
+        bytes: usize,
+        /// Maximum on every GPU.
+        limit: usize,
+    },
     /// The kernel's code panicked, for example by integer overflow, a failed assertion, or an index out of bounds.
     #[error("panic: {message}")]
     Panic {

@@ -1103,6 +1103,7 @@ impl Thread {
 
     /// The address of the static shared array `name` of `bytes` bytes.
     #[must_use]
+    #[track_caller]
     pub fn static_shared(&self, site: usize, name: &'static str, bytes: u32) -> u32 {
         self.block().shared.borrow_mut().static_array(site, name, bytes)
     }
