@@ -1,6 +1,6 @@
 //! Every fault that the emulator detects, each in a small kernel: kind, kernel, block, threads and line of the report.
 
-use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, kernel, thread, warp};
+use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, copy, kernel, thread, warp};
 use warpkov_device::emulator::fault::{Fault, Kind, Place, Threads};
 use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
@@ -407,6 +407,46 @@ fn sync_warp_does_not_order_other_warps() {
     assert_eq!(fault.threads, Threads::Two(32, 0));
 }
 
+/// Each round copies an element that the thread has written, and one group may be in flight.
+#[kernel]
+fn rewritten_source(own: GlobalMut<u32>) {
+    let stages = shared_array!(faults_rewritten: u32; 64);
+    let t = thread::thread_idx_x();
+    for round in 0..3 {
+        own.set(t as usize, round); // rewritten source
+        stages.copy::<1>(round % 2 * 32 + t, own, t as usize);
+        copy::commit();
+        copy::wait::<1>();
+    }
+}
+
+#[test]
+fn a_thread_that_writes_what_its_own_copy_reads() {
+    let emulator = Emulator::default();
+    let mut own = emulator.zeros(32).unwrap();
+    // SAFETY: `own` has one element per thread.
+    let fault = fault(unsafe { rewritten_source(&emulator, Shape::new(1, 32), &mut own) });
+    assert_eq!(fault.kind, Kind::Race { place: global("own", 0), first: "an asynchronous copy", second: "a write" });
+    assert_site(&fault, "rewritten source");
+    assert!(fault.hint.is_some_and(|hint| hint.contains("`copy::wait`")));
+}
+
+#[kernel]
+fn misaligned_target(x: Global<u32>) {
+    let tile = shared_array!(faults_misaligned_target: u32; 64);
+    tile.copy::<2>(thread::thread_idx_x() + 1, x, 0); // misaligned target
+}
+
+#[test]
+fn a_copy_to_an_odd_element() {
+    let emulator = Emulator::default();
+    let x = emulator.zeros(32).unwrap();
+    // SAFETY: `x` has two elements. The launch is invalid on purpose.
+    let fault = fault(unsafe { misaligned_target(&emulator, Shape::new(1, 32), &x) });
+    assert_eq!(fault.kind, Kind::Misaligned { place: shared("faults_misaligned_target", 1), bytes: 8 });
+    assert_site(&fault, "misaligned target");
+}
+
 #[kernel]
 fn overflow(out: GlobalMut<u32>) {
     let t = thread::thread_idx_x();
@@ -429,6 +469,27 @@ fn more_shared_memory_than_any_gpu_has() {
     // SAFETY: the kernel touches no memory.
     let fault = fault(unsafe { early_return(&emulator, Shape::new(1, 32).with_shared(300_000), 32) });
     assert!(matches!(fault.kind, Kind::SharedExhausted { bytes: 300_000, .. }), "{fault}");
+}
+
+#[kernel]
+fn large_arrays(third: u32) {
+    let _ = shared_array!(faults_large_a: f32; 3072);
+    let _ = shared_array!(faults_large_b: f32; 3072);
+    if third == 1 {
+        let _ = shared_array!(faults_large_c: f32; 1); // third array
+    }
+}
+
+#[test]
+fn more_static_shared_memory_than_a_kernel_may_declare() {
+    let emulator = Emulator::default();
+    let shape = Shape::new(1, 32).with_shared(100_000);
+    // SAFETY: the kernel touches no memory.
+    unsafe { large_arrays(&emulator, shape, 0) }.unwrap();
+    // SAFETY: as above.
+    let fault = fault(unsafe { large_arrays(&emulator, shape, 1) });
+    assert!(matches!(fault.kind, Kind::StaticSharedExhausted { bytes: 49_168, limit: 49_152 }), "{fault}");
+    assert_site(&fault, "third array");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! A thread starts copies, combines them into a group with [`commit`], and waits for its older groups with [`wait`].
 //! Copies of other threads are visible after the next [barrier](super::thread::sync_threads). The emulator copies at
-//! once, and reports an access to the target before the thread that has started the copy waits for it.
+//! once. It reports an access to the target, and a write to the source, before the thread that has started the copy waits
+//! for it.
 
 use super::{DeviceCopy, Global, GlobalMut, Shared, Word};
 
@@ -13,11 +14,11 @@ pub trait Source<T>: Copy {
     #[cfg(target_arch = "nvptx64")]
     #[doc(hidden)]
     fn from(self, index: usize) -> *const T;
-    /// The element at `index`.
+    /// The `count` elements from `index` on, which a copy reads until it is waited for.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     #[track_caller]
-    fn element(self, index: usize) -> T;
+    fn elements(self, index: usize, count: u32) -> impl Iterator<Item = T>;
 }
 
 macro_rules! sources {
@@ -30,8 +31,8 @@ macro_rules! sources {
             }
             #[cfg(not(target_arch = "nvptx64"))]
             #[track_caller]
-            fn element(self, index: usize) -> T {
-                self.get(index)
+            fn elements(self, index: usize, count: u32) -> impl Iterator<Item = T> {
+                self.copied(index, count as usize)
             }
         }
     )*};
@@ -41,15 +42,27 @@ sources!(Global GlobalMut);
 impl<T: Word> Shared<T> {
     /// Starts a copy of `from[source..source + COUNT]` to the elements `index … index + COUNT − 1`.
     ///
-    /// *Safety*: the `COUNT` elements have 4, 8 or 16 bytes in total; `index` and `source` are multiples of `COUNT`.
-    /// The elements of `from` were written by this thread or before the launch.
+    /// Does not compile unless the `COUNT` elements have 4, 8 or 16 bytes in total.
+    ///
+    /// *Safety*: the addresses of the first elements are multiples of this size. The elements of `from` were written by
+    /// this thread or before the launch, and nothing writes them before this thread waits for the copy.
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy<const COUNT: u32>(self, index: u32, from: impl Source<T>, source: usize) {
+        const {
+            let bytes = COUNT * if T::WIDE { 8 } else { 4 };
+            assert!(matches!(bytes, 4 | 8 | 16), "an asynchronous copy has 4, 8 or 16 bytes");
+        }
+        self.start_copy::<COUNT>(index, from, source);
+    }
+
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn start_copy<const COUNT: u32>(self, index: u32, from: impl Source<T>, source: usize) {
         target! {
             nvptx => {
                 let (to, from) = (self.address(index), from.from(source));
-                // SAFETY: this method's *Safety* section and the launcher's: both ranges are in bounds and aligned to
+                // SAFETY: the *Safety* section of `copy` and the launcher's: both ranges are in bounds and aligned to
                 // their size.
                 unsafe {
                     core::arch::asm!("cp.async.ca.shared.global [{}], [{}], {};", in(reg32) to, in(reg64) from,
@@ -57,15 +70,14 @@ impl<T: Word> Shared<T> {
                 }
             },
             emulated => {
-                for k in 0..COUNT {
-                    self.set_copied(index + k, from.element(source + k as usize));
+                self.check_aligned(index, COUNT * if T::WIDE { 8 } else { 4 });
+                for (index, value) in (index..).zip(from.elements(source, COUNT)) {
+                    self.set_copied(index, value);
                 }
             },
         }
     }
-}
 
-impl<T: Word> Shared<T> {
     /// Elements in 16 bytes: 2 or 4.
     pub const IN_16_BYTES: u32 = if T::WIDE { 2 } else { 4 };
 
@@ -76,9 +88,9 @@ impl<T: Word> Shared<T> {
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn copy16(self, index: u32, from: impl Source<T>, source: usize) {
         if T::WIDE {
-            self.copy::<2>(index, from, source);
+            self.start_copy::<2>(index, from, source);
         } else {
-            self.copy::<4>(index, from, source);
+            self.start_copy::<4>(index, from, source);
         }
     }
 }
@@ -101,10 +113,11 @@ impl Shared<u32> {
                 }
             },
             emulated => {
+                self.check_aligned(index, 16);
                 let each = 16 / size_of::<T>();
                 let mut bytes = Vec::with_capacity(16);
-                for k in 0..each {
-                    bytes.extend_from_slice(bytemuck::bytes_of(&from.get(each * source + k)));
+                for element in from.copied(each * source, each) {
+                    bytes.extend_from_slice(bytemuck::bytes_of(&element));
                 }
                 for (k, word) in bytes.chunks(4).enumerate() {
                     self.set_copied(index + k as u32, u32::from_le_bytes([word[0], word[1], word[2], word[3]]));

@@ -189,6 +189,16 @@ impl<T: DeviceCopy> Global<T> {
         unsafe { self.ptr.byte_add(16 * index) }
     }
 
+    /// The `count` elements from `index` on, which an asynchronous copy reads.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn copied(self, index: usize, count: usize) -> impl Iterator<Item = T> {
+        self.extent.check_read_only(index, count);
+        self.extent.check_aligned(index, count * size_of::<T>());
+        // SAFETY: the indices are in bounds: checked above.
+        (index..index + count).map(move |index| unsafe { *self.ptr.add(index) })
+    }
+
     /// The element at `index`, read once: its cache line is the first to be evicted (`ld.global.cs`), so that it does
     /// not displace data that are read again.
     #[inline(always)]
@@ -246,7 +256,8 @@ impl<T: DeviceCopy> GlobalMut<T> {
     }
 
     /// Reads the element at `index`, which other threads may [`mark`](Self::mark) at the same time: the value before or
-    /// after. The access is a plain one.
+    /// after. The access is a plain one: the compiler may use the value again where the kernel peeks again, so a thread
+    /// that waits for another one must read by [`atomic::load`](super::atomic::load).
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -254,7 +265,11 @@ impl<T: DeviceCopy> GlobalMut<T> {
         #[cfg(not(target_arch = "nvptx64"))]
         self.extent.check_access(index, 1, Action::Peek);
         // SAFETY: `index` is in bounds: checked above, or on a GPU promised by the launcher's caller.
-        unsafe { *self.ptr.add(index) }
+        let value = unsafe { *self.ptr.add(index) };
+        target! {
+            nvptx => value,
+            emulated => emulated::current().peek(self.extent.elements(index, 1), Location::caller(), value),
+        }
     }
 
     /// Writes the element at `index`, as other threads may do at the same time *with the same value*, for example to
@@ -303,6 +318,20 @@ impl<T: DeviceCopy> GlobalMut<T> {
     pub(super) fn address(self, index: usize) -> *mut T {
         // SAFETY: `index` is in bounds, as the launcher's caller promises.
         unsafe { self.ptr.add(index) }
+    }
+
+    /// The `count` elements from `index` on, which an asynchronous copy reads until it is waited for.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn copied(self, index: usize, count: usize) -> impl Iterator<Item = T> {
+        self.extent.check(index, count);
+        self.extent.check_aligned(index, count * size_of::<T>());
+        let site = Location::caller();
+        (index..index + count).map(move |index| {
+            emulated::current().copy_from(self.extent.elements(index, 1), site);
+            // SAFETY: `index` is in bounds: checked above.
+            unsafe { *self.ptr.add(index) }
+        })
     }
 
     /// Performs an atomic operation on the element at `index`: replaces its value v by `update(v)` and returns v.

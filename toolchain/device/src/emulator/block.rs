@@ -486,10 +486,10 @@ impl<'a> Runner<'a> {
         fault(kind, Threads::Two(waiting as u32, other as u32), site, Some(hint.to_owned()))
     }
 
-    /// The block and the first thread that reads the same memory again and again.
-    pub fn first_spin(&self) -> Option<(Dim3, u32, Option<&'static Location<'static>>)> {
+    /// The block and the first thread that reads the same memory again and again, where, and whether by plain reads.
+    pub fn first_spin(&self) -> Option<(Dim3, u32, &'static Location<'static>, bool)> {
         self.block.order.iter().find_map(|&id| match self.wait_of(id as usize) {
-            Some(Wait::Spin { site, .. }) => Some((self.block.index, id, Some(site))),
+            Some(Wait::Spin { site, plain, .. }) => Some((self.block.index, id, site, plain)),
             _ => None,
         })
     }
@@ -538,7 +538,7 @@ impl<'a> Runner<'a> {
         };
         match wait {
             None | Some(Wait::Unwritten | Wait::Preempted) => "is running".to_owned(),
-            Some(Wait::Spin { site, target }) => {
+            Some(Wait::Spin { site, target, .. }) => {
                 let (place, change) = self.threads[id].last_change(&target);
                 let change = change.filter(|stamp| stamp.block >= self.launch.first);
                 let change = change.map_or("no thread of this launch has written".to_owned(), |stamp| {

@@ -212,7 +212,7 @@ pub enum Kind {
         /// The later access.
         second: &'static str,
     },
-    /// Threads read the same memory again and again, and no thread changes it.
+    /// Threads read the same memory again and again, and no thread changes it, or the compiler may read it only once.
     #[error("no thread can continue: {reads} reads changed nothing{}", waits.iter().map(|wait| format!("\n  {wait}")).collect::<String>())]
     Spin {
         /// Reads since the last change of the memory.
@@ -232,6 +232,14 @@ pub enum Kind {
         /// Static and dynamic shared memory of the block.
         bytes: usize,
         /// Maximum over all GPUs.
+        limit: usize,
+    },
+    /// The shared arrays of a block are larger than a kernel may declare.
+    #[error("the shared arrays of a block have {bytes} bytes; a kernel may declare at most {limit}")]
+    StaticSharedExhausted {
+        /// Static shared memory of the block: a `shared_array!` has 8 bytes for each element.
+        bytes: usize,
+        /// Maximum on every GPU.
         limit: usize,
     },
     /// The kernel's code panicked, for example by integer overflow, a failed assertion, or an index out of bounds.

@@ -1,8 +1,9 @@
 //! Runs the blocks of a launch: one after another, or some at a time if they wait for each other or the schedule
 //! interleaves them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::panic::Location;
 
 use super::block::{Pool, Round, Runner};
 use super::fault::{Fault, Kind, Threads};
@@ -39,6 +40,8 @@ pub struct Launch {
     pub communicated: Cell<bool>,
     /// Whether instructions are recorded.
     pub profiled: bool,
+    /// Where asynchronous copies read memory that the kernel may write, for hints.
+    pub copy_sites: RefCell<Vec<&'static Location<'static>>>,
     /// State of the generator that interleaves threads.
     pub random: Cell<u64>,
 }
@@ -184,22 +187,30 @@ impl Grid<'_> {
         if left > 0 {
             waits.push(format!("{left} blocks have not started: only {RESIDENT_BLOCKS} run at one time, in any order"));
         }
-        let (block, thread, site) =
-            running.iter().find_map(Runner::first_spin).unwrap_or((index_of(0, self.launch.grid), 0, None));
+        let spin = running.iter().find_map(Runner::first_spin);
+        let (block, thread) = spin.map_or((index_of(0, self.launch.grid), 0), |(block, thread, ..)| (block, thread));
+        let hint = |(_, _, site, plain): (_, _, &Location<'_>, bool)| {
+            let line = site.line();
+            if plain {
+                format!(
+                    "the compiler may read only once what the loop at line {line} reads, and the loop never ends: a thread \
+                     that waits for another one must read by `atomic::load`"
+                )
+            } else {
+                format!(
+                    "the loop at line {line} ends if another thread writes what it reads: does that thread wait, too, or \
+                     has it returned?"
+                )
+            }
+        };
         Err(EmulatorError::Fault(Box::new(Fault {
             kernel: self.call.kernel,
             block,
             threads: Threads::One(thread),
             kind: Kind::Spin { reads: self.launch.idle.get(), waits },
-            site,
+            site: spin.map(|(_, _, site, _)| site),
             earlier: None,
-            hint: site.map(|site| {
-                format!(
-                    "the loop at line {} ends if another thread writes what it reads: does that thread wait, too, or \
-                         has it returned?",
-                    site.line()
-                )
-            }),
+            hint: spin.map(hint),
             schedule: self.launch.schedule,
         })))
     }

@@ -173,6 +173,7 @@ impl Emulator {
             early: Cell::new(false),
             communicated: Cell::new(false),
             profiled: self.profiler.is_some(),
+            copy_sites: RefCell::default(),
             random: Cell::new(self.schedule.seed()),
         };
         if let Some(profiler) = &self.profiler {

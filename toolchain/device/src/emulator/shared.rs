@@ -8,6 +8,9 @@ use super::shadow::Shadow;
 /// Maximum shared memory per block of any GPU to date (Hopper, Blackwell): 227 KiB.
 pub const LIMIT: usize = 227 * 1024;
 
+/// Maximum static shared memory per block: `ptxas` refuses kernels with more.
+const STATIC_LIMIT: usize = 48 * 1024;
+
 /// The unit of the shadow: the smallest element.
 pub const WORD: u32 = 4;
 
@@ -26,6 +29,8 @@ pub struct SharedMemory {
     pub(crate) shadow: Shadow,
     /// Static arrays in the order of their addresses, all behind the dynamic shared memory.
     statics: Vec<Array>,
+    /// Bytes before these arrays.
+    dynamic: usize,
 }
 
 impl SharedMemory {
@@ -36,6 +41,7 @@ impl SharedMemory {
         self.shadow.reset();
         self.statics.clear();
         self.grow(dynamic_bytes as usize);
+        self.dynamic = self.bytes.len();
     }
 
     fn grow(&mut self, bytes: usize) {
@@ -48,12 +54,18 @@ impl SharedMemory {
     }
 
     /// The address of the static array declared at `site`. The first call reserves the memory.
+    #[track_caller]
     pub fn static_array(&mut self, site: usize, name: &'static str, bytes: u32) -> u32 {
         if let Some(array) = self.statics.iter().find(|array| array.site == site) {
             return array.address;
         }
         let address = self.bytes.len() as u32;
         self.grow(bytes as usize);
+        let used = self.bytes.len() - self.dynamic;
+        if used > STATIC_LIMIT {
+            let hint = format!("`dynamic_shared_mem` and `Shape::with_shared` give a block up to {LIMIT} bytes");
+            super::fault::raise_with(Kind::StaticSharedExhausted { bytes: used, limit: STATIC_LIMIT }, hint);
+        }
         self.statics.push(Array { site, name, address });
         address
     }

@@ -15,6 +15,7 @@ use super::launch::Launch;
 use super::memory::Record;
 use super::profile::{Event, Operation};
 use super::shared::{SharedMemory, words};
+use crate::device::DeviceCopy;
 use crate::device::atomic::{Ordering, Scope};
 use crate::launch::{Dim3, Shape};
 
@@ -75,6 +76,8 @@ pub(crate) enum Wait {
     Spin {
         site: &'static Location<'static>,
         target: Target,
+        /// Whether the access is not atomic.
+        plain: bool,
     },
     /// Lets other threads run.
     Preempted,
@@ -134,6 +137,23 @@ pub(crate) enum Reply {
 pub(crate) enum Target {
     Global { record: *const Record, name: &'static str, element: usize },
     Shared { address: u32, size: u32 },
+}
+
+/// A peek. A compiler may use its value for the next peek of the element at the same place, if the thread does nothing
+/// between the two that others can see: a loop then never learns of a change.
+#[derive(Clone, Copy)]
+struct Peeked {
+    record: *const Record,
+    element: usize,
+    site: &'static Location<'static>,
+    /// The thread's accesses before it.
+    steps: u64,
+    value: [u8; Self::BYTES],
+}
+
+impl Peeked {
+    /// The largest element.
+    const BYTES: usize = 16;
 }
 
 /// A block: state that its threads share.
@@ -347,12 +367,20 @@ impl Exchange {
     }
 }
 
-/// The asynchronous copies of a thread: addresses of shared words.
+/// The asynchronous copies of a thread.
 #[derive(Default)]
 struct Copies {
     /// Not yet in a group.
-    open: Vec<usize>,
-    groups: VecDeque<Vec<usize>>,
+    open: Vec<Copied>,
+    groups: VecDeque<Vec<Copied>>,
+}
+
+/// An end of an asynchronous copy.
+enum Copied {
+    /// The address of a shared word.
+    To(usize),
+    /// An element of a buffer that the kernel may write.
+    From { record: *const Record, name: &'static str, element: usize, copy: Stamp, last_change: Option<Stamp> },
 }
 
 /// A thread of a block. The fields that most operations use come first, so that few cache lines are touched.
@@ -394,6 +422,8 @@ pub struct Thread {
     /// Values of all lanes in an exchange.
     lanes: Cell<[u64; 32]>,
     copies: RefCell<Copies>,
+    /// The last peek since the last operation that orders accesses.
+    peeked: Cell<Option<Peeked>>,
     /// The last atomic operations of other threads that this thread's have read from, for hints.
     heard: RefCell<Vec<Stamp>>,
     /// Releases that the thread has read but not seen, because of their scope or its own, for hints.
@@ -486,6 +516,7 @@ impl Thread {
             lanes: Cell::new([0; 32]),
             rare: Cell::new(false),
             copies: RefCell::default(),
+            peeked: Cell::new(None),
             heard: RefCell::default(),
             missed: RefCell::default(),
             events: RefCell::default(),
@@ -515,6 +546,7 @@ impl Thread {
         self.triggered.set(false);
         self.vector.set(false);
         self.phase.set(0);
+        self.peeked.set(None);
         self.clock.borrow_mut().begin(block.serial, launch.settled, launch.beside.as_ref());
         if self.rare.replace(false) {
             let copies = &mut *self.copies.borrow_mut();
@@ -588,6 +620,7 @@ impl Thread {
         let site = Location::caller();
         self.record(Operation::Barrier, 0, 0, site);
         self.communicates();
+        self.peeked.set(None);
         let barrier = &self.block().barrier;
         barrier.arrive(site, predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
@@ -633,6 +666,7 @@ impl Thread {
         let site = Location::caller();
         self.record(op.operation(), 0, 0, site);
         self.communicates();
+        self.peeked.set(None);
         let all = mask == u32::MAX;
         let passed = all.then(|| self.block().exchanges[self.id as usize / 32].arrive(lane, op, value));
         self.wait(Wait::Warp { site, op, mask, value, reply });
@@ -718,6 +752,7 @@ impl Thread {
     #[track_caller]
     pub fn fence(&self) {
         self.record(Operation::Fence, 0, 0, Location::caller());
+        self.peeked.set(None);
         self.clock.borrow_mut().fence();
     }
 
@@ -758,7 +793,7 @@ impl Thread {
 
     /// Counts an access. Lets other threads run after many that change nothing.
     #[inline(always)]
-    fn step(&self, changed: bool, site: &'static Location<'static>, target: impl FnOnce() -> Target) {
+    fn step(&self, changed: bool, plain: bool, site: &'static Location<'static>, target: impl FnOnce() -> Target) {
         let launch = self.launch();
         self.count_steps(1, site);
         if changed {
@@ -772,7 +807,7 @@ impl Thread {
             self.idle.set(self.idle.get() + 1);
             if self.idle.get() >= PATIENCE || launch.preempts() {
                 self.idle.set(0);
-                self.wait(Wait::Spin { site, target: target() });
+                self.wait(Wait::Spin { site, target: target(), plain });
             }
         }
     }
@@ -780,7 +815,9 @@ impl Thread {
     #[inline]
     fn count_steps(&self, steps: u64, site: &'static Location<'static>) {
         self.steps.set(self.steps.get() + steps);
-        if self.steps.get() > self.launch().limit {
+        let launch = self.launch();
+        // A thread that has only read for long waits for another one: `Grid` reports that when `idle` reaches the limit.
+        if self.steps.get() > launch.limit && launch.idle.get() <= launch.limit / 2 {
             Raised::new(Kind::StepLimit { accesses: self.steps.get() }, Some(site)).raise();
         }
     }
@@ -841,6 +878,14 @@ impl Thread {
             return format!(
                 "thread {then} has not waited for its asynchronous copy: is `copy::wait`, or the barrier after it, \
                  missing before line {line}?"
+            );
+        }
+        if earlier.action == Action::Read
+            && earlier.site.is_some_and(|site| self.launch().copy_sites.borrow().contains(&site))
+        {
+            return format!(
+                "thread {now} {does} this while the asynchronous copy of thread {then} may still read it: is `copy::wait` \
+                 missing before a barrier?"
             );
         }
         if clock.beside.contains(&earlier.block) {
@@ -941,7 +986,10 @@ impl Thread {
         if action == Action::Peek {
             self.communicates();
         }
-        self.step(action.writes(), site, || elements.target());
+        self.step(action.writes(), true, site, || elements.target());
+        if action.writes() && self.rare.get() {
+            self.check_not_copied(&elements, action, site);
+        }
         let range = elements.first..elements.first + elements.count;
         if elements.record.partial.get() {
             for element in range.clone() {
@@ -960,6 +1008,21 @@ impl Thread {
                 self.race(elements.place(element), earlier, action, site);
             }
         }
+    }
+
+    /// The value of a peek, `value` in memory: that of the peek before if a compiler may have used it again.
+    pub(crate) fn peek<T: DeviceCopy>(&self, elements: Elements<'_>, site: &'static Location<'static>, value: T) -> T {
+        let (record, element, steps) = (&raw const *elements.record, elements.first, self.steps.get());
+        let size = size_of::<T>();
+        let before = self.peeked.get().filter(|before| {
+            (before.record, before.element, before.steps + 1) == (record, element, steps) && before.site == site
+        });
+        let mut bytes = before.map_or([0; Peeked::BYTES], |before| before.value);
+        if before.is_none() && size <= Peeked::BYTES {
+            bytes[..size].copy_from_slice(bytemuck::bytes_of(&value));
+        }
+        self.peeked.set((size <= Peeked::BYTES).then_some(Peeked { record, element, site, steps, value: bytes }));
+        if before.is_some() { bytemuck::pod_read_unaligned(&bytes[..size]) } else { value }
     }
 
     /// A mark of an element: `changes` says whether the value differs from the present one. Concurrent marks must agree.
@@ -1018,7 +1081,7 @@ impl Thread {
         let directions = (atomic.reads, atomic.writes);
         shadow.synchronise(element, directions, atomic.order, wide, &mut self.clock.borrow_mut());
         drop(shadow);
-        self.step(update(), site, || elements.target());
+        self.step(update(), false, site, || elements.target());
     }
 
     fn hear(&self, other: Option<Stamp>, missed: Option<Knowledge>) {
@@ -1040,6 +1103,7 @@ impl Thread {
 
     /// The address of the static shared array `name` of `bytes` bytes.
     #[must_use]
+    #[track_caller]
     pub fn static_shared(&self, site: usize, name: &'static str, bytes: u32) -> u32 {
         self.block().shared.borrow_mut().static_array(site, name, bytes)
     }
@@ -1065,7 +1129,7 @@ impl Thread {
         };
         self.record(operation, address.into(), size, site);
         if !action.is_atomic() {
-            self.step(action != Action::Read, site, || Target::Shared { address, size });
+            self.step(action != Action::Read, true, site, || Target::Shared { address, size });
         }
         let mut shared = self.block().shared.borrow_mut();
         if matches!(action, Action::Write | Action::Copy) {
@@ -1105,7 +1169,37 @@ impl Thread {
     pub fn copy_to_shared(&self, address: u32, size: u32, raw: u64) {
         self.shared(address, size, Action::Copy, Location::caller()).store(address, size, raw);
         self.rare.set(true);
-        self.copies.borrow_mut().open.extend(words(address, size));
+        self.copies.borrow_mut().open.extend(words(address, size).map(Copied::To));
+    }
+
+    /// Reads an element by an asynchronous copy, which may read it at any time before
+    /// [`wait_for_copies`](Self::wait_for_copies).
+    pub(crate) fn copy_from(&self, elements: Elements<'_>, site: &'static Location<'static>) {
+        self.global(elements, Action::Read, site);
+        let Elements { record, name, first: element, .. } = elements;
+        let (copy, last_change) =
+            (self.clock.borrow().stamp(Action::Copy, site), record.shadow.borrow().last_change(element));
+        let mut sites = self.launch().copy_sites.borrow_mut();
+        if !sites.contains(&site) {
+            sites.push(site);
+        }
+        self.rare.set(true);
+        self.copies.borrow_mut().open.push(Copied::From { record, name, element, copy, last_change });
+    }
+
+    /// Checks that no asynchronous copy of this thread reads the elements.
+    #[cold]
+    fn check_not_copied(&self, elements: &Elements<'_>, action: Action, site: &'static Location<'static>) {
+        let range = elements.first..elements.first + elements.count;
+        let copies = self.copies.borrow();
+        for copied in copies.open.iter().chain(copies.groups.iter().flatten()) {
+            if let &Copied::From { record, element, copy, .. } = copied
+                && ptr::eq(record, elements.record)
+                && range.contains(&element)
+            {
+                self.race(elements.place(element), copy, action, site);
+            }
+        }
     }
 
     /// Combines the copies since the last call into a group.
@@ -1118,10 +1212,32 @@ impl Thread {
     /// Waits until at most the last `pending` groups are incomplete.
     pub fn wait_for_copies(&self, pending: usize) {
         let mut copies = self.copies.borrow_mut();
-        let mut shared = self.block().shared.borrow_mut();
+        let (mut shared, clock) = (self.block().shared.borrow_mut(), self.clock.borrow());
         while copies.groups.len() > pending {
-            for word in copies.groups.pop_front().into_iter().flatten() {
-                shared.shadow.end_copy(word, &self.clock.borrow());
+            for copied in copies.groups.pop_front().into_iter().flatten() {
+                match copied {
+                    Copied::To(word) => shared.shadow.end_copy(word, &clock),
+                    Copied::From { record, name, element, copy, last_change } => {
+                        let Some(site) = copy.site else { continue };
+                        // SAFETY: the launch's buffers outlive it.
+                        let mut shadow = unsafe { &*record }.shadow.borrow_mut();
+                        let when = |stamp: Stamp| (stamp.block, stamp.thread, stamp.time, stamp.site);
+                        let change = shadow.last_change(element);
+                        let changed = change.filter(|_| change.map(when) != last_change.map(when));
+                        let raced = changed.map_or_else(|| shadow.touch(element, Action::Read, &clock, site), Err);
+                        if let Err(write) = raced {
+                            let hint = format!(
+                                "thread {} {} this before thread {} has waited for its asynchronous copy of it: is \
+                                 `copy::wait` missing before a barrier?",
+                                write.thread,
+                                verb(write.action).0,
+                                self.id
+                            );
+                            let place = Place { array: name, index: element, shared: false };
+                            Raised::race(place, write, Action::Copy, site, hint).raise();
+                        }
+                    }
+                }
             }
         }
     }
@@ -1147,7 +1263,7 @@ impl Thread {
         let new = update(old);
         shared.store(address, size, new);
         drop(shared);
-        self.step(new != old, site, || Target::Shared { address, size });
+        self.step(new != old, false, site, || Target::Shared { address, size });
         old
     }
 }

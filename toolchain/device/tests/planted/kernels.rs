@@ -344,6 +344,31 @@ pub fn pipeline_too_short(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
     y.set(t as usize, sum);
 }
 
+#[kernel]
+pub fn misaligned_copy(broken: u32, x: Global<u32>, y: GlobalMut<u32>) {
+    let tile = shared_array!(tile: u32; 128);
+    let t = thread::thread_idx_x();
+    tile.copy::<4>(4 * t, x, (4 * t + broken) as usize); // !
+    copy::commit();
+    copy::wait::<0>();
+    y.set(t as usize, tile.get(4 * t));
+}
+
+#[kernel]
+pub fn overwritten_source(broken: u32, x: GlobalMut<u32>, y: GlobalMut<u32>) {
+    let tile = shared_array!(tile: u32; 64);
+    let t = thread::thread_idx_x();
+    tile.copy::<1>(t, x, t as usize); // !
+    copy::commit();
+    if broken == 0 {
+        copy::wait::<0>();
+    }
+    thread::sync_threads();
+    x.set(63 - t as usize, 0); // !
+    copy::wait::<0>();
+    y.set(t as usize, tile.get(t));
+}
+
 // Barriers and warp operations.
 
 #[kernel]

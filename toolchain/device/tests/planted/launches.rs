@@ -66,6 +66,8 @@ pub fn planted<D: Device>() -> Vec<Planted<D>> {
         Planted { title: "An asynchronous copy without wait", kernel: "copy_without_wait", report: "race", array: "tile", run: run_copy_without_wait },
         Planted { title: "An asynchronous copy without a barrier", kernel: "copy_without_barrier", report: "race", array: "tile", run: run_copy_without_barrier },
         Planted { title: "A pipeline with too few stages", kernel: "pipeline_too_short", report: "race", array: "stages", run: run_pipeline_too_short },
+        Planted { title: "A misaligned asynchronous copy", kernel: "misaligned_copy", report: "misaligned", array: "x", run: run_misaligned_copy },
+        Planted { title: "A source that is overwritten before its copy has ended", kernel: "overwritten_source", report: "race", array: "x", run: run_overwritten_source },
         Planted { title: "A return before a barrier", kernel: "early_return", report: "barrier divergence", array: "", run: run_early_return },
         Planted { title: "A barrier in a loop of different lengths", kernel: "barrier_in_a_loop", report: "barrier divergence", array: "", run: run_barrier_in_a_loop },
         Planted { title: "A lane that does not take part", kernel: "missing_lane", report: "warp divergence", array: "", run: run_missing_lane },
@@ -251,6 +253,18 @@ fn run_pipeline_too_short<D: Device>(device: &D, broken: u32) -> Result<(), D::E
 }
 
 // Barriers and warp operations.
+
+fn run_misaligned_copy<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let (x, mut y) = (device.upload(&(0..129).collect::<Vec<u32>>())?, device.zeros(32)?);
+    launch!(misaligned_copy(device, Shape::new(1, 32), broken, &x, &mut y))?;
+    expect(device, &y, (0..32_u32).map(|t| 4 * t))
+}
+
+fn run_overwritten_source<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
+    let (mut x, mut y) = (device.upload(&(0..64).collect::<Vec<u32>>())?, device.zeros(64)?);
+    launch!(overwritten_source(device, Shape::new(1, 64), broken, &mut x, &mut y))?;
+    expect(device, &y, 0..64)
+}
 
 fn run_early_return<D: Device>(device: &D, broken: u32) -> Result<(), D::Error> {
     let mut out = device.zeros(40)?;
