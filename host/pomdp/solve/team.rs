@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn an_exchange_that_fails_brings_no_news() {
         let mut vectors = AlphaVectors::new(3);
-        vectors.append([1.0, 2.0, 3.0].into_iter(), &[7]);
+        vectors.append([1.0, 2.0, 3.0], &[7]);
         let news =
             News { plans: Plans { vectors, next: vec![0, 0] }, points: vec![(Belief::built(vec![1], vec![1.0]), 0.5)] };
         for left in 0..3 {
