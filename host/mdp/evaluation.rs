@@ -2,6 +2,9 @@
 //!
 //! A stationary policy π makes a model a Markov chain: the model with the row (s, π(s)) of each state and no other. Its
 //! optimal values are V^π, so the solvers, their devices, precisions and certificates serve for policies as well.
+//!
+//! A *plan* π₀ … π_{T−1} is a policy for a horizon of T steps, which may act differently at each. It is an array of T·|S| actions, step by
+//! step. An array of |S| actions is a stationary policy.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,7 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::certificate::rounded_up;
-use super::criterion::{self, Criterion, Persistence, solve_kept_on};
+use super::criterion::{self, Criterion, Persistence, Solved, Steps, backward_on, solve_kept_on};
 use super::error::SolveError;
 use super::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 use super::options::{Limits, Precision, SolveOptions, Target};
@@ -33,6 +36,22 @@ pub enum InvalidPolicy {
         found: usize,
         /// States of the model.
         expected: u32,
+    },
+    /// A plan for another number of steps, or for a criterion without steps.
+    #[error("the policy is a plan of {found} steps, expected {expected}")]
+    Steps {
+        /// Steps of the plan.
+        found: usize,
+        /// A horizon of as many steps as the criterion has, or a stationary policy.
+        expected: String,
+    },
+    /// The chain of a plan has too many states.
+    #[error("the chain of a plan of {steps} steps for {states} states has more than {} states", u32::MAX)]
+    Large {
+        /// Steps of the plan.
+        steps: usize,
+        /// States of the model.
+        states: u32,
     },
     /// An action is out of range, or missing.
     #[error("the policy has action {found} in state {state}, expected a number below {actions}")]
@@ -98,6 +117,69 @@ pub fn chain(mdp: &Mdp, policy: &[u32]) -> Result<Mdp, InvalidPolicy> {
     }))
 }
 
+/// The steps of a policy that fits the criterion: one row of actions for each, or one for all.
+fn stages<'p>(
+    mdp: &Mdp,
+    policy: &'p [u32],
+    criterion: Option<&Criterion>,
+) -> Result<std::slice::ChunksExact<'p, u32>, InvalidPolicy> {
+    let states = mdp.states();
+    if policy.is_empty() || !policy.len().is_multiple_of(states.max(1) as usize) {
+        return Err(InvalidPolicy::Length { found: policy.len(), expected: states });
+    }
+    let stages = policy.chunks_exact(states as usize);
+    let expected = match (stages.len(), criterion) {
+        (1, _) => return Ok(stages),
+        (found, Some(Criterion::Horizon(steps))) if found == *steps as usize => return Ok(stages),
+        (_, Some(Criterion::Horizon(steps))) => format!("one of {steps} steps, as the horizon"),
+        _ => "an action per state: the criterion has no steps".to_owned(),
+    };
+    Err(InvalidPolicy::Steps { found: stages.len(), expected })
+}
+
+/// The Markov chain of a policy by a criterion, for simulations. That of a plan has a copy of the states for each step, one behind the
+/// other, and a last one in which nothing happens: a path that begins in a state of the model goes from copy to copy.
+///
+/// # Errors
+/// If the policy does not fit the model or the criterion, or the chain has too many states.
+pub fn unrolled(mdp: &Mdp, policy: &[u32], criterion: Option<&Criterion>) -> Result<Mdp, InvalidPolicy> {
+    let stages = stages(mdp, policy, criterion)?;
+    let (steps, states) = (stages.len(), mdp.states());
+    if steps == 1 {
+        return chain(mdp, policy);
+    }
+    let large = InvalidPolicy::Large { steps, states };
+    let all = u32::try_from((steps as u64 + 1) * u64::from(states)).map_err(|_| large)?;
+    let mut parts = MdpParts { states: all, gamma: mdp.gamma(), objective: mdp.objective(), ..MdpParts::default() };
+    let mut matrices = [const { (Vec::new(), Vec::new(), Vec::new()) }; 2];
+    let (mut offsets, mut ends, mut action_rewards) = (vec![0_u64], Vec::new(), Vec::new());
+    for (step, actions) in (1..).zip(stages) {
+        let chain = chain(mdp, actions)?;
+        let rows = offsets[offsets.len() - 1];
+        offsets.extend((1..=states as usize).map(|state| rows + chain.choices().first(state) as u64));
+        for (matrix, (lengths, col, val)) in [chain.transitions(), chain.rewards()].into_iter().zip(&mut matrices) {
+            lengths.extend(matrix.row_ptr().windows(2).map(|ends| ends[1] - ends[0]));
+            col.extend(matrix.col().iter().map(|col| col + step * states));
+            val.extend_from_slice(matrix.val());
+        }
+        ends.extend_from_slice(chain.ends());
+        action_rewards.extend_from_slice(chain.action_rewards());
+    }
+    offsets.resize(all as usize + 1, offsets[offsets.len() - 1]);
+    let [transitions, rewards] = matrices.map(|(lengths, col, val): (Vec<u64>, Vec<u32>, Vec<f64>)| {
+        let sums = lengths.iter().scan(0, |sum, length| {
+            *sum += length;
+            Some(*sum)
+        });
+        let row_ptr: Vec<u64> = [0].into_iter().chain(sums).collect();
+        if lengths.is_empty() { Csr::default() } else { Csr::built(row_ptr, col, val) }
+    });
+    parts.choices = Choices::Ragged(offsets.into());
+    (parts.transitions, parts.rewards) = (transitions, rewards);
+    (parts.ends, parts.action_rewards) = (ends.into(), action_rewards.into());
+    Ok(Mdp::built(parts))
+}
+
 /// The matrix of these rows.
 fn gathered(matrix: &Csr, rows: &[usize]) -> Csr {
     let entries = rows.iter().map(|&row| matrix.row(row).0.len()).sum();
@@ -151,7 +233,7 @@ pub struct Bounds {
     pub lower: Vec<f64>,
     /// Upper bound of the exact value of each state.
     pub upper: Vec<f64>,
-    /// An action of each state.
+    /// An action of each state; of an optimal [`plan`], for each of its steps.
     pub policy: Vec<u32>,
     /// Bound of |V − exact V| over all states; infinite if some value has no bounds.
     pub error: f64,
@@ -200,26 +282,106 @@ pub fn bounds(
     let accuracy = &options.accuracy;
     let solved =
         solve_kept_on(&Local::alone(), options.device, mdp, criterion, accuracy, Persistence::default(), observe)?;
-    let bounded = solved.bounded;
-    Ok(Bounds {
-        values: bounded.values(),
-        error: bounded.error(),
-        status: bounded.status,
-        converged: bounded.status == Status::Solved && bounded.unsettled(accuracy).next().is_none(),
-        sweeps: bounded.sweeps(),
-        lower: bounded.lower,
-        upper: bounded.upper,
-        policy: bounded.policy,
-        device: solved.device,
-        notes: solved.notes,
-    })
+    Ok(Bounds::of(solved, accuracy))
+}
+
+impl Bounds {
+    fn of(solved: Solved, accuracy: &criterion::Options) -> Self {
+        let bounded = solved.bounded;
+        Self {
+            values: bounded.values(),
+            error: bounded.error(),
+            status: bounded.status,
+            converged: bounded.status == Status::Solved && bounded.unsettled(accuracy).next().is_none(),
+            sweeps: bounded.sweeps(),
+            lower: bounded.lower,
+            upper: bounded.upper,
+            policy: bounded.policy,
+            device: solved.device,
+            notes: solved.notes,
+        }
+    }
+}
+
+/// Why a policy has no value.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// The policy does not fit.
+    #[error(transparent)]
+    Invalid(#[from] InvalidPolicy),
+    /// The solver failed.
+    #[error(transparent)]
+    Solve(#[from] criterion::Error<SolveError>),
+}
+
+/// The value of a policy with certified bounds, by a criterion; `None` is the discounted sum.
+///
+/// The bounds of a plan go from its last step to its first: those of step t + 1 are the values after step t. Equal steps in a row are
+/// taken at once.
+///
+/// # Errors
+/// If the policy does not fit the model or the criterion; and those of [`bounds`].
+pub fn value(
+    mdp: &Mdp,
+    policy: &[u32],
+    criterion: Option<&Criterion>,
+    options: &Options,
+    observe: &mut criterion::Observe,
+) -> Result<Bounds, PolicyError> {
+    let stages: Vec<&[u32]> = stages(mdp, policy, criterion)?.collect();
+    if let [_] = stages[..] {
+        return Ok(bounds(&chain(mdp, policy)?, criterion, options, observe)?);
+    }
+    let mut found: Option<Bounds> = None;
+    for run in stages.chunk_by(|a, b| a == b).rev() {
+        let (chain, steps) = (chain(mdp, run[0])?, run.len() as u32);
+        let mut solve = |after: Option<&[f64]>| {
+            backward_on(&Local::alone(), options.device, &chain, steps, after, false, observe).map(|(solved, _)| solved)
+        };
+        let before = found.take();
+        let mut solved = solve(before.as_ref().map(|bounds| &bounds.lower[..]))?;
+        if let Some(Bounds { upper, .. }) = &before {
+            let from_above = solve(Some(upper))?;
+            solved.bounded.upper = from_above.bounded.upper;
+            if from_above.bounded.status != Status::Solved {
+                solved.bounded.status = from_above.bounded.status;
+            }
+        }
+        let mut bounds = Bounds::of(solved, &options.accuracy);
+        bounds.sweeps += before.map_or(0, |bounds| bounds.sweeps);
+        let interrupted = bounds.status == Status::Interrupted;
+        found = Some(bounds);
+        if interrupted {
+            break;
+        }
+    }
+    // A model has a state.
+    found.ok_or(PolicyError::Invalid(InvalidPolicy::Length { found: 0, expected: mdp.states() }))
+}
+
+/// Optimal values for a horizon of `steps` steps with certified bounds, and an optimal plan.
+///
+/// # Errors
+/// Those of [`criterion::solve`].
+pub fn plan(
+    mdp: &Mdp,
+    steps: u32,
+    options: &Options,
+    observe: &mut criterion::Observe,
+) -> Result<Bounds, criterion::Error<SolveError>> {
+    let (solved, stages) = backward_on(&Local::alone(), options.device, mdp, steps, None, true, observe)?;
+    let mut bounds = Bounds::of(solved, &options.accuracy);
+    if let Some(Steps { policies, .. }) = stages.filter(|stages| !stages.policies.is_empty()) {
+        bounds.policy = policies;
+    }
+    Ok(bounds)
 }
 
 /// The evaluation of a policy.
 pub struct Evaluation<'a> {
     /// The model.
     pub mdp: &'a Mdp,
-    /// π, one action per state.
+    /// π, one action per state; of a plan, the actions of the first step.
     pub policy: &'a [u32],
     /// The criterion; `None` for the discounted sum.
     pub criterion: Option<&'a Criterion>,

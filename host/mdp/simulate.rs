@@ -1,6 +1,6 @@
 //! Monte Carlo evaluation of a policy, by criterion.
 //!
-//! A path starts in one of the start states, each equally likely, and follows the Markov [chain](super::evaluation::chain)
+//! A path starts in one of the start states, each equally likely, and follows the Markov [chain](super::evaluation::unrolled)
 //! of the policy. What a path yields, in the model's own sign:
 //!
 //! | Criterion | Yield | Interval |
@@ -160,7 +160,7 @@ impl Evaluation {
 }
 
 impl<'m> Simulator<'m> {
-    /// Prepares the paths of a [chain](super::evaluation::chain) by a criterion; `None` is the discounted sum.
+    /// Prepares the paths of a [chain](super::evaluation::unrolled) by a criterion; `None` is the discounted sum.
     ///
     /// # Errors
     /// See [`Error`].
@@ -364,12 +364,13 @@ impl<'m> Simulator<'m> {
         for episode in 0..count.min(self.options.episodes) {
             let (mut number, mut failed) = (0_u64, None);
             self.episode(episode.into(), |&Step { state, reward, next }| {
-                let name = |state: u32| mdp.state_name(state);
+                // The chain of a plan has a copy of the states for each step.
+                let name = |state: u32| mdp.state_name(state % mdp.states());
                 let record = [
                     episode.to_string(),
                     number.to_string(),
                     name(state),
-                    mdp.action_name(state, policy[state as usize]),
+                    mdp.action_name(state % mdp.states(), policy[state as usize]),
                     format!("{reward:?}"),
                     next.map(name).unwrap_or_default(),
                 ];

@@ -13,7 +13,7 @@ use pyo3::types::PyBytes;
 use warpkov_common::interrupt;
 use warpkov_mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
 use warpkov_mdp::criterion::{Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on};
-use warpkov_mdp::evaluation::{bounds, chain};
+use warpkov_mdp::evaluation::{PolicyError, unrolled, value};
 use warpkov_mdp::io::{Format, ReadOptions, read_from, read_with, write_as, write_to};
 use warpkov_mdp::many::{Named, solve_many_sparse};
 use warpkov_mdp::model::validate::Matrix as MatrixName;
@@ -357,8 +357,10 @@ fn evaluate(
 ) -> PyResult<Between> {
     let (criterion, options, policy) = (question.criterion()?, options.evaluation(&question)?, policy.to_vec());
     let found = detached(py, || {
-        let chain = chain(&model.0, &policy).map_err(|error| Error::Usage(error.to_string()))?;
-        Ok::<_, Error>(bounds(&chain, criterion.as_ref(), &options, &mut observe)?)
+        value(&model.0, &policy, criterion.as_ref(), &options, &mut observe).map_err(|error| match error {
+            PolicyError::Invalid(error) => Error::Usage(error.to_string()),
+            PolicyError::Solve(error) => error.into(),
+        })
     })?;
     let found = found.map_err(exception)?;
     stopped(found.status)?;
@@ -417,7 +419,7 @@ fn simulate(py: Python<'_>, model: &Model, policy: Input<u32>, question: Questio
     let begun = Instant::now();
     let text = detached(py, || {
         let usage = |error: &dyn std::error::Error| Error::Usage(error.to_string());
-        let chain = chain(&model.0, &policy).map_err(|error| usage(&error))?;
+        let chain = unrolled(&model.0, &policy, criterion.as_ref()).map_err(|error| usage(&error))?;
         let extent = Extent { episodes, steps, seed, starts: starts.clone(), confidence };
         let simulator = Simulator::new(&chain, criterion.as_ref(), extent).map_err(|error| usage(&error))?;
         let evaluation = simulator.evaluate(&interrupt::requested);

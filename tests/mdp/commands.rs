@@ -439,7 +439,18 @@ fn divided_methods_agree_with_the_sequential_one() {
     let large = [&["mdp", "solve", model][..], &divided[..4], &["--block", "64x32"]].concat();
     fails(folder.path(), &large, 2, &["blocks of 64 × 32 threads, expected 1 to 1024"]);
     fails(folder.path(), &["mdp", "solve", model, "--device", "cpu", "--method", "block-divided"], 2, &["emulated"]);
-    fails(folder.path(), &["bench", "mdp", "--suite", "table-6.1", "--case", "G1"], 2, &["G1", "GW-64x64x1"]);
+    let table = ["bench", "mdp", "--suite", "table-6.1"];
+    fails(folder.path(), &[&table[..], &["--case", "G1"]].concat(), 2, &["G1", "GW-64x64x1"]);
+    // A method that the suite does not measure, or not on this device, is no empty table.
+    for method in ["modified", "plain", "gauss-seidel"] {
+        fails(folder.path(), &[&table[..], &["--method", method]].concat(), 2, &[method, "measures", "block-divided"]);
+    }
+    let on_cpu = [&table[..], &["--method", "block-divided", "--device", "cpu"]].concat();
+    fails(folder.path(), &on_cpu, 2, &["block-divided", "needs a GPU"]);
+    for suite in ["huge-grid", "scaling", "ranks"] {
+        let other = ["bench", "mdp", "--suite", suite, "--method", "values"];
+        fails(folder.path(), &other, 2, &["--method belongs to --suite slip-grids or table-6.1"]);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use warpkov::common::choice::Choice;
 use warpkov::mdp::analysis::guards::{Kind, Purpose, Warning, inspect, inspect_quickly, looks_action_major};
 use warpkov::mdp::criterion::{self, Criterion};
-use warpkov::mdp::evaluation::{InvalidPolicy, Options, bounds, chain};
+use warpkov::mdp::evaluation::{InvalidPolicy, Options, bounds, chain, plan, unrolled, value};
 use warpkov::mdp::generate::{
     CarRental, Consensus, Csma, Firewire, Forest, Gambler, Garnet, Inventory, QueueNetwork, RewardOf, SlipGrid,
     SuttonGrid, WetFloor, Zeroconf,
@@ -379,6 +379,80 @@ fn certified_values_of_policies_are_exact() {
     }
 }
 
+/// The bounds of plans enclose their exact values, in rational arithmetic; optimal plans have the optimal values; and simulations of
+/// plans hold their values as often as they say.
+#[test]
+fn plans_act_differently_at_each_step() {
+    let mut random = ChaCha8Rng::seed_from_u64(23);
+    let (mut held, rounds) = (0, 200_u32);
+    for round in 0..rounds {
+        let (states, scale, steps) = (2 + round % 5, (round as i32 * 7) % 61 - 30, 2 + random.next_u32() % 7);
+        let gamma = [0.0, 0.5, 0.9, 1.0][round as usize % 4];
+        let mdp = random_model(&mut random, states, 0.9, round % 2 == 0, scale).with_gamma(gamma).unwrap();
+        let mdp = mdp.with_objective([Objective::Maximize, Objective::Minimize][round as usize / 2 % 2]);
+        let criterion = Some(Criterion::Horizon(steps));
+        let options = on_cpu(1e-6 * 2f64.powi(scale));
+        let mut go = |_: &_| ControlFlow::Continue(());
+        // Some steps are equal, as most steps of optimal plans are.
+        let mut policy = random_policy(&mut random, &mdp);
+        let mut planned = Vec::new();
+        for _ in 0..steps {
+            if random.next_u32() % 2 == 0 {
+                policy = random_policy(&mut random, &mdp);
+            }
+            planned.extend_from_slice(&policy);
+        }
+        let exact_of = |plan: &[u32]| {
+            let mut v = vec![Value::of(0.0); states as usize + 1];
+            for policy in plan.chunks(states as usize).rev() {
+                v = Chain::new(&mdp, policy, &vec![false; states as usize]).backup(gamma, &v);
+            }
+            v
+        };
+        let found = value(&mdp, &planned, criterion.as_ref(), &options, &mut go).unwrap();
+        assert!(found.converged, "round {round}: {}", found.error);
+        let optimal = plan(&mdp, steps, &options, &mut go).unwrap();
+        assert_eq!(optimal.policy.len(), (steps * states) as usize);
+        let (of_plan, of_optimal) = (exact_of(&planned), exact_of(&optimal.policy));
+        let start = random.next_u32() % states;
+        for state in 0..states as usize {
+            let (lower, upper) = (found.lower[state], found.upper[state]);
+            assert!(
+                of_plan[state].is_within(lower, upper),
+                "round {round}: {:?} not in [{lower}, {upper}]",
+                of_plan[state]
+            );
+            // What an optimal plan earns is the optimal value, and no plan earns more.
+            let (lower, upper) = (optimal.lower[state], optimal.upper[state]);
+            let near = of_optimal[state].is_near(f64::midpoint(lower, upper), 1e-6 * 2f64.powi(scale), 0.0);
+            assert!(near, "round {round}: {:?} is not near [{lower}, {upper}]", of_optimal[state]);
+            let better = if mdp.objective() == Objective::Maximize {
+                found.lower[state] - upper
+            } else {
+                lower - found.upper[state]
+            };
+            assert!(better <= 0.0, "round {round}: {better}");
+        }
+        let chain = unrolled(&mdp, &planned, criterion.as_ref()).unwrap();
+        let extent = simulate::Options { episodes: 200, steps: None, seed: 1, starts: vec![start], confidence: 0.9 };
+        let simulated = Simulator::new(&chain, criterion.as_ref(), extent).unwrap().evaluate(&|| false).unwrap();
+        held += u32::from(simulated.holds(found.values[start as usize]));
+    }
+    println!("{held} of {rounds} intervals of 90 % hold the value of the plan");
+    assert!((155..=200).contains(&held), "{held} of {rounds}");
+    let mdp = replacement(4);
+    let refused = |plan: &[u32], criterion: Option<&Criterion>| {
+        let error = value(&mdp, plan, criterion, &on_cpu(1e-6), &mut |_| ControlFlow::Continue(())).unwrap_err();
+        assert_eq!(unrolled(&mdp, plan, criterion).unwrap_err().to_string(), error.to_string());
+        error.to_string()
+    };
+    assert!(refused(&[0; 12], Some(&Criterion::Horizon(4))).contains("a plan of 3 steps, expected one of 4 steps"));
+    assert!(refused(&[0; 12], None).contains("the criterion has no steps"));
+    assert!(refused(&[0; 13], Some(&Criterion::Horizon(3))).contains("has 13 actions"));
+    assert!(refused(&[], Some(&Criterion::Horizon(3))).contains("has 0 actions"));
+    assert!(refused(&[0, 0, 0, 0, 0, 2, 0, 0], Some(&Criterion::Horizon(2))).contains("action 2 in state 1"));
+}
+
 #[test]
 fn policies_must_fit() {
     let mdp = replacement(4);
@@ -635,6 +709,43 @@ State 2, label done
     assert!(text.contains("to 28 more states (--all lists them)") && text.contains("… and 8 more actions"), "{text}");
     let (text, _) = printed(folder, &["info", "long.json", "--show", "5", "--all"], 0);
     assert_eq!(text.lines().count(), 1 + 20 * 41);
+}
+
+/// A plan that `solve` writes is read by all commands around policies, in each of its formats, by names where the model has names.
+#[test]
+fn a_plan_is_written_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let names = ["worn", "3", "new, shiny", "0"].map(str::to_owned).to_vec();
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    let mdp = random_model(&mut random, 4, 1.0, true, 0);
+    let mdp = MdpParts { state_names: Some(names.into()), ..mdp.into_parts() }.validated().unwrap();
+    write(folder, "m.json", &mdp);
+    let horizon = ["--horizon", "7", "--device", "cpu"];
+    for file in ["plan.csv", "plan.json", "plan.npy"] {
+        printed(folder, &[&["solve", "m.json", "--all-steps", file][..], &horizon].concat(), 0);
+        let policy = file.replace("plan.npy", "plan.policy.npy");
+        let evaluated = object(folder, &[&["policy", "evaluate", "m.json", &policy, "--gap"][..], &horizon].concat());
+        // A plan that is followed step by step loses nothing.
+        assert_eq!(evaluated["loss"]["states"], 0, "{file}: {evaluated}");
+        assert!(evaluated["loss"]["upper"].as_f64().unwrap() < 1e-9, "{file}: {evaluated}");
+        let simulate = [&["simulate", "m.json", &policy, "--start", "0"][..], &horizon].concat();
+        let (with, without) = (object(folder, &simulate), object(folder, &[&simulate[..2], &simulate[3..]].concat()));
+        // Without a policy, the optimal plan is simulated.
+        assert_eq!((&with["mean"], &with["lower"]), (&without["mean"], &without["lower"]), "{file}");
+        let (_, error) = printed(folder, &["policy", "evaluate", "m.json", &policy, "--horizon", "6"], 2);
+        assert!(error.contains("a plan of 7 steps, expected one of 6 steps"), "{error}");
+        let (_, error) = printed(folder, &["simulate", "m.json", &policy, "--gamma", "0.9"], 2);
+        assert!(error.contains("the criterion has no steps"), "{error}");
+    }
+    printed(folder, &[&["simulate", "m.json", "plan.csv", "--out", "paths.csv"][..], &horizon].concat(), 0);
+    let paths = fs::read_to_string(folder.join("paths.csv")).unwrap();
+    assert!(paths.contains("\"new, shiny\"") && paths.contains("worn"), "{paths}");
+    let text = fs::read_to_string(folder.join("plan.csv")).unwrap();
+    assert!(text.starts_with("step,state,action,value\n0,worn,"), "{text}");
+    fs::write(folder.join("hole.csv"), text.replace("\n3,", "\n30,")).unwrap();
+    let (_, error) = printed(folder, &[&["policy", "evaluate", "m.json", "hole.csv"][..], &horizon].concat(), 2);
+    assert!(error.contains("has no actions of step 3"), "{error}");
 }
 
 #[test]

@@ -146,6 +146,14 @@ impl Chain {
         finite(eliminate(self.states().map(equation).collect()))
     }
 
+    /// r + γ P v: the values one step earlier.
+    #[allow(dead_code, reason = "not every test that shares this file has plans")]
+    pub fn backup(&self, gamma: f64, v: &[Value]) -> Vec<Value> {
+        let number = |value: &Value| if let Value::Finite(x) = value { x.clone() } else { RBig::ZERO };
+        let next = |i: usize| self.states().fold(RBig::ZERO, |sum, j| sum + &self.p[i][j] * number(&v[j]));
+        finite(self.states().map(|i| &self.r[i] + exact(gamma) * next(i)).collect())
+    }
+
     /// Expected total reward until a goal, with absorbing goals; `missed` in states that may miss all goals.
     pub fn total(&self, goal: &[bool], missed: f64) -> Vec<Value> {
         let can = |i: usize| self.states().any(|j| goal[j] && self.reaches[i][j]);

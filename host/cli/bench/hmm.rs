@@ -11,7 +11,7 @@ use warpkov_hmm::device::Scan;
 use warpkov_hmm::options::Precision;
 use warpkov_runtime::choose::{DeviceChoice, Place};
 
-use super::{Error, Outcome, note, or_default, print_json};
+use super::{Error, Outcome, factor, note, or_default, print_json};
 use crate::common::choice::choice;
 use crate::common::progress::Steps;
 
@@ -198,7 +198,7 @@ fn write_line(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
     };
     if let Some(Published { line, .. }) = &row.published {
         let printed = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| time.to_string());
-        let ratio = line.gpu_ms.or(line.liu_gpu_ms).zip(ours).map(|(theirs, ours)| format!("{:.0}×", theirs / ours));
+        let ratio = line.gpu_ms.or(line.liu_gpu_ms).zip(ours).map(|(theirs, ours)| factor(theirs / ours));
         let [liu_cpu, liu_gpu, cpu, gpu] = [line.liu_cpu_ms, line.liu_gpu_ms, line.cpu_ms, line.gpu_ms].map(printed);
         write!(out, "  {:>6} {liu_cpu:>10} {liu_gpu:>8} {cpu:>8} {gpu:>8}", line.figure)?;
         write!(out, " {:>9}", ratio.unwrap_or_default())?;

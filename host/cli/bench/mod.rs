@@ -52,6 +52,12 @@ fn or_default<T: Copy>(chosen: &[T], default: &[T]) -> Vec<T> {
     if chosen.is_empty() { default.to_vec() } else { chosen.to_vec() }
 }
 
+/// A ratio with two digits or more, such as 152×, 5.2× or 0.043×.
+fn factor(ratio: f64) -> String {
+    let digits = if ratio.is_normal() { (1.0 - ratio.abs().log10().floor()).clamp(0.0, 9.0) } else { 0.0 };
+    format!("{ratio:.0$}×", digits as usize)
+}
+
 /// Prints the measurements as JSON.
 fn print_json(measured: &impl Serialize, mut out: impl Write) -> Result<(), Error> {
     serde_json::to_writer(&mut out, measured).map_err(std::io::Error::from)?;
@@ -62,5 +68,25 @@ fn print_json(measured: &impl Serialize, mut out: impl Write) -> Result<(), Erro
 fn note(reason: Option<String>) {
     if let Some(reason) = reason {
         eprintln!("note: {reason}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_ratios_are_not_0() {
+        for (ratio, text) in [
+            (152.3, "152×"),
+            (27.4, "27×"),
+            (5.23, "5.2×"),
+            (1.0, "1.0×"),
+            (0.432, "0.43×"),
+            (0.0123, "0.012×"),
+            (0.0, "0×"),
+        ] {
+            assert_eq!(factor(ratio), text);
+        }
     }
 }

@@ -42,8 +42,8 @@ pub struct Arguments {
     /// Values of the states after T steps [default: 0]: .json, .csv, .npy or .txt. States without actions have value 0.
     #[arg(long, value_name = "FILE", requires = "horizon")]
     terminal_values: Option<PathBuf>,
-    /// Write the values and the policy of each step to this file, T × S of each: .json, or .npy (values; the policies to
-    /// .policy.npy).
+    /// Write the values and the policy of each step to this file, T × S of each: .csv by names, .json, or .npy (values; the policies to
+    /// .policy.npy). All are plans, which mdp simulate and mdp policy evaluate read.
     #[arg(long, value_name = "FILE", requires = "horizon")]
     all_steps: Option<PathBuf>,
     /// Minimise, whatever the objective of the model: rewards are costs.
@@ -102,7 +102,7 @@ impl Arguments {
             (Kind::Discounted, None, None) => return Ok(None),
         };
         if let Asked::Horizon { all_steps: Some(path), .. } = &kind {
-            match file::extension(path, &["json", "npy"])? {
+            match file::extension(path, &STEPS)? {
                 "npy" => file::writes_arrays(path)?,
                 _ => file::writes(path)?,
             }
@@ -165,7 +165,7 @@ pub fn run(
     let criterion = ranks.agree(options.kind.criterion(mdp))?;
     if let Asked::Horizon { steps, all_steps: Some(path), .. } = &options.kind {
         // At least one value and one action.
-        let least = if file::extension(path, &["json", "npy"])? == "npy" { 12 } else { 4 };
+        let least = if file::extension(path, &STEPS)? == "npy" { 12 } else { 4 };
         file::room(path, u64::from(*steps) * u64::from(mdp.states()) * least)?;
     }
     let (mut solved, elapsed, checkpoints) = {
@@ -247,7 +247,7 @@ fn solve(
         Ok((backward_kept_on(comm, device, mdp, *steps, last, keep, persistence, &mut observe)?, checkpoints))
     })?;
     if let (Some(path), Some(stages), true) = (all_steps, stages, ranks.is_first()) {
-        write_steps(path, &stages, mdp.states() as usize)?;
+        write_steps(path, &stages, mdp)?;
     }
     Ok((solved, checkpoints))
 }
@@ -262,19 +262,37 @@ fn read_terminal_values(path: &Path, mdp: &Mdp) -> Result<Vec<f64>, Error> {
     Err(Error::Usage(format!("{path}: {found} terminal values, expected one per state, {states}")))
 }
 
+/// Extensions of files of all steps.
+const STEPS: [&str; 3] = ["json", "npy", "csv"];
+
 /// Writes V_t and π_t for t = 0 … T−1.
-fn write_steps(path: &Path, steps: &Steps, states: usize) -> Result<(), Error> {
+fn write_steps(path: &Path, steps: &Steps, mdp: &Mdp) -> Result<(), Error> {
     /// One row per step; `null` for states without actions.
     #[derive(Serialize)]
     struct Rows<'a> {
         values: Vec<&'a [f64]>,
         policy: Vec<Vec<Option<u32>>>,
     }
-    let Steps { values, policies } = steps;
-    if file::extension(path, &["json", "npy"])? == "npy" {
-        file::write_whole(path, |out| warpkov_mdp::io::write_npy_rows(out, values, states))?;
-        let Some(policy) = file::policy_beside(path) else { return Ok(()) };
-        return file::write_whole(&policy, |out| warpkov_mdp::io::write_npy_rows(out, policies, states));
+    let (Steps { values, policies }, states) = (steps, mdp.states() as usize);
+    match file::extension(path, &STEPS)? {
+        "npy" => {
+            file::write_whole(path, |out| warpkov_mdp::io::write_npy_rows(out, values, states))?;
+            let Some(policy) = file::policy_beside(path) else { return Ok(()) };
+            return file::write_whole(&policy, |out| warpkov_mdp::io::write_npy_rows(out, policies, states));
+        }
+        "csv" => {
+            return file::write_whole(path, |out| {
+                let mut writer = csv::Writer::from_writer(out);
+                writer.write_record(["step", "state", "action", "value"])?;
+                for (index, (&action, value)) in policies.iter().zip(values).enumerate() {
+                    let (step, state) = (index / states, (index % states) as u32);
+                    let name = if action == NO_ACTION { String::new() } else { mdp.action_name(state, action) };
+                    writer.write_record([step.to_string(), mdp.state_name(state), name, format!("{value:?}")])?;
+                }
+                writer.flush()
+            });
+        }
+        _ => {}
     }
     let named = |row: &[u32]| row.iter().map(|&action| (action != NO_ACTION).then_some(action)).collect();
     let rows = Rows { values: values.chunks(states).collect(), policy: policies.chunks(states).map(named).collect() };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use warpkov_mdp::evaluation::{Evaluation, bounds, chain};
+use warpkov_mdp::evaluation::{Evaluation, PolicyError, bounds, value};
 use warpkov_mdp::io::read_policy;
 use warpkov_mdp::model::Mdp;
 use warpkov_mdp::solution::Status;
@@ -91,15 +91,18 @@ fn evaluate(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let Destination { output, quiet } = &options.destination;
     let (mdp, criterion, solve) = options.question.of(options.input.read()?)?;
     let policy = read(&options.policy, &mdp)?;
-    let chain = chain(&mdp, &policy).map_err(|error| Error::Usage(format!("{}: {error}", options.policy.display())))?;
     let mut observe = observer(mdp.states().into(), *quiet);
     let begun = Instant::now();
-    let value = bounds(&chain, criterion.as_ref(), &solve, &mut observe)?;
+    let value = value(&mdp, &policy, criterion.as_ref(), &solve, &mut observe).map_err(|error| match error {
+        PolicyError::Invalid(error) => Error::Usage(format!("{}: {error}", options.policy.display())),
+        PolicyError::Solve(error) => error.into(),
+    })?;
     let asked = options.gap && value.status != Status::Interrupted;
     let optimal = asked.then(|| bounds(&mdp, criterion.as_ref(), &solve, &mut observe)).transpose()?;
     let evaluation = Evaluation {
         mdp: &mdp,
-        policy: &policy,
+        // Of a plan, the first step.
+        policy: &policy[..mdp.states() as usize],
         criterion: criterion.as_ref(),
         options: &solve,
         value: &value,

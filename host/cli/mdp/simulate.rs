@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use clap::Args;
 use warpkov_common::interrupt;
-use warpkov_mdp::evaluation::{bounds, chain};
+use warpkov_mdp::criterion::Criterion;
+use warpkov_mdp::evaluation::{bounds, plan, unrolled};
 use warpkov_mdp::simulate::{Options as Extent, Simulated, Simulator};
 use warpkov_mdp::solution::Status;
 
@@ -120,7 +121,11 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let (policy, policy_from) = match &arguments.policy {
         Some(path) => (policy::read(path, &mdp)?, path.display().to_string()),
         None => {
-            let solved = bounds(&mdp, criterion, &solve, &mut observer(mdp.states().into(), arguments.quiet))?;
+            let mut observe = observer(mdp.states().into(), arguments.quiet);
+            let solved = match criterion {
+                Some(&Criterion::Horizon(steps)) => plan(&mdp, steps, &solve, &mut observe)?,
+                criterion => bounds(&mdp, criterion, &solve, &mut observe)?,
+            };
             if solved.status == Status::Interrupted {
                 return Ok(Outcome::Interrupted);
             }
@@ -128,8 +133,8 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
             (solved.policy, format!("that of a solve{certified}"))
         }
     };
-    let chain = chain(&mdp, &policy).map_err(|error| Error::Usage(error.to_string()))?;
-    let average = matches!(criterion, Some(warpkov_mdp::criterion::Criterion::Average));
+    let chain = unrolled(&mdp, &policy, criterion).map_err(|error| Error::Usage(error.to_string()))?;
+    let average = matches!(criterion, Some(Criterion::Average));
     let extent = Extent {
         episodes: arguments.episodes.unwrap_or(if average { 1000 } else { 10_000 }),
         steps: arguments.steps,

@@ -1,8 +1,9 @@
 //! The reader of policies.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::BufReader;
 use std::path::Path;
+use std::rc::Rc;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,6 +29,9 @@ use warpkov_common::terminal::quoted;
 /// - .npy, one dimension of integers.
 /// - Text with a line `Optimal policy:` of numbers, `-` for none.
 ///
+/// A plan has actions for each of T steps, and becomes T·|S| actions, step by step: CSV with a third column `step`, from 0; a JSON array of
+/// arrays or objects; .npy of T × |S| integers.
+///
 /// Names win over numbers: an action "1" is the action of this name, if the state has one.
 ///
 /// # Errors
@@ -42,20 +46,25 @@ pub fn read_policy(path: &Path, mdp: &Mdp) -> Result<Vec<u32>, Error> {
     if npy {
         let tensor = npy::read::<i64>(&mut BufReader::with_capacity(BUFFER, input)).map_err(of_file(file.clone()))?;
         let content = |message| Error::Content { file: file.clone(), message };
-        if tensor.shape.len() != 1 {
-            return Err(content(format!("is of shape {:?}, expected one action per state", tensor.shape)));
-        }
+        let columns = match tensor.shape[..] {
+            [states] | [_, states] if states > 0 => states,
+            _ => return Err(content(format!("is of shape {:?}, expected one action per state", tensor.shape))),
+        };
         // The writer has `NO_ACTION` in 32 bits, other programs −1.
         let number = |number: &i64| u32::try_from(*number).unwrap_or(NO_ACTION);
-        policy.in_order(tensor.elements.iter().map(|action| Given::Number(number(action)))).map_err(content)?;
-        return policy.complete().map_err(content);
+        let step = |actions: &[i64]| {
+            let given = actions.iter().map(|action| Given::Number(number(action)));
+            policy.step(|step| step.in_order(given))
+        };
+        let steps: Result<Vec<_>, _> = tensor.elements.chunks(columns).map(step).collect();
+        return Ok(steps.map_err(content)?.concat());
     }
     let text = input.read_text().map_err(of_file(file.clone()))?;
     let content = |message| Error::Content { file: file.clone(), message };
     if let [b'[' | b'{', ..] = text.trim_ascii_start().as_bytes() {
         let Unique(value) = serde_json::from_str(&text)
             .map_err(|error| Error::at(file.clone(), error.line(), error.column(), plain(&error)))?;
-        policy.json(value).map_err(content)?;
+        return policy.json(value).map_err(content);
     } else if text.lines().any(|line| line.starts_with(ACTIONS)) {
         let number = |word: &str| match word {
             "-" => Some(Given::None),
@@ -65,7 +74,7 @@ pub fn read_policy(path: &Path, mdp: &Mdp) -> Result<Vec<u32>, Error> {
             .map_err(|error| Error::Content { file: file.clone(), message: error.without(&file) })?;
         policy.in_order(actions.into_iter()).map_err(content)?;
     } else {
-        policy.csv(text.as_bytes(), &file)?;
+        return policy.csv(text.as_bytes(), &file);
     }
     policy.complete().map_err(content)
 }
@@ -88,15 +97,27 @@ impl<'t> From<&'t str> for Given<'t> {
 struct Policy<'m> {
     mdp: &'m Mdp,
     /// States by name.
-    states: HashMap<&'m str, u32>,
+    states: Rc<HashMap<&'m str, u32>>,
     actions: Vec<Option<u32>>,
 }
 
 impl<'m> Policy<'m> {
     fn of(mdp: &'m Mdp) -> Self {
         let names = mdp.state_names().unwrap_or_default();
-        let states = names.iter().map(String::as_str).zip(0..).collect();
+        let states = Rc::new(names.iter().map(String::as_str).zip(0..).collect());
         Self { mdp, states, actions: vec![None; mdp.states() as usize] }
+    }
+
+    /// A policy of which no action is read.
+    fn fresh(&self) -> Self {
+        Self { mdp: self.mdp, states: Rc::clone(&self.states), actions: vec![None; self.actions.len()] }
+    }
+
+    /// The actions that `read` sets: those of one step of a plan.
+    fn step(&self, read: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<Vec<u32>, String> {
+        let mut step = self.fresh();
+        read(&mut step)?;
+        step.complete()
     }
 
     /// The state of this name, or of this number.
@@ -163,7 +184,8 @@ impl<'m> Policy<'m> {
         (0..).zip(given).try_for_each(|(state, given)| self.set(state, given))
     }
 
-    fn json(&mut self, value: Value) -> Result<(), String> {
+    /// The actions of a JSON value, which may be those of several steps.
+    fn json(&self, value: Value) -> Result<Vec<u32>, String> {
         #[derive(Deserialize)]
         struct Solved {
             policy: Value,
@@ -173,6 +195,17 @@ impl<'m> Policy<'m> {
             Some(Solved { policy }) if policy.is_array() || policy.is_object() => policy,
             _ => value,
         };
+        match value {
+            Value::Array(steps) if steps.first().is_some_and(|first| first.is_array() || first.is_object()) => {
+                let steps = steps.into_iter().map(|actions| self.step(|step| step.json_step(actions)));
+                steps.collect::<Result<Vec<_>, _>>().map(|steps| steps.concat())
+            }
+            actions => self.step(|step| step.json_step(actions)),
+        }
+    }
+
+    /// Sets the actions of one step.
+    fn json_step(&mut self, value: Value) -> Result<(), String> {
         let given = |value: &Value| match value {
             Value::Null => Ok(None),
             Value::String(name) => Ok(Some(Err(name.clone()))),
@@ -217,13 +250,31 @@ impl<'m> Policy<'m> {
         }
     }
 
-    fn csv(&mut self, text: &[u8], file: &str) -> Result<(), Error> {
-        let table = Table::open(text, file.to_owned(), &["state", "action"], &["state_number", "action_number"], true)?;
-        table.each(|_, [state, action, state_number, action_number]| {
+    fn csv(&self, text: &[u8], file: &str) -> Result<Vec<u32>, Error> {
+        let optional = ["state_number", "action_number", "step"];
+        let table = Table::open(text, file.to_owned(), &["state", "action"], &optional, true)?;
+        let mut steps: BTreeMap<u32, Self> = BTreeMap::new();
+        table.each(|_, [state, action, state_number, action_number, step]| {
             let found = self.state(state).or_else(|| self.state(state_number)).ok_or_else(|| self.no_state(state))?;
             let known = action.is_empty() || self.action(found, action).is_some() || action.parse::<u32>().is_ok();
-            self.set(found, if known || action_number.is_empty() { action } else { action_number }.into())
-        })
+            let number = if step.is_empty() { Ok(0) } else { step.parse() };
+            let number = number.map_err(|_| format!("found step {}, expected a number", quoted(step.as_bytes())))?;
+            let step = steps.entry(number).or_insert_with(|| self.fresh());
+            step.set(found, if known || action_number.is_empty() { action } else { action_number }.into())
+        })?;
+        let content = |message| Error::Content { file: file.to_owned(), message };
+        if let Some((missing, _)) = (0..).zip(steps.keys()).find(|(expected, step)| expected != *step) {
+            return Err(content(format!("has no actions of step {missing}, expected all steps from 0 on")));
+        }
+        if steps.is_empty() {
+            return self.fresh().complete().map_err(content);
+        }
+        steps
+            .into_values()
+            .map(Self::complete)
+            .collect::<Result<Vec<_>, _>>()
+            .map(|steps| steps.concat())
+            .map_err(content)
     }
 
     /// The policy, if all states with actions have one.

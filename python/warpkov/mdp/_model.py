@@ -258,6 +258,8 @@ class Model(Process):
     def _inner(self, policy: Any) -> np.ndarray:
         """The inverse of `_outer`."""
         policy = host(policy)
+        if policy.ndim == 2:
+            return np.concatenate([self._inner(actions) for actions in policy])
         if policy.ndim != 1 or policy.dtype.kind not in "iu":
             raise ValueError(f"policy has shape {policy.shape} and type {policy.dtype}, expected S integers")
         if policy.shape != (self.states,):

@@ -320,8 +320,8 @@ def evaluate(
     ----------
     model : Model, path, mapping or iterable
         What `Model` takes alone.
-    policy : array of int, shape (S,)
-        An action per state; -1 for states without actions.
+    policy : array of int, shape (S,), or (T, S) with a horizon of T steps
+        An action per state; -1 for states without actions. Of a plan, one for each step.
     device, precision, epsilon, max_sweeps, criterion, goal, horizon, relative
         As for `solve`.
 
@@ -406,8 +406,8 @@ def simulate(
     ----------
     model : Model, path, mapping or iterable
         What `Model` takes alone.
-    policy : array of int, shape (S,)
-        An action per state; -1 for states without actions.
+    policy : array of int, shape (S,), or (T, S) with a horizon of T steps
+        An action per state; -1 for states without actions. Of a plan, one for each step.
     episodes : int
         Number of paths.
     steps : int, optional

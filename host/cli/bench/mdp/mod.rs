@@ -7,7 +7,7 @@ use warpkov_bench::mdp::BenchOptions;
 use warpkov_mdp::options::{Method, Precision, Storage};
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 
-use super::{Error, Outcome, or_default, print_json};
+use super::{Error, Outcome, factor, or_default, print_json};
 use crate::common::choice::choice;
 use crate::common::number;
 use crate::common::ranks::Arguments as RankArguments;
@@ -101,7 +101,11 @@ impl Arguments {
         if self.suite != MdpSuite::HugeGrid && !matches!(self.device, Devices::One(_)) {
             return Err(Error::Usage("several GPUs are for --suite huge-grid, expected one device".to_owned()));
         }
-        match foreign {
+        let has_methods = matches!(self.suite, MdpSuite::SlipGrids | MdpSuite::Table61);
+        let method = (!self.method.is_empty() && !has_methods).then_some(("--method", "slip-grids or table-6.1"));
+        let has_cases = has_methods || self.suite == MdpSuite::Scaling;
+        let case = (!self.case.is_empty() && !has_cases).then_some(("--case", "slip-grids, table-6.1 or scaling"));
+        match foreign.or(method).or(case) {
             Some((name, suite)) => Err(Error::Usage(format!("{name} belongs to --suite {suite}"))),
             None => Ok(()),
         }

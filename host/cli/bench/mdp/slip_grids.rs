@@ -6,7 +6,7 @@ use warpkov_bench::mdp::slip_grids::{CASES, Measured, measure};
 use warpkov_mdp::options::{Method, Precision};
 use warpkov_runtime::choose::DeviceChoice;
 
-use super::{Arguments, Error, Outcome, or_default, print_json};
+use super::{Arguments, Error, Outcome, factor, or_default, print_json};
 use crate::common::progress::Steps;
 
 /// Measures grid by grid and method by method, and prints each line when its measurement ends.
@@ -96,6 +96,6 @@ fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> 
         *sweep_bytes as f64 / sweep_us / 1e3,
         certificate.bound_text().unwrap_or_else(|| "none".to_owned()),
         source.map_or_else(String::new, |(time, device)| format!("{time:.0} ({device})")),
-        source.map_or_else(String::new, |(time, _)| format!("{:.1}×", time / milliseconds)),
+        source.map_or_else(String::new, |(time, _)| factor(time / milliseconds)),
     )
 }

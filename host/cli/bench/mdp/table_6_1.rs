@@ -11,7 +11,7 @@ use warpkov_mdp::generate::{TABLE_6_1, WetFloor};
 use warpkov_mdp::options::Precision;
 use warpkov_runtime::choose::DeviceChoice;
 
-use super::{Arguments, Error, Outcome, or_default, print_json};
+use super::{Arguments, Error, Outcome, factor, or_default, print_json};
 use crate::common::progress::Steps;
 
 /// The measurements.
@@ -28,6 +28,20 @@ pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error>
         (contender.on_cpu || on_gpu) && (arguments.method.is_empty() || arguments.method.contains(&contender.method))
     };
     let contenders: Vec<_> = CONTENDERS.iter().filter(chosen).collect();
+    for &method in &arguments.method {
+        let of_method = |contender: &&Contender| contender.method == method;
+        let why = match CONTENDERS.iter().find(of_method) {
+            None => {
+                let mut names: Vec<_> = CONTENDERS.iter().map(|contender| contender.method.to_string()).collect();
+                names.sort_unstable();
+                names.dedup();
+                format!("the suite measures {}", names.join(", "))
+            }
+            Some(_) if contenders.iter().copied().any(|contender| contender.method == method) => continue,
+            Some(_) => "it needs a GPU, or --device emulated".to_owned(),
+        };
+        return Err(Error::Usage(format!("--method {method}: {why}")));
+    }
     let domains = arguments.cases(&TABLE_6_1, WetFloor::named, "GW-64x64x1 to GW-1024x1024x4")?;
     let precisions = or_default(&arguments.precision, &[Precision::F32]);
     // `--case` names domains, and the models with less locality have no names.
@@ -106,9 +120,9 @@ fn write_header(out: &mut impl Write, options: &BenchOptions) -> std::io::Result
 
 fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> {
     let Measured { domain, contender, precision, sweeps, milliseconds, sweep_us, certificate, .. } = measured;
-    let both = |speed_up: Option<SpeedUp>, digits: usize| {
+    let both = |speed_up: Option<SpeedUp>| {
         speed_up.map_or_else(String::new, |SpeedUp { convergence, sweep }| {
-            format!("{convergence:.digits$}× {sweep:>7.digits$}×")
+            format!("{} {:>8}", factor(convergence), factor(sweep))
         })
     };
     writeln!(
@@ -120,8 +134,8 @@ fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> 
         milliseconds,
         sweeps,
         sweep_us,
-        both(measured.speed_up, 1),
-        both(measured.published, 1),
+        both(measured.speed_up),
+        both(measured.published),
         certificate.bound_text().unwrap_or_else(|| "none".to_owned()),
     )
 }
