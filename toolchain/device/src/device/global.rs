@@ -339,13 +339,15 @@ impl<T: DeviceCopy> GlobalMut<T> {
     #[track_caller]
     pub(super) fn update(self, index: usize, atomic: emulated::Atomic, update: impl FnOnce(T) -> T) -> T
     where
-        T: PartialEq,
+        T: super::Word,
     {
         self.extent.check(index, 1);
         // SAFETY: in bounds, and the emulator runs one thread at a time.
         let cell = unsafe { self.ptr.add(index) };
         let mut old = T::zeroed();
-        emulated::current().global_atomic(self.extent.elements(index, 1), atomic, Location::caller(), || {
+        // SAFETY: as above.
+        let writes = || atomic.expected.is_none_or(|expected| unsafe { *cell }.to_raw() == expected);
+        emulated::current().global_atomic(self.extent.elements(index, 1), atomic, Location::caller(), writes, || {
             // SAFETY: as above.
             unsafe {
                 old = *cell;

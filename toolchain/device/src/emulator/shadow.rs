@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::panic::Location;
+use std::ptr;
 
 use super::clock::{Action, Clock, Knowledge, Released, Stamp};
 use super::sites;
@@ -402,7 +403,7 @@ impl Group {
 struct Accesses {
     groups: Vec<Group>,
     /// The kinds of the accesses, one bit each; perhaps more.
-    kinds: u8,
+    kinds: u16,
     /// Length at which the next search for superseded accesses takes place.
     full: usize,
 }
@@ -657,7 +658,12 @@ impl Shadow {
                     lanes[slot] = 0;
                 }
             }
-            Action::Atomic | Action::BlockAtomic | Action::AtomicRead | Action::Peek | Action::Mark => {
+            Action::Atomic
+            | Action::BlockAtomic
+            | Action::AtomicRead
+            | Action::BlockRead
+            | Action::Peek
+            | Action::Mark => {
                 if action.writes() && !page.knows_reads(slot, now, clock, wide) {
                     return Err(page.unordered_read(slot, now, clock, wide));
                 }
@@ -735,6 +741,7 @@ impl Shadow {
         wide: bool,
         clock: &mut Clock,
     ) {
+        let cell = (ptr::from_ref(self).addr(), element);
         let Some(more) = self.more_mut(element).and_then(|more| more.atomic.as_mut()) else { return };
         if reads && !more.released.is_empty() {
             let seen = more.released.seen_by(clock.block, wide);
@@ -744,7 +751,7 @@ impl Shadow {
                 clock.acquire(&seen);
             }
         } else if !reads {
-            // A store, unlike a read-modify-write operation, ends the releases before it.
+            // A store, unlike a read-modify-write operation, ends the releases of other threads before it.
             more.released = Released::default();
         }
         if writes {
@@ -752,8 +759,11 @@ impl Shadow {
                 if let Some(fenced) = &clock.fenced {
                     more.released.add(clock.block, wide, fenced);
                 }
+                if let Some((was_wide, known)) = clock.released_to(cell) {
+                    more.released.add(clock.block, wide && was_wide, known);
+                }
             } else {
-                let known = clock.publish();
+                let known = clock.release(cell, wide);
                 more.released.add(clock.block, wide, &known);
             }
         }

@@ -486,6 +486,8 @@ pub struct Atomic {
     pub reads: bool,
     /// Whether it writes.
     pub writes: bool,
+    /// The bits that the element must have so that it writes; `None` if it writes in any case.
+    pub expected: Option<u64>,
     /// Its ordering.
     pub order: Ordering,
     /// Its scope.
@@ -1040,12 +1042,14 @@ impl Thread {
         }
     }
 
-    /// An atomic operation on an element: `update` performs it and returns whether the value changed.
+    /// An atomic operation on an element: `writes` says whether it writes, and `update` performs it and returns whether
+    /// the value changed.
     pub(crate) fn global_atomic(
         &self,
         elements: Elements<'_>,
         atomic: Atomic,
         site: &'static Location<'static>,
+        writes: impl FnOnce() -> bool,
         update: impl FnOnce() -> bool,
     ) {
         let element = elements.first;
@@ -1059,14 +1063,16 @@ impl Thread {
         if atomic.reads {
             self.expect_value(|| elements.record.written(element), site, place);
         }
-        if atomic.writes {
+        let writes = atomic.writes && writes();
+        if writes {
             elements.record.write(element);
         }
         let wide = atomic.scope != Scope::Block;
-        let action = match (wide, atomic.writes) {
-            (false, _) => Action::BlockAtomic,
+        let action = match (wide, writes) {
             (true, true) => Action::Atomic,
             (true, false) => Action::AtomicRead,
+            (false, true) => Action::BlockAtomic,
+            (false, false) => Action::BlockRead,
         };
         let mut shadow = elements.record.shadow.borrow_mut();
         if let Err(earlier) = shadow.touch(element, action, &self.clock.borrow(), site) {
@@ -1078,7 +1084,7 @@ impl Thread {
         if atomic.reads {
             self.hear(other, missed);
         }
-        let directions = (atomic.reads, atomic.writes);
+        let directions = (atomic.reads, writes);
         shadow.synchronise(element, directions, atomic.order, wide, &mut self.clock.borrow_mut());
         drop(shadow);
         self.step(update(), false, site, || elements.target());
@@ -1123,7 +1129,7 @@ impl Thread {
         site: &'static Location<'static>,
     ) -> RefMut<'_, SharedMemory> {
         let operation = match action {
-            Action::Read | Action::AtomicRead => Operation::SharedLoad,
+            Action::Read | Action::AtomicRead | Action::BlockRead => Operation::SharedLoad,
             Action::Write | Action::Copy => Operation::SharedStore,
             Action::Atomic | Action::BlockAtomic | Action::Peek | Action::Mark => Operation::SharedAtomic,
         };
@@ -1250,14 +1256,20 @@ impl Thread {
         if !atomic.reads {
             self.block().shared.borrow_mut().set_written(address, size);
         }
-        let action = if atomic.writes { Action::Atomic } else { Action::AtomicRead };
+        let writes = atomic.writes
+            && atomic.expected.is_none_or(|expected| {
+                let shared = || self.block().shared.borrow();
+                self.expect_value(|| shared().has_value(address, size), site, || shared().place(address, size));
+                shared().load(address, size) == expected
+            });
+        let action = if writes { Action::Atomic } else { Action::AtomicRead };
         let mut shared = self.shared(address, size, action, site);
         let first = words(address, size).start;
         let (other, missed) = shared.shadow.signal(first, &self.clock.borrow(), true);
         if atomic.reads {
             self.hear(other, missed);
         }
-        let directions = (atomic.reads, atomic.writes);
+        let directions = (atomic.reads, writes);
         shared.shadow.synchronise(first, directions, atomic.order, true, &mut self.clock.borrow_mut());
         let old = shared.load(address, size);
         let new = update(old);
@@ -1271,7 +1283,7 @@ impl Thread {
 /// "writes", "written".
 fn verb(action: Action) -> (&'static str, &'static str) {
     match action {
-        Action::Read | Action::AtomicRead => ("reads", "read"),
+        Action::Read | Action::AtomicRead | Action::BlockRead => ("reads", "read"),
         Action::Write => ("writes", "written"),
         Action::Atomic | Action::BlockAtomic => ("updates", "updated"),
         Action::Peek => ("peeks at", "peeked at"),

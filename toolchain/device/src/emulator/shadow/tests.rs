@@ -84,13 +84,14 @@ impl Program {
 
     fn access(&mut self, block: usize, thread: usize) {
         let element = ELEMENTS[self.draw(ELEMENTS.len())];
-        let action = match self.draw(16) {
+        let action = match self.draw(17) {
             0..8 => Action::Read,
             8..11 => Action::Write,
             11 => Action::Atomic,
             12 => Action::BlockAtomic,
             13 => Action::AtomicRead,
             14 => Action::Peek,
+            15 => Action::BlockRead,
             _ => Action::Mark,
         };
         let site = sites()[self.draw(3)];
