@@ -1,6 +1,6 @@
 //! Every fault that the emulator detects, each in a small kernel: kind, kernel, block, threads and line of the report.
 
-use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, copy, kernel, thread, warp};
+use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, block, copy, kernel, thread, warp};
 use warpkov_device::emulator::fault::{Fault, Kind, Place, Threads};
 use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
@@ -57,6 +57,42 @@ fn a_thread_that_returns_before_a_barrier() {
     assert_eq!(fault.threads, Threads::Two(0, 40));
     assert!(matches!(&fault.kind, Kind::BarrierDivergence { other, .. } if other == "has returned"), "{fault}");
     assert_site(&fault, "missed barrier");
+}
+
+#[test]
+fn debug_prints_the_report() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no memory.
+    let error = unsafe { early_return(&emulator, Shape::new(3, 64), 40) }.unwrap_err();
+    assert_eq!(format!("{error:?}"), error.to_string());
+    assert!(error.to_string().contains("hint: every thread of the block must reach the barrier"), "{error}");
+}
+
+#[kernel]
+fn reduce_block(scan: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    let sum = |a, b| a + b;
+    if scan == 1 {
+        out.set(t as usize, block::exclusive_scan(1, 0, sum).0); // scan of a block
+    } else {
+        out.set(t as usize, block::reduce(1, 0, sum)); // sum of a block
+    }
+}
+
+#[test]
+fn a_sum_over_a_block_of_partial_warps() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(128).unwrap();
+    for (scan, function, line) in
+        [(0, "block::reduce", "sum of a block"), (1, "block::exclusive_scan", "scan of a block")]
+    {
+        // SAFETY: `out` has one element per thread.
+        unsafe { reduce_block(&emulator, Shape::new(1, 128), scan, &mut out) }.unwrap();
+        // SAFETY: as above.
+        let fault = fault(unsafe { reduce_block(&emulator, Shape::new(1, 100), scan, &mut out) });
+        assert_eq!(fault.kind, Kind::PartialWarp { function, threads: 100 });
+        assert_site(&fault, line);
+    }
 }
 
 #[kernel]
