@@ -482,7 +482,12 @@ impl<'a> Runner<'a> {
         let other = elsewhere.unwrap_or(waiting);
         let kind =
             Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.describe_state(other) };
-        let hint = "every thread of the block must reach the same barrier: move it out of the branch, or do not return before it";
+        let hint = if self.states.get(other) == Some(&State::Ended) {
+            "every thread of the block must reach the barrier: let threads without work skip the work instead of returning. \
+             (GPUs since Volta do not wait for threads that have returned, but CUDA leaves the behaviour undefined.)"
+        } else {
+            "every thread of the block must reach the same barrier: move it out of the branch"
+        };
         fault(kind, Threads::Two(waiting as u32, other as u32), site, Some(hint.to_owned()))
     }
 
