@@ -528,6 +528,48 @@ fn more_static_shared_memory_than_a_kernel_may_declare() {
     assert_site(&fault, "third array");
 }
 
+/// Writes zeros, and adds elements.
+fn recursion(depth: u32, x: Global<u32>, out: GlobalMut<u32>) -> u32 {
+    out.set(0, 0);
+    x.get(depth as usize % 32) + if depth == 0 { 0 } else { recursion(depth - 1, x, out) }
+}
+
+#[inline(never)]
+fn array<const LENGTH: usize>(x: Global<u32>) -> u32 {
+    let mut local = [0; LENGTH];
+    for k in 0..LENGTH {
+        local[k] = x.get(k % 32) + if k == 0 { 0 } else { local[k - 1] };
+    }
+    local[std::hint::black_box(LENGTH - 1)]
+}
+
+#[kernel]
+fn local_memory(way: u32, x: Global<u32>, out: GlobalMut<u32>) {
+    let value = match way {
+        0 => array::<65_536>(x),
+        1 => array::<150_000>(x),
+        depth => recursion(depth, x, out),
+    };
+    out.set(thread::thread_idx_x() as usize, value);
+}
+
+#[test]
+fn more_local_memory_than_any_gpu_has() {
+    let emulator = Emulator::default();
+    let (x, mut out) = (emulator.zeros(32).unwrap(), emulator.zeros(32).unwrap());
+    let mut launch = |way| {
+        // SAFETY: `x` and `out` have 32 elements.
+        unsafe { local_memory(&emulator, Shape::new(1, 1), way, &x, &mut out) }
+    };
+    launch(0).unwrap();
+    launch(100).unwrap();
+    for way in [1, 1_000_000_000] {
+        let fault = fault(launch(way));
+        assert!(matches!(fault.kind, Kind::LocalMemoryExhausted { bytes: 524_288.., .. }), "{fault}");
+    }
+    launch(0).unwrap();
+}
+
 #[test]
 fn shapes_that_no_gpu_accepts() {
     let emulator = Emulator::default();

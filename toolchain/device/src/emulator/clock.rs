@@ -55,26 +55,47 @@ impl Action {
     ];
 
     #[inline]
-    pub fn is_atomic(self) -> bool {
+    pub const fn is_atomic(self) -> bool {
         matches!(self, Self::Atomic | Self::BlockAtomic | Self::AtomicRead | Self::BlockRead)
     }
 
     /// Whether the action changes the element.
     #[inline]
-    pub fn writes(self) -> bool {
+    pub const fn writes(self) -> bool {
         !matches!(self, Self::Read | Self::Peek | Self::AtomicRead | Self::BlockRead)
     }
 
     /// Whether two concurrent actions, both of the kinds that a set of accesses holds, race.
     #[inline]
-    pub fn conflicts(self, other: Self, same_block: bool) -> bool {
-        let narrow = |action| matches!(action, Self::BlockAtomic | Self::BlockRead);
+    pub const fn conflicts(self, other: Self, same_block: bool) -> bool {
         let ordered = match (self.is_atomic(), other.is_atomic()) {
-            (true, true) => same_block || !narrow(self) && !narrow(other),
+            (true, true) => same_block || !self.is_narrow() && !other.is_narrow(),
             (false, false) => true,
             _ => false,
         };
         !ordered && (self.writes() || other.writes())
+    }
+
+    const fn is_narrow(self) -> bool {
+        matches!(self, Self::BlockAtomic | Self::BlockRead)
+    }
+
+    /// The kinds of the actions that conflict with this one in some block, one bit each.
+    #[inline]
+    pub const fn conflicting(self) -> u16 {
+        const KINDS: [u16; Action::ALL.len()] = {
+            let mut kinds = [0; Action::ALL.len()];
+            let mut k = 0;
+            while k < kinds.len() * kinds.len() {
+                let (one, other) = (Action::ALL[k / kinds.len()], Action::ALL[k % kinds.len()]);
+                if one.conflicts(other, false) {
+                    kinds[one as usize] |= 1 << other as u16;
+                }
+                k += 1;
+            }
+            kinds
+        };
+        KINDS[self as usize]
     }
 
     /// Whether every action that conflicts with the earlier action of a thread also conflicts with its later action

@@ -249,6 +249,15 @@ pub enum Kind {
         /// Maximum on every GPU.
         limit: usize,
     },
+    /// The local variables of a thread need more memory than any GPU has for a thread. Those of the host take more space, so
+    /// a thread near the limit may still run on a GPU.
+    #[error("a thread has {bytes} bytes of local variables; on a GPU it may have at most {limit}")]
+    LocalMemoryExhausted {
+        /// The thread's stack on the host.
+        bytes: usize,
+        /// Maximum over all GPUs.
+        limit: usize,
+    },
     /// A function of the device library that needs blocks of whole warps runs in another block.
     #[error("{function} in a block of {threads} threads, which is not a multiple of 32")]
     PartialWarp {

@@ -460,12 +460,6 @@ impl Accesses {
             Some(Stamp { site: Some(sites::location(site)), block, time, thread, action })
         })
     }
-
-    /// Whether an access may be of a kind that is `wanted`.
-    #[inline]
-    fn may_have(&self, wanted: impl Fn(Action) -> bool) -> bool {
-        Action::ALL.into_iter().any(|action| self.kinds & (1 << action as u8) != 0 && wanted(action))
-    }
 }
 
 /// The accesses to the elements of a memory.
@@ -672,8 +666,7 @@ impl Shadow {
                 let conflicts = |other, block| action.conflicts(other, block == stamp.block);
                 let atomics = || {
                     let accesses = &more.atomic.as_ref()?.accesses;
-                    let may_conflict = accesses.may_have(|other| conflicts(other, stamp.block) || conflicts(other, 0));
-                    may_conflict.then(|| accesses.unordered(clock, conflicts)).flatten()
+                    (accesses.kinds & action.conflicting() != 0).then(|| accesses.unordered(clock, conflicts)).flatten()
                 };
                 reads.or_else(atomics).map_or(Ok(()), Err)?;
                 more.newest = more.newest.max(stamp.block);

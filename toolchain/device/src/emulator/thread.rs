@@ -54,6 +54,13 @@ impl WarpOp {
 /// Accesses in a row that change nothing, after which a thread lets others run: it may wait for them.
 const PATIENCE: u32 = 256;
 
+/// Accesses between two checks of a thread's limits. Frames of recursive functions that make one each fit in the rest of
+/// the stack.
+const UNCHECKED_STEPS: u64 = 16;
+
+/// Maximum local memory of a thread on every GPU: 512 KiB.
+pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
+
 /// Accesses of read-only memory between two counts of them.
 const UNCOUNTED: u32 = 1 << 16;
 
@@ -394,8 +401,12 @@ pub struct Thread {
     pub(crate) block: *const Block,
     launch: Cell<*const Launch>,
     yielder: Cell<*const Yielder<(), ()>>,
+    /// The lowest address that its stack may reach.
+    stack_end: Cell<usize>,
     /// Memory accesses so far.
     steps: Cell<u64>,
+    /// Memory accesses that need no check of limits.
+    unchecked: Cell<u64>,
     /// Whether it has waited.
     waited: Cell<bool>,
     /// What it has done last: wait, if it has waited.
@@ -408,7 +419,7 @@ pub struct Thread {
     pub(crate) triggered: Cell<bool>,
     /// Whether a vector access is being made, which is one instruction.
     vector: Cell<bool>,
-    /// Whether one of the fields `copies`, `heard` and `missed` may have changed since the thread began.
+    /// Whether one of the fields `copies`, `peeked`, `heard` and `missed` may have changed since the thread began.
     rare: Cell<bool>,
     /// Index in the block.
     index: Cell<Dim3>,
@@ -503,10 +514,12 @@ impl Thread {
             index: Cell::new(Dim3 { x: 0, y: 0, z: 0 }),
             launch: Cell::new(ptr::null()),
             yielder: Cell::new(ptr::null()),
+            stack_end: Cell::new(0),
             wait: Cell::new(Wait::Preempted),
             waited: Cell::new(false),
             state: Cell::new(State::Fresh),
             steps: Cell::new(0),
+            unchecked: Cell::new(0),
             idle: Cell::new(0),
             profiled: Cell::new(false),
             watched: Cell::new(false),
@@ -525,9 +538,10 @@ impl Thread {
         }
     }
 
-    /// Begins the thread on the coroutine of `yielder`. The memory may be that of a thread of an earlier block.
+    /// Begins the thread on the coroutine of `yielder`, whose stack begins at `stack`. The memory may be that of a thread of
+    /// an earlier block.
     #[inline]
-    pub(crate) fn begin(&self, yielder: &Yielder<(), ()>) {
+    pub(crate) fn begin(&self, yielder: &Yielder<(), ()>, stack: usize) {
         let block = self.block();
         let launch = block.launch();
         let Dim3 { x, y, .. } = block.shape.block;
@@ -539,8 +553,10 @@ impl Thread {
         });
         self.launch.set(launch);
         self.yielder.set(yielder);
+        self.stack_end.set(stack - LOCAL_LIMIT);
         self.waited.set(false);
         self.steps.set(0);
+        self.unchecked.set(launch.limit.min(UNCHECKED_STEPS));
         self.idle.set(0);
         self.profiled.set(launch.profiled);
         self.watched.set(launch.settled < launch.first || launch.beside.is_some());
@@ -548,9 +564,9 @@ impl Thread {
         self.triggered.set(false);
         self.vector.set(false);
         self.phase.set(0);
-        self.peeked.set(None);
         self.clock.borrow_mut().begin(block.serial, launch.settled, launch.beside.as_ref());
         if self.rare.replace(false) {
+            self.peeked.set(None);
             let copies = &mut *self.copies.borrow_mut();
             copies.open.clear();
             copies.groups.clear();
@@ -622,7 +638,7 @@ impl Thread {
         let site = Location::caller();
         self.record(Operation::Barrier, 0, 0, site);
         self.communicates();
-        self.peeked.set(None);
+        self.forget_peek();
         let barrier = &self.block().barrier;
         barrier.arrive(site, predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
@@ -668,7 +684,7 @@ impl Thread {
         let site = Location::caller();
         self.record(op.operation(), 0, 0, site);
         self.communicates();
-        self.peeked.set(None);
+        self.forget_peek();
         let all = mask == u32::MAX;
         let passed = all.then(|| self.block().exchanges[self.id as usize / 32].arrive(lane, op, value));
         self.wait(Wait::Warp { site, op, mask, value, reply });
@@ -685,6 +701,14 @@ impl Thread {
                 let bit = |(lane, value): (usize, &u64)| u64::from(*value != 0) << lane;
                 self.reply.set(values.iter().enumerate().map(bit).fold(0, |ballot, bit| ballot | bit));
             }
+        }
+    }
+
+    /// A compiler reads again after an operation that orders accesses.
+    #[inline(always)]
+    fn forget_peek(&self) {
+        if self.rare.get() {
+            self.peeked.set(None);
         }
     }
 
@@ -754,7 +778,7 @@ impl Thread {
     #[track_caller]
     pub fn fence(&self) {
         self.record(Operation::Fence, 0, 0, Location::caller());
-        self.peeked.set(None);
+        self.forget_peek();
         self.clock.borrow_mut().fence();
     }
 
@@ -814,13 +838,30 @@ impl Thread {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn count_steps(&self, steps: u64, site: &'static Location<'static>) {
         self.steps.set(self.steps.get() + steps);
-        let launch = self.launch();
+        if self.steps.get() > self.unchecked.get() {
+            self.check_limits(site);
+        }
+    }
+
+    /// Checks that the thread is within its limits.
+    #[cold]
+    fn check_limits(&self, site: &'static Location<'static>) {
+        let (steps, launch, here) = (self.steps.get(), self.launch(), 0_u8);
+        self.unchecked.set(launch.limit.min(steps + UNCHECKED_STEPS));
+        let here = (&raw const here).addr();
+        if here < self.stack_end.get() {
+            // The destructors of the kernel may access memory.
+            let end = self.stack_end.replace(0);
+            let kind = Kind::LocalMemoryExhausted { bytes: end + LOCAL_LIMIT - here, limit: LOCAL_LIMIT };
+            let hint = "is a local array too large, or a recursion too deep?".to_owned();
+            Raised { hint: Some(hint), ..Raised::new(kind, Some(site)) }.raise();
+        }
         // A thread that has only read for long waits for another one: `Grid` reports that when `idle` reaches the limit.
-        if self.steps.get() > launch.limit && launch.idle.get() <= launch.limit / 2 {
-            Raised::new(Kind::StepLimit { accesses: self.steps.get() }, Some(site)).raise();
+        if steps > launch.limit && launch.idle.get() <= launch.limit / 2 {
+            Raised::new(Kind::StepLimit { accesses: steps }, Some(site)).raise();
         }
     }
 
@@ -1023,6 +1064,7 @@ impl Thread {
         if before.is_none() && size <= Peeked::BYTES {
             bytes[..size].copy_from_slice(bytemuck::bytes_of(&value));
         }
+        self.rare.set(true);
         self.peeked.set((size <= Peeked::BYTES).then_some(Peeked { record, element, site, steps, value: bytes }));
         if before.is_some() { bytemuck::pod_read_unaligned(&bytes[..size]) } else { value }
     }
