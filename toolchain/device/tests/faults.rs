@@ -670,6 +670,37 @@ fn a_result_that_depends_on_the_order_differs_between_schedules() {
     }
 }
 
+#[test]
+fn explore_names_the_first_order_with_an_error() {
+    let mut orders = Vec::new();
+    let explored = Emulator::explore(6, |emulator| {
+        let (mut next, mut order) = (emulator.zeros(1)?, emulator.zeros(256)?);
+        // SAFETY: `next` has one element, `order` one per thread.
+        unsafe { order_of_arrival(emulator, Shape::new(4, 64), &mut next, &mut order) }?;
+        orders.push(emulator.to_vec(&order)?);
+        // SAFETY: the kernel touches no memory. It has a fault in the fourth order.
+        if orders.len() == 4 { unsafe { early_return(emulator, Shape::new(1, 64), 40) } } else { Ok(()) }
+    });
+    let explored = explored.unwrap_err();
+    assert_eq!(explored.schedule, Schedule::Interleaved(1));
+    assert!(format!("{explored:?}").contains("barrier divergence"), "{explored}");
+    assert!(format!("{explored:?}").ends_with("under Schedule::Interleaved(1)"), "{explored}");
+    assert!(orders.iter().enumerate().all(|(i, order)| !orders[..i].contains(order)));
+}
+
+#[test]
+fn explore_runs_one_order_if_threads_do_not_communicate() -> Result<(), Box<dyn std::error::Error>> {
+    let mut runs = 0;
+    Emulator::explore(6, |emulator| -> Result<(), EmulatorError> {
+        runs += 1;
+        let mut out = emulator.zeros(64)?;
+        // SAFETY: `out` has one element per thread.
+        unsafe { identity(emulator, Shape::new(2, 32), &mut out) }
+    })?;
+    assert_eq!(runs, 1);
+    Ok(())
+}
+
 #[kernel]
 fn identity(out: GlobalMut<u32>) {
     out.set(thread::index_1d() as usize, thread::index_1d() as u32);

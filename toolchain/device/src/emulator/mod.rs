@@ -24,6 +24,7 @@
 
 mod block;
 pub(crate) mod clock;
+mod explore;
 pub mod fault;
 mod launch;
 pub(crate) mod memory;
@@ -40,6 +41,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use explore::Explored;
 pub use fault::Fault;
 pub use memory::EmulatedBuffer;
 pub use schedule::Schedule;
