@@ -230,3 +230,53 @@ fn an_exchange_that_fails_is_a_read() {
         assert_race(&fault(unsafe { failed_exchange(&device, Shape::new(1, 2), &mut value, 0, &mut out) }));
     }
 }
+
+/// Two blocks exclude each other by two flags, each of which its owner raises before it reads the other one. Only a
+/// sequentially consistent fence would order the two.
+#[kernel]
+fn dekker(flags: GlobalMut<u32>, inside: GlobalMut<u32>) {
+    let me = thread::block_idx_x() as usize;
+    atomic::store((flags, me), 1, Ordering::Relaxed, Scope::Device);
+    thread::fence();
+    if atomic::load::<u32>((flags, 1 - me), Ordering::Relaxed, Scope::Device) == 0 {
+        inside.set(0, me as u32);
+    }
+}
+
+/// Block 0 passes a message to block 1.
+#[kernel]
+fn message(ordered: u32, message: GlobalMut<u32>, flag: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let (release, acquire) =
+        if ordered == 1 { (Ordering::Release, Ordering::Acquire) } else { (Ordering::Relaxed, Ordering::Relaxed) };
+    if thread::block_idx_x() == 0 {
+        atomic::store((message, 0), 7, Ordering::Relaxed, Scope::Device);
+        atomic::store((flag, 0), 1, release, Scope::Device);
+    } else {
+        while atomic::load::<u32>((flag, 0), acquire, Scope::Device) == 0 {}
+        out.set(0, atomic::load((message, 0), Ordering::Relaxed, Scope::Device));
+    }
+}
+
+fn run_message(device: &Emulator, ordered: u32) -> Result<u32, EmulatorError> {
+    let (mut data, mut flag, mut out) = (device.zeros(1)?, device.zeros(1)?, device.zeros(1)?);
+    // SAFETY: each buffer has one element.
+    unsafe { message(device, Shape::new(2, 1), ordered, &mut data, &mut flag, &mut out) }?;
+    Ok(device.to_vec(&out)?[0])
+}
+
+#[test]
+fn loads_may_read_older_values() {
+    let dekker = Emulator::explore(40, |device| {
+        let (mut flags, mut inside) = (device.zeros(2)?, device.zeros(1)?);
+        // SAFETY: `flags` has one element per block, `inside` has one.
+        unsafe { dekker(device, Shape::new(2, 1), &mut flags, &mut inside) }
+    });
+    assert_race(&fault(dekker.map_err(|explored| explored.error)));
+    let relaxed = |device: &Emulator| match run_message(device, 0) {
+        Ok(7) => Ok(()),
+        other => Err(format!("{other:?}")),
+    };
+    assert_eq!(Emulator::explore(40, relaxed).unwrap_err().error, "Ok(0)");
+    let ordered = |device: &Emulator| run_message(device, 1).map(|read| assert_eq!(read, 7));
+    Emulator::explore(400, ordered).unwrap();
+}

@@ -346,14 +346,16 @@ impl<T: DeviceCopy> GlobalMut<T> {
         let cell = unsafe { self.ptr.add(index) };
         let mut old = T::zeroed();
         // SAFETY: as above.
-        let writes = || atomic.expected.is_none_or(|expected| unsafe { *cell }.to_raw() == expected);
-        emulated::current().global_atomic(self.extent.elements(index, 1), atomic, Location::caller(), writes, || {
+        let value = || unsafe { *cell }.to_raw();
+        emulated::current().global_atomic(self.extent.elements(index, 1), atomic, Location::caller(), value, |older| {
             // SAFETY: as above.
-            unsafe {
-                old = *cell;
-                *cell = update(old);
-                *cell != old
-            }
+            let current = unsafe { *cell };
+            old = older.map_or(current, T::from_raw);
+            // A load writes nothing, whichever value it reads.
+            let new = if older.is_some() { current } else { update(old) };
+            // SAFETY: as above.
+            unsafe { *cell = new };
+            new != current
         });
         old
     }

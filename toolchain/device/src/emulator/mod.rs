@@ -19,6 +19,9 @@
 //!   release, a fence after it makes it acquire;
 //! - the end of a launch; for an overlapping launch, [`grid::wait`](crate::device::grid::wait).
 //!
+//! In random and interleaved orders, an atomic load may read the value before the last write, as it may on a GPU, if that
+//! write does not happen before the load and no other operation has read it.
+//!
 //! An atomic operation at block scope races with one of another block. The data of an asynchronous copy belong to the
 //! copy until the thread that has started it waits for it.
 

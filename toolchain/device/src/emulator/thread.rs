@@ -1084,15 +1084,15 @@ impl Thread {
         }
     }
 
-    /// An atomic operation on an element: `writes` says whether it writes, and `update` performs it and returns whether
-    /// the value changed.
+    /// An atomic operation on an element: `value` reads its bits, and `update` performs the operation and returns whether
+    /// the value changed. The argument of `update` is an older value that a load reads instead of the last one.
     pub(crate) fn global_atomic(
         &self,
         elements: Elements<'_>,
         atomic: Atomic,
         site: &'static Location<'static>,
-        writes: impl FnOnce() -> bool,
-        update: impl FnOnce() -> bool,
+        value: impl Fn() -> u64,
+        update: impl FnOnce(Option<u64>) -> bool,
     ) {
         let element = elements.first;
         let place = || elements.place(element);
@@ -1105,7 +1105,9 @@ impl Thread {
         if atomic.reads {
             self.expect_value(|| elements.record.written(element), site, place);
         }
-        let writes = atomic.writes && writes();
+        let writes = atomic.writes && atomic.expected.is_none_or(|expected| value() == expected);
+        let launch = self.launch();
+        let before = (writes && launch.reads_older() && elements.record.written(element)).then(value);
         if writes {
             elements.record.write(element);
         }
@@ -1126,10 +1128,16 @@ impl Thread {
         if atomic.reads {
             self.hear(other, missed);
         }
-        let directions = (atomic.reads, writes);
-        shadow.synchronise(element, directions, atomic.order, wide, &mut self.clock.borrow_mut());
+        let clock = &mut self.clock.borrow_mut();
+        let older = (!atomic.writes && launch.reads_older()).then(|| shadow.older(element, clock)).flatten();
+        let older = older.filter(|_| launch.draw(4) == 0);
+        if older.is_some() {
+            shadow.synchronise_older(element, atomic.order, wide, clock);
+        } else {
+            shadow.synchronise(element, (atomic.reads, writes), before, atomic.order, wide, clock);
+        }
         drop(shadow);
-        self.step(update(), false, site, || elements.target());
+        self.step(update(older), false, site, || elements.target());
     }
 
     fn hear(&self, other: Option<Stamp>, missed: Option<Knowledge>) {
@@ -1312,7 +1320,7 @@ impl Thread {
             self.hear(other, missed);
         }
         let directions = (atomic.reads, writes);
-        shared.shadow.synchronise(first, directions, atomic.order, true, &mut self.clock.borrow_mut());
+        shared.shadow.synchronise(first, directions, None, atomic.order, true, &mut self.clock.borrow_mut());
         let old = shared.load(address, size);
         let new = update(old);
         shared.store(address, size, new);

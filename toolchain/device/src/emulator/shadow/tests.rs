@@ -116,7 +116,7 @@ impl Program {
             let order = [Ordering::Relaxed, Ordering::AcqRel][self.draw(2)];
             let writes = action == Action::Atomic;
             let clock = &mut self.clocks[block][thread];
-            self.shadow.synchronise(element, (true, writes), order, true, clock);
+            self.shadow.synchronise(element, (true, writes), None, order, true, clock);
         }
     }
 
