@@ -1,6 +1,6 @@
 //! Every fault that the emulator detects, each in a small kernel: kind, kernel, block, threads and line of the report.
 
-use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, copy, kernel, thread, warp};
+use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, block, copy, kernel, thread, warp};
 use warpkov_device::emulator::fault::{Fault, Kind, Place, Threads};
 use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
@@ -57,6 +57,42 @@ fn a_thread_that_returns_before_a_barrier() {
     assert_eq!(fault.threads, Threads::Two(0, 40));
     assert!(matches!(&fault.kind, Kind::BarrierDivergence { other, .. } if other == "has returned"), "{fault}");
     assert_site(&fault, "missed barrier");
+}
+
+#[test]
+fn debug_prints_the_report() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no memory.
+    let error = unsafe { early_return(&emulator, Shape::new(3, 64), 40) }.unwrap_err();
+    assert_eq!(format!("{error:?}"), error.to_string());
+    assert!(error.to_string().contains("hint: every thread of the block must reach the barrier"), "{error}");
+}
+
+#[kernel]
+fn reduce_block(scan: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    let sum = |a, b| a + b;
+    if scan == 1 {
+        out.set(t as usize, block::exclusive_scan(1, 0, sum).0); // scan of a block
+    } else {
+        out.set(t as usize, block::reduce(1, 0, sum)); // sum of a block
+    }
+}
+
+#[test]
+fn a_sum_over_a_block_of_partial_warps() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(128).unwrap();
+    for (scan, function, line) in
+        [(0, "block::reduce", "sum of a block"), (1, "block::exclusive_scan", "scan of a block")]
+    {
+        // SAFETY: `out` has one element per thread.
+        unsafe { reduce_block(&emulator, Shape::new(1, 128), scan, &mut out) }.unwrap();
+        // SAFETY: as above.
+        let fault = fault(unsafe { reduce_block(&emulator, Shape::new(1, 100), scan, &mut out) });
+        assert_eq!(fault.kind, Kind::PartialWarp { function, threads: 100 });
+        assert_site(&fault, line);
+    }
 }
 
 #[kernel]
@@ -492,6 +528,48 @@ fn more_static_shared_memory_than_a_kernel_may_declare() {
     assert_site(&fault, "third array");
 }
 
+/// Writes zeros, and adds elements.
+fn recursion(depth: u32, x: Global<u32>, out: GlobalMut<u32>) -> u32 {
+    out.set(0, 0);
+    x.get(depth as usize % 32) + if depth == 0 { 0 } else { recursion(depth - 1, x, out) }
+}
+
+#[inline(never)]
+fn array<const LENGTH: usize>(x: Global<u32>) -> u32 {
+    let mut local = [0; LENGTH];
+    for k in 0..LENGTH {
+        local[k] = x.get(k % 32) + if k == 0 { 0 } else { local[k - 1] };
+    }
+    local[std::hint::black_box(LENGTH - 1)]
+}
+
+#[kernel]
+fn local_memory(way: u32, x: Global<u32>, out: GlobalMut<u32>) {
+    let value = match way {
+        0 => array::<65_536>(x),
+        1 => array::<150_000>(x),
+        depth => recursion(depth, x, out),
+    };
+    out.set(thread::thread_idx_x() as usize, value);
+}
+
+#[test]
+fn more_local_memory_than_any_gpu_has() {
+    let emulator = Emulator::default();
+    let (x, mut out) = (emulator.zeros(32).unwrap(), emulator.zeros(32).unwrap());
+    let mut launch = |way| {
+        // SAFETY: `x` and `out` have 32 elements.
+        unsafe { local_memory(&emulator, Shape::new(1, 1), way, &x, &mut out) }
+    };
+    launch(0).unwrap();
+    launch(100).unwrap();
+    for way in [1, 1_000_000_000] {
+        let fault = fault(launch(way));
+        assert!(matches!(fault.kind, Kind::LocalMemoryExhausted { bytes: 524_288.., .. }), "{fault}");
+    }
+    launch(0).unwrap();
+}
+
 #[test]
 fn shapes_that_no_gpu_accepts() {
     let emulator = Emulator::default();
@@ -590,6 +668,37 @@ fn a_result_that_depends_on_the_order_differs_between_schedules() {
         assert!(results[..i].iter().all(|other| other != result), "{:?}", schedules[i]);
         assert_eq!(*result, run(schedules[i]), "{:?}", schedules[i]);
     }
+}
+
+#[test]
+fn explore_names_the_first_order_with_an_error() {
+    let mut orders = Vec::new();
+    let explored = Emulator::explore(6, |emulator| {
+        let (mut next, mut order) = (emulator.zeros(1)?, emulator.zeros(256)?);
+        // SAFETY: `next` has one element, `order` one per thread.
+        unsafe { order_of_arrival(emulator, Shape::new(4, 64), &mut next, &mut order) }?;
+        orders.push(emulator.to_vec(&order)?);
+        // SAFETY: the kernel touches no memory. It has a fault in the fourth order.
+        if orders.len() == 4 { unsafe { early_return(emulator, Shape::new(1, 64), 40) } } else { Ok(()) }
+    });
+    let explored = explored.unwrap_err();
+    assert_eq!(explored.schedule, Schedule::Interleaved(1));
+    assert!(format!("{explored:?}").contains("barrier divergence"), "{explored}");
+    assert!(format!("{explored:?}").ends_with("under Schedule::Interleaved(1)"), "{explored}");
+    assert!(orders.iter().enumerate().all(|(i, order)| !orders[..i].contains(order)));
+}
+
+#[test]
+fn explore_runs_one_order_if_threads_do_not_communicate() -> Result<(), Box<dyn std::error::Error>> {
+    let mut runs = 0;
+    Emulator::explore(6, |emulator| -> Result<(), EmulatorError> {
+        runs += 1;
+        let mut out = emulator.zeros(64)?;
+        // SAFETY: `out` has one element per thread.
+        unsafe { identity(emulator, Shape::new(2, 32), &mut out) }
+    })?;
+    assert_eq!(runs, 1);
+    Ok(())
 }
 
 #[kernel]

@@ -135,3 +135,148 @@ fn a_search_that_a_plain_read_may_end_is_right() {
         assert_eq!(device.to_vec(&found).unwrap(), [1]);
     }
 }
+
+/// Threads of several blocks read `flag`, atomically and not.
+#[kernel]
+fn loads_of_all_blocks(flag: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let value = atomic::load((flag, 0), Ordering::Relaxed, Scope::Block);
+    out.set(thread::index_1d() as usize, value + flag.get(0));
+}
+
+#[kernel]
+fn load_beside_a_store(flag: GlobalMut<u32>) {
+    if thread::block_idx_x() == 0 {
+        atomic::store((flag, 0), 1, Ordering::Relaxed, Scope::Device);
+    } else {
+        let _: u32 = atomic::load((flag, 0), Ordering::Relaxed, Scope::Block);
+    }
+}
+
+#[test]
+fn a_load_at_block_scope_is_a_read() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule);
+        let (mut flag, mut out) = (device.zeros(1).unwrap(), device.zeros(64).unwrap());
+        // SAFETY: `flag` has one element, `out` one per thread.
+        unsafe { loads_of_all_blocks(&device, Shape::new(2, 32), &mut flag, &mut out) }.unwrap();
+        // SAFETY: as above.
+        assert_race(&fault(unsafe { load_beside_a_store(&device, Shape::new(2, 1), &mut flag) }));
+    }
+}
+
+/// Block 0 passes `data` to block 1 by a release, which a relaxed store follows: of the same thread, or of block 2.
+#[kernel]
+fn store_after_release(same: u32, data: GlobalMut<u32>, flag: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let relaxed = |value| atomic::store((flag, 0), value, Ordering::Relaxed, Scope::Device);
+    let wait = |value| while atomic::load::<u32>((flag, 0), Ordering::Relaxed, Scope::Device) != value {};
+    match thread::block_idx_x() {
+        0 => {
+            data.set(0, 7);
+            atomic::store((flag, 0), 1, Ordering::Release, Scope::Device);
+            if same == 1 {
+                relaxed(2);
+            }
+        }
+        1 => {
+            wait(2);
+            let _: u32 = atomic::load((flag, 0), Ordering::Acquire, Scope::Device);
+            out.set(0, data.get(0));
+        }
+        _ => {
+            if same == 0 {
+                wait(1);
+                relaxed(2);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_store_of_the_same_thread_continues_a_release() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule);
+        let run = |same| {
+            let (mut data, mut flag, mut out) = (device.zeros(1)?, device.zeros(1)?, device.zeros(1)?);
+            // SAFETY: each buffer has one element.
+            unsafe { store_after_release(&device, Shape::new(3, 1), same, &mut data, &mut flag, &mut out) }?;
+            assert_eq!(device.to_vec(&out)?, [7]);
+            Ok(())
+        };
+        run(1).unwrap();
+        // The store of another thread ends it.
+        assert_race(&fault(run(0)));
+    }
+}
+
+/// Both threads read, one of them by an exchange that fails.
+#[kernel]
+fn failed_exchange(value: GlobalMut<u32>, expected: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x() as usize;
+    if t == 0 {
+        out.set(t, atomic::compare_exchange((value, 0), expected, 1, Ordering::AcqRel, Scope::Device));
+    } else {
+        out.set(t, value.get(0));
+    }
+}
+
+#[test]
+fn an_exchange_that_fails_is_a_read() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule);
+        let (mut value, mut out) = (device.zeros(1).unwrap(), device.zeros(2).unwrap());
+        // SAFETY: `value` has one element, `out` one per thread.
+        unsafe { failed_exchange(&device, Shape::new(1, 2), &mut value, 5, &mut out) }.unwrap();
+        // SAFETY: as above.
+        assert_race(&fault(unsafe { failed_exchange(&device, Shape::new(1, 2), &mut value, 0, &mut out) }));
+    }
+}
+
+/// Two blocks exclude each other by two flags, each of which its owner raises before it reads the other one. Only a
+/// sequentially consistent fence would order the two.
+#[kernel]
+fn dekker(flags: GlobalMut<u32>, inside: GlobalMut<u32>) {
+    let me = thread::block_idx_x() as usize;
+    atomic::store((flags, me), 1, Ordering::Relaxed, Scope::Device);
+    thread::fence();
+    if atomic::load::<u32>((flags, 1 - me), Ordering::Relaxed, Scope::Device) == 0 {
+        inside.set(0, me as u32);
+    }
+}
+
+/// Block 0 passes a message to block 1.
+#[kernel]
+fn message(ordered: u32, message: GlobalMut<u32>, flag: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let (release, acquire) =
+        if ordered == 1 { (Ordering::Release, Ordering::Acquire) } else { (Ordering::Relaxed, Ordering::Relaxed) };
+    if thread::block_idx_x() == 0 {
+        atomic::store((message, 0), 7, Ordering::Relaxed, Scope::Device);
+        atomic::store((flag, 0), 1, release, Scope::Device);
+    } else {
+        while atomic::load::<u32>((flag, 0), acquire, Scope::Device) == 0 {}
+        out.set(0, atomic::load((message, 0), Ordering::Relaxed, Scope::Device));
+    }
+}
+
+fn run_message(device: &Emulator, ordered: u32) -> Result<u32, EmulatorError> {
+    let (mut data, mut flag, mut out) = (device.zeros(1)?, device.zeros(1)?, device.zeros(1)?);
+    // SAFETY: each buffer has one element.
+    unsafe { message(device, Shape::new(2, 1), ordered, &mut data, &mut flag, &mut out) }?;
+    Ok(device.to_vec(&out)?[0])
+}
+
+#[test]
+fn loads_may_read_older_values() {
+    let dekker = Emulator::explore(40, |device| {
+        let (mut flags, mut inside) = (device.zeros(2)?, device.zeros(1)?);
+        // SAFETY: `flags` has one element per block, `inside` has one.
+        unsafe { dekker(device, Shape::new(2, 1), &mut flags, &mut inside) }
+    });
+    assert_race(&fault(dekker.map_err(|explored| explored.error)));
+    let relaxed = |device: &Emulator| match run_message(device, 0) {
+        Ok(7) => Ok(()),
+        other => Err(format!("{other:?}")),
+    };
+    assert_eq!(Emulator::explore(40, relaxed).unwrap_err().error, "Ok(0)");
+    let ordered = |device: &Emulator| run_message(device, 1).map(|read| assert_eq!(read, 7));
+    Emulator::explore(400, ordered).unwrap();
+}

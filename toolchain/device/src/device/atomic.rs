@@ -104,7 +104,7 @@ macro_rules! operations {
                             },
                             emulated => {
                                 let update: Update<$ty> = $update;
-                                cell.update(Atomic { reads: true, writes: true, order, scope }, |old| update(old, value))
+                                cell.update(Atomic { reads: true, writes: true, expected: None, order, scope }, |old| update(old, value))
                             },
                         }
                     }
@@ -297,7 +297,7 @@ pub fn load<T: Word>(cell: impl Cell<T>, order: Ordering, scope: Scope) -> T {
             };
             T::from_raw(raw)
         },
-        emulated => cell.update(Atomic { reads: true, writes: false, order, scope }, |old| old),
+        emulated => cell.update(Atomic { reads: true, writes: false, expected: None, order, scope }, |old| old),
     }
 }
 
@@ -324,12 +324,13 @@ pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scop
             }
         },
         emulated => {
-            cell.update(Atomic { reads: false, writes: true, order, scope }, |_| value);
+            cell.update(Atomic { reads: false, writes: true, expected: None, order, scope }, |_| value);
         },
     }
 }
 
-/// Writes `new` if the cell's value is `expected` (`atomicCAS`). Returns the old value.
+/// Writes `new` if the cell's value is `expected` (`atomicCAS`). Returns the old value. If it is another one, the operation
+/// only reads, and releases nothing.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn compare_exchange(cell: impl Cell<u32>, expected: u32, new: u32, order: Ordering, scope: Scope) -> u32 {
@@ -347,10 +348,8 @@ pub fn compare_exchange(cell: impl Cell<u32>, expected: u32, new: u32, order: Or
             }
         },
         emulated => {
-            // A failed exchange writes nothing, but it is not known before.
-            cell.update(Atomic { reads: true, writes: true, order, scope }, |old| {
-                if old == expected { new } else { old }
-            })
+            let atomic = Atomic { reads: true, writes: true, expected: Some(expected.into()), order, scope };
+            cell.update(atomic, |old| if old == expected { new } else { old })
         },
     }
 }

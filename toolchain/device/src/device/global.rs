@@ -339,19 +339,23 @@ impl<T: DeviceCopy> GlobalMut<T> {
     #[track_caller]
     pub(super) fn update(self, index: usize, atomic: emulated::Atomic, update: impl FnOnce(T) -> T) -> T
     where
-        T: PartialEq,
+        T: super::Word,
     {
         self.extent.check(index, 1);
         // SAFETY: in bounds, and the emulator runs one thread at a time.
         let cell = unsafe { self.ptr.add(index) };
         let mut old = T::zeroed();
-        emulated::current().global_atomic(self.extent.elements(index, 1), atomic, Location::caller(), || {
+        // SAFETY: as above.
+        let value = || unsafe { *cell }.to_raw();
+        emulated::current().global_atomic(self.extent.elements(index, 1), atomic, Location::caller(), value, |older| {
             // SAFETY: as above.
-            unsafe {
-                old = *cell;
-                *cell = update(old);
-                *cell != old
-            }
+            let current = unsafe { *cell };
+            old = older.map_or(current, T::from_raw);
+            // A load writes nothing, whichever value it reads.
+            let new = if older.is_some() { current } else { update(old) };
+            // SAFETY: as above.
+            unsafe { *cell = new };
+            new != current
         });
         old
     }

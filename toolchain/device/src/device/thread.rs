@@ -80,8 +80,9 @@ pub fn block_size() -> u32 {
 /// Waits until every thread of the block has reached this barrier (`__syncthreads`).
 ///
 /// Writes of the block's threads to shared and global memory before the barrier are visible to all its threads after
-/// it. Every thread must reach the same barrier: if one returns early or takes another branch, the others wait forever
-/// on a GPU. The emulator reports this as barrier divergence.
+/// it. Every thread of the block must reach the same barrier, in the same round of every loop around it: otherwise the
+/// behaviour is undefined. If a thread takes another branch, the others may wait forever on a GPU. If it has returned,
+/// GPUs since Volta (`sm_70`) go on without it, older ones may hang. The emulator reports both as barrier divergence.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn sync_threads() {

@@ -5,19 +5,20 @@ use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
-use corosensei::stack::DefaultStack;
+use corosensei::stack::{DefaultStack, Stack as _};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::fault::{Earlier, Fault, Kind, Raised, Threads};
 use super::launch::{Launch, index_of};
 use super::profile::Collector;
-use super::thread::{Block, State, Thread, Wait, WarpOp, enter, joined};
+use super::thread::{Block, LOCAL_LIMIT, State, Thread, Wait, WarpOp, enter, joined};
 use crate::launch::{Call, Dim3};
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
 
-/// Stack size of a thread. Kernels have no recursion and no large local arrays.
-const STACK_BYTES: usize = 128 * 1024;
+/// Stack size of a thread. The part beyond [`LOCAL_LIMIT`] is for the fault, and for arrays that are larger than that.
+/// Memory that no thread touches costs nothing.
+const STACK_BYTES: usize = 2 * LOCAL_LIMIT;
 
 /// The fault of a thread that has unwound.
 fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u32) -> Box<Fault> {
@@ -292,7 +293,7 @@ impl<'a> Runner<'a> {
             let message = format!("no stack for an emulated thread: {error}");
             self.fault(Box::new(message), id as u32)
         })?;
-        let first = positions.start;
+        let (first, top) = (positions.start, stack.base().get());
         self.block.schedule(id as u32, positions);
         let block = &raw const *self.block;
         // SAFETY: `Runner` owns the coroutine and is dropped when `Grid::run` returns, so the coroutine never outlives
@@ -303,7 +304,7 @@ impl<'a> Runner<'a> {
             let block = unsafe { &*block };
             loop {
                 let thread = block.current_thread();
-                thread.begin(yielder);
+                thread.begin(yielder, top);
                 enter(thread);
                 body();
                 thread.end();
@@ -482,7 +483,12 @@ impl<'a> Runner<'a> {
         let other = elsewhere.unwrap_or(waiting);
         let kind =
             Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.describe_state(other) };
-        let hint = "every thread of the block must reach the same barrier: move it out of the branch, or do not return before it";
+        let hint = if self.states.get(other) == Some(&State::Ended) {
+            "every thread of the block must reach the barrier: let threads without work skip the work instead of returning. \
+             (GPUs since Volta do not wait for threads that have returned, but CUDA leaves the behaviour undefined.)"
+        } else {
+            "every thread of the block must reach the same barrier: move it out of the branch"
+        };
         fault(kind, Threads::Two(waiting as u32, other as u32), site, Some(hint.to_owned()))
     }
 

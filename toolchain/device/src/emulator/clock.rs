@@ -29,8 +29,10 @@ pub(crate) enum Action {
     Atomic,
     /// An atomic operation at block scope.
     BlockAtomic,
-    /// An atomic load at device or system scope.
+    /// An atomic operation at device or system scope that writes nothing.
     AtomicRead,
+    /// An atomic operation at block scope that writes nothing.
+    BlockRead,
     /// A read that may see the old or the new value of a mark: [`GlobalMut::peek`](crate::device::GlobalMut::peek).
     Peek,
     /// A write of a value that all writers write: [`GlobalMut::mark`](crate::device::GlobalMut::mark).
@@ -40,43 +42,68 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Read,
         Self::Write,
         Self::Atomic,
         Self::BlockAtomic,
         Self::AtomicRead,
+        Self::BlockRead,
         Self::Peek,
         Self::Mark,
         Self::Copy,
     ];
 
     #[inline]
-    pub fn is_atomic(self) -> bool {
-        matches!(self, Self::Atomic | Self::BlockAtomic | Self::AtomicRead)
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::Atomic | Self::BlockAtomic | Self::AtomicRead | Self::BlockRead)
     }
 
     /// Whether the action changes the element.
     #[inline]
-    pub fn writes(self) -> bool {
-        !matches!(self, Self::Read | Self::Peek | Self::AtomicRead)
+    pub const fn writes(self) -> bool {
+        !matches!(self, Self::Read | Self::Peek | Self::AtomicRead | Self::BlockRead)
     }
 
     /// Whether two concurrent actions, both of the kinds that a set of accesses holds, race.
     #[inline]
-    pub fn conflicts(self, other: Self, same_block: bool) -> bool {
-        match (self.is_atomic(), other.is_atomic()) {
-            (true, true) => !same_block && (self == Self::BlockAtomic || other == Self::BlockAtomic),
-            (false, false) => false,
-            _ => self.writes() || other.writes(),
-        }
+    pub const fn conflicts(self, other: Self, same_block: bool) -> bool {
+        let ordered = match (self.is_atomic(), other.is_atomic()) {
+            (true, true) => same_block || !self.is_narrow() && !other.is_narrow(),
+            (false, false) => true,
+            _ => false,
+        };
+        !ordered && (self.writes() || other.writes())
+    }
+
+    const fn is_narrow(self) -> bool {
+        matches!(self, Self::BlockAtomic | Self::BlockRead)
+    }
+
+    /// The kinds of the actions that conflict with this one in some block, one bit each.
+    #[inline]
+    pub const fn conflicting(self) -> u16 {
+        const KINDS: [u16; Action::ALL.len()] = {
+            let mut kinds = [0; Action::ALL.len()];
+            let mut k = 0;
+            while k < kinds.len() * kinds.len() {
+                let (one, other) = (Action::ALL[k / kinds.len()], Action::ALL[k % kinds.len()]);
+                if one.conflicts(other, false) {
+                    kinds[one as usize] |= 1 << other as u16;
+                }
+                k += 1;
+            }
+            kinds
+        };
+        KINDS[self as usize]
     }
 
     /// Whether every action that conflicts with the earlier action of a thread also conflicts with its later action
     /// `self`, of the same kind of set of accesses.
     pub fn covers(self, earlier: Self) -> bool {
         match earlier {
-            Self::AtomicRead => matches!(self, Self::AtomicRead | Self::Atomic | Self::BlockAtomic),
+            Self::AtomicRead => self.is_atomic(),
+            Self::BlockRead => matches!(self, Self::BlockRead | Self::BlockAtomic),
             Self::Atomic => matches!(self, Self::Atomic | Self::BlockAtomic),
             Self::Peek => matches!(self, Self::Peek | Self::Mark),
             _ => self == earlier,
@@ -90,6 +117,7 @@ impl Action {
             Self::Atomic => "an atomic operation",
             Self::BlockAtomic => "an atomic operation at block scope",
             Self::AtomicRead => "an atomic read",
+            Self::BlockRead => "an atomic read at block scope",
             Self::Peek => "a peek",
             Self::Mark => "a mark",
             Self::Copy => "an asynchronous copy",
@@ -200,6 +228,16 @@ impl Released {
     }
 }
 
+/// A release of a thread to one element. Later atomic writes of the thread to the element pass it on, whatever their order
+/// (the *release pattern* of the PTX memory model).
+#[derive(Debug)]
+struct Release {
+    /// The memory and the element.
+    cell: (usize, usize),
+    wide: bool,
+    known: Arc<Knowledge>,
+}
+
 /// The clock of a thread. The fields that each access needs come first, so that few cache lines are touched.
 #[repr(C)]
 pub(crate) struct Clock {
@@ -222,6 +260,8 @@ pub(crate) struct Clock {
     pub fenced: Option<Arc<Knowledge>>,
     /// What its relaxed atomic operations have read since its last fence. The next fence acquires this.
     pub observed: Option<Knowledge>,
+    /// Its last releases to different elements.
+    releases: Vec<Release>,
     /// Known times of the other lanes of its warp, if `synced`.
     lanes: [u32; 32],
 }
@@ -241,6 +281,7 @@ impl Clock {
             acquired: None,
             fenced: None,
             observed: None,
+            releases: Vec::new(),
         }
     }
 
@@ -260,6 +301,7 @@ impl Clock {
         if self.acquired.is_some() || self.fenced.is_some() || self.observed.is_some() {
             (self.acquired, self.fenced, self.observed) = (None, None, None);
         }
+        self.releases.clear();
         self.advance(1);
     }
 
@@ -339,6 +381,24 @@ impl Clock {
         if !knowledge.0.is_empty() {
             Arc::make_mut(self.acquired.get_or_insert_default()).join(knowledge);
         }
+    }
+
+    /// Publishes all accesses before now to those who read a value that this thread writes to `cell`, now or later.
+    pub fn release(&mut self, cell: (usize, usize), wide: bool) -> Arc<Knowledge> {
+        /// Elements to which kernels release in turn: the flags of a few stages.
+        const RECENT: usize = 4;
+        let known = self.publish();
+        self.releases.retain(|release| release.cell != cell);
+        if self.releases.len() == RECENT {
+            self.releases.remove(0);
+        }
+        self.releases.push(Release { cell, wide, known: known.clone() });
+        known
+    }
+
+    /// What the thread has released to `cell`, and whether at device or system scope.
+    pub fn released_to(&self, cell: (usize, usize)) -> Option<(bool, &Knowledge)> {
+        self.releases.iter().find(|release| release.cell == cell).map(|release| (release.wide, &*release.known))
     }
 
     /// An acquire-release fence.

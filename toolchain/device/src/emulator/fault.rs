@@ -18,7 +18,7 @@ use crate::launch::Dim3;
 ///   hint: thread 32 writes this after thread 0 has read it: is a barrier missing before line 14?
 ///   order of threads: Schedule::RoundRobin
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Fault {
     /// Name of the kernel in the source.
     pub kernel: &'static str,
@@ -39,6 +39,13 @@ pub struct Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// The report, which `expect` and tests that return an error print by `Debug`.
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,7 +150,7 @@ impl fmt::Display for Place {
 /// The kinds of fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Kind {
-    /// Some threads wait at a barrier that another thread never reaches.
+    /// Some threads wait at a barrier that another thread never reaches, because it has returned or waits elsewhere.
     #[error("barrier divergence: one thread waits at the barrier on line {waiting}, the other {other}")]
     BarrierDivergence {
         /// Line of the barrier.
@@ -241,6 +248,23 @@ pub enum Kind {
         bytes: usize,
         /// Maximum on every GPU.
         limit: usize,
+    },
+    /// The local variables of a thread need more memory than any GPU has for a thread. Those of the host take more space, so
+    /// a thread near the limit may still run on a GPU.
+    #[error("a thread has {bytes} bytes of local variables; on a GPU it may have at most {limit}")]
+    LocalMemoryExhausted {
+        /// The thread's stack on the host.
+        bytes: usize,
+        /// Maximum over all GPUs.
+        limit: usize,
+    },
+    /// A function of the device library that needs blocks of whole warps runs in another block.
+    #[error("{function} in a block of {threads} threads, which is not a multiple of 32")]
+    PartialWarp {
+        /// The function.
+        function: &'static str,
+        /// Threads of the block.
+        threads: u32,
     },
     /// The kernel's code panicked, for example by integer overflow, a failed assertion, or an index out of bounds.
     #[error("panic: {message}")]

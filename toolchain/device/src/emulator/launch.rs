@@ -83,6 +83,12 @@ impl Launch {
         self.interleaves() && self.draw(4) == 0
     }
 
+    /// Whether atomic loads may read older values than the last one.
+    #[inline]
+    pub fn reads_older(&self) -> bool {
+        matches!(self.schedule, Schedule::Random(_) | Schedule::Interleaved(_))
+    }
+
     /// The kernel and the block of a serial number.
     pub fn block_of(&self, serial: u64) -> (&'static str, Dim3) {
         match &self.previous {

@@ -14,15 +14,20 @@
 //!
 //! - a barrier (`sync_threads`), for threads of a block;
 //! - `sync_warp`, for lanes of its mask. A shuffle, a vote or a warp reduction orders no memory accesses;
-//! - an atomic operation that releases and one that reads its value and acquires, if the scope of each includes the
-//!   other thread. A fence before a relaxed operation makes it release, a fence after it makes it acquire;
+//! - an atomic operation that releases, or a later one of the same thread on the same element, and one that reads its
+//!   value and acquires, if the scope of each includes the other thread. A fence before a relaxed operation makes it
+//!   release, a fence after it makes it acquire;
 //! - the end of a launch; for an overlapping launch, [`grid::wait`](crate::device::grid::wait).
+//!
+//! In random and interleaved orders, an atomic load may read the value before the last write, as it may on a GPU, if that
+//! write does not happen before the load and no other operation has read it.
 //!
 //! An atomic operation at block scope races with one of another block. The data of an asynchronous copy belong to the
 //! copy until the thread that has started it waits for it.
 
 mod block;
 pub(crate) mod clock;
+mod explore;
 pub mod fault;
 mod launch;
 pub(crate) mod memory;
@@ -35,9 +40,11 @@ pub mod thread;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use explore::Explored;
 pub use fault::Fault;
 pub use memory::EmulatedBuffer;
 pub use schedule::Schedule;
@@ -192,7 +199,7 @@ impl Emulator {
 }
 
 /// An error of a launch on the emulator.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum EmulatorError {
     /// The kernel has a fault.
     #[error(transparent)]
@@ -211,6 +218,13 @@ pub enum EmulatorError {
         /// The kernel.
         kernel: &'static str,
     },
+}
+
+/// The report, which `expect` and tests that return an error print by `Debug`.
+impl fmt::Debug for EmulatorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Device for Emulator {

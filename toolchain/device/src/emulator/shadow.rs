@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::panic::Location;
+use std::ptr;
 
 use super::clock::{Action, Clock, Knowledge, Released, Stamp};
 use super::sites;
@@ -300,6 +301,17 @@ struct Atomics {
     /// The last of them that may have changed the element.
     change: Option<Stamp>,
     released: Released,
+    /// The value before the last atomic write, which loads may still read.
+    older: Option<Older>,
+}
+
+/// A value before an atomic write that no operation has read yet.
+struct Older {
+    value: u64,
+    /// The releases that a load of this value reads.
+    released: Released,
+    /// The block, thread and time of the write. Loads that it happens before must read the new value.
+    write: (u64, u16, u32),
 }
 
 impl Atomics {
@@ -402,7 +414,7 @@ impl Group {
 struct Accesses {
     groups: Vec<Group>,
     /// The kinds of the accesses, one bit each; perhaps more.
-    kinds: u8,
+    kinds: u16,
     /// Length at which the next search for superseded accesses takes place.
     full: usize,
 }
@@ -459,11 +471,15 @@ impl Accesses {
             Some(Stamp { site: Some(sites::location(site)), block, time, thread, action })
         })
     }
+}
 
-    /// Whether an access may be of a kind that is `wanted`.
-    #[inline]
-    fn may_have(&self, wanted: impl Fn(Action) -> bool) -> bool {
-        Action::ALL.into_iter().any(|action| self.kinds & (1 << action as u8) != 0 && wanted(action))
+/// The effect of reading a value with these releases.
+fn acquire(released: &Released, order: Ordering, wide: bool, clock: &mut Clock) {
+    let seen = released.seen_by(clock.block, wide);
+    if matches!(order, Ordering::Relaxed | Ordering::Release) {
+        clock.observe(&seen);
+    } else {
+        clock.acquire(&seen);
     }
 }
 
@@ -657,7 +673,12 @@ impl Shadow {
                     lanes[slot] = 0;
                 }
             }
-            Action::Atomic | Action::BlockAtomic | Action::AtomicRead | Action::Peek | Action::Mark => {
+            Action::Atomic
+            | Action::BlockAtomic
+            | Action::AtomicRead
+            | Action::BlockRead
+            | Action::Peek
+            | Action::Mark => {
                 if action.writes() && !page.knows_reads(slot, now, clock, wide) {
                     return Err(page.unordered_read(slot, now, clock, wide));
                 }
@@ -666,8 +687,7 @@ impl Shadow {
                 let conflicts = |other, block| action.conflicts(other, block == stamp.block);
                 let atomics = || {
                     let accesses = &more.atomic.as_ref()?.accesses;
-                    let may_conflict = accesses.may_have(|other| conflicts(other, stamp.block) || conflicts(other, 0));
-                    may_conflict.then(|| accesses.unordered(clock, conflicts)).flatten()
+                    (accesses.kinds & action.conflicting() != 0).then(|| accesses.unordered(clock, conflicts)).flatten()
                 };
                 reads.or_else(atomics).map_or(Ok(()), Err)?;
                 more.newest = more.newest.max(stamp.block);
@@ -726,36 +746,58 @@ impl Shadow {
     }
 
     /// The effect of an atomic operation on happens-before, after [`touch`](Self::touch). `reads` and `writes`: whether
-    /// the operation does.
+    /// the operation does. `before`: the value before it, if later loads may still read that.
     pub fn synchronise(
         &mut self,
         element: usize,
         (reads, writes): (bool, bool),
+        before: Option<u64>,
         order: Ordering,
         wide: bool,
         clock: &mut Clock,
     ) {
+        let cell = (ptr::from_ref(self).addr(), element);
         let Some(more) = self.more_mut(element).and_then(|more| more.atomic.as_mut()) else { return };
+        more.older = None;
+        // The releases that belong to the value before, unless they belong to the new one, too.
+        let mut ended = more.released.is_empty().then(Released::default);
         if reads && !more.released.is_empty() {
-            let seen = more.released.seen_by(clock.block, wide);
-            if matches!(order, Ordering::Relaxed | Ordering::Release) {
-                clock.observe(&seen);
-            } else {
-                clock.acquire(&seen);
-            }
+            acquire(&more.released, order, wide, clock);
         } else if !reads {
-            // A store, unlike a read-modify-write operation, ends the releases before it.
-            more.released = Released::default();
+            // A store, unlike a read-modify-write operation, ends the releases of other threads before it.
+            ended = Some(std::mem::take(&mut more.released));
+        }
+        if let (Some(value), Some(released)) = (before, ended) {
+            more.older = Some(Older { value, released, write: (clock.block, clock.thread, clock.time) });
         }
         if writes {
             if matches!(order, Ordering::Relaxed | Ordering::Acquire) {
                 if let Some(fenced) = &clock.fenced {
                     more.released.add(clock.block, wide, fenced);
                 }
+                if let Some((was_wide, known)) = clock.released_to(cell) {
+                    more.released.add(clock.block, wide && was_wide, known);
+                }
             } else {
-                let known = clock.publish();
+                let known = clock.release(cell, wide);
                 more.released.add(clock.block, wide, &known);
             }
+        }
+    }
+
+    /// A value that a load may read instead of the last one: the write of the last one does not happen before the load,
+    /// and no other operation has read it.
+    pub fn older(&self, element: usize, clock: &Clock) -> Option<u64> {
+        let older = self.more(element)?.atomic.as_ref()?.older.as_ref()?;
+        let (block, thread, time) = older.write;
+        (!clock.knows_access(block, thread, time)).then_some(older.value)
+    }
+
+    /// As [`synchronise`](Self::synchronise), for a load that reads the [older](Self::older) value.
+    pub fn synchronise_older(&mut self, element: usize, order: Ordering, wide: bool, clock: &mut Clock) {
+        let Some(more) = self.more_mut(element).and_then(|more| more.atomic.as_mut()) else { return };
+        if let Some(older) = &more.older {
+            acquire(&older.released, order, wide, clock);
         }
     }
 

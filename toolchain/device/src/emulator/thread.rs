@@ -54,6 +54,13 @@ impl WarpOp {
 /// Accesses in a row that change nothing, after which a thread lets others run: it may wait for them.
 const PATIENCE: u32 = 256;
 
+/// Accesses between two checks of a thread's limits. Frames of recursive functions that make one each fit in the rest of
+/// the stack.
+const UNCHECKED_STEPS: u64 = 16;
+
+/// Maximum local memory of a thread on every GPU: 512 KiB.
+pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
+
 /// Accesses of read-only memory between two counts of them.
 const UNCOUNTED: u32 = 1 << 16;
 
@@ -394,8 +401,12 @@ pub struct Thread {
     pub(crate) block: *const Block,
     launch: Cell<*const Launch>,
     yielder: Cell<*const Yielder<(), ()>>,
+    /// The lowest address that its stack may reach.
+    stack_end: Cell<usize>,
     /// Memory accesses so far.
     steps: Cell<u64>,
+    /// Memory accesses that need no check of limits.
+    unchecked: Cell<u64>,
     /// Whether it has waited.
     waited: Cell<bool>,
     /// What it has done last: wait, if it has waited.
@@ -408,7 +419,7 @@ pub struct Thread {
     pub(crate) triggered: Cell<bool>,
     /// Whether a vector access is being made, which is one instruction.
     vector: Cell<bool>,
-    /// Whether one of the fields `copies`, `heard` and `missed` may have changed since the thread began.
+    /// Whether one of the fields `copies`, `peeked`, `heard` and `missed` may have changed since the thread began.
     rare: Cell<bool>,
     /// Index in the block.
     index: Cell<Dim3>,
@@ -486,6 +497,8 @@ pub struct Atomic {
     pub reads: bool,
     /// Whether it writes.
     pub writes: bool,
+    /// The bits that the element must have so that it writes; `None` if it writes in any case.
+    pub expected: Option<u64>,
     /// Its ordering.
     pub order: Ordering,
     /// Its scope.
@@ -501,10 +514,12 @@ impl Thread {
             index: Cell::new(Dim3 { x: 0, y: 0, z: 0 }),
             launch: Cell::new(ptr::null()),
             yielder: Cell::new(ptr::null()),
+            stack_end: Cell::new(0),
             wait: Cell::new(Wait::Preempted),
             waited: Cell::new(false),
             state: Cell::new(State::Fresh),
             steps: Cell::new(0),
+            unchecked: Cell::new(0),
             idle: Cell::new(0),
             profiled: Cell::new(false),
             watched: Cell::new(false),
@@ -523,9 +538,10 @@ impl Thread {
         }
     }
 
-    /// Begins the thread on the coroutine of `yielder`. The memory may be that of a thread of an earlier block.
+    /// Begins the thread on the coroutine of `yielder`, whose stack begins at `stack`. The memory may be that of a thread of
+    /// an earlier block.
     #[inline]
-    pub(crate) fn begin(&self, yielder: &Yielder<(), ()>) {
+    pub(crate) fn begin(&self, yielder: &Yielder<(), ()>, stack: usize) {
         let block = self.block();
         let launch = block.launch();
         let Dim3 { x, y, .. } = block.shape.block;
@@ -537,8 +553,10 @@ impl Thread {
         });
         self.launch.set(launch);
         self.yielder.set(yielder);
+        self.stack_end.set(stack - LOCAL_LIMIT);
         self.waited.set(false);
         self.steps.set(0);
+        self.unchecked.set(launch.limit.min(UNCHECKED_STEPS));
         self.idle.set(0);
         self.profiled.set(launch.profiled);
         self.watched.set(launch.settled < launch.first || launch.beside.is_some());
@@ -546,9 +564,9 @@ impl Thread {
         self.triggered.set(false);
         self.vector.set(false);
         self.phase.set(0);
-        self.peeked.set(None);
         self.clock.borrow_mut().begin(block.serial, launch.settled, launch.beside.as_ref());
         if self.rare.replace(false) {
+            self.peeked.set(None);
             let copies = &mut *self.copies.borrow_mut();
             copies.open.clear();
             copies.groups.clear();
@@ -620,7 +638,7 @@ impl Thread {
         let site = Location::caller();
         self.record(Operation::Barrier, 0, 0, site);
         self.communicates();
-        self.peeked.set(None);
+        self.forget_peek();
         let barrier = &self.block().barrier;
         barrier.arrive(site, predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
@@ -666,7 +684,7 @@ impl Thread {
         let site = Location::caller();
         self.record(op.operation(), 0, 0, site);
         self.communicates();
-        self.peeked.set(None);
+        self.forget_peek();
         let all = mask == u32::MAX;
         let passed = all.then(|| self.block().exchanges[self.id as usize / 32].arrive(lane, op, value));
         self.wait(Wait::Warp { site, op, mask, value, reply });
@@ -683,6 +701,14 @@ impl Thread {
                 let bit = |(lane, value): (usize, &u64)| u64::from(*value != 0) << lane;
                 self.reply.set(values.iter().enumerate().map(bit).fold(0, |ballot, bit| ballot | bit));
             }
+        }
+    }
+
+    /// A compiler reads again after an operation that orders accesses.
+    #[inline(always)]
+    fn forget_peek(&self) {
+        if self.rare.get() {
+            self.peeked.set(None);
         }
     }
 
@@ -752,7 +778,7 @@ impl Thread {
     #[track_caller]
     pub fn fence(&self) {
         self.record(Operation::Fence, 0, 0, Location::caller());
-        self.peeked.set(None);
+        self.forget_peek();
         self.clock.borrow_mut().fence();
     }
 
@@ -812,13 +838,30 @@ impl Thread {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn count_steps(&self, steps: u64, site: &'static Location<'static>) {
         self.steps.set(self.steps.get() + steps);
-        let launch = self.launch();
+        if self.steps.get() > self.unchecked.get() {
+            self.check_limits(site);
+        }
+    }
+
+    /// Checks that the thread is within its limits.
+    #[cold]
+    fn check_limits(&self, site: &'static Location<'static>) {
+        let (steps, launch, here) = (self.steps.get(), self.launch(), 0_u8);
+        self.unchecked.set(launch.limit.min(steps + UNCHECKED_STEPS));
+        let here = (&raw const here).addr();
+        if here < self.stack_end.get() {
+            // The destructors of the kernel may access memory.
+            let end = self.stack_end.replace(0);
+            let kind = Kind::LocalMemoryExhausted { bytes: end + LOCAL_LIMIT - here, limit: LOCAL_LIMIT };
+            let hint = "is a local array too large, or a recursion too deep?".to_owned();
+            Raised { hint: Some(hint), ..Raised::new(kind, Some(site)) }.raise();
+        }
         // A thread that has only read for long waits for another one: `Grid` reports that when `idle` reaches the limit.
-        if self.steps.get() > launch.limit && launch.idle.get() <= launch.limit / 2 {
-            Raised::new(Kind::StepLimit { accesses: self.steps.get() }, Some(site)).raise();
+        if steps > launch.limit && launch.idle.get() <= launch.limit / 2 {
+            Raised::new(Kind::StepLimit { accesses: steps }, Some(site)).raise();
         }
     }
 
@@ -1021,6 +1064,7 @@ impl Thread {
         if before.is_none() && size <= Peeked::BYTES {
             bytes[..size].copy_from_slice(bytemuck::bytes_of(&value));
         }
+        self.rare.set(true);
         self.peeked.set((size <= Peeked::BYTES).then_some(Peeked { record, element, site, steps, value: bytes }));
         if before.is_some() { bytemuck::pod_read_unaligned(&bytes[..size]) } else { value }
     }
@@ -1040,13 +1084,15 @@ impl Thread {
         }
     }
 
-    /// An atomic operation on an element: `update` performs it and returns whether the value changed.
+    /// An atomic operation on an element: `value` reads its bits, and `update` performs the operation and returns whether
+    /// the value changed. The argument of `update` is an older value that a load reads instead of the last one.
     pub(crate) fn global_atomic(
         &self,
         elements: Elements<'_>,
         atomic: Atomic,
         site: &'static Location<'static>,
-        update: impl FnOnce() -> bool,
+        value: impl Fn() -> u64,
+        update: impl FnOnce(Option<u64>) -> bool,
     ) {
         let element = elements.first;
         let place = || elements.place(element);
@@ -1059,14 +1105,18 @@ impl Thread {
         if atomic.reads {
             self.expect_value(|| elements.record.written(element), site, place);
         }
-        if atomic.writes {
+        let writes = atomic.writes && atomic.expected.is_none_or(|expected| value() == expected);
+        let launch = self.launch();
+        let before = (writes && launch.reads_older() && elements.record.written(element)).then(value);
+        if writes {
             elements.record.write(element);
         }
         let wide = atomic.scope != Scope::Block;
-        let action = match (wide, atomic.writes) {
-            (false, _) => Action::BlockAtomic,
+        let action = match (wide, writes) {
             (true, true) => Action::Atomic,
             (true, false) => Action::AtomicRead,
+            (false, true) => Action::BlockAtomic,
+            (false, false) => Action::BlockRead,
         };
         let mut shadow = elements.record.shadow.borrow_mut();
         if let Err(earlier) = shadow.touch(element, action, &self.clock.borrow(), site) {
@@ -1078,10 +1128,16 @@ impl Thread {
         if atomic.reads {
             self.hear(other, missed);
         }
-        let directions = (atomic.reads, atomic.writes);
-        shadow.synchronise(element, directions, atomic.order, wide, &mut self.clock.borrow_mut());
+        let clock = &mut self.clock.borrow_mut();
+        let older = (!atomic.writes && launch.reads_older()).then(|| shadow.older(element, clock)).flatten();
+        let older = older.filter(|_| launch.draw(4) == 0);
+        if older.is_some() {
+            shadow.synchronise_older(element, atomic.order, wide, clock);
+        } else {
+            shadow.synchronise(element, (atomic.reads, writes), before, atomic.order, wide, clock);
+        }
         drop(shadow);
-        self.step(update(), false, site, || elements.target());
+        self.step(update(older), false, site, || elements.target());
     }
 
     fn hear(&self, other: Option<Stamp>, missed: Option<Knowledge>) {
@@ -1123,7 +1179,7 @@ impl Thread {
         site: &'static Location<'static>,
     ) -> RefMut<'_, SharedMemory> {
         let operation = match action {
-            Action::Read | Action::AtomicRead => Operation::SharedLoad,
+            Action::Read | Action::AtomicRead | Action::BlockRead => Operation::SharedLoad,
             Action::Write | Action::Copy => Operation::SharedStore,
             Action::Atomic | Action::BlockAtomic | Action::Peek | Action::Mark => Operation::SharedAtomic,
         };
@@ -1250,15 +1306,21 @@ impl Thread {
         if !atomic.reads {
             self.block().shared.borrow_mut().set_written(address, size);
         }
-        let action = if atomic.writes { Action::Atomic } else { Action::AtomicRead };
+        let writes = atomic.writes
+            && atomic.expected.is_none_or(|expected| {
+                let shared = || self.block().shared.borrow();
+                self.expect_value(|| shared().has_value(address, size), site, || shared().place(address, size));
+                shared().load(address, size) == expected
+            });
+        let action = if writes { Action::Atomic } else { Action::AtomicRead };
         let mut shared = self.shared(address, size, action, site);
         let first = words(address, size).start;
         let (other, missed) = shared.shadow.signal(first, &self.clock.borrow(), true);
         if atomic.reads {
             self.hear(other, missed);
         }
-        let directions = (atomic.reads, atomic.writes);
-        shared.shadow.synchronise(first, directions, atomic.order, true, &mut self.clock.borrow_mut());
+        let directions = (atomic.reads, writes);
+        shared.shadow.synchronise(first, directions, None, atomic.order, true, &mut self.clock.borrow_mut());
         let old = shared.load(address, size);
         let new = update(old);
         shared.store(address, size, new);
@@ -1271,7 +1333,7 @@ impl Thread {
 /// "writes", "written".
 fn verb(action: Action) -> (&'static str, &'static str) {
     match action {
-        Action::Read | Action::AtomicRead => ("reads", "read"),
+        Action::Read | Action::AtomicRead | Action::BlockRead => ("reads", "read"),
         Action::Write => ("writes", "written"),
         Action::Atomic | Action::BlockAtomic => ("updates", "updated"),
         Action::Peek => ("peeks at", "peeked at"),

@@ -84,13 +84,14 @@ impl Program {
 
     fn access(&mut self, block: usize, thread: usize) {
         let element = ELEMENTS[self.draw(ELEMENTS.len())];
-        let action = match self.draw(16) {
+        let action = match self.draw(17) {
             0..8 => Action::Read,
             8..11 => Action::Write,
             11 => Action::Atomic,
             12 => Action::BlockAtomic,
             13 => Action::AtomicRead,
             14 => Action::Peek,
+            15 => Action::BlockRead,
             _ => Action::Mark,
         };
         let site = sites()[self.draw(3)];
@@ -115,7 +116,7 @@ impl Program {
             let order = [Ordering::Relaxed, Ordering::AcqRel][self.draw(2)];
             let writes = action == Action::Atomic;
             let clock = &mut self.clocks[block][thread];
-            self.shadow.synchronise(element, (true, writes), order, true, clock);
+            self.shadow.synchronise(element, (true, writes), None, order, true, clock);
         }
     }
 
