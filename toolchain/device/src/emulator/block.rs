@@ -5,7 +5,7 @@ use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
-use corosensei::stack::{DefaultStack, Stack as _};
+use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::fault::{Earlier, Fault, Kind, Raised, Threads};
@@ -293,7 +293,7 @@ impl<'a> Runner<'a> {
             let message = format!("no stack for an emulated thread: {error}");
             self.fault(Box::new(message), id as u32)
         })?;
-        let (first, top) = (positions.start, stack.base().get());
+        let first = positions.start;
         self.block.schedule(id as u32, positions);
         let block = &raw const *self.block;
         // SAFETY: `Runner` owns the coroutine and is dropped when `Grid::run` returns, so the coroutine never outlives
@@ -304,7 +304,7 @@ impl<'a> Runner<'a> {
             let block = unsafe { &*block };
             loop {
                 let thread = block.current_thread();
-                thread.begin(yielder, top);
+                thread.begin(yielder);
                 enter(thread);
                 body();
                 thread.end();

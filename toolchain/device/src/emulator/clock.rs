@@ -301,7 +301,9 @@ impl Clock {
         if self.acquired.is_some() || self.fenced.is_some() || self.observed.is_some() {
             (self.acquired, self.fenced, self.observed) = (None, None, None);
         }
-        self.releases.clear();
+        if !self.releases.is_empty() {
+            self.releases.clear();
+        }
         self.advance(1);
     }
 

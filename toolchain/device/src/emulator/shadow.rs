@@ -302,7 +302,7 @@ struct Atomics {
     change: Option<Stamp>,
     released: Released,
     /// The value before the last atomic write, which loads may still read.
-    older: Option<Older>,
+    older: Option<Box<Older>>,
 }
 
 /// A value before an atomic write that no operation has read yet.
@@ -474,6 +474,7 @@ impl Accesses {
 }
 
 /// The effect of reading a value with these releases.
+#[inline(never)]
 fn acquire(released: &Released, order: Ordering, wide: bool, clock: &mut Clock) {
     let seen = released.seen_by(clock.block, wide);
     if matches!(order, Ordering::Relaxed | Ordering::Release) {
@@ -747,6 +748,7 @@ impl Shadow {
 
     /// The effect of an atomic operation on happens-before, after [`touch`](Self::touch). `reads` and `writes`: whether
     /// the operation does. `before`: the value before it, if later loads may still read that.
+    #[inline]
     pub fn synchronise(
         &mut self,
         element: usize,
@@ -758,17 +760,21 @@ impl Shadow {
     ) {
         let cell = (ptr::from_ref(self).addr(), element);
         let Some(more) = self.more_mut(element).and_then(|more| more.atomic.as_mut()) else { return };
-        more.older = None;
-        // The releases that belong to the value before, unless they belong to the new one, too.
-        let mut ended = more.released.is_empty().then(Released::default);
-        if reads && !more.released.is_empty() {
+        let unreleased = more.released.is_empty();
+        if reads && !unreleased {
             acquire(&more.released, order, wide, clock);
-        } else if !reads {
-            // A store, unlike a read-modify-write operation, ends the releases of other threads before it.
-            ended = Some(std::mem::take(&mut more.released));
         }
-        if let (Some(value), Some(released)) = (before, ended) {
-            more.older = Some(Older { value, released, write: (clock.block, clock.thread, clock.time) });
+        if let Some(value) = before
+            && (unreleased || !reads)
+        {
+            let released = std::mem::take(&mut more.released);
+            more.older = Some(Box::new(Older { value, released, write: (clock.block, clock.thread, clock.time) }));
+        } else if more.older.is_some() {
+            more.older = None;
+        }
+        // A store, unlike a read-modify-write operation, ends the releases of other threads before it.
+        if !reads && !unreleased {
+            more.released = Released::default();
         }
         if writes {
             if matches!(order, Ordering::Relaxed | Ordering::Acquire) {

@@ -56,7 +56,7 @@ const PATIENCE: u32 = 256;
 
 /// Accesses between two checks of a thread's limits. Frames of recursive functions that make one each fit in the rest of
 /// the stack.
-const UNCHECKED_STEPS: u64 = 16;
+const UNCHECKED_STEPS: u64 = 64;
 
 /// Maximum local memory of a thread on every GPU: 512 KiB.
 pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
@@ -160,7 +160,7 @@ struct Peeked {
 
 impl Peeked {
     /// The largest element.
-    const BYTES: usize = 16;
+    const BYTES: usize = 8;
 }
 
 /// A block: state that its threads share.
@@ -401,8 +401,6 @@ pub struct Thread {
     pub(crate) block: *const Block,
     launch: Cell<*const Launch>,
     yielder: Cell<*const Yielder<(), ()>>,
-    /// The lowest address that its stack may reach.
-    stack_end: Cell<usize>,
     /// Memory accesses so far.
     steps: Cell<u64>,
     /// Memory accesses that need no check of limits.
@@ -514,7 +512,6 @@ impl Thread {
             index: Cell::new(Dim3 { x: 0, y: 0, z: 0 }),
             launch: Cell::new(ptr::null()),
             yielder: Cell::new(ptr::null()),
-            stack_end: Cell::new(0),
             wait: Cell::new(Wait::Preempted),
             waited: Cell::new(false),
             state: Cell::new(State::Fresh),
@@ -538,10 +535,9 @@ impl Thread {
         }
     }
 
-    /// Begins the thread on the coroutine of `yielder`, whose stack begins at `stack`. The memory may be that of a thread of
-    /// an earlier block.
+    /// Begins the thread on the coroutine of `yielder`. The memory may be that of a thread of an earlier block.
     #[inline]
-    pub(crate) fn begin(&self, yielder: &Yielder<(), ()>, stack: usize) {
+    pub(crate) fn begin(&self, yielder: &Yielder<(), ()>) {
         let block = self.block();
         let launch = block.launch();
         let Dim3 { x, y, .. } = block.shape.block;
@@ -553,7 +549,6 @@ impl Thread {
         });
         self.launch.set(launch);
         self.yielder.set(yielder);
-        self.stack_end.set(stack - LOCAL_LIMIT);
         self.waited.set(false);
         self.steps.set(0);
         self.unchecked.set(launch.limit.min(UNCHECKED_STEPS));
@@ -851,11 +846,11 @@ impl Thread {
     fn check_limits(&self, site: &'static Location<'static>) {
         let (steps, launch, here) = (self.steps.get(), self.launch(), 0_u8);
         self.unchecked.set(launch.limit.min(steps + UNCHECKED_STEPS));
-        let here = (&raw const here).addr();
-        if here < self.stack_end.get() {
-            // The destructors of the kernel may access memory.
-            let end = self.stack_end.replace(0);
-            let kind = Kind::LocalMemoryExhausted { bytes: end + LOCAL_LIMIT - here, limit: LOCAL_LIMIT };
+        // The yielder is at the start of the coroutine's stack, which grows towards lower addresses.
+        let bytes = self.yielder.get().addr().saturating_sub((&raw const here).addr());
+        // The destructors of a faulty kernel may access memory.
+        if bytes > LOCAL_LIMIT && !std::thread::panicking() {
+            let kind = Kind::LocalMemoryExhausted { bytes, limit: LOCAL_LIMIT };
             let hint = "is a local array too large, or a recursion too deep?".to_owned();
             Raised { hint: Some(hint), ..Raised::new(kind, Some(site)) }.raise();
         }
@@ -1129,8 +1124,10 @@ impl Thread {
             self.hear(other, missed);
         }
         let clock = &mut self.clock.borrow_mut();
-        let older = (!atomic.writes && launch.reads_older()).then(|| shadow.older(element, clock)).flatten();
-        let older = older.filter(|_| launch.draw(4) == 0);
+        let mut older = None;
+        if !atomic.writes && launch.reads_older() && launch.draw(4) == 0 {
+            older = shadow.older(element, clock);
+        }
         if older.is_some() {
             shadow.synchronise_older(element, atomic.order, wide, clock);
         } else {
