@@ -443,7 +443,7 @@ fn plans_act_differently_at_each_step() {
     let mdp = replacement(4);
     let refused = |plan: &[u32], criterion: Option<&Criterion>| {
         let error = value(&mdp, plan, criterion, &on_cpu(1e-6), &mut |_| ControlFlow::Continue(())).unwrap_err();
-        assert_eq!(unrolled(&mdp, plan, criterion).unwrap_err().to_string(), error.to_string());
+        assert_eq!(unrolled(&mdp, plan, criterion).err().unwrap().to_string(), error.to_string());
         error.to_string()
     };
     assert!(refused(&[0; 12], Some(&Criterion::Horizon(4))).contains("a plan of 3 steps, expected one of 4 steps"));
