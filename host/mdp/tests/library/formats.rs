@@ -557,6 +557,8 @@ fn policies_are_read_in_every_form() {
         ("list.json", b"[\"keep\", 1, null]"),
         ("report.json", b"{\"policy\": [0, 1, null], \"values\": [1, 2, 0], \"policy_names\": [\"keep\"]}"),
         ("object.json", b"{\"worn\": \"replace\", \"new\": 0}"),
+        ("one-step.json", b"[[\"keep\", 1, null]]"),
+        ("one-step.csv", b"step,action,state\n0,replace,worn\n0,0,new\n"),
     ] {
         std::fs::write(path(name), bytes).unwrap();
         assert_eq!(read_policy(&path(name), &mdp).unwrap(), policy, "{name}");
@@ -600,8 +602,15 @@ fn policies_are_read_in_every_form() {
         (
             "b.csv",
             "state,value\nnew,1\n",
-            "b.csv:1: found the columns state, value, but no action; expected state, action; optional: state_number, action_number",
+            "b.csv:1: found the columns state, value, but no action; expected state, action; optional: state_number, action_number, step",
         ),
+        ("b.csv", "step,state,action\nx,new,keep\n", "b.csv:2: found step x, expected a number"),
+        (
+            "b.csv",
+            "step,state,action\n1,new,keep\n1,worn,keep\n",
+            "b.csv: has no actions of step 0, expected all steps from 0 on",
+        ),
+        ("b.json", "[[0, 0, null], [0, 1]]", "b.json: found 2 actions, expected one per state, 3"),
         ("b.json", "[0, 1]", "b.json: found 2 actions, expected one per state, 3"),
         ("b.json", "[0, 1.5, null]", "b.json: found 1.5, expected an action: its name or number"),
         (
