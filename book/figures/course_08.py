@@ -14,15 +14,10 @@ BANDWIDTH, FP32, TF32 = 4.8, 67, 989 / 2
 
 
 def intensity(part):
-    """FLOP per byte that the loads of a part ask for.
-
-    A request asks for whole sectors, or for fewer bytes if its words fill its sectors together with those of other
-    requests: the emulator makes an asynchronous copy of 16 bytes word by word.
-    """
+    """FLOP per byte that the loads of a part ask for: requests ask for whole sectors."""
     text = (COUNTS / f"counts-{part}.txt").read_text(encoding="utf-8")
-    loads = re.findall(r"× load, (\d+) lanes, (\d+) sectors", text)
-    lanes, sectors = (sum(int(load[i]) for load in loads) for i in (0, 1))
-    return 2 * N**3 / min(4 * lanes, 32 * sectors)
+    sectors = sum(map(int, re.findall(r"× load, \d+ lanes, (\d+) sectors", text)))
+    return 2 * N**3 / (32 * sectors)
 
 
 def figures(folder):

@@ -253,7 +253,7 @@ fn incompatible_options_are_refused() {
     refuses(&["--criterion", "average", "--horizon", "3"], &["cannot be used with"]);
     refuses(&["--minimize", "--maximize"], &["cannot be used with"]);
     refuses(&["--all-steps", "a.npy"], &["--horizon"]);
-    refuses(&["--horizon", "3", "--all-steps", "a.csv"], &[".json or .npy"]);
+    refuses(&["--horizon", "3", "--all-steps", "a.txt"], &[".json or .npy or .csv"]);
     refuses(&["--criterion", "average", "--gamma", "0.5"], &["--gamma is for the discounted criterion only"]);
     refuses(&["--criterion", "average", "--method", "serial"], &["--method is for"]);
     refuses(&["--criterion", "average", "--plot", "a.jpeg"], &[".svg or .png"]);
