@@ -133,8 +133,10 @@ impl Axis {
 
     /// A logarithmic axis over the decades of `least..=most`. If `zero`, the value 0 is below the lowest decade.
     pub fn log(least: f64, most: f64, zero: bool) -> Self {
-        let first = least.log10().floor() as i32;
-        let last = (most.log10().ceil() as i32).max(first + 1);
+        // A time that the clock does not resolve is 0.
+        let decade = |x: f64| x.clamp(1e-300, 1e300).log10();
+        let first = decade(least).floor() as i32;
+        let last = (decade(most).ceil() as i32).max(first + 1);
         let step = ((last - first + 3) / 4).max(1) as usize;
         let decades = (first..=last).step_by(step).map(|k| (10f64.powi(k), power_of_ten(k)));
         let low = f64::from(first) - if zero { 0.2 * f64::from(last - first) } else { 0.0 };
@@ -173,6 +175,13 @@ mod tests {
         assert_eq!(labels(Axis::linear(0.0, 1.0, 5, false)), ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]);
         assert_eq!(labels(Axis::linear(-1.0, 1.0, 4, false)), ["−1.0", "−0.5", "0.0", "0.5", "1.0"]);
         assert_eq!(labels(Axis::linear(1.0, 3.0, 6, true)), ["1", "2", "3"]);
+    }
+
+    #[test]
+    fn log_axes_hold_what_has_no_logarithm() {
+        for (least, most) in [(0.0, 1.0), (0.0, 0.0), (-1.0, f64::INFINITY), (f64::NAN, f64::NAN)] {
+            assert!(Axis::log(least, most, false).ticks.len() > 1, "{least} {most}");
+        }
     }
 
     #[test]
