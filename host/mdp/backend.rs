@@ -47,6 +47,12 @@ pub trait Evaluate: State {
     /// than `tie`. It then takes the action with the largest Q-factor, the lowest-numbered one of equals. Returns the
     /// number of states that changed.
     fn improve(&mut self, tie: f64) -> Result<u64, Self::Error>;
+
+    /// Upper bound on ‖TV − V‖∞ of the V that the last evaluation began with; infinite if it does not know one. If it is below
+    /// `theta`, the evaluation leaves V as it is.
+    fn bellman_residual(&self) -> f64 {
+        f64::INFINITY
+    }
 }
 
 /// Value iteration sweeps between two calls of the observer, where they are quick.

@@ -137,6 +137,10 @@ where
         let changed = self.of(|backend| backend.improve(tie))?;
         Ok(self.team.count(changed)?)
     }
+
+    fn bellman_residual(&self) -> f64 {
+        self.backend.bellman_residual()
+    }
 }
 
 impl<B: GreedySweeps> GreedySweeps for Unified<'_, B>

@@ -13,8 +13,21 @@
 //! its initial residual, the Bellman residual of V, but at least θ. This is inexact policy iteration (Gargiani,
 //! Liao-McPherson, Zanelli and Lygeros, *Inexact GMRES policy iteration for large-scale Markov decision processes*,
 //! 2022).
+//!
+//! A residual δ leaves an error of up to δ/(1 − γ) in V, which is large for γ near 1. Greedy actions for such a V may be
+//! worse than the old ones, and policies may repeat. Two rules make the iteration converge:
+//! - The tolerance is at most max |r(s, a)|. So |V| is at most twice max |r|/(1 − γ), the bound of all values, where it would
+//!   grow from policy to policy.
+//! - If [`REPEATS`] policies in a row have not halved the Bellman residual, greedy sweeps V ← TV precede the next evaluation,
+//!   and twice as many each further one. Greedy sweeps contract, so they take over where evaluations do not help.
+//!
+//! The initial residual of an evaluation is the Bellman residual of V. Below θ, it proves V without a stable policy.
 
-use super::backend::{Evaluate, Evaluation, State};
+use super::backend::{Evaluate, Evaluation, GreedySweeps, State, Stop};
+use super::model::{CHUNK, Mdp};
+use super::team::Team;
+use warpkov_common::parallel;
+use warpkov_runtime::comm;
 
 /// Factor by which an evaluation reduces the residual.
 pub const FORCING: f64 = 1e-2;
@@ -33,8 +46,44 @@ const PATIENCE: u32 = 1000;
 /// Maximum reduction of the residual per start. Beyond this factor, the updated residual drifts from the true one.
 const REDUCTION: f64 = 1e-8;
 
+/// Policies in a row that do not halve the Bellman residual before greedy sweeps precede evaluations.
+const REPEATS: u32 = 8;
+
+/// What a model says about the values of all its policies.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Upper bound on |r(s, a)|.
+    reward: f64,
+    /// Upper bound on |V(s)|.
+    value: f64,
+}
+
+impl Scale {
+    /// The scale of a model, of which each rank of `team` has a part.
+    ///
+    /// # Errors
+    /// If a rank fails.
+    pub fn of(mdp: &Mdp, team: &Team) -> Result<Self, comm::Error> {
+        let (rewards, rows) = (mdp.expected_rewards(), mdp.rows());
+        let chunks = parallel::map((0..rows).step_by(CHUNK), |first| {
+            let (mut reward, mut sum): (f64, f64) = (0.0, 0.0);
+            for row in first..rows.min(first + CHUNK) {
+                reward = reward.max(rewards[row].abs());
+                sum = sum.max(mdp.transitions().row(row).1.iter().sum());
+            }
+            [reward, sum]
+        });
+        let mut found = chunks.into_iter().fold([0.0, 0.0], |[a, b]: [f64; 2], [x, y]| [a.max(x), b.max(y)]);
+        team.max(&mut found)?;
+        let [reward, sum] = found;
+        // For rounding errors.
+        let margin = 1.0 - mdp.gamma() * sum * (1.0 + 1e-12);
+        Ok(Self { reward, value: if margin > 0.0 { reward / margin } else { f64::INFINITY } })
+    }
+}
+
 /// Operations of BiCGSTAB on state vectors and on the system (I − γP)x = r of the current policy, all in f64.
-pub trait Linear: Evaluate {
+pub trait Linear: Evaluate + GreedySweeps {
     /// A vector with one number per state; 0 for terminal states.
     type Vector;
 
@@ -90,6 +139,36 @@ pub trait Linear: Evaluate {
 pub struct Krylov<B: Linear> {
     backend: B,
     vectors: Vectors<B::Vector>,
+    scale: Scale,
+    progress: Progress,
+}
+
+/// How far policies have come since the last reset.
+#[derive(Clone, Copy)]
+struct Progress {
+    /// The tie margin of the last improvement; `None` before the first.
+    tie: Option<f64>,
+    /// Upper bound on ‖TV − V‖∞ of the V that the last evaluation began with.
+    bellman: f64,
+    /// The least `bellman`.
+    least: f64,
+    /// Consecutive policies that did not halve it.
+    failures: u32,
+    /// Whether the last evaluation ended before θ.
+    rough: bool,
+}
+
+impl Progress {
+    const NONE: Self = Self { tie: None, bellman: f64::INFINITY, least: f64::INFINITY, failures: 0, rough: false };
+
+    /// Takes note of the initial residual of an evaluation. Returns the number of greedy sweeps that precede it.
+    fn begin(&mut self, residual: f64) -> u32 {
+        // The policy is greedy up to the tie margin.
+        self.bellman = self.tie.map_or(f64::INFINITY, |tie| residual + tie);
+        self.failures = if self.bellman < self.least / 2.0 { 0 } else { self.failures + 1 };
+        self.least = self.least.min(self.bellman);
+        if self.failures <= REPEATS { 0 } else { SWEEPS << (self.failures - REPEATS).min(24) }
+    }
 }
 
 struct Vectors<V> {
@@ -107,11 +186,11 @@ struct Vectors<V> {
 }
 
 impl<B: Linear> Krylov<B> {
-    /// Allocates nine vectors.
+    /// Allocates nine vectors for a model of this scale.
     ///
     /// # Errors
     /// Errors of the backend.
-    pub fn new(mut backend: B) -> Result<Self, B::Error> {
+    pub fn new(mut backend: B, scale: Scale) -> Result<Self, B::Error> {
         let vectors = Vectors {
             x: backend.vector()?,
             best: backend.vector()?,
@@ -123,7 +202,7 @@ impl<B: Linear> Krylov<B> {
             step: backend.vector()?,
             half: backend.vector()?,
         };
-        Ok(Self { backend, vectors })
+        Ok(Self { backend, vectors, scale, progress: Progress::NONE })
     }
 
     /// One run of BiCGSTAB from `x` and its true `residual`. Ends when the 2-norm of the updated residual falls to
@@ -168,18 +247,38 @@ impl<B: Linear> Krylov<B> {
         Ok(products)
     }
 
-    /// Solves until the true residual is below the tolerance. Each product with P^π counts as a sweep.
-    fn solve(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, B::Error> {
-        let Self { backend, vectors } = self;
+    /// Prepares the system of the current policy, with x = V. Returns its residual.
+    fn load(&mut self) -> Result<f64, B::Error> {
+        let Self { backend, vectors, .. } = self;
         backend.prepare()?;
         backend.load(&mut vectors.x)?;
-        let mut norm = backend.residual(&mut vectors.x, &mut vectors.residual)?;
-        let tolerance = theta.max(FORCING * norm);
-        let (mut best, mut sweeps) = (f64::INFINITY, 1);
+        backend.residual(&mut vectors.x, &mut vectors.residual)
+    }
+
+    /// Solves until the true residual is below the tolerance. Each product with P^π counts as a sweep.
+    fn solve(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, B::Error> {
+        let mut norm = self.load()?;
+        let mut sweeps = 1;
+        let greedy = self.progress.begin(norm).min(max_sweeps.saturating_sub(1));
+        self.progress.rough = norm >= theta;
+        if self.progress.bellman < theta {
+            return Ok(Evaluation { sweeps, residual: norm });
+        }
+        if greedy > 0 {
+            let swept = self.backend.backup(Stop::Change(theta), greedy)?;
+            sweeps += swept.sweeps;
+            norm = self.load()?;
+            self.progress.rough = swept.residual() >= theta;
+            if swept.fixed || swept.residual() < theta || sweeps >= max_sweeps {
+                return Ok(Evaluation { sweeps, residual: swept.residual() });
+            }
+        }
+        let tolerance = theta.max((FORCING * norm).min(self.scale.reward));
+        let mut best = f64::INFINITY;
         // Consecutive starts that did not halve the residual, and consecutive starts that did not reduce it.
         let (mut failures, mut idle) = (0, 0);
         loop {
-            let Self { backend, vectors } = self;
+            let Self { backend, vectors, .. } = self;
             failures = if norm < best / 2.0 { 0 } else { failures + 1 };
             idle = if norm < best { 0 } else { idle + 1 };
             if norm < best {
@@ -206,13 +305,17 @@ impl<B: Linear> Krylov<B> {
                 backend.copy(&vectors.x, &mut vectors.best)?;
             }
             if best < tolerance || sweeps >= max_sweeps || idle > MAX_IDLE || backend.stopped() {
-                backend.store(&vectors.best)?;
+                // Else V may be far from all values, and keeps what it was.
+                if best <= self.scale.reward {
+                    backend.store(&vectors.best)?;
+                }
+                self.progress.rough = best >= theta;
                 return Ok(Evaluation { sweeps, residual: best });
             }
             // The 2-norm must fall as far as the ∞-norm, with a factor of 2 to spare.
             let reduction = (0.5 * tolerance / norm).clamp(REDUCTION, 0.5);
             sweeps += self.start(reduction, max_sweeps.saturating_sub(sweeps))?;
-            let Self { backend, vectors } = self;
+            let Self { backend, vectors, .. } = self;
             norm = backend.residual(&mut vectors.x, &mut vectors.residual)?;
             sweeps += 1;
         }
@@ -223,11 +326,16 @@ impl<B: Linear> State for Krylov<B> {
     type Error = B::Error;
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), B::Error> {
+        self.progress = Progress::NONE;
         self.backend.reset(initial)
     }
 
+    /// V. If its policy was evaluated to less than θ, it is cut to the bounds of all values.
     fn values(&mut self) -> Result<Vec<f64>, B::Error> {
-        self.backend.values()
+        let mut values = self.backend.values()?;
+        let most = if self.progress.rough { self.scale.value } else { f64::INFINITY };
+        values.iter_mut().for_each(|value| *value = value.clamp(-most, most));
+        Ok(values)
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, B::Error> {
@@ -246,6 +354,11 @@ impl<B: Linear> Evaluate for Krylov<B> {
     }
 
     fn improve(&mut self, tie: f64) -> Result<u64, B::Error> {
+        self.progress.tie = Some(tie);
         self.backend.improve(tie)
+    }
+
+    fn bellman_residual(&self) -> f64 {
+        self.progress.bellman
     }
 }

@@ -10,7 +10,7 @@ use super::auto::Features;
 use super::cpu;
 use super::dynamic::Dynamic;
 use super::error::SolveError;
-use super::krylov::Krylov;
+use super::krylov::{Krylov, Scale};
 use super::model::Mdp;
 use super::options::{Method, Places, Precision, SolveOptions, Storage};
 use super::prepared::Prepared;
@@ -262,7 +262,7 @@ fn on_cpu<'m, T: Precise>(
         Method::Modified => Dynamic::modified(engine(cpu::Order::Jacobi)),
         Method::Krylov => {
             let engine = cpu::Engine::in_team(mdp, with(cpu::Order::Jacobi), team.clone());
-            Dynamic::policies(Krylov::new(cpu::System::new(engine))?)
+            Dynamic::policies(Krylov::new(cpu::System::new(engine), Scale::of(mdp, team)?)?)
         }
         _ if team.part().is_some() => Dynamic::policies(engine(cpu::Order::Jacobi)),
         _ => Dynamic::policies(cpu::Parallel::<T>::new(mdp)),

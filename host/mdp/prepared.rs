@@ -9,7 +9,7 @@ use super::device::{
 };
 use super::dynamic::{Dynamic, Unified};
 use super::error::SolveError;
-use super::krylov::Krylov;
+use super::krylov::{Krylov, Scale};
 use super::model::Mdp;
 use super::options::{Method, Precision, SolveOptions, Storage};
 use super::refine::Refined;
@@ -206,7 +206,7 @@ impl<'m> Prepared<'m> {
             (Layout::Policies(layout), Method::Krylov) => {
                 let ghosts = Box::new(ranks.ghosts(device)?);
                 let system = System::<O>::in_team(device, self.mdp, *layout, Some(ghosts))?;
-                return Ok(Dynamic::Policies(Box::new(ranks.wrap(Krylov::new(system)?))));
+                return Ok(Dynamic::Policies(Box::new(ranks.wrap(Krylov::new(system, Scale::of(self.mdp, team)?)?))));
             }
             (Layout::Policies(layout), Method::Projected | Method::Modified) => {
                 return match precision {
@@ -259,7 +259,8 @@ impl<'m> Prepared<'m> {
             (Layout::Blocks(division), _) => Dynamic::values(BlockIteration::<T, O>::new(device, mdp, division)?),
             (Layout::Policies(_), Method::Plain) => Dynamic::policies(BlockPerState::<T, O>::new(device, mdp)?),
             (Layout::Policies(layout), Method::Krylov) => {
-                Dynamic::policies(Krylov::new(System::<O>::new(device, mdp, *layout)?)?)
+                let system = System::<O>::new(device, mdp, *layout)?;
+                Dynamic::policies(Krylov::new(system, Scale::of(mdp, &Team::alone())?)?)
             }
             (Layout::Policies(layout), Method::Modified) => {
                 Dynamic::modified(Projected::<T, O>::new(device, mdp, *layout)?)

@@ -20,6 +20,9 @@ const FINEST: f64 = 8.0 * f32::EPSILON as f64;
 /// Maximum of that quotient, for γ near 1.
 const COARSEST: f64 = 0.25;
 
+/// Changes of up to this many unit roundoffs of ‖d‖∞ may be rounding errors.
+const NOISE: f64 = 64.0 * f32::EPSILON as f64 / 2.0;
+
 /// A backend in `f32` whose V is the correction d, with V₀ on the host in `f64`.
 pub struct Refined<'m, B> {
     backend: B,
@@ -31,6 +34,8 @@ pub struct Refined<'m, B> {
     range: [f64; 2],
     /// Distance of the last sweep from the stop, as [`Stop::size`].
     last: f64,
+    /// Sweeps of this correction.
+    swept: u32,
     /// Whether the backend accepts rewards.
     correctable: bool,
 }
@@ -41,7 +46,7 @@ where
 {
     /// Refines the values of `backend` for `mdp`, a maximisation model, or for the part of a rank in `team`.
     pub fn new(backend: B, mdp: &'m Mdp, team: Team<'m>) -> Self {
-        Self { backend, mdp, team, base: Vec::new(), range: [0.0; 2], last: f64::INFINITY, correctable: true }
+        Self { backend, mdp, team, base: Vec::new(), range: [0.0; 2], last: f64::INFINITY, swept: 0, correctable: true }
     }
 
     /// Continues from V₀ = `base`. In a model that never ends, first adds the common offset of all values: beside it,
@@ -56,7 +61,7 @@ where
         }
         self.correctable = self.backend.set_rewards(&rewards)?;
         self.backend.reset(None)?;
-        (self.base, self.range, self.last) = (base, range, f64::INFINITY);
+        (self.base, self.range, self.last, self.swept) = (base, range, f64::INFINITY, 0);
         Ok(())
     }
 
@@ -67,6 +72,23 @@ where
         let mut extremes = if self.team.works() { [-least, greatest] } else { [f64::NEG_INFINITY; 2] };
         self.team.max(&mut extremes)?;
         Ok((rewards, [-extremes[0], extremes[1]]))
+    }
+
+    /// Whether changes of `left` are rounding errors after `sweeps` sweeps. Without them, n sweeps multiply the changes by at most
+    /// γⁿ. For γ near 1 that is so little that rounding errors hide it long before they matter; they do when the changes
+    /// have their size.
+    fn is_rounding(&mut self, left: f64, sweeps: u32) -> Result<bool, B::Error> {
+        if left < self.last * self.halfway(sweeps) {
+            return Ok(false);
+        }
+        let mut largest = [self.backend.magnitude()?];
+        self.team.max(&mut largest)?;
+        Ok(left <= NOISE * largest[0])
+    }
+
+    /// The mean of 1 and γⁿ.
+    fn halfway(&self, sweeps: u32) -> f64 {
+        f64::midpoint(1.0, self.mdp.gamma().powi(sweeps as i32))
     }
 
     /// Stopping rule of a correction: `stop` is likely to be met, or `f32` is exhausted.
@@ -129,22 +151,27 @@ where
             let correction = self.stop(stop);
             let found = self.backend.backup(correction, max_sweeps - sweeps)?;
             sweeps += found.sweeps;
-            // Without rounding errors, n sweeps multiply the changes by at most γⁿ. Much larger changes are rounding
-            // errors.
+            self.swept += found.sweeps;
             let left = stop.size(found.least, found.greatest);
-            let rounding = left >= self.last * (1.0 + self.mdp.gamma().powi(found.sweeps as i32)) / 2.0;
+            let met = correction.is_met(found.least, found.greatest) || found.fixed;
+            let ended = met || self.is_rounding(left, found.sweeps)?;
             self.last = left;
-            let ended = correction.is_met(found.least, found.greatest) || found.fixed || rounding;
             if !ended || self.team.any(interrupt::requested())? {
                 return Ok(Backups { sweeps, fixed: false, ..found });
             }
+            let most = if met { 0.9 } else { self.halfway(self.swept) };
             let values = self.values()?;
             self.rebase(values)?;
-            if stop.size(self.range[0], self.range[1]) >= 0.9 * stop.size(least, greatest) {
+            if stop.size(self.range[0], self.range[1]) >= most * stop.size(least, greatest) {
                 // V is as accurate as f64 permits, or rounding errors hide the correction.
                 let [least, greatest] = self.range;
                 return Ok(Backups { sweeps, least, greatest, fixed: true });
             }
         }
+    }
+
+    /// Changes of a correction do not fall while `f32` rounds them all to the same.
+    fn non_monotone_unit(&self) -> Option<f64> {
+        Some(f64::EPSILON / 2.0)
     }
 }

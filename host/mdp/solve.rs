@@ -782,7 +782,8 @@ pub fn tighten<T, E>(
 }
 
 /// Runs policy iteration on `backend` until the policy is stable, a limit is reached, or `observe` breaks (Howard 1960;
-/// Puterman, *Markov Decision Processes*, 6.4). Each policy is evaluated until ‖ΔV‖∞ < `theta`.
+/// Puterman, *Markov Decision Processes*, 6.4). Each policy is evaluated until ‖ΔV‖∞ < `theta`. A V of which the backend
+/// knows that ‖TV − V‖∞ < `theta` needs no stable policy.
 ///
 /// # Errors
 /// Errors of the backend.
@@ -807,6 +808,10 @@ fn policy_rounds<B: Evaluate + ?Sized>(
     let mut last = f64::INFINITY;
     for _ in 0..limits.max_policies {
         let evaluation = backend.evaluate(theta, limits.max_sweeps)?;
+        if backend.bellman_residual() < theta {
+            run.push(evaluation.sweeps, evaluation.residual, Some(0));
+            return Ok(run.end(Status::Solved));
+        }
         let changed = backend.improve(limits.tie)?;
         run.push(evaluation.sweeps, evaluation.residual, Some(changed));
         // A backend may stop an evaluation before θ. Evaluate the same policy again while its residual falls.
@@ -856,12 +861,13 @@ pub(super) fn value_rounds<B: GreedySweeps + ?Sized>(
     greedy_rounds(backend, stop, limits, stalled, follow, round)
 }
 
-/// Evaluation sweeps per round of modified policy iteration.
+/// Most evaluation sweeps per round of modified policy iteration.
 pub const PARTIAL_SWEEPS: u32 = 20;
 
 /// Runs modified policy iteration on `backend`. Each round is a greedy sweep V ← TV, which may meet `stop`, followed by
-/// `partial_sweeps` sweeps V ← T_π V of its greedy policy π (Puterman and Shin, *Management Science* 24, 1978;
-/// Puterman, 6.5).
+/// sweeps V ← T_π V of its greedy policy π (Puterman and Shin, *Management Science* 24, 1978; Puterman, 6.5): 1 in the first
+/// round, twice as many in each further one up to `partial_sweeps`, but no more than `stop` takes if the changes go on to fall
+/// as they fell since the round before.
 ///
 /// The iteration converges, but ‖TV − V‖ may grow from round to round: while the value of a distant goal spreads by a
 /// few states per round, states it has not reached fall further behind. So the loop blames rounding errors for a lack
@@ -887,9 +893,15 @@ fn modified_rounds<B: Modify + ?Sized>(
     limits: &Limits,
     follow: impl FnMut(&Run, &mut B) -> Result<ControlFlow<()>, B::Error>,
 ) -> Result<Run, B::Error> {
+    // The most evaluation sweeps of the round, and the sweeps since the greedy sweep of the last one with its changes.
+    let (mut most, mut last) = (1, None);
     let round = |backend: &mut B, left: u32| {
         let backups = backend.backup(stop, 1)?;
-        let partial = partial_sweeps.min(left.saturating_sub(backups.sweeps));
+        let size = stop.size(backups.least, backups.greatest);
+        let needed = last.map_or(u32::MAX, |(sweeps, before)| sweeps_to(stop.bound(), size, before, sweeps));
+        let partial = most.min(needed).min(left.saturating_sub(backups.sweeps));
+        last = Some((partial + backups.sweeps, size));
+        most = (2 * most).min(partial_sweeps);
         let ends = stop.is_met(backups.least, backups.greatest) || partial == 0;
         // No residual is below 0, so all the sweeps are done.
         let partial = if ends { 0 } else { backend.evaluate(0.0, partial)?.sweeps };
@@ -900,6 +912,14 @@ fn modified_rounds<B: Modify + ?Sized>(
         may_be_rounding(backend, unit, idle_rounds, size)
     };
     greedy_rounds(backend, stop, limits, stalled, follow, round)
+}
+
+/// Sweeps until changes of `size` are below `bound` if they fall as in the last `sweeps` sweeps, from `before`; the greatest number
+/// if they do not fall.
+fn sweeps_to(bound: f64, size: f64, before: f64, sweeps: u32) -> u32 {
+    let count = f64::from(sweeps) * (bound / size).ln() / (size / before).ln();
+    // Not for NaN, either.
+    if size < before { count.ceil() as u32 } else { u32::MAX }
 }
 
 /// Period in rounds without progress after which changes are tested for rounding errors, where ‖ΔV‖∞ may grow without

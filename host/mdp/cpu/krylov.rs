@@ -5,7 +5,7 @@ use warpkov_common::parallel;
 
 use super::engine::Engine;
 use super::layout::{BLOCK, Layout};
-use crate::backend::{Evaluate, Evaluation, State};
+use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, State, Stop};
 use crate::krylov::Linear;
 use crate::team::Team;
 use warpkov_common::interrupt;
@@ -234,6 +234,12 @@ impl Evaluate for System<'_> {
 
     fn improve(&mut self, tie: f64) -> Result<u64, Error> {
         self.engine.improve(tie)
+    }
+}
+
+impl GreedySweeps for System<'_> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Error> {
+        self.engine.backup(stop, max_sweeps)
     }
 }
 

@@ -7,7 +7,7 @@ use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::ghosts::Exchanges;
 use super::projected::{PolicyLayout, Projected};
-use crate::backend::{Evaluate, Evaluation, State};
+use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, State, Stop};
 use crate::krylov::Linear;
 use crate::model::Mdp;
 use warpkov_common::interrupt;
@@ -112,6 +112,12 @@ impl<O: Offset> Evaluate for System<'_, O> {
 
     fn improve(&mut self, tie: f64) -> Result<u64, DeviceError> {
         self.projected.improve(tie)
+    }
+}
+
+impl<O: Offset> GreedySweeps for System<'_, O> {
+    fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, DeviceError> {
+        self.projected.backup(stop, max_sweeps)
     }
 }
 

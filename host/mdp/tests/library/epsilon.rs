@@ -7,7 +7,7 @@ use DeviceChoice::{Cpu, Emulated};
 use Precision::{F32, F64, Mixed, Refined};
 use rayon::prelude::*;
 use warpkov_mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
-use warpkov_mdp::model::{Mdp, MdpParts, Objective};
+use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts, Objective};
 use warpkov_mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use warpkov_mdp::solution::Solution;
 use warpkov_mdp::solve_with;
@@ -242,6 +242,90 @@ fn epsilon_is_honoured_where_rows_do_not_sum_to_one() {
         let how = [(Some(Method::Values), F64), (Some(Method::Values), Refined), (Some(Method::Modified), F64)];
         honoured(number, &mdp, how[number as usize / 2 % 3], Emulated, 1e-8);
     });
+}
+
+/// A small model whose γ is .999 to .999999: rows with small probabilities, ends of 1e-7 to 1, few rewards.
+fn near_one(number: u64) -> Mdp {
+    let mut random = Random::new(2_000_000 + number);
+    let decades = |random: &mut Random, most: f64| 10_f64.powf(-most * random.unit());
+    let states = 1 + random.below(11) as u32;
+    let (skew, scale, ends_at_all) = (3.0 * random.unit(), 1e4 * decades(&mut random, 8.0), random.below(2) == 0);
+    let mut offsets = vec![0];
+    let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
+    let (mut ends, mut action_rewards) = (Vec::new(), Vec::new());
+    for state in 0..states {
+        let terminal = state > 0 && random.below(8) == 0;
+        for _ in 0..if terminal { 0 } else { 1 + random.below(3) } {
+            let end = if ends_at_all && random.below(2) == 0 { decades(&mut random, 7.0) } else { 0.0 };
+            let mut successors: Vec<u32> =
+                (0..1 + random.below(4)).map(|_| random.below(states.into()) as u32).collect();
+            successors.sort_unstable();
+            successors.dedup();
+            let weights: Vec<f64> = successors.iter().map(|_| decades(&mut random, skew)).collect();
+            let total: f64 = weights.iter().sum();
+            col.extend(successors);
+            val.extend(weights.iter().map(|weight| weight / total * (1.0 - end)));
+            row_ptr.push(col.len() as u64);
+            ends.push(end);
+            action_rewards.push(if random.below(2) == 0 { 0.0 } else { scale * (2.0 * random.unit() - 1.0) });
+        }
+        offsets.push(ends.len() as u64);
+    }
+    let parts = MdpParts {
+        states,
+        choices: Choices::Ragged(offsets.into()),
+        gamma: 1.0 - 1e-3 * decades(&mut random, 3.0),
+        transitions: Csr::new(row_ptr, col, val).unwrap(),
+        ends: if ends_at_all { ends.into() } else { Vec::new().into() },
+        action_rewards: action_rewards.into(),
+        ..MdpParts::default()
+    };
+    parts.validated().unwrap()
+}
+
+/// An inexact evaluation of a policy has an error of its residual over 1 − γ, here up to 10⁶ times as much. What value iteration
+/// solves, the other methods solve too, and the values of none leave max |r| / (1 − γ). `WARPKOV_MODELS` is the number of models.
+#[test]
+fn methods_solve_what_value_iteration_solves_for_gamma_near_one() {
+    let count = std::env::var("WARPKOV_MODELS").map_or(200, |count| count.parse().unwrap());
+    let methods =
+        [(Some(Method::Krylov), F64), (Some(Method::Modified), F64), (Some(Method::Values), Refined), (None, Mixed)];
+    let of_model = |number: u64| {
+        let mdp = near_one(number);
+        let largest = norm(&mdp.expected_rewards());
+        let epsilon = largest.max(1e-9) * 10_f64.powf(-3.0 * Random::new(number).unit());
+        let solve = |(method, precision): (Option<Method>, Precision)| {
+            let limits = Limits {
+                target: Target::Epsilon(epsilon),
+                // Sweeps of an evaluation are cheaper than those of value iteration.
+                max_sweeps: if method == Some(Method::Modified) { 500_000 } else { 50_000 },
+                max_policies: 1000,
+                tie: precision.tie_for(Target::Epsilon(epsilon), mdp.gamma()),
+            };
+            let options = SolveOptions { method, device: Cpu, precision, limits, ..SolveOptions::default() };
+            solve_with(&mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap()
+        };
+        let expected = solve((Some(Method::Values), F64));
+        let solved = expected.certificate.proves(epsilon);
+        for how in methods {
+            let found = solve(how);
+            let what = format!("model {number}, γ = {}, {how:?}, ε = {epsilon:e}", mdp.gamma());
+            let bound = found.certificate.bound.unwrap();
+            assert!(
+                !solved || bound <= epsilon,
+                "{what}: {bound:e}, {:?}, {} sweeps",
+                found.run.status,
+                found.run.sweeps()
+            );
+            let off = distance(&found.values, &expected.values);
+            assert!(off <= bound + expected.certificate.bound.unwrap(), "{what}: off by {off:e}");
+            let most = largest / (1.0 - mdp.gamma());
+            assert!(norm(&found.values) <= most * (1.0 + 1e-9) + epsilon, "{what}: {:e}", norm(&found.values));
+        }
+        u64::from(solved)
+    };
+    let solved: u64 = (0..count).into_par_iter().map(of_model).sum();
+    assert!(solved > count / 2, "{solved}");
 }
 
 /// Renumbers the states as n·7919 mod S, so that the 300² cells are far from their neighbours.
