@@ -110,6 +110,11 @@ impl Launch {
         Self::wrong(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
+    /// The variable in which the launcher gives this process its rank.
+    pub(super) fn rank_variable(&self) -> &'static str {
+        LAUNCHERS.iter().find(|launcher| launcher.by == self.by).map_or(EXPORTED.rank, |launcher| launcher.rank)
+    }
+
     fn wrong(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
         LAUNCHERS.iter().filter(|launcher| launcher.mark.is_none()).find_map(|launcher| {
             let number = |name: &'static str| {
