@@ -260,7 +260,7 @@ fn signals_write_checkpoints_of_training() {
     let train = [&train[..], &["--iterations", "120", "--json", "--out"]].concat();
     let output = stopped(
         "TERM",
-        200,
+        600,
         &[&train[..], &[&target("stopped.json"), "--checkpoint", &checkpoint, "--auto-resume"]].concat(),
     );
     let before = report(130, &output);
