@@ -132,6 +132,58 @@ killed() {
     echo "$launcher_name, 2 ranks: exit code $code after rank $rank was killed"
 }
 
+# Waits until no process but these is left of the test's warpkov, at most the time limit of `halted` and two seconds, with a second for
+# this test: ended_but [PROCESS]
+ended_but() {
+    local start=$EPOCHREALTIME
+    while [[ $(processes) != "${1:-}" && -n $(processes) ]]; do
+        if (($(python3 -c "print(int($EPOCHREALTIME - $start > $limit + 3))"))); then
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
+# Stops one of two ranks of a long solve by SIGSTOP, SECONDS after its process has started: while MPI starts, or later. The other must
+# end in time, with exit code 3 and an error that names the rank: halted RANK SECONDS COMMAND...
+halted() {
+    local rank=$1 delay=$2 limit=4 many=$folder/ranks/halted code=0 job process='' right=1
+    shift 2
+    ranks 2 "$@" --device cpu --quiet --timeout "$limit" >"$many.stdout" 2>"$many.stderr" &
+    job=$!
+    for _ in {1..1000}; do
+        process=$(processes "$rank")
+        [[ -z $process ]] || break
+        sleep 0.01
+    done
+    sleep "$delay"
+    kill -STOP "$process" && ended_but "$process" || right=0
+    kill -KILL "$process" 2>/dev/null || true
+    wait "$job" || code=$?
+    if ((!right || code == 0)) || grep -q panicked "$many.stderr" ||
+        ! grep -qE "^error: rank [0-9]+ waited .*rank $rank(,| is stopped)" "$many.stderr"; then
+        head -n 20 "$many.stderr" >&2
+        fail "exit code $code after rank $rank was halted: warpkov $*"
+    fi
+    echo "$launcher_name, 2 ranks: an error $delay s after the start of rank $rank, which is halted then"
+}
+
+# Starts a rank beside one that ends with a usage error. Both must end in time: absent COMMAND...
+absent() {
+    local limit=4 many=$folder/ranks/absent code=0 job right=1
+    timeout --kill-after 5 120 "${launcher[@]}" -n 1 "$WARPKOV" "$@" --timeout "$limit" : \
+        -n 1 "$WARPKOV" "$@" --nonsense >"$many.stdout" 2>"$many.stderr" &
+    job=$!
+    sleep 1
+    ended_but || right=0
+    wait "$job" || code=$?
+    if ((!right || code == 0)); then
+        head -n 20 "$many.stderr" >&2
+        fail "exit code $code beside a rank with a usage error: warpkov $*"
+    fi
+    echo "$launcher_name, 2 ranks: exit code $code beside a rank with a usage error"
+}
+
 # Sends SIGTERM to one of two ranks of a solve. Both must end with 130 and one checkpoint, from which one process goes on to the
 # values of an uninterrupted run: resumed RANK COMMAND...
 resumed() {
@@ -220,6 +272,9 @@ pomdp() {
     both pomdp-limit 2 alpha pomdp solve "$files/hallway.json" --seed 5 --iterations 12
     refused pomdp solve "$files/bad.json"
     killed 1 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
+    halted 1 0 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
+    halted 0 2.5 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
+    absent pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
 }
 
 mdp() {

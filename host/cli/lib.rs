@@ -132,21 +132,19 @@ fn parse(arguments: &[OsString]) -> Arguments {
 /// exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    match run(parse(&arguments)) {
-        Ok(outcome) => {
-            comm::finalize();
-            outcome.exit_code()
-        }
-        Err(error) => {
-            let code = error.report();
-            match error.is_agreed() {
-                true => comm::finalize(),
-                // The other ranks would wait for this one.
-                false => comm::abort(code),
-            }
-            code
-        }
-    }
+    let code = match run(parse(&arguments)) {
+        Ok(outcome) => outcome.exit_code(),
+        Err(error) if error.is_agreed() => error.report(),
+        Err(error) => return give_up(&error),
+    };
+    comm::finalize().map_or_else(|error| give_up(&error.into()), |()| code)
+}
+
+/// Reports the error, and ends the other ranks, which would wait for this one. Returns the exit code.
+fn give_up(error: &Error) -> u8 {
+    let code = error.report();
+    comm::abort(code);
+    code
 }
 
 fn run(arguments: Arguments) -> Result<Outcome, Error> {

@@ -197,15 +197,19 @@ fn signals_write_checkpoints_of_models() {
     ] {
         let _ = fs::remove_file(&checkpoint);
         let solve = [solve, &["--device", device]].concat();
-        let output = stopped(signal, after, &[&solve[..], &["--out", &out, "--checkpoint", &checkpoint]].concat());
-        let stopped = report(130, &output);
+        // The same command first and afterwards, or another.
+        let first: &[&str] = if signal == "USR1" { &["--auto-resume"] } else { &[] };
+        let again = if signal == "USR1" { first } else { &["--resume", &checkpoint] };
+        let solve = [&solve[..], &["--out", &out, "--checkpoint", &checkpoint]].concat();
+        let stopped = report(130, &stopped(signal, after, &[&solve[..], first].concat()));
         assert_eq!(stopped["status"], "interrupted", "{solve:?}");
-        let resume = [&solve[..], &["--out", &out, "--resume", &checkpoint, "--checkpoint", &checkpoint]].concat();
+        let resume = [&solve[..], again].concat();
         let resumed = report(0, &warpkov(&resume).output().unwrap());
         assert!(resumed["sweeps"].as_u64() > stopped["sweeps"].as_u64(), "{solve:?}");
         assert!(resumed["compute_seconds"].as_f64() > stopped["compute_seconds"].as_f64(), "{solve:?}");
         if solve.starts_with(&values) && device == "cpu" {
-            let whole = report(0, &warpkov(&[&solve[..], &["--out", &other]].concat()).output().unwrap());
+            let whole =
+                report(0, &warpkov(&[&values[..], &["--device", device, "--out", &other]].concat()).output().unwrap());
             assert!(fs::read(&out).unwrap() == fs::read(&other).unwrap());
             assert_eq!(resumed["sweeps"], whole["sweeps"]);
         }
@@ -254,7 +258,11 @@ fn signals_write_checkpoints_of_training() {
     let [whole, resumed] = ["whole.json", "resumed.json"].map(target);
     let train = ["hmm", "train", &chain, &symbols, "--device", "cpu", "--tolerance", "0", "--restarts", "2"];
     let train = [&train[..], &["--iterations", "120", "--json", "--out"]].concat();
-    let output = stopped("TERM", 200, &[&train[..], &[&target("stopped.json"), "--checkpoint", &checkpoint]].concat());
+    let output = stopped(
+        "TERM",
+        600,
+        &[&train[..], &[&target("stopped.json"), "--checkpoint", &checkpoint, "--auto-resume"]].concat(),
+    );
     let before = report(130, &output);
     let after = report(1, &warpkov(&[&train[..], &[&resumed, "--resume", &checkpoint]].concat()).output().unwrap());
     let expected = report(1, &warpkov(&[&train[..], &[&whole]].concat()).output().unwrap());
@@ -266,6 +274,11 @@ fn signals_write_checkpoints_of_training() {
     let errors = warpkov(&other).output().unwrap();
     let errors = String::from_utf8_lossy(&errors.stderr);
     assert!(errors.contains("pseudocounts"), "{errors}");
+    let again = [&train[..], &[&resumed, "--checkpoint", &checkpoint, "--auto-resume"]].concat();
+    let again = report(1, &warpkov(&again).output().unwrap());
+    assert_eq!(again["log_likelihoods"], expected["log_likelihoods"]);
+    let conflict = warpkov(&[&train[..], &[&resumed, "--auto-resume"]].concat()).output().unwrap();
+    assert_eq!(conflict.status.code(), Some(2), "--auto-resume needs --checkpoint");
 }
 
 /// A search goes on from its checkpoint with at least its bounds, also on another device.
@@ -283,8 +296,7 @@ fn signals_write_checkpoints_of_searches() {
         ("TERM", &["--device", "emulated", "--beliefs", "16"]),
         ("TERM", &["--device", "cpu"]),
     ] {
-        let resume: &[&str] = if last.2 > 0 { &["--resume", &checkpoint] } else { &[] };
-        let arguments = [&solve[..], options, &["--checkpoint", &checkpoint], resume].concat();
+        let arguments = [&solve[..], options, &["--checkpoint", &checkpoint, "--auto-resume"]].concat();
         let found = report(130, &stopped(signal, 1000, &arguments));
         let [lower, upper] = ["lower", "upper"].map(|bound| found[bound].as_f64().unwrap());
         let iterations = found["iterations"].as_u64().unwrap();

@@ -25,6 +25,9 @@ pub struct Arguments {
     /// before it. It may be the file of --checkpoint.
     #[arg(long, value_name = "FILE")]
     resume: Option<PathBuf>,
+    /// Go on from the file of --checkpoint if it exists, so that the first job of a chain and its successors have the same command.
+    #[arg(long, requires = "checkpoint", conflicts_with = "resume")]
+    auto_resume: bool,
 }
 
 impl Arguments {
@@ -46,13 +49,15 @@ pub struct Options {
     written: bool,
     every: Duration,
     resume: Option<PathBuf>,
+    /// Whether `resume` is the file of --checkpoint, which need not exist.
+    auto: bool,
 }
 
 impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { checkpoint: file, checkpoint_every, resume } = arguments;
+        let Arguments { checkpoint: file, checkpoint_every, resume, auto_resume: auto } = arguments;
         let identity = |path: &PathBuf| Identity::of(path).ok().flatten();
         let same =
             file.as_ref().and_then(identity).is_some_and(|file| resume.as_ref().and_then(identity) == Some(file));
@@ -62,15 +67,26 @@ impl TryFrom<Arguments> for Options {
         file.as_deref().map_or(Ok(()), file::writes)?;
         // A time beyond the range of `Duration` never comes.
         let every = Duration::try_from_secs_f64(checkpoint_every).unwrap_or(Duration::MAX);
-        Ok(Self { written: file.is_some(), file, every, resume })
+        let resume = if auto { file.clone().filter(|path| path.exists()) } else { resume };
+        Ok(Self { written: file.is_some(), file, every, resume, auto })
     }
 }
 
 impl Options {
-    /// Lets the options of the first rank decide whether checkpoints are written.
+    /// Lets the options of the first rank decide whether checkpoints are written. With --auto-resume, all ranks or none must have the
+    /// checkpoint.
     pub fn join(&mut self, ranks: &Ranks) -> Result<(), Error> {
-        self.written = ranks.of_first(self.written)?;
-        Ok(())
+        let all = ranks.gather(&[self.written.into(), self.resume.is_some().into()])?;
+        self.written = all[0][0] == 1;
+        match (0..).zip(&all).find(|(_, own)| own[1] != all[0][1]) {
+            Some((rank, own)) if self.auto => {
+                let [with, without] = if own[1] == 1 { [rank, 0] } else { [0, rank] };
+                ranks.agree(Err(Error::Usage(format!(
+                    "--auto-resume: rank {with} finds the checkpoint and rank {without} does not, expected one file for all"
+                ))))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether checkpoints are written.

@@ -30,10 +30,12 @@ pub struct Arguments {
     /// The number of this process, from 0.
     #[arg(long, value_name = "I", requires = "ranks")]
     rank: Option<u32>,
-    /// Host of process 0, and a port at which it listens until all have come.
-    #[arg(long, value_name = "HOST:PORT", requires = "ranks")]
+    /// Host of process 0, and a port at which it listens until all have come. It refuses processes with another TOKEN, which may also come
+    /// from the variable WARPKOV_TOKEN.
+    #[arg(long, value_name = "[TOKEN@]HOST:PORT", requires = "ranks")]
     master: Option<String>,
-    /// Seconds that a rank waits for another before all end, if a launcher (mpirun, srun) started several, or for several GPUs.
+    /// Seconds that a rank waits for another, from the start to the end, before all end, if a launcher (mpirun, srun) started several, or
+    /// for several GPUs.
     #[arg(long, value_name = "S", default_value = "30", value_parser = number::positive)]
     timeout: f64,
     /// Draw what the emulated kernels do: lanes over time, banks of shared memory, and coalescing per line (SVG). For --device
@@ -100,7 +102,7 @@ pub fn place(arguments: Option<&Arguments>) -> Result<(), Error> {
             None => Ok(()),
         };
     };
-    let launch = Launch::given(*rank, *ranks, master.clone());
+    let launch = Launch::given(*rank, *ranks, master);
     GIVEN.get_or_init(|| launch);
     match rank < ranks {
         true => Ok(()),

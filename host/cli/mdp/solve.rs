@@ -73,7 +73,7 @@ pub struct Arguments {
     #[arg(long, value_parser = choice::<Divide>(), default_value = "contiguous")]
     divide: Divide,
     /// Initial values: a solution of a similar model, .json, .csv, .npy or .txt.
-    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["resume", "auto_resume"])]
     values: Option<PathBuf>,
     /// Discount factor γ in [0, 1], in place of that of the model. 1 needs --horizon.
     #[arg(long, value_name = "G", value_parser = number::probability)]

@@ -213,7 +213,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (solution, checkpoints) = match ranks.run(&devices, solve) {
         Err(Error::PomdpSolve(solve::Error::Elsewhere(_))) => {
             // Ends with the rank that reports the error.
-            comm::finalize();
+            comm::finalize()?;
             return Err(Error::Elsewhere(3));
         }
         solution => solution?,

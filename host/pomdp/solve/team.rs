@@ -383,7 +383,7 @@ mod tests {
             receives: &[(u32, usize)],
         ) -> Result<Box<dyn Exchange + 'a>, comm::Error> {
             match self.left.get() {
-                0 => Err(comm::Error::Timeout { rank: 0, other: 1, waited: self.timeout() }),
+                0 => Err(comm::Error::Timeout { rank: 0, others: vec![1], waited: self.timeout() }),
                 left => {
                     self.left.set(left - 1);
                     Ok(Box::new(Fives(receives.iter().map(|receive| receive.1).collect())))

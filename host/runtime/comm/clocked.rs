@@ -67,6 +67,18 @@ impl Communicator for Clocked<'_> {
         let pending = timed(&self.exchange, || self.comm.exchange(sends, receives))?;
         Ok(Box::new(Pending { clocked: self, pending }))
     }
+
+    fn barrier(&self) -> Result<(), Error> {
+        timed(&self.waiting, || self.comm.barrier())
+    }
+
+    fn gather_lengths(&self, own: &[u8], lengths: &[usize]) -> Result<Vec<Vec<u8>>, Error> {
+        timed(&self.waiting, || self.comm.gather_lengths(own, lengths))
+    }
+
+    fn broadcast(&self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
+        timed(&self.waiting, || self.comm.broadcast(root, bytes))
+    }
 }
 
 /// The result of `work`, whose time is added to `clock`.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use warpkov_common::guard::listed;
+
 use crate::gpu::CudaError;
 
 /// A failure of a [`Communicator`](super::Communicator).
@@ -77,14 +79,34 @@ pub enum Error {
         reason: String,
     },
     /// Ranks did not answer in time.
-    #[error("rank {rank} waited {waited:?} for rank {other}, which has failed or is slower than option timeout allows")]
+    #[error("rank {rank} waited {waited:?} for {}", awaited(others))]
     Timeout {
         /// The rank that waited.
         rank: u32,
-        /// The rank that it waited for.
-        other: u32,
+        /// The ranks that do not wait with it, as far as it can know.
+        others: Vec<u32>,
+        /// The time that it waited.
+        waited: Duration,
+    },
+    /// MPI did not start or end in time.
+    #[error("rank {rank} waited {waited:?} in {call}: {peers}")]
+    Stuck {
+        /// The rank that waited.
+        rank: u32,
+        /// The function.
+        call: &'static str,
         /// The time limit.
         waited: Duration,
+        /// What is known of the other ranks.
+        peers: String,
+    },
+    /// A message longer than its receiver expects.
+    #[error("rank {rank} sent more than the expected {expected} bytes")]
+    TooLong {
+        /// The sender.
+        rank: u32,
+        /// Bytes that the receiver expects.
+        expected: usize,
     },
     /// A message of the wrong length.
     #[error("rank {rank} sent {found} bytes, expected {expected}")]
@@ -96,4 +118,23 @@ pub enum Error {
         /// Bytes that the receiver expects.
         expected: usize,
     },
+}
+
+/// Most ranks that a message names.
+const NAMED: usize = 16;
+
+/// These ranks as part of a sentence: "rank 1", "ranks 1, 2".
+#[must_use]
+pub fn named(ranks: &[u32]) -> String {
+    let names: Vec<_> = ranks.iter().take(NAMED).map(u32::to_string).collect();
+    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, listed(&names, ranks.len()))
+}
+
+/// The ranks that a rank waited for, and why they may be late.
+fn awaited(others: &[u32]) -> String {
+    match others.len() {
+        0 => "the others, which wait too: one of them was late, or they wait for each other".to_owned(),
+        1 => format!("{}, which has failed or is slower than option timeout allows", named(others)),
+        _ => format!("{}, which have failed or are slower than option timeout allows", named(others)),
+    }
 }

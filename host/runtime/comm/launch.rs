@@ -15,6 +15,8 @@ pub struct Launch {
     pub local_rank: Option<u32>,
     /// What connects the processes.
     pub connection: Connection,
+    /// What all processes of the launch know, and no stranger: the ranks that meet without MPI show it. May be empty.
+    pub token: String,
 }
 
 /// What connects the processes of a launcher.
@@ -82,6 +84,9 @@ const EXPORTED: Variables = Variables {
 /// Names the port at which the ranks meet, in place of the one after `MASTER_PORT`.
 const PORT: &str = "WARPKOV_PORT";
 
+/// The token of the launch. By default, it is the identifier of torchrun's run.
+const TOKEN: &str = "WARPKOV_TOKEN";
+
 impl Launch {
     /// The place of this process; `None` if it is alone.
     #[must_use]
@@ -95,12 +100,16 @@ impl Launch {
         Self::of(|name| env::var(name).ok(), |launcher| !launcher.mpi)
     }
 
-    /// A process that the user placed, with the HOST:PORT at which the first listens; `None` if it is alone.
+    /// A process that the user placed, with the HOST:PORT at which the first listens, or TOKEN@HOST:PORT; `None` if it is alone.
     #[must_use]
-    pub fn given(rank: u32, size: u32, master: String) -> Option<Self> {
-        let connection = Connection::Nccl(Some(master));
+    pub fn given(rank: u32, size: u32, master: &str) -> Option<Self> {
+        let (token, address) = match master.rsplit_once('@') {
+            Some((token, address)) => (token.to_owned(), address),
+            None => (token(|name| env::var(name).ok()), master),
+        };
+        let connection = Connection::Nccl(Some(address.to_owned()));
         let local_rank = env::var("LOCAL_RANK").ok().and_then(|text| text.parse().ok());
-        (size > 1).then_some(Self { by: "options", rank, size, local_rank, connection })
+        (size > 1).then_some(Self { by: "options", rank, size, local_rank, connection, token })
     }
 
     /// Why variables of a launcher name no place among ranks, if they do not: a number that is none, or a rank that is not below the
@@ -108,6 +117,11 @@ impl Launch {
     #[must_use]
     pub fn wrong_environment() -> Option<String> {
         Self::wrong(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    /// The variable in which the launcher gives this process its rank.
+    pub(super) fn rank_variable(&self) -> &'static str {
+        LAUNCHERS.iter().find(|launcher| launcher.by == self.by).map_or(EXPORTED.rank, |launcher| launcher.rank)
     }
 
     fn wrong(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
@@ -139,12 +153,18 @@ impl Launch {
         let of = |launcher: &Variables| {
             let (rank, size) = (number(launcher.rank)?, number(launcher.size)?);
             let connection = if launcher.mpi { Connection::Mpi } else { Connection::Nccl(master()) };
-            let launch = Self { by: launcher.by, rank, size, local_rank: number(launcher.local_rank), connection };
+            let (local_rank, token) = (number(launcher.local_rank), token(&variable));
+            let launch = Self { by: launcher.by, rank, size, local_rank, connection, token };
             let marked = launcher.mark.is_none_or(|mark| variable(mark).is_some());
             (rank < size && marked && admits(launcher)).then_some(launch)
         };
         LAUNCHERS.iter().find_map(of).filter(|launch| launch.size > 1)
     }
+}
+
+/// The token of these variables.
+fn token(variable: impl Fn(&str) -> Option<String>) -> String {
+    variable(TOKEN).or_else(|| variable("TORCHELASTIC_RUN_ID")).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -182,10 +202,18 @@ mod tests {
     #[test]
     fn ranks_come_from_the_innermost_launcher() {
         let connection = Connection::Mpi;
-        let slurm = Launch { by: "srun", rank: 3, size: 8, local_rank: Some(1), connection: connection.clone() };
+        let slurm = Launch {
+            by: "srun",
+            rank: 3,
+            size: 8,
+            local_rank: Some(1),
+            connection: connection.clone(),
+            token: String::new(),
+        };
         assert_eq!(found(&SLURM), Some(slurm.clone()));
         let open_mpi = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
-        let inner = Launch { by: "Open MPI's mpirun", rank: 1, size: 2, local_rank: None, connection };
+        let inner =
+            Launch { by: "Open MPI's mpirun", rank: 1, size: 2, local_rank: None, connection, token: String::new() };
         assert_eq!(found(&[&SLURM[..], &open_mpi].concat()), Some(inner));
         // Exported by a script under srun.
         assert_eq!(found(&[&SLURM[..], &TORCH].concat()), Some(slurm));
@@ -210,10 +238,19 @@ mod tests {
 
     #[test]
     fn options_are_a_launch() {
-        let launch = Launch::given(1, 4, "a:7".to_owned()).unwrap();
+        let launch = Launch::given(1, 4, "a:7").unwrap();
         assert_eq!((launch.rank, launch.size), (1, 4));
         assert_eq!(launch.connection, Connection::Nccl(Some("a:7".to_owned())));
-        assert_eq!(Launch::given(0, 1, "a:7".to_owned()), None);
+        assert_eq!(Launch::given(0, 1, "a:7"), None);
+        let launch = Launch::given(1, 4, "my@token@[::1]:7").unwrap();
+        assert_eq!((launch.connection, &*launch.token), (Connection::Nccl(Some("[::1]:7".to_owned())), "my@token"));
+    }
+
+    #[test]
+    fn the_token_is_that_of_the_user_or_of_the_launcher() {
+        let of = |more: &[(&str, &str)]| found(&[more, &TORCH].concat()).unwrap().token;
+        let run = ("TORCHELASTIC_RUN_ID", "run-5");
+        assert_eq!([of(&[]), of(&[run]), of(&[run, (TOKEN, "own")])], ["", "run-5", "own"]);
     }
 
     #[test]

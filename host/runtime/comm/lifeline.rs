@@ -1,14 +1,19 @@
 //! How ranks without MPI learn at once that another has ended.
 //!
 //! The ranks keep the connections by which they met: each has one with the first. A rank that ends says that all is well, or with which
-//! exit code it fails. A connection that closes without a word belongs to a process that was killed. The first rank passes the news
-//! to all others. Without it they would wait for their time limits, and would not know for which rank.
+//! exit code it fails. A connection that closes without a word belongs to a process that was killed. A process that is silent for the time
+//! limit is stopped, or its node is dead: each rank says now and then that it lives, however long it computes. The first rank
+//! passes the news to all others. Without it they would wait for their time limits, and would not know for which rank.
+//!
+//! TCP's own keepalive ends the connections with a dead node even if the time limit is long.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
 
 use super::Error;
 
@@ -27,29 +32,56 @@ const WELL: u8 = 0;
 /// First byte of the message that a rank has failed: its number, the length of the reason, and the reason follow.
 const FAILED: u8 = 1;
 
+/// The message that a rank lives.
+const ALIVE: u8 = 2;
+
+/// Time between two of these messages.
+const BEAT: Duration = Duration::from_millis(500);
+
+/// Shortest silence that means something.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Silence of a connection before TCP asks whether the other node lives, time between two questions, and their number.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(10), 3);
+
+/// A connection with another rank.
+struct Line {
+    rank: u32,
+    stream: TcpStream,
+    /// When the other rank was last heard.
+    heard: Instant,
+}
+
 /// The connections of a rank: with all others on the first, with the first on all others.
-type Streams = Arc<Mutex<Vec<(u32, TcpStream)>>>;
+type Lines = Arc<Mutex<Vec<Line>>>;
 
 /// The watch of a rank over the others.
 pub struct Lifeline {
     rank: u32,
-    streams: Streams,
+    lines: Lines,
 }
 
 impl Lifeline {
-    /// Watches the ranks of `streams`. Calls `lost`, on another thread, with the failure of the first rank that fails.
+    /// Watches the ranks of `streams`. Calls `lost`, on another thread, with the failure of the first rank that fails, or is silent for
+    /// `timeout`.
     pub fn new(
         rank: u32,
         streams: Vec<(u32, TcpStream)>,
+        timeout: Duration,
         lost: impl FnOnce(Error) + Send + 'static,
     ) -> io::Result<Self> {
-        for (_, stream) in &streams {
+        let mut lines = Vec::new();
+        for (rank, stream) in streams {
             stream.set_nonblocking(true)?;
+            // The last message leaves before the connection is closed.
+            stream.set_nodelay(true)?;
+            keep_alive(&stream)?;
+            lines.push(Line { rank, stream, heard: Instant::now() });
         }
-        let streams = Arc::new(Mutex::new(streams));
-        let watched = Arc::clone(&streams);
+        let lines = Arc::new(Mutex::new(lines));
+        let watched = Arc::clone(&lines);
         thread::Builder::new().name("lifeline".to_owned()).spawn(move || {
-            if let Some(failure) = watch(&watched) {
+            if let Some(failure) = watch(&watched, timeout) {
                 if rank == 0 {
                     tell(&held(&watched), &failed(&failure));
                 }
@@ -57,17 +89,17 @@ impl Lifeline {
                 lost(Error::Failed { rank, reason });
             }
         })?;
-        Ok(Self { rank, streams })
+        Ok(Self { rank, lines })
     }
 
     /// Tells the others that all is well.
     pub fn end(self) {
-        tell(&std::mem::take(&mut *held(&self.streams)), &[WELL]);
+        tell(&std::mem::take(&mut *held(&self.lines)), &[WELL]);
     }
 
     /// Tells the others that this rank fails.
     pub fn fail(self, reason: String) {
-        tell(&std::mem::take(&mut *held(&self.streams)), &failed(&Failure { rank: self.rank, reason }));
+        tell(&std::mem::take(&mut *held(&self.lines)), &failed(&Failure { rank: self.rank, reason }));
     }
 }
 
@@ -77,45 +109,82 @@ struct Failure {
     reason: String,
 }
 
-fn held(streams: &Streams) -> MutexGuard<'_, Vec<(u32, TcpStream)>> {
-    streams.lock().unwrap_or_else(PoisonError::into_inner)
+fn held(lines: &Lines) -> MutexGuard<'_, Vec<Line>> {
+    lines.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets the kernel close the connection with a dead node.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    let (idle, interval, count) = KEEPALIVE;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, idle)?;
+    sockopt::set_tcp_keepintvl(stream, interval)?;
+    Ok(sockopt::set_tcp_keepcnt(stream, count)?)
 }
 
 /// Waits for a failure. `None` once all ranks have ended well, or this one has ended.
-fn watch(streams: &Streams) -> Option<Failure> {
+fn watch(lines: &Lines, timeout: Duration) -> Option<Failure> {
+    let timeout = timeout.max(SILENCE);
+    let mut looked = Instant::now();
+    let mut told = looked;
     loop {
-        let mut streams = held(streams);
+        let mut lines = held(lines);
+        // If this process was stopped, it has not listened either.
+        if looked.elapsed() > SILENCE / 2 {
+            lines.iter_mut().for_each(|line| line.heard = Instant::now());
+        }
+        looked = Instant::now();
+        if told.elapsed() >= BEAT {
+            told = looked;
+            // A full buffer, or the end of the other rank, is found by listening.
+            lines.iter().for_each(|line| _ = (&line.stream).write(&[ALIVE]));
+        }
         let mut failure = None;
-        streams.retain_mut(|(rank, stream)| match news(*rank, stream) {
-            Ok(None) => true,
-            Ok(Some(found)) => {
-                failure = failure.take().or(found);
-                false
-            }
-            Err(_) => {
-                let place = stream.peer_addr().map_or_else(|_| "?".to_owned(), |address| address.ip().to_string());
-                let reason = format!("its process, on {place}, has ended without a word");
-                failure = failure.take().or(Some(Failure { rank: *rank, reason }));
-                false
-            }
+        lines.retain_mut(|line| {
+            let found = match news(line) {
+                Ok(News::Well) => return false,
+                Ok(News::Failed(found)) => found,
+                Ok(News::None) if line.heard.elapsed() < timeout => return true,
+                silent => {
+                    let address = line.stream.peer_addr();
+                    let place = address.map_or_else(|_| "?".to_owned(), |address| address.ip().to_string());
+                    let what = match silent {
+                        Ok(_) => format!("has been silent for {timeout:?}: it is stopped, or its node is dead"),
+                        Err(_) => "has ended without a word".to_owned(),
+                    };
+                    Failure { rank: line.rank, reason: format!("its process, on {place}, {what}") }
+                }
+            };
+            failure.get_or_insert(found);
+            false
         });
-        if failure.is_some() || streams.is_empty() {
+        if failure.is_some() || lines.is_empty() {
             return failure;
         }
-        drop(streams);
+        drop(lines);
         thread::sleep(PAUSE);
     }
 }
 
-/// What a rank says: nothing yet, that all is well, or the failure of a rank.
-fn news(rank: u32, stream: &mut TcpStream) -> io::Result<Option<Option<Failure>>> {
-    let mut kind = [0];
-    match stream.read_exact(&mut kind) {
-        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-        read => read?,
+/// What a rank says.
+enum News {
+    None,
+    Well,
+    Failed(Failure),
+}
+
+/// Listens to a rank.
+fn news(Line { rank, stream, heard }: &mut Line) -> io::Result<News> {
+    let mut kind = [ALIVE];
+    while kind[0] == ALIVE {
+        match stream.read_exact(&mut kind) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(News::None),
+            read => read?,
+        }
+        *heard = Instant::now();
     }
     if kind[0] == WELL {
-        return Ok(Some(None));
+        return Ok(News::Well);
     }
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -125,8 +194,8 @@ fn news(rank: u32, stream: &mut TcpStream) -> io::Result<Option<Option<Failure>>
     let mut reason = vec![0; LONGEST.min(length as usize)];
     stream.read_exact(&mut reason)?;
     // The first rank passes on the news of others.
-    let failed = if rank == 0 { of } else { rank };
-    Ok(Some(Some(Failure { rank: failed, reason: String::from_utf8_lossy(&reason).into_owned() })))
+    let failed = if *rank == 0 { of } else { *rank };
+    Ok(News::Failed(Failure { rank: failed, reason: String::from_utf8_lossy(&reason).into_owned() }))
 }
 
 fn failed(Failure { rank, reason }: &Failure) -> Vec<u8> {
@@ -135,12 +204,15 @@ fn failed(Failure { rank, reason }: &Failure) -> Vec<u8> {
 }
 
 /// Sends a message to all. Whoever does not take it has ended.
-fn tell(streams: &[(u32, TcpStream)], message: &[u8]) {
-    for (_, stream) in streams {
+fn tell(lines: &[Line], message: &[u8]) {
+    for Line { stream, .. } in lines {
         let mut stream = stream;
         let _ = stream.set_nonblocking(false);
         let _ = stream.set_write_timeout(Some(PATIENCE));
         let _ = stream.write_all(message);
+        // To close a connection with unread bytes would reset it, and the message might be lost.
+        let _ = stream.set_nonblocking(true);
+        while stream.read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
     }
 }
 
@@ -153,6 +225,10 @@ mod tests {
 
     /// The lifelines of three ranks, and what each has lost.
     fn three() -> (Vec<Option<Lifeline>>, Vec<Receiver<Error>>) {
+        three_within(LONG)
+    }
+
+    fn three_within(timeout: Duration) -> (Vec<Option<Lifeline>>, Vec<Receiver<Error>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut streams = vec![Vec::new()];
@@ -163,7 +239,8 @@ mod tests {
         let (mut lines, mut heard) = (Vec::new(), Vec::new());
         for (rank, streams) in (0..).zip(streams) {
             let (sender, receiver) = channel();
-            lines.push(Some(Lifeline::new(rank, streams, move |error| sender.send(error).unwrap()).unwrap()));
+            let lost = move |error| sender.send(error).unwrap();
+            lines.push(Some(Lifeline::new(rank, streams, timeout, lost).unwrap()));
             heard.push(receiver);
         }
         (lines, heard)
@@ -171,7 +248,7 @@ mod tests {
 
     /// Closes the connections of a rank, as the end of its process does.
     fn kill(line: Lifeline) {
-        for (_, stream) in held(&line.streams).drain(..) {
+        for Line { stream, .. } in held(&line.lines).drain(..) {
             stream.shutdown(std::net::Shutdown::Both).unwrap();
         }
     }
@@ -191,6 +268,24 @@ mod tests {
         }
     }
 
+    /// Ranks that compute live. A stopped process holds its connection, and says nothing.
+    #[test]
+    fn a_silent_rank_is_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (sender, heard) = channel();
+        let lost = move |error| sender.send(error).unwrap();
+        let line = Lifeline::new(0, vec![(1, silent)], Duration::ZERO, lost).unwrap();
+        assert!(sockopt::socket_keepalive(&held(&line.lines)[0].stream).unwrap());
+        let (_lines, others) = three_within(Duration::ZERO);
+        let text = heard.recv_timeout(LONG).unwrap().to_string();
+        let expected =
+            "rank 1 failed: its process, on 127.0.0.1, has been silent for 2s: it is stopped, or its node is dead";
+        assert_eq!(text, expected);
+        thread::sleep(BEAT);
+        assert!(others.iter().all(|heard| heard.try_recv().is_err()));
+    }
+
     #[test]
     fn a_rank_that_fails_says_why() {
         for failing in 0..3 {
@@ -205,9 +300,13 @@ mod tests {
 
     #[test]
     fn ranks_that_end_well_are_not_lost() {
-        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]].repeat(5) {
             let (mut lines, heard) = three();
             for rank in order {
+                // Signs of life that no rank will read.
+                for line in lines.iter().flatten() {
+                    held(&line.lines).iter().for_each(|line| _ = (&line.stream).write(&[ALIVE; 9]));
+                }
                 lines[rank].take().unwrap().end();
                 thread::sleep(2 * PAUSE);
             }

@@ -1,6 +1,6 @@
 //! Ranks that are threads of one process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,6 +12,8 @@ use super::{Communicator, Error, Exchange, Message};
 struct Mail {
     /// Messages under way, by sender and receiver.
     boxes: HashMap<(u32, u32), VecDeque<Vec<u8>>>,
+    /// The ranks that wait.
+    waiting: HashSet<u32>,
     /// The first failure.
     failed: Option<Error>,
 }
@@ -134,13 +136,14 @@ struct Pending<'a> {
 
 impl Exchange for Pending<'_> {
     fn wait(self: Box<Self>) -> Result<Vec<Vec<u8>>, Error> {
-        let Local { rank, timeout, ref shared, .. } = *self.local;
-        let deadline = Instant::now() + timeout;
+        let Local { rank, size, timeout, ref shared } = *self.local;
+        let begun = Instant::now();
         let mut mail = shared.mail();
         let mut found = Vec::with_capacity(self.receives.len());
         for &(from, expected) in &self.receives {
             loop {
                 if let Some(bytes) = mail.boxes.get_mut(&(from, rank)).and_then(VecDeque::pop_front) {
+                    mail.waiting.remove(&rank);
                     if bytes.len() != expected {
                         return Err(Error::Length { rank: from, found: bytes.len(), expected });
                     }
@@ -150,10 +153,13 @@ impl Exchange for Pending<'_> {
                 if let Some(error) = &mail.failed {
                     return Err(error.clone());
                 }
-                let left = deadline.saturating_duration_since(Instant::now());
+                let left = timeout.saturating_sub(begun.elapsed());
                 if left.is_zero() {
-                    return Err(Error::Timeout { rank, other: from, waited: timeout });
+                    // The rank that sends nothing may wait for another itself.
+                    let others = (0..size).filter(|other| *other != rank && !mail.waiting.contains(other)).collect();
+                    return Err(Error::Timeout { rank, others, waited: timeout });
                 }
+                mail.waiting.insert(rank);
                 mail = shared.arrived.wait_timeout(mail, left).unwrap_or_else(PoisonError::into_inner).0;
             }
         }
@@ -210,6 +216,21 @@ mod tests {
         });
         assert_eq!(found, Err(cause));
         let found = Local::run::<(), Error>(2, SHORT, |local| if local.rank() == 0 { local.barrier() } else { Ok(()) });
-        assert!(matches!(found, Err(Error::Timeout { rank: 0, other: 1, .. })), "{found:?}");
+        assert_eq!(found, Err(Error::Timeout { rank: 0, others: vec![1], waited: SHORT }));
+    }
+
+    /// Rank 0 waits for rank 1, which waits for rank 2: that one is missing.
+    #[test]
+    fn a_rank_that_waits_itself_is_not_missing() {
+        let waits = |local: &Local| match local.rank() {
+            2 => {
+                thread::sleep(2 * SHORT);
+                Ok(())
+            }
+            rank => local.exchange(Vec::new(), &[(rank + 1, 1)])?.wait().map(|_| ()),
+        };
+        let found = Local::run::<_, Error>(3, SHORT, waits);
+        let Err(Error::Timeout { others, .. }) = &found else { panic!("{found:?}") };
+        assert_eq!(others, &[2]);
     }
 }

@@ -2,14 +2,18 @@
 //!
 //! NCCL connects the ranks once they have the same identifier. The first rank makes it, listens at a port that all know, and gives it to
 //! every rank that comes. A rank that cannot use NCCL says why when it comes; then no rank gets an identifier, and all end with that reason.
-//! The connections remain, for the ranks to watch each other (module `lifeline`).
+//! A visitor without the token of the launch is no rank, and is refused. The connections remain, for the ranks to watch each other
+//! (module `lifeline`).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use warpkov_common::guard::counted;
+
 use super::Error;
+use super::error::named;
 
 /// The identifier of an NCCL communicator.
 pub type Id = [u8; 128];
@@ -18,7 +22,13 @@ pub type Id = [u8; 128];
 pub type Met = (Id, Vec<(u32, TcpStream)>);
 
 /// The first bytes of a rank that comes.
-const GREETING: [u8; 8] = *b"warpkov1";
+const GREETING: [u8; 8] = *b"warpkov2";
+
+/// Bytes of the numbers that follow: rank, number of ranks, lengths of the token and of the problem.
+const NUMBERS: usize = 16;
+
+/// The answer to a visitor without the token.
+const REFUSED: &str = "it lacks the token of rank 0 (WARPKOV_TOKEN, or --master TOKEN@HOST:PORT)";
 
 /// Longest reason, in bytes.
 const LONGEST: usize = 4096;
@@ -37,6 +47,8 @@ pub struct Visitor<'a> {
     pub size: u32,
     /// HOST:PORT of the first rank.
     pub address: &'a str,
+    /// What all ranks know, and no stranger.
+    pub token: &'a str,
     /// The longest time that it waits.
     pub timeout: Duration,
 }
@@ -68,11 +80,14 @@ impl Visitor<'_> {
         let mut came = vec![false; self.size as usize];
         came[0] = true;
         let mut streams = Vec::new();
+        let mut refused = 0;
         while came.contains(&false) {
             if begun.elapsed() >= self.timeout {
-                let missing = (0..self.size).filter(|&rank| !came[rank as usize]);
-                let missing: Vec<_> = missing.map(|rank| rank.to_string()).collect();
-                let reason = format!("waited {:?} for ranks {}", self.timeout, missing.join(", "));
+                let missing: Vec<_> = (0..self.size).filter(|&rank| !came[rank as usize]).collect();
+                let mut reason = format!("waited {:?} for {}", self.timeout, named(&missing));
+                if refused > 0 {
+                    reason += &format!(", and refused {} without the token of rank 0", counted(refused, "visitor"));
+                }
                 problem.get_or_insert(Failure::Meeting(reason));
                 break;
             }
@@ -81,7 +96,12 @@ impl Visitor<'_> {
                 continue;
             };
             // Others may knock at a port.
-            let Ok(Visit { rank, size, reason, stream }) = Visit::read(stream) else { continue };
+            let Ok(Visit { rank, size, token, reason, stream }) = Visit::read(stream) else { continue };
+            if token != self.token {
+                refused += 1;
+                let _ = answer(&stream, Err(REFUSED));
+                continue;
+            }
             streams.push((rank, stream));
             if size != self.size {
                 let reason = format!("rank {rank} is one of {size} ranks, expected {}", self.size);
@@ -131,16 +151,24 @@ impl Visitor<'_> {
         };
         let lost = |error: io::Error| {
             Failure::Meeting(match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("waited {:?} for all ranks", self.timeout),
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                    format!(
+                        "waited {:?} for the answer of rank 0, which waits for other ranks or is stopped",
+                        self.timeout
+                    )
+                }
                 _ => format!("rank 0 has left: {error}"),
             })
         };
         let mut talk = || -> io::Result<Result<Id, Vec<u8>>> {
             let problem = problem.as_deref().unwrap_or_default().as_bytes();
             let problem = &problem[..problem.len().min(LONGEST)];
-            let numbers = [self.rank, self.size, problem.len() as u32].map(u32::to_le_bytes).concat();
-            stream.write_all(&[&GREETING, &numbers[..], problem].concat())?;
-            stream.set_read_timeout(Some(left()))?;
+            let token = self.token.as_bytes();
+            let numbers =
+                [self.rank, self.size, token.len() as u32, problem.len() as u32].map(u32::to_le_bytes).concat();
+            stream.write_all(&[&GREETING, &numbers[..], token, problem].concat())?;
+            // The first rank names those that are missing when its own time is over.
+            stream.set_read_timeout(Some(left().saturating_add(GREETED)))?;
             let mut head = [0; 5];
             stream.read_exact(&mut head)?;
             let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -152,9 +180,10 @@ impl Visitor<'_> {
             })
         };
         let answer = talk().map_err(lost)?;
-        answer.map(|id| (id, vec![(0, stream)])).map_err(|reason| match problem {
-            Some(problem) => Failure::Rank(self.rank, problem),
-            None => Failure::Rank(0, String::from_utf8_lossy(&reason).into_owned()),
+        answer.map(|id| (id, vec![(0, stream)])).map_err(|reason| match (String::from_utf8_lossy(&reason), problem) {
+            (reason, _) if reason == REFUSED => Failure::Meeting(reason.into_owned()),
+            (_, Some(problem)) => Failure::Rank(self.rank, problem),
+            (reason, None) => Failure::Rank(0, reason.into_owned()),
         })
     }
 }
@@ -180,6 +209,7 @@ impl Failure {
 struct Visit {
     rank: u32,
     size: u32,
+    token: String,
     reason: Option<String>,
     stream: TcpStream,
 }
@@ -189,17 +219,20 @@ impl Visit {
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(GREETED))?;
         stream.set_write_timeout(Some(GREETED))?;
-        let mut head = [0; 20];
+        let mut head = [0; GREETING.len() + NUMBERS];
         stream.read_exact(&mut head)?;
-        let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        let (rank, size, length) = (number(8), number(12), number(16) as usize);
-        if head[..8] != GREETING || length > LONGEST {
+        let (greeting, numbers) = head.split_at(GREETING.len());
+        let [rank, size, token, reason] = bytemuck::pod_read_unaligned::<[[u8; 4]; 4]>(numbers).map(u32::from_le_bytes);
+        if greeting != GREETING || token.max(reason) as usize > LONGEST {
             return Err(ErrorKind::InvalidData.into());
         }
-        let mut reason = vec![0; length];
-        stream.read_exact(&mut reason)?;
-        let reason = (length > 0).then(|| String::from_utf8_lossy(&reason).into_owned());
-        Ok(Self { rank, size, reason, stream })
+        let mut text = |length: u32| -> io::Result<String> {
+            let mut bytes = vec![0; length as usize];
+            stream.read_exact(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        let (token, reason) = (text(token)?, Some(text(reason)?).filter(|reason| !reason.is_empty()));
+        Ok(Self { rank, size, token, reason, stream })
     }
 }
 
@@ -217,6 +250,7 @@ fn answer(mut stream: &TcpStream, result: Result<&Id, impl AsRef<str>>) -> io::R
 mod tests {
     use super::*;
 
+    const TOKEN: &str = "a token";
     const LONG: Duration = Duration::from_secs(20);
     const SHORT: Duration = Duration::from_millis(400);
 
@@ -231,7 +265,8 @@ mod tests {
         thread::scope(|scope| {
             let one = |&(rank, problem): &(u32, Option<&str>)| {
                 let problem = problem.map(str::to_owned);
-                let meet = move || Visitor { rank, size, address, timeout }.meet(problem, || Ok([7; 128]));
+                let meet =
+                    move || Visitor { rank, size, address, token: TOKEN, timeout }.meet(problem, || Ok([7; 128]));
                 scope.spawn(move || meet().map(|(id, _)| id))
             };
             let threads: Vec<_> = ranks.iter().map(one).collect();
@@ -251,11 +286,13 @@ mod tests {
     fn strangers_are_ignored_and_late_hosts_awaited() {
         let address = &*address();
         thread::scope(|scope| {
-            let visitor =
-                scope.spawn(move || Visitor { rank: 1, size: 2, address, timeout: LONG }.meet(None, || Ok([0; 128])));
+            let visitor = scope.spawn(move || {
+                Visitor { rank: 1, size: 2, address, token: TOKEN, timeout: LONG }.meet(None, || Ok([0; 128]))
+            });
             thread::sleep(Duration::from_millis(200));
-            let host =
-                scope.spawn(move || Visitor { rank: 0, size: 2, address, timeout: LONG }.meet(None, || Ok([3; 128])));
+            let host = scope.spawn(move || {
+                Visitor { rank: 0, size: 2, address, token: TOKEN, timeout: LONG }.meet(None, || Ok([3; 128]))
+            });
             // One of them may meet a port that is closed already.
             if let Ok(mut stream) = TcpStream::connect(address) {
                 let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -264,6 +301,19 @@ mod tests {
             assert_eq!((of_host.0, of_visitor.0), ([3; 128], [3; 128]));
             assert_eq!((of_host.1[0].0, of_visitor.1[0].0), (1, 0));
         });
+    }
+
+    #[test]
+    fn strangers_are_not_counted() {
+        let address = &*address();
+        let meet =
+            |rank, token| move || Visitor { rank, size: 2, address, token, timeout: SHORT }.meet(None, || Ok([1; 128]));
+        let found = thread::scope(|scope| {
+            let ranks = [scope.spawn(meet(0, TOKEN)), scope.spawn(meet(1, "another"))];
+            ranks.map(|rank| rank.join().unwrap().unwrap_err().to_string())
+        });
+        assert!(found[0].contains("for rank 1, and refused 1 visitor without the token"), "{found:?}");
+        assert!(found[1].contains("rank 1") && found[1].contains("it lacks the token of rank 0"), "{found:?}");
     }
 
     #[test]
@@ -282,7 +332,7 @@ mod tests {
         let text = |found: &Result<Id, Error>| found.as_ref().unwrap_err().to_string();
         let found = meet(&address(), &[(0, None), (2, None)], 4, SHORT);
         assert!(text(&found[0]).contains("waited 400ms for ranks 1, 3"), "{found:?}");
-        assert!(text(&found[1]).contains("waited 400ms for "), "{found:?}");
+        assert!(text(&found[1]).contains("waited 400ms for ranks 1, 3"), "{found:?}");
         let found = meet(&address(), &[(1, None)], 2, SHORT);
         assert!(text(&found[0]).contains("rank 1") && text(&found[0]).contains("for rank 0: "), "{found:?}");
     }
@@ -294,12 +344,14 @@ mod tests {
         let twice = found[0].as_ref().unwrap_err().to_string();
         assert!(twice.contains("rank 1 came twice"), "{found:?}");
         for wrong in ["nowhere", "127.0.0.1:x", "127.0.0.1:99999"] {
-            let found = Visitor { rank: 0, size: 2, address: wrong, timeout: SHORT }.meet(None, || Ok([0; 128]));
+            let found =
+                Visitor { rank: 0, size: 2, address: wrong, token: TOKEN, timeout: SHORT }.meet(None, || Ok([0; 128]));
             assert!(text(&found).contains("expected HOST:PORT"), "{found:?}");
         }
         let taken = TcpListener::bind("0.0.0.0:0").unwrap();
         let address = format!("127.0.0.1:{}", taken.local_addr().unwrap().port());
-        let found = Visitor { rank: 0, size: 2, address: &address, timeout: SHORT }.meet(None, || Ok([0; 128]));
+        let found =
+            Visitor { rank: 0, size: 2, address: &address, token: TOKEN, timeout: SHORT }.meet(None, || Ok([0; 128]));
         assert!(text(&found).contains("cannot listen there"), "{found:?}");
     }
 }

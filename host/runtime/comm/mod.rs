@@ -1,8 +1,9 @@
 //! Ranks that work on one model together.
 //!
 //! A [`Communicator`] connects the ranks: threads of one process ([`Local`]), processes that an MPI launcher started
-//! ([`Mpi`]), or processes with GPUs that any other launcher started ([`Nccl`]). A transport supplies one operation, [`Communicator::exchange`]; all collectives are built on it. [`World`] is
-//! what a process sees of its ranks: the communicator, the nodes, and the GPU of this rank.
+//! ([`Mpi`]), or processes with GPUs that any other launcher started ([`Nccl`]). A transport supplies one operation, [`Communicator::exchange`]; collectives are
+//! built on it, unless the transport has its own. [`World`] is what a process sees of its ranks: the communicator, the nodes, and the GPU
+//! of this rank.
 //!
 //! *Reproducibility*: sums are taken in the order of ranks, so equal inputs on equally many ranks give equal bits.
 
@@ -16,6 +17,7 @@ pub mod local;
 mod meeting;
 pub mod mpi;
 pub mod nccl;
+mod peers;
 pub mod world;
 
 pub use clocked::Clocked;
@@ -34,9 +36,12 @@ use bytemuck::Pod;
 const SHORT: usize = 64;
 
 /// Ends the connection to other processes, if there is one: waits for all of them to do so.
-pub fn finalize() {
-    mpi::finalize();
+///
+/// # Errors
+/// With MPI: if a rank failed, or did not come to its end in time.
+pub fn finalize() -> Result<(), Error> {
     nccl::finalize();
+    mpi::finalize()
 }
 
 /// Ends the connection to other processes at once, if there is one: their ranks end as soon as they notice. With MPI, this process ends
@@ -117,16 +122,7 @@ pub trait Communicator {
     /// # Errors
     /// If a rank failed, or did not answer in time.
     fn gather_lengths(&self, own: &[u8], lengths: &[usize]) -> Result<Vec<Vec<u8>>, Error> {
-        let (rank, size) = (self.rank(), self.size());
-        let others = || (1..size).map(move |distance| (rank + distance) % size);
-        let sends = others().map(|to| (to, own.to_vec())).collect();
-        let receives: Vec<_> = others().map(|from| (from, lengths[from as usize])).collect();
-        let mut all = vec![Vec::new(); size as usize];
-        all[rank as usize] = own.to_vec();
-        for (&(from, _), bytes) in receives.iter().zip(self.exchange(sends, &receives)?.wait()?) {
-            all[from as usize] = bytes;
-        }
-        Ok(all)
+        gather_by_messages(self, own, lengths)
     }
 
     /// Replaces `bytes` by those of rank `root`. All have the same number of bytes.
@@ -210,6 +206,24 @@ pub trait Communicator {
         }
         Ok(())
     }
+}
+
+/// The bytes of every rank, each of which sends its own to all others.
+fn gather_by_messages<C: Communicator + ?Sized>(
+    comm: &C,
+    own: &[u8],
+    lengths: &[usize],
+) -> Result<Vec<Vec<u8>>, Error> {
+    let (rank, size) = (comm.rank(), comm.size());
+    let others = || (1..size).map(move |distance| (rank + distance) % size);
+    let sends = others().map(|to| (to, own.to_vec())).collect();
+    let receives: Vec<_> = others().map(|from| (from, lengths[from as usize])).collect();
+    let mut all = vec![Vec::new(); size as usize];
+    all[rank as usize] = own.to_vec();
+    for (&(from, _), bytes) in receives.iter().zip(comm.exchange(sends, &receives)?.wait()?) {
+        all[from as usize] = bytes;
+    }
+    Ok(all)
 }
 
 /// Typed collectives, and collective decisions.

@@ -11,7 +11,9 @@
 //! Under Open MPI's launcher its own library comes first. `WARPKOV_MPI=FILE` names a library. Besides the system's folders, the
 //! `lib` folder next to the launcher's program is searched, so that `mpiexec` of a Python environment finds its library.
 //!
-//! Only nonblocking calls are used, and all data are bytes: a rank that waits too long can say so.
+//! While MPI runs, only nonblocking calls are used, and all data are bytes: a rank that waits too long can say so. It then calls the
+//! roll, by which ranks that wait tell each other so: the ones that do not answer are missing. MPI's own start
+//! and end cannot be polled: another thread ends the process if they take too long.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -21,7 +23,10 @@ use std::{env, fs, process, ptr, thread};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-use super::{Communicator, Error, Exchange, Message};
+use super::launch::Launch;
+use super::peers::{describe, limited, state};
+use super::world::Lost;
+use super::{Communicator, Error, Exchange, Message, gather_by_messages};
 
 /// A handle of MPI in a register: a pointer, or a number whose upper half the callee ignores.
 type Handle = usize;
@@ -35,14 +40,6 @@ enum Abi {
 }
 
 impl Abi {
-    /// Bytes of a request in an array.
-    const fn request_bytes(self) -> usize {
-        match self {
-            Self::Standard | Self::OpenMpi => 8,
-            Self::Mpich => 4,
-        }
-    }
-
     /// `MPI_THREAD_SERIALIZED`.
     const fn serialized(self) -> c_int {
         match self {
@@ -51,9 +48,17 @@ impl Abi {
         }
     }
 
-    /// `MPI_STATUSES_IGNORE`.
-    fn statuses_ignore(self) -> *mut c_void {
+    /// `MPI_STATUS_IGNORE`.
+    fn status_ignore(self) -> *mut c_void {
         ptr::without_provenance_mut(usize::from(self == Self::Mpich))
+    }
+
+    /// `MPI_ERR_TRUNCATE`: a message was longer than its receiver expects.
+    const fn truncate(self) -> c_int {
+        match self {
+            Self::Standard | Self::OpenMpi => 15,
+            Self::Mpich => 14,
+        }
     }
 }
 
@@ -88,7 +93,13 @@ functions! {
     set_errhandler = MPI_Comm_set_errhandler(Handle, Handle);
     isend = MPI_Isend(*const c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void);
     irecv = MPI_Irecv(*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut c_void);
-    testall = MPI_Testall(c_int, *mut c_void, *mut c_int, *mut c_void);
+    iallgatherv = MPI_Iallgatherv(*const c_void, c_int, Handle, *mut c_void, *const c_int, *const c_int, Handle, Handle, *mut c_void);
+    ibcast = MPI_Ibcast(*mut c_void, c_int, Handle, c_int, Handle, *mut c_void);
+    ibarrier = MPI_Ibarrier(Handle, *mut c_void);
+    iprobe = MPI_Iprobe(c_int, c_int, Handle, *mut c_int, *mut c_void);
+    test = MPI_Test(*mut c_void, *mut c_int, *mut c_void);
+    get_count = MPI_Get_count(*const c_void, Handle, *mut c_int);
+    error_class = MPI_Error_class(c_int, *mut c_int);
     error_string = MPI_Error_string(c_int, *mut c_char, *mut c_int);
     library_version = MPI_Get_library_version(*mut c_char, *mut c_int);
 }
@@ -192,12 +203,10 @@ impl Loaded {
 /// The `lib` folders next to the programs that started this process: the launcher's daemon is the parent, or its parent.
 fn beside_launcher() -> Vec<PathBuf> {
     let mut folders = Vec::new();
-    let mut process = process::id().to_string();
+    let mut process = process::id();
     for _ in 0..3 {
-        // The parent is the second field behind the name, which stands in parentheses.
-        let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else { break };
-        let Some(parent) = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) else { break };
-        process = parent.to_owned();
+        let Some((_, parent)) = state(process) else { break };
+        process = parent;
         if let Ok(program) = fs::read_link(format!("/proc/{process}/exe"))
             && let Some(prefix) = program.parent().and_then(Path::parent)
         {
@@ -210,27 +219,62 @@ fn beside_launcher() -> Vec<PathBuf> {
 /// All ranks of `MPI_COMM_WORLD`. MPI can be started once in a process, so there is one.
 pub struct Mpi {
     library: &'static Loaded,
+    launch: Launch,
     rank: u32,
     size: u32,
     timeout: Duration,
     version: String,
+    lost: Lost,
+    /// The number of pieces so far that went to, and that came from, each rank.
+    pieces: Mutex<[Vec<u64>; 2]>,
 }
 
 /// Longest piece of a message: counts are of 31 bits.
 const PIECE: usize = 1 << 30;
 
+/// The tag of a rank that answers the roll: the largest that every library allows.
+const ROLL: c_int = 32767;
+
+/// Time between two looks whether another rank calls the roll.
+const LISTEN: Duration = Duration::from_millis(50);
+
+/// Time to answer the roll.
+const ANSWER: Duration = Duration::from_millis(700);
+
+/// Time to look for the processes of other ranks.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// Time to end all ranks by MPI.
+const ABORT: Duration = Duration::from_secs(1);
+
 /// The library, once MPI was started.
 static STARTED: OnceLock<Loaded> = OnceLock::new();
+
+/// The ranks, once MPI has started.
+static WORLD: OnceLock<Mpi> = OnceLock::new();
 
 /// Whether MPI has started and not ended. Locked during each call: MPI allows one at a time.
 static RUNNING: Mutex<bool> = Mutex::new(false);
 
+/// `work`, a call of MPI that cannot be polled. If it takes longer than `timeout`, another thread tells `lost`.
+fn watched<R>(launch: &Launch, call: &'static str, timeout: Duration, lost: Lost, work: impl FnOnce() -> R) -> R {
+    let launch = launch.clone();
+    let late = move || {
+        let peers = describe(&launch);
+        // The other ranks look at the same time, and this one must not be missing then.
+        thread::sleep(LOOK);
+        lost(Error::Stuck { rank: launch.rank, call, waited: timeout, peers });
+    };
+    limited(timeout, late, work)
+}
+
 impl Mpi {
-    /// Starts MPI. A rank waits at most `timeout` for another.
+    /// Starts MPI. A rank waits at most `timeout` for another. If MPI does not start or end in that time, `lost` is called, which ends
+    /// the process.
     ///
     /// # Errors
     /// If there is no library, if it lacks a function, if MPI was started before, or if it does not start.
-    pub fn start(timeout: Duration) -> Result<Self, Error> {
+    pub fn start(launch: &Launch, timeout: Duration, lost: Lost) -> Result<&'static Self, Error> {
         let mut found = Some(Loaded::find()?);
         let library = STARTED.get_or_init(|| found.take().unwrap_or_else(|| unreachable!("this is the first call")));
         if found.is_some() {
@@ -240,13 +284,15 @@ impl Mpi {
         let functions = &library.functions;
         let check = |call, code| match code {
             0 => Ok(()),
-            code => Err(Error::Mpi { rank: 0, call, message: library.message(code) }),
+            code => Err(Error::Mpi { rank: launch.rank, call, message: library.message(code) }),
         };
         let (mut provided, mut rank, mut size) = (0, 0, 0);
-        // SAFETY: MPI allows null for both arguments of `main`, and writes one number to `provided`.
-        let code = unsafe {
-            (functions.init_thread)(ptr::null_mut(), ptr::null_mut(), library.abi.serialized(), &mut provided)
-        };
+        let code = watched(launch, "MPI_Init_thread", timeout, lost, || {
+            // SAFETY: MPI allows null for both arguments of `main`, and writes one number to `provided`.
+            unsafe {
+                (functions.init_thread)(ptr::null_mut(), ptr::null_mut(), library.abi.serialized(), &mut provided)
+            }
+        });
         check("MPI_Init_thread", code)?;
         *running() = true;
         // SAFETY: MPI has started, and both handles are predefined.
@@ -257,7 +303,9 @@ impl Mpi {
         check("MPI_Comm_size", unsafe { (functions.comm_size)(library.world, &mut size) })?;
         let version =
             library.version().or_else(|code| check("MPI_Get_library_version", code).map(|()| String::new()))?;
-        Ok(Self { rank: rank as u32, size: size as u32, timeout, version, library })
+        let pieces = Mutex::new([(); 2].map(|()| vec![0; size as usize]));
+        let (rank, size) = (rank as u32, size as u32);
+        Ok(WORLD.get_or_init(|| Self { library, launch: launch.clone(), rank, size, timeout, version, lost, pieces }))
     }
 
     /// The file of the library.
@@ -287,6 +335,113 @@ impl Mpi {
             code => Err(Error::Mpi { rank: self.rank, call, message: self.library.message(code) }),
         }
     }
+
+    /// Starts to send and to receive. `tag` makes the tag of a piece from its number among those of both ranks.
+    fn post(
+        &self,
+        sends: Vec<Message>,
+        receives: &[(u32, usize)],
+        tag: fn(u64) -> c_int,
+    ) -> Result<Pending<'_>, Error> {
+        let _running = self.running("MPI_Isend")?;
+        let Loaded { functions, world, byte, .. } = self.library;
+        let received = receives.iter().map(|&(_, bytes)| vec![0; bytes]).collect();
+        let mut pending =
+            Pending { mpi: self, requests: Vec::new(), sent: sends, received, lengths: Vec::new(), waited: false };
+        let Pending { requests, sent, received, .. } = &mut pending;
+        let mut pieces = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
+        let [pieces_to, pieces_from] = &mut *pieces;
+        let count = |len: usize| len.div_ceil(PIECE).max(1);
+        let next = |pieces: &mut Vec<u64>, rank: u32| {
+            pieces[rank as usize] += 1;
+            tag(pieces[rank as usize])
+        };
+        for (bytes, &(from, _)) in received.iter_mut().zip(receives) {
+            for piece in 0..count(bytes.len()) {
+                let part = &mut bytes[piece * PIECE..];
+                let expected = part.len().min(PIECE);
+                let (to, tag, mut handle) = (part.as_mut_ptr().cast(), next(pieces_from, from), 0_u64);
+                let request = (&raw mut handle).cast();
+                // SAFETY: `pending` owns the memory and does not move it before the request has completed.
+                let code =
+                    unsafe { (functions.irecv)(to, expected as c_int, *byte, from as c_int, tag, *world, request) };
+                self.check("MPI_Irecv", code)?;
+                requests.push(Request { handle, call: "MPI_Irecv", message: Some((from, Some(expected))) });
+            }
+        }
+        for (to, bytes) in sent.iter() {
+            for piece in 0..count(bytes.len()) {
+                let part = &bytes[piece * PIECE..];
+                let len = part.len().min(PIECE) as c_int;
+                let (source, tag, mut handle) = (part.as_ptr().cast(), next(pieces_to, *to), 0_u64);
+                let request = (&raw mut handle).cast();
+                // SAFETY: as above.
+                let code = unsafe { (functions.isend)(source, len, *byte, *to as c_int, tag, *world, request) };
+                self.check("MPI_Isend", code)?;
+                requests.push(Request { handle, call: "MPI_Isend", message: Some((*to, None)) });
+            }
+        }
+        Ok(pending)
+    }
+
+    /// Takes part in a collective operation, which `start` starts with the memory in `sent`, `received` and `lengths`. Returns `received`.
+    fn collective(
+        &self,
+        call: &'static str,
+        sent: Vec<u8>,
+        received: Vec<u8>,
+        lengths: Vec<c_int>,
+        start: impl FnOnce(&Functions, &mut Pending<'_>, *mut c_void) -> c_int,
+    ) -> Result<Vec<u8>, Error> {
+        let (mut sent, mut received) = (vec![(0, sent)], vec![received]);
+        for memory in [&mut sent[0].1, &mut received[0]] {
+            // The address of an empty vector may be that of `MPI_IN_PLACE`.
+            memory.reserve(usize::from(memory.is_empty()));
+        }
+        let mut pending = Pending { mpi: self, requests: Vec::new(), sent, received, lengths, waited: false };
+        let mut handle = 0_u64;
+        {
+            let _running = self.running(call)?;
+            self.check(call, start(&self.library.functions, &mut pending, (&raw mut handle).cast()))?;
+        }
+        pending.requests.push(Request { handle, call, message: None });
+        Ok(Box::new(pending).wait()?.swap_remove(0))
+    }
+
+    /// The other ranks.
+    fn others(&self) -> impl Iterator<Item = u32> + use<> {
+        let rank = self.rank;
+        (0..self.size).filter(move |&other| other != rank)
+    }
+
+    /// Whether another rank calls the roll.
+    fn is_called(&self) -> bool {
+        let Loaded { functions, world, abi, .. } = self.library;
+        let Ok(_running) = self.running("MPI_Iprobe") else { return false };
+        self.others().any(|other| {
+            let mut found = 0;
+            // SAFETY: MPI has started and not ended; the call writes one number.
+            let code = unsafe { (functions.iprobe)(other as c_int, ROLL, *world, &mut found, abi.status_ignore()) };
+            code == 0 && found != 0
+        })
+    }
+
+    /// Tells all others that this rank waits in vain, which lets them do the same if they wait. Returns the ranks that do not.
+    fn roll_call(&self) -> Vec<u32> {
+        let sends = self.others().map(|other| (other, vec![1])).collect();
+        let receives: Vec<_> = self.others().map(|other| (other, 1)).collect();
+        let Ok(mut pending) = self.post(sends, &receives, |_| ROLL) else { return Vec::new() };
+        pending.waited = true;
+        let begun = Instant::now();
+        while begun.elapsed() < ANSWER && pending.awaited().next().is_some() {
+            // A rank that has ended may be an error.
+            let _ = pending.test();
+            thread::sleep(Duration::from_millis(2));
+        }
+        let awaited: Vec<_> = pending.awaited().collect();
+        let answers = self.others().zip(&pending.received);
+        answers.filter(|(other, answer)| awaited.contains(other) || answer[0] == 0).map(|(other, _)| other).collect()
+    }
 }
 
 /// Name, version and file of the MPI library that [`Mpi::start`] would load. Does not start MPI.
@@ -307,23 +462,40 @@ fn running() -> MutexGuard<'static, bool> {
 }
 
 /// Ends MPI, if it was started: waits for all other ranks to do so. [`Mpi`] is of no use afterwards.
-pub fn finalize() {
+///
+/// # Errors
+/// If a rank failed, or did not come in time.
+pub fn finalize() -> Result<(), Error> {
+    let Some(mpi) = WORLD.get().filter(|_| *running()) else { return Ok(()) };
+    // Unlike the end of MPI, a barrier can name the ranks that are missing.
+    mpi.barrier()?;
     let mut running = running();
-    if let (Some(library), true) = (STARTED.get(), std::mem::take(&mut *running)) {
-        // SAFETY: MPI has started and not ended, and `running` is locked. Later calls find that it has ended. Nobody is
-        // left to tell of a failure.
-        let _ = unsafe { (library.functions.finalize)() };
+    if std::mem::take(&mut *running) {
+        watched(&mpi.launch, "MPI_Finalize", mpi.timeout, mpi.lost, || {
+            // SAFETY: MPI has started and not ended, and `running` is locked. Later calls find that it has ended. Nobody is
+            // left to tell of a failure.
+            let _ = unsafe { (mpi.library.functions.finalize)() };
+        });
     }
+    Ok(())
 }
 
 /// Ends all ranks and this process with this exit code, if MPI was started and not ended.
 pub fn abort(exit_code: u8) {
-    let mut running = running();
-    if let (Some(library), true) = (STARTED.get(), std::mem::take(&mut *running)) {
-        // SAFETY: MPI has started and not ended, and `running` is locked.
-        unsafe { (library.functions.abort)(library.world, exit_code.into()) };
-        process::exit(exit_code.into());
-    }
+    let Some(library) = STARTED.get() else { return };
+    // A rank that has ended or is stopped may keep MPI from its end.
+    limited(
+        ABORT,
+        move || signal_hook::low_level::exit(exit_code.into()),
+        || {
+            let mut running = running();
+            if std::mem::take(&mut *running) {
+                // SAFETY: MPI has started and not ended, and `running` is locked.
+                unsafe { (library.functions.abort)(library.world, exit_code.into()) };
+                process::exit(exit_code.into());
+            }
+        },
+    );
 }
 
 impl Communicator for Mpi {
@@ -340,91 +512,150 @@ impl Communicator for Mpi {
     }
 
     fn exchange<'a>(&'a self, sends: Vec<Message>, receives: &[(u32, usize)]) -> Result<Box<dyn Exchange + 'a>, Error> {
-        let _running = self.running("MPI_Isend")?;
-        let Loaded { abi, functions, world, byte, .. } = self.library;
-        let received = receives.iter().map(|&(_, bytes)| vec![0; bytes]).collect();
-        let mut pending = Box::new(Pending {
-            mpi: self,
-            requests: Vec::new(),
-            sent: sends,
-            received,
-            ranks: receives.to_vec(),
-            count: 0,
-            waited: false,
-        });
-        let Pending { requests, sent, received, count, .. } = &mut *pending;
-        let pieces = |len: usize| len.div_ceil(PIECE).max(1);
-        let all: usize = sent.iter().map(|(_, bytes)| pieces(bytes.len())).sum::<usize>()
-            + received.iter().map(|bytes| pieces(bytes.len())).sum::<usize>();
-        // Requests of 4 bytes fill half of it.
-        requests.resize(all, 0_u64);
-        let base: *mut u8 = requests.as_mut_ptr().cast();
-        let mut next = || {
-            // SAFETY: fewer than `all` requests were started before, and each takes at most 8 bytes.
-            let request = unsafe { base.add(*count * abi.request_bytes()) };
-            *count += 1;
-            request.cast()
+        Ok(Box::new(self.post(sends, receives, |number| (number % ROLL as u64) as c_int)?))
+    }
+
+    fn barrier(&self) -> Result<(), Error> {
+        let world = self.library.world;
+        let start = |functions: &Functions, _: &mut Pending<'_>, request| {
+            // SAFETY: MPI has started and not ended.
+            unsafe { (functions.ibarrier)(world, request) }
         };
-        for (bytes, &(from, _)) in received.iter_mut().zip(receives) {
-            for piece in 0..pieces(bytes.len()) {
-                let part = &mut bytes[piece * PIECE..];
-                let len = part.len().min(PIECE) as c_int;
-                let (to, request) = (part.as_mut_ptr().cast(), next());
-                // SAFETY: `pending` owns the memory and does not move it before the request has completed.
-                let code = unsafe { (functions.irecv)(to, len, *byte, from as c_int, 0, *world, request) };
-                self.check("MPI_Irecv", code)?;
-            }
+        self.collective("MPI_Ibarrier", Vec::new(), Vec::new(), Vec::new(), start).map(|_| ())
+    }
+
+    fn gather_lengths(&self, own: &[u8], lengths: &[usize]) -> Result<Vec<Vec<u8>>, Error> {
+        let (rank, all) = (self.rank, lengths.iter().sum::<usize>());
+        if own.len() != lengths[rank as usize] {
+            return Err(Error::Length { rank, found: own.len(), expected: lengths[rank as usize] });
         }
-        for (to, bytes) in sent.iter() {
-            for piece in 0..pieces(bytes.len()) {
-                let part = &bytes[piece * PIECE..];
-                let len = part.len().min(PIECE) as c_int;
-                let (source, request) = (part.as_ptr().cast(), next());
-                // SAFETY: as above.
-                let code = unsafe { (functions.isend)(source, len, *byte, *to as c_int, 0, *world, request) };
-                self.check("MPI_Isend", code)?;
-            }
+        // Counts are of 31 bits.
+        if self.size == 1 || all > PIECE {
+            return gather_by_messages(self, own, lengths);
         }
-        Ok(pending)
+        let mut end = 0;
+        let starts = lengths.iter().map(|length| {
+            end += length;
+            (end - length) as c_int
+        });
+        let numbers: Vec<c_int> = lengths.iter().map(|&length| length as c_int).chain(starts).collect();
+        let Loaded { world, byte, .. } = *self.library;
+        let start = |functions: &Functions, pending: &mut Pending<'_>, request| {
+            let Pending { sent, received, lengths, .. } = pending;
+            let (source, target) = (sent[0].1.as_ptr().cast(), received[0].as_mut_ptr().cast());
+            let (length, lengths, starts) =
+                (own.len() as c_int, lengths.as_ptr(), lengths[self.size as usize..].as_ptr());
+            // SAFETY: the memory has the bytes of all ranks. `pending` owns it, and the lengths, and moves none before the request
+            // has completed.
+            unsafe { (functions.iallgatherv)(source, length, byte, target, lengths, starts, byte, world, request) }
+        };
+        let bytes = self.collective("MPI_Iallgatherv", own.to_vec(), vec![0; all], numbers, start)?;
+        let mut rest = &bytes[..];
+        let part = |&length: &usize| rest.split_off(..length).unwrap_or_default().to_vec();
+        Ok(lengths.iter().map(part).collect())
+    }
+
+    fn broadcast(&self, root: u32, bytes: &mut [u8]) -> Result<(), Error> {
+        let Loaded { world, byte, .. } = *self.library;
+        for part in bytes.chunks_mut(PIECE) {
+            let start = |functions: &Functions, pending: &mut Pending<'_>, request| {
+                let memory = &mut pending.received[0];
+                let (memory, length) = (memory.as_mut_ptr().cast(), memory.len() as c_int);
+                // SAFETY: as in `gather_lengths`.
+                unsafe { (functions.ibcast)(memory, length, byte, root as c_int, world, request) }
+            };
+            part.copy_from_slice(&self.collective("MPI_Ibcast", Vec::new(), part.to_vec(), Vec::new(), start)?);
+        }
+        Ok(())
     }
 }
 
-/// Messages under way, with their memory.
+/// A request of MPI.
+struct Request {
+    /// Handles of 4 bytes fill half of it.
+    handle: u64,
+    call: &'static str,
+    /// Of a message: the other rank, and the bytes that come from it, if any do. `None` for a collective operation.
+    message: Option<(u32, Option<usize>)>,
+}
+
+/// Requests under way, with their memory.
 struct Pending<'a> {
     mpi: &'a Mpi,
-    /// Room for all requests; the first `count` were started.
-    requests: Vec<u64>,
-    count: usize,
+    /// Those that have not completed.
+    requests: Vec<Request>,
     sent: Vec<Message>,
     received: Vec<Vec<u8>>,
-    ranks: Vec<(u32, usize)>,
+    lengths: Vec<c_int>,
     /// Whether [`wait`](Exchange::wait) has ended, perhaps without success.
     waited: bool,
 }
 
 impl Pending<'_> {
+    /// The ranks whose messages have not come.
+    fn awaited(&self) -> impl Iterator<Item = u32> {
+        self.requests
+            .iter()
+            .filter_map(|request| request.message.filter(|message| message.1.is_some()).map(|(rank, _)| rank))
+    }
+
+    /// Forgets the requests that have completed.
+    fn test(&mut self) -> Result<(), Error> {
+        let mpi = self.mpi;
+        let Loaded { functions, abi, byte, .. } = mpi.library;
+        let _running = mpi.running("MPI_Test")?;
+        let mut failed = None;
+        self.requests.retain_mut(|Request { handle, call, message }| {
+            // Of 20 to 32 bytes.
+            let (mut done, mut status) = (0, [0_u64; 8]);
+            // SAFETY: `running` is locked, and the request was started and has not completed.
+            let code = unsafe { (functions.test)(ptr::from_mut(handle).cast(), &mut done, status.as_mut_ptr().cast()) };
+            let (mut class, mut found) = (0, 0);
+            if code == 0
+                && done != 0
+                && let Some((rank, Some(expected))) = *message
+            {
+                // SAFETY: the status is that of a receive that has completed.
+                let counted = unsafe { (functions.get_count)(status.as_ptr().cast(), *byte, &mut found) };
+                if counted == 0 && found as usize != expected {
+                    failed.get_or_insert(Error::Length { rank, found: found as usize, expected });
+                }
+            } else if code != 0 {
+                // SAFETY: the call writes one number.
+                unsafe { (functions.error_class)(code, &mut class) };
+                failed.get_or_insert(match *message {
+                    Some((rank, Some(expected))) if class == abi.truncate() => Error::TooLong { rank, expected },
+                    _ => Error::Mpi { rank: mpi.rank, call, message: mpi.library.message(code) },
+                });
+            }
+            code == 0 && done == 0
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
     /// Waits until all have completed.
     fn complete(&mut self) -> Result<(), Error> {
-        let Mpi { library, rank, timeout, .. } = self.mpi;
+        let Mpi { rank, timeout, .. } = *self.mpi;
         let start = Instant::now();
-        let mut done = 0;
+        let mut listened = start;
         loop {
-            let requests = self.requests.as_mut_ptr().cast();
-            let running = self.mpi.running("MPI_Testall")?;
-            // SAFETY: `running` is locked. The first `count` requests were started; completed ones become null requests, which may be tested again.
-            let code = unsafe {
-                (library.functions.testall)(self.count as c_int, requests, &mut done, library.abi.statuses_ignore())
-            };
-            drop(running);
-            self.mpi.check("MPI_Testall", code)?;
-            if done != 0 {
-                self.count = 0;
+            self.test()?;
+            if self.requests.is_empty() {
                 return Ok(());
             }
             let waited = start.elapsed();
-            if waited > *timeout {
-                let other = self.ranks.first().map(|&(from, _)| from).or(self.sent.first().map(|&(to, _)| to));
-                return Err(Error::Timeout { rank: *rank, other: other.unwrap_or(*rank), waited: *timeout });
+            let called = listened.elapsed() > LISTEN && {
+                listened = Instant::now();
+                self.mpi.is_called()
+            };
+            if called || waited > timeout {
+                let mut others = self.mpi.roll_call();
+                if others.is_empty() {
+                    others = self.awaited().collect();
+                    others.dedup();
+                }
+                let waited = timeout.min(Duration::from_millis(waited.as_millis() as u64));
+                return Err(Error::Timeout { rank, others, waited });
             }
             match waited {
                 waited if waited < Duration::from_micros(100) => std::hint::spin_loop(),
@@ -437,20 +668,20 @@ impl Pending<'_> {
 
 impl Exchange for Pending<'_> {
     fn wait(mut self: Box<Self>) -> Result<Vec<Vec<u8>>, Error> {
-        let completed = self.complete();
         self.waited = true;
-        completed.map(|()| std::mem::take(&mut self.received))
+        self.complete()?;
+        Ok(std::mem::take(&mut self.received))
     }
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        if self.count > 0 && (self.waited || self.complete().is_err()) {
+        if !self.requests.is_empty() && (self.waited || self.complete().is_err()) {
             // MPI may still write to the memory.
             std::mem::forget((
-                std::mem::take(&mut self.requests),
                 std::mem::take(&mut self.sent),
                 std::mem::take(&mut self.received),
+                std::mem::take(&mut self.lengths),
             ));
         }
     }

@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::thread;
 use std::time::Duration;
 
 use warpkov_device::launch::Device;
@@ -27,6 +28,9 @@ const PIECE: usize = 64 << 10;
 
 /// Alignment of a piece in device memory, in bytes.
 const ALIGNMENT: usize = 128;
+
+/// Time to learn which rank has failed.
+const NEWS: Duration = Duration::from_secs(1);
 
 /// The connection of this process.
 struct Connection {
@@ -55,7 +59,7 @@ impl Nccl {
     /// # Errors
     /// If a rank has no GPU or no NCCL, if two have the same GPU, or if not all come in time.
     pub fn start(launch: &Launch, address: &str, timeout: Duration, lost: Lost) -> Result<Self, Error> {
-        let Launch { rank, size, local_rank, .. } = *launch;
+        let Launch { rank, size, local_rank, ref token, .. } = *launch;
         let open = || {
             let version = nccl_version()?;
             let gpu = gpu::open(local_rank.unwrap_or(rank) % Gpu::count()?)?;
@@ -68,9 +72,10 @@ impl Nccl {
             )
         };
         let make = || gpu::Communicator::unique_id().map_err(|error| error.to_string());
-        let (id, streams) = Visitor { rank, size, address, timeout }.meet(opened.as_ref().err().map(lacks), make)?;
+        let visitor = Visitor { rank, size, address, token, timeout };
+        let (id, streams) = visitor.meet(opened.as_ref().err().map(lacks), make)?;
         let (version, gpu) = opened?;
-        let lifeline = Lifeline::new(rank, streams, lost).map_err(|error| Error::Meeting {
+        let lifeline = Lifeline::new(rank, streams, timeout, lost).map_err(|error| Error::Meeting {
             rank,
             address: address.to_owned(),
             reason: format!("cannot watch the others: {error}"),
@@ -94,7 +99,12 @@ impl Nccl {
     /// Calls `work` with the connection.
     fn with<R>(&self, work: impl FnOnce(&Connection) -> Result<R, gpu::CudaError>) -> Result<R, Error> {
         STARTED.with_borrow(|started| match started {
-            Some(connection) => Ok(work(connection)?),
+            Some(connection) => Ok(work(connection).inspect_err(|error| {
+                if let gpu::CudaError::RankTimeout { .. } = error {
+                    // The lifeline knows which rank it is, or will soon, and then ends this process.
+                    thread::sleep(NEWS);
+                }
+            })?),
             None => Err(Error::Failed {
                 rank: self.rank,
                 reason: "NCCL has ended, or is used by another thread".to_owned(),
@@ -292,7 +302,8 @@ mod tests {
         let address = format!("127.0.0.1:{port}");
         let one = |rank: u32| {
             let connection = Means::Nccl(Some(address.clone()));
-            let launch = Launch { by: "a test", rank, size: 2, local_rank: Some(rank), connection };
+            let launch =
+                Launch { by: "a test", rank, size: 2, local_rank: Some(rank), connection, token: String::new() };
             Nccl::start(&launch, &address, Duration::from_secs(60), |_| ()).err().map(|error| error.to_string())
         };
         let (first, second) = std::thread::scope(|scope| {

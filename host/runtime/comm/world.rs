@@ -22,7 +22,7 @@ pub type Lost = fn(Error);
 
 enum Ranks {
     Alone(Local),
-    Mpi(Box<Mpi>),
+    Mpi(&'static Mpi),
     Nccl(Box<Nccl>),
 }
 
@@ -30,7 +30,7 @@ impl Ranks {
     fn comm(&self) -> &dyn Communicator {
         match self {
             Self::Alone(local) => local,
-            Self::Mpi(mpi) => &**mpi,
+            Self::Mpi(mpi) => *mpi,
             Self::Nccl(nccl) => &**nccl,
         }
     }
@@ -47,7 +47,8 @@ impl World {
     /// most `timeout` for another. A launcher of MPI without an MPI library is no obstacle if there are the variables of a launcher
     /// without MPI.
     ///
-    /// Without MPI, `lost` is called once another rank has failed. The launchers of MPI end its ranks.
+    /// `lost` is called on another thread where this one cannot go on: without MPI once another rank has failed, with MPI if it does not
+    /// start or end in time.
     ///
     /// # Errors
     /// - With MPI: if there is no library, if it does not start, or if it knows other ranks than the launcher.
@@ -55,7 +56,7 @@ impl World {
     pub fn join(launch: Option<&Launch>, timeout: Duration, lost: Lost) -> Result<Self, Error> {
         let Some(launch) = launch else { return Ok(Self::alone()) };
         let ranks = match &launch.connection {
-            Connection::Mpi => match (Self::mpi(launch, timeout), Launch::without_mpi()) {
+            Connection::Mpi => match (Self::mpi(launch, timeout, lost), Launch::without_mpi()) {
                 (Err(Error::NoLibrary { .. }), Some(launch)) => Self::nccl(&launch, timeout, lost)?,
                 (mpi, _) => mpi?,
             },
@@ -72,13 +73,13 @@ impl World {
         Ok(Self { ranks, nodes, local_rank: launch.local_rank.unwrap_or(lower), sharing })
     }
 
-    fn mpi(launch: &Launch, timeout: Duration) -> Result<Ranks, Error> {
-        let mpi = Mpi::start(timeout)?;
+    fn mpi(launch: &Launch, timeout: Duration, lost: Lost) -> Result<Ranks, Error> {
+        let mpi = Mpi::start(launch, timeout, lost)?;
         if mpi.size() != launch.size {
             let (launcher, library) = (launch.by, format!("{} ({})", mpi.version(), mpi.library()));
             return Err(Error::Launcher { launcher, started: launch.size, library, found: mpi.size() });
         }
-        Ok(Ranks::Mpi(Box::new(mpi)))
+        Ok(Ranks::Mpi(mpi))
     }
 
     fn nccl(launch: &Launch, timeout: Duration, lost: Lost) -> Result<Ranks, Error> {
