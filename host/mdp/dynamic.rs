@@ -151,6 +151,10 @@ where
         self.of(|backend| backend.backup(stop, max_sweeps))
     }
 
+    fn sweeps_per_round(&self) -> u32 {
+        self.backend.sweeps_per_round()
+    }
+
     fn phase(&self) -> u32 {
         self.backend.phase()
     }

@@ -28,7 +28,6 @@ pub fn add(suite: &mut Suite) {
     suite.add("extremes_of_change::f64", extremes::<f64>);
     instances! { suite,
         "result_divided_sweeps": result_sweeps,
-        "block_divided_sweep": block_sweep,
         "block_divided_launch": block_launch,
         "block_divided_buffering": buffering,
         "block_divided_crowded": crowded,
@@ -178,17 +177,6 @@ fn result_sweeps<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Out
     Ok(())
 }
 
-/// In all variants the last sweep updates every state, so a single sweep is V ← TV.
-fn block_sweep<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
-    for model in models(scale)? {
-        for parameters in variants() {
-            let division = Division::new(&model, parameters)?;
-            sweeps::<T>(&mut BlockIteration::<T, O>::new(device, &model, &division)?, &model, &[1])?;
-        }
-    }
-    Ok(())
-}
-
 /// One launch by the algorithm of sections 3.2.1 and 3.3.2 of the source.
 fn launch(model: &Mdp, division: &Division, v: &[f64]) -> Vec<f64> {
     let BlockDivided { width, height, sweeps_per_launch, states_per_thread, update_constant, .. } =
@@ -226,7 +214,7 @@ fn launch(model: &Mdp, division: &Division, v: &[f64]) -> Vec<f64> {
     new
 }
 
-/// A launch and then a full sweep, from random values.
+/// A launch from random values, and the extremes of its changes.
 fn block_launch<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(33);
     for model in models(scale)? {
@@ -241,15 +229,19 @@ fn block_launch<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outc
             for (_, value) in start.iter_mut().enumerate().filter(|&(state, _)| model.choices().count(state) == 0) {
                 *value = 0.0;
             }
-            let launched = launch(&model, &division, &start);
-            let reward = model.expected_rewards();
-            let swept = |state| largest(&factors(&model, &reward, state, |s| launched[s]));
-            let expected: Vec<f64> = (0..launched.len()).map(swept).collect();
+            let expected = launch(&model, &division, &start);
             let mut tested = BlockIteration::<T, O>::new(device, &model, &division)?;
             tested.reset(Some(&start))?;
-            let done = tested.backup(Stop::Change(0.0), parameters.sweeps_per_launch + 1)?;
-            same("sweeps", &[done.sweeps], &[parameters.sweeps_per_launch + 1])?;
-            close(&format!("{parameters:?}: V"), &tested.values()?, &expected, tolerance::<T>(&model), 0.0)?;
+            let done = tested.backup(Stop::Change(0.0), parameters.sweeps_per_launch)?;
+            same("sweeps", &[done.sweeps], &[parameters.sweeps_per_launch])?;
+            let changes = start.iter().zip(&expected).enumerate().filter(|&(s, _)| model.choices().count(s) > 0);
+            let (least, greatest) = changes
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, greatest), (_, (old, new))| {
+                    (least.min(new - old), greatest.max(new - old))
+                });
+            let tolerance = tolerance::<T>(&model);
+            close("extremes", &[done.least, done.greatest], &[least, greatest], tolerance, 0.0)?;
+            close(&format!("{parameters:?}: V"), &tested.values()?, &expected, tolerance, 0.0)?;
         }
     }
     Ok(())
@@ -264,7 +256,7 @@ fn buffering<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome
                 let division = Division::new(&model, BlockDivided { buffering, ..parameters })?;
                 same("note", &[division.note()], &[None])?;
                 let mut tested = BlockIteration::<T, O>::new(device, &model, &division)?;
-                tested.backup(Stop::Change(0.0), 2 * parameters.sweeps_per_launch + 1)?;
+                tested.backup(Stop::Change(0.0), 2 * parameters.sweeps_per_launch)?;
                 results.push(tested.values()?);
             }
             same("V", &results[0], &results[1])?;
@@ -319,11 +311,8 @@ fn solves<T: Precise>(tested: &mut impl GreedySweeps, model: &Mdp, optimal: &[f6
     same("status", &[run.status], &[Status::Solved])?;
     let values = tested.values().map_err(|_| "no values")?;
     let bound = certify(model, &values).bound.ok_or("no certificate")?;
-    let allowed = 1.1 * theta / (1.0 - model.gamma());
-    if bound > allowed {
-        return Err(format!("certified to {bound}, expected {allowed}").into());
-    }
-    close("V", &values, optimal, bound + 1e-9, 0.0)
+    let guaranteed = 1.1 * theta / (1.0 - model.gamma());
+    close("V", &values, optimal, bound.min(guaranteed) + 1e-9, 0.0)
 }
 
 fn result_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
@@ -397,7 +386,7 @@ fn starts<T: Precise, O: Offset>(device: &AnyDevice, _: usize) -> Outcome {
     for parameters in variants() {
         let division = Division::new(&model, parameters)?;
         let tested = BlockIteration::<T, O>::new(device, &model, &division)?;
-        again(tested, &optimal, theta, parameters.sweeps_per_launch + 1)?;
+        again(tested, &optimal, theta, parameters.sweeps_per_launch)?;
     }
     Ok(())
 }

@@ -6,10 +6,11 @@ use warpkov_runtime::device::AnyDevice;
 use warpkov::mdp::backend::State;
 use warpkov::mdp::cpu::Parallel;
 use warpkov::mdp::device::{PolicyLayout, System};
-use warpkov::mdp::krylov::Krylov;
+use warpkov::mdp::krylov::{Krylov, Scale};
 use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solution::Status;
 use warpkov::mdp::solve::policy_iteration;
+use warpkov::mdp::team::Team;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::primitives::vector::{THREADS, combine, dots, dots_total};
 
@@ -78,7 +79,8 @@ fn krylov(device: &AnyDevice, scale: usize) -> Outcome {
         let Ok(_) = policy_iteration(&mut reference, 1e-12, &limits, |_| ControlFlow::Continue(()));
         let Ok(optimal) = reference.values();
         for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 4 }] {
-            let mut tested = Krylov::new(System::<u32>::new(device, &model, layout)?)?;
+            let scale = Scale::of(&model, &Team::alone())?;
+            let mut tested = Krylov::new(System::<u32>::new(device, &model, layout)?, scale)?;
             let run = policy_iteration(&mut tested, 1e-10, &limits, |_| ControlFlow::Continue(()))?;
             same("status", &[run.status], &[Status::Solved])?;
             close("V", &tested.values()?, &optimal, 1e-7, 0.0)?;

@@ -11,8 +11,7 @@
 //! / (1 − γ).
 //!
 //! *Change*: a launch reports the change over all its sweeps, V_new − V_old. (The change of the last sweep alone would
-//! be small in a block that has converged against outdated values of its neighbours.) A solver reports the change of a
-//! full sweep, [`sweep_once`], which it runs after a launch with a small change.
+//! be small in a block that has converged against outdated values of its neighbours.)
 //!
 //! *Buffering*: a block copies the outside values that it needs to shared memory once, after its own values. Buffering
 //! changes where values are read, not the values.
@@ -236,46 +235,5 @@ pub fn sweep_blocks<T: Real, O: Offset>(
         v.new.set(position, value);
         change.set(position, model.change(position, value));
         cell += threads;
-    }
-}
-
-/// One full sweep V_new ← T V_old over all states, and the greedy actions with respect to V_old.
-///
-/// - *Thread mapping*: as [`sweep_blocks`]; a thread updates all its states.
-/// - *Shared memory*: `resident` elements of T, dynamic. *Barriers*: one. *Deterministic*: yes.
-/// - *Valid result in*: `v.new`, `change` and `policy`.
-///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `per_thread` | scalar | cells per thread, ≥ 1 |
-/// | `blocks` | [`Blocks`], `per_thread`·B cells per block | |
-/// | `v` | positions, [`Iterates`] | reward |
-/// | `change` | positions | ΔV, reward or NaN |
-/// | `policy` | positions | |
-///
-/// *Launch*: one block of B threads, in one or two dimensions, per block of states; `resident` elements of T of dynamic
-/// shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64])]
-pub fn sweep_once<T: Real, O: Offset>(
-    per_thread: u32,
-    blocks: Blocks<T, O>,
-    v: Iterates<T>,
-    change: GlobalMut<T>,
-    policy: GlobalMut<u32>,
-) {
-    let model = Model { blocks, v_old: v.old };
-    let cells = thread::block_size() * per_thread;
-    let first = thread::block_idx_x() as usize * cells as usize;
-    let values = model.load(cells);
-    let mut cell = thread::index_in_block();
-    while cell < cells {
-        let position = first + cell as usize;
-        let (action, value) = model.backup(position, values);
-        v.new.set(position, value);
-        change.set(position, model.change(position, value));
-        policy.set(position, action);
-        cell += thread::block_size();
     }
 }
