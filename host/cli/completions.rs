@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
 use super::error::{Error, Outcome};
@@ -24,7 +24,7 @@ Examples:
 pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     // clap_complete panics if it cannot write, so it writes to memory first.
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "warpkov", &mut script);
+    clap_complete::generate(arguments.shell, &mut super::command(), "warpkov", &mut script);
     out.write_all(&script)?;
     Ok(Outcome::Success)
 }

@@ -72,7 +72,7 @@ enum Command {
     Man(man::Arguments),
 }
 
-use common::{ranks, same};
+use common::{help, ranks, same};
 use error::{Error, Outcome};
 
 impl Command {
@@ -102,10 +102,22 @@ impl Command {
     }
 }
 
+/// The command line with its options in groups.
+fn command() -> clap::Command {
+    help::grouped(Arguments::command())
+}
+
 /// Parses the arguments, or ends the process with a message.
 fn parse(arguments: &[OsString]) -> Arguments {
-    let mut command = Arguments::command();
-    let parsed = command.try_get_matches_from_mut(arguments).and_then(|mut matches| {
+    let mut command = match arguments.iter().any(|argument| argument == help::ALL) {
+        true => command(),
+        false => help::shortened(command()),
+    };
+    let arguments: Vec<_> = arguments
+        .iter()
+        .map(|argument| if argument == help::ALL { "--help".into() } else { argument.clone() })
+        .collect();
+    let parsed = command.try_get_matches_from_mut(&arguments).and_then(|mut matches| {
         same::note(&command, &matches);
         Arguments::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
     });
@@ -173,7 +185,7 @@ mod tests {
 
     #[test]
     fn arguments_are_consistent() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
     }
 
     /// Every command says what it does, and no help has marks that only rustdoc reads.
@@ -193,7 +205,7 @@ mod tests {
             };
             1 + command.get_subcommands_mut().map(read_all).sum::<usize>()
         }
-        let mut command = Arguments::command();
+        let mut command = command();
         command.build();
         assert!(read(&mut command, "warpkov") > 50);
     }

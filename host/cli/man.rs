@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Command, CommandFactory, ValueEnum};
+use clap::{Args, Command, ValueEnum};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 use warpkov_common::io::{Error as FileError, output};
@@ -45,7 +45,7 @@ Examples:
 pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let folder = &arguments.folder;
     fs::create_dir_all(folder).map_err(FileError::write(folder))?;
-    let mut command = super::Arguments::command().disable_help_subcommand(true);
+    let mut command = super::command().disable_help_subcommand(true);
     command.build();
     let count = write(&command, arguments.format, folder)?;
     writeln!(out, "{}: {count} manual pages", folder.display())?;

@@ -125,6 +125,9 @@ pub trait Summary {
     /// I/O errors of `out`.
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()>;
 
+    /// One sentence on the guarantee for the values.
+    fn guarantee(&self) -> String;
+
     /// Writes the two lines `Optimal policy:` and `Optimal value:`, and if the model has names, `Actions by name:` with a line for each
     /// state.
     ///
@@ -338,6 +341,15 @@ impl Summary for Report<'_> {
             self.starts(SHOWN_STATES).map(|(state, value)| (state, format!("{value:?}"))),
         )
     }
+    fn guarantee(&self) -> String {
+        let certificate = &self.solution.certificate;
+        let bellman_residual = certificate.bellman_residual;
+        let known = format!("Bellman residual {bellman_residual:.1e}, γ {}", self.model.gamma);
+        match certificate.bound_text() {
+            Some(bound) => format!("Certified: |V − V*| ≤ {bound} ({known})"),
+            None => format!("Not certified ({known})"),
+        }
+    }
 }
 
 impl Report<'_> {
@@ -380,17 +392,6 @@ impl Report<'_> {
                     format!("Not solved to ε = {epsilon:e}: rounding errors of {} are larger.", solution.precision)
                 }
             },
-        }
-    }
-
-    /// One sentence on the certificate.
-    fn guarantee(&self) -> String {
-        let certificate = &self.solution.certificate;
-        let bellman_residual = certificate.bellman_residual;
-        let known = format!("Bellman residual {bellman_residual:.1e}, γ {}", self.model.gamma);
-        match certificate.bound_text() {
-            Some(bound) => format!("Certified: |V − V*| ≤ {bound} ({known})"),
-            None => format!("Not certified ({known})"),
         }
     }
 }

@@ -436,6 +436,15 @@ fn divided_methods_agree_with_the_sequential_one() {
             assert!((value - expected).abs() < 2e-8, "{arguments:?}: {value}, {expected}");
         }
     }
+    // Launches of 8 sweeps and nothing in between, whatever the limit.
+    for sweeps in [5_u64, 8, 20] {
+        let limit = sweeps.to_string();
+        let limited =
+            [&["mdp", "solve", model, "--json", "--quiet", "--max-sweeps", &limit][..], &divided[..4]].concat();
+        let output = warpkov(folder.path(), &limited).output().unwrap();
+        let solution: Value = serde_json::from_str(stdout(&output)).unwrap();
+        assert_eq!(solution["sweeps"], sweeps);
+    }
     let large = [&["mdp", "solve", model][..], &divided[..4], &["--block", "64x32"]].concat();
     fails(folder.path(), &large, 2, &["blocks of 64 × 32 threads, expected 1 to 1024"]);
     fails(folder.path(), &["mdp", "solve", model, "--device", "cpu", "--method", "block-divided"], 2, &["emulated"]);

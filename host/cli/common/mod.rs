@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod choice;
 pub mod file;
+pub mod help;
 pub mod interrupts;
 pub mod number;
 pub mod output;

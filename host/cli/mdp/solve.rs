@@ -113,7 +113,7 @@ pub struct Arguments {
     /// rank in sweeps, exchange and waiting. May be repeated.
     #[arg(long, value_name = "FILE")]
     plot: Vec<PathBuf>,
-    /// Show no progress.
+    /// Print the certificate, and nothing else.
     #[arg(long)]
     quiet: bool,
 }
@@ -531,6 +531,10 @@ impl Common {
         }
         if self.json {
             report.write_json(&mut out, self.out.is_none())?;
+            return out.flush();
+        }
+        if self.quiet {
+            writeln!(out, "{}", report.guarantee())?;
             return out.flush();
         }
         let elsewhere = match &self.out {

@@ -163,19 +163,6 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// One sentence on the guarantee for the values.
-    fn guarantee(&self) -> String {
-        let error = self.solved.bounded.error();
-        let of_each = match self.options.relative && self.converged() {
-            true => format!(", and ≤ {:e} |V*|", self.options.epsilon),
-            false => String::new(),
-        };
-        match error.is_finite() {
-            true => format!("Certified: |V − V*| ≤ {}{of_each} (bounds from both sides)", rounded_up(error)),
-            false => "Not certified: some values are bounded from one side only".to_owned(),
-        }
-    }
-
     fn goal_states(&self) -> Option<usize> {
         match self.criterion {
             Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } => Some(goal.len()),
@@ -239,6 +226,18 @@ impl Summary for Report<'_> {
         };
         serde_json::to_writer(&mut *out, &record)?;
         writeln!(out)
+    }
+
+    fn guarantee(&self) -> String {
+        let error = self.solved.bounded.error();
+        let of_each = match self.options.relative && self.converged() {
+            true => format!(", and ≤ {:e} |V*|", self.options.epsilon),
+            false => String::new(),
+        };
+        match error.is_finite() {
+            true => format!("Certified: |V − V*| ≤ {}{of_each} (bounds from both sides)", rounded_up(error)),
+            false => "Not certified: some values are bounded from one side only".to_owned(),
+        }
     }
 
     fn write_summary(&self, out: &mut dyn Write) -> io::Result<()> {

@@ -1,0 +1,143 @@
+//! Help of commands: options in groups, without the rare ones.
+
+use clap::{Arg, Command};
+
+/// Options by heading, the same in all commands. Other options keep their own heading.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Model", &["generate", "format", "model-format", "reward", "costs", "gamma"]),
+    ("Data", &["lengths", "columns", "id", "header", "separator", "missing"]),
+    (
+        "Device",
+        &["device", "device-memory", "precision", "storage", "scan", "ranks", "rank", "master", "timeout", "trace"],
+    ),
+    ("Checkpoints", &["checkpoint", "checkpoint-every", "resume", "auto-resume"]),
+    ("Output", &["out", "to", "states", "paths", "json", "plot", "quiet"]),
+];
+
+/// Options that few people need: those for clusters, for layouts and for experiments.
+const RARE: [&str; 34] = [
+    "all-steps",
+    "auto-resume",
+    "backups",
+    "beliefs",
+    "block",
+    "buffering",
+    "checkpoint-every",
+    "costs",
+    "device-memory",
+    "divide",
+    "floor",
+    "format",
+    "local-sweeps",
+    "master",
+    "max-policies",
+    "model-format",
+    "no-skip",
+    "rank",
+    "ranks",
+    "relative",
+    "reorder",
+    "reward",
+    "scan",
+    "states-per-thread",
+    "storage",
+    "sweeps-per-launch",
+    "terminal-values",
+    "tie",
+    "to",
+    "timeout",
+    "trace",
+    "trials",
+    "update-constant",
+    "vectors",
+];
+
+/// Prints the whole help.
+pub const ALL: &str = "--help-all";
+
+fn is_rare(argument: &Arg) -> bool {
+    argument.get_long().is_some_and(|long| RARE.contains(&long))
+}
+
+/// The command with its options and those of its subcommands under the headings of [`GROUPS`].
+pub fn grouped(command: Command) -> Command {
+    let with_heading = |argument: Arg| {
+        let has = |group: &&(&str, &[&str])| argument.get_long().is_some_and(|long| group.1.contains(&long));
+        match GROUPS.iter().find(has) {
+            Some(&(heading, _)) => argument.help_heading(heading),
+            None => argument,
+        }
+    };
+    command.mut_args(with_heading).mut_subcommands(grouped)
+}
+
+/// The command without help about rare options, unless these are most. The end of its help says so.
+pub fn shortened(command: Command) -> Command {
+    let rare = command.get_arguments().filter(|argument| is_rare(argument)).count();
+    let hide = |argument: Arg| {
+        let rare = is_rare(&argument);
+        argument.hide_short_help(rare).hide_long_help(rare)
+    };
+    let hint = format!("{ALL} has {rare} more options.");
+    let command = match command.get_after_help() {
+        _ if rare == 0 => command,
+        Some(end) => {
+            let end = format!("{end}\n\n{hint}");
+            command.after_help(end)
+        }
+        None => command.after_help(hint),
+    };
+    command.mut_args(hide).mut_subcommands(shortened)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn names(command: &Command, found: &mut BTreeSet<String>) {
+        found.extend(command.get_arguments().filter_map(|argument| argument.get_long().map(str::to_owned)));
+        command.get_subcommands().for_each(|command| names(command, found));
+    }
+
+    #[test]
+    fn named_options_exist() {
+        let mut found = BTreeSet::new();
+        names(&crate::command(), &mut found);
+        let all = GROUPS.iter().flat_map(|(_, names)| *names).chain(&RARE);
+        for name in all {
+            assert!(found.contains(*name), "no command has --{name}");
+        }
+    }
+
+    /// The help of every command fits on a few pages, and shows no rare option; the whole help shows all.
+    #[test]
+    fn help_is_short() {
+        fn check(mut short: Command, mut whole: Command) {
+            let help = short.render_long_help().to_string();
+            let (name, lines) = (short.get_name().to_owned(), help.lines().count());
+            assert!(lines <= 165, "{name}: {lines} lines");
+            let all = whole.render_long_help().to_string();
+            for long in whole.get_arguments().filter_map(Arg::get_long) {
+                let shows = |help: &str| {
+                    help.lines().any(|line| {
+                        line.trim_start()
+                            .trim_start_matches("-q, ")
+                            .split([' ', '\n'])
+                            .any(|word| word == format!("--{long}"))
+                    })
+                };
+                assert!(shows(&all), "{name}: --{long}");
+            }
+            for subcommand in whole.get_subcommands().cloned().collect::<Vec<_>>() {
+                let name = subcommand.get_name().to_owned();
+                check(short.find_subcommand(&name).cloned().unwrap(), subcommand);
+            }
+        }
+        let (mut short, mut whole) = (shortened(crate::command()), crate::command());
+        short.build();
+        whole.build();
+        check(short, whole);
+    }
+}
