@@ -113,11 +113,11 @@ without_plugin() {
     [[ $code == 2 && ! -s $folder/plugin.out && $(grep -c '^error:' "$folder/plugin.log") == 1 ]]
 }
 
-# A job's time limit. Slurm sends SIGUSR1 to the ranks, up to a minute earlier than --signal says, and SIGTERM at the
+# A job's time limit. Slurm sends SIGTERM to the ranks, up to a minute earlier than --signal says, and again at the
 # limit. The ranks write a checkpoint and end.
 time_limit() {
     "$WARPKOV" mdp generate consensus --processes 4 --bound 40 --out "$folder/large.safetensors"
-    sbatch --quiet --wait --nodes=2 --ntasks=2 --time=1 --signal=USR1@50 --output="$folder/time-limit.log" --wrap "
+    sbatch --quiet --wait --nodes=2 --ntasks=2 --time=1 --signal=TERM@50 --output="$folder/time-limit.log" --wrap "
         srun --mpi=pmi2 '$WARPKOV' mdp solve '$folder/large.safetensors' --criterion total --goal finished \
             --device cpu --quiet --checkpoint '$folder/checkpoint'" || true
     [[ -s $folder/checkpoint ]]

@@ -72,7 +72,7 @@ enum Command {
     Man(man::Arguments),
 }
 
-use common::{help, ranks, same};
+use common::{help, interrupts, ranks, same};
 use error::{Error, Outcome};
 
 impl Command {
@@ -144,6 +144,7 @@ fn parse(arguments: &[OsString]) -> Arguments {
 /// exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<_> = arguments.into_iter().collect();
+    interrupts::listen_to_signals();
     let code = match run(parse(&arguments)) {
         Ok(outcome) => outcome.exit_code(),
         Err(error) if error.is_agreed() => error.report(),

@@ -24,6 +24,7 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use serde_json::json;
 use twox_hash::XxHash3_64;
 
+use super::interrupt;
 use super::io::safetensors::{self as file, Entry, Tensor};
 use super::io::{Error, output};
 
@@ -400,10 +401,10 @@ impl Checkpoints {
         self.file.as_deref()
     }
 
-    /// Whether the next checkpoint is due.
+    /// Whether the next checkpoint is due, by its time or [by request](interrupt::request_checkpoint).
     #[must_use]
     pub fn is_due(&self) -> bool {
-        self.file.is_some() && self.last.elapsed() >= self.every
+        self.file.is_some() && (interrupt::take_checkpoint() || self.last.elapsed() >= self.every)
     }
 
     /// Writes a checkpoint, whole or not at all. The run goes on if this fails: see [`finish`](Self::finish).

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 
+static CHECKPOINT: AtomicBool = AtomicBool::new(false);
+
 /// Time that a loop has after a request to reach its next step. After this time the current step is cancelled.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -31,6 +33,17 @@ pub fn requested() -> bool {
 /// function. The `warpkov` binary exits instead.
 pub fn clear() {
     REQUESTED.store(false, Ordering::Relaxed);
+}
+
+/// Asks for a checkpoint soon, with which the run goes on. A signal handler may call it.
+pub fn request_checkpoint() {
+    CHECKPOINT.store(true, Ordering::Relaxed);
+}
+
+/// Whether a checkpoint was asked for since the last call.
+#[must_use]
+pub fn take_checkpoint() -> bool {
+    CHECKPOINT.load(Ordering::Relaxed) && CHECKPOINT.swap(false, Ordering::Relaxed)
 }
 
 /// Returns a function for repeated polling. It returns true once a request has been pending for 200 ms after the first

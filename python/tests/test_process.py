@@ -244,7 +244,7 @@ def test_command_stops_at_ctrl_c(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-m", "warpkov", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        while not catches(process.pid, signal.SIGUSR1):
+        while not catches(process.pid, signal.SIGTERM):
             assert process.poll() is None
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,16 @@ fn warpkov(arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether the process has a handler for SIGINT.
-fn listens(child: &Child) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+const SIGINT: u32 = 2;
+
+/// A run has a handler of SIGTERM; the program has one of SIGINT from its start.
+const SIGTERM: u32 = 15;
+
+/// Whether a process has a handler of a signal.
+fn handles(process: u32, signal: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-    u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
+    u64::from_str_radix(caught.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
 }
 
 /// Starts a command, interrupts it after a while, and returns its output.
@@ -33,7 +38,7 @@ fn interrupted(arguments: &[&str]) -> Output {
 fn stopped(signal: &str, after: u64, arguments: &[&str]) -> Output {
     let mut child = warpkov(arguments).spawn().unwrap();
     let begun = Instant::now();
-    while !listens(&child) {
+    while !handles(child.id(), SIGTERM) {
         assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ended early");
         assert!(begun.elapsed() < 6 * SOON, "{arguments:?} never listens");
         sleep(Duration::from_millis(10));
@@ -171,7 +176,7 @@ fn report(code: i32, output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {errors}"))
 }
 
-/// SIGTERM and SIGUSR1 write a checkpoint, from which a solve goes on to the values of one that was not stopped.
+/// SIGTERM, SIGHUP and Ctrl-C write a checkpoint, from which a solve goes on to the values of one that was not stopped.
 #[test]
 fn signals_write_checkpoints_of_models() {
     let folder = tempfile::tempdir().unwrap();
@@ -191,15 +196,15 @@ fn signals_write_checkpoints_of_models() {
     let horizon = ["mdp", "solve", &small, "--json", "--horizon", "20000"];
     for (signal, device, after, solve) in [
         ("TERM", "cpu", 300, &values[..]),
-        ("USR1", "emulated", 200, &emulated),
-        ("USR1", "cpu", 100, &total),
+        ("HUP", "emulated", 200, &emulated),
+        ("HUP", "cpu", 100, &total),
         ("INT", "cpu", 100, &horizon),
     ] {
         let _ = fs::remove_file(&checkpoint);
         let solve = [solve, &["--device", device]].concat();
         // The same command first and afterwards, or another.
-        let first: &[&str] = if signal == "USR1" { &["--auto-resume"] } else { &[] };
-        let again = if signal == "USR1" { first } else { &["--resume", &checkpoint] };
+        let first: &[&str] = if signal == "HUP" { &["--auto-resume"] } else { &[] };
+        let again = if signal == "HUP" { first } else { &["--resume", &checkpoint] };
         let solve = [&solve[..], &["--out", &out, "--checkpoint", &checkpoint]].concat();
         let stopped = report(130, &stopped(signal, after, &[&solve[..], first].concat()));
         assert_eq!(stopped["status"], "interrupted", "{solve:?}");
@@ -227,6 +232,78 @@ fn signals_write_checkpoints_of_models() {
     assert!(nowhere.status.code() == Some(2) && errors.contains("there is no folder"), "{errors}");
 }
 
+/// Waits until `holds`, or panics after a minute.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let asked = Instant::now();
+    while !holds() {
+        assert!(asked.elapsed() < SOON, "waited for {what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// SIGUSR1 writes a checkpoint, and the run goes on. Under `nohup`, SIGHUP changes nothing.
+#[test]
+fn a_checkpoint_is_written_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let (grid, checkpoint) = (slow_grid(folder.path(), "100"), folder.path().join("checkpoint"));
+    let script = "trap '' HUP; exec \"$@\"";
+    let solve = ["mdp", "solve", &grid, "--device", "cpu", "--method", "values", "--epsilon", "1e-9", "--checkpoint"];
+    let mut child = Command::new("sh")
+        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_warpkov")])
+        .args(solve)
+        .arg(&checkpoint)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let id = child.id();
+    let send = |signal: &str| {
+        assert!(Command::new("kill").args([signal, &id.to_string()]).status().unwrap().success());
+    };
+    until("a run", || handles(id, SIGTERM));
+    for _ in 0..2 {
+        send("-HUP");
+        send("-USR1");
+        until("a checkpoint", || checkpoint.exists());
+        assert!(child.try_wait().unwrap().is_none(), "the run goes on");
+        fs::remove_file(&checkpoint).unwrap();
+    }
+    send("-TERM");
+    until("the end", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(checkpoint.exists());
+}
+
+/// Ctrl-C while a model is read ends the command with a message. So does a file that is cut while it is mapped.
+#[test]
+fn reading_is_interrupted_with_a_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = |arguments: &[&str]| {
+        let mut command = warpkov(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut child = start(&["mdp", "info", "-"]);
+    until("a handler", || handles(child.id(), SIGINT));
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    until("the end", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(130) && errors.contains("interrupted"), "{errors}");
+
+    let grid = slow_grid(folder.path(), "300");
+    let mut child = start(&["mdp", "solve", &grid, "--device", "cpu", "--method", "sequential"]);
+    until("a run", || handles(child.id(), SIGTERM));
+    fs::File::options().write(true).open(&grid).unwrap().set_len(4096).unwrap();
+    until("the end", || child.try_wait().unwrap().is_some());
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && errors.contains("truncated"), "{:?} {errors}", output.status);
+
+    let endless = warpkov(&["mdp", "info", "/dev/zero", "--format", "umb"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&endless.stderr);
+    assert!(endless.status.code() == Some(2) && errors.contains("it is empty"), "{errors}");
+}
+
 /// A checkpoint that cannot be written leaves the one before it, and the solve goes on; its exit code says so.
 #[test]
 fn a_failed_checkpoint_leaves_the_one_before() {
@@ -238,7 +315,7 @@ fn a_failed_checkpoint_leaves_the_one_before() {
     let solve = ["mdp", "solve", &grid, "--json", "--method", "values", "--device", "cpu", "--checkpoint", &checkpoint];
     report(0, &warpkov(&solve).output().unwrap());
     let before = fs::read(&checkpoint).unwrap();
-    let script = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
+    let script = "ulimit -f 8; exec \"$@\"";
     let often =
         [&["-c", script, "sh", env!("CARGO_BIN_EXE_warpkov")], &solve[..], &["--checkpoint-every", "0.001"]].concat();
     let output = Command::new("sh").args(often).output().unwrap();
@@ -291,7 +368,7 @@ fn signals_write_checkpoints_of_searches() {
     let solve = ["pomdp", "solve", &hallway, "--gap", "1e-6", "--json", "--quiet", "--out", &policy];
     let mut last = (f64::NEG_INFINITY, f64::INFINITY, 0);
     for (signal, options) in [
-        ("USR1", &["--device", "cpu"][..]),
+        ("HUP", &["--device", "cpu"][..]),
         ("TERM", &["--device", "cpu", "--backups", "full"]),
         ("TERM", &["--device", "emulated", "--beliefs", "16"]),
         ("TERM", &["--device", "cpu"]),

@@ -15,7 +15,7 @@ use crate::error::{Error, message};
 #[derive(Args, Clone, Debug)]
 #[group(skip)]
 pub struct Arguments {
-    /// Write checkpoints to this file: from time to time, on SIGTERM, SIGUSR1 and Ctrl-C, and at the end.
+    /// Write checkpoints to this file: from time to time, on SIGUSR1, at the end, and when SIGTERM, SIGHUP or Ctrl-C stops the run.
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Seconds between two checkpoints.

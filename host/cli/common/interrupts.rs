@@ -1,43 +1,96 @@
-//! Signals that ask a run to stop: Ctrl-C, SIGTERM and SIGUSR1.
+//! Signals: those that stop a run, ask for a checkpoint, or report a failure of files.
 
 use std::io::{self, Write};
 use std::process;
-use std::sync::Once;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use warpkov_common::interrupt;
 
 use super::ranks;
 
-/// Turns Ctrl-C, SIGTERM and SIGUSR1 into a request to stop. A second Ctrl-C ends the process. The first rank says so.
-///
-/// A batch system may send several signals before it kills: Slurm sends that of `--signal`, and SIGTERM at the time limit. They are one
-/// request.
-pub fn handle_interrupts() {
-    static ONCE: Once = Once::new();
+/// Whether a run stops by itself after a request.
+static RUNNING: AtomicBool = AtomicBool::new(false);
 
+/// Where signals are added to those that are handled.
+#[cfg(unix)]
+static HANDLED: OnceLock<signal_hook::iterator::Handle> = OnceLock::new();
+
+/// From now on, Ctrl-C, SIGTERM and SIGHUP are requests to a run to stop, which writes what it has found. A second Ctrl-C ends the
+/// process. SIGHUP stays ignored if it was (`nohup`). A batch system may send several signals before it kills; they are one request.
+pub fn handle_interrupts() {
+    if !RUNNING.swap(true, Ordering::Relaxed) {
+        #[cfg(unix)]
+        if let Some(handled) = HANDLED.get() {
+            use signal_hook::consts::{SIGHUP, SIGTERM};
+
+            // Without a handler, a signal ends the process at once, which is acceptable.
+            let _ = handled.add_signal(SIGTERM);
+            if !is_ignored(SIGHUP) {
+                let _ = handled.add_signal(SIGHUP);
+            }
+        }
+    }
+}
+
+/// Handles signals from now on.
+///
+/// - Ctrl-C ends the process with exit code 130, until [`handle_interrupts`].
+/// - SIGUSR1 asks for a checkpoint; the run goes on.
+/// - SIGXFSZ, a file above `ulimit -f`, becomes an error of the write.
+/// - SIGBUS, a mapped file that another process has cut, ends the process with a message and exit code 2.
+///
+/// The first rank says so.
+pub fn listen_to_signals() {
     // Without a handler, a signal ends the process at once, which is acceptable.
-    ONCE.call_once(|| {
-        let _ = listen();
-    });
+    let _ = listen();
 }
 
 #[cfg(unix)]
 fn listen() -> io::Result<()> {
-    use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+    use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
     use signal_hook::iterator::Signals;
 
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
+    signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default())?;
+    report_cut_files()?;
+    let mut signals = Signals::new([SIGINT, SIGUSR1])?;
+    HANDLED.get_or_init(|| signals.handle());
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut asked = false;
         for signal in signals.forever() {
             match signal {
+                SIGUSR1 => interrupt::request_checkpoint(),
                 SIGINT => stop(std::mem::replace(&mut asked, true)),
                 SIGTERM => ask("SIGTERM"),
-                _ => ask("SIGUSR1"),
+                _ => ask("SIGHUP"),
             }
         }
     })?;
     Ok(())
+}
+
+/// Whether the process that started this one ignores a signal.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// Ends the process with a message on SIGBUS.
+#[cfg(unix)]
+fn report_cut_files() -> io::Result<()> {
+    const MESSAGE: &[u8] = b"error: an input file was truncated while it was read, or its disk failed\n";
+
+    let report = || {
+        // SAFETY: descriptor 2 stays open: nothing in this program closes it.
+        let error = unsafe { std::os::fd::BorrowedFd::borrow_raw(2) };
+        let _ = rustix::io::write(error, MESSAGE);
+        signal_hook::low_level::exit(2)
+    };
+    // SAFETY: `signal_hook::low_level::register` requires an action that is safe in a signal handler: this one calls write(2) and
+    // _exit(2), which signal-safety(7) lists, and neither allocates nor locks.
+    unsafe { signal_hook::low_level::register(signal_hook::consts::SIGBUS, report) }.map(|_| ())
 }
 
 #[cfg(not(unix))]
@@ -48,6 +101,10 @@ fn listen() -> Result<(), ctrlc::Error> {
 /// Handles Ctrl-C; `again` if it is not the first.
 fn stop(again: bool) {
     if again {
+        process::exit(130);
+    }
+    if !RUNNING.load(Ordering::Relaxed) {
+        say("\ninterrupted\n");
         process::exit(130);
     }
     interrupt::request();

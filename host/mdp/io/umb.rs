@@ -38,6 +38,9 @@ use warpkov_common::io::lines::no_place;
 /// Byte range of the magic number in a tar header.
 const TAR: std::ops::Range<usize> = 257..262;
 
+/// Bytes that may follow an archive: the padding of its last block.
+const LARGEST_REST: u64 = 1 << 26;
+
 /// The label of initial states.
 const INITIAL: &str = "init";
 
@@ -104,12 +107,16 @@ impl Archive {
             let size = entry.size();
             files.add(path.trim_start_matches("./"), size, Broken(entry, broken), reward).map_err(content)?;
         }
-        // The checksum of compressed data follows the archive: read on to the end to verify it.
-        io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(broken).map_err(content)?;
-        match files.nonempty {
-            true => Ok(files),
-            false => Err(invalid("not a UMB tar archive: it is empty")),
+        if !files.nonempty {
+            return Err(invalid("not a UMB tar archive: it is empty"));
         }
+        // The checksum of compressed data follows the archive: read on to the end to verify it.
+        let mut rest = archive.into_inner().take(LARGEST_REST);
+        let length = io::copy(&mut rest, &mut io::sink()).map_err(broken).map_err(content)?;
+        if length == LARGEST_REST {
+            return Err(invalid(format!("{LARGEST_REST} bytes or more follow the UMB tar archive")));
+        }
+        Ok(files)
     }
 
     /// Reads a file that the model needs, and skips any other.
