@@ -62,9 +62,6 @@ pub enum Error {
     /// A policy cannot be simulated.
     #[error(transparent)]
     Simulate(#[from] pomdp::simulate::Error),
-    /// A solution cannot be read.
-    #[error(transparent)]
-    Solution(#[from] mdp::io::ReadError),
     /// The model cannot be solved with these options.
     #[error(transparent)]
     Solve(#[from] mdp::SolveError),

@@ -1,8 +1,7 @@
 //! Comparison of two solutions by the rule of Aydin, *Policy Iteration on the GPU* (2025), Appendix D.2.
 //!
 //! Two solutions agree if their policies match on at least 95 % of the states and all their values agree within 10⁻⁴.
-//! Policies may differ where actions tie. Input is the output of `warpkov mdp solve --out`: a JSON object with `values`
-//! and `policy`, or text with the lines `Optimal policy:` and `Optimal value:`.
+//! Policies may differ where actions tie. Input is what `warpkov mdp solve` writes with `--out` or `--all-steps`.
 
 use std::io::{self, Write};
 

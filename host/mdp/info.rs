@@ -45,24 +45,30 @@ pub struct Rows {
     mean_row: f64,
     /// Nonzeros of the longest row.
     pub longest_row: usize,
-    /// Largest |1 − Σ| of a row.
+    /// Largest |1 − Σ| of a row, its end probability included.
     row_sum_error: f64,
 }
 
 impl From<&Csr> for Rows {
     fn from(matrix: &Csr) -> Self {
+        Self::with_ends(matrix, &[])
+    }
+}
+
+impl Rows {
+    /// The rows of P with an end probability each, or without any.
+    fn with_ends(matrix: &Csr, ends: &[f64]) -> Self {
         let rows = || (0..matrix.rows()).map(|row| matrix.row(row).1);
+        let sum = |row: usize| matrix.row(row).1.iter().sum::<f64>() + ends.get(row).unwrap_or(&0.0);
         Self {
             nnz: matrix.nnz(),
             shortest_row: rows().map(<[f64]>::len).min().unwrap_or(0),
             mean_row: matrix.nnz() as f64 / matrix.rows().max(1) as f64,
             longest_row: rows().map(<[f64]>::len).max().unwrap_or(0),
-            row_sum_error: rows().map(|row| (1.0 - row.iter().sum::<f64>()).abs()).fold(0.0, f64::max),
+            row_sum_error: (0..matrix.rows()).map(|row| (1.0 - sum(row)).abs()).fold(0.0, f64::max),
         }
     }
-}
 
-impl Rows {
     /// Writes three lines. The first begins with `what` and ends with `kind`.
     ///
     /// # Errors
@@ -122,7 +128,7 @@ impl From<&Mdp> for Info {
             gamma: mdp.gamma(),
             objective: mdp.objective(),
             labels: mdp.labels().iter().map(|(label, states)| (label.clone(), states.len())).collect(),
-            transitions: Rows::from(p),
+            transitions: Rows::with_ends(p, mdp.ends()),
             rewards,
             grid,
             bytes: bytes(p) + bytes(r) + size_of_val(&mdp.ends()[..]) + size_of_val(&mdp.action_rewards()[..]),

@@ -462,6 +462,57 @@ fn divided_methods_agree_with_the_sequential_one() {
     }
 }
 
+/// What a solve writes can be compared, in all formats; plans, too.
+#[test]
+fn compare_reads_what_solve_writes() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let model = format!("{}/data/replacement.json", env!("CARGO_MANIFEST_DIR"));
+    for (options, out, extensions) in [
+        (&[][..], "--out", &["json", "csv", "npy", "txt"][..]),
+        (&["--horizon", "4"], "--all-steps", &["json", "csv", "npy"]),
+    ] {
+        for extension in extensions {
+            let file = path(&format!("solution.{extension}"));
+            let solve = [&["mdp", "solve", &model, "--quiet", out, &file][..], options].concat();
+            let printed = succeeds(folder.path(), &solve);
+            assert!(stdout(&printed).starts_with("Certified: ") && stdout(&printed).lines().count() == 1);
+            let compared = succeeds(folder.path(), &["mdp", "compare", &path("solution.json"), &file, "--json"]);
+            let compared: Value = serde_json::from_str(stdout(&compared)).unwrap();
+            let count = if options.is_empty() { 6 } else { 24 };
+            assert_eq!(
+                (&compared["states"][1], &compared["differences"]["same_action"]),
+                (&count.into(), &count.into())
+            );
+        }
+    }
+    let other = succeeds(folder.path(), &["mdp", "solve", &model, "--discount", "0.5", "--out", "other.csv"]);
+    assert!(stdout(&other).contains("gamma=0.5"));
+    let differ = warpkov(folder.path(), &["mdp", "compare", "other.csv", &path("solution.csv")]).output().unwrap();
+    assert_eq!(differ.status.code(), Some(1));
+}
+
+/// A goal is named as a start is. A table may come from another program. Ends count in sums of rows.
+#[test]
+fn names_and_columns_are_those_of_people() {
+    let folder = folder();
+    let table = "s;a;next_state;prob;r\nhome;go;work;0,5\n";
+    fs::write(folder.path().join("comma.csv"), table).unwrap();
+    fails(folder.path(), &["mdp", "info", "comma.csv"], 2, &["comma.csv:2", "4 fields, expected 5"]);
+    for (name, separator) in [("model.csv", ";"), ("model.tsv", "\t")] {
+        let rows = ["s;a;next_state;Prob;r", "home;go;work;0.5;-1", "home;go;home;.5;-1", "work;;;;"];
+        fs::write(folder.path().join(name), rows.join("\n").replace(';', separator)).unwrap();
+        let reach = ["mdp", "solve", name, "--format", "csv", "--criterion", "total", "--goal", "work", "--json"];
+        let solved: Value = serde_json::from_str(stdout(&succeeds(folder.path(), &reach))).unwrap();
+        assert!((solved["values"][0].as_f64().unwrap() + 2.0).abs() < 1e-5, "{solved}");
+    }
+    fails(folder.path(), &["mdp", "solve", "model.csv", "--criterion", "reach", "--goal", "nowhere"], 2, &["nowhere"]);
+    let ends = r#"{"S":2,"A":1,"gamma":0.9,"P":{"indptr":[0,1,2],"indices":[1,0],"data":[0.25,1]},"ends":[0.75,0]}"#;
+    fs::write(folder.path().join("ends.json"), ends).unwrap();
+    let info = succeeds(folder.path(), &["mdp", "info", "ends.json"]);
+    assert!(stdout(&info).contains("1 within 0.0e0"), "{}", stdout(&info));
+}
+
 #[test]
 fn a_grid_is_generated_on_the_device_that_solves_it() {
     let folder = folder();
@@ -554,7 +605,7 @@ fn solutions_are_compared_by_the_rule_of_the_source() {
     fs::write(folder.path().join("short.txt"), "Optimal policy: 0\nOptimal value: 1\n").unwrap();
     assert_eq!(code(&run(folder.path(), &["mdp", "compare", "a.json", "short.txt"])), Some(1));
     fs::write(folder.path().join("bad.txt"), "Optimal policy: 0 x\nOptimal value: 1 2\n").unwrap();
-    fails(folder.path(), &["mdp", "compare", "a.json", "bad.txt"], 2, &["bad.txt, line 1, entry 2: 'x'"]);
+    fails(folder.path(), &["mdp", "compare", "a.json", "bad.txt"], 2, &["bad.txt: line 1, entry 2: 'x'"]);
 }
 
 #[test]

@@ -246,7 +246,7 @@ fn incompatible_options_are_refused() {
     refuses(&[], &["gamma is 1", "option criterion"]);
     refuses(&["--criterion", "reach"], &["needs --goal"]);
     refuses(&["--criterion", "reach", "--goal", "home"], &["'home'", "no labels"]);
-    refuses(&["--criterion", "reach", "--goal", "0,2"], &["--goal: 2, expected a state below 2"]);
+    refuses(&["--criterion", "reach", "--goal", "0,2"], &["found '2', expected a state: a number below 2"]);
     refuses(&["--goal", "0"], &["--goal needs --criterion reach"]);
     refuses(&["--criterion", "average", "--goal", "0"], &["--goal needs --criterion reach"]);
     refuses(&["--relative"], &["--relative needs"]);

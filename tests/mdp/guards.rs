@@ -742,7 +742,7 @@ fn a_plan_is_written_and_read() {
     let paths = fs::read_to_string(folder.join("paths.csv")).unwrap();
     assert!(paths.contains("\"new, shiny\"") && paths.contains("worn"), "{paths}");
     let text = fs::read_to_string(folder.join("plan.csv")).unwrap();
-    assert!(text.starts_with("step,state,action,value\n0,worn,"), "{text}");
+    assert!(text.starts_with("step,state,action,value,action_number\n0,worn,"), "{text}");
     fs::write(folder.join("hole.csv"), text.replace("\n3,", "\n30,")).unwrap();
     let (_, error) = printed(folder, &[&["policy", "evaluate", "m.json", "hole.csv"][..], &horizon].concat(), 2);
     assert!(error.contains("has no actions of step 3"), "{error}");

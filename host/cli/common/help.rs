@@ -59,11 +59,15 @@ fn is_rare(argument: &Arg) -> bool {
     argument.get_long().is_some_and(|long| RARE.contains(&long))
 }
 
-/// The command with its options and those of its subcommands under the headings of [`GROUPS`].
+/// The command with its options and those of its subcommands under the headings of [`GROUPS`], and with another name for γ.
 pub fn grouped(command: Command) -> Command {
     let with_heading = |argument: Arg| {
-        let has = |group: &&(&str, &[&str])| argument.get_long().is_some_and(|long| group.1.contains(&long));
-        match GROUPS.iter().find(has) {
+        let group = GROUPS.iter().find(|group| argument.get_long().is_some_and(|long| group.1.contains(&long)));
+        let argument = match argument.get_long() {
+            Some("gamma") => argument.visible_alias("discount"),
+            _ => argument,
+        };
+        match group {
             Some(&(heading, _)) => argument.help_heading(heading),
             None => argument,
         }

@@ -18,7 +18,7 @@ use crate::common::output::print;
 #[derive(Args)]
 #[command(after_help = EXAMPLES, allow_negative_numbers = true)]
 pub struct Arguments {
-    /// First solution: JSON or text, as `warpkov mdp solve --out` writes it.
+    /// First solution or plan, as `warpkov mdp solve` writes it with --out or --all-steps.
     #[arg(value_name = "A")]
     first: PathBuf,
     /// Second solution.

@@ -12,6 +12,7 @@ use warpkov_mdp::checkpoint::Proposal;
 use warpkov_mdp::criterion::{self, Criterion, Persistence, Report, Solved, Steps, backward_kept_on, solve_kept_on};
 use warpkov_mdp::model::{Mdp, NO_ACTION, Objective};
 use warpkov_mdp::plot::draw_bounds;
+use warpkov_mdp::select;
 use warpkov_mdp::solution::Status;
 use warpkov_mdp::{self};
 use warpkov_runtime::choose::DeviceChoice;
@@ -32,7 +33,7 @@ pub struct Arguments {
     /// Criterion: the quantity to optimise from each state.
     #[arg(long, value_enum, value_name = "CRITERION", default_value = "discounted")]
     criterion: Kind,
-    /// Goal states: labels or numbers of states, with ! (not), & (and), and | or a comma (or): finished, 'finished & !agree', 3,17. If a
+    /// Goal states: labels, names or numbers of states, with ! (not), & (and), and | or a comma (or): finished, 'finished & !agree', 3,17. If a
     /// label is a number, label:9 is the label and state:9 the state.
     #[arg(long, value_name = "LABEL|STATES")]
     goal: Option<String>,
@@ -283,11 +284,13 @@ fn write_steps(path: &Path, steps: &Steps, mdp: &Mdp) -> Result<(), Error> {
         "csv" => {
             return file::write_whole(path, |out| {
                 let mut writer = csv::Writer::from_writer(out);
-                writer.write_record(["step", "state", "action", "value"])?;
+                writer.write_record(["step", "state", "action", "value", "action_number"])?;
                 for (index, (&action, value)) in policies.iter().zip(values).enumerate() {
                     let (step, state) = (index / states, (index % states) as u32);
                     let name = if action == NO_ACTION { String::new() } else { mdp.action_name(state, action) };
-                    writer.write_record([step.to_string(), mdp.state_name(state), name, format!("{value:?}")])?;
+                    let number = if action == NO_ACTION { String::new() } else { action.to_string() };
+                    let (step, value) = (step.to_string(), format!("{value:?}"));
+                    writer.write_record([step, mdp.state_name(state), name, value, number])?;
                 }
                 writer.flush()
             });
@@ -302,15 +305,12 @@ fn write_steps(path: &Path, steps: &Steps, mdp: &Mdp) -> Result<(), Error> {
     })
 }
 
-/// The states that `text` describes: a union (`|` or comma) of intersections (`&`) of labels and states, each possibly complemented (`!`).
+/// The states that `text` describes: a union (`|` or comma) of intersections (`&`) of labels and states, by name, number or range, each
+/// possibly complemented (`!`).
 /// A label whose name is the whole text takes precedence. `label:` and `state:` resolve a label that is also the number of a state.
 fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
     let label = |name: &str| mdp.labels().get(name).cloned().ok_or_else(|| unknown(name, mdp));
-    let state = |name: &str| match name.parse::<u32>() {
-        Ok(state) if state < mdp.states() => Ok(vec![state]),
-        Ok(state) => Err(Error::Usage(format!("--goal: {state}, expected a state below {}", mdp.states()))),
-        Err(_) => Err(Error::Usage(format!("--goal: found '{name}', expected the number of a state"))),
-    };
+    let state = |name: &str| select::states(mdp, name).map_err(|error| Error::Usage(format!("--goal: {error}")));
     let holds = |name: &str| match (mdp.labels().get(name), name.parse::<u32>()) {
         (Some(states), Ok(state)) if state < mdp.states() && states[..] != [state] => Err(Error::Usage(format!(
             "--goal: {name} is a label, of {} states, and a state, expected label:{name} or state:{name}",
@@ -320,13 +320,17 @@ fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
         (None, Ok(_)) => state(name),
         (None, Err(_)) => match (name.strip_prefix("label:"), name.strip_prefix("state:")) {
             (Some(name), _) => label(name.trim()),
-            (_, Some(number)) => state(number.trim()),
-            _ => Err(unknown(name, mdp)),
+            (_, Some(name)) => state(name.trim()),
+            _ => select::states(mdp, name).map_err(|_| unknown(name, mdp)),
         },
     };
     let whole = text.strip_prefix("label:").map_or(text, str::trim);
     if mdp.labels().contains_key(text) || mdp.labels().contains_key(whole) {
         return holds(text);
+    }
+    // Commas may belong to the name.
+    if mdp.state_names().is_some_and(|names| names.iter().any(|name| name == text)) {
+        return state(text);
     }
     let mut found = vec![false; mdp.states() as usize];
     for term in text.split([',', '|']) {
@@ -348,7 +352,7 @@ fn states(text: &str, mdp: &Mdp) -> Result<Vec<u32>, Error> {
 fn unknown(name: &str, mdp: &Mdp) -> Error {
     let labels: Vec<_> = mdp.labels().keys().map(String::as_str).collect();
     Error::Usage(match &labels[..] {
-        [] => format!("--goal: found '{name}', but the model has no labels, expected numbers of states"),
+        [] => format!("--goal: found '{name}', but the model has no labels, expected names or numbers of states"),
         labels => {
             let known: Vec<_> = labels.iter().map(|label| format!("'{label}'")).collect();
             format!("--goal: there is no label '{name}', the model has {}", known.join(", "))

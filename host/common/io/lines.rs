@@ -33,10 +33,15 @@ impl<R: Read> Lines<R> {
     /// The next non-blank line, trimmed; `None` at the end of the text.
     #[expect(clippy::should_implement_trait, reason = "a line borrows the reader")]
     pub fn next(&mut self) -> Result<Option<Line<'_>>, Error> {
+        let line = self.next_whole()?;
+        Ok(line.map(|line| Line { text: line.text.trim_ascii(), ..line }))
+    }
+
+    /// The next non-blank line with the white space around it; `None` at the end of the text.
+    pub fn next_whole(&mut self) -> Result<Option<Line<'_>>, Error> {
         while let Some(line) = self.advance()? {
             if !self.buffer[line.clone()].trim_ascii().is_empty() {
-                let text = self.buffer[line].trim_ascii();
-                return Ok(Some(Line { text, file: &self.file, number: self.number }));
+                return Ok(Some(Line { text: &self.buffer[line], file: &self.file, number: self.number }));
             }
         }
         Ok(None)

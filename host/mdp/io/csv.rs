@@ -1,6 +1,7 @@
 //! CSV with one row per transition, which people write by hand and in spreadsheets.
 //!
-//! The header names the columns `state`, `action`, `next`, `probability` and, unless all rewards are 0, `reward`, in any order. Rows come
+//! The header names the columns `state`, `action`, `next`, `probability` and, unless all rewards are 0, `reward`, in any order, or as
+//! other programs call them: `s`, `a`, `next_state`, `s_next`, `prob`, `p`, `r`. Columns are separated by commas, semicolons or tabs. Rows come
 //! in any order. States and actions are names or numbers; if all states are numbers, they are 0 … S − 1. A state without rows of its own
 //! is terminal; a row that holds a state and nothing else says so, and gives the state its place in the order of states. An outcome that
 //! comes twice is an error.

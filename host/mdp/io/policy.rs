@@ -70,8 +70,7 @@ pub fn read_policy(path: &Path, mdp: &Mdp) -> Result<Vec<u32>, Error> {
             "-" => Some(Given::None),
             _ => word.parse().ok().map(Given::Number),
         };
-        let actions = entries(&text, &file, ACTIONS, "an action", number)
-            .map_err(|error| Error::Content { file: file.clone(), message: error.without(&file) })?;
+        let actions = entries(&text, &file, ACTIONS, "an action", number).map_err(|error| error.of(&file))?;
         policy.in_order(actions.into_iter()).map_err(content)?;
     } else {
         return policy.csv(text.as_bytes(), &file);

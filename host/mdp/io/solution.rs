@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::table::{Table, write_field};
-use super::{Error, ReadError, SNIFFED, Solved};
+use super::{Error, SNIFFED, Solved};
 use crate::model::NO_ACTION;
 use crate::model::whole::Named;
 use warpkov_common::io::BUFFER;
@@ -128,8 +128,7 @@ pub fn read_values(path: &Path) -> Result<Vec<f64>, Error> {
         match text.trim_ascii_start().as_bytes() {
             [b'[' | b'{', ..] => parse_json(&text, &file)?,
             _ if text.lines().any(|line| line.starts_with(Solved::VALUES)) => {
-                let wrong = |error: ReadError| Error::Content { file: file.clone(), message: error.without(&file) };
-                Solved::parse(&text, file.clone()).map_err(wrong)?.values
+                Solved::parse(&text, file.clone()).map_err(|error| error.of(&file))?.values
             }
             _ => parse_csv(&text, &file)?,
         }

@@ -1,17 +1,21 @@
-//! Reader of the solutions that `warpkov mdp solve --out` writes in JSON and in text.
+//! Reader of the solutions that `warpkov mdp solve` writes with `--out` and `--all-steps`.
 
-use std::io;
+use std::io::BufReader;
 use std::path::Path;
 
 use serde::{Deserialize, Deserializer, de};
 
+use super::table::{Table, has_columns};
+use super::{Error, SNIFFED, of_file};
 use crate::model::NO_ACTION;
 use warpkov_common::io::input::Input;
+use warpkov_common::io::lines::quoted;
+use warpkov_common::io::npy;
 
 /// Start of the line of actions in text.
 pub(super) const ACTIONS: &str = "Optimal policy:";
 
-/// V and π read from a file.
+/// V and π read from a file; those of a plan are one step behind the other.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Solved {
     /// π, one action per state; [`NO_ACTION`] in terminal states.
@@ -22,9 +26,26 @@ pub struct Solved {
     pub values: Vec<f64>,
 }
 
+/// The entries of one step, or of several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Steps<T> {
+    One(Vec<T>),
+    Several(Vec<Vec<T>>),
+}
+
+impl<T> Steps<T> {
+    fn entries(self) -> Vec<T> {
+        match self {
+            Self::One(entries) => entries,
+            Self::Several(steps) => steps.into_iter().flatten().collect(),
+        }
+    }
+}
+
 /// Deserializes actions; `null` becomes [`NO_ACTION`].
 fn actions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
-    let actions = Vec::<Option<u32>>::deserialize(deserializer)?;
+    let actions = Steps::<Option<u32>>::deserialize(deserializer)?.entries();
     Ok(actions.into_iter().map(|action| action.unwrap_or(NO_ACTION)).collect())
 }
 
@@ -40,20 +61,12 @@ fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Er
         Number::Finite(number) => Ok(number),
         Number::Text(text) => text.parse().map_err(|_| de::Error::custom(format!("found {text:?}, expected a number"))),
     };
-    Vec::<Number>::deserialize(deserializer)?.into_iter().map(number).collect()
+    Steps::<Number>::deserialize(deserializer)?.entries().into_iter().map(number).collect()
 }
 
 /// Why a file is not a solution.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file cannot be read, or is not UTF-8.
-    #[error("{file}: cannot read the file")]
-    Io {
-        /// The file name.
-        file: String,
-        /// The cause.
-        source: io::Error,
-    },
     /// The file begins with `{` but is not a JSON object with `values` and `policy`.
     #[error("{file}: not a solution in JSON")]
     Json {
@@ -105,6 +118,11 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// The error of a file.
+    pub(super) fn of(&self, file: &str) -> Error {
+        Error::Content { file: file.to_owned(), message: self.without(file) }
+    }
+
     /// The message without the leading file name.
     pub(super) fn without(&self, file: &str) -> String {
         let text = self.to_string();
@@ -113,23 +131,46 @@ impl ReadError {
 }
 
 impl Solved {
-    /// Reads the solution in `path`.
+    /// Reads the solution in `path`: JSON, CSV, text, or NumPy's array of values with that of actions beside it.
     ///
     /// # Errors
     /// The file cannot be read or is not a solution.
-    pub fn read(path: &Path) -> Result<Self, ReadError> {
+    pub fn read(path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();
-        match Input::open(path).and_then(Input::read_text) {
-            Ok(text) => Self::parse(&text, file),
-            Err(source) => Err(ReadError::Io { file, source }),
+        let mut input = Input::open(path).map_err(of_file(file.clone()))?;
+        if npy::sniff(input.start(SNIFFED).map_err(of_file(file.clone()))?) {
+            let values = npy::read(&mut BufReader::new(input)).map_err(of_file(file.clone()))?.elements;
+            let beside = path.with_extension("policy.npy");
+            let of_policy = || of_file(beside.display().to_string());
+            let input = Input::open(&beside).map_err(of_policy())?;
+            let policy = npy::read::<i64>(&mut BufReader::new(input)).map_err(of_policy())?.elements;
+            let policy = policy.into_iter().map(|action| u32::try_from(action).unwrap_or(NO_ACTION)).collect();
+            return Self { policy, values }.checked(&file).map_err(|error| error.of(&file));
         }
+        let text = input.read_text().map_err(of_file(file.clone()))?;
+        if !has_columns(text.as_bytes(), &["value", "action"]) {
+            return Self::parse(&text, file.clone()).map_err(|error| error.of(&file));
+        }
+        let mut solved = Self { policy: Vec::new(), values: Vec::new() };
+        let table = Table::open(text.as_bytes(), file.clone(), &["value", "action"], &["action_number"], true)?;
+        table.each(|_, [value, action, number]| {
+            let expected = |text: &str, what: &str| format!("found '{}', expected {what}", quoted(text.as_bytes()));
+            solved.values.push(value.parse().map_err(|_| expected(value, "a value"))?);
+            // With names of actions, their numbers are in a column of their own.
+            solved.policy.push(match if number.is_empty() { action } else { number } {
+                "" => NO_ACTION,
+                text => text.parse().map_err(|_| expected(text, "the number of an action"))?,
+            });
+            Ok(())
+        })?;
+        solved.checked(&file).map_err(|error| error.of(&file))
     }
 
     /// Start of the line of values in text.
     pub(super) const VALUES: &str = "Optimal value:";
 
     pub(super) fn parse(text: &str, file: String) -> Result<Self, ReadError> {
-        let solved = if text.trim_start().starts_with('{') {
+        let solved: Self = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|source| ReadError::Json { file: file.clone(), source })?
         } else {
             Self {
@@ -140,14 +181,17 @@ impl Solved {
                 values: entries(text, &file, Self::VALUES, "a number", |word| word.parse().ok())?,
             }
         };
-        let (policy, values) = (solved.policy.len(), solved.values.len());
-        if policy != values {
-            return Err(ReadError::Lengths { file, policy, values });
+        solved.checked(&file)
+    }
+
+    /// The solution, if it has a value and an action for each state.
+    fn checked(self, file: &str) -> Result<Self, ReadError> {
+        let (policy, values, file) = (self.policy.len(), self.values.len(), file.to_owned());
+        match policy {
+            _ if policy != values => Err(ReadError::Lengths { file, policy, values }),
+            0 => Err(ReadError::Empty { file }),
+            _ => Ok(self),
         }
-        if policy == 0 {
-            return Err(ReadError::Empty { file });
-        }
-        Ok(solved)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Comma-separated values, read line by line.
 //!
-//! The first line names the columns, in any order. A field in quotation marks may hold commas, and a doubled quotation mark for one
+//! The first line names the columns, in any order, by their names or [others](OTHER_NAMES). The columns of the whole table may be
+//! separated by semicolons or tabs instead. A field in quotation marks may hold commas, and a doubled quotation mark for one
 //! (RFC 4180). White space around fields outside of quotation marks does not count. A field ends in its line.
 
 use std::borrow::Cow;
@@ -9,9 +10,43 @@ use std::io::{self, Read, Write};
 use super::Error;
 use warpkov_common::io::lines::{Line, Lines, Put, quoted};
 
+/// Names of columns that other programs use, and ours.
+const OTHER_NAMES: [(&str, &str); 9] = [
+    ("s", "state"),
+    ("a", "action"),
+    ("next_state", "next"),
+    ("s_next", "next"),
+    ("s'", "next"),
+    ("prob", "probability"),
+    ("p", "probability"),
+    ("r", "reward"),
+    ("v", "value"),
+];
+
+/// What separates columns; the first one that a header has outside of quotation marks.
+const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
+
+/// The name of a column among those `asked` for, if it is another name of one.
+fn known<'n>(name: &'n str, asked: impl Fn(&str) -> bool) -> &'n str {
+    let other = OTHER_NAMES.iter().find(|(other, ours)| name.eq_ignore_ascii_case(other) && asked(ours));
+    other.filter(|_| !asked(name)).map_or(name, |&(_, ours)| ours)
+}
+
+/// What separates the columns of a header.
+fn separator(header: &str) -> u8 {
+    let mut quoted = false;
+    let outside = header.bytes().filter(|byte| {
+        quoted ^= *byte == b'"';
+        !quoted
+    });
+    let found: Vec<u8> = outside.filter(|byte| SEPARATORS.contains(byte)).collect();
+    SEPARATORS.into_iter().find(|separator| found.contains(separator)).unwrap_or(b',')
+}
+
 /// A table whose header is read.
 pub struct Table<R> {
     lines: Lines<R>,
+    separator: u8,
     /// For each field of a row, the number of its column among those asked for.
     columns: Vec<Option<usize>>,
 }
@@ -21,22 +56,22 @@ impl<R: Read> Table<R> {
     /// they are `ignored`.
     pub fn open(reader: R, file: String, required: &[&str], optional: &[&str], ignored: bool) -> Result<Self, Error> {
         let mut lines = Lines::new(reader, file);
-        let Some(line) = lines.next()? else {
+        let Some(line) = lines.next_whole()? else {
             return Err(lines.ended(format_args!("a header with the columns {}", required.join(", "))));
         };
+        let separator = separator(line.utf8(line.rest())?);
         let mut names = Vec::new();
-        fields(&line, |name| names.push(name.into_owned()))?;
         let asked = || required.iter().chain(optional);
+        fields(&line, separator, |name| {
+            names.push(known(&name, |name| asked().any(|asked| *asked == name)).to_owned())
+        })?;
         let expected = match optional {
             [] => required.join(", "),
             _ => format!("{}; optional: {}", required.join(", "), optional.join(", ")),
         };
         let found = || quoted(names.join(", ").as_bytes());
-        if let [only] = &names[..] {
-            let other = [(';', "semicolons"), ('\t', "tabs"), ('|', "vertical bars")];
-            if let Some((_, what)) = other.iter().find(|(separator, _)| only.contains(*separator)) {
-                return Err(line.error(format!("found columns separated by {what}, expected commas")));
-            }
+        if matches!(&names[..], [only] if only.contains('|')) {
+            return Err(line.error("found columns separated by vertical bars, expected commas".to_owned()));
         }
         for name in asked() {
             if names.iter().filter(|found| found == name).count() > 1 {
@@ -52,7 +87,7 @@ impl<R: Read> Table<R> {
                 let name = quoted(names[unknown].as_bytes());
                 Err(line.error(format!("found the unknown column \"{name}\", expected {expected}")))
             }
-            _ => Ok(Self { lines, columns }),
+            _ => Ok(Self { lines, separator, columns }),
         }
     }
 
@@ -62,9 +97,9 @@ impl<R: Read> Table<R> {
         mut self,
         mut row: impl FnMut(u64, [&str; N]) -> Result<(), String>,
     ) -> Result<(), Error> {
-        while let Some(line) = self.lines.next()? {
+        while let Some(line) = self.lines.next_whole()? {
             let (mut found, mut count) = ([const { Cow::Borrowed("") }; N], 0);
-            fields(&line, |field| {
+            fields(&line, self.separator, |field| {
                 if let Some(slot) = self.columns.get(count).copied().flatten().and_then(|column| found.get_mut(column))
                 {
                     *slot = field;
@@ -82,22 +117,25 @@ impl<R: Read> Table<R> {
 }
 
 /// Calls `each` with the fields of a line in order.
-fn fields<'l>(line: &Line<'l>, mut each: impl FnMut(Cow<'l, str>)) -> Result<(), Error> {
+fn fields<'l>(line: &Line<'l>, separator: u8, mut each: impl FnMut(Cow<'l, str>)) -> Result<(), Error> {
     let mut rest = line.utf8(line.rest())?;
     loop {
-        let (field, behind) = match rest.trim_start().strip_prefix('"') {
+        // A tab separates, even beside an empty field.
+        let trim = |text: &'l str| text.trim_matches(|c: char| c.is_whitespace() && c != char::from(separator));
+        let start = rest.trim_start_matches(|c: char| c.is_whitespace() && c != char::from(separator));
+        let (field, behind) = match start.strip_prefix('"') {
             Some(inside) => {
                 let (field, behind) = unquoted(inside)
                     .ok_or_else(|| line.error("a field in quotation marks does not end in its line".to_owned()))?;
-                let behind = behind.trim_start();
-                if !behind.is_empty() && !behind.starts_with(',') {
+                let behind = trim(behind);
+                if !behind.is_empty() && !behind.starts_with(char::from(separator)) {
                     return Err(line.unexpected(behind.as_bytes(), "a comma behind the quotation mark"));
                 }
-                (field, behind.strip_prefix(','))
+                (field, behind.strip_prefix(char::from(separator)))
             }
-            None => match memchr::memchr(b',', rest.as_bytes()) {
-                Some(comma) => (Cow::Borrowed(rest[..comma].trim()), Some(&rest[comma + 1..])),
-                None => (Cow::Borrowed(rest.trim()), None),
+            None => match memchr::memchr(separator, rest.as_bytes()) {
+                Some(end) => (Cow::Borrowed(trim(&rest[..end])), Some(&rest[end + 1..])),
+                None => (Cow::Borrowed(trim(rest)), None),
             },
         };
         each(field);
@@ -138,11 +176,12 @@ pub fn write_field(out: &mut (impl Write + ?Sized), field: &str) -> io::Result<(
 pub fn has_columns(start: &[u8], columns: &[&str]) -> bool {
     let line = start.split(|&byte| byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
     let quotes = |byte: &u8| matches!(byte, b'"' | b' ' | b'\t' | b'\r');
-    let names: Vec<Vec<u8>> = line
+    let names: Vec<String> = line
         .split(|byte| matches!(byte, b',' | b';' | b'\t' | b'|'))
         .map(|name| name.iter().copied().filter(|byte| !quotes(byte)).collect())
+        .map(|name: Vec<u8>| known(&String::from_utf8_lossy(&name), |name| columns.contains(&name)).to_owned())
         .collect();
-    columns.iter().all(|column| names.iter().any(|name| name == column.as_bytes()))
+    columns.iter().all(|column| names.iter().any(|name| name == column))
 }
 
 #[cfg(test)]
@@ -170,6 +209,8 @@ mod tests {
             rows("\r\n a , \"b\",c\r\n\r\n x y,\" z, \"\"q\"\"\" , \r\n").unwrap(),
             [row(4, ["x y", " z, \"q\"", ""])]
         );
+        assert_eq!(rows("b;a;\"c\"\n1,5; \"2;3\" ;4\n").unwrap(), [row(2, ["2;3", "1,5", "4"])]);
+        assert_eq!(rows("b\ta\tc\n\t 2 x\t\n1\t\t3").unwrap(), [row(2, ["2 x", "", ""]), row(3, ["", "1", "3"])]);
         assert_eq!(rows("a,b\n\"\",,").unwrap_err(), "t:2: found 3 fields, expected 2, as in the header");
         assert_eq!(rows("a,b\n1").unwrap_err(), "t:2: found 1 fields, expected 2, as in the header");
         for (text, message) in [
@@ -177,8 +218,8 @@ mod tests {
             ("a\n", "t:1: found the columns a, but no b; expected a, b; optional: c"),
             ("a,b,d", "t:1: found the unknown column \"d\", expected a, b; optional: c"),
             ("a,b,a", "t:1: found the column a twice"),
-            ("a;b;c", "t:1: found columns separated by semicolons, expected commas"),
-            ("a\tb", "t:1: found columns separated by tabs, expected commas"),
+            ("a|b|c", "t:1: found columns separated by vertical bars, expected commas"),
+            ("a;b\n1,2", "t:2: found 1 fields, expected 2, as in the header"),
             ("a,b\n\"x,1", "t:2: a field in quotation marks does not end in its line"),
             ("a,b\n\"x\"y,1", "t:2: found \"y,1\", expected a comma behind the quotation mark"),
         ] {
