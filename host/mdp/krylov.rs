@@ -64,11 +64,10 @@ impl Scale {
     /// # Errors
     /// If a rank fails.
     pub fn of(mdp: &Mdp, team: &Team) -> Result<Self, comm::Error> {
-        let (rewards, rows) = (mdp.expected_rewards(), mdp.rows());
-        let chunks = parallel::map((0..rows).step_by(CHUNK), |first| {
+        let chunks = parallel::map(mdp.expected_rewards().chunks(CHUNK).enumerate(), |(chunk, rewards)| {
             let (mut reward, mut sum): (f64, f64) = (0.0, 0.0);
-            for row in first..rows.min(first + CHUNK) {
-                reward = reward.max(rewards[row].abs());
+            for (row, expected) in (chunk * CHUNK..).zip(rewards) {
+                reward = reward.max(expected.abs());
                 sum = sum.max(mdp.transitions().row(row).1.iter().sum());
             }
             [reward, sum]

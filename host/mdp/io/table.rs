@@ -27,7 +27,7 @@ const OTHER_NAMES: [(&str, &str); 9] = [
 const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 
 /// The name of a column among those `asked` for, if it is another name of one.
-fn known<'n>(name: &'n str, asked: impl Fn(&str) -> bool) -> &'n str {
+fn known(name: &str, asked: impl Fn(&str) -> bool) -> &str {
     let other = OTHER_NAMES.iter().find(|(other, ours)| name.eq_ignore_ascii_case(other) && asked(ours));
     other.filter(|_| !asked(name)).map_or(name, |&(_, ours)| ours)
 }
