@@ -18,7 +18,7 @@
 //! worse than the old ones, and policies may repeat. Two rules make the iteration converge:
 //! - The tolerance is at most max |r(s, a)|. So |V| is at most twice max |r|/(1 − γ), the bound of all values, where it would
 //!   grow from policy to policy.
-//! - If [`REPEATS`] policies in a row have not halved the Bellman residual, greedy sweeps V ← TV precede the next evaluation,
+//! - If eight policies in a row have not halved the Bellman residual, greedy sweeps V ← TV precede the next evaluation,
 //!   and twice as many each further one. Greedy sweeps contract, so they take over where evaluations do not help.
 //!
 //! The initial residual of an evaluation is the Bellman residual of V. Below θ, it proves V without a stable policy.
