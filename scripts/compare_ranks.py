@@ -90,7 +90,7 @@ def compare_hmm(alone, ranks, command):
 
 
 def compare_pomdp(alone, ranks, command):
-    gap = float(option(command, "--gap", "1e-3"))
+    gap = float(option(command, "--gap", "inf"))
     model = command[2]
     for run in (alone, ranks):
         lower, upper = run.report["lower"], run.report["upper"]

@@ -17,7 +17,7 @@ use warpkov_pomdp::device::{Backups, Product};
 use warpkov_pomdp::generate::{self, Layout, Maze, Olfactory, RockSample, Tag, Tiger};
 use warpkov_pomdp::io::{self, Format};
 use warpkov_pomdp::model::{Invalid, Pomdp, PomdpParts};
-use warpkov_pomdp::options::{Limits, Precision, SolveOptions};
+use warpkov_pomdp::options::{Gap, Limits, Precision, SolveOptions};
 use warpkov_pomdp::projection::Projection;
 use warpkov_pomdp::solution::Status;
 use warpkov_pomdp::solve::{Error, solve_on};
@@ -196,8 +196,13 @@ pub fn solve_case(
     let path = folder.path().join(format!("{}.pomdp", case.name));
     io::write(&path, Format::Pomdp, &case.generate()?)?;
     let bytes = std::fs::metadata(&path)?.len();
-    let limits =
-        Limits { gap: 1e-9, target: case.target, iterations: case.expansions, vectors: case.vectors, ..options.limits };
+    let limits = Limits {
+        gap: Gap::Absolute(1e-9),
+        target: case.target,
+        iterations: case.expansions,
+        vectors: case.vectors,
+        ..options.limits
+    };
     let options = SolveOptions { beliefs: case.beliefs, limits, ..*options };
     let mut measured = Vec::new();
     for _ in 0..runs.max(1) {

@@ -27,7 +27,7 @@ choice! {
         Hsvi = "hsvi",
         /// Heuristic search that stops where the lower bound at the start cannot improve.
         Sarsop = "sarsop",
-        /// Alternates sarsop and fsvi, and prefers the one that closes the gap faster.
+        /// Turns of sarsop, fsvi and hsvi, with more work for the one that closes the gap faster.
         Mixed = "mixed",
     }
 }
@@ -86,11 +86,47 @@ choice! {
 /// Default memory limit of beliefs and vectors, in bytes.
 pub const MEMORY: u64 = 8 << 30;
 
+/// The gap of the bounds at b₀ that ends a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Gap {
+    /// This difference of the bounds.
+    Absolute(f64),
+    /// This fraction of the [size](Self::size) of the value.
+    Relative(f64),
+}
+
+/// Least size of a value, relative to max |r(s, a)|: a value near 0 needs no relative accuracy.
+const LEAST_SIZE: f64 = 0.01;
+
+impl Gap {
+    /// The size of a value that is between `lower` and `upper`: the least |v| of all v between them, but at least 1 % of
+    /// `largest`, which is max |r(s, a)|. It grows with the rewards, and never shrinks while the bounds approach each other.
+    #[must_use]
+    pub fn size(lower: f64, upper: f64, largest: f64) -> f64 {
+        lower.max(-upper).max(LEAST_SIZE * largest)
+    }
+
+    /// The largest gap that ends a run with these bounds.
+    #[must_use]
+    pub fn limit(self, lower: f64, upper: f64, largest: f64) -> f64 {
+        match self {
+            Self::Absolute(gap) => gap,
+            Self::Relative(part) => part * Self::size(lower, upper, largest),
+        }
+    }
+}
+
+impl Default for Gap {
+    fn default() -> Self {
+        Self::Relative(1e-3)
+    }
+}
+
 /// Stopping criteria and limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Stop when the bounds at b₀ are this close.
-    pub gap: f64,
+    pub gap: Gap,
     /// Stop when the attained bound, `lower` for rewards and `upper` for costs, reaches this value.
     pub target: Option<f64>,
     /// Time limit of the whole solve.
@@ -107,7 +143,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { gap: 1e-3, target: None, time: None, memory: None, iterations: None, vectors: 1 << 20 }
+        Self { gap: Gap::default(), target: None, time: None, memory: None, iterations: None, vectors: 1 << 20 }
     }
 }
 

@@ -10,8 +10,8 @@
 //!
 //! because then the backup of K is at least u in every belief. By the minimax theorem, this holds if and only if a
 //! mixture of K is at least β in every state of F(a, o), which is the value of a [game](crate::game). It follows
-//! that V_K ≤ H V_K with the actions of V_K, so K attains V_K in every belief, and V_K equals V at the start. Further
-//! vectors of Γ whose continuations K covers stay as well.
+//! that V_K ≤ H V_K with the actions of V_K, so K attains V_K in every belief, and V_K equals V at the start. Elsewhere
+//! V_K may be less than V: no plan of the start leads there.
 
 use std::collections::BinaryHeap;
 
@@ -27,16 +27,9 @@ const MAX_REPLIES: u32 = 64;
 /// Work limit of all games, in multiplications: a few seconds on one core.
 const MAX_PRODUCTS: usize = 1 << 31;
 
-/// The vectors of `all` that are needed. `next` is g(o) of vector i at i·|Ω| + o, and the first `active` vectors are Γ.
-/// The model is a maximisation problem. Once it is `late`, or the work limit is reached, every continuation stays.
+/// The vectors of `all` that are needed. `next` is g(o) of vector i at i·|Ω| + o. The model is a maximisation problem. Once it is `late`, or the work limit is reached, every continuation stays.
 #[must_use]
-pub fn reduced(
-    model: &Pomdp,
-    all: &AlphaVectors,
-    next: &[u32],
-    active: usize,
-    late: &mut dyn FnMut() -> bool,
-) -> AlphaVectors {
+pub fn reduced(model: &Pomdp, all: &AlphaVectors, next: &[u32], late: &mut dyn FnMut() -> bool) -> AlphaVectors {
     let count = model.observation_count() as usize;
     let mut kept = Kept {
         model,
@@ -70,12 +63,6 @@ pub fn reduced(
             if !kept.covers(follower, all.actions()[vector], observation) && kept.add(follower) {
                 queue.push((rank[follower], follower));
             }
-        }
-    }
-    for &vector in order.iter().filter(|&&vector| vector < active) {
-        let mut followers = next[vector * count..(vector + 1) * count].iter().enumerate();
-        if !kept.stays[vector] && followers.all(|(o, &next)| kept.covers(next as usize, all.actions()[vector], o)) {
-            kept.add(vector);
         }
     }
     kept.vectors.into_alpha()

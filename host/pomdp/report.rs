@@ -29,6 +29,8 @@ struct Record<'a> {
     lower: f64,
     upper: f64,
     gap: f64,
+    relative_gap: f64,
+    gap_limit: f64,
     seconds: f64,
     beliefs: usize,
     vectors: usize,
@@ -77,6 +79,8 @@ impl Report for Solved<'_> {
             lower: end.lower,
             upper: end.upper,
             gap: end.gap(),
+            relative_gap: solution.relative_gap,
+            gap_limit: solution.gap_limit,
             seconds: end.seconds,
             beliefs: end.beliefs,
             vectors: end.vectors,
@@ -113,8 +117,22 @@ impl Report for Solved<'_> {
             writeln!(out, "Ranks: {ranks}")?;
         }
         writeln!(out, "Size: {} beliefs, {} vectors", end.beliefs, end.vectors)?;
-        writeln!(out, "Value of the start: {:.6} to {:.6}, gap {:.1e}", end.lower, end.upper, end.gap())
+        let (lower, upper, gap, limit) = (end.lower, end.upper, end.gap(), solution.gap_limit);
+        let [lower_text, upper_text] = [lower, upper].map(|bound| decimal(bound, gap));
+        write!(out, "Value of the start: {lower_text} to {upper_text}, gap {gap:.1e}")?;
+        if lower > 0.0 || upper < 0.0 {
+            write!(out, ", {:.2} % of the value", 100.0 * solution.relative_gap)?;
+        }
+        if gap > limit {
+            write!(out, "; the limit is {limit:.1e}")?;
+        }
+        writeln!(out)
     }
+}
+
+/// A bound with six decimals, or in scientific notation if these do not show a `gap` of the bounds.
+fn decimal(bound: f64, gap: f64) -> String {
+    if gap > 0.0 && gap < 1e-5 && bound.abs() < 1e-2 { format!("{bound:.9e}") } else { format!("{bound:.6}") }
 }
 
 /// One line of progress of a solve.
@@ -311,6 +329,14 @@ impl<'a> Advice<'a> {
         };
         let (states, actions) = (model.names().states.clone(), outlooks.iter().map(factor).collect());
         Self { belief, states, best: named(best), value: sign * value, actions }
+    }
+}
+
+impl Advice<'_> {
+    /// The best action, by name.
+    #[must_use]
+    pub fn best(&self) -> &str {
+        &self.best
     }
 }
 

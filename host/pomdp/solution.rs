@@ -91,6 +91,10 @@ pub struct Solution {
     pub scheme: Scheme,
     /// Name of the device that did the backups.
     pub device: String,
+    /// The largest gap that ends the run, by its last bounds.
+    pub gap_limit: f64,
+    /// The gap at the end relative to the [size](super::options::Gap::size) of the value.
+    pub relative_gap: f64,
     /// Automatic choices and their reasons.
     pub notes: Vec<String>,
     /// The part of each rank, if there are several.

@@ -14,7 +14,7 @@ use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::io::{self, Format, Policy};
 use warpkov_pomdp::model::{Names, Pomdp as Model, PomdpParts};
-use warpkov_pomdp::options::{Limits, SolveOptions};
+use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::projection::Projection;
 use warpkov_pomdp::report::Solved;
 use warpkov_pomdp::simulate::{Options as Extent, Simulator, check};
@@ -181,7 +181,8 @@ struct Options {
     beliefs: usize,
     trials: Option<usize>,
     seed: u64,
-    gap: f64,
+    gap: Option<f64>,
+    relative_gap: Option<f64>,
     target: Option<f64>,
     time: Option<f64>,
     memory: Option<u64>,
@@ -191,9 +192,15 @@ struct Options {
 
 impl Options {
     fn validated(self) -> PyResult<SolveOptions> {
-        if self.gap.is_nan() || self.gap <= 0.0 {
-            return Err(invalid(format!("gap is {}, expected a number above 0", self.gap)));
+        for (name, gap) in [("gap", self.gap), ("relative_gap", self.relative_gap)] {
+            if let Some(gap) = gap.filter(|gap| gap.is_nan() || *gap <= 0.0) {
+                return Err(invalid(format!("{name} is {gap}, expected a number above 0")));
+            }
         }
+        let gap = match (self.gap, self.relative_gap) {
+            (Some(_), Some(_)) => return Err(invalid("expected gap or relative_gap, not both")),
+            (gap, relative) => gap.map(Gap::Absolute).or(relative.map(Gap::Relative)).unwrap_or_default(),
+        };
         let time = match self.time {
             Some(seconds) if seconds.is_nan() || seconds <= 0.0 => {
                 return Err(invalid(format!("time is {seconds}, expected a number of seconds above 0")));
@@ -215,7 +222,7 @@ impl Options {
             trials: self.trials,
             seed: self.seed,
             limits: Limits {
-                gap: self.gap,
+                gap,
                 target: self.target,
                 time,
                 memory: self.memory,

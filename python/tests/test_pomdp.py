@@ -65,8 +65,29 @@ def test_infinite_horizons(seed):
     assert found.policy.value() == pytest.approx(found.lower, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("belief", "message"),
+    [
+        ([1.0], "shape"),
+        ([[0.5, 0.5]], "shape"),
+        ([0.5, 0.25, 0.25], "shape"),
+        ([1.5, -0.5], "1.5 for state 0"),
+        ([-0.5, 1.5], "-0.5 for state 0"),
+        ([0.5, float("nan")], "nan for state 1"),
+        ([0.5, 0.25], "sums to 0.75"),
+    ],
+)
+def test_no_belief(belief, message):
+    policy = pomdp.solve(tiger()).policy
+    for use in (policy.act, policy.value, policy.agent, lambda belief: policy.model.update(belief, 0, 0)):
+        with pytest.raises(ValueError, match=message):
+            use(belief)
+
+
 def test_tiger():
     found = pomdp.solve(tiger())
+    assert 1e-4 < found.relative_gap <= 1e-3 and found.status == "gap"
+    found = pomdp.solve(tiger(), gap=1e-3)
     assert found.lower <= 19.3713 <= found.upper and found.gap <= 1e-3 and found.status == "gap"
     assert found.policy.act() == 0 and pomdp.act(found.policy, [0.01, 0.99]) == 1
     report = found.to_dict()
@@ -151,6 +172,8 @@ def test_invalid_options():
     model = tiger()
     for options, message in (
         ({"gap": 0.0}, "gap is 0"),
+        ({"relative_gap": -1.0}, "relative_gap is -1"),
+        ({"gap": 1.0, "relative_gap": 1.0}, "not both"),
         ({"time": -1.0}, "time is -1"),
         ({"expansion": "pbvi"}, "expansion is 'pbvi', expected one of random, ssea"),
         ({"device": "gpu"}, "device is 'gpu'"),

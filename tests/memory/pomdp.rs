@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use warpkov::pomdp::generate::{Maze, Tag};
 use warpkov::pomdp::io::read_from;
 use warpkov::pomdp::model::Pomdp;
-use warpkov::pomdp::options::{Limits, SolveOptions};
+use warpkov::pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov::pomdp::solution::{Solution, Status};
 use warpkov::pomdp::solve::solve_with;
 use warpkov::runtime::choose::DeviceChoice;
@@ -16,7 +16,8 @@ use crate::counting::{NOW, PEAK, alone};
 
 /// Solves a model. Returns the solution and the peak of the additional memory in bytes, sampled once per round.
 fn measured(model: &Pomdp, iterations: u64, memory: u64) -> (Solution, usize) {
-    let limits = Limits { gap: 1e-9, iterations: Some(iterations), memory: Some(memory), ..Limits::default() };
+    let limits =
+        Limits { gap: Gap::Absolute(1e-9), iterations: Some(iterations), memory: Some(memory), ..Limits::default() };
     let options = SolveOptions { device: DeviceChoice::Cpu, limits, ..SolveOptions::default() };
     let (before, mut most) = (NOW.load(Relaxed), 0);
     let solution = solve_with(model, &options, &mut |_| {

@@ -1,5 +1,8 @@
 //! Simulation, lookahead and certificates against known values.
 
+use std::io::Write;
+use std::process::Stdio;
+
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::belief::Belief;
 use warpkov::pomdp::generate::{Layout, RockSample, Tag, Tiger};
@@ -247,6 +250,23 @@ fn commands_print_the_results_of_the_library() {
     assert_eq!(json("act", &["--belief", "tiger-right=1"])["action"], "open-left");
     assert_eq!(json("act", &[])["action"], "listen");
     assert!(run("act", &[]).1.contains("* listen"));
+    let follow = |lines: &str, more: &[&str]| {
+        let arguments = [&["pomdp", "act", &model_file, "--policy", &policy_file, "--follow"], more].concat();
+        let mut process = std::process::Command::new(env!("CARGO_BIN_EXE_warpkov"));
+        process.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = process.spawn().unwrap();
+        process.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        let output = process.wait_with_output().unwrap();
+        let [text, error] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.code(), text, error)
+    };
+    let opened = "listen\nlisten\nopen-right\nlisten\n";
+    assert_eq!(follow("tiger-left\n\n 0 \ntiger-right\n", &[]).1, opened);
+    assert_eq!(follow("listen:tiger-left\ntiger-left\n0:0\n", &[]).1, "listen\nlisten\nopen-right\nopen-right\n");
+    let (code, text, _) = follow("tiger-left", &["--json"]);
+    assert!(code == Some(0) && text.lines().all(|line| line.starts_with("{\"action\":\"listen\"")), "{text}");
+    let (code, text, error) = follow("bark\n", &[]);
+    assert!(code == Some(2) && text == "listen\n" && error.contains("bark"), "{error}");
     let (code, text) = run("act", &["--after", "bark:0"]);
     assert_eq!(code, Some(2));
     assert!(text.contains("\"bark\" is no action of the model, expected a name or a number below 3"), "{text}");
@@ -268,12 +288,15 @@ fn solve_plots_its_bounds() {
     let at = |name: &str| folder.path().join(name).display().to_string();
     let (model, policy, svg, png) = (at("tiger.pomdp"), at("tiger.alpha"), at("bounds.svg"), at("bounds.png"));
     assert_eq!(warpkov(&["pomdp", "generate", "tiger", "--out", &model]).0, Some(0));
-    let (code, text) = warpkov(&["pomdp", "solve", &model, "--out", &policy, "--plot", &svg, "--json"]);
+    let (code, text) =
+        warpkov(&["pomdp", "solve", &model, "--out", &policy, "--plot", &svg, "--json", "--gap", "1e-3"]);
     assert_eq!(code, Some(0), "{text}");
     let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     let number = |name: &str| report[name].as_f64().unwrap();
     assert_eq!(report["stopped_by"], "gap");
     assert!(number("lower") <= TIGER[1] && number("upper") >= TIGER[0] && number("gap") <= 1e-3, "{text}");
+    assert_eq!(number("gap_limit"), 1e-3);
+    assert!((number("relative_gap") - number("gap") / number("lower")).abs() < 1e-12, "{text}");
     let drawn = std::fs::read_to_string(&svg).unwrap();
     assert!(
         drawn.starts_with("<svg") && drawn.contains("lower bound") && drawn.contains("tiger.pomdp: V*(b₀) from 19.37")
@@ -286,6 +309,11 @@ fn solve_plots_its_bounds() {
     let bound: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert!((bound["value"].as_f64().unwrap() - number("lower")).abs() < 1e-9, "{text}");
     assert!(bound["attained"].as_f64().unwrap() >= number("lower") - 1e-6, "{text}");
+    // The default is relative to the value.
+    let (code, text) = warpkov(&["pomdp", "solve", &model]);
+    assert!(code == Some(0) && text.contains(" % of the value\n"), "{text}");
+    let (code, text) = warpkov(&["pomdp", "solve", &model, "--gap", "1", "--relative-gap", "1"]);
+    assert!(code == Some(2) && text.contains("cannot be used with"), "{text}");
     // A run that meets a limit has a failure exit code, but still writes its plot.
     let (code, _) = warpkov(&["pomdp", "solve", &model, "--iterations", "1", "--plot", &png]);
     assert_eq!(code, Some(1));

@@ -1,10 +1,12 @@
 //! `warpkov pomdp act`.
 
-use std::io::Write;
+use std::io::{self, BufRead, Write};
 
 use clap::Args;
 use warpkov_common::names;
 use warpkov_common::parameters::SUM_TOLERANCE;
+use warpkov_common::terminal::escaped;
+use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::lookahead::lookahead;
 use warpkov_pomdp::model::Pomdp;
@@ -18,13 +20,15 @@ use crate::common::output::print;
 
 /// Gives the best action in a belief, by a lookahead of one step from the vectors of the policy.
 ///
-/// The belief is the start of the model, or --belief, updated by the actions and observations of --after.
+/// The belief is the start of the model, or --belief, updated by the actions and observations of --after. With --follow, the command keeps
+/// the belief: it prints an action, reads the observation that followed from the standard input, and goes on.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   warpkov pomdp act tiger.json --policy tiger.alpha
   warpkov pomdp act tiger.json --policy tiger.alpha --belief 0.97,0.03
-  warpkov pomdp act tag.json --policy tag.alpha --after north:cell10 --after west:cell10 --json")]
+  warpkov pomdp act tag.json --policy tag.alpha --after north:cell10 --after west:cell10 --json
+  printf 'tiger-left\\ntiger-left\\n' | warpkov pomdp act tiger.json --policy tiger.alpha --follow")]
 pub struct Arguments {
     #[command(flatten)]
     files: WithPolicy,
@@ -37,7 +41,11 @@ pub struct Arguments {
     /// Action and following observation, by name or number; may be repeated, in order of time.
     #[arg(long, value_name = "ACTION:OBSERVATION")]
     after: Vec<String>,
-    /// Print one JSON object.
+    /// Print the best action, then one more after each line of the standard input: the observation that followed the printed action, or
+    /// ACTION:OBSERVATION after another action.
+    #[arg(long)]
+    follow: bool,
+    /// Print one JSON object; with --follow, one for each action.
     #[arg(long)]
     json: bool,
 }
@@ -46,10 +54,48 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (model, policy) = arguments.files.read()?;
     let belief = arguments.belief(&model)?;
+    if arguments.follow {
+        return follow(arguments, &model, &policy, belief, out);
+    }
     let value = policy.best(&belief).map_or(f64::NEG_INFINITY, |best| best.1);
     let outlooks = lookahead(&model.to_maximize(), &policy, &belief);
     print(&Advice::new(&model, &belief, &outlooks, value), arguments.json, out)?;
     Ok(Outcome::Success)
+}
+
+/// Prints an action for the belief, and again after each observation.
+fn follow(
+    arguments: &Arguments,
+    model: &Pomdp,
+    policy: &AlphaVectors,
+    mut belief: Belief,
+    mut out: impl Write,
+) -> Result<Outcome, Error> {
+    arguments.files.keeps_standard_input()?;
+    let maximized = model.to_maximize();
+    let mut lines = io::stdin().lock().lines();
+    loop {
+        let value = policy.best(&belief).map_or(f64::NEG_INFINITY, |best| best.1);
+        let outlooks = lookahead(&maximized, policy, &belief);
+        let advice = Advice::new(model, &belief, &outlooks, value);
+        match arguments.json {
+            true => print(&advice, true, &mut out)?,
+            false => writeln!(out, "{}", escaped(advice.best()))?,
+        }
+        out.flush()?;
+        let action = advice.best().to_owned();
+        let Some(line) = lines.by_ref().find(|line| line.as_ref().map_or(true, |line| !line.trim().is_empty())) else {
+            return Ok(Outcome::Success);
+        };
+        let line = line?;
+        let seen = line.trim();
+        // A name may have a colon.
+        let is_observation = names::index(seen, &model.names().observations, model.observation_count()).is_some();
+        belief = match is_observation || !seen.contains(':') {
+            true => after(model, &belief, [&action, seen])?,
+            false => parse_step(seen).and_then(|step| after(model, &belief, step))?,
+        };
+    }
 }
 
 impl Arguments {
@@ -59,7 +105,7 @@ impl Arguments {
             Some(text) => parse_belief(model, text)?,
             None => start_belief(model, self.seen)?,
         };
-        self.after.iter().try_fold(start, |belief, step| after(model, &belief, step))
+        self.after.iter().try_fold(start, |belief, step| after(model, &belief, parse_step(step)?))
     }
 }
 
@@ -118,14 +164,18 @@ fn parse_belief(model: &Pomdp, text: &str) -> Result<Belief, Error> {
     Belief::dense(&dense).map_err(|error| wrong(format!("it {error}")))
 }
 
-/// The belief after `step`, ACTION:OBSERVATION.
-fn after(model: &Pomdp, belief: &Belief, step: &str) -> Result<Belief, Error> {
-    let parts = step.split_once(':');
-    let (action, seen) =
-        parts.ok_or_else(|| Error::Usage(format!("--after: found {step:?}, expected ACTION:OBSERVATION")))?;
+/// The parts of `step`, ACTION:OBSERVATION.
+fn parse_step(step: &str) -> Result<[&str; 2], Error> {
+    let parts = step.split_once(':').map(|(action, seen)| [action, seen]);
+    parts.ok_or_else(|| Error::Usage(format!("--after: found {step:?}, expected ACTION:OBSERVATION")))
+}
+
+/// The belief after an action and an observation.
+fn after(model: &Pomdp, belief: &Belief, [action, seen]: [&str; 2]) -> Result<Belief, Error> {
+    let step = format!("{action}:{seen}");
     let action = index(action, &model.names().actions, model.actions(), "action")?;
     let seen = index(seen, &model.names().observations, model.observation_count(), "observation")?;
     Projection::default().update(model, belief, action, seen).ok_or_else(|| {
-        Error::Usage(format!("--after {step}: the observation is impossible after this action in the belief before it"))
+        Error::Usage(format!("{step}: the observation is impossible after this action in the belief before it"))
     })
 }

@@ -48,6 +48,16 @@ pub struct WithPolicy {
 }
 
 impl WithPolicy {
+    /// Refuses a model from the standard input, which has other content.
+    pub fn keeps_standard_input(&self) -> Result<(), Error> {
+        match self.input.file {
+            FileOrStd::Standard => {
+                Err(Error::Usage("the standard input has the observations: expected a file for the model".to_owned()))
+            }
+            FileOrStd::At(_) => Ok(()),
+        }
+    }
+
     /// Reads model and policy. The vectors have the sign of the model to be maximised.
     pub fn read(&self) -> Result<(Pomdp, AlphaVectors), Error> {
         let model = self.input.read()?;

@@ -35,6 +35,7 @@ pub enum Family {
     RockSample(RockSample),
     Olfactory(Olfactory),
     Maintenance(Maintenance),
+    Inspection(Inspection),
     Aloha(Aloha),
 }
 
@@ -311,6 +312,56 @@ pub struct Maintenance {
     output: Output,
 }
 
+/// Generates the inspection of a machine that wears and fails unseen: 3 states.
+///
+/// The machine is good, worn or failed. Every step gives a noisy observation of its state, an inspection a better one; a repair may mend a
+/// worn machine, a replacement always gives a good one. Costs are minimised.
+#[derive(Args)]
+#[command(
+    after_help = "\
+Examples:
+  warpkov pomdp generate inspection --out machine.json
+  warpkov pomdp generate inspection --monitoring 0.34 --downtime 40 --gamma 0.99 --out machine.pomdp",
+    allow_negative_numbers = true
+)]
+pub struct Inspection {
+    /// Probability that a good machine is worn after a step.
+    #[arg(long, value_name = "P", default_value = "0.1", value_parser = number::probability)]
+    wear: f64,
+    /// Probability that a worn machine fails in a step.
+    #[arg(long, value_name = "P", default_value = "0.2", value_parser = number::probability)]
+    failure: f64,
+    /// Probability that the observation is correct without an inspection.
+    #[arg(long, value_name = "P", default_value = "0.5", value_parser = number::probability)]
+    monitoring: f64,
+    /// Probability that an inspection is correct.
+    #[arg(long, value_name = "P", default_value = "0.9", value_parser = number::probability)]
+    accuracy: f64,
+    /// Probability that a repair of a worn machine succeeds.
+    #[arg(long, value_name = "P", default_value = "0.8", value_parser = number::probability)]
+    repaired: f64,
+    /// Cost of a step of a worn machine.
+    #[arg(long, value_name = "C", default_value = "2", value_parser = number::finite)]
+    loss: f64,
+    /// Cost of a step of a failed machine.
+    #[arg(long, value_name = "C", default_value = "10", value_parser = number::finite)]
+    downtime: f64,
+    /// Cost of an inspection.
+    #[arg(long, value_name = "C", default_value = "1", value_parser = number::finite)]
+    inspection: f64,
+    /// Cost of a repair.
+    #[arg(long, value_name = "C", default_value = "4", value_parser = number::finite)]
+    repair: f64,
+    /// Cost of a new machine.
+    #[arg(long, value_name = "C", default_value = "15", value_parser = number::finite)]
+    replacement: f64,
+    /// Discount factor γ, in [0, 1).
+    #[arg(long, value_name = "G", default_value = "0.98", value_parser = number::below_one)]
+    gamma: f64,
+    #[command(flatten)]
+    output: Output,
+}
+
 /// Generates slotted Aloha: stations that share a channel.
 ///
 /// Packets that collide wait to be sent again. The action is the probability of sending in a slot, chosen without knowledge of the number
@@ -378,6 +429,7 @@ impl Family {
             Self::RockSample(arguments) => &arguments.output,
             Self::Olfactory(arguments) => &arguments.output,
             Self::Maintenance(arguments) => &arguments.output,
+            Self::Inspection(arguments) => &arguments.output,
             Self::Aloha(arguments) => &arguments.output,
         }
     }
@@ -435,6 +487,13 @@ impl Family {
                 let costs =
                     generate::Maintenance { inspection, repair, replacement, ..generate::Maintenance::default() };
                 generate::Maintenance { parts, levels, wear, accuracy, repaired, gamma, ..costs }.generate()?
+            }
+            Self::Inspection(ref arguments) => {
+                let Inspection { wear, failure, monitoring, accuracy, repaired, .. } = *arguments;
+                let Inspection { loss, downtime, inspection, repair, replacement, gamma, .. } = *arguments;
+                let chances = generate::Inspection { wear, failure, monitoring, accuracy, ..Default::default() };
+                let costs = generate::Inspection { loss, downtime, inspection, repair, replacement, ..chances };
+                generate::Inspection { repaired, gamma, ..costs }.generate()?
             }
             Self::Aloha(Aloha { backlogs, arrivals, gamma, .. }) => {
                 generate::Aloha { backlogs, arrivals, gamma }.generate()?

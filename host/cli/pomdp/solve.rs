@@ -9,7 +9,7 @@ use clap::Args;
 use warpkov_common::interrupt;
 use warpkov_pomdp::checkpoint::Checkpoint;
 use warpkov_pomdp::io::{Format, Kind};
-use warpkov_pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
+use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
 use warpkov_pomdp::plot::draw_bounds;
 use warpkov_pomdp::report::{Solved, progress};
 use warpkov_pomdp::solution::{Round, Solution, Status};
@@ -30,8 +30,8 @@ use crate::common::ranks;
 /// Solves a model: bounds the optimal value of its start belief from below and from above until the bounds meet.
 ///
 /// Both bounds hold at any time, rounding errors included. The policy attains the lower bound of rewards, or the upper bound of costs.
-/// Progress goes to the standard error, one line per second. Exit code 0 if the bounds differ by at most --gap or the policy attains
-/// --target, 1 if a limit stopped the solver first.
+/// Progress goes to the standard error, one line per second. Exit code 0 if the bounds differ by at most --relative-gap or --gap, or
+/// the policy attains --target; 1 if a limit stopped the solver first.
 ///
 /// With several GPUs, or several processes that mpirun or srun started, all work together: each takes its own walks or trials, or a part
 /// of each batch of backups, and all share the vectors and the upper bounds. The first process writes the results.
@@ -66,9 +66,13 @@ pub struct Arguments {
     /// Seed of the random numbers: equal seeds on equally many processes or GPUs give equal runs, unless --time ends them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Stop when the bounds differ by at most G.
-    #[arg(long, value_name = "G", default_value = "1e-3", value_parser = number::positive)]
-    gap: f64,
+    /// Stop when the bounds differ by at most this fraction of the value, or of 1 % of the largest reward of a step if that is more
+    /// [default: 1e-3, without --gap].
+    #[arg(long, value_name = "R", value_parser = number::positive)]
+    relative_gap: Option<f64>,
+    /// Stop when the bounds differ by at most G, whatever the value.
+    #[arg(long, value_name = "G", value_parser = number::positive, conflicts_with = "relative_gap")]
+    gap: Option<f64>,
     /// Stop when the policy attains the value V at the start belief.
     #[arg(long, value_name = "V", value_parser = number::finite, allow_negative_numbers = true)]
     target: Option<f64>,
@@ -148,7 +152,7 @@ impl TryFrom<Arguments> for Options {
             return Err(Error::Usage(format!("{option} is for a search without --horizon, which has no checkpoints")));
         }
         let limits = Limits {
-            gap: arguments.gap,
+            gap: arguments.gap.map(Gap::Absolute).or(arguments.relative_gap.map(Gap::Relative)).unwrap_or_default(),
             target: arguments.target,
             // A time beyond the range of `Duration` is no limit.
             time: arguments.time.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
@@ -207,7 +211,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         let solve = SolveOptions { device, ..options.solve };
         let mut checkpoints = options.checkpoints.of_rank(comm.rank());
         let session = Session { resume: resume.as_ref(), checkpoints: checkpoints.as_mut() };
-        let mut observe = observer(options.quiet || comm.rank() > 0);
+        let mut observe = observer(&options, comm.rank() == 0);
         Ok((solve_session(comm, &model, &solve, session, &mut observe)?, checkpoints))
     };
     let (solution, checkpoints) = match ranks.run(&devices, solve) {
@@ -244,13 +248,33 @@ fn draw(plots: &Plots, name: &str, solution: &Solution) -> Result<(), Error> {
     plots.draw(name, &solution.ranks, |format| draw_bounds(&title, &solution.rounds, format))
 }
 
-/// Prints one line of progress per second unless it is `quiet`; stops the solver after Ctrl-C.
-fn observer(quiet: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
-    let mut due = 1.0;
+/// Seconds after which the first hint may say that the gap closes slowly.
+const PATIENT: f64 = 8.0;
+
+/// The ratio of two gaps, the second at twice the time of the first, above which a gap closes slowly.
+const SLOW: f64 = 0.8;
+
+/// On the `first` rank, prints one line of progress per second unless it is to be quiet, and once a hint if the gap closes slowly
+/// and no time is set. Stops the solver after Ctrl-C.
+fn observer(options: &Options, first: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
+    let limits = options.solve.limits;
+    let (quiet, hints) = (options.quiet || !first, first && limits.time.is_none() && limits.iterations.is_none());
+    let (mut due, mut doubled, mut before) = (1.0, if hints { PATIENT } else { f64::INFINITY }, f64::INFINITY);
     move |round| {
         if !quiet && round.seconds >= due {
             due = round.seconds.floor() + 1.0;
             eprintln!("{}", progress(round));
+        }
+        if round.seconds >= doubled {
+            let slow = round.gap() > SLOW * before;
+            if slow {
+                eprintln!(
+                    "Hint: the gap, now {:.1e}, closes slowly: a larger --relative-gap or --gap, or --time, ends the run earlier, \
+                     and Ctrl-C ends it now with the policy found so far",
+                    round.gap()
+                );
+            }
+            (doubled, before) = (if slow { f64::INFINITY } else { 2.0 * round.seconds }, round.gap());
         }
         if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

@@ -136,10 +136,9 @@ impl<'d, T: Precise> Walkers<'d, T> {
         late: &mut dyn FnMut() -> bool,
     ) -> Result<AlphaVectors, DeviceError> {
         self.backups.download_into(&mut self.mirror, self.supports.active())?;
-        let active = self.mirror.len();
         let (all, next) = self.supports.join(self.mirror);
         drop(self.supports);
-        let mut vectors = reduced(model, &all, &next, active, late);
+        let mut vectors = reduced(model, &all, &next, late);
         vectors.values_mut().iter_mut().for_each(|value| *value -= slack);
         Ok(vectors)
     }

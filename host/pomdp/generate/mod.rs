@@ -11,16 +11,18 @@
 //! | [`RockSample`] | a rover with a sensor for remote rocks | n² · 2ᵏ + 1, 5 + k, 2 |
 //! | [`Olfactory`] | search for a source of odour upwind | cells, 4, 3 |
 //! | [`Maintenance`] | a machine with hidden wear of its parts | levelsⁿ, 4, 2ⁿ |
+//! | [`Inspection`] | a machine that wears and fails unseen | 3, 4, 3 |
 //! | [`Aloha`] | stations that share a channel | 3 n, n − 1, 3 |
 
 use super::belief::Belief;
 use super::model::{Invalid, Names, Pomdp, PomdpParts};
 use warpkov_common::parameters;
 use warpkov_mdp::generate as mdp;
-use warpkov_mdp::model::{Choices, Csr, MdpParts};
+use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
 
 mod aloha;
 mod four_by_three;
+mod inspection;
 mod maintenance;
 mod maze;
 mod olfactory;
@@ -30,6 +32,7 @@ mod tiger;
 
 pub use aloha::Aloha;
 pub use four_by_three::FourByThree;
+pub use inspection::Inspection;
 pub use maintenance::Maintenance;
 pub use maze::{Map, Maze};
 pub use olfactory::Olfactory;
@@ -123,10 +126,27 @@ impl Sizes {
 
     /// Validates the model. Rewards belong to entries of T, to its rows, or to both.
     fn model(self, gamma: f64, matrices: Matrices, start: Belief, names: Names) -> Result<Pomdp, Error> {
+        self.with(Objective::Maximize, gamma, matrices, start, names)
+    }
+
+    /// Validates the model of costs, in place of rewards.
+    fn costs(self, gamma: f64, matrices: Matrices, start: Belief, names: Names) -> Result<Pomdp, Error> {
+        self.with(Objective::Minimize, gamma, matrices, start, names)
+    }
+
+    fn with(
+        self,
+        objective: Objective,
+        gamma: f64,
+        matrices: Matrices,
+        start: Belief,
+        names: Names,
+    ) -> Result<Pomdp, Error> {
         let Matrices { transitions, observations, rewards, action_rewards } = matrices;
         let process = MdpParts {
             states: self.states,
             choices: Choices::Uniform(self.actions),
+            objective,
             gamma,
             transitions,
             rewards,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::search::Interval;
 use super::team::Team;
 use crate::checkpoint::Checkpoint;
-use crate::options::{Limits, MEMORY};
+use crate::options::{Gap, Limits, MEMORY};
 use crate::solution::{Round, Status};
 
 /// Receives the progress of a run repeatedly; stops the run by breaking.
@@ -69,6 +69,8 @@ pub struct Clock<'a> {
     /// Seconds before.
     before: f64,
     limits: Limits,
+    /// max |r(s, a)|.
+    largest: f64,
     observe: Observer<'a>,
     /// 1 for rewards, −1 for costs.
     sign: f64,
@@ -87,13 +89,14 @@ pub struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    /// Starts the clock of a run that began at `start`, with initial bounds on V\*(b₀). This rank decides about time.
+    /// Starts the clock of a run that began at `start`, with initial bounds on V\*(b₀), and max |r(s, a)|. This rank decides about
+    /// time.
     pub fn new(
         start: Instant,
         limits: Limits,
         sign: f64,
         observe: Observer<'a>,
-        bounds: Interval,
+        (bounds, largest): (Interval, f64),
         team: &'a Team<'a>,
     ) -> Self {
         let last = Standing { bounds, backups: 0, beliefs: 1, vectors: 1, bytes: 0 };
@@ -102,6 +105,7 @@ impl<'a> Clock<'a> {
             start,
             before: 0.0,
             limits,
+            largest,
             observe,
             sign,
             iterations: 0,
@@ -142,6 +146,13 @@ impl<'a> Clock<'a> {
     #[must_use]
     pub fn upper(&self) -> f64 {
         self.last.bounds.upper
+    }
+
+    /// The largest gap that ends the run, by the bounds at the last check.
+    #[must_use]
+    pub fn gap_limit(&self) -> f64 {
+        let Interval { lower, upper } = self.last.bounds;
+        self.limits.gap.limit(lower, upper, self.largest)
     }
 
     /// Number of expansions of all ranks.
@@ -231,7 +242,7 @@ impl<'a> Clock<'a> {
     /// The limit that the state at the last check reaches, except time.
     fn reached(&self, round: &Round) -> Option<Status> {
         let (Standing { bounds, bytes, .. }, limits) = (self.last, &self.limits);
-        if round.gap() <= limits.gap {
+        if round.gap() <= self.gap_limit() {
             Some(Status::Gap)
         } else if limits.target.is_some_and(|target| bounds.lower >= self.sign * target) {
             Some(Status::Target)
@@ -318,7 +329,7 @@ impl<'a> Clock<'a> {
         let last = self.rounds.pop();
         let status = self.status.take();
         self.limits = Limits {
-            gap: f64::NEG_INFINITY,
+            gap: Gap::Absolute(f64::NEG_INFINITY),
             target: None,
             time: None,
             memory: Some(u64::MAX),

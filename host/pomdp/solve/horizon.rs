@@ -72,19 +72,13 @@ struct Search<'m> {
     slack: f64,
 }
 
-/// Searches until the bounds on V_T(b₀) are within `gap` or the clock ends the run. `model` is a maximisation problem.
+/// Searches until the bounds on V_T(b₀) are within the limit of the gap or the clock ends the run. `model` is a maximisation problem.
 /// `clock` creates the clock from the initial bounds. More than `most` vectors end the run, too.
-pub fn search<'o>(
-    model: &Pomdp,
-    horizon: u32,
-    gap: f64,
-    most: usize,
-    clock: impl FnOnce(Interval) -> Clock<'o>,
-) -> Found {
+pub fn search<'o>(model: &Pomdp, horizon: u32, most: usize, clock: impl FnOnce((Interval, f64)) -> Clock<'o>) -> Found {
     let rewards = model.expected_rewards();
     let largest = max_norm(&rewards);
     let steps = f64::from(horizon);
-    let mut clock = clock(Interval { lower: -steps * largest, upper: steps * largest });
+    let mut clock = clock((Interval { lower: -steps * largest, upper: steps * largest }, largest));
     let assembler = Assembler::new(model, &rewards);
     // Each of T stages adds the rounding error of a backup of values of magnitude at most T · max |r|.
     let slack = 4.0 * terms(model) * UNIT * largest * steps * steps;
@@ -99,10 +93,10 @@ pub fn search<'o>(
         slack,
     };
     search.prepare(horizon, &mut clock);
-    // Half of the gap remains for beliefs that trials do not visit.
-    let min_improvement = gap / (4.0 * steps);
     while search.levels.len() > horizon as usize && !clock.over(search.standing()) {
-        let risen = search.trial(gap, min_improvement, &mut clock);
+        // Half of the gap remains for beliefs that trials do not visit.
+        let gap = clock.gap_limit();
+        let risen = search.trial(gap, gap / (4.0 * steps), &mut clock);
         clock.iterations += 1;
         if search.vectors() > most {
             clock.status.get_or_insert(Status::Memory);

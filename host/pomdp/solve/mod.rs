@@ -28,7 +28,7 @@ use super::backend::{PointBackup, Trials};
 use super::checkpoint::{Checkpoint, hash};
 use super::cpu::PointBased;
 use super::model::Pomdp;
-use super::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
+use super::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
 use super::solution::{RankShare, Round, Solution, Status};
 use crate::device::{self, Backups, Walkers};
 use warpkov_common::checkpoint::Checkpoints;
@@ -264,7 +264,7 @@ impl<'a, 'k> Run<'a, 'k> {
         }
         let (start, limits, sign, team) = (self.start, self.limits, self.sign, self.team);
         let observe = &mut *self.observe;
-        let found = horizon::search(self.model, horizon, limits.gap, limits.vectors, move |bounds| {
+        let found = horizon::search(self.model, horizon, limits.vectors, move |bounds| {
             let mut clock = Clock::new(start, limits, sign, observe, bounds, team);
             clock.together();
             clock
@@ -303,19 +303,12 @@ impl<'a, 'k> Run<'a, 'k> {
         let device_name = self.device.clone();
         let resume = self.resume;
         let (clock, keeper) = self.clock();
-        let mut search = Search::new(model, options.limits.gap, options.limits.vectors, clock)?;
+        let mut search = Search::new(model, options.limits.vectors, clock)?;
         if let Some(checkpoint) = resume {
             search.resume(checkpoint, false);
         }
         let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
-        let (standing, backups) = trials::run(
-            &mut walkers,
-            &mut search,
-            expansion,
-            options,
-            min_improvement(model, options.limits.gap),
-            keeper,
-        )?;
+        let (standing, backups) = trials::run(&mut walkers, &mut search, expansion, options, keeper)?;
         let shares = team.shares(&device_name, backups);
         let mut clock = search.into_clock();
         let slack = walkers.slack(largest(model))[0].max(resume.map_or(0.0, |checkpoint| checkpoint.slack[0]));
@@ -333,9 +326,10 @@ impl<'a, 'k> Run<'a, 'k> {
         let extreme = |pick: fn(f64, f64) -> f64| rewards.iter().copied().reduce(pick).unwrap_or_default();
         let rest = 1.0 - self.model.gamma();
         // Wide enough to contain all later bounds with their rounding errors.
-        let [below, above] = slack(self.model, largest(self.model) / rest);
+        let largest = largest(self.model);
+        let [below, above] = slack(self.model, largest / rest);
         let bounds = Interval { lower: extreme(f64::min) / rest - below, upper: extreme(f64::max) / rest + above };
-        (Clock::new(self.start, self.limits, self.sign, self.observe, bounds, self.team), self.keeper)
+        (Clock::new(self.start, self.limits, self.sign, self.observe, (bounds, largest), self.team), self.keeper)
     }
 
     /// Solves with beliefs and bounds on the host. `backend` does the backups, except those of single paths.
@@ -351,7 +345,6 @@ impl<'a, 'k> Run<'a, 'k> {
         let (model, options, team) = (self.model, self.options, self.team);
         let device = self.device.clone();
         let scheme = options.scheme.unwrap_or(expansion.scheme());
-        let (gap, min_improvement) = (options.limits.gap, min_improvement(model, options.limits.gap));
         // A single path is backed up on the host, step by step, so that each rank has paths of its own.
         let apart = scheme == Scheme::Path && trials <= 1 && !team.is_alone();
         let rank = if apart { team.rank() } else { 0 };
@@ -360,7 +353,7 @@ impl<'a, 'k> Run<'a, 'k> {
         let stream = resume.map_or(0, |checkpoint| checkpoint.iterations) << 16 | rank as u64;
         let mut random = random(options.seed, stream);
         let (clock, keeper) = self.clock();
-        let mut search = Search::new(model, gap, options.limits.vectors, clock)?;
+        let mut search = Search::new(model, options.limits.vectors, clock)?;
         if let Some(checkpoint) = resume {
             search.resume(checkpoint, apart);
         }
@@ -374,6 +367,8 @@ impl<'a, 'k> Run<'a, 'k> {
         let mut idle = 0;
         while !search.ended() {
             let known = search.points.len();
+            let gap = search.clock.gap_limit();
+            let min_improvement = min_improvement(model, gap);
             let mut sampled: Vec<Vec<u32>> = Vec::new();
             for turn in 0..if scheme == Scheme::Path { trials.max(1) } else { 1 } {
                 sampled.push(expand.sample(&mut search, &mut random, gap, idle > 0, turn));
@@ -436,13 +431,22 @@ impl<'a, 'k> Run<'a, 'k> {
             notes.push(format!("auto chose {expansion}: {}", expansion.merit()));
         }
         let (status, stages) = (status.unwrap_or(Status::Interrupted), Vec::new());
-        Solution { vectors, stages, status, rounds, expansion, scheme, device, notes, ranks }
+        let (lower, upper) = rounds.last().map_or((0.0, 0.0), |end| (end.lower, end.upper));
+        let largest = largest(self.model);
+        let gap_limit = self.limits.gap.limit(lower, upper, largest);
+        let relative_gap = relative(upper - lower, Gap::size(lower, upper, largest));
+        Solution { gap_limit, relative_gap, vectors, stages, status, rounds, expansion, scheme, device, notes, ranks }
     }
 }
 
 /// max |r(s, a)|, over all s and a.
 fn largest(model: &Pomdp) -> f64 {
     max_norm(&model.expected_rewards())
+}
+
+/// A gap relative to the size of the value: 0 if it is 0.
+fn relative(gap: f64, size: f64) -> f64 {
+    if gap > 0.0 { gap / size } else { 0.0 }
 }
 
 /// Least improvement of a value that helps to close the gap.

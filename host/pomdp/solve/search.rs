@@ -77,6 +77,8 @@ pub struct Search<'m, 'o> {
     pub root: u32,
     /// Number of backups.
     pub backups: u64,
+    /// Estimate of the work so far, in multiplications. It is the same in equal runs, unlike the time.
+    pub work: u64,
     assembler: Assembler<'m>,
     projection: Projection,
     /// Limit of |Γ| after pruning.
@@ -118,6 +120,12 @@ const FIB_TOLERANCE: f64 = 1e-3;
 /// Number of multiplications that justifies parallel work.
 const PARALLEL_PRODUCTS: usize = 1 << 18;
 
+/// Work of comparing a belief with a sawtooth point, in multiplications.
+const WORK_OF_POINT: u64 = 8;
+
+/// Work of computing and interning a successor, and for each state of its belief, in multiplications.
+const WORK_OF_SUCCESSOR: [u64; 2] = [256, 8];
+
 /// Multiplications between two checks of the clock.
 const PRODUCTS_PER_CHECK: usize = 1 << 26;
 
@@ -138,16 +146,16 @@ pub struct Interval {
 
 impl<'m, 'o> Search<'m, 'o> {
     /// Computes the initial bounds, blind policies and the fast informed bound, and adds the initial beliefs to B. Both
-    /// bounds are iterated to a small fraction of `precision`, or until the clock ends the run. Pruning reduces Γ to at
+    /// bounds are iterated to a small fraction of the requested gap, or until the clock ends the run. Pruning reduces Γ to at
     /// most `max_vectors` vectors, plus retired ones.
     ///
     /// # Errors
     /// If γ = 1, and the errors of [`mdp::mdp`].
-    pub fn new(model: &'m Pomdp, precision: f64, max_vectors: usize, mut clock: Clock<'o>) -> Result<Self, SolveError> {
+    pub fn new(model: &'m Pomdp, max_vectors: usize, mut clock: Clock<'o>) -> Result<Self, SolveError> {
         if model.gamma() >= 1.0 {
             return Err(SolveError::Undiscounted);
         }
-        let rewards = model.expected_rewards();
+        let (rewards, precision) = (model.expected_rewards(), clock.gap_limit());
         let largest = max_norm(&rewards);
         let magnitude = largest / (1.0 - model.gamma());
         let mut seen = mdp::mdp(model, &rewards, (precision / 10.0).max(magnitude * 1e-12), &mut || clock.late())?;
@@ -193,6 +201,7 @@ impl<'m, 'o> Search<'m, 'o> {
             root: 0,
             starts,
             backups: 0,
+            work: 0,
             projection: Projection::default(),
             max_vectors,
             permanent: model.actions() as usize,
@@ -482,7 +491,8 @@ impl<'m, 'o> Search<'m, 'o> {
             self.note_moved(node);
         }
         let node = &mut self.graph.nodes[node as usize];
-        node.scanned = self.vectors.alpha().len() as u32;
+        self.work += (node.belief.states().len() * (count - known)) as u64;
+        node.scanned = count as u32;
         if let Some((vector, value)) = found
             && value > node.lower
         {
@@ -558,6 +568,7 @@ impl<'m, 'o> Search<'m, 'o> {
         if node.read == self.sawtooth.time() {
             return node.upper;
         }
+        self.work += WORK_OF_POINT * u64::from(self.sawtooth.time() - node.read);
         node.upper = self.sawtooth.bound(&node.belief, node.upper, node.read);
         node.read = self.sawtooth.time();
         node.upper
@@ -586,6 +597,7 @@ impl<'m, 'o> Search<'m, 'o> {
             let reward = self.model.reward(&self.rewards, &belief, action);
             let mut children = Vec::new();
             projection.each(self.model, &belief, action, |observation, prob, next| {
+                self.work += WORK_OF_SUCCESSOR[0] + WORK_OF_SUCCESSOR[1] * next.states().len() as u64;
                 children.push(Child { observation, node: self.intern(next), prob });
             });
             children.shrink_to_fit();
@@ -625,6 +637,7 @@ impl<'m, 'o> Search<'m, 'o> {
                 let bounds: Vec<f64> = now.par_iter().map(bound).collect();
                 for (&node, bound) in now.iter().zip(bounds) {
                     let node = &mut self.graph.nodes[node as usize];
+                    self.work += WORK_OF_POINT * u64::from(time - node.read);
                     (node.upper, node.read) = (bound, time);
                 }
             }
@@ -713,6 +726,7 @@ impl<'m, 'o> Search<'m, 'o> {
             return Interval { lower: 0.0, upper };
         };
         let (action, vector, next) = self.vector(node, best);
+        self.work += (vector.len() * next.len()) as u64;
         let value = self.graph.nodes[node as usize].belief.dot(&vector);
         if value <= known {
             return Interval { lower: 0.0, upper };
@@ -930,10 +944,9 @@ impl<'m, 'o> Search<'m, 'o> {
         let Self { model, vectors, supports, mut clock, graph, sawtooth, .. } = self;
         // Frees memory for the reduction.
         drop((graph, sawtooth));
-        let active = vectors.alpha().len();
         let (all, next) = supports.join(vectors.into_alpha());
         drop(supports);
-        (reduced(model, &all, &next, active, &mut || clock.overdue()), clock)
+        (reduced(model, &all, &next, &mut || clock.overdue()), clock)
     }
 
     /// The clock of the run.

@@ -21,7 +21,7 @@ use super::expand::{EXPLORED, steps};
 use super::keeper::Keeper;
 use super::search::{Interval, Search};
 use super::team::{News, Point, joined};
-use super::{Error, PATIENCE};
+use super::{Error, PATIENCE, min_improvement};
 use crate::backend::{Trials, Walks, staying};
 use crate::options::{Expansion, SolveOptions};
 use crate::solution::Status;
@@ -58,7 +58,6 @@ pub fn run<B: Trials>(
     search: &mut Search,
     expansion: Expansion,
     options: &SolveOptions,
-    min_improvement: f64,
     keeper: &mut Keeper,
 ) -> Result<(Standing, u64), Error>
 where
@@ -85,6 +84,7 @@ where
     let backups = if search.clock.team().rank() == 0 { search.backups } else { 0 };
     let (first, beliefs) = (standing.bytes, 0);
     let iterations = options.limits.iterations.unwrap_or(u64::MAX);
+    let min_improvement = min_improvement(search.model, search.clock.gap_limit());
     let mut trial = Trial {
         iterations,
         backend,
@@ -178,6 +178,7 @@ where
             let seed =
                 options.seed.wrapping_add(first + round) ^ (team.rank() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             let shared = self.backend.count();
+            self.min_improvement = min_improvement(model, self.search.clock.gap_limit());
             team.set_steady(false);
             let mut found = Achieved::default();
             let result = self.round(length, seed, rough, &mut found);

@@ -167,7 +167,7 @@ class Model(Process):
         """
         a = _index(action, self.action_names, "action")
         o = _index(observation, self.observation_names, "observation")
-        after = self._core.update(_belief(belief), a, o)
+        after = self._core.update(_belief(belief, self.states), a, o)
         if after is None:
             raise ValueError(f"observation {observation} is impossible after action {action}")
         return np.asarray(after)
@@ -197,7 +197,7 @@ class Policy:
     actions: np.ndarray
 
     def _best(self, belief: Any) -> tuple[int, float]:
-        values = self.vectors @ _belief(belief)
+        values = self.vectors @ _belief(belief, self.model.states)
         best = int(values.argmin() if self.model.objective == "minimize" else values.argmax())
         return best, float(values[best])
 
@@ -211,7 +211,7 @@ class Policy:
 
     def agent(self, belief: Any = None) -> Agent:
         """Return an agent that keeps the belief, from a belief or from that at the start."""
-        return Agent(self, self.model.start if belief is None else _belief(belief))
+        return Agent(self, self.model.start if belief is None else _belief(belief, self.model.states))
 
     def save(self, path: Path, format: str | None = None) -> None:
         """Write the policy to a file: "alpha", "policy" (XML), or as a controller "pg" or "dot"."""
@@ -303,6 +303,11 @@ class Solution:
         """`upper` minus `lower`."""
         return self.upper - self.lower
 
+    @property
+    def relative_gap(self) -> float:
+        """`gap` relative to the value, or to 1 % of the largest reward of a step if that is more."""
+        return float(self._report["relative_gap"])
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report of ``warpkov pomdp solve --json``, with the policy as lists."""
         policy = {"vectors": self.policy.vectors.tolist(), "actions": self.policy.actions.tolist()}
@@ -341,7 +346,8 @@ class Evaluation:
 def solve(
     model: Model | Path,
     *,
-    gap: float = 1e-3,
+    relative_gap: float | None = None,
+    gap: float | None = None,
     target: float | None = None,
     time: float | None = None,
     iterations: int | None = None,
@@ -362,8 +368,11 @@ def solve(
     ----------
     model : Model or path
         The model, or a file: Cassandra's .pomdp, POMDPX or JSON.
-    gap : float
-        Stop when the bounds at the start are this close.
+    relative_gap : float, optional
+        Stop when the bounds at the start differ by at most this fraction of the value, or of 1 % of the largest
+        reward of a step if that is more. By default 1e-3, without `gap`.
+    gap : float, optional
+        Stop when the bounds at the start are this close, whatever the value.
     target : float, optional
         Stop when the value that the policy attains reaches this one.
     time : float, optional
@@ -413,7 +422,7 @@ def solve(
     >>> still, one = np.eye(2), np.full((2, 2), 0.5)
     >>> hears = np.array([[0.85, 0.15], [0.15, 0.85]])
     >>> tiger = pomdp.Model([still, one, one], [hears, one, one], [[-1, -100, 10], [-1, 10, -100]], 0.95)
-    >>> solution = pomdp.solve(tiger)
+    >>> solution = pomdp.solve(tiger, gap=1e-3)
     >>> solution.gap <= 1e-3, round(solution.lower, 2)
     (True, 19.37)
     """
@@ -431,6 +440,7 @@ def solve(
         "trials": trials,
         "seed": seed,
         "gap": gap,
+        "relative_gap": relative_gap,
         "target": target,
         "time": time,
         "memory": memory,
@@ -453,7 +463,7 @@ def solve(
         _report=report,
     )
     if not solution.converged:
-        message = f"not converged: stopped by {solution.status}, gap {solution.gap:g}"
+        message = f"not converged: stopped by {solution.status}, gap {solution.gap:g}, limit {report['gap_limit']:g}"
         warnings.warn(message, ConvergenceWarning, stacklevel=2)
     return solution
 
@@ -546,10 +556,16 @@ def _policy(model: Model, values: _warpkov.Buffer, actions: _warpkov.Buffer) -> 
     return Policy(model, np.asarray(values).reshape(-1, model.states), np.asarray(actions).astype(np.int64))
 
 
-def _belief(belief: Any) -> np.ndarray:
+def _belief(belief: Any, states: int) -> np.ndarray:
     probs: np.ndarray = np.ascontiguousarray(host(belief), dtype=np.float64)
-    if probs.ndim != 1:
-        raise ValueError(f"the belief has shape {probs.shape}, expected a probability per state")
+    if probs.shape != (states,):
+        raise ValueError(f"the belief has shape {probs.shape}, expected a probability for each of {states} states")
+    # NaN is neither.
+    wrong = np.flatnonzero(~((probs >= 0) & (probs <= 1 + 1e-6)))
+    if wrong.size:
+        raise ValueError(f"the belief has {probs[wrong[0]]:g} for state {wrong[0]}, expected a probability")
+    if abs(probs.sum() - 1) > 1e-6:
+        raise ValueError(f"the belief sums to {probs.sum():g}, expected 1")
     return probs
 
 

@@ -146,7 +146,8 @@ fn write_start(out: &mut impl Write, start: &Belief, states: &Things<'_>) -> io:
         return out.text("start: uniform\n");
     }
     if even {
-        out.text(if start.states().len() == 1 { "start:" } else { "start include:" })?;
+        // SARSOP does not understand `start:` with a single state.
+        out.text("start include:")?;
         for &state in start.states() {
             out.text(" ")?;
             states.put(out, state)?;

@@ -90,41 +90,62 @@ impl Depth {
     }
 }
 
-/// Alternates two expansions: the one that closes the gap at b₀ faster gets the larger share of the backups.
+/// Takes turns between expansions: each gets a share of the work in proportion to the rate at which it closes the gap at b₀.
 #[derive(Default)]
 struct Turns {
-    /// The last turn: its expansion, and the number of backups and the gap before it.
+    /// The last turn: its expansion, and the work and the gap before it.
     last: Option<(usize, u64, f64)>,
-    /// Decrease of the gap by each expansion, exponentially weighted.
-    gained: [f64; 2],
-    /// Backups of each expansion, exponentially weighted.
-    spent: [f64; 2],
-    /// Virtual time of each expansion, backups divided by its share: the smaller one is next.
-    passed: [f64; 2],
+    arms: [Arm; TURNS.len()],
 }
+
+/// The record of one expansion.
+#[derive(Clone, Copy, Default)]
+struct Arm {
+    /// Decrease of the logarithm of the gap, exponentially weighted.
+    gained: f64,
+    /// Work, exponentially weighted.
+    spent: f64,
+    /// Virtual time, work divided by the share: the smallest one is next.
+    passed: f64,
+}
+
+/// The expansions that [`Expansion::Mixed`] mixes.
+const TURNS: [Expansion; 3] = [Expansion::Sarsop, Expansion::Fsvi, Expansion::Hsvi];
 
 /// Decay factor of the weights per turn.
 const DECAY: f64 = 0.9;
 
-/// Least share of the backups.
-const LEAST_SHARE: f64 = 0.2;
+/// Least share of the work.
+const LEAST_SHARE: f64 = 0.1;
 
 impl Turns {
-    /// The expansion of the next turn, 0 or 1.
-    fn next(&mut self, search: &mut Search) -> usize {
+    /// The expansion of the next turn: that with the least virtual time. After an `idle` turn it is not SARSOP, whose predictions may
+    /// stay too high for ever, and after an idle walk it is HSVI, whose trials always reduce the gap.
+    fn next(&mut self, search: &mut Search, idle: bool) -> Expansion {
         let bounds = search.bounds();
         let gap = bounds.upper - bounds.lower;
-        if let Some((turn, backups, before)) = self.last {
-            let spent = (search.backups - backups).max(1) as f64;
-            self.gained[turn] = DECAY * self.gained[turn] + (before - gap);
-            self.spent[turn] = DECAY * self.spent[turn] + spent;
-            let [one, other] = [turn, 1 - turn].map(|i| self.gained[i] / self.spent[i].max(1.0));
-            let share = if one > 0.0 { one / (one + other) } else { 0.0 };
-            self.passed[turn] += spent / share.clamp(LEAST_SHARE, 1.0 - LEAST_SHARE);
+        if let Some((turn, work, before)) = self.last {
+            let spent = (search.work - work).max(1) as f64;
+            let gained = if gap > 0.0 && before > gap { (before / gap).ln() } else { 0.0 };
+            let arm = &mut self.arms[turn];
+            (arm.gained, arm.spent) = (DECAY * arm.gained + gained, DECAY * arm.spent + spent);
+            let rate = |arm: &Arm| arm.gained / arm.spent.max(1.0);
+            let (own, all) = (rate(arm), self.arms.iter().map(rate).sum::<f64>());
+            let share = if own > 0.0 { own / all } else { 0.0 };
+            self.arms[turn].passed += spent / share.max(LEAST_SHARE);
         }
-        let turn = usize::from(self.passed[1] < self.passed[0]);
-        self.last = Some((turn, search.backups, gap));
-        turn
+        let walked = self.last.is_some_and(|(turn, ..)| TURNS[turn] == Expansion::Fsvi);
+        let first = if !idle {
+            0
+        } else if walked {
+            2
+        } else {
+            1
+        };
+        let least = (first..TURNS.len()).min_by(|&a, &b| self.arms[a].passed.total_cmp(&self.arms[b].passed));
+        let turn = least.unwrap_or_default();
+        self.last = Some((turn, search.work, gap));
+        TURNS[turn]
     }
 }
 
@@ -162,7 +183,13 @@ impl Expand {
         if turn == 0 {
             search.choose_root(&mut branch);
         }
-        let nodes = match self.expansion {
+        let expansion = match self.expansion {
+            Expansion::Mixed => self.turns.next(search, idle),
+            // As in mixed turns.
+            Expansion::Sarsop if idle => Expansion::Hsvi,
+            expansion => expansion,
+        };
+        let nodes = match expansion {
             Expansion::Random => random::walk(search, random, self.count),
             Expansion::Ssea => ssea::farthest(search, random, self.count),
             Expansion::Ger => ger::greedy(search, random, self.count),
@@ -176,13 +203,8 @@ impl Expand {
                     _ => ssga::walk(search, random, false, longest),
                 }
             }
-            Expansion::Mixed if !idle && self.turns.next(search) == 1 => fsvi::walk(search, random, longest),
-            Expansion::Hsvi => hsvi::trial(search, None, target, longest, visits, branch),
-            // Predictions may stay too high for ever. A trial without them always reduces the gap.
-            Expansion::Sarsop | Expansion::Mixed if idle => hsvi::trial(search, None, target, longest, visits, branch),
-            Expansion::Sarsop | Expansion::Mixed => {
-                hsvi::trial(search, Some(&mut self.predictions), target, longest, visits, branch)
-            }
+            Expansion::Hsvi | Expansion::Mixed => hsvi::trial(search, None, target, longest, visits, branch),
+            Expansion::Sarsop => hsvi::trial(search, Some(&mut self.predictions), target, longest, visits, branch),
         };
         for &node in &nodes {
             search.add_point(node);

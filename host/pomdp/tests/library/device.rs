@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use warpkov_pomdp::generate::{Olfactory, Tiger};
 use warpkov_pomdp::model::Pomdp;
-use warpkov_pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
+use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
 use warpkov_pomdp::solution::{Solution, Status};
 use warpkov_pomdp::solve::solve_with;
 use warpkov_runtime::choose::DeviceChoice;
@@ -79,7 +79,7 @@ fn hosted_schemes_run_on_devices() {
 fn bounds_agree_and_runs_repeat() {
     let model = Olfactory { width: 7, height: 5, source: (1, 2), gamma: 0.9, ..Olfactory::default() };
     let model = model.generate().unwrap();
-    let limits = Limits { gap: 0.02, iterations: Some(2000), ..Limits::default() };
+    let limits = Limits { gap: Gap::Absolute(0.02), iterations: Some(2000), ..Limits::default() };
     let on_cpu = SolveOptions { device: DeviceChoice::Cpu, limits, ..SolveOptions::default() };
     let known = *solve(&model, &on_cpu).end();
     for precision in [Precision::F64, Precision::F32] {

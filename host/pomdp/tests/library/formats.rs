@@ -351,6 +351,15 @@ fn sevenths() -> Pomdp {
     ))
 }
 
+/// SARSOP reads no state behind `start:`.
+#[test]
+fn a_certain_start_is_written_as_included() {
+    let mut text = Vec::new();
+    let model = warpkov_pomdp::generate::Inspection::default().generate().unwrap();
+    formats::write_to(&mut text, Format::Pomdp, &model).unwrap();
+    assert!(String::from_utf8(text).unwrap().contains("\nstart include: good\n"));
+}
+
 #[test]
 fn written_models_are_read_back() {
     for (what, expected) in [("tiger", model(TIGER)), ("sevenths", sevenths()), ("two", two("R: 0 : 1 : * : * 1"))] {

@@ -1,7 +1,10 @@
 //! The models of `pomdp generate`: published sizes, entries computed by hand, and values of simple policies.
 
+use warpkov_mdp::model::Objective;
 use warpkov_pomdp::belief::Belief;
-use warpkov_pomdp::generate::{Aloha, FourByThree, Layout, Maintenance, Map, Maze, Olfactory, RockSample, Tag, Tiger};
+use warpkov_pomdp::generate::{
+    Aloha, FourByThree, Inspection, Layout, Maintenance, Map, Maze, Olfactory, RockSample, Tag, Tiger,
+};
 use warpkov_pomdp::model::Pomdp;
 
 /// |S|, |A|, |Ω|, and the numbers of nonzeros of T and O.
@@ -369,6 +372,27 @@ fn maintenance_wears_and_repairs() {
     ] {
         assert_eq!(maintenance.generate().err().unwrap().to_string(), message);
     }
+}
+
+/// A machine with three states, by hand.
+#[test]
+fn inspection_tells_the_state_of_a_machine() {
+    let pomdp = Inspection::default().generate().unwrap();
+    assert_eq!((pomdp.states(), pomdp.actions(), pomdp.observation_count()), (3, 4, 3));
+    assert_eq!(pomdp.process().objective(), Objective::Minimize);
+    assert_eq!(pomdp.successors(0, 0), (&[0, 1][..], &[0.9, 0.1][..]));
+    assert_eq!(pomdp.successors(1, 0), (&[1, 2][..], &[0.8, 0.2][..]));
+    assert_eq!(pomdp.successors(2, 0), (&[2][..], &[1.0][..]));
+    assert_eq!(pomdp.successors(1, 1), (&[1][..], &[1.0][..]));
+    assert_eq!(pomdp.successors(1, 2).0, [0, 1]);
+    assert_eq!(pomdp.successors(2, 2), (&[2][..], &[1.0][..]));
+    assert_eq!(pomdp.successors(2, 3), (&[0][..], &[1.0][..]));
+    assert_eq!(pomdp.observed(0, 1).1, [0.25, 0.5, 0.25]);
+    assert!((pomdp.observed(1, 1).1[1] - 0.9).abs() < 1e-15);
+    assert_eq!([0, 1, 2, 3].map(|action| reward(&pomdp, 2, action)), [10.0, 11.0, 4.0, 15.0]);
+    assert_eq!(pomdp.start(), &Belief::at(0));
+    let wrong = Inspection { monitoring: 1.5, ..Inspection::default() };
+    assert_eq!(wrong.generate().err().unwrap().to_string(), "monitoring is 1.5, expected a number in [0, 1]");
 }
 
 /// Entries of Cassandra's `aloha.10`, to its six digits.

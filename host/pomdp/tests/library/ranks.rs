@@ -7,7 +7,7 @@ use warpkov_mdp::model::{Choices, MdpParts, Objective};
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::generate::{FourByThree, Maze, Olfactory, Tiger};
 use warpkov_pomdp::model::{Pomdp, PomdpParts};
-use warpkov_pomdp::options::{Expansion, Limits, Precision, Scheme, SolveOptions};
+use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
 use warpkov_pomdp::solution::{Round, Solution, Status};
 use warpkov_pomdp::solve::{Error, solve_on, solve_with};
 use warpkov_pomdp::verify::verify;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 fn options(gap: f64, iterations: u64) -> SolveOptions {
     SolveOptions {
         device: DeviceChoice::Cpu,
-        limits: Limits { gap, iterations: Some(iterations), ..Limits::default() },
+        limits: Limits { gap: Gap::Absolute(gap), iterations: Some(iterations), ..Limits::default() },
         ..SolveOptions::default()
     }
 }
@@ -93,7 +93,7 @@ fn is_attained(model: &Pomdp, solution: &Solution, what: &str) {
     let end = solution.end();
     let (maximized, sign) = (model.to_maximize(), model.process().objective().sign());
     let attained = if sign > 0.0 { end.lower } else { -end.upper };
-    let found = verify(&maximized, &solution.vectors.clone().times(sign), 1e-7, 300, &|| false).unwrap();
+    let found = verify(&maximized, &solution.vectors.clone().times(sign), 1e-8, 3000, &|| false).unwrap();
     let size = 1e-6 * (1.0 + found.value.abs());
     assert!(found.value >= attained - 1e-9 * size && found.lower() >= attained - size, "{what}: {found:?}, {end:?}");
 }
