@@ -245,7 +245,7 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 #[test]
 fn a_checkpoint_is_written_on_request() {
     let folder = tempfile::tempdir().unwrap();
-    let (grid, checkpoint) = (slow_grid(folder.path(), "100"), folder.path().join("checkpoint"));
+    let (grid, checkpoint) = (slow_grid(folder.path(), "1000"), folder.path().join("checkpoint"));
     let script = "trap '' HUP; exec \"$@\"";
     let solve = ["mdp", "solve", &grid, "--device", "cpu", "--method", "values", "--epsilon", "1e-9", "--checkpoint"];
     let mut child = Command::new("sh")
@@ -483,12 +483,12 @@ fn a_full_disk_is_reported() {
         refused("100k", &[&train[..], &[&on_disk(name)]].concat());
     }
     refused("16k", &["pomdp", "generate", "hallway2", "--out", &on_disk("x.pomdp")]);
-    let four = target("four.pomdp");
-    assert!(warpkov(&["pomdp", "generate", "four-by-three", "--out", &four]).output().unwrap().status.success());
+    let hallway = target("hallway.pomdp");
+    assert!(warpkov(&["pomdp", "generate", "hallway", "--out", &hallway]).output().unwrap().status.success());
     for name in ["x.alpha", "x.policy"] {
         refused(
             "12k",
-            &["pomdp", "solve", &four, "--time", "0.5", "--device", "cpu", "--quiet", "--out", &on_disk(name)],
+            &["pomdp", "solve", &hallway, "--time", "0.5", "--device", "cpu", "--quiet", "--out", &on_disk(name)],
         );
     }
 }
