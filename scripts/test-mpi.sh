@@ -194,8 +194,8 @@ resumed() {
     job=$!
     for _ in {1..100}; do
         process=$(processes "$rank")
-        # Until the rank handles the signal.
-        if [[ -n $process ]] && ((16#$(awk '/^SigCgt:/ { print $2 }' "/proc/$process/status" 2>/dev/null || echo 0) & 2)); then
+        # Until the rank handles the signal, number 15.
+        if [[ -n $process ]] && ((16#$(awk '/^SigCgt:/ { print $2 }' "/proc/$process/status" 2>/dev/null || echo 0) & 1 << 14)); then
             break
         fi
         process=''
