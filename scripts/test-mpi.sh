@@ -104,17 +104,25 @@ processes() {
     done 2>/dev/null
 }
 
+# Starts two ranks with a time limit, and waits for the process of one. Sets `job` and `process` of the caller, whose files are
+# `many`: started RANK LIMIT COMMAND...
+started() {
+    local rank=$1 limit=$2
+    shift 2
+    ranks 2 "$@" --device cpu --quiet --timeout "$limit" >"$many.stdout" 2>"$many.stderr" &
+    job=$!
+    for _ in {1..1000}; do
+        process=$(processes "$rank")
+        [[ -z $process ]] || break
+        sleep 0.01
+    done
+}
+
 # Kills one of two ranks of a long solve. All must end, soon and without success: killed RANK COMMAND...
 killed() {
     local rank=$1 many=$folder/ranks/killed code=0 job process='' start
     shift
-    ranks 2 "$@" --device cpu --quiet --timeout "$patience" >"$many.stdout" 2>"$many.stderr" &
-    job=$!
-    for _ in {1..100}; do
-        process=$(processes "$rank")
-        [[ -z $process ]] || break
-        sleep 0.1
-    done
+    started "$rank" "$patience" "$@"
     # Open MPI needs a second to start.
     sleep 1.5
     start=$SECONDS
@@ -149,13 +157,7 @@ ended_but() {
 halted() {
     local rank=$1 delay=$2 limit=4 many=$folder/ranks/halted code=0 job process='' right=1
     shift 2
-    ranks 2 "$@" --device cpu --quiet --timeout "$limit" >"$many.stdout" 2>"$many.stderr" &
-    job=$!
-    for _ in {1..1000}; do
-        process=$(processes "$rank")
-        [[ -z $process ]] || break
-        sleep 0.01
-    done
+    started "$rank" "$limit" "$@"
     sleep "$delay"
     kill -STOP "$process" && ended_but "$process" || right=0
     kill -KILL "$process" 2>/dev/null || true

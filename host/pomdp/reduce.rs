@@ -27,7 +27,8 @@ const MAX_REPLIES: u32 = 64;
 /// Work limit of all games, in multiplications: a few seconds on one core.
 const MAX_PRODUCTS: usize = 1 << 31;
 
-/// The vectors of `all` that are needed. `next` is g(o) of vector i at i·|Ω| + o. The model is a maximisation problem. Once it is `late`, or the work limit is reached, every continuation stays.
+/// The vectors of `all` that are needed. `next` is g(o) of vector i at i·|Ω| + o. The model is a maximisation problem. Once
+/// it is `late`, or the work limit is reached, every continuation stays.
 #[must_use]
 pub fn reduced(model: &Pomdp, all: &AlphaVectors, next: &[u32], late: &mut dyn FnMut() -> bool) -> AlphaVectors {
     let count = model.observation_count() as usize;

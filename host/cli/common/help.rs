@@ -123,16 +123,17 @@ mod tests {
             let (name, lines) = (short.get_name().to_owned(), help.lines().count());
             assert!(lines <= 165, "{name}: {lines} lines");
             let all = whole.render_long_help().to_string();
-            for long in whole.get_arguments().filter_map(Arg::get_long) {
+            for argument in whole.get_arguments().filter(|argument| argument.get_long().is_some()) {
+                let long = format!("--{}", argument.get_long().unwrap_or_default());
+                // The line of an option begins with it, or with its short name.
                 let shows = |help: &str| {
-                    help.lines().any(|line| {
-                        line.trim_start()
-                            .trim_start_matches("-q, ")
-                            .split([' ', '\n'])
-                            .any(|word| word == format!("--{long}"))
-                    })
+                    let lines = help.lines().filter(|line| line.trim_start().starts_with('-'));
+                    let mut options =
+                        lines.filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
+                    options.any(|option| option == long)
                 };
-                assert!(shows(&all), "{name}: --{long}");
+                assert!(shows(&all), "{name}: {long}");
+                assert_eq!(shows(&help), !is_rare(argument), "{name}: {long}");
             }
             for subcommand in whole.get_subcommands().cloned().collect::<Vec<_>>() {
                 let name = subcommand.get_name().to_owned();

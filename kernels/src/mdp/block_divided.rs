@@ -31,7 +31,6 @@
 use warpkov_device::device::{Global, GlobalMut, Offset, Parameter, Real, Shared, kernel, math, shared, thread};
 
 use super::change::Extremes;
-use super::choices::NO_ACTION;
 use super::model::Iterates;
 
 /// A model divided into blocks of states.
@@ -112,13 +111,13 @@ impl<T: Real, O: Offset> Model<T, O> {
         values
     }
 
-    /// Bellman backup: the first action of the largest Q-factor, and that Q-factor; ([`NO_ACTION`], 0) without actions.
+    /// Bellman backup: the largest Q-factor; 0 without actions.
     #[inline(always)]
-    fn backup(self, position: usize, values: Shared<T>) -> (u32, T) {
+    fn backup(self, position: usize, values: Shared<T>) -> T {
         let actions = self.blocks.actions.get(position);
         let mut row = self.blocks.first_row.get(position).to_usize();
         let mut entry = self.blocks.first_entry.get(position).to_usize();
-        let (mut best, mut value) = (NO_ACTION, 0.0);
+        let mut value = 0.0;
         let mut action = 0;
         while action < actions {
             let mut left = self.blocks.length.get(row);
@@ -136,12 +135,12 @@ impl<T: Real, O: Offset> Model<T, O> {
             }
             let q = math::fma(self.blocks.gamma, expected, self.blocks.reward.get(row).to_f64());
             if action == 0 || q > value {
-                (best, value) = (action, q);
+                value = q;
             }
             row += self.blocks.stride as usize;
             action += 1;
         }
-        (best, T::from_f64(value))
+        T::from_f64(value)
     }
 
     /// V_new − V_old of a position; NaN without actions.
@@ -216,7 +215,7 @@ pub fn sweep_blocks<T: Real, O: Offset>(
                 cell += threads;
             }
         }
-        let (_, value) = model.backup(first + chosen as usize, values);
+        let value = model.backup(first + chosen as usize, values);
         // All threads have read the values of the previous sweep.
         thread::sync_threads();
         if per_thread > 1 {
