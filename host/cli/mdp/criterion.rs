@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(found("3, 1,1").unwrap(), [1, 3]);
         assert_eq!(found("a & !a").unwrap(), Vec::<u32>::new());
         assert_eq!(found("c").unwrap_err(), "--goal: there is no label 'c', the model has 'a', 'a & b', 'b'");
-        assert_eq!(found("4").unwrap_err(), "--goal: 4, expected a state below 4");
+        assert_eq!(found("4").unwrap_err(), "--goal: found '4', expected a state: a number below 4");
         assert!(found("").is_err() && found("a,").is_err() && found("!").is_err());
         assert_eq!(found("label:a & b").unwrap(), [3]);
         assert_eq!(found("label:a & !label:b, state:3").unwrap(), [0, 3]);
