@@ -43,11 +43,15 @@
 //! | [`runtime`] | devices: CPU, GPU, emulator |
 //! | [`common`] | code that all model classes share: files, plots, the stop request |
 //!
-//! Each module is a crate of its own. The crate `warpkov_kernels` contains the kernels.
+//! Each module is a crate of its own, and those of the classes are features of this crate: `default-features = false` and
+//! `features = ["mdp"]` compile one class, without the program. The crate `warpkov_kernels` contains the kernels.
 
 pub use warpkov_common as common;
+#[cfg(feature = "hmm")]
 pub use warpkov_hmm as hmm;
+#[cfg(feature = "mdp")]
 pub use warpkov_mdp as mdp;
+#[cfg(feature = "pomdp")]
 pub use warpkov_pomdp as pomdp;
 pub use warpkov_runtime as runtime;
 

@@ -25,9 +25,7 @@ debug = false
 [profile.dev.package]
 warpkov.opt-level = 0
 warpkov-common.opt-level = 0
-warpkov-hmm.opt-level = 0
 warpkov-mdp.opt-level = 0
-warpkov-pomdp.opt-level = 0
 warpkov-runtime.opt-level = 0
 TOML
     grep -E '^[a-z0-9_-]+\.opt-level = ' Cargo.toml

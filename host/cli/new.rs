@@ -173,7 +173,11 @@ impl Crate {
             }
             Dependencies::Version(version) => {
                 let line = |line: &str| match line.split_once(&format!("{{ {SOURCES}")) {
-                    Some((dependency, _)) => format!("{dependency}\"{version}\"\n"),
+                    // What stands behind the path stays: features.
+                    Some((dependency, rest)) => match rest.split_once(',') {
+                        Some((_, rest)) => format!("{dependency}{{ version = \"{version}\",{rest}\n"),
+                        None => format!("{dependency}\"{version}\"\n"),
+                    },
                     None => format!("{line}\n"),
                 };
                 named.lines().map(line).collect()
@@ -237,5 +241,16 @@ mod tests {
         assert_eq!(changed.len() + kept.len(), example.lines().count());
         let manifest = of(Dependencies::Path(PathBuf::from("/a \"b\"")));
         assert!(manifest.contains("warpkov-device = { path = \"/a \\\"b\\\"/toolchain/device\" }"), "{manifest}");
+
+        let example = MODEL.files.iter().find(|(file, _)| *file == "Cargo.toml").unwrap().1;
+        let of = |dependencies| Crate { name: "mine".to_owned(), example: &MODEL, dependencies }.manifest(example);
+        let features = "default-features = false, features = [\"mdp\"] }";
+        for (dependencies, start) in [
+            (Dependencies::Version("0.3".to_owned()), "warpkov = { version = \"0.3\", "),
+            (Dependencies::Path(PathBuf::from("/a")), "warpkov = { path = \"/a\", "),
+        ] {
+            let manifest = of(dependencies);
+            assert!(manifest.contains(&format!("{start}{features}")), "{manifest}");
+        }
     }
 }

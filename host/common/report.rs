@@ -17,6 +17,11 @@ pub trait Report {
     /// # Errors
     /// Those of `out`.
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// What is known of the result, in one line, which is all that `--quiet` prints; `None` for a report that has no such option.
+    fn guarantee(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A report whose results also go to a file of their own.

@@ -583,6 +583,11 @@ impl Report for Training<'_> {
         self.context.write_ranks(out)
     }
 
+    fn guarantee(&self) -> Option<String> {
+        let log = self.trained.best().log_likelihood();
+        Some(format!("ln P(O) = {log:.6}, {} after {} iterations", self.status(), self.iterations()))
+    }
+
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Fields<'a> {

@@ -117,16 +117,29 @@ impl Report for Solved<'_> {
             writeln!(out, "Ranks: {ranks}")?;
         }
         writeln!(out, "Size: {} beliefs, {} vectors", end.beliefs, end.vectors)?;
+        writeln!(out, "{}", self.bounds())
+    }
+
+    fn guarantee(&self) -> Option<String> {
+        Some(self.bounds())
+    }
+}
+
+impl Solved<'_> {
+    /// One line on both bounds.
+    fn bounds(&self) -> String {
+        let Self { solution, .. } = *self;
+        let end = solution.end();
         let (lower, upper, gap, limit) = (end.lower, end.upper, end.gap(), solution.gap_limit);
         let [lower_text, upper_text] = [lower, upper].map(|bound| decimal(bound, gap));
-        write!(out, "Value of the start: {lower_text} to {upper_text}, gap {gap:.1e}")?;
+        let mut line = format!("Value of the start: {lower_text} to {upper_text}, gap {gap:.1e}");
         if lower > 0.0 || upper < 0.0 {
-            write!(out, ", {:.2} % of the value", 100.0 * solution.relative_gap)?;
+            line += &format!(", {:.2} % of the value", 100.0 * solution.relative_gap);
         }
         if gap > limit {
-            write!(out, "; the limit is {limit:.1e}")?;
+            line += &format!("; the limit is {limit:.1e}");
         }
-        writeln!(out)
+        line
     }
 }
 

@@ -463,7 +463,9 @@ fn samples_go_through_every_command() {
     run(folder.path(), "sample m.npz --sequences 20 --length 30 --out d.npy --lengths l.npy --states s.txt");
     let report = parsed(&run(folder.path(), "score m.npz d.npy --lengths l.npy --json"));
     assert_eq!((&report["sequences"], &report["observations"]), (&json!(20), &json!(600)));
-    run(folder.path(), "train m.npz d.npy --lengths l.npy --out t.npz --quiet");
+    let printed = run(folder.path(), "train m.npz d.npy --lengths l.npy --out t.npz --quiet");
+    assert!(printed.starts_with("ln P(O) = ") && printed.lines().count() == 1, "{printed}");
+    assert!(printed.ends_with("iterations\n") && printed.contains("converged after "), "{printed}");
     run(folder.path(), "decode t.npz d.npy --lengths l.npy --out p.txt");
     // Decoding recovers well separated states almost always.
     let (hidden, found) = ["s.txt", "p.txt"].map(|name| fs::read_to_string(folder.path().join(name)).unwrap()).into();

@@ -105,7 +105,8 @@ fn to_chooses_the_format_of_a_policy() {
         for arguments in [&[&*named][..], &["plain", "--to", format], &["other.json", "--to", format]] {
             let output = solve(arguments);
             assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
-            assert!(text(&output.stdout).contains("Value of the start: "));
+            let printed = text(&output.stdout);
+            assert!(printed.starts_with("Value of the start: ") && printed.lines().count() == 1, "{printed}");
         }
         let expected = fs::read(folder.join(named)).unwrap();
         assert_eq!(fs::read(folder.join("plain")).unwrap(), expected);

@@ -2,7 +2,6 @@
 #![cfg(unix)]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
@@ -32,6 +31,16 @@ fn refuses(folder: &Path, arguments: &[&str], text: &str) {
 fn write(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a new folder");
     fs::write(path, text).expect("a new file");
+}
+
+/// Writes a shell script that can be executed. Another process writes the file: a process that a test beside this one starts would
+/// inherit our open file, and then Linux does not execute it.
+fn write_script(path: &Path, text: &str) {
+    let plain = path.with_extension("text");
+    write(&plain, &format!("#!/bin/sh\n{text}\n"));
+    let installed = Command::new("install").arg("-m755").args([&plain, path]).status().expect("install starts");
+    assert!(installed.success());
+    fs::remove_file(plain).expect("a file");
 }
 
 /// A course of two exercises.
@@ -122,8 +131,7 @@ fn programs_of_students_are_judged() {
     ];
     for (student, program) in &programs {
         let path = pack.join(student).join("00_first");
-        write(&path, &format!("#!/bin/sh\n{program}\n"));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("an executable");
+        write_script(&path, program);
     }
     write(&pack.join("ida/00_first.error"), "warning: w\nerror[E0425]: cannot find `i`\n");
     fs::create_dir_all(pack.join("jan")).expect("a folder");
@@ -168,8 +176,7 @@ fn a_wrong_reference_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     for student in ["reference", "anna"] {
         let path = folder.path().join(student).join("00_first");
-        write(&path, "#!/bin/sh\necho no GPU\nexit 3\n");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("an executable");
+        write_script(&path, "echo no GPU\nexit 3");
     }
     refuses(
         folder.path(),

@@ -15,12 +15,13 @@ use crate::error::Error;
 pub struct Output<F> {
     file: Option<(FileOrStd, F)>,
     json: bool,
+    quiet: bool,
 }
 
 impl<F: FileFormat> Output<F> {
     /// Validates `--out`, `--to` and `--json`. Results on the standard output are in the format `standard` unless `--to` names another.
     pub fn new(out: Option<FileOrStd>, to: Option<F>, json: bool, standard: F) -> Result<Self, Error> {
-        let Some(file) = out else { return Ok(Self { file: None, json }) };
+        let Some(file) = out else { return Self::of(None, json) };
         let format = file.format(to, F::ALL, standard)?;
         file.writes()?;
         Self::of(Some((file, format)), json)
@@ -31,7 +32,12 @@ impl<F: FileFormat> Output<F> {
         if json && matches!(file, Some((FileOrStd::Standard, _))) {
             return Err(Error::Usage("--out - and --json both write to the standard output".to_owned()));
         }
-        Ok(Self { file, json })
+        Ok(Self { file, json, quiet: false })
+    }
+
+    /// Prints the guarantee alone in place of the text, if `quiet`.
+    pub fn quiet(self, quiet: bool) -> Self {
+        Self { quiet, ..self }
     }
 
     /// The format of the results, if they are written.
@@ -57,9 +63,12 @@ impl<F: FileFormat> Output<F> {
 
     /// Prints the results, if they go to the standard output, else the report.
     pub fn print(&self, results: &impl Results<Format = F>, out: impl Write) -> Result<(), Error> {
-        let Some((FileOrStd::Standard, format)) = &self.file else { return print(results, self.json, out) };
         let mut out = BufWriter::new(out);
-        results.write_as(*format, &mut out)?;
+        match (&self.file, results.guarantee()) {
+            (Some((FileOrStd::Standard, format)), _) => results.write_as(*format, &mut out)?,
+            (_, Some(guarantee)) if self.quiet && !self.json => writeln!(out, "{guarantee}")?,
+            _ => print(results, self.json, &mut out)?,
+        }
         Ok(out.flush()?)
     }
 }

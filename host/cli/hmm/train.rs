@@ -89,7 +89,7 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress.
+    /// Show no progress, and print the log-likelihood alone.
     #[arg(long)]
     quiet: bool,
 }
@@ -251,7 +251,7 @@ impl TryFrom<Arguments> for Options {
         let constraint = covariances.map_or(Constraint::None, Kind::constraint);
         let training =
             options::Options { iterations, tolerance, pseudocounts, constraint, floor, ..options::Options::default() };
-        let output = Output::of(file, json)?;
+        let output = Output::of(file, json)?.quiet(quiet);
         let (checkpoints, plots, quiet) = (checkpoints.try_into()?, Plots::new(plot)?, quiet || json);
         Ok(Self { source, restarts, seed, training, covariances, freeze, output, streamed, checkpoints, plots, quiet })
     }
@@ -401,8 +401,10 @@ impl Job<'_> {
             eprintln!("note: {note}");
         }
         let printed = options.output.print(&report, out);
-        if options.streamed {
-            report.write_text(&mut io::stderr())?;
+        match report.guarantee() {
+            Some(guarantee) if options.streamed && options.quiet => eprintln!("{guarantee}"),
+            _ if options.streamed => report.write_text(&mut io::stderr())?,
+            _ => {}
         }
         written.and(drawn).and(printed)?;
         Ok(outcome(trained))

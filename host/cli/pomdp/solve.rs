@@ -103,7 +103,7 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress.
+    /// Show no progress, and print the bounds alone.
     #[arg(long)]
     quiet: bool,
     #[command(flatten)]
@@ -176,7 +176,7 @@ impl TryFrom<Arguments> for Options {
             devices: arguments.device,
             solve,
             checkpoints: arguments.checkpoints.try_into()?,
-            output: Output::of(file, arguments.json)?,
+            output: Output::of(file, arguments.json)?.quiet(arguments.quiet),
             plots: Plots::new(arguments.plot)?,
             quiet: arguments.quiet,
         })

@@ -3,8 +3,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tempfile::TempDir;
 use warpkov_build::compiler::{self, Places, Search};
@@ -31,8 +31,11 @@ impl Machine {
         let rustc = bin.join("rustc");
         let says =
             format!("#!/bin/sh\n[ \"$1\" = --version ] && echo 'rustc {version} (abc)' || echo '{}'\n", root.display());
-        fs::write(&rustc, says).unwrap();
-        fs::set_permissions(&rustc, fs::Permissions::from_mode(0o755)).unwrap();
+        // Another process writes the file: a process that a test beside this one starts would inherit our open file, and then Linux
+        // does not execute it.
+        fs::write(root.join("script"), says).unwrap();
+        let installed = Command::new("install").arg("-m755").args([&root.join("script"), &rustc]).status().unwrap();
+        assert!(installed.success());
         rustc
     }
 

@@ -495,11 +495,12 @@ fn tables_of_rows_are_checked() {
     }
     for (text, message) in [
         (
-            "state,action,next,probability,p\n",
-            "m:1: found the unknown column \"p\", expected state, action, next, probability; optional: reward",
+            "state,action,next,probability,q\n",
+            "m:1: found the unknown column \"q\", expected state, action, next, probability; optional: reward",
         ),
-        ("state;action;next;probability\n0;0;0;1", "m:1: found columns separated by semicolons, expected commas"),
-        ("state\taction\tnext\tprobability\n", "m:1: found columns separated by tabs, expected commas"),
+        ("state,action,next,probability,p\n", "m:1: found the column probability twice"),
+        ("state|action|next|probability\n0|0|0|1", "m:1: found columns separated by vertical bars, expected commas"),
+        ("state;action;next;probability\n0;0;0;0,5", "m:2: found \"0,5\", expected a probability"),
         ("state,action,next,probability,state\n", "m:1: found the column state twice"),
     ] {
         assert_eq!(fault(text), message);
@@ -518,6 +519,13 @@ fn tables_of_rows_are_checked() {
     assert_eq!((mdp.state_names().unwrap(), mdp.gamma()), (&["c", "a, b"].map(str::to_owned)[..], 1.0));
     assert_eq!(mdp.transitions().val()[..], [2.0 / 3.0, 1.0 / 3.0]);
     assert_eq!(notes, ["the state a, b has no actions: the process ends there"]);
+    // What other programs write: columns of other names, and separated by semicolons or tabs.
+    for separator in [",", ";", "\t"] {
+        let text = "s,a,next_state,prob,r\n0,0,1,1/4,2\n0,0,0,0.75,-2\n1,0,1,1,0\n".replace(',', separator);
+        let mdp = from_text(&text);
+        assert_eq!(mdp.transitions().val()[..], [0.75, 0.25, 1.0], "{separator:?}");
+        assert_eq!(mdp.transitions().col()[..], [0, 1, 1]);
+    }
     // A state that is said to be terminal needs no note, and has its place in the order.
     notes.clear();
     let text = "state,action,next,probability\nx,,,\na,go,x,1\n";

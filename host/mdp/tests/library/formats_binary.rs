@@ -618,8 +618,8 @@ fn written_values_are_read_back() {
     assert_eq!(message("b.csv", "value\n1\nx\n"), "b.csv:3: found 'x', expected a value");
     assert_eq!(message("b.csv", "state,value\n1,1\n"), "b.csv:2: found state 1, expected state 0");
     assert_eq!(
-        message("b.csv", "s,v\n"),
-        "b.csv:1: found the columns s, v, but no value; expected value; optional: state, state_number"
+        message("b.csv", "s,w\n"),
+        "b.csv:1: found the columns state, w, but no value; expected value; optional: state, state_number"
     );
     assert_eq!(message("b.csv", "value\n1\nNaN\n"), "b.csv: the value of state 1 is NaN, expected a finite number");
     assert_eq!(message("b.json", "{}"), "b.json:1:2: missing field `values`");
