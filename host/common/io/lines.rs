@@ -27,7 +27,29 @@ pub struct Lines<R> {
 impl<R: Read> Lines<R> {
     /// Wraps a reader; `file` is its name in errors.
     pub fn new(reader: R, file: String) -> Self {
-        Self { reader, file, buffer: vec![0; BUFFER], unread: 0..0, number: 0 }
+        Self::behind(0, reader, file)
+    }
+
+    /// Wraps a reader of the lines behind the first `number` ones.
+    pub fn behind(number: u64, reader: R, file: String) -> Self {
+        Self { reader, file, buffer: vec![0; BUFFER], unread: 0..0, number }
+    }
+
+    /// The next lines, about `size` bytes or one longer line, and the number of lines before them; `None` at the end of the text.
+    pub fn block(&mut self, size: usize) -> Result<Option<(u64, Vec<u8>)>, Error> {
+        let unread = loop {
+            let unread = &self.buffer[self.unread.clone()];
+            let whole = memchr::memrchr(b'\n', unread).filter(|_| unread.len() >= size);
+            match whole {
+                Some(last) => break self.unread.start..self.unread.start + last + 1,
+                None if self.fill()? == 0 => break self.unread.clone(),
+                None => {}
+            }
+        };
+        let (before, block) = (self.number, self.buffer[unread.clone()].to_vec());
+        self.unread.start = unread.end;
+        self.number += memchr::memchr_iter(b'\n', &block).count() as u64;
+        Ok((!block.is_empty()).then_some((before, block)))
     }
 
     /// The next non-blank line, trimmed; `None` at the end of the text.
@@ -80,8 +102,10 @@ impl<R: Read> Lines<R> {
     /// Moves the unread bytes to the front of the buffer and reads more bytes behind them. Returns the number of new
     /// bytes.
     fn fill(&mut self) -> Result<usize, Error> {
-        self.buffer.copy_within(self.unread.clone(), 0);
-        self.unread = 0..self.unread.len();
+        if self.unread.start > 0 {
+            self.buffer.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
+        }
         if self.unread.end == self.buffer.len() {
             if self.buffer.len() >= LONGEST {
                 let message = format!("a line of more than {LONGEST} bytes");
@@ -309,6 +333,27 @@ mod tests {
                 found.push((line.number, line.rest().to_vec()));
             }
             assert_eq!(found, [(2, b"one two".to_vec()), (4, long.clone().into_bytes()), (6, b"3".to_vec())]);
+        }
+    }
+
+    /// Blocks are the text, cut at line ends.
+    #[test]
+    fn blocks_are_whole_lines() {
+        let text: String = (0..300).map(|i| format!("{}\n", "x".repeat(i * i % 97))).collect();
+        for text in [&text[..], text.trim_end(), "", "\n", "a"] {
+            for size in [1, 2, 100, 5000, 1 << 20] {
+                for slow in [false, true] {
+                    let bytes = text.as_bytes();
+                    let reader: Box<dyn Read> = if slow { Box::new(Slow(bytes)) } else { Box::new(bytes) };
+                    let (mut lines, mut joined) = (Lines::new(reader, "a".to_owned()), Vec::<u8>::new());
+                    while let Some((before, block)) = lines.block(size).unwrap() {
+                        assert_eq!(before, joined.iter().filter(|&&byte| byte == b'\n').count() as u64);
+                        joined.extend(&block);
+                        assert!(joined.len() == text.len() || block.ends_with(b"\n"));
+                    }
+                    assert_eq!(joined, bytes);
+                }
+            }
         }
     }
 

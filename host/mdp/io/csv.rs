@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use super::Error;
 use super::outcomes::{Fault, Outcomes, number};
 use super::rows::{name_of, without_ends};
-use super::table::{Table, has_columns, write_field};
+use super::table::{PIECE, Table, has_columns, write_field};
 use crate::model::{Mdp, MdpParts};
 use warpkov_common::io::lines::{Put, no_place, quoted, real};
 
@@ -27,8 +27,27 @@ pub fn sniff(start: &[u8]) -> bool {
 
 /// Reads a model without validation. Calls `note` with what deserves the user's attention.
 pub fn read(reader: impl Read, file: String, note: &mut dyn FnMut(String)) -> Result<MdpParts, Error> {
+    read_pieces(reader, file, PIECE, note)
+}
+
+/// Reads a model in pieces of about `piece` bytes.
+fn read_pieces(reader: impl Read, file: String, piece: usize, note: &mut dyn FnMut(String)) -> Result<MdpParts, Error> {
     let mut outcomes = Outcomes::default();
     let table = Table::open(reader, file.clone(), &REQUIRED, &OPTIONAL, false)?;
+    let too_many = |message| Error::Content { file: file.clone(), message };
+    table.in_pieces(piece, read_rows, |more| outcomes.append(more).map_err(too_many))?;
+    if let Some(text) = outcomes.note() {
+        note(text);
+    }
+    outcomes.into_model(|line| format!("line {line}")).map_err(|Fault { place, message }| match place {
+        Some(line) => Error::Line { file, line, message },
+        None => Error::Content { file, message },
+    })
+}
+
+/// Reads the rows of a table.
+fn read_rows(table: Table<&[u8]>) -> Result<Outcomes, Error> {
+    let mut outcomes = Outcomes::default();
     table.each(|line, [state, action, next, probability, reward]| {
         if [action, next, probability, reward].iter().all(|field| field.is_empty()) {
             return outcomes.state(state, line).map(drop);
@@ -43,13 +62,7 @@ pub fn read(reader: impl Read, file: String, note: &mut dyn FnMut(String)) -> Re
         let reward = if reward.is_empty() { 0.0 } else { parse(reward, "reward")? };
         outcomes.add([state, action, next], [probability, reward], line)
     })?;
-    if let Some(text) = outcomes.note() {
-        note(text);
-    }
-    outcomes.into_model(|line| format!("line {line}")).map_err(|Fault { place, message }| match place {
-        Some(line) => Error::Line { file, line, message },
-        None => Error::Content { file, message },
-    })
+    Ok(outcomes)
 }
 
 /// Writes a model.
@@ -122,4 +135,65 @@ fn names_actions(mdp: &Mdp) -> bool {
         own.sort_unstable();
         own.windows(2).all(|pair| pair[0] != pair[1])
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use warpkov_common::random::{below, random};
+
+    use super::*;
+
+    /// What is read of a text in pieces, the model and the notes, or the error.
+    fn found(text: &str, piece: usize) -> Result<String, String> {
+        let mut notes = Vec::new();
+        let parts = read_pieces(text.as_bytes(), "m".to_owned(), piece, &mut |note| notes.push(note));
+        let mdp = parts.map_err(|error| error.to_string())?.validated().map_err(|error| error.to_string())?;
+        let mut out = Vec::new();
+        write(&mut out, &mdp).map_err(|error| error.to_string())?;
+        Ok(format!("{}{notes:?}", String::from_utf8_lossy(&out)))
+    }
+
+    /// Rows in any order, by names and by numbers, are one model however they are cut, and the first fault is the error.
+    #[test]
+    fn pieces_are_read_as_the_whole() {
+        let mut random = random(1, 0);
+        let mut below = |bound: u64| below(&mut random, bound);
+        let mut right = 0;
+        for trial in 0..60 {
+            let (states, named) = (1 + below(20), trial % 2 == 0);
+            let name = |state: u64| if named { format!("\"state, {state}\"") } else { state.to_string() };
+            let mut rows: Vec<String> = Vec::new();
+            for state in 0..states {
+                for action in 0..below(3) {
+                    let next = [below(states), below(states)];
+                    let action = if trial % 3 == 0 { format!("a{}", 7 - action) } else { action.to_string() };
+                    let mut row = |next, p| format!("{},{action},{},{p},{}", name(state), name(next), below(5));
+                    match next[0] == next[1] {
+                        true => rows.push(row(next[0], "1")),
+                        false => rows.extend([row(next[0], "1/4"), row(next[1], "0.75")]),
+                    }
+                }
+                rows.push(format!("{},,,,", name(state)));
+            }
+            for i in 0..rows.len() {
+                let other = below(rows.len() as u64) as usize;
+                rows.swap(i, other);
+            }
+            if trial % 4 == 3 {
+                // Two faults: of one row, and of the model.
+                for fault in ["0,0,0,x,0", "0,0,0,0.5,0"] {
+                    let at = below(rows.len() as u64 + 1) as usize;
+                    rows.insert(at, fault.to_owned());
+                }
+            }
+            let text = format!("state,action,next,probability,reward\n{}\n", rows.join("\n\n"));
+            let whole = found(&text, PIECE);
+            assert!(whole.is_err() || trial % 4 != 3);
+            right += u32::from(whole.is_ok());
+            for piece in [1, 17, 100, 1000] {
+                assert_eq!(found(&text, piece), whole, "{piece}: {text}");
+            }
+        }
+        assert!(right > 30, "{right}");
+    }
 }

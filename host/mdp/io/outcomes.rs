@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use rayon::slice::ParallelSliceMut;
+
 use super::rows::Rows;
 use crate::model::MdpParts;
 use crate::model::validate::ROW_SUM_TOLERANCE;
@@ -88,6 +90,26 @@ impl Outcomes {
         Ok(())
     }
 
+    /// Adds the outcomes of the rows behind these, as if each had been added. No names may be given.
+    pub fn append(&mut self, more: Self) -> Result<(), String> {
+        let states = self.states.append(&more.states)?;
+        let actions = self.actions.append(&more.actions)?;
+        self.ordered.resize(self.states.names.len(), false);
+        for state in more.order {
+            let state = states[state as usize];
+            if !std::mem::replace(&mut self.ordered[state as usize], true) {
+                self.order.push(state);
+            }
+        }
+        self.outcomes.extend(more.outcomes.into_iter().map(|outcome| Outcome {
+            state: states[outcome.state as usize],
+            action: actions[outcome.action as usize],
+            next: states[outcome.next as usize],
+            ..outcome
+        }));
+        Ok(())
+    }
+
     /// A note on the states that only come as next states, if there are any and the states are not given.
     pub fn note(&self) -> Option<String> {
         /// States that the note lists.
@@ -147,7 +169,7 @@ impl Outcomes {
             Some(_) => action.to_string(),
             None => self.actions.names[action as usize].to_string(),
         };
-        self.outcomes.sort_unstable_by_key(|outcome| (outcome.state, outcome.action, outcome.next));
+        self.outcomes.par_sort_unstable_by_key(|outcome| (outcome.state, outcome.action, outcome.next));
 
         let mut rows = Rows::default();
         for own in self.outcomes.chunk_by(|a, b| a.state == b.state) {
@@ -201,6 +223,8 @@ struct Known {
     places: Vec<u64>,
     /// Whether no other names may come.
     given: bool,
+    /// The last one asked for.
+    last: u32,
 }
 
 impl Known {
@@ -220,8 +244,22 @@ impl Known {
         number
     }
 
+    /// The numbers here of the names of `more`, which are added.
+    fn append(&mut self, more: &Self) -> Result<Vec<u32>, String> {
+        more.names.iter().zip(&more.places).map(|(name, &place)| self.number(name, "", place)).collect()
+    }
+
     /// The number of a name.
     fn number(&mut self, name: &str, what: &str, place: u64) -> Result<u32, String> {
+        // Rows of one state follow one another.
+        if self.names.get(self.last as usize).is_some_and(|last| **last == *name) {
+            return Ok(self.last);
+        }
+        self.last = self.found(name, what, place)?;
+        Ok(self.last)
+    }
+
+    fn found(&mut self, name: &str, what: &str, place: u64) -> Result<u32, String> {
         match self.numbers.get(name) {
             Some(&number) => Ok(number),
             None if name.is_empty() => Err(format!("found no {what}, expected a name or a number")),

@@ -1,4 +1,4 @@
-//! Comma-separated values, read line by line.
+//! Comma-separated values, read line by line, on all cores if there are many.
 //!
 //! The first line names the columns, in any order, by their names or [others](OTHER_NAMES). The columns of the whole table may be
 //! separated by semicolons or tabs instead. A field in quotation marks may hold commas, and a doubled quotation mark for one
@@ -9,6 +9,10 @@ use std::io::{self, Read, Write};
 
 use super::Error;
 use warpkov_common::io::lines::{Line, Lines, Put, quoted};
+use warpkov_common::parallel;
+
+/// Bytes of the rows that one core reads at a time.
+pub const PIECE: usize = 1 << 20;
 
 /// Names of columns that other programs use, and ours.
 const OTHER_NAMES: [(&str, &str); 9] = [
@@ -91,6 +95,30 @@ impl<R: Read> Table<R> {
         }
     }
 
+    /// Reads the rows on all cores: `read` reads the rows of about `piece` bytes, and `join` takes what it returns, in their order. The
+    /// first error of the table is the error.
+    pub fn in_pieces<P: Send>(
+        mut self,
+        piece: usize,
+        read: impl Fn(Table<&[u8]>) -> Result<P, Error> + Sync,
+        mut join: impl FnMut(P) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        loop {
+            let blocks = (0..rayon::current_num_threads()).map_while(|_| self.lines.block(piece).transpose());
+            let blocks: Vec<Result<_, Error>> = blocks.collect();
+            if blocks.is_empty() {
+                return Ok(());
+            }
+            let (file, separator) = (self.lines.file(), self.separator);
+            let found = parallel::map(blocks, |block| {
+                let (before, text) = block?;
+                let lines = Lines::behind(before, &text[..], file.to_owned());
+                read(Table { lines, separator, columns: self.columns.clone() })
+            });
+            found.into_iter().try_for_each(|found| join(found?))?;
+        }
+    }
+
     /// Calls `row` with the number of each line and its fields, in the order of the columns asked for. A column that the table lacks
     /// has empty fields. An error of `row` becomes that of the line.
     pub fn each<const N: usize>(
@@ -119,10 +147,17 @@ impl<R: Read> Table<R> {
 /// Calls `each` with the fields of a line in order.
 fn fields<'l>(line: &Line<'l>, separator: u8, mut each: impl FnMut(Cow<'l, str>)) -> Result<(), Error> {
     let mut rest = line.utf8(line.rest())?;
+    // A tab separates, even beside an empty field.
+    let blank = |c: char| c.is_whitespace() && c != char::from(separator);
+    let trim = |text: &'l str| match text.as_bytes() {
+        [b'!'..=b'~', .., b'!'..=b'~'] | [b'!'..=b'~'] => text,
+        _ => text.trim_matches(blank),
+    };
     loop {
-        // A tab separates, even beside an empty field.
-        let trim = |text: &'l str| text.trim_matches(|c: char| c.is_whitespace() && c != char::from(separator));
-        let start = rest.trim_start_matches(|c: char| c.is_whitespace() && c != char::from(separator));
+        let start = match rest.as_bytes() {
+            [b'!'..=b'~', ..] => rest,
+            _ => rest.trim_start_matches(blank),
+        };
         let (field, behind) = match start.strip_prefix('"') {
             Some(inside) => {
                 let (field, behind) = unquoted(inside)
