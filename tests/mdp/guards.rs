@@ -11,7 +11,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde_json::{Value as Json, json};
 use warpkov::common::choice::Choice;
-use warpkov::mdp::analysis::guards::{Kind, Purpose, Warning, inspect, inspect_quickly, looks_action_major};
+use warpkov::mdp::analysis::guards::{
+    Kind, Purpose, Warning, inspect, inspect_quickly, looks_action_major, rewards_look_action_major,
+};
 use warpkov::mdp::criterion::{self, Criterion};
 use warpkov::mdp::evaluation::{InvalidPolicy, Options, bounds, chain, plan, unrolled, value};
 use warpkov::mdp::generate::{
@@ -195,18 +197,48 @@ fn rows_in_action_major_order_are_found() {
     assert!(structured >= 100 && wrong * 100 >= structured * 90, "{wrong} of {structured}, missed {missed:?}");
 }
 
+/// Rewards alone in the other order: no family looks so, and half of the files of those whose rewards are not random do.
+#[test]
+fn rewards_in_action_major_order_are_found() {
+    let (mut wrong, mut found, mut missed) = (0, 0, Vec::new());
+    for (name, mdp) in families() {
+        assert!(!rewards_look_action_major(&mdp), "false alarm: {name}");
+        if mdp.action_rewards().is_empty() || !matches!(mdp.choices(), Choices::Uniform(2..)) {
+            continue;
+        }
+        let (states, actions) = (mdp.states() as usize, mdp.choices().max() as usize);
+        let rows = (0..actions).flat_map(|a| (0..states).map(move |s| s * actions + a));
+        let rewards: Vec<f64> = rows.map(|row| mdp.action_reward(row)).collect();
+        let mdp = MdpParts { action_rewards: rewards.into(), ..mdp.into_parts() }.validated().unwrap();
+        // Random rewards look the same in any order, and a forest has two.
+        if !["garnet", "window", "forest"].iter().any(|family| name.starts_with(family)) {
+            wrong += 1;
+            match kinds(&inspect_quickly(&mdp, Purpose::default())).contains(&Kind::ActionMajorRewards) {
+                true => found += 1,
+                false => missed.push(name),
+            }
+        }
+    }
+    println!("{found} of {wrong} found; missed: {missed:?}");
+    assert!(wrong >= 15 && found * 2 >= wrong, "{found} of {wrong}, missed {missed:?}");
+}
+
 /// Small random models, in which any order looks alike.
 #[test]
 fn random_models_seldom_look_action_major() {
-    let (mut random, mut alarms) = (ChaCha8Rng::seed_from_u64(1), 0);
+    let (mut random, mut alarms, mut of_rewards) = (ChaCha8Rng::seed_from_u64(1), 0, 0);
     for seed in 0..5000 {
         let (states, actions) = (2 + random.next_u64() % 13, 2 + random.next_u32() % 4);
         let branching = 1 + random.next_u32() % 4.min(states as u32);
         let garnet = Garnet { states, actions, branching, seed, ..Garnet::default() };
-        alarms += u32::from(looks_action_major(&garnet.generate().unwrap()));
+        let mdp = garnet.generate().unwrap();
+        alarms += u32::from(looks_action_major(&mdp));
+        let rewards: Vec<f64> = (0..mdp.rows()).map(|_| f64::from(random.next_u32() % 7)).collect();
+        let mdp = MdpParts { action_rewards: rewards.into(), ..mdp.into_parts() }.validated().unwrap();
+        of_rewards += u32::from(rewards_look_action_major(&mdp));
     }
-    println!("{alarms} of 5000 small random models look action-major");
-    assert!(alarms <= 25, "{alarms} false alarms");
+    println!("{alarms} of 5000 small random models look action-major, and the rewards of {of_rewards}");
+    assert!(alarms <= 25 && of_rewards <= 25, "{alarms} and {of_rewards} false alarms");
 }
 
 #[test]
@@ -260,9 +292,9 @@ fn info_names_what_looks_wrong() {
     assert!(warnings[0].message.contains("2 rewards belong to transitions of probability 0"), "{warnings:?}");
 }
 
-/// Doubly stochastic matrices can be read as their transposes; symmetric and deterministic ones are not suspicious.
+/// Doubly stochastic matrices can be read as their transposes, which `info` says of them; symmetric and deterministic ones are as they are.
 #[test]
-fn transposed_rows_are_suspected_where_columns_sum_to_1_as_well() {
+fn doubly_stochastic_matrices_are_told_by_info() {
     let cycle = |forward: f64| {
         let state = |s: u32| {
             let mut row = vec![((s + 1) % 5, forward), ((s + 4) % 5, 1.0 - forward)];
@@ -270,9 +302,10 @@ fn transposed_rows_are_suspected_where_columns_sum_to_1_as_well() {
             vec![(row, f64::from(s))]
         };
         let mdp = model(0.9, &(0..5).map(state).collect::<Vec<_>>()).validated().unwrap();
+        assert!(inspect_quickly(&mdp, Purpose::default()).is_empty(), "a solve says nothing");
         kinds(&inspect(&mdp, Purpose::default()))
     };
-    assert_eq!(cycle(0.75), [Kind::Transposed]);
+    assert_eq!(cycle(0.75), [Kind::DoublyStochastic]);
     assert_eq!(cycle(0.5), [], "symmetric");
     assert_eq!(cycle(1.0), [], "deterministic");
 }

@@ -18,7 +18,7 @@ mod order;
 mod rewards;
 mod states;
 
-pub use order::looks_action_major;
+pub use order::{looks_action_major, rewards_look_action_major};
 
 choice! {
     /// What looks wrong.
@@ -26,8 +26,10 @@ choice! {
     pub enum Kind {
         /// Rows seem to be in the order a·S + s, and are read in the order s·A + a.
         ActionMajor = "action-major",
+        /// Rewards of actions seem to be in the order a·S + s, and are read in the order s·A + a.
+        ActionMajorRewards = "action-major-rewards",
         /// Columns of P sum to 1 as rows do: the transpose would pass as well.
-        Transposed = "transposed",
+        DoublyStochastic = "doubly-stochastic",
         /// All rewards are 0.
         NoReward = "no-reward",
         /// No value can be as large as ε.
@@ -72,6 +74,7 @@ pub fn inspect(mdp: &Mdp, purpose: Purpose) -> Vec<Warning> {
         found.extend(rewards::small(mdp, purpose.epsilon));
         found.extend(rewards::wide(mdp));
     }
+    found.extend(order::doubly_stochastic(mdp));
     found.extend(undiscounted(mdp));
     found.extend(states::stuck(mdp));
     found.extend(states::unreachable(mdp));
@@ -84,8 +87,8 @@ pub fn inspect(mdp: &Mdp, purpose: Purpose) -> Vec<Warning> {
 pub fn inspect_quickly(mdp: &Mdp, purpose: Purpose) -> Vec<Warning> {
     let mut found = Vec::new();
     found.extend(order::action_major(mdp));
-    found.extend(order::transposed(mdp));
     if purpose.rewards {
+        found.extend(order::action_major_rewards(mdp));
         found.extend(rewards::none(mdp).or_else(|| rewards::below_epsilon(mdp, purpose.epsilon)));
     }
     found

@@ -164,6 +164,64 @@ pub(super) fn action_major(mdp: &Mdp) -> Option<Warning> {
     })
 }
 
+/// Sums of squares of the rewards of actions in one order.
+struct Spread {
+    /// What neither the state nor the action explains: r(s, a) minus the mean of s, minus that of a, plus that of all.
+    rest: f64,
+    /// The steps between neighbouring states, for each action.
+    steps: f64,
+}
+
+impl Spread {
+    fn of(rows: Rows, states: usize, other: bool) -> Self {
+        let Rows { mdp, actions, .. } = rows;
+        let reward = |state: usize, action: usize| mdp.action_reward(rows.at(state, action, other));
+        let of_state = |s: usize| (0..actions).map(|a| reward(s, a)).sum::<f64>() / actions as f64;
+        let of_action = |a: usize| (0..states).map(|s| reward(s, a)).sum::<f64>() / states as f64;
+        let of_states: Vec<f64> = (0..states).map(of_state).collect();
+        let of_actions: Vec<f64> = (0..actions).map(of_action).collect();
+        let all = of_states.iter().sum::<f64>() / states as f64;
+        let cells = || (0..states).flat_map(|state| (0..actions).map(move |action| (state, action)));
+        let rest = cells().map(|(s, a)| (reward(s, a) - of_states[s] - of_actions[a] + all).powi(2)).sum();
+        let steps = cells().filter(|&(s, _)| s > 0).map(|(s, a)| (reward(s, a) - reward(s - 1, a)).powi(2)).sum();
+        Self { rest, steps }
+    }
+}
+
+/// Whether the rewards of actions look stored as a·S + s, in a model whose rows look right. In one order of most models, state and action
+/// explain nearly all of a reward, or neighbouring states have similar ones. The answer depends on at most 8192 rewards of each order.
+#[must_use]
+pub fn rewards_look_action_major(mdp: &Mdp) -> bool {
+    let Some(actions) = uniform(mdp).filter(|&actions| actions > 1) else { return false };
+    let rows = Rows { mdp, states: mdp.states() as usize, actions };
+    let states = rows.states.min(SAMPLE / actions);
+    let earned = (0..states * actions).map(|row| mdp.action_reward(row));
+    // Few rewards may be anywhere.
+    if states < 3 || earned.clone().filter(|&reward| reward != 0.0).count() < states || looks_action_major(mdp) {
+        return false;
+    }
+    let least = 1e-9 * earned.map(|reward| reward * reward).sum::<f64>();
+    let [read, other] = [false, true].map(|other| Spread::of(rows, states, other));
+    let ratio = |read: f64, other: f64| if read > least { other.max(1e-6 * least) / read } else { 1.0 };
+    let rest = ratio(read.rest, other.rest);
+    let freedom = ((states - 1) * (actions - 1)) as f64;
+    rest <= 0.25 && -freedom * rest.ln() >= 24.0 || states >= 8 && ratio(read.steps, other.steps) <= 0.05
+}
+
+pub(super) fn action_major_rewards(mdp: &Mdp) -> Option<Warning> {
+    rewards_look_action_major(mdp).then(|| Warning {
+        kind: Kind::ActionMajorRewards.name(),
+        count: mdp.rows(),
+        examples: (1..mdp.rows().min(3)).map(|row| row_name(mdp, row)).collect(),
+        message: format!(
+            "the rewards look action-major: they are read as element s·A + a (all actions of state 0, then of state 1, …), but are much \
+             more regular as element a·S + s. Element 1 is now that of {}. Check it with option show, and reorder the rewards if that is \
+             wrong",
+            row_name(mdp, 1),
+        ),
+    })
+}
+
 /// The first columns, by which most models are excluded.
 const FIRST: usize = 32;
 
@@ -171,8 +229,8 @@ const FIRST: usize = 32;
 const TOLERANCE: f64 = 1e-9;
 
 /// Every action's columns of P sum to 1, some row has several successors, and some P is not symmetric: rows and columns
-/// could be exchanged and the model would be valid too.
-pub(super) fn transposed(mdp: &Mdp) -> Option<Warning> {
+/// could be exchanged and the model would be valid too. Most such models are right: no error would show it if one were not.
+pub(super) fn doubly_stochastic(mdp: &Mdp) -> Option<Warning> {
     let actions = uniform(mdp).filter(|&actions| actions > 0)?;
     let states = mdp.states() as usize;
     if states < 2 || !mdp.ends().is_empty() {
@@ -204,12 +262,12 @@ pub(super) fn transposed(mdp: &Mdp) -> Option<Warning> {
     let rows = || (0..mdp.rows()).into_par_iter().with_min_len(CHUNK);
     let suspicious = rows().any(branches) && (0..actions).into_par_iter().all(doubly) && rows().any(asymmetric);
     suspicious.then(|| Warning {
-        kind: Kind::Transposed.name(),
+        kind: Kind::DoublyStochastic.name(),
         count: actions,
         examples: vec![row_name(mdp, 0)],
         message: format!(
-            "P may be transposed: the probabilities of entering each state sum to 1 as well, under {}, so P[s'][s] would be \
-             valid too. Check a row with option show",
+            "P is doubly stochastic: the probabilities of entering each state sum to 1 as well, under {}, so a file that held \
+             P[s'][s] would be no error. Check a row with option show",
             if actions == 1 { "the only action".to_owned() } else { format!("each of the {actions} actions") },
         ),
     })

@@ -584,7 +584,7 @@ fn horizons_have_their_values() {
     let tiger = Tiger::default().generate().unwrap();
     let grid = FourByThree::default().generate().unwrap();
     for (model, horizons) in
-        [(undiscounted(tiger.clone()), [1, 2, 5, 8]), (tiger, [1, 3, 6, 8]), (undiscounted(grid), [1, 2, 3, 4])]
+        [(undiscounted(tiger.clone()), [1, 2, 5, 7]), (tiger, [1, 3, 6, 7]), (undiscounted(grid), [1, 2, 3, 4])]
     {
         for horizon in horizons {
             let limits = Limits { gap: Gap::Absolute(1e-6), ..Limits::default() };
