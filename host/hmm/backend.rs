@@ -210,7 +210,9 @@ impl Expected {
 pub enum Statistics {
     /// Σ γₜ(j) over the t with oₜ = o, N × V.
     Categorical(Vec<f64>),
-    /// Moments about the present means μⱼ. Moments about 0 would lose digits to cancellation where means are large.
+    /// Moments about the present means μⱼ. Moments about 0 would lose digits to cancellation where means are large. Of a
+    /// vector with missing components, expectations given the observed ones take the place of (xₜ − μⱼ) and of
+    /// (xₜ − μⱼ)(xₜ − μⱼ)ᵀ.
     Gaussian {
         /// Σ γₜ(j), N.
         weights: Vec<f64>,

@@ -37,10 +37,10 @@ pub enum Refused {
         /// V, or 0 if the model emits vectors.
         symbols: u32,
     },
-    /// The vector does not have the model's dimension, or is not finite.
-    #[error("found {found} finite numbers, expected {expected}")]
+    /// The vector does not have the model's dimension, or has infinite components.
+    #[error("found {found} finite or missing numbers, expected {expected}")]
     Vector {
-        /// Number of finite components.
+        /// Number of finite and missing components.
         found: usize,
         /// D, or 0 if the model emits symbols.
         expected: usize,
@@ -202,11 +202,23 @@ impl<'m> Filter<'m> {
     /// # Errors
     /// If no state that the chain can be in ends a sequence. The filter is as before.
     pub fn finish(&mut self) -> Result<(Vec<Vec<f64>>, f64), Refused> {
-        let end = |state: usize| self.model.end().map_or(0.0, |end| end[state].ln());
+        self.close(true)
+    }
+
+    /// Breaks the sequence off, as a stream that stops before the sequence ends: as [`finish`](Self::finish), without the
+    /// probability of an end.
+    pub fn break_off(&mut self) -> (Vec<Vec<f64>>, f64) {
+        // Only an end is refused.
+        self.close(false).unwrap_or_default()
+    }
+
+    fn close(&mut self, ends: bool) -> Result<(Vec<Vec<f64>>, f64), Refused> {
+        let last = self.model.end().filter(|_| ends);
+        let end = |state: usize| last.map_or(0.0, |end| end[state].ln());
         self.next.logs.iter_mut().enumerate().for_each(|(state, log)| *log = self.now.logs[state] + end(state));
         if self.steps > 0 {
             let log = self.next.normalise().ok_or(Refused::Endless)?;
-            if self.model.end().is_some() {
+            if last.is_some() {
                 self.log_likelihood.add(log);
             }
         }
@@ -359,7 +371,7 @@ impl Emit {
                 Self::Vectors(densities, exact, scratch),
                 Observation::Vector(x),
                 Emissions::Gaussian { dimensions, .. },
-            ) if x.len() == *dimensions as usize && x.iter().all(|x| x.is_finite()) => {
+            ) if x.len() == *dimensions as usize && !x.iter().any(|x| x.is_infinite()) => {
                 densities.logs(x, exact, scratch);
                 logs.extend_from_slice(&exact[..n]);
             }
@@ -369,7 +381,7 @@ impl Emit {
             }
             (_, Observation::Vector(x), emissions) => {
                 let expected = if let Emissions::Gaussian { dimensions, .. } = emissions { *dimensions } else { 0 };
-                let found = x.iter().filter(|x| x.is_finite()).count();
+                let found = x.iter().filter(|x| !x.is_infinite()).count();
                 return Err(Refused::Vector { found, expected: expected as usize });
             }
         }

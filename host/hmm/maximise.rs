@@ -5,7 +5,8 @@
 //! probabilities; Bⱼₒ ∝ Σ γₜ(j) over the t with oₜ = o; μⱼ and Σⱼ are moments weighted by γ. Pseudocounts c, a
 //! Dirichlet prior, are added to the counts. Zeros stay zeros, with pseudocounts too. A row without counts keeps its
 //! parameters. A [prior](super::options::NormalPrior) of means and covariances adds to the moments. Parameters may be
-//! [frozen](super::options::Frozen), and covariances [constrained](Constraint).
+//! [frozen](super::options::Frozen), and covariances [constrained](Constraint). Missing components of vectors have
+//! contributed their expectations to the moments, so that the step maximises the likelihood of the observed ones.
 //!
 //! Variances have a floor, because the likelihood is unbounded as a state collapses onto one observation. The floor
 //! f(k) of dimension k is a fraction of the variance of all observations in that dimension. With F = diag(f), every
@@ -25,7 +26,7 @@ use super::sequences::{Observations, Sequences};
 /// The scale of the observed vectors in each dimension.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// The variance of all observations, D numbers.
+    /// The variance of all observed numbers, D numbers; 0 for a dimension without any.
     pub variances: Vec<f64>,
     /// The largest absolute value, D numbers.
     pub largest: Vec<f64>,
@@ -37,7 +38,8 @@ impl Spread {
     pub fn new(sequences: &Sequences) -> Self {
         let Observations::Vectors { dimensions, values } = sequences.observations() else { return Self::default() };
         let d = *dimensions as usize;
-        let count = (values.len() / d) as f64;
+        let counts: Vec<f64> =
+            (0..d).map(|k| values.iter().skip(k).step_by(d).filter(|x| !x.is_nan()).count() as f64).collect();
         let (mut least, mut most) = (vec![f64::INFINITY; d], vec![f64::NEG_INFINITY; d]);
         let mut means = vec![0.0; d];
         let mut variances = vec![0.0; d];
@@ -45,14 +47,17 @@ impl Spread {
             least.iter_mut().zip(row).for_each(|(least, x)| *least = least.min(*x));
             most.iter_mut().zip(row).for_each(|(most, x)| *most = most.max(*x));
         }
-        let largest: Vec<f64> = least.iter().zip(&most).map(|(least, most)| least.abs().max(most.abs())).collect();
+        // No number, ±∞, is as no difference: 0.
+        let most_of = |(least, most): (&f64, &f64)| if least <= most { least.abs().max(most.abs()) } else { 0.0 };
+        let largest: Vec<f64> = least.iter().zip(&most).map(most_of).collect();
         // Scaling by the largest value keeps squares from overflow and underflow.
         let units: Vec<f64> = largest.iter().map(|&most| if most > 0.0 { most } else { 1.0 }).collect();
         for row in values.chunks_exact(d) {
-            (0..d).for_each(|k| means[k] += row[k] / units[k] / count);
+            (0..d).filter(|&k| !row[k].is_nan()).for_each(|k| means[k] += row[k] / units[k] / counts[k]);
         }
         for row in values.chunks_exact(d) {
-            (0..d).for_each(|k| variances[k] += (row[k] / units[k] - means[k]).powi(2) / count);
+            let observed = (0..d).filter(|&k| !row[k].is_nan());
+            observed.for_each(|k| variances[k] += (row[k] / units[k] - means[k]).powi(2) / counts[k]);
         }
         for (k, variance) in variances.iter_mut().enumerate() {
             // Equal values have variance 0, even where their computed mean is rounded.

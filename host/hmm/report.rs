@@ -275,8 +275,8 @@ impl Paths<'_> {
         let (records, names) = (self.context.records, self.context.state_names(field));
         writeln!(out, "sequence,position,state")?;
         for sequence in 0..self.context.sequences() {
-            let (name, start) = (field(&records.name(sequence)), records.start(sequence));
-            for (position, &state) in (start + 1..).zip(self.path(sequence)) {
+            let name = field(&records.name(sequence));
+            for (position, &state) in records.positions(sequence).map(|at| at + 1).zip(self.path(sequence)) {
                 let state = names.get(state as usize).map_or("", String::as_str);
                 writeln!(out, "{name},{position},{state}")?;
             }
@@ -285,17 +285,17 @@ impl Paths<'_> {
     }
 
     /// Runs of the states that are shown: sequence, first position from 0, position after the last, state. Runs end with the parts of
-    /// a sequence that was split.
+    /// a sequence that was split, and at removed observations.
     fn write_bed(&self, out: &mut dyn Write) -> io::Result<()> {
         // Tabs separate the fields.
         let plain = |text: &str| text.replace(|letter: char| letter.is_whitespace() || letter.is_control(), "_");
         let (records, names) = (self.context.records, self.context.state_names(plain));
         for sequence in 0..self.context.sequences() {
             let record = plain(&records.name(sequence));
-            let mut end = records.start(sequence);
-            for run in self.path(sequence).chunk_by(|a, b| a == b) {
-                let (begin, state) = (end, run[0] as usize);
-                end += run.len() as u64;
+            let steps: Vec<(u64, u32)> = records.positions(sequence).zip(self.path(sequence).iter().copied()).collect();
+            for run in steps.chunk_by(|one, next| one.1 == next.1 && one.0 + 1 == next.0) {
+                let (begin, state) = (run[0].0, run[0].1 as usize);
+                let end = begin + run.len() as u64;
                 if self.shown.get(state) == Some(&true) {
                     writeln!(out, "{record}\t{begin}\t{end}\t{}", names[state])?;
                 }
@@ -452,8 +452,9 @@ impl Posteriors<'_> {
         writeln!(out)?;
         for sequence in 0..self.context.sequences() {
             let records = self.context.records;
-            let (name, start) = (field(&records.name(sequence)), records.start(sequence));
-            for (position, row) in (start + 1..).zip(self.of(sequence).chunks_exact(self.context.states())) {
+            let name = field(&records.name(sequence));
+            let rows = self.of(sequence).chunks_exact(self.context.states());
+            for (position, row) in records.positions(sequence).map(|at| at + 1).zip(rows) {
                 write!(out, "{name},{position}")?;
                 for p in row {
                     write!(out, ",{p:?}")?;

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use super::model::{Emissions, Hmm};
 
 /// M validated sequences, stored contiguously. Invariants: M ≥ 1; `offsets` ascends strictly from 0 to the number of
-/// observations, so each sequence has length at least 1; symbols are below 2³² − 1; vectors are finite.
+/// observations, so each sequence has length at least 1; symbols are below 2³² − 1; vectors are finite, except that NaN
+/// marks a missing component in sequences [with missing components](Self::with_missing).
 ///
 /// ```compile_fail,E0616
 /// use warpkov_hmm::sequences::Sequences;
@@ -18,6 +19,8 @@ pub struct Sequences {
     observations: Observations,
     /// The largest symbol plus 1; 0 for vectors.
     symbols: u32,
+    /// Number of vectors with missing components.
+    partial: usize,
 }
 
 /// The ΣT observations of all sequences.
@@ -29,7 +32,7 @@ pub enum Observations {
     Vectors {
         /// D, the dimension.
         dimensions: u32,
-        /// Components, ΣT × D, row by row.
+        /// Components, ΣT × D, row by row. NaN: the component is missing.
         values: Vec<f64>,
     },
 }
@@ -39,7 +42,7 @@ pub enum Observations {
 pub enum Observation<'a> {
     /// A symbol number, from 0.
     Symbol(u32),
-    /// The D components of a vector.
+    /// The D components of a vector. NaN: the component is missing.
     Vector(&'a [f64]),
     /// The step has no observation: every state emits it with probability 1.
     Missing,
@@ -167,7 +170,43 @@ impl Sequences {
             Observations::Symbols(symbols) => symbols.iter().max().map_or(0, |largest| largest.saturating_add(1)),
             Observations::Vectors { .. } => 0,
         };
-        Self { offsets, observations, symbols }.checked()
+        Self { offsets, observations, symbols, partial: 0 }.checked()
+    }
+
+    /// Validates sequences in which a component of NaN is missing. The model then emits the vector with the marginal
+    /// density of its other components; a vector without components has density 1.
+    ///
+    /// ```
+    /// use warpkov_hmm::sequences::{Observations, Sequences};
+    ///
+    /// let vectors = Observations::Vectors { dimensions: 2, values: vec![0.5, f64::NAN, 1.0, 2.0] };
+    /// assert_eq!(Sequences::with_missing(vec![0, 2], vectors.clone())?.partial(), 1);
+    /// assert!(Sequences::new(vec![0, 2], vectors).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new), except for NaN in vectors.
+    pub fn with_missing(offsets: Vec<u64>, mut observations: Observations) -> Result<Self, Invalid> {
+        let mut partial = 0;
+        if let Observations::Vectors { dimensions, values } = &mut observations {
+            for row in values.chunks_mut((*dimensions).max(1) as usize) {
+                partial += usize::from(row.iter().any(|x| x.is_nan()));
+            }
+            // Equal sequences have equal bits.
+            values.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = f64::NAN);
+        }
+        let symbols = match &observations {
+            Observations::Symbols(symbols) => symbols.iter().max().map_or(0, |largest| largest.saturating_add(1)),
+            Observations::Vectors { .. } => 0,
+        };
+        Self { offsets, observations, symbols, partial }.checked()
+    }
+
+    /// Number of vectors with missing components.
+    #[must_use]
+    pub fn partial(&self) -> usize {
+        self.partial
     }
 
     fn checked(self) -> Result<Self, Invalid> {
@@ -191,7 +230,7 @@ impl Sequences {
             Observations::Vectors { dimensions: 0, .. } => 0,
             Observations::Vectors { dimensions, values } => {
                 let d = *dimensions as usize;
-                if let Some(at) = values.iter().position(|x| !x.is_finite()) {
+                if let Some(at) = values.iter().position(|x| !(x.is_finite() || x.is_nan() && self.partial > 0)) {
                     let (sequence, position) = self.place(at / d);
                     return Err(Invalid::Value { sequence, position, found: values[at] });
                 }
@@ -297,6 +336,9 @@ impl Sequences {
                 Observations::Vectors { dimensions, values }
             }
         };
+        if self.partial > 0 {
+            return Self::with_missing(offsets, observations).ok();
+        }
         Self::new(offsets, observations).ok()
     }
 

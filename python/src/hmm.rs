@@ -2,16 +2,17 @@
 
 use std::ops::ControlFlow;
 
-use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warpkov_common::interrupt;
 use warpkov_hmm::device::{Limits, Scan};
-use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
+use warpkov_hmm::filter::{Filter, Refused};
+use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
 use warpkov_hmm::place::{Dynamic, cost, recursions};
 use warpkov_hmm::sample::sample;
-use warpkov_hmm::sequences::{Observations, Sequences};
+use warpkov_hmm::sequences::{self, Observation, Observations, Sequences};
 use warpkov_hmm::train::{Round, Status, train};
 use warpkov_runtime::choose::{DeviceChoice, Place};
 
@@ -24,6 +25,8 @@ use warpkov_cli::error::Error;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(hmm_scores, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_decode, module)?)?;
+    module.add_function(wrap_pyfunction!(hmm_check, module)?)?;
+    module.add_function(wrap_pyfunction!(hmm_filter, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_posteriors, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_train, module)?)?;
     module.add_function(wrap_pyfunction!(hmm_sample, module)?)
@@ -63,8 +66,44 @@ impl Parts {
             _ => return Err(invalid("expected symbols, or means and variances or covariances")),
         };
         let (start, transitions) = (self.start.to_vec(), self.transitions.to_vec());
-        HmmParts { start, transitions, end: None, emissions, names: Names::default() }.validated().map_err(invalid)
+        HmmParts { start, transitions, end: None, emissions, names: Names::default() }.validated().map_err(wrong)
     }
+}
+
+/// The exception of an invalid model, in terms of hmmlearn's arrays.
+fn wrong(error: model::Invalid) -> PyErr {
+    use model::Invalid;
+    PyValueError::new_err(match error {
+        Invalid::Length { array, found, expected } => {
+            format!("{} has {found} numbers, expected {expected}", attribute(array))
+        }
+        Invalid::Value { place, found, expected } => format!("{} is {found}, expected {expected}", attribute(&place)),
+        Invalid::Sum { place, sum } => format!("{} sums to {sum}, expected 1", attribute(&place)),
+        Invalid::Transposed { place, sum, matrix, .. } => {
+            let (place, matrix) = (attribute(&place), attribute(matrix));
+            let order = if matrix == "transmat_" { "[from, to]" } else { "[state, symbol]" };
+            format!(
+                "{place} sums to {sum}, expected 1, but every column of {matrix} does: {matrix} looks transposed, expected \
+                 {matrix}{order}"
+            )
+        }
+        Invalid::Covariance { state } => format!("covars_[{state}] is not symmetric and positive definite"),
+        error => error.to_string(),
+    })
+}
+
+/// hmmlearn's name of an array, or of an entry, of a model: `transmat_[0, 1]` of `A[0][1]`.
+fn attribute(place: &str) -> String {
+    let (array, indices) = place.split_at(place.find('[').unwrap_or(place.len()));
+    let name = match array {
+        "pi" => "startprob_",
+        "A" => "transmat_",
+        "B" => "emissionprob_",
+        "means" => "means_",
+        "covariances" => "covars_",
+        other => other,
+    };
+    format!("{name}{}", indices.replace("][", ", "))
 }
 
 /// Sequences of observations, one behind the other.
@@ -86,8 +125,15 @@ impl Observed {
             }
             _ => return Err(invalid("expected either symbols or vectors")),
         };
-        let sequences = Sequences::new(self.offsets.to_vec(), observations).map_err(invalid)?;
-        sequences.check(model).map_err(invalid)?;
+        // NaN is a missing component. The package has checked that no other number is infinite.
+        let sequences = Sequences::with_missing(self.offsets.to_vec(), observations).map_err(invalid)?;
+        sequences.check(model).map_err(|error| match error {
+            sequences::Invalid::Symbol { sequence, position, found, symbols } => {
+                let row = sequences.range(sequence - 1).start + position - 1;
+                invalid(format!("X[{row}, 0] is {found}, expected a symbol below {symbols}"))
+            }
+            error => invalid(error),
+        })?;
         Ok(sequences)
     }
 }
@@ -126,6 +172,12 @@ fn only<T: Default>(results: Vec<T>) -> T {
     results.into_iter().next().unwrap_or_default()
 }
 
+/// Fails if the parameters are no model.
+#[pyfunction]
+fn hmm_check(parts: Parts) -> PyResult<()> {
+    parts.model().map(drop)
+}
+
 /// ln P(O) of each sequence.
 #[pyfunction]
 fn hmm_scores(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -> PyResult<Buffer> {
@@ -141,6 +193,64 @@ fn hmm_decode(py: Python<'_>, parts: Parts, sequences: Observed, place: Where) -
     let sequences = sequences.sequences(&model)?;
     let decoded = compute(py, &model, &sequences, &place, |recursions| Ok(only(recursions.viterbi()?)))?;
     Ok((decoded.states.into(), decoded.scores.into()))
+}
+
+/// The probability of each state after each observation, and ln P of the observations of its sequence so far. An
+/// observation that the model cannot emit, or that is none, ends the call, is missing, or begins another sequence.
+#[pyfunction]
+fn hmm_filter(py: Python<'_>, parts: Parts, sequences: Observed, on_error: &str) -> PyResult<(Buffer, Buffer)> {
+    let model = parts.model()?;
+    let Observed { offsets, symbols, vectors } = &sequences;
+    let offsets = offsets.as_ref();
+    let (steps, d) = match (symbols, vectors) {
+        (Some(symbols), None) => (symbols.as_ref().len(), 1),
+        (None, Some((d, values))) => (values.as_ref().len() / (*d).max(1) as usize, (*d).max(1) as usize),
+        _ => return Err(invalid("expected either symbols or vectors")),
+    };
+    if offsets.first() != Some(&0) || offsets.last() != Some(&(steps as u64)) || !offsets.is_sorted() {
+        return Err(invalid("the lengths do not sum to the number of observations"));
+    }
+    let (symbols, values) = (symbols.as_ref().map(AsRef::as_ref), vectors.as_ref().map(|(_, values)| values.as_ref()));
+    let seen = |at: usize| match (symbols, values) {
+        (Some(symbols), _) => Observation::Symbol(symbols[at]),
+        (_, Some(values)) => Observation::Vector(&values[at * d..][..d]),
+        _ => Observation::Missing,
+    };
+    let found = detached(py, || {
+        let (mut probs, mut logs) = (Vec::with_capacity(steps * model.start().len()), Vec::with_capacity(steps));
+        let mut filter = Filter::new(&model, 0);
+        for pair in offsets.windows(2) {
+            for at in pair[0] as usize..pair[1] as usize {
+                let refused = match (filter.push(seen(at)), on_error) {
+                    (Ok(()), _) => Ok(()),
+                    (Err(refused), "stop") => return Err((at, refused)),
+                    (Err(_), "missing") => filter.push(Observation::Missing).or_else(|_| {
+                        filter.break_off();
+                        filter.push(Observation::Missing)
+                    }),
+                    (Err(_), _) => {
+                        filter.break_off();
+                        filter.push(seen(at)).or_else(|_| filter.push(Observation::Missing))
+                    }
+                };
+                refused.map_err(|refused| (at, refused))?;
+                probs.extend_from_slice(filter.probs());
+                logs.push(filter.log_likelihood());
+            }
+            filter.break_off();
+        }
+        Ok((probs, logs))
+    })?;
+    let (probs, logs) = found.map_err(|(at, refused)| {
+        invalid(match refused {
+            Refused::Symbol { found, symbols } => format!("X[{at}, 0] is {found}, expected a symbol below {symbols}"),
+            Refused::Vector { .. } => {
+                format!("X[{at}] is not finite, expected {d} finite numbers, or NaN where one is missing")
+            }
+            refused => format!("X[{at}]: {refused}"),
+        })
+    })?;
+    Ok((probs.into(), logs.into()))
 }
 
 /// The probability of each state at each observation.

@@ -16,7 +16,7 @@ use warpkov_mdp::criterion::{Criterion, Persistence, Report as CriterionReport, 
 use warpkov_mdp::evaluation::{PolicyError, unrolled, value};
 use warpkov_mdp::io::{Format, ReadOptions, read_from, read_with, write_as, write_to};
 use warpkov_mdp::many::{Named, solve_many_sparse};
-use warpkov_mdp::model::validate::Matrix as MatrixName;
+use warpkov_mdp::model::validate::{Invalid, Matrix as MatrixName, ROW_SUM_TOLERANCE, Row};
 use warpkov_mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts, Objective};
 use warpkov_mdp::qfactors::q_factors;
 use warpkov_mdp::report::{Report, Summary};
@@ -72,8 +72,17 @@ struct Parts {
 #[pymethods]
 impl Model {
     /// A model whose arrays are those of NumPy. Rows are state-action pairs, those of a state adjacent.
+    ///
+    /// `place` names the caller's entry of an array ("P", "R", "action_rewards" or "ends") in a row: `place(array, row, n)`
+    /// that of the n-th entry of a row of a matrix, `place(array, row, None)` the row.
     #[staticmethod]
-    fn from_arrays(py: Python<'_>, parts: Parts, transitions: Matrix, rewards: Option<Matrix>) -> PyResult<Self> {
+    fn from_arrays(
+        py: Python<'_>,
+        parts: Parts,
+        transitions: Matrix,
+        rewards: Option<Matrix>,
+        place: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
         let transitions = matrix(transitions, MatrixName::P)?;
         let rewards = rewards.map(|rewards| matrix(rewards, MatrixName::R)).transpose()?.unwrap_or_default();
         let choices = match (parts.actions, parts.offsets) {
@@ -96,7 +105,7 @@ impl Model {
             state_names: parts.state_names.map(Arc::new),
             grid: None,
         };
-        detached(py, || parts.validated())?.map(Self).map_err(invalid)
+        detached(py, || parts.validated())?.map(Self).map_err(|error| wrong(&error, place))
     }
 
     /// Reads a file.
@@ -244,6 +253,42 @@ impl Model {
         let found: Vec<Warning> = detached(py, || inspect_quickly(&self.0, Purpose { rewards, epsilon }))?;
         Ok(found.into_iter().map(|warning| warning.message).collect())
     }
+}
+
+/// The exception of an invalid model, in terms of the caller's arrays, whose entries `place` names.
+pub fn wrong(error: &Invalid, place: &Bound<'_, PyAny>) -> PyErr {
+    let named = |array: String, row: &Row, position: Option<usize>| -> PyResult<String> {
+        place.call1((array, row.row, position))?.extract()
+    };
+    let text = |error: &Invalid| -> PyResult<String> {
+        Ok(match error {
+            Invalid::Column { matrix, row, found, states, .. } => {
+                let place = named(matrix.to_string(), row, None)?;
+                format!("{place} has next state {found}, expected a state below {states}")
+            }
+            Invalid::Value { matrix, row, position, found, expected } => {
+                format!("{} is {found}, expected {expected}", named(matrix.to_string(), row, Some(*position))?)
+            }
+            Invalid::EmptyRow { row } => {
+                format!("{} is 0, expected probabilities that sum to 1", named("P".to_owned(), row, None)?)
+            }
+            Invalid::RowValue { array, row, found, expected } => {
+                format!("{} is {found}, expected {expected}", named((*array).to_owned(), row, None)?)
+            }
+            Invalid::RowSum { row, sum } => {
+                let place = named("P".to_owned(), row, None)?;
+                format!("{place} sums to {sum}, expected 1 within {ROW_SUM_TOLERANCE:e}")
+            }
+            error => error.to_string(),
+        })
+    };
+    let found = match error {
+        Invalid::Transposed(inner) => text(inner).map(|text| {
+            format!("{text}; the columns of each action sum to 1, so P seems to be transposed: expected P[s][s'], found P[s'][s]")
+        }),
+        error => text(error),
+    };
+    found.map_or_else(|error| error, invalid)
 }
 
 /// Row pointers, columns and values.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use warpkov_common::interrupt;
 use warpkov_common::report::Report as _;
 use warpkov_mdp::model::validate::Matrix as Name;
@@ -13,7 +14,7 @@ use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
 use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::io::{self, Format, Policy};
-use warpkov_pomdp::model::{Names, Pomdp as Model, PomdpParts};
+use warpkov_pomdp::model::{Invalid, Names, Pomdp as Model, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::projection::Projection;
 use warpkov_pomdp::report::Solved;
@@ -23,6 +24,7 @@ use warpkov_pomdp::solve::solve_with;
 
 use crate::array::{Buffer, Input, Matrix, matrix};
 use crate::error::{exception, invalid};
+use crate::mdp::wrong;
 use crate::options::choice;
 use crate::wait::detached;
 use warpkov_cli::error::Error;
@@ -72,7 +74,7 @@ fn belief_of(model: &Model, probs: &Input<f64>) -> PyResult<Belief> {
 #[pymethods]
 impl Pomdp {
     /// A model of T and R, whose row s·A + a belongs to state s and action a, and O, whose row a·S + s' belongs to action a
-    /// and next state s'.
+    /// and next state s'. `place` is that of models of MDPs.
     #[staticmethod]
     fn from_arrays(
         py: Python<'_>,
@@ -80,6 +82,7 @@ impl Pomdp {
         transitions: Matrix,
         observations: Matrix,
         rewards: Option<Matrix>,
+        place: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let (row_ptr, col, val) = observations;
         let observations = Csr::new(row_ptr.lent(), col.lent(), val.lent());
@@ -100,7 +103,29 @@ impl Pomdp {
             Names { states: parts.state_names, actions: parts.action_names, observations: parts.observation_names };
         let parts =
             PomdpParts { process, observation_count: parts.observations, observations, start, seen: Vec::new(), names };
-        detached(py, || parts.validated())?.map(Self).map_err(invalid)
+        detached(py, || parts.validated())?.map(Self).map_err(|error| match &error {
+            Invalid::Process(error) => wrong(error, place),
+            Invalid::Probability { action, state, observation, value } => {
+                invalid(format!("O[{action}, {state}, {observation}] is {value}, expected a probability in [0, 1]"))
+            }
+            Invalid::Sum { action, state, sum } => {
+                invalid(format!("O[{action}, {state}, :] sums to {sum}, expected 1"))
+            }
+            error => invalid(error),
+        })
+    }
+
+    /// Reads the bytes of [`dumps`](Self::dumps).
+    #[staticmethod]
+    fn loads(py: Python<'_>, bytes: &[u8]) -> PyResult<Self> {
+        detached(py, || io::read_from(bytes, "pickle", Some(Format::Json)))?.map(Self).map_err(exception)
+    }
+
+    /// Writes bytes, in JSON.
+    fn dumps<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut bytes = Vec::new();
+        detached(py, || io::write_to(&mut bytes, Format::Json, &self.0))??;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// Reads a file.

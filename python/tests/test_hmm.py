@@ -1,5 +1,6 @@
 """Hidden Markov models against sums over all paths, and under the conventions of scikit-learn."""
 
+import copy
 import itertools
 import pickle
 
@@ -365,7 +366,7 @@ def test_impossible_sequences():
         ({"params": "sm"}, [[0]], "params has 'm', expected letters of 'ste'"),
         ({"n_iter": -1}, [[0]], "n_iter is -1, expected an integer of at least 0"),
         ({"implementation": "exact"}, [[0]], "implementation is 'exact', expected 'log' or 'scaling'"),
-        ({"n_features": 2}, [[2]], "sequence 1, position 1: found symbol 2, expected one below 2"),
+        ({"n_features": 2}, [[2]], r"X\[0, 0\] is 2, expected a symbol below 2"),
         ({}, [[-1]], "expected .* symbols from 0"),
         ({}, [[0.5]], "expected .* symbols from 0"),
         ({}, [], "expected .* symbols from 0"),
@@ -383,11 +384,13 @@ def test_more_errors():
         categorical().score([[0], [1], [2]], [1, 1])
     with pytest.raises(ValueError, match="covariance_type is 'round', expected one of spherical, diag, full, tied"):
         GaussianHMM(covariance_type="round").fit([[0.0]])
-    with pytest.raises(ValueError, match=r"X\[1, 0\] is NaN, expected a finite number"):
-        GaussianHMM().fit([[0.0], [np.nan]])
-    with pytest.raises(ValueError, match="a scale of the prior is not positive semidefinite"):
+    with pytest.raises(ValueError, match=r"X\[1, 0\] is -inf, expected a finite number, or NaN where it is missing"):
+        GaussianHMM().fit([[0.0], [-np.inf]])
+    with pytest.raises(ValueError, match=r"X\[:, 1\] has only missing numbers"):
+        GaussianHMM().fit([[0.0, np.nan], [1.0, np.nan]])
+    with pytest.raises(ValueError, match="covars_prior is not positive semidefinite"):
         GaussianHMM(1, "full", covars_prior=[[1.0, 2.0], [2.0, 1.0]], random_state=0).fit(np.eye(2))
-    with pytest.raises(ValueError, match="a weight of the prior is -1, expected a number of at least 0"):
+    with pytest.raises(ValueError, match="means_weight of state 0 is -1, expected a number of at least 0"):
         GaussianHMM(means_weight=-1.0, random_state=0).fit([[0.0]])
     with pytest.raises(ValueError, match="X has 1 features, but GaussianHMM is expecting 2 features as input"):
         gaussian().score([[0.0]])
@@ -397,7 +400,7 @@ def test_more_errors():
         GaussianHMM().n_features
     wrong = categorical()
     wrong.transmat_ = wrong.transmat_ * 0.9
-    with pytest.raises(ValueError, match=r"A\[0\] sums to 0.9"):
+    with pytest.raises(ValueError, match=r"transmat_\[0\] sums to 0.9"):
         wrong.score([[0]])
     wrong.transmat_ = np.eye(2)
     with pytest.raises(ValueError, match=r"transmat_ has shape \(2, 2\), expected \(3, 3\)"):
@@ -418,3 +421,178 @@ def test_pickling():
     model = GaussianHMM(2, "tied", random_state=0, n_iter=200).fit(X)
     copy = pickle.loads(pickle.dumps(model))
     assert copy.score(X) == model.score(X) and copy.monitor_.history == model.monitor_.history
+
+
+def partial(model, seed=0, steps=7):
+    """Observations of a model, of which numbers and whole vectors are missing."""
+    random = np.random.default_rng(seed)
+    X = model.sample(steps, random_state=seed)[0]
+    X[random.random(X.shape) < 0.3] = np.nan
+    X[random.random(steps) < 0.2] = np.nan
+    return X
+
+
+def marginal_densities(model, X):
+    """ln b_i(x_t) of the numbers that are there."""
+    logs = np.zeros((len(X), model.n_components))
+    for t, x in enumerate(X):
+        seen = ~np.isnan(x)
+        for i, (mean, covariance) in enumerate(zip(model.means_, model.covars_)):
+            part = GaussianHMM(1, "full")
+            part.means_, part.covars_ = mean[None, seen], covariance[None, seen][:, :, seen]
+            if seen.any():
+                logs[t, i] = densities(part, x[None, seen])[0, 0]
+    return logs
+
+
+@pytest.mark.parametrize("covariance_type", ["spherical", "diag", "full", "tied"])
+@pytest.mark.parametrize("device", ["cpu", "emulated"])
+def test_missing_numbers_are_integrated_out(covariance_type, device):
+    for seed in range(6):
+        model = gaussian(seed, states=2, dimensions=3, covariance_type=covariance_type)
+        model.device = device
+        X = partial(model, seed)
+        emitted = marginal_densities(model, X)
+        paths = np.array(list(itertools.product(range(2), repeat=len(X))))
+        logs = np.log(model.startprob_[paths[:, 0]]) + emitted[np.arange(len(X)), paths].sum(axis=1)
+        logs += np.log(model.transmat_[paths[:, :-1], paths[:, 1:]]).sum(axis=1)
+        expected = np.logaddexp.reduce(logs)
+        assert model.score(X) == pytest.approx(expected, rel=1e-11)
+        assert model.score(np.ma.masked_invalid(X)) == model.score(X)
+        assert model.decode(X)[0] == pytest.approx(logs.max(), rel=1e-11)
+        assert (model.predict(X) == paths[logs.argmax()]).all()
+        weights = np.exp(logs - expected)
+        gamma = np.stack([(weights[:, None] * (paths == i)).sum(axis=0) for i in range(2)], axis=1)
+        np.testing.assert_allclose(model.predict_proba(X), gamma, atol=1e-11)
+        probs, so_far = model.filter(X)
+        np.testing.assert_allclose(probs[-1], gamma[-1], atol=1e-11)
+        assert so_far[-1] == pytest.approx(expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("covariance_type", ["spherical", "diag", "full", "tied"])
+def test_training_with_missing_numbers(covariance_type):
+    source = gaussian(3, states=2, dimensions=2, covariance_type=covariance_type)
+    X = partial(source, 5, steps=600)
+    none = {"covars_prior": 0, "covars_weight": 0, "min_covar": 0}
+    model = GaussianHMM(2, covariance_type, random_state=1, n_iter=60, tol=1e-4, **none).fit(X, [200, 400])
+    history = np.array(model.monitor_.history)
+    assert len(history) > 3 and (np.diff(history) > -1e-8).all()
+    # From the parameters of the source, the maximum is above it.
+    trained = copy.deepcopy(source).set_params(init_params="", n_iter=60, tol=1e-4, **none).fit(X, [200, 400])
+    assert trained.score(X, [200, 400]) > source.score(X, [200, 400])
+
+
+def test_one_state_with_missing_numbers_has_andersons_estimates():
+    x = np.array([1.0, 2.0, 0.5, 3.0, 4.0, 2.5, 1.5, 6.0, -2.0])
+    y = np.array([2.5, 3.0, 1.0, 5.5, 5.0, 4.5])
+    X = np.stack([x, np.append(y, [np.nan] * 3)], axis=1)
+    model = GaussianHMM(1, "full", n_iter=2000, tol=1e-14, covars_prior=0, covars_weight=0, min_covar=0).fit(X)
+    slope = np.cov(x[:6], y, bias=True)[0, 1] / x[:6].var()
+    mean = y.mean() + slope * (x.mean() - x[:6].mean())
+    np.testing.assert_allclose(model.means_, [[x.mean(), mean]], rtol=1e-6)
+    rest = y.var() - slope**2 * x[:6].var()
+    expected = [[x.var(), slope * x.var()], [slope * x.var(), rest + slope**2 * x.var()]]
+    np.testing.assert_allclose(model.covars_[0], expected, rtol=1e-5)
+
+
+def test_filter_treats_impossible_observations():
+    ring = CategoricalHMM(2)
+    ring.startprob_, ring.transmat_ = [0.5, 0.5], [[0.0, 1.0], [1.0, 0.0]]
+    ring.emissionprob_ = np.eye(2)
+    X = [[0], [0], [1], [1]]
+    with pytest.raises(ValueError, match=r"X\[1\]: the model cannot emit this after the observations before it"):
+        ring.filter(X)
+    probs, logs = ring.filter(X, on_error="missing")
+    np.testing.assert_array_equal(probs, [[1, 0], [0, 1], [1, 0], [0, 1]])
+    probs, logs = ring.filter(X, on_error="restart")
+    np.testing.assert_array_equal(probs, [[1, 0], [1, 0], [0, 1], [0, 1]])
+    np.testing.assert_allclose(logs, np.log(0.5))
+    # The second sequence begins anew.
+    assert ring.filter(X, [1, 3], on_error="restart")[1].tolist() == logs.tolist()
+    with pytest.raises(ValueError, match=r"X\[2, 0\] is 7, expected a symbol below 2"):
+        ring.filter([[0], [1], [7]])
+    assert ring.filter([[0], [1], [7]], on_error="missing")[0].tolist() == [[1, 0], [0, 1], [1, 0]]
+    with pytest.raises(ValueError, match="on_error is 'skip', expected 'stop', 'missing' or 'restart'"):
+        ring.filter(X, on_error="skip")
+    normal = gaussian(2)
+    with pytest.raises(ValueError, match=r"X\[1\] is not finite, expected 2 finite numbers, or NaN"):
+        normal.filter([[0.0, 1.0], [np.inf, 0.0]])
+    found = normal.filter([[0.0, 1.0], [np.inf, 0.0]], on_error="missing")
+    np.testing.assert_array_equal(found[0], normal.filter([[0.0, 1.0], [np.nan, np.nan]])[0])
+
+
+def test_wrong_kinds_of_covariances():
+    model = GaussianHMM(2, "foo")
+    for use in (lambda: setattr(model, "covars_", [[1.0], [1.0]]), model._check, lambda: model.fit([[0.0], [1.0]])):
+        with pytest.raises(ValueError, match="covariance_type is 'foo'|call fit"):
+            use()
+    nested = GaussianHMM(2, "spherical")
+    nested.covars_ = [[[[4.0]]], [[[3.0]]]]
+    assert nested._covars_.tolist() == [4.0, 3.0]
+
+
+def test_warnings_of_fit(caplog):
+    model = gaussian(1, states=2, dimensions=1)
+    X = model.sample(200, random_state=0)[0]
+    model.init_params = "sc"
+    model.fit(X)
+    told = [record.getMessage() for record in caplog.records]
+    assert [record.name for record in caplog.records] == ["warpkov.hmm"] * 2
+    assert "'startprob_' attribute is set, it will be overwritten" in told[0] and "contains 's'" in told[0]
+    assert "'covars_'" in told[1]
+    caplog.clear()
+    GaussianHMM(2, "full", random_state=0, n_iter=1, tol=np.inf).fit(np.random.default_rng(0).normal(size=(4, 2)))
+    # 1 + 2 + 4 + 6 parameters.
+    assert [record.getMessage() for record in caplog.records] == [
+        "Fitting a model with 13 free scalar parameters with only 8 data points will result in a degenerate solution."
+    ]
+    caplog.clear()
+    GaussianHMM(2, "full", random_state=0, n_iter=1, tol=np.inf, params="st").fit(np.zeros((4, 2)) + np.eye(4)[:, :2])
+    CategoricalHMM(2, random_state=0, n_iter=1, tol=np.inf).fit([[0], [1]] * 20)
+    assert not caplog.records
+
+
+def test_the_number_of_symbols():
+    model = CategoricalHMM(2, random_state=0, n_iter=1, tol=np.inf)
+    assert model.n_features is None
+    model.fit([[0], [2], [1]])
+    assert model.n_features == 3 and model.get_params()["n_features"] is None
+    model = CategoricalHMM(2, random_state=0, n_features=5, n_iter=1, tol=np.inf).fit([[0], [2], [1]])
+    assert model.n_features == 5 == model.emissionprob_.shape[1]
+    model._check_and_set_n_features(np.array([[0], [4]], dtype=np.uint8))
+    for wrong in (np.array([[5]]), np.array([[-1]]), np.array([[1.0]])):
+        with pytest.raises(ValueError, match="X has"):
+            model._check_and_set_n_features(wrong)
+    for wrong in ([], np.zeros((0, 3)), [[0.5, 0.6], [0.5, 0.5]]):
+        model.emissionprob_ = wrong
+        with pytest.raises(ValueError, match="emissionprob_"):
+            model._check()
+
+
+def test_initialisation_alone():
+    X = gaussian(4).sample(50, random_state=0)[0]
+    model = GaussianHMM(3, init_params="c", random_state=0)
+    model._init(X, [50])
+    assert model._covars_.flags.writeable and model._covars_.shape == (3, 2)
+    model._check()
+    model.startprob_ = model.startprob_ * 2
+    with pytest.raises(ValueError, match="startprob_"):
+        model._check()
+
+
+def test_a_monitor_by_itself(capsys):
+    monitor = ConvergenceMonitor(tol=1e-3, n_iter=2, verbose=True)
+    monitor.report(-0.01)
+    assert not monitor.converged and (monitor.iter, monitor.history) == (1, [-0.01])
+    assert capsys.readouterr().err.splitlines() == [monitor._template.format(iter=1, log_prob=-0.01, delta=np.nan)]
+    monitor.report(-0.001)
+    # All iterations are done.
+    assert monitor.converged
+    monitor._reset()
+    assert monitor.iter == 0 and not monitor.history and not monitor.converged
+    monitor = ConvergenceMonitor(tol=1e-3, n_iter=10, verbose=False)
+    for log_prob in (-0.03, -0.02, -0.01):
+        monitor.report(log_prob)
+        assert not monitor.converged
+    monitor.report(-0.0101)
+    assert monitor.converged

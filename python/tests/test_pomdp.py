@@ -152,8 +152,8 @@ def test_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"T": T * 0.9}, "probabilities sum to 0.9"),
-        ({"O": O * 0.9}, "O of action 0 in state 0.*0.9"),
+        ({"T": T * 0.9}, r"T\[0, 0, :\] \(state 0, action 0\) sums to 0.9"),
+        ({"O": O * 0.9}, r"O\[0, 0, :\] sums to 0.9"),
         ({"O": O[:2]}, r"O has 2 matrices of shape \(2, 2\), expected 3 of shape \(2, n_observations\)"),
         ({"start": [0.5, 0.6]}, "start|belief"),
         ({"start": [1.0]}, r"start has shape \(1,\), expected \(2,\)"),
@@ -186,7 +186,7 @@ def test_invalid_options():
         model.update([0.5, 0.5], "sleep", 0)
     with pytest.raises(ValueError, match="action 7, expected one below 3"):
         model.update([0.5, 0.5], 7, 0)
-    with pytest.raises(ValueError, match="expected one per state, 2"):
+    with pytest.raises(ValueError, match="expected a probability for each of 2 states"):
         model.update([1.0], 0, 0)
     with pytest.raises(ValueError, match="γ is 1"):
         pomdp.solve(tiger(gamma=1.0))

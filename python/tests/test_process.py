@@ -50,7 +50,7 @@ def test_no_copy_of_csr():
 
 def test_models_keep_arrays_alive_and_cannot_be_written():
     P = stacked(1000, 3)
-    model = mdp.Model(P, gamma=0.9, order="sas")
+    model = mdp.Model(P, 0, gamma=0.9, order="sas")
     before = P.toarray()
     found = model.P
     del P, model
@@ -74,7 +74,7 @@ def test_memory_is_freed():
         size = P.data.nbytes + P.indices.nbytes + P.indptr.nbytes
         before = peak()
         for _ in range(20):
-            mdp.Model(P, gamma=0.9, order="sas")
+            mdp.Model(P, 0, gamma=0.9, order="sas")
         # The row pointers, twice: those of P in 64 bits, and those of the absent R.
         assert peak() - before < 2.5 * 2 * P.indptr.nbytes, (peak() - before, size)
         for _ in range(20):

@@ -78,7 +78,7 @@ def test_rewards_by_state_and_by_both():
 
 def test_no_rewards_are_zero():
     P, _ = random_model(4)
-    assert mdp.solve(P, gamma=GAMMA).values.tolist() == [0.0] * 12
+    assert mdp.solve(P, 0, gamma=GAMMA).values.tolist() == [0.0] * 12
 
 
 def test_a_cube_needs_an_order():
@@ -142,7 +142,7 @@ def test_duplicates_of_scipy_are_sums():
     P = sp.coo_matrix(([0.25, 0.25, 0.5, 1.0], ([0, 0, 0, 1], [1, 1, 0, 1])), shape=(2, 2)).tocsr()
     raw = sp.csr_matrix((np.array([0.25, 0.25, 0.5, 1.0]), np.array([1, 1, 0, 1]), np.array([0, 3, 4])), shape=(2, 2))
     for matrix in (P, raw):
-        assert mdp.Model([matrix], gamma=0.5).P.toarray().tolist() == [[0.5, 0.5], [0.0, 1.0]]
+        assert mdp.Model([matrix], 0, gamma=0.5).P.toarray().tolist() == [[0.5, 0.5], [0.0, 1.0]]
 
 
 def test_int64_indices():

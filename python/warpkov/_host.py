@@ -37,6 +37,21 @@ def host(array: Any) -> np.ndarray:
     return np.asarray(array)
 
 
+def real(array: Any, name: str) -> np.ndarray:
+    """Return an array of real numbers of any type, or nested lists, as float64 in the byte order of this machine.
+
+    Masked elements become NaN. Messages call the array `name`.
+    """
+    found = host(array)
+    if found.dtype.kind not in "biufO":
+        raise ValueError(f"{name} has elements of type {found.dtype}, expected real numbers")
+    if isinstance(array, np.ma.MaskedArray):
+        masked: np.ndarray = np.ma.filled(array.astype(np.float64), np.nan)
+        return masked
+    numbers: np.ndarray = np.require(found, dtype=np.float64, requirements=["A"])
+    return numbers
+
+
 def fetch(array: Any) -> np.ndarray:
     """Return a copy of an array of any device that DLPack names, in the memory of the host."""
     data, offset, shape, strides, dtype = _warpkov.fetch(array)

@@ -1,4 +1,5 @@
 import os
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -6,6 +7,7 @@ from numpy.typing import NDArray
 
 _Matrix = tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float64]]
 _Path = str | os.PathLike[str]
+_Place = Callable[[str, int, int | None], str]
 
 __all__ = [
     "Buffer",
@@ -20,7 +22,9 @@ __all__ = [
     "fetch",
     "generate",
     "greatest",
+    "hmm_check",
     "hmm_decode",
+    "hmm_filter",
     "hmm_posteriors",
     "hmm_sample",
     "hmm_scores",
@@ -73,7 +77,7 @@ class DeviceError(RuntimeError):
 @final
 class Model:
     @staticmethod
-    def from_arrays(parts: dict[str, Any], transitions: _Matrix, rewards: _Matrix | None) -> Model: ...
+    def from_arrays(parts: dict[str, Any], transitions: _Matrix, rewards: _Matrix | None, place: _Place) -> Model: ...
     @staticmethod
     def load(path: _Path, format: str | None, reward: str | None, costs: _Path | None) -> Model: ...
     @staticmethod
@@ -117,8 +121,11 @@ class Model:
 class Pomdp:
     @staticmethod
     def from_arrays(
-        parts: dict[str, Any], transitions: _Matrix, observations: _Matrix, rewards: _Matrix | None
+        parts: dict[str, Any], transitions: _Matrix, observations: _Matrix, rewards: _Matrix | None, place: _Place
     ) -> Pomdp: ...
+    @staticmethod
+    def loads(bytes: bytes) -> Pomdp: ...
+    def dumps(self) -> bytes: ...
     @staticmethod
     def load(path: _Path, format: str | None) -> Pomdp: ...
     def save(self, path: _Path, format: str | None) -> None: ...
@@ -155,8 +162,10 @@ def fetch(array: Any) -> tuple[Buffer, int, list[int], list[int], str]: ...
 def factors(model: Model, values: NDArray[np.float64], bound: float | None) -> tuple[Buffer, Buffer, float | None]: ...
 def simulate(model: Model, policy: NDArray[np.uint32], question: dict[str, Any], paths: dict[str, Any]) -> str: ...
 def generate(words: list[str]) -> Model: ...
+def hmm_check(parts: dict[str, Any]) -> None: ...
 def hmm_scores(parts: dict[str, Any], sequences: dict[str, Any], place: dict[str, Any]) -> Buffer: ...
 def hmm_decode(parts: dict[str, Any], sequences: dict[str, Any], place: dict[str, Any]) -> tuple[Buffer, Buffer]: ...
+def hmm_filter(parts: dict[str, Any], sequences: dict[str, Any], on_error: str) -> tuple[Buffer, Buffer]: ...
 def hmm_posteriors(parts: dict[str, Any], sequences: dict[str, Any], place: dict[str, Any]) -> Buffer: ...
 def hmm_train(
     parts: dict[str, Any], sequences: dict[str, Any], place: dict[str, Any], training: dict[str, Any]

@@ -287,8 +287,8 @@ fn positions_of_states_are_written_as_bed() {
     let parts = "chr1\t0\t4\tAT_rich\nchr1\t5\t10\tGC\nchr1\t10\t14\tAT_rich\nchr2\t0\t4\tGC\n";
     assert_eq!(bed("--missing split"), parts);
     assert_eq!(bed("--missing split --states GC"), "chr1\t5\t10\tGC\nchr2\t0\t4\tGC\n");
-    let message = fails(folder.path(), "decode m.json d.fa --missing skip --out x.bed", 2);
-    assert!(message.contains("positions in a .bed file"), "{message}");
+    // Positions are those of the file where an observation was removed.
+    assert_eq!(bed("--missing skip"), parts);
     let message = fails(folder.path(), "decode m.json d.fa --missing split --out x.bed --states X", 2);
     assert!(message.ends_with("error: --states: the model has no state \"X\"\n"), "{message}");
     // The compressed file gives the same output.
@@ -324,7 +324,189 @@ fn positions_of_states_are_written_as_bed() {
         assert_eq!(cpu.len(), emulated.len());
     }
     let message = fails(folder.path(), "train m.json d.fa --missing marginalise", 2);
-    assert!(message.starts_with("error: --missing marginalise is for score, decode and posterior"), "{message}");
+    assert!(message.contains("\nerror: --missing marginalise trains models of vectors only"), "{message}");
+}
+
+/// Removed observations leave a gap in the positions of every table, and of the picture.
+#[test]
+fn skipped_observations_keep_the_positions_of_the_others() {
+    let folder = ice_cream();
+    fs::write(folder.path().join("d.csv"), "sequence,ice\na,3\nb,1\na,NA\na,1\nb,NA\nb,NA\nb,2\n").unwrap();
+    let places = |command: &str| -> Vec<String> {
+        run(folder.path(), &format!("{command} ice.json d.csv --missing skip --out x.csv"));
+        let written = fs::read_to_string(folder.path().join("x.csv")).unwrap();
+        written.lines().skip(1).map(|line| line.split(',').take(2).collect::<Vec<_>>().join(" ")).collect()
+    };
+    for command in ["decode", "posterior"] {
+        assert_eq!(places(command), ["a 1", "a 3", "b 1", "b 4"], "{command}");
+    }
+    run(folder.path(), "posterior ice.json d.csv --missing skip --out x.csv --plot x.svg --sequence 2");
+    let ring = r#"{"pi": [1, 0], "A": [[0, 1], [1, 0]], "B": [[1, 0], [0, 1]]}"#;
+    fs::write(folder.path().join("ring.json"), ring).unwrap();
+    fs::write(folder.path().join("r.csv"), "sequence,x\na,0\na,NA\na,0\n").unwrap();
+    let output = piped(folder.path(), &["score", "ring.json", "r.csv", "--missing", "skip"], "");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("position 3: found symbol 0, which no reachable state emits"), "{message}");
+}
+
+/// Vectors with missing numbers are scored, decoded and trained, with equal results on every device and rank.
+#[test]
+fn missing_numbers_of_vectors_are_integrated_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = r#"{"pi": [0.5, 0.5], "A": [[0.9, 0.1], [0.2, 0.8]], "means": [[0, 0], [4, 2]],
+        "covariances": [[[1, 0.5], [0.5, 1]], [[2, -0.4], [-0.4, 1]]]}"#;
+    fs::write(folder.path().join("m.json"), model).unwrap();
+    // ln P of one vector, whose second number is missing, is that of the mixture of the marginals.
+    fs::write(folder.path().join("one.csv"), "x,y\n1,NA\n").unwrap();
+    let density = |x: f64, mean: f64, variance: f64| {
+        (-(x - mean).powi(2) / (2.0 * variance)).exp() / (std::f64::consts::TAU * variance).sqrt()
+    };
+    let expected = (0.5 * density(1.0, 0.0, 1.0) + 0.5 * density(1.0, 4.0, 2.0)).ln();
+    let score = parsed(&run(folder.path(), "score m.json one.csv --missing marginalise --json"));
+    assert!((score["log_likelihood"].as_f64().unwrap() - expected).abs() < 1e-14, "{score}");
+    let mut rows = "sequence,x,y\n".to_owned();
+    for step in 0..60 {
+        let (x, y) = (f64::from(step * 7 % 11) * 0.4, f64::from(step * 5 % 13) * 0.3);
+        let (x, y) = match step % 6 {
+            1 => ("NA".to_owned(), y.to_string()),
+            4 => (x.to_string(), String::new()),
+            5 => ("nan".to_owned(), "?".to_owned()),
+            _ => (x.to_string(), y.to_string()),
+        };
+        rows.push_str(&format!("{},{x},{y}\n", step % 2));
+    }
+    fs::write(folder.path().join("d.csv"), rows).unwrap();
+    let message = fails(folder.path(), "score m.json d.csv", 2);
+    assert!(message.ends_with("expected a finite number (option missing selects a treatment)\n"), "{message}");
+    let report = |command: &str| parsed(&run(folder.path(), &format!("{command} --missing marginalise --json")));
+    let number = |value: &Value| value.as_f64().unwrap();
+    let close = |one: &Value, other: &Value| (number(one) - number(other)).abs() < 1e-9 * number(one).abs();
+    let cpu = report("score m.json d.csv --device cpu");
+    assert!(close(&cpu["log_likelihood"], &report("score m.json d.csv --device emulated")["log_likelihood"]));
+    let paths = report("decode m.json d.csv --device cpu");
+    assert_eq!(paths["paths"], report("decode m.json d.csv --device emulated")["paths"]);
+    let posterior = report("posterior m.json d.csv --device cpu");
+    assert_eq!(posterior["posteriors"][0].as_array().unwrap().len(), 30);
+    for kind in ["full", "diagonal", "spherical", "tied"] {
+        let train = |device: &str| {
+            let output = piped(
+                folder.path(),
+                &format!("train m.json d.csv --missing marginalise --covariances {kind} --iterations 20 --tolerance 0 --json --device {device}")
+                    .split(' ')
+                    .collect::<Vec<_>>(),
+                "",
+            );
+            parsed(&String::from_utf8(output.stdout).unwrap())
+        };
+        let (cpu, emulated) = (train("cpu"), train("emulated"));
+        let logs = |report: &Value| report["log_likelihoods"].as_array().unwrap().clone();
+        assert!(logs(&cpu).len() > 5 && logs(&cpu).windows(2).all(|pair| number(&pair[1]) > number(&pair[0]) - 1e-9));
+        assert!(logs(&cpu).iter().zip(&logs(&emulated)).all(|(one, other)| close(one, other)), "{kind}");
+    }
+}
+
+/// Everything that `sample` writes can be read again.
+#[test]
+fn sampled_fasta_is_read_again_or_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = |symbols: &[&str], named: bool| {
+        let b = vec![1.0 / symbols.len() as f64; symbols.len()];
+        let mut model = json!({ "pi": [1], "A": [[1]], "B": [b] });
+        if named {
+            model["symbols"] = json!(symbols);
+        }
+        fs::write(folder.path().join("m.json"), model.to_string()).unwrap();
+    };
+    let readable: [(&[&str], bool); 5] = [
+        (&["A", "C", "G", "T"], false),
+        (&["a", "A", "-", "."], true),
+        (&["N", "X"], true),
+        (&["A", "C", "G", "U"], true),
+        (&["0", "1", "*"], true),
+    ];
+    for (symbols, named) in readable {
+        model(symbols, named);
+        run(folder.path(), "sample m.json --sequences 3 --length 150 --out s.fasta");
+        let report = parsed(&run(folder.path(), "score m.json s.fasta --json"));
+        let expected = -450.0 * (symbols.len() as f64).ln();
+        assert!((report["log_likelihood"].as_f64().unwrap() - expected).abs() < 1e-9, "{symbols:?}");
+    }
+    let refused: [(&[&str], bool, &str); 6] = [
+        (&["A", "C"], false, "one letter each"),
+        (&["A", "C", "G"], false, "one letter each"),
+        (&["A", "CG"], true, "one letter each"),
+        (&[">", "A"], true, "no place for the symbol \">\""),
+        (&[";", "A"], true, "no place for the symbol \";\""),
+        (&[" ", "A"], true, "no place for the symbol \" \""),
+    ];
+    for (symbols, named, expected) in refused {
+        model(symbols, named);
+        let message = fails(folder.path(), "sample m.json --length 20 --out t.fasta", 2);
+        assert!(message.starts_with("error: --out: ") && message.contains(expected), "{message}");
+        assert!(!folder.path().join("t.fasta").exists());
+    }
+}
+
+#[test]
+fn filter_reads_tables_and_survives_bad_lines() {
+    let folder = ice_cream();
+    let answered = |arguments: &str, input: &str, notes: usize| -> Vec<String> {
+        let output = piped(folder.path(), &arguments.split(' ').collect::<Vec<_>>(), input);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), told.lines().count()), (Some(0), notes), "{told}");
+        String::from_utf8(output.stdout).unwrap().lines().skip(1).map(str::to_owned).collect()
+    };
+    let plain = answered("filter ice.json -", "2\n3\n\n1\n", 0);
+    // The header names the columns; another id begins another sequence.
+    let table = "day;ice;mood\na;2;\"so; so\"\na;3;good\nb;1;\n";
+    let named = answered("filter ice.json - --format csv --columns ice --id day", table, 0);
+    let renamed: Vec<String> = plain.iter().map(|line| line.replacen("1,", "a,", 1).replacen("2,", "b,", 1)).collect();
+    assert_eq!(named[0], renamed[0]);
+    assert_eq!(named[2], plain[2].replacen("2,", "b,", 1));
+    fs::write(folder.path().join("d.csv"), "ice\n2\n3\n\n1\n").unwrap();
+    assert_eq!(answered("filter ice.json d.csv", "", 0), plain);
+    assert_eq!(answered("filter ice.json - --format csv --header no", "2\n3\n\n1\n", 0), plain);
+    let fails = |arguments: &str, input: &str, expected: &str| {
+        let output = piped(folder.path(), &arguments.split(' ').collect::<Vec<_>>(), input);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && message.contains(expected), "{message}");
+    };
+    fails("filter ice.json - --format csv --columns ice", "a,b\n1,2\n", "standard input:1: there is no column ice");
+    fails("filter ice.json - --format csv --columns x --on-error missing", "a\n1\n", "there is no column x");
+    fails("filter ice.json - --columns ice", "1\n", "expected --format csv");
+    fails("filter ice.json - --format npy", "1\n", "--format npy: a stream is lines or csv");
+    fails("filter ice.json - --format csv", "ice\n1\n2,3\n", "standard input:3: found 2 columns, expected 1");
+    // An unreadable line is a step without an observation, or begins another sequence.
+    let gap = answered("filter ice.json -", "2\nNA\n3\n", 0);
+    assert_eq!(answered("filter ice.json - --on-error missing", "2\nbroken\n3\n", 1), gap);
+    assert_eq!(answered("filter ice.json - --format csv --on-error missing", "ice\n2\n7\n3\n", 1), gap);
+    let broken = answered("filter ice.json - --on-error restart", "2\n3\nbroken\n1\n", 1);
+    assert_eq!(broken, plain);
+    // An impossible one as well; a restart takes it as the first if that is possible.
+    let ring = r#"{"pi": [0.5, 0.5], "A": [[0, 1], [1, 0]], "B": [[1, 0], [0, 1]]}"#;
+    fs::write(folder.path().join("ring.json"), ring).unwrap();
+    let ends = |lines: Vec<String>| -> Vec<String> {
+        let cells = |line: &String| {
+            let cells: Vec<&str> = line.split(',').collect();
+            format!("{} {} {} {}", cells[0], cells[1], cells[3], cells[4])
+        };
+        lines.iter().map(cells).collect()
+    };
+    let missing = ends(answered("filter ring.json - --on-error missing", "0\n0\n0\n", 1));
+    assert_eq!(missing, ["1 1 1 0", "1 2 0 1", "1 3 1 0"]);
+    let restarted = ends(answered("filter ring.json - --on-error restart", "0\n0\n1\n", 1));
+    assert_eq!(restarted, ["1 1 1 0", "2 1 1 0", "2 2 0 1"]);
+    // What a lag has kept back comes before the restart.
+    let kept = ends(answered("filter ring.json - --on-error restart --lag 5", "0\n1\n1\n", 1));
+    assert_eq!(kept, ["1 1 1 0", "1 2 0 1", "2 1 0 1"]);
+    // Vectors with missing numbers.
+    let pair = r#"{"pi": [0.5, 0.5], "A": [[0.5, 0.5], [0.5, 0.5]], "means": [[0, 0], [9, 9]],
+        "covariances": [[1, 1], [1, 1]]}"#;
+    fs::write(folder.path().join("pair.json"), pair).unwrap();
+    let found = answered("filter pair.json - --format csv", "x,y\n9,NA\n,0\nNA,NA\n", 0);
+    let states: Vec<f64> = found.iter().map(|line| line.split(',').nth(4).unwrap().parse().unwrap()).collect();
+    assert!(states[0] > 0.999 && states[1] < 1e-3 && (states[2] - 0.5).abs() < 1e-12, "{found:?}");
+    assert_eq!(answered("filter pair.json -", "9 NA\nNA 0\nNA\n", 0), found);
 }
 
 #[test]
@@ -863,7 +1045,7 @@ fn filter_names_the_line_of_a_bad_observation() {
     let pair = r#"{"pi": [1], "A": [[1]], "means": [[0, 0]], "covariances": [[1, 1]]}"#;
     fs::write(folder.path().join("pair.json"), pair).unwrap();
     fails("filter pair.json -", "1\n", "standard input:1: found 1 numbers, expected 2 on each line");
-    fails("filter pair.json -", "1,NA\n", "standard input:1: 1 of 2 numbers are missing, expected all or none");
+    fails("filter pair.json -", "1,NA,2\n", "standard input:1: found 3 numbers, expected 2 on each line");
     fails("filter pair.json -", "1 inf\n", "expected a finite number");
     let moments = piped(folder.path(), &["filter", "pair.json", "-", "--observation", "--json"], "1,2\nNA NA\nNA\n");
     let moments = String::from_utf8(moments.stdout).unwrap();

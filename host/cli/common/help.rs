@@ -5,7 +5,7 @@ use clap::{Arg, Command};
 /// Options by heading, the same in all commands. Other options keep their own heading.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Model", &["generate", "format", "model-format", "reward", "costs", "gamma"]),
-    ("Data", &["lengths", "columns", "id", "header", "separator", "missing"]),
+    ("Data", &["lengths", "columns", "id", "header", "separator", "missing", "on-error"]),
     (
         "Device",
         &["device", "device-memory", "precision", "storage", "scan", "ranks", "rank", "master", "timeout", "trace"],

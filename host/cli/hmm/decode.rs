@@ -81,12 +81,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 impl Options {
-    /// Checks that the format can hold the paths of these sequences, and that the disk has room for them.
+    /// Checks that the disk has room for the paths.
     fn check(&self, given: &Given) -> Result<(), Error> {
-        if self.output.format() == Some(PathFormat::Bed) && given.records.skipped {
-            let message = "positions in a .bed file are unknown with --missing skip: expected split or marginalise";
-            return Err(Error::Usage(message.to_owned()));
-        }
         match self.output.path() {
             Some((path, format)) => room(path, given.sequences().steps() as u64 * format.least_bytes()),
             None => Ok(()),

@@ -72,6 +72,17 @@ struct Data {
     /// File of the lengths of the sequences, if SEQUENCES is one NumPy array.
     #[arg(long, value_name = "FILE.npy")]
     lengths: Option<PathBuf>,
+    #[command(flatten)]
+    table: TableArguments,
+    /// Treatment of missing observations (NA, nan, empty) and of ambiguous ones (N or R in DNA, gaps). marginalise also takes vectors of
+    /// which some components are missing.
+    #[arg(long, value_parser = choice::<Missing>(), value_name = "HOW", default_value = "refuse")]
+    missing: Missing,
+}
+
+/// The columns of a table.
+#[derive(Args)]
+pub struct TableArguments {
     /// Observed columns of a table, by name, or by number from 1: price,volume or '"price, USD",4' [default: all but --id].
     #[arg(long, value_name = "LIST", value_parser = list)]
     columns: Option<List>,
@@ -86,9 +97,18 @@ struct Data {
     /// Separator of the columns: one character, or tab [default: the most frequent of comma, semicolon and tab in the first row].
     #[arg(long, value_name = "CHARACTER", value_parser = separator)]
     separator: Option<u8>,
-    /// Treatment of missing observations (NA, nan, empty) and of ambiguous ones (N or R in DNA, gaps).
-    #[arg(long, value_parser = choice::<Missing>(), value_name = "HOW", default_value = "refuse")]
-    missing: Missing,
+}
+
+impl TableArguments {
+    /// The columns to read.
+    pub fn table(&self) -> Table {
+        Table {
+            header: self.header,
+            columns: self.columns.clone().map(|List(names)| names).unwrap_or_default(),
+            id: self.id.clone(),
+            separator: self.separator,
+        }
+    }
 }
 
 /// The device of the recursions.
@@ -175,7 +195,7 @@ impl Source {
         Err(Error::Usage(problem.to_owned()))
     }
 
-    /// Whether the recursions sum over the symbols that an ambiguous observation may be.
+    /// Whether missing and ambiguous observations are marginalised.
     pub fn marginalises(&self) -> bool {
         self.data.missing == Missing::Marginalise
     }
@@ -215,12 +235,7 @@ impl Data {
     }
 
     fn read(&self, model: &Hmm) -> Result<Records, Error> {
-        let table = Table {
-            header: self.header,
-            columns: self.columns.clone().map(|List(names)| names).unwrap_or_default(),
-            id: self.id.clone(),
-            separator: self.separator,
-        };
+        let table = self.table.table();
         let options = ReadOptions { format: self.format, lengths: self.lengths.clone(), table, missing: self.missing };
         Ok(match &self.sequences {
             FileOrStd::Standard => sequences::read_from_with(io::stdin().lock(), &self.name(), &options, model)?,

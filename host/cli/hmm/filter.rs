@@ -4,27 +4,32 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::iter;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use warpkov_common::io::Error as FileError;
 use warpkov_common::io::input::Input as Packed;
-use warpkov_hmm::filter::Filter;
-use warpkov_hmm::io::sequences::{Stream, field, write_row};
+use warpkov_common::io::input::plain_name;
+use warpkov_hmm::filter::{Filter, Refused};
+use warpkov_hmm::io::sequences::{Format, Line, Stream, Table, field, write_row};
 use warpkov_hmm::model::{Emissions, Hmm, name};
+use warpkov_hmm::sequences::Observation;
 
-use super::file::Input;
+use super::file::{Input, TableArguments};
 use super::{Error, Outcome};
+use crate::common::choice::choice;
 use crate::common::file::FileOrStd;
 
 /// Follows a stream: after each observation, the probability of every state given all observations so far.
 ///
 /// OBSERVATIONS has one observation per line: a symbol, or the numbers of a vector, separated by blanks or commas. Each is answered by
-/// one line, before the next is read. NA is a step without an observation. A blank line ends a sequence, and the next line begins
-/// another one. The CPU computes.
+/// one line, before the next is read. NA is a step without an observation, or a missing number of a vector. A blank line ends a
+/// sequence, and the next line begins another one. A table (.csv, --format csv) has one row per observation and may have a header; there
+/// another id begins another sequence. The CPU computes.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tail -f sensor.txt | warpkov hmm filter model.json -
+  tail -f sensor.csv | warpkov hmm filter model.json - --format csv --on-error missing
   warpkov hmm filter model.json - --lag 5
   warpkov hmm filter model.json - --ahead 1 --observation
   warpkov hmm filter model.json data.txt --json | jq -c .probs")]
@@ -34,6 +39,15 @@ pub struct Arguments {
     /// File of the observations, or - for the standard input.
     #[arg(value_name = "OBSERVATIONS")]
     observations: FileOrStd,
+    /// Format of OBSERVATIONS: lines or csv [default: that of its extension, else lines].
+    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
+    format: Option<Format>,
+    #[command(flatten)]
+    table: TableArguments,
+    /// What to do about a line that is unreadable or impossible under the model: stop; take it as missing; or restart, which begins
+    /// another sequence, with the line if that is possible. A note names each line.
+    #[arg(long, value_enum, value_name = "HOW", default_value = "stop")]
+    on_error: OnError,
     /// Smooth: after observation t, write the states at step t - L. The last L steps follow when a sequence ends.
     #[arg(long, value_name = "L", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..1_000_000))]
     lag: u32,
@@ -49,10 +63,24 @@ pub struct Arguments {
     json: bool,
 }
 
+/// What to do about lines that are unreadable or impossible.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum OnError {
+    /// End with an error.
+    Stop,
+    /// Take the line as a missing observation.
+    Missing,
+    /// Begin another sequence.
+    Restart,
+}
+
 /// The stream to follow, and what to write.
 pub struct Options {
     input: Input,
     observations: FileOrStd,
+    /// The columns of a table; `None` for lines.
+    table: Option<Table>,
+    on_error: OnError,
     lag: u32,
     ahead: u32,
     observation: bool,
@@ -63,12 +91,28 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { input, observations, lag, ahead, observation, json } = arguments;
+        let Arguments { input, observations, format, table, on_error, lag, ahead, observation, json } = arguments;
         if input.model == FileOrStd::Standard && observations == FileOrStd::Standard {
             return Err(Error::Usage("model and observations cannot both come from the standard input".to_owned()));
         }
         observations.reads()?;
-        Ok(Self { input, observations, lag, ahead, observation, json })
+        let of_name = match &observations {
+            FileOrStd::Standard => None,
+            // Other files were always read as lines.
+            FileOrStd::At(path) => Format::of_name(&plain_name(path)).filter(|format| *format == Format::Csv),
+        };
+        let table = match (format.or(of_name).unwrap_or(Format::Lines), table.table()) {
+            (Format::Csv, table) => Some(table),
+            (Format::Lines, table) if table == Table::default() => None,
+            (Format::Lines, _) => {
+                let message = "--columns, --id, --header and --separator are for tables: expected --format csv";
+                return Err(Error::Usage(message.to_owned()));
+            }
+            (format, _) => {
+                return Err(Error::Usage(format!("--format {format}: a stream is lines or csv")));
+            }
+        };
+        Ok(Self { input, observations, table, on_error, lag, ahead, observation, json })
     }
 }
 
@@ -86,7 +130,11 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
         FileOrStd::At(path) => Box::new(File::open(path).map_err(FileError::read(path))?),
     };
     let mut answers = Answers::new(options, &model, out)?;
-    follow(BufReader::new(reader), &file, &model, &mut answers)?;
+    let mut stream = match &options.table {
+        Some(table) => Stream::of_table(&model, table.clone()),
+        None => Stream::new(&model),
+    };
+    follow(BufReader::new(reader), &file, &mut stream, options.on_error, &mut answers)?;
     Ok(Outcome::Success)
 }
 
@@ -94,22 +142,59 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
 fn follow(
     mut reader: BufReader<impl Read>,
     file: &str,
-    model: &Hmm,
+    stream: &mut Stream<'_>,
+    on_error: OnError,
     answers: &mut Answers<impl Write>,
 ) -> Result<(), Error> {
-    let mut stream = Stream::new(model);
     let mut text = Vec::new();
     for line in 1.. {
         text.clear();
         let failed = |message: String| Error::File(FileError::Line { file: file.to_owned(), line, message });
         let read = reader.read_until(b'\n', &mut text).map_err(FileError::read(file))?;
-        match stream.parse(&text).map_err(failed)? {
-            Some(observation) => {
-                answers.filter.push(observation).map_err(|refused| failed(refused.to_string()))?;
-                answers.answer()?;
+        // What cannot be read or emitted, unless it ends the command.
+        let survive = |message: &str, treatment: &str| match on_error {
+            OnError::Stop => Err(failed(message.to_owned())),
+            _ => {
+                eprintln!("note: {file}:{line}: {message}; {treatment}");
+                Ok(())
             }
-            None if answers.filter.steps() > 0 => answers.end(failed)?,
-            None => {}
+        };
+        let parsed = stream.parse(&text);
+        if (stream.begins() || parsed == Ok(Line::Blank))
+            && let Err(refused) = answers.end()?
+        {
+            survive(&refused.to_string(), "the sequence breaks off")?;
+            answers.break_off()?;
+        }
+        answers.name(stream.id());
+        let readable = parsed.is_ok();
+        let pushed = match parsed {
+            Ok(Line::Header | Line::Blank) => Ok(false),
+            Ok(Line::Observation) => {
+                answers.filter.push(stream.observation()).map(|()| true).map_err(|refused| refused.to_string())
+            }
+            Err(message) => Err(message),
+        };
+        let pushed = match (pushed, on_error) {
+            (Ok(pushed), _) => pushed,
+            // The options do not fit the table.
+            (Err(message), _) if !stream.has_columns() => return Err(failed(message)),
+            (Err(message), OnError::Missing) => {
+                survive(&message, "taken as missing")?;
+                if answers.filter.push(Observation::Missing).is_err() {
+                    answers.break_off()?;
+                    answers.filter.push(Observation::Missing).map_err(|refused| failed(refused.to_string()))?;
+                }
+                true
+            }
+            (Err(message), _) => {
+                survive(&message, "another sequence begins")?;
+                answers.break_off()?;
+                readable && answers.filter.push(stream.observation()).is_ok()
+            }
+        };
+        if pushed {
+            answers.answer()?;
         }
         // Lines that arrive together are answered together.
         if !reader.buffer().contains(&b'\n') {
@@ -130,7 +215,10 @@ struct Answers<'m, W: Write> {
     lag: u64,
     observation: bool,
     json: bool,
+    /// Number of the present sequence, from 1.
     sequence: u64,
+    /// Its name in a table.
+    id: Option<String>,
     out: BufWriter<W>,
 }
 
@@ -146,7 +234,7 @@ impl<'m, W: Write> Answers<'m, W> {
             out.flush()?;
         }
         let filter = Filter::new(model, lag as usize);
-        Ok(Self { filter, model, ahead, lag: lag.into(), observation, json, sequence: 1, out })
+        Ok(Self { filter, model, ahead, lag: lag.into(), observation, json, sequence: 1, id: None, out })
     }
 
     /// Answers an observation.
@@ -162,10 +250,35 @@ impl<'m, W: Write> Answers<'m, W> {
         }
     }
 
-    /// Ends a sequence, with the steps that a lag has kept back.
-    fn end(&mut self, failed: impl Fn(String) -> Error) -> Result<(), Error> {
+    /// Names the present sequence, in a table that has names.
+    fn name(&mut self, id: Option<String>) {
+        self.id = id;
+    }
+
+    /// Ends a sequence, unless no observations have come or the model refuses.
+    fn end(&mut self) -> Result<Result<(), Refused>, Error> {
         let steps = self.filter.steps();
-        let (smoothed, log_likelihood) = self.filter.finish().map_err(|refused| failed(refused.to_string()))?;
+        if steps == 0 {
+            return Ok(Ok(()));
+        }
+        match self.filter.finish() {
+            Ok(last) => self.close(steps, last).map(Ok),
+            Err(refused) => Ok(Err(refused)),
+        }
+    }
+
+    /// Breaks a sequence off, if observations have come.
+    fn break_off(&mut self) -> Result<(), Error> {
+        let steps = self.filter.steps();
+        if steps == 0 {
+            return Ok(());
+        }
+        let last = self.filter.break_off();
+        self.close(steps, last)
+    }
+
+    /// Writes the steps that a lag has kept back.
+    fn close(&mut self, steps: u64, (smoothed, log_likelihood): (Vec<Vec<f64>>, f64)) -> Result<(), Error> {
         for (probs, step) in smoothed.iter().zip(steps + 1 - smoothed.len() as u64..) {
             self.write(step, log_likelihood, probs)?;
         }
@@ -177,8 +290,8 @@ impl<'m, W: Write> Answers<'m, W> {
         let observed = self.observation.then(|| self.filter.observation(states));
         let numbers = observed.as_deref().unwrap_or(states);
         if self.json {
-            let mut answer =
-                json!({ "sequence": self.sequence, "position": position, "log_likelihood": log_likelihood });
+            let sequence = self.id.as_ref().map_or_else(|| json!(self.sequence), |id| json!(id));
+            let mut answer = json!({ "sequence": sequence, "position": position, "log_likelihood": log_likelihood });
             match (&observed, self.model.emissions()) {
                 (Some(numbers), Emissions::Gaussian { dimensions, .. }) => {
                     let (means, deviations) = numbers.split_at(*dimensions as usize);
@@ -192,7 +305,7 @@ impl<'m, W: Write> Answers<'m, W> {
         }
         Ok(write_row(
             &mut self.out,
-            self.sequence,
+            &self.id.as_ref().map_or_else(|| self.sequence.to_string(), |id| field(id)),
             position,
             iter::once(log_likelihood).chain(numbers.iter().copied()),
         )?)

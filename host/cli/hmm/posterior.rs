@@ -80,12 +80,18 @@ impl Options {
     /// Draws the probabilities of one sequence, and the time of the ranks, if plots are requested.
     fn draw(&self, posteriors: &Posteriors) -> Result<(), Error> {
         let (sequence, records) = (self.sequence as usize - 1, posteriors.context.records);
-        let (name, first) = (records.name(sequence), records.start(sequence) + 1);
+        let (name, first) = (records.name(sequence), records.positions(sequence).next().unwrap_or(0) + 1);
         let model = self.source.input.model.name();
         let title = format!("{model}, sequence {name}: posterior of states");
-        let probabilities = posteriors.of(sequence);
+        // Rows of zeros stand for observations that were removed.
+        let (n, at) = (posteriors.context.model.start().len(), records.positions(sequence));
+        let mut shown = Vec::new();
+        for (position, row) in at.zip(posteriors.of(sequence).chunks_exact(n)) {
+            shown.resize((position + 1 - first).saturating_mul(n as u64) as usize, 0.0);
+            shown.extend_from_slice(row);
+        }
         self.plots.draw(&model, &posteriors.context.ranks, |format| {
-            draw_posteriors(&title, posteriors.context.model, probabilities, first, format)
+            draw_posteriors(&title, posteriors.context.model, &shown, first, format)
         })
     }
 }

@@ -42,6 +42,7 @@ use crate::common::watch::Watch;
 #[command(after_help = "\
 Examples:
   warpkov hmm train model.json data.txt --out trained.json
+  warpkov hmm train model.json data.csv --missing marginalise --out trained.json
   warpkov hmm train model.json data.txt --restarts 20 --seed 7 --out trained.json --plot training.svg
   warpkov hmm train model.json data.txt --checkpoint training.checkpoint --checkpoint-every 60 --out trained.json
   warpkov hmm train model.json data.txt --resume training.checkpoint --iterations 500 --out trained.json
@@ -235,10 +236,6 @@ impl TryFrom<Arguments> for Options {
         let Arguments { source, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
         let Arguments { covariances, freeze, out, to, checkpoints, plot, json, quiet, .. } = arguments;
         source.check()?;
-        if source.marginalises() {
-            let message = "--missing marginalise is for score, decode and posterior; to train, split or skip";
-            return Err(Error::Usage(message.to_owned()));
-        }
         let streamed = out == Some(FileOrStd::Standard);
         let file = match out {
             Some(file) => {
@@ -260,6 +257,10 @@ impl TryFrom<Arguments> for Options {
 impl Options {
     /// Checks that the format can hold the model, and that the disk has room for it and for checkpoints.
     fn check(&self, model: &Hmm) -> Result<(), Error> {
+        if self.source.marginalises() && matches!(model.emissions(), Emissions::Categorical { .. }) {
+            let message = "--missing marginalise trains models of vectors only; to train one of symbols, split or skip";
+            return Err(Error::Usage(message.to_owned()));
+        }
         self.checkpoints.room((u64::from(self.restarts) + 1) * least_bytes(Format::Npz, model))?;
         let Some(format) = self.output.format() else { return Ok(()) };
         formats::holds(format, model).map_err(|message| Error::Usage(format!("--out: {message}")))?;

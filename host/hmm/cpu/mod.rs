@@ -30,7 +30,7 @@ mod statistics;
 mod sweeps;
 mod wide;
 
-pub(super) use emissions::Densities;
+pub(super) use emissions::{Completion, Densities, is_partial};
 pub use wide::Exact;
 
 /// Maximum number of sequences in a group.

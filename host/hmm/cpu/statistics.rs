@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use crate::backend::{Expected, Statistics};
 use crate::cpu::Group;
 use crate::cpu::chain::Chain;
-use crate::cpu::emissions::Emitter;
+use crate::cpu::emissions::{Completion, Densities, Emitter, is_partial};
 use crate::cpu::product::by_lanes;
 use crate::cpu::sweeps::{ForwardBackward, Show};
 use crate::model::{Covariances, Emissions, Hmm};
@@ -69,6 +69,9 @@ impl Counts {
                 let d = *dimensions as usize;
                 add(weights, gamma);
                 let x = &values[at * d..][..d];
+                if is_partial(x) {
+                    return add_completions(densities, x, gamma, sums, squares, *full);
+                }
                 let mut squares = squares.chunks_exact_mut(stride);
                 for (row, sums) in sums.chunks_exact_mut(stride).enumerate() {
                     let means = &densities.means[row * stride..][..stride];
@@ -127,6 +130,32 @@ impl Counts {
             },
         }
     }
+}
+
+/// Adds γ E[x − μ] and γ E[(x − μ)(x − μ)ᵀ] of a partly missing vector x given its observed components.
+#[cold]
+fn add_completions<T: Precise>(
+    densities: &Densities,
+    x: &[f64],
+    gamma: &[T],
+    sums: &mut [f64],
+    squares: &mut [f64],
+    full: bool,
+) {
+    let (d, stride) = (x.len(), gamma.len());
+    densities.completions(x, |Completion { state, deviation, covariance }| {
+        let gamma = gamma[state].to_f64();
+        let mut squares = squares.iter_mut().skip(state).step_by(stride);
+        for row in 0..d {
+            sums[row * stride + state] += gamma * deviation[row];
+            for column in if full { 0 } else { row }..=row {
+                let more = covariance[if full { row * d + column } else { row }];
+                if let Some(square) = squares.next() {
+                    *square += gamma * (deviation[row] * deviation[column] + more);
+                }
+            }
+        }
+    });
 }
 
 /// Adds γ to the sums.

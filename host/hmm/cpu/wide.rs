@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::backend::{Expected, Statistics};
-use crate::cpu::emissions::Densities;
+use crate::cpu::emissions::{Completion, Densities, is_partial};
 use crate::cpu::limits::power;
 use crate::cpu::product::{Panels, SumProduct, multiply, stride};
 use crate::cpu::{FEW, each};
@@ -397,7 +397,6 @@ impl<'m> Exact<'m> {
         let parts = (SUMS / bytes.max(1)).clamp(1, PARTS);
         let of_part = |which: &[u32]| {
             let mut expected = Expected::zero(self.model);
-            let n = self.n;
             for &sequence in which {
                 let range = sequences.range(sequence as usize);
                 let Expected { start, transitions, end, emissions, .. } = &mut expected;
@@ -409,7 +408,7 @@ impl<'m> Exact<'m> {
                     if t + 1 == range.len() {
                         add(end);
                     }
-                    count(emissions, self.model, n, sequences.observations(), range.start + t, gamma);
+                    self.count(emissions, sequences.observations(), range.start + t, gamma);
                 };
                 let prob = self.forward_backward(sequences, sequence as usize, Some(transitions), show);
                 expected.log_likelihoods.push(prob.ln());
@@ -552,6 +551,32 @@ impl<'m> Exact<'m> {
                 let half = (0.5 * k).floor();
                 row[j] += (x * pow2(half) * pow2(k - half)).min(1.0);
             }
+        }
+    }
+
+    /// Adds γ of observation `at` to the emission statistics.
+    fn count(&self, emissions: &mut Statistics, seen: &Observations, at: usize, gamma: &[f64]) {
+        match (emissions, seen, &self.emitter) {
+            (
+                Statistics::Gaussian { weights, sums, squares },
+                Observations::Vectors { dimensions, values },
+                Emitter::Densities(densities),
+            ) if is_partial(&values[at * *dimensions as usize..][..*dimensions as usize]) => {
+                let d = *dimensions as usize;
+                densities.completions(&values[at * d..][..d], |Completion { state, deviation, covariance }| {
+                    let gamma = gamma[state];
+                    weights[state] += gamma;
+                    for k in 0..d {
+                        sums[state * d + k] += gamma * deviation[k];
+                    }
+                    let width = covariance.len();
+                    for (entry, more) in covariance.iter().enumerate() {
+                        let (a, b) = if width > d { (entry / d, entry % d) } else { (entry, entry) };
+                        squares[state * width + entry] += gamma * (deviation[a] * deviation[b] + more);
+                    }
+                });
+            }
+            (emissions, ..) => count(emissions, self.model, self.n, seen, at, gamma),
         }
     }
 }

@@ -20,7 +20,7 @@ use warpkov_kernels::primitives::copy::copy;
 use crate::backend::{Decoded, Expected, Recursions, Statistics, fit};
 use crate::cpu::Exact;
 use crate::device::chunks::Chunks;
-use crate::device::gaussian::{Gaussians, vectors};
+use crate::device::gaussian::{Gaussians, Partial, partial, vectors};
 use crate::device::launch::{Launch, OnDevice, PARTS, Wanted, Work};
 use crate::device::model::{KernelVariant, Models, raised, symbols};
 use crate::device::packing::{Lists, Packing, Window};
@@ -76,7 +76,9 @@ impl Default for Limits {
 /// The device backend in precision `T`: M sequences and the models, resident on the device.
 ///
 /// [Doubtful](warpkov_kernels::hmm) sequences, for which underflow may change a result, are recomputed on the device
-/// with the [exact recursions](warpkov_kernels::hmm::wide); for models of more than 1024 states on the [host](Exact).
+/// with the [exact recursions](warpkov_kernels::hmm::wide); for models of more than 1024 states, and
+/// if vectors have missing components, on the [host](Exact). Densities and moments of these vectors come from the host,
+/// too.
 ///
 /// The results of a sequence have the same bits in any batch and for any [`Limits::trellis`]. [`Limits::chunks`]
 /// changes the order of sums and thereby the last bits.
@@ -94,6 +96,8 @@ pub struct Batch<'d, T: Precise> {
     symbols: AnyBuffer<u32>,
     /// Observed vectors by row; empty for symbols.
     vectors: AnyBuffer<f64>,
+    /// The vectors with missing components, on the host.
+    partial: Vec<Partial>,
     spread: Spread,
     set: Option<Set<T>>,
     work: Work<T>,
@@ -207,6 +211,7 @@ impl<'d, T: Precise> Batch<'d, T> {
             base: device.upload(&packing.base)?,
             symbols: device.upload(&symbol)?,
             vectors: device.upload(&vectors(&packing, sequences))?,
+            partial: partial(&packing, sequences),
             spread: Spread::new(sequences),
             packing,
             chunks,
@@ -474,6 +479,11 @@ impl<'d, T: Precise> Batch<'d, T> {
         let lists = std::mem::take(&mut self.lists);
         let gaussians = self.set.as_mut().and_then(|set| set.gaussians.take());
         let x = std::mem::replace(&mut self.vectors, device.zeros(0)?);
+        let partial = std::mem::take(&mut self.partial);
+        let hosts = match &self.set {
+            Some(set) if !partial.is_empty() => set.hosts.clone(),
+            _ => Vec::new(),
+        };
         let moment_splits = capacity.div_ceil(64).min(MOMENT_PARTS);
         let moments_len = gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
         self.work.moment_parts.of(device, count * moment_splits as usize * moments_len)?;
@@ -481,6 +491,7 @@ impl<'d, T: Precise> Batch<'d, T> {
         self.work.parts.of(device, count * chunks as usize * len)?;
         self.work.sums.of(device, count * len)?;
         let last = windows.len() - 1;
+        let mut completed = vec![0.0; if partial.is_empty() { 0 } else { count * moments_len }];
         let swept = self.sweep(wanted, &windows, capacity, |launch, work, w| {
             if !in_lists {
                 return Ok(());
@@ -493,6 +504,7 @@ impl<'d, T: Precise> Batch<'d, T> {
             let (window, lists) = (&windows[w], &lists[w]);
             if let Some(gaussians) = &gaussians {
                 let parts = work.moment_parts.get_mut();
+                let rest = gaussians.complete(device, &hosts, stride, window, &partial, gamma, &mut completed)?;
                 gaussians.count(
                     device,
                     count as u32,
@@ -502,13 +514,13 @@ impl<'d, T: Precise> Batch<'d, T> {
                     moment_splits,
                     more,
                     &x,
-                    gamma,
+                    rest.as_ref().unwrap_or(gamma),
                     parts,
                 )?;
             }
             launch.count(window, capacity, splits, more, lists, alpha, gamma, pairs, parts.get_mut(), chunks, listed)
         });
-        (self.lists, self.vectors) = (lists, x);
+        (self.lists, self.vectors, self.partial) = (lists, x, partial);
         if let Some(set) = &mut self.set {
             set.gaussians = gaussians;
         }
@@ -528,8 +540,14 @@ impl<'d, T: Precise> Batch<'d, T> {
                 let shape = shape(moments_len, moment_splits);
                 sum_parts(device, shape, moments_len as u32, moment_splits, moment_parts.get(), moments.get_mut())?;
             }
-            sum_parts(device, shape(len, chunks), len as u32, chunks, parts.get(), sums.get_mut())
+            sum_parts(device, shape(len, chunks), len as u32, chunks, parts.get(), sums.get_mut())?;
         }
+        if !completed.is_empty() {
+            let mut all = device.to_vec(moments.get())?;
+            all.iter_mut().zip(&completed).for_each(|(sum, more)| *sum += more);
+            device.write(moments.get_mut(), &all)?;
+        }
+        Ok(())
     }
 
     /// Launches the M step of categorical models on the counts of the last [`count`](Self::count); the parameters on
@@ -611,7 +629,7 @@ impl<'d, T: Precise> Batch<'d, T> {
         }
         self.refresh()?;
         let Some(set) = &self.set else { return Ok(()) };
-        let found = if set.states <= wide::STATES {
+        let found = if set.states <= wide::STATES && self.sequences.partial() == 0 {
             let recomputation = Recomputation {
                 device: self.device,
                 sequences: self.sequences,
@@ -799,9 +817,11 @@ impl<T: Precise> Recursions for Batch<'_, T> {
             gaussians: None,
             log_table: None,
         };
-        let Self { device, packing, chunks, lengths, base, vectors, .. } = self;
+        let Self { device, packing, chunks, lengths, base, vectors, partial, .. } = self;
         let lengths = chunks.as_ref().map_or(&*lengths, |chunks| &chunks.on_device.lengths);
-        if let Some((gaussians, tables)) = Gaussians::new(device, models, stride, packing, lengths, base, vectors)? {
+        if let Some((gaussians, tables)) =
+            Gaussians::new(device, models, stride, packing, lengths, base, vectors, partial)?
+        {
             set.symbols = packing.rows();
             set.models.table = tables.table;
             (set.gaussians, set.log_table) = (Some(gaussians), Some(tables.log_table));

@@ -1,25 +1,54 @@
 //! Gaussian emissions on a device: tables of densities, and moments.
+//!
+//! The kernels take complete vectors. The host computes the densities and the moments of vectors with missing
+//! components, which the device has as zeros, and adds them to those of the device.
 
 use std::f64::consts::TAU;
+
+use rayon::prelude::*;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::hmm::gaussian::{GaussiansArgs, THREADS, densities, moments, moments_len, sum_shifts};
 use warpkov_kernels::hmm::model::Split;
+use warpkov_kernels::hmm::{normal, power};
 
 use crate::backend::Statistics;
+use crate::cpu::{Completion, Densities, is_partial};
 use crate::device::packing::{Packing, Window};
 use crate::model::{Covariances, Emissions, Hmm, cholesky};
 use crate::sequences::{Observations, Sequences};
 use warpkov_runtime::Precise;
 
-/// Observed vectors in the row order of a packing; empty for symbols.
+/// A vector with missing components.
+pub struct Partial {
+    /// Its row in a packing.
+    pub row: u32,
+    /// D components; NaN where one is missing.
+    pub x: Vec<f64>,
+}
+
+/// The vectors with missing components, in the row order of a packing.
+pub fn partial(packing: &Packing, sequences: &Sequences) -> Vec<Partial> {
+    match sequences.observations() {
+        Observations::Vectors { dimensions, values } if sequences.partial() > 0 => {
+            let d = *dimensions as usize;
+            let rows = (0..).zip(packing.observation.iter().map(|&at| &values[at as usize * d..][..d]));
+            rows.filter(|(_, x)| is_partial(x)).map(|(row, x)| Partial { row, x: x.to_vec() }).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Observed vectors in the row order of a packing, 0 for missing components; empty for symbols.
 pub fn vectors(packing: &Packing, sequences: &Sequences) -> Vec<f64> {
     match sequences.observations() {
         Observations::Symbols(_) => Vec::new(),
         Observations::Vectors { dimensions, values } => {
             let d = *dimensions as usize;
-            packing.observation.iter().flat_map(|&at| &values[at as usize * d..][..d]).copied().collect()
+            let row = |&at: &u32| &values[at as usize * d..][..d];
+            let number = |x: &f64| if x.is_nan() { 0.0 } else { *x };
+            packing.observation.iter().flat_map(row).map(number).collect()
         }
     }
 }
@@ -59,6 +88,7 @@ fn inverted(matrix: &[f64], d: usize) -> (Vec<f64>, f64) {
 
 impl Gaussians {
     /// Uploads the emissions of `models` and computes their tables; `None` for categorical emissions.
+    #[expect(clippy::too_many_arguments, reason = "all that tables are made of")]
     pub fn new<T: Precise>(
         device: &AnyDevice,
         models: &[Hmm],
@@ -67,6 +97,7 @@ impl Gaussians {
         lengths: &AnyBuffer<u32>,
         base: &AnyBuffer<u32>,
         x: &AnyBuffer<f64>,
+        partial: &[Partial],
     ) -> Result<Option<(Self, Tables<T>)>, DeviceError> {
         let Some(Emissions::Gaussian { dimensions, covariances, .. }) = models.first().map(|model| model.emissions())
         else {
@@ -133,10 +164,99 @@ impl Gaussians {
                 &mut tables.log_table,
                 &mut this.shift,
             )?;
+            this.marginalise(device, models, stride, partial, &mut tables)?;
             let shape = shape(sequences, 32);
             sum_shifts(device, shape, packing.rows(), lengths, base, &this.shift, &mut this.shifts)?;
         }
         Ok(Some((this, tables)))
+    }
+
+    /// Replaces the rows of vectors with missing components by their marginal densities.
+    fn marginalise<T: Precise>(
+        &mut self,
+        device: &AnyDevice,
+        models: &[Hmm],
+        stride: usize,
+        partial: &[Partial],
+        Tables { table, log_table }: &mut Tables<T>,
+    ) -> Result<(), DeviceError> {
+        if partial.is_empty() {
+            return Ok(());
+        }
+        let (mut probs, mut logs) = (device.to_vec(table)?, device.to_vec(log_table)?);
+        let mut shifts = device.to_vec(&self.shift)?;
+        let rows = shifts.len() / models.len();
+        for (k, model) in models.iter().enumerate() {
+            let Emissions::Gaussian { dimensions, means, covariances } = model.emissions() else { continue };
+            let n = model.start().len();
+            let densities = Densities::new(n, *dimensions as usize, means, covariances);
+            let of_row = |Partial { x, .. }: &Partial| {
+                let mut found = vec![0.0; densities.stride()];
+                densities.logs(x, &mut found, &mut vec![0.0; densities.stride()]);
+                found.truncate(n);
+                found
+            };
+            let found: Vec<Vec<f64>> = partial.par_iter().map(of_row).collect();
+            for (Partial { row, .. }, found) in partial.iter().zip(found) {
+                let at = k * rows + *row as usize;
+                let largest = found.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let largest = if largest > f64::NEG_INFINITY { largest } else { 0.0 };
+                shifts[at] = largest;
+                for (j, log) in found.into_iter().enumerate() {
+                    // As the kernel does.
+                    let least = if log > f64::NEG_INFINITY { power(normal(T::WIDE)) } else { 0.0 };
+                    logs[at * stride + j] = T::from_f64(log);
+                    probs[at * stride + j] = T::from_f64((log - largest).exp().max(least));
+                }
+            }
+        }
+        device.write(table, &probs)?;
+        device.write(log_table, &logs)?;
+        device.write(&mut self.shift, &shifts)
+    }
+
+    /// Adds the moments of the vectors with missing components in a window to `moments`, rows of `stride` numbers for
+    /// each model, and returns γ with 0 in the rows of these vectors; `None` if the window has none.
+    #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
+    pub fn complete<T: Precise>(
+        &self,
+        device: &AnyDevice,
+        models: &[Hmm],
+        stride: usize,
+        window: &Window,
+        partial: &[Partial],
+        gamma: &AnyBuffer<T>,
+        moments: &mut [f64],
+    ) -> Result<Option<AnyBuffer<T>>, DeviceError> {
+        let first = partial.partition_point(|partial| partial.row < window.rows.start);
+        let last = partial.partition_point(|partial| partial.row < window.rows.end);
+        if first == last {
+            return Ok(None);
+        }
+        let (d, len) = (self.dimensions, self.moments_len());
+        let mut all = device.to_vec(gamma)?;
+        let of_model = all.len() / models.len();
+        let each = models.iter().zip(all.chunks_exact_mut(of_model)).zip(moments.chunks_exact_mut(len * stride));
+        for ((model, gamma), moments) in each {
+            let Emissions::Gaussian { means, covariances, .. } = model.emissions() else { continue };
+            let densities = Densities::new(model.start().len(), d, means, covariances);
+            for Partial { row, x } in &partial[first..last] {
+                let gamma = &mut gamma[(row - window.rows.start) as usize * stride..][..stride];
+                densities.completions(x, |Completion { state, deviation, covariance }| {
+                    let g = gamma[state].to_f64();
+                    let width = covariance.len();
+                    let mut add = |f: usize, more: f64| moments[f * stride + state] += g * more;
+                    add(0, 1.0);
+                    (0..d).for_each(|k| add(1 + k, deviation[k]));
+                    for (entry, more) in covariance.iter().enumerate() {
+                        let (a, b) = if width > d { (entry / d, entry % d) } else { (entry, entry) };
+                        add(1 + d + entry, deviation[a] * deviation[b] + more);
+                    }
+                });
+                gamma.fill(T::ZERO);
+            }
+        }
+        Ok(Some(device.upload(&all)?))
     }
 
     /// Kernel arguments.

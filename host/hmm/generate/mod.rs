@@ -89,7 +89,8 @@ fn distribution(random: &mut impl Rng, n: usize) -> Vec<f64> {
 }
 
 /// A random starting point for training, with the shape and the zeros of `model`. Means are randomly chosen
-/// observations; covariances are diagonal, with the variances of all observations.
+/// observations, with the means of `model` where components are missing; covariances are diagonal, with the variances of
+/// all observations.
 #[must_use]
 pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hmm {
     let random = &mut random(seed, stream);
@@ -107,7 +108,8 @@ pub fn restart(model: &Hmm, sequences: &Sequences, seed: u64, stream: u64) -> Hm
             let d = *dimensions as usize;
             for mean in means.chunks_exact_mut(d) {
                 let at = below(random, sequences.steps() as u64) as usize;
-                mean.copy_from_slice(&values[at * d..][..d]);
+                let observed = mean.iter_mut().zip(&values[at * d..][..d]).filter(|(_, x)| !x.is_nan());
+                observed.for_each(|(mean, x)| *mean = *x);
             }
             let spread = spread(values, d);
             match covariances {
@@ -138,9 +140,9 @@ fn redraw(probs: &mut [f64], end: Option<&mut f64>, random: &mut impl Rng) {
 
 /// The variance of each dimension; 1 where it is 0.
 fn spread(values: &[f64], d: usize) -> Vec<f64> {
-    let count = (values.len() / d) as f64;
     let of = |k: usize| {
-        let column = || values.iter().skip(k).step_by(d);
+        let column = || values.iter().skip(k).step_by(d).filter(|x| !x.is_nan());
+        let count = column().count() as f64;
         let mean = column().sum::<f64>() / count;
         let variance = column().map(|x| (x - mean) * (x - mean)).sum::<f64>() / count;
         if variance > 0.0 { variance } else { 1.0 }

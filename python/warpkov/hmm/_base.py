@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import warnings
 from typing import Any, ClassVar, Literal, TypeVar, Union
 
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 
 from .. import _warpkov
 from .._errors import ConvergenceWarning, not_fitted
-from .._host import host
+from .._host import host, real
 from ._monitor import ConvergenceMonitor
 
 Algorithm = Literal["viterbi", "map"]
@@ -20,6 +21,14 @@ Precision = Literal["f64", "f32", "tf32"]
 RandomState = Union[int, np.random.RandomState, np.random.Generator, None]
 
 Model = TypeVar("Model", bound="BaseHMM")
+
+OnError = Literal["stop", "missing", "restart"]
+
+_log = logging.getLogger("warpkov.hmm")
+"""Where hmmlearn's warnings about `fit` go, under their texts."""
+
+_NAMES = {"s": "startprob_", "t": "transmat_", "e": "emissionprob_", "m": "means_", "c": "covars_"}
+"""The attributes that the letters of `init_params` stand for."""
 
 _IMPOSSIBLE = 2**32 - 1
 """The state of each observation of an impossible sequence."""
@@ -97,7 +106,8 @@ class BaseHMM:
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-            The observations of all sequences, one behind the other.
+            The observations of all sequences, one behind the other. NaN in vectors is a missing number: see
+            `GaussianHMM`.
         lengths : array of int, optional
             The lengths of the sequences. By default there is one.
 
@@ -115,6 +125,11 @@ class BaseHMM:
         -----
         warpkov.ConvergenceWarning
             Training has not converged within `n_iter` iterations.
+
+        Notes
+        -----
+        The logger "warpkov.hmm" warns, with hmmlearn's texts, of an attribute that initialisation overwrites because
+        `init_params` has its letter, and of fewer data points than free parameters.
         """
         for name in ("params", "init_params"):
             unknown = set(getattr(self, name)) - set(self._letters)
@@ -125,11 +140,11 @@ class BaseHMM:
         if self.implementation not in ("log", "scaling"):
             raise ValueError(f"implementation is '{self.implementation}', expected 'log' or 'scaling'")
         sequences, array = self._sequences(X, lengths)
-        self._initialise(array, _generator(self.random_state))
+        self._start(array)
         self.n_features_in_ = array.shape[1]
         if type(self.monitor_) is ConvergenceMonitor:
             self.monitor_ = ConvergenceMonitor(self.tol, self.n_iter, self.verbose)
-        self.monitor_._reset()
+        self.monitor_._begin()
         training = {"iterations": self.n_iter, "observe": self.monitor_._observe, **self._objective()}
         found, status = _warpkov.hmm_train(self._parts(), sequences, self._place(), training)
         self._update({name: np.asarray(numbers) for name, numbers in found.items()})
@@ -137,6 +152,43 @@ class BaseHMM:
             why = {"iterations": f"after {self.n_iter} iterations", "fell": "because of rounding errors"}[status]
             warnings.warn(f"training has stopped {why}", ConvergenceWarning, stacklevel=2)
         return self
+
+    def filter(self, X: Any, lengths: Any = None, on_error: OnError = "stop") -> tuple[np.ndarray, np.ndarray]:
+        """Return what is known after each observation, from it and those before it.
+
+        Parameters
+        ----------
+        X, lengths
+            As for `fit`.
+        on_error : {"stop", "missing", "restart"}
+            What to do about an observation that the model cannot emit, or that is none: an infinite number, or a symbol
+            that the model lacks. "stop" raises ValueError, "missing" takes it as missing, and "restart" begins another
+            sequence, with the observation if that is possible.
+
+        Returns
+        -------
+        probs : ndarray, shape (n_samples, n_components)
+            The probability of each state, P(q_t = i | o_1 ... o_t).
+        log_probs : ndarray, shape (n_samples,)
+            ln P(o_1 ... o_t) of the observations of the sequence so far.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from warpkov.hmm import GaussianHMM
+        >>> model = GaussianHMM(2)
+        >>> model.startprob_, model.transmat_ = [0.5, 0.5], [[0.9, 0.1], [0.1, 0.9]]
+        >>> model.means_, model.covars_ = [[0.0], [9.0]], [[1.0], [1.0]]
+        >>> model.filter([[9.0], [np.nan], [np.inf]], on_error="missing")[0].round(2)
+        array([[0.  , 1.  ],
+               [0.1 , 0.9 ],
+               [0.18, 0.82]])
+        """
+        if on_error not in ("stop", "missing", "restart"):
+            raise ValueError(f"on_error is '{on_error}', expected 'stop', 'missing' or 'restart'")
+        sequences, _ = self._observed(X, lengths, checked=False)
+        probs, logs = _warpkov.hmm_filter(self._parts(), sequences, on_error)
+        return np.asarray(probs).reshape(-1, self.n_components), np.asarray(logs)
 
     def score(self, X: Any, lengths: Any = None) -> float:
         """Return ln P(O), the sum over all sequences."""
@@ -288,19 +340,57 @@ class BaseHMM:
         if not isinstance(self.n_components, (int, np.integer)) or self.n_components < 1:
             raise ValueError(f"n_components is {self.n_components}, expected an integer of at least 1")
         n = self.n_components
-        if "s" in self.init_params or not hasattr(self, "startprob_"):
+        if self._needs_init("s", "startprob_"):
             self.startprob_ = random.dirichlet(np.ones(n))
-        if "t" in self.init_params or not hasattr(self, "transmat_"):
+        if self._needs_init("t", "transmat_"):
             self.transmat_ = random.dirichlet(np.ones(n), size=n)
+
+    def _start(self, X: np.ndarray) -> None:
+        """Initialises the parameters, and warns of what hmmlearn warns of."""
+        for letter in self._letters:
+            name = _NAMES[letter]
+            if letter in self.init_params and hasattr(self, name):
+                _log.warning(
+                    "Even though the %r attribute is set, it will be overwritten during initialization because "
+                    "'init_params' contains %r",
+                    name,
+                    letter,
+                )
+        self._initialise(X, _generator(self.random_state))
+        scalars = self._scalars(X)
+        free = sum(scalars[letter] for letter in self.params)
+        if X.size < free:
+            _log.warning(
+                "Fitting a model with %d free scalar parameters with only %d data points will result in a degenerate "
+                "solution.",
+                free,
+                X.size,
+            )
+
+    def _init(self, X: Any, lengths: Any = None) -> None:
+        """Initialise the parameters as `fit` does, under hmmlearn's name. `lengths` has no effect."""
+        self._start(self._sequences(X, None)[1])
+
+    def _check(self) -> None:
+        """Raise ValueError unless the parameters are those of a model; hmmlearn's name."""
+        _warpkov.hmm_check(self._parts())
+
+    def _needs_init(self, letter: str, name: str) -> bool:
+        return letter in self.init_params or not hasattr(self, name)
+
+    def _scalars(self, X: np.ndarray) -> dict[str, int]:
+        """The number of free parameters that each letter of `params` stands for."""
+        n = self.n_components
+        return {"s": n - 1, "t": n * (n - 1)}
 
     def _update(self, found: dict[str, np.ndarray]) -> None:
         self.startprob_ = found["start"]
         self.transmat_ = found["transitions"].reshape(self.n_components, -1)
 
-    def _observed(self, X: Any, lengths: Any) -> tuple[dict[str, Any], np.ndarray]:
+    def _observed(self, X: Any, lengths: Any, checked: bool = True) -> tuple[dict[str, Any], np.ndarray]:
         """The sequences, for a model that has parameters."""
         self._parts()
-        sequences, array = self._sequences(X, lengths)
+        sequences, array = self._sequences(X, lengths, checked)
         expected = self._features()
         if array.shape[1] != expected:
             name = type(self).__name__
@@ -323,7 +413,8 @@ class BaseHMM:
     def _parts(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _sequences(self, X: Any, lengths: Any) -> tuple[dict[str, Any], np.ndarray]:
+    def _sequences(self, X: Any, lengths: Any, checked: bool = True) -> tuple[dict[str, Any], np.ndarray]:
+        """Sequences for the library, and X. Unless `checked`, observations may be wrong that `filter` treats."""
         raise NotImplementedError
 
     def _observations(self, flat: np.ndarray) -> np.ndarray:
@@ -344,7 +435,7 @@ def dense(X: Any) -> np.ndarray:
 
 def shaped(array: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
     """The numbers of an array of this shape, row by row."""
-    found: np.ndarray = np.ascontiguousarray(host(array), dtype=np.float64)
+    found: np.ndarray = np.ascontiguousarray(real(array, name))
     if found.shape != shape:
         raise ValueError(f"{name} has shape {found.shape}, expected {shape}")
     return found.ravel()
@@ -352,7 +443,7 @@ def shaped(array: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
 
 def broadcast(array: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
     """An array broadcast to this shape, as adjacent numbers."""
-    found = np.asarray(host(array), dtype=np.float64)
+    found = real(array, name)
     try:
         return np.ascontiguousarray(np.broadcast_to(found, shape))
     except ValueError:
@@ -361,7 +452,7 @@ def broadcast(array: Any, shape: tuple[int, ...], name: str) -> np.ndarray:
 
 def pseudocounts(prior: Any, shape: tuple[int, ...], name: str) -> float | np.ndarray:
     """The pseudocounts of a Dirichlet prior: one for all parameters, or one for each."""
-    array = np.asarray(host(prior), dtype=np.float64)
+    array = real(prior, name)
     wrong = ~(array >= 1.0)
     if wrong.any():
         raise ValueError(

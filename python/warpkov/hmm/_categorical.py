@@ -66,8 +66,8 @@ class CategoricalHMM(BaseHMM):
     Notes
     -----
     What differs from hmmlearn: a prior below 1 is refused, because the posterior has no maximum; a probability that is
-    0 stays 0, also in `emissionprob_` with a prior; a row without expected counts keeps its values; `n_features` stays
-    None if it was; random numbers differ. `monitor_.history` has one more number, ln P(O) of the trained model, and
+    0 stays 0, also in `emissionprob_` with a prior; a row without expected counts keeps its values; random numbers
+    differ; numbers do not underflow where hmmlearn's "scaling" does and raises an error. `monitor_.history` has one more number, ln P(O) of the trained model, and
     `monitor_.converged` is False if `n_iter` was the reason to stop.
 
     Examples
@@ -126,6 +126,21 @@ class CategoricalHMM(BaseHMM):
         self.device = device
         self.precision = precision
 
+    @property
+    def n_features(self) -> int | None:
+        """The number of symbols: that of the constructor, or else that of `emissionprob_`; None before it is known."""
+        if self._n_features is None and hasattr(self, "emissionprob_") and np.ndim(self.emissionprob_) == 2:
+            return int(np.shape(self.emissionprob_)[1])
+        return self._n_features
+
+    @n_features.setter
+    def n_features(self, symbols: int | None) -> None:
+        self._n_features = symbols
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of the constructor, by name."""
+        return {**super().get_params(deep), "n_features": self._n_features}
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.categorical = True
@@ -135,6 +150,9 @@ class CategoricalHMM(BaseHMM):
 
     def _parts(self) -> dict[str, Any]:
         self._needs("startprob_", "transmat_", "emissionprob_")
+        if np.ndim(self.emissionprob_) != 2:
+            shape = np.shape(self.emissionprob_)
+            raise ValueError(f"emissionprob_ has shape {shape}, expected (n_components, n_features)")
         symbols = np.shape(self.emissionprob_)[-1]
         emissions = shaped(self.emissionprob_, (self.n_components, symbols), "emissionprob_")
         return {**self._chain(), "symbols": (symbols, emissions)}
@@ -142,11 +160,11 @@ class CategoricalHMM(BaseHMM):
     def _features(self) -> int:
         return 1
 
-    def _sequences(self, X: Any, lengths: Any) -> tuple[dict[str, Any], np.ndarray]:
+    def _sequences(self, X: Any, lengths: Any, checked: bool = True) -> tuple[dict[str, Any], np.ndarray]:
         X = dense(X)
         if X.ndim == 1:
             X = X[:, None]
-        if X.ndim != 2 or X.shape[1] != 1 or X.size == 0 or X.dtype.kind not in "iu" or int(X.min()) < 0:
+        if X.ndim != 2 or X.shape[1] != 1 or X.size == 0 or X.dtype.kind not in "biu" or int(X.min()) < 0:
             raise ValueError(f"X has shape {X.shape} and type {X.dtype}, expected (n_samples, 1) symbols from 0")
         if int(X.max()) >= 2**32 - 1:
             raise ValueError(f"X has symbol {int(X.max())}, expected symbols below 2**32 - 1")
@@ -156,9 +174,26 @@ class CategoricalHMM(BaseHMM):
 
     def _initialise(self, X: np.ndarray, random: np.random.Generator) -> None:
         super()._initialise(X, random)
-        if "e" in self.init_params or not hasattr(self, "emissionprob_"):
-            symbols = int(X.max()) + 1 if self.n_features is None else self.n_features
+        if self._needs_init("e", "emissionprob_"):
+            symbols = int(X.max()) + 1 if self._n_features is None else self._n_features
             self.emissionprob_ = random.dirichlet(np.ones(symbols), size=self.n_components)
+
+    def _check_and_set_n_features(self, X: Any) -> None:
+        """Raise ValueError unless X has symbols of the model; hmmlearn's name."""
+        array = dense(X)
+        if array.dtype.kind not in "iu":
+            raise ValueError(f"X has type {array.dtype}, expected symbols, which are integers")
+        if array.size and int(array.min()) < 0:
+            raise ValueError(f"X has {int(array.min())}, expected symbols from 0")
+        largest = int(array.max()) if array.size else -1
+        if self._n_features is None:
+            self._n_features = largest + 1
+        elif largest >= self._n_features:
+            raise ValueError(f"X has symbol {largest}, expected symbols below n_features, {self._n_features}")
+
+    def _scalars(self, X: np.ndarray) -> dict[str, int]:
+        n, symbols = np.shape(self.emissionprob_)
+        return {**super()._scalars(X), "e": int(n * (symbols - 1))}
 
     def _objective(self) -> dict[str, Any]:
         emissions = pseudocounts(self.emissionprob_prior, np.shape(self.emissionprob_), "emissionprob_prior")

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._host import host
+from .._host import real
 from ._base import Algorithm, BaseHMM, Implementation, Precision, RandomState, broadcast, dense, shaped
 
 CovarianceType = Literal["spherical", "diag", "full", "tied"]
@@ -57,6 +57,10 @@ class GaussianHMM(BaseHMM):
     init_params : str
         The parameters that `fit` initialises, with the same letters. It starts from the others as they are.
 
+    X may have missing numbers: NaN, or masked elements of a masked array. A vector then has the marginal density of its
+    other components, and density 1 without any. `fit` takes the expectations of the missing numbers and of their
+    products given the others, which maximises the likelihood of what was observed.
+
     Attributes
     ----------
     startprob_ : ndarray, shape (n_components,)
@@ -74,7 +78,7 @@ class GaussianHMM(BaseHMM):
 
     Notes
     -----
-    What differs from hmmlearn, beside the notes of `CategoricalHMM`: variances keep above 1e-9 of those of all
+    What differs from hmmlearn, beside the notes of `CategoricalHMM`: missing numbers are no error; variances keep above 1e-9 of those of all
     observations, which bounds the likelihood also without a prior; a state with an expected count (plus nu) below 1e-5
     keeps its covariances if there is a prior; with "m" not in `params`, covariances are those about the means as they
     are; `covars_` of "spherical" has a matrix per state after training too. The means start at centres of clusters, as
@@ -172,7 +176,12 @@ class GaussianHMM(BaseHMM):
 
     @covars_.setter
     def covars_(self, covars: Any) -> None:
-        self._covars_ = _compact(np.array(host(covars), dtype=np.float64), self.covariance_type, self.n_components)
+        self._covars_ = _compact(np.array(real(covars, "covars_")), self._kind(), self.n_components)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def _features(self) -> int:
         return int(np.shape(self.means_)[-1])
@@ -193,40 +202,63 @@ class GaussianHMM(BaseHMM):
             raise ValueError(f"covariance_type is '{self.covariance_type}', expected one of {', '.join(_TYPES)}")
         return self.covariance_type
 
-    def _sequences(self, X: Any, lengths: Any) -> tuple[dict[str, Any], np.ndarray]:
-        X = dense(X)
+    def _sequences(self, X: Any, lengths: Any, checked: bool = True) -> tuple[dict[str, Any], np.ndarray]:
+        given, X = X, dense(X)
         if X.ndim != 2 or X.shape[0] == 0:
             raise ValueError(
                 f"X has shape {X.shape}, expected a 2D array of shape (n_samples, n_features). Reshape your data: "
                 "X.reshape(-1, 1) if it has one feature, X.reshape(1, -1) if it is one sample"
             )
-        X = np.ascontiguousarray(X, dtype=np.float64)
-        if not np.isfinite(X).all():
-            at, feature = (int(index) for index in np.argwhere(~np.isfinite(X))[0])
-            shown = "NaN" if np.isnan(X[at, feature]) else "inf" if X[at, feature] > 0 else "-inf"
-            raise ValueError(f"X[{at}, {feature}] is {shown}, expected a finite number")
+        X = np.ascontiguousarray(real(given if isinstance(given, np.ma.MaskedArray) else X, "X"))
+        if checked and np.isinf(X).any():
+            at, feature = (int(index) for index in np.argwhere(np.isinf(X))[0])
+            shown = "inf" if X[at, feature] > 0 else "-inf"
+            raise ValueError(f"X[{at}, {feature}] is {shown}, expected a finite number, or NaN where it is missing")
         return {"offsets": self._offsets(lengths, len(X)), "symbols": None, "vectors": (X.shape[1], X.ravel())}, X
 
     def _initialise(self, X: np.ndarray, random: np.random.Generator) -> None:
         super()._initialise(X, random)
         kind, n = self._kind(), self.n_components
-        if "m" in self.init_params or not hasattr(self, "means_"):
+        lost = np.isnan(X)
+        if lost.all(axis=0).any():
+            feature = int(np.flatnonzero(lost.all(axis=0))[0])
+            raise ValueError(f"X[:, {feature}] has only missing numbers, expected at least one number of each feature")
+        variances = np.nanvar(X, axis=0) if lost.any() else X.var(axis=0)
+        if lost.any():
+            # For the start alone.
+            X = np.where(lost, np.nanmean(X, axis=0), X)
+        if self._needs_init("m", "means_"):
             self.means_ = _centres(X, n, random)
-        if "c" in self.init_params or not hasattr(self, "_covars_"):
+        if self._needs_init("c", "_covars_"):
             if kind in ("spherical", "diag"):
-                variances = X.var(axis=0) + self.min_covar
+                variances = variances + self.min_covar
                 self._covars_ = np.full(n, variances.mean()) if kind == "spherical" else np.tile(variances, (n, 1))
             else:
                 matrix = np.atleast_2d(np.cov(X.T, bias=True)) + self.min_covar * np.eye(X.shape[1])
+                if lost.any():
+                    # Means in place of missing numbers have lowered the variances.
+                    matrix[np.diag_indices_from(matrix)] = variances + self.min_covar
                 self._covars_ = np.tile(matrix, (n, 1, 1)) if kind == "full" else matrix
 
     def _objective(self) -> dict[str, Any]:
         kind, n, d = self._kind(), self.n_components, self._features()
-        weights = np.asarray(host(self.means_weight), dtype=np.float64)
+        weights = real(self.means_weight, "means_weight")
         weights = broadcast(weights[:, 0] if weights.shape == (n, 1) else weights, (n,), "means_weight")
+        if not (weights >= 0).all():
+            state = int(np.flatnonzero(~(weights >= 0))[0])
+            raise ValueError(f"means_weight of state {state} is {weights[state]:g}, expected a number of at least 0")
         least = 1 if kind in ("spherical", "diag") else d
         shape = _SHAPES["diag" if kind == "spherical" else kind](n, d)
         scales = broadcast(self.covars_prior, shape, "covars_prior")
+        if kind in ("spherical", "diag"):
+            semidefinite = bool((scales >= 0).all())
+        else:
+            semidefinite = bool(np.isfinite(scales).all()) and np.allclose(scales, scales.swapaxes(-1, -2))
+            eigenvalues = np.linalg.eigvalsh(scales) if semidefinite else np.zeros(1)
+            least_of_all = -1e-12 * float(np.abs(scales).max(initial=0.0)) * d
+            semidefinite = semidefinite and bool((eigenvalues >= least_of_all).all())
+        if not semidefinite:
+            raise ValueError("covars_prior is not positive semidefinite")
         if kind == "tied":
             scales = np.tile(scales, (n, 1, 1))
         degrees = max(float(self.covars_weight) - least, 0.0)
@@ -239,8 +271,21 @@ class GaussianHMM(BaseHMM):
 
     def _parameters(self) -> int:
         n, d = self.n_components, self._features()
+        return super()._parameters() + n * d + self._entries(d)
+
+    def _entries(self, d: int) -> int:
+        """The number of entries of the covariances that determine the others."""
+        n = self.n_components
         entries = {"spherical": n, "diag": n * d, "full": n * d * (d + 1) // 2, "tied": d * (d + 1) // 2}
-        return super()._parameters() + n * d + entries[self._kind()]
+        return entries[self._kind()]
+
+    def _scalars(self, X: np.ndarray) -> dict[str, int]:
+        d = X.shape[1]
+        return {**super()._scalars(X), "m": self.n_components * d, "c": self._entries(d)}
+
+    def _check(self) -> None:
+        self._kind()
+        super()._check()
 
     def _update(self, found: dict[str, np.ndarray]) -> None:
         super()._update(found)
@@ -266,6 +311,9 @@ _SHAPES: dict[str, Any] = {
 
 def _compact(covars: np.ndarray, kind: str, n: int) -> np.ndarray:
     """The covariances in the shape of their type, from that shape or from a matrix per state."""
+    if kind == "spherical" and covars.ndim > 3 and covars.size == n:
+        # One variance per state, however nested.
+        covars = covars.reshape(n)
     if covars.ndim == 3 and kind != "full":
         if kind == "tied":
             if (covars != covars[0]).any():

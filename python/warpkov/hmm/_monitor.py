@@ -21,12 +21,16 @@ class ConvergenceMonitor:
 
     Attributes
     ----------
+    iter : int
+        Number of reports; `fit` counts from the model that it starts from, so that it is the number of iterations.
     history : list of float
         ln P(O) of all sequences before the first iteration and after each one. The last is that of the trained model.
     objectives : list of float
         `history` plus the logarithm of the prior up to a constant, which training maximises. It never falls by more
         than rounding errors.
     """
+
+    _template = "{iter:>10d} {log_prob:>16.8f} {delta:>+16.8f}"
 
     def __init__(self, tol: float, n_iter: int, verbose: bool = False) -> None:
         self.tol = tol
@@ -35,28 +39,37 @@ class ConvergenceMonitor:
         self._reset()
 
     def _reset(self) -> None:
+        self.iter = 0
         self.history: list[float] = []
         self.objectives: list[float] = []
 
-    @property
-    def iter(self) -> int:
-        """Number of iterations so far."""
-        return max(len(self.history) - 1, 0)
+    def _begin(self) -> None:
+        """Reset the monitor for `fit`, whose first report is about the model before any iteration."""
+        self._reset()
+        self.iter = -1
 
     @property
     def converged(self) -> bool:
-        """Whether the last iteration has raised the objective by less than `tol`. Training then ends."""
-        if len(self.objectives) < 2:
+        """Whether the last iteration has raised the objective by less than `tol`. Training then ends.
+
+        Of reports without objectives, those of a program that trains by itself, ln P(O) is the objective, and `n_iter`
+        of them end the training, too.
+        """
+        if not self.objectives and self.iter == self.n_iter:
+            return True
+        course = self.objectives or self.history
+        if len(course) < 2:
             return False
-        rise = self.objectives[-1] - self.objectives[-2]
+        rise = course[-1] - course[-2]
         return rise < self.tol or rise <= 0.0
 
     def report(self, log_prob: float) -> None:
         """Append ln P(O) to the history, and print it if `verbose`."""
         if self.verbose:
             rise = log_prob - self.history[-1] if self.history else float("nan")
-            print(f"{len(self.history):>10d} {log_prob:>16.8f} {rise:>+16.8f}", file=sys.stderr)
+            print(self._template.format(iter=self.iter + 1, log_prob=log_prob, delta=rise), file=sys.stderr)
         self.history.append(log_prob)
+        self.iter += 1
 
     def _observe(self, log_prob: float, objective: float) -> bool:
         """Take the results of an iteration. Return whether training ends."""

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Union
 
 import numpy as np
 import scipy.sparse as sp
 
 from .. import _warpkov
-from .._host import host, is_array, local
+from .._host import host, is_array, local, real
 from .._process import Objective, Process, minimize
 
 Order = Literal["ass", "sas"]
 
 CSR = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Row pointers (uint64), columns (uint32) and values (float64)."""
+
+Place = Callable[[str, int, "int | None"], str]
+"""The name of an entry of the caller's arrays: `place(array, row, n)`; see `Model.from_arrays` of the library."""
+
+CHUNK = 1 << 18
+"""Numbers of a dense array that are read together."""
+
+TOLERANCE = 1e-6
+"""How much a sum of probabilities may differ from 1, as in the library."""
 
 NO_ACTION = 2**32 - 1
 """The action of a state without actions."""
@@ -98,8 +109,10 @@ class Model(Process):
             return
         if gamma is None:
             raise ValueError("gamma is missing: arrays have no discount factor")
-        R = local(R)
         shape = _Shape(P, order, s_indices, a_indices)
+        if R is None:
+            raise ValueError("R is missing: pass the rewards, or R=0 for a model without rewards")
+        R = local(R)
         transitions = shape.matrix(P, "P")
         rewards, action_rewards = shape.rewards(R)
         offsets, numbers = shape.offsets, shape.numbers
@@ -134,7 +147,19 @@ class Model(Process):
             "state_names": None if state_names is None else [str(name) for name in state_names],
             "action_names": names_of_actions,
         }
-        self._core = _warpkov.Model.from_arrays(parts, transitions, rewards)
+        place = shape.place(transitions, rewards, keep)
+        self._core = _warpkov.Model.from_arrays(parts, transitions, rewards, place)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The format for large models is one of files.
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "model.safetensors")
+            self._core.save(file, "safetensors")
+            return _unpickled, (type(self), file.read_bytes(), self._numbers)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        # Models do not change.
+        return type(self)._of(self._core, self._numbers)
 
     @classmethod
     def _of(cls, core: _warpkov.Model, numbers: np.ndarray | None = None) -> Model:
@@ -303,6 +328,13 @@ class Model(Process):
         return sorted({self._state(state) for state in goal})
 
 
+def _unpickled(cls: type[Model], bytes: bytes, numbers: np.ndarray | None) -> Model:
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "model.safetensors")
+        file.write_bytes(bytes)
+        return cls._of(_warpkov.Model.load(file, "safetensors", None, None), numbers)
+
+
 def _whole(P: Any, gamma: float | None) -> tuple[_warpkov.Model, np.ndarray | None] | None:
     """The model that P is alone: a model, a file, Gymnasium's table, or transitions. None if P is an array."""
     if isinstance(P, Model):
@@ -320,6 +352,13 @@ def _whole(P: Any, gamma: float | None) -> tuple[_warpkov.Model, np.ndarray | No
     if isinstance(P, Iterable):
         return _from_transitions(P, gamma), None
     raise TypeError(f"P is a {type(P).__name__}, expected arrays, a path, a table or transitions")
+
+
+def are_arrays(P: Any) -> bool:
+    """Whether P holds the arrays of a model, and is no model by itself."""
+    if isinstance(P, (list, tuple)):
+        return bool(P) and not _is_transition(P[0])
+    return sp.issparse(P) or is_array(P)
 
 
 def _is_transition(value: Any) -> bool:
@@ -343,12 +382,22 @@ def _from_transitions(transitions: Iterable[Any], gamma: float | None) -> _warpk
         raise ValueError("gamma is missing: transitions have no discount factor")
     keys = ("state", "action", "next", "probability", "reward")
     found = []
+    sums: dict[tuple[Any, Any], float] = {}
     for number, transition in enumerate(transitions):
         if not _is_transition(transition):
             raise ValueError(
                 f"transitions[{number}] is {transition!r}, expected (state, action, next, probability, reward)"
             )
         found.append(dict(zip(keys, transition)))
+        pair = transition[:2]
+        sums[pair] = sums.get(pair, 0.0) + float(transition[3])
+        if not 0.0 <= float(transition[3]) <= 1.0 + TOLERANCE:
+            raise ValueError(f"transitions[{number}] has probability {transition[3]}, expected a probability in [0, 1]")
+    for (state, action), total in sums.items():
+        if abs(total - 1.0) > TOLERANCE:
+            raise ValueError(
+                f"the probabilities of state {state!r} and action {action!r} sum to {total:g}, expected 1 within 1e-6"
+            )
     text = json.dumps({"gamma": gamma, "transitions": found}, default=_plain)
     return _warpkov.Model.loads(text.encode(), "json", "transitions")
 
@@ -361,6 +410,19 @@ def from_table(table: Mapping[Any, Any], gamma: float | None) -> _warpkov.Model:
         int(state): {int(action): [list(outcome) for outcome in outcomes] for action, outcomes in actions.items()}
         for state, actions in table.items()
     }
+    for state, actions in plain.items():
+        for action, outcomes in actions.items():
+            for at, (probability, after, *_) in enumerate(outcomes):
+                place = f"P[{state}][{action}][{at}]"
+                if not 0.0 <= float(probability) <= 1.0 + TOLERANCE:
+                    raise ValueError(f"{place} has probability {probability}, expected a probability in [0, 1]")
+                if not 0 <= int(after) < len(plain):
+                    raise ValueError(f"{place} has next state {after}, expected a state below {len(plain)}")
+            total = sum(float(outcome[0]) for outcome in outcomes)
+            if outcomes and abs(total - 1.0) > TOLERANCE:
+                raise ValueError(
+                    f"P[{state}][{action}] has probabilities that sum to {total:g}, expected 1 within 1e-6"
+                )
     text = json.dumps({"gamma": gamma, "P": plain}, default=_plain)
     return _warpkov.Model.loads(text.encode(), "gymnasium", "P")
 
@@ -375,11 +437,13 @@ class _Shape:
         self.offsets: np.ndarray | None = None
         self.numbers: np.ndarray | None = None
         self._permutation: np.ndarray | None = None
+        self._name = "P"
+        self._forms: dict[str, str] = {}
         if (s_indices is None) != (a_indices is None):
             raise ValueError("expected both s_indices and a_indices, or neither")
         if s_indices is not None:
             self._of_pairs(P, host(s_indices), host(a_indices))
-        elif isinstance(P, (list, tuple)) or (isinstance(P, np.ndarray) and P.dtype == object):
+        elif isinstance(P, (list, tuple)) or _is_list(P):
             self._of_list(P)
         elif sp.issparse(P):
             self._of_stack(P.shape)
@@ -396,9 +460,11 @@ class _Shape:
         for name, indices in (("s_indices", s), ("a_indices", a)):
             if indices.dtype.kind not in "iu" or (indices < 0).any():
                 raise ValueError(f"{name} has type {indices.dtype}, or negative elements; expected indices from 0")
+        # Differences of unsigned numbers are none.
+        s, a = s.astype(np.int64), a.astype(np.int64)
         if (s >= self.states).any():
             raise ValueError(f"s_indices has {int(s.max())}, expected states below {self.states}")
-        self.actions = int(a.max(initial=-1)) + 1
+        self.actions = int(a.max()) + 1 if a.size else 0
         if (np.diff(s) < 0).any() or ((np.diff(s) == 0) & (np.diff(a) <= 0)).any():
             self._permutation = np.lexsort((a, s))
             s, a = s[self._permutation], a[self._permutation]
@@ -414,7 +480,7 @@ class _Shape:
         """A matrix per action, unless its elements are numbers in lists."""
         first: Any = P[0] if len(P) else None
         if not sp.issparse(first) and not is_array(first):
-            self._of_array(np.asarray(P, dtype=np.float64).shape)
+            self._of_array(real(P, "P").shape)
             return
         if self.order == "sas":
             self._of_array((len(P), *np.shape(first)))
@@ -463,24 +529,18 @@ class _Shape:
 
     def matrix(self, M: Any, name: str) -> CSR:
         """The matrix of a row for each state-action pair, those of a state adjacent."""
-        if isinstance(M, (list, tuple)) or (isinstance(M, np.ndarray) and M.dtype == object):
+        if name != "R":
+            self._name = name
+        if isinstance(M, (list, tuple)) or _is_list(M):
             first = M[0] if len(M) else None
             if sp.issparse(first):
+                self._forms[name] = "ass"
                 return self._of_actions(M, name)
-            M = np.asarray([host(matrix) for matrix in M], dtype=np.float64)
+            M = np.stack([real(matrix, name) for matrix in M]) if not is_array(first) else [host(one) for one in M]
         if not sp.issparse(M):
-            M = host(M)
-            if M.ndim == 3:
-                expected = (self.actions, self.states) if self.order == "ass" else (self.states, self.actions)
-                if M.shape != (*expected, self.states):
-                    raise ValueError(f"{name} has shape {M.shape}, expected {(*expected, self.states)}")
-                if self.order == "ass":
-                    M = M.transpose(1, 0, 2)
-                M = M.reshape(self.rows, self.states)
-            elif self.order == "ass":
-                M = M.reshape(self.actions, self.states, -1).transpose(1, 0, 2).reshape(self.rows, -1)
-            M = sp.csr_array(M)
-        elif self.order == "ass":
+            return self._of_dense(M, name)
+        self._forms[name] = "pairs" if self.numbers is not None else f"stack-{self.order}"
+        if self.order == "ass":
             M = M.tocsr()
             parts = [M[first : first + self.states] for first in range(0, M.shape[0], self.states)]
             return self._of_actions(parts, name)
@@ -491,6 +551,89 @@ class _Shape:
             M = M[self._permutation]
         return _arrays(M, name)
 
+    def _of_dense(self, M: Any, name: str) -> CSR:
+        """The matrix of a dense array of 2 or 3 dimensions, or of a list of the matrices of its first index.
+
+        The array is read in parts, so that beside the result there is no copy of it.
+        """
+        S, A = self.states, self.actions
+        if isinstance(M, list):
+            shapes = {one.shape for one in M}
+            shape = (len(M), *M[0].shape) if len(shapes) == 1 else (len(M),)
+        else:
+            M = host(M)
+            shape = M.shape
+        if len(shape) == 3:
+            expected: tuple[int, ...] = (A, S, S) if self.order == "ass" else (S, A, S)
+            if self.numbers is not None:
+                expected = (self.rows, S)
+            if shape != expected:
+                raise ValueError(f"{name} has shape {shape}, expected {expected}")
+            self._forms[name] = str(self.order)
+        else:
+            if shape != (self.rows, S):
+                raise ValueError(f"{name} has shape {shape}, expected {(self.rows, S)}")
+            self._forms[name] = "pairs" if self.numbers is not None else f"stack-{self.order}"
+        first = M[0] if isinstance(M, list) else M
+        if first.dtype.kind not in "biufO":
+            raise ValueError(f"{name} has elements of type {first.dtype}, expected real numbers")
+        step = max(1, CHUNK // max(1, S * (1 if self.numbers is not None else A)))
+
+        def parts() -> Iterator[np.ndarray]:
+            if self.numbers is not None:
+                for at in range(0, self.rows, step):
+                    rows = slice(at, at + step) if self._permutation is None else self._permutation[at : at + step]
+                    yield np.asarray(M[rows], dtype=np.float64)
+                return
+            for at in range(0, S, step):
+                end = min(at + step, S)
+                if self.order == "ass" and len(shape) == 3:
+                    part = np.stack([np.asarray(M[a][at:end], dtype=np.float64) for a in range(A)], axis=1)
+                elif self.order == "ass":
+                    of_actions = [M[a * S + at : a * S + end] for a in range(A)]
+                    part = np.stack([np.asarray(one, dtype=np.float64) for one in of_actions], axis=1)
+                elif len(shape) == 3:
+                    part = np.stack([np.asarray(M[s], dtype=np.float64) for s in range(at, end)])
+                else:
+                    part = np.asarray(M[at * A : end * A], dtype=np.float64)
+                yield part.reshape(-1, S)
+
+        ordered = A == 1 if self.order == "ass" else self._permutation is None
+        whole = M if ordered and isinstance(M, np.ndarray) else None
+        return _compressed(parts, self.rows, S, whole)
+
+    def place(self, transitions: CSR, rewards: CSR | None, keep: np.ndarray | None) -> Place:
+        """The names of entries of the arrays that the caller has passed. `keep`: the rows that remain."""
+
+        def place(array: str, row: int, position: int | None) -> str:
+            name = {"P": self._name, "R": "R", "action_rewards": "R"}.get(array, array)
+            column = ":"
+            matrix = transitions if array == "P" else rewards
+            if position is not None and matrix is not None:
+                column = str(int(matrix[1][int(matrix[0][row]) + position]))
+            if keep is not None:
+                row = int(np.flatnonzero(keep)[row])
+            if self.numbers is None or self.offsets is None:
+                state, action = divmod(row, self.actions)
+            else:
+                state = int(np.searchsorted(self.offsets, row, side="right")) - 1
+                action = int(self.numbers[row])
+            own = row if self._permutation is None else int(self._permutation[row])
+            where = f"(state {state}, action {action})"
+            form = self._forms.get(name, "sa")
+            of_matrix = {
+                "ass": f"{action}, {state}",
+                "sas": f"{state}, {action}",
+                "stack-ass": f"{action * self.states + state}",
+                "stack-sas": f"{row}",
+                "pairs": f"{own}",
+            }
+            if form in of_matrix and array in ("P", "R"):
+                return f"{name}[{of_matrix[form]}, {column}] {where}"
+            return {"s": f"{name}[{state}]", "l": f"{name}[{own}] {where}"}.get(form, f"{name}[{state}, {action}]")
+
+        return place
+
     def _of_actions(self, matrices: Any, name: str) -> CSR:
         """The matrices of all actions as one: row s*A + a is row s of matrix a."""
         if len(matrices) != self.actions:
@@ -498,7 +641,10 @@ class _Shape:
         found = []
         for action, matrix in enumerate(matrices):
             if not sp.issparse(matrix):
-                matrix = sp.csr_array(host(matrix))
+                dense = real(matrix, name)
+                if dense.ndim != 2:
+                    raise ValueError(f"{name}[{action}] has shape {dense.shape}, expected {(self.states, self.states)}")
+                matrix = csr_of(dense)
             if matrix.shape != (self.states, self.states):
                 raise ValueError(f"{name}[{action}] has shape {matrix.shape}, expected {(self.states, self.states)}")
             found.append(_summed(matrix))
@@ -509,8 +655,10 @@ class _Shape:
 
     def per_row(self, values: Any, name: str) -> np.ndarray:
         """Numbers of shape (S, A), or (L,), one for each row."""
-        values = host(values)
+        values = real(values, name)
+        self._forms[name] = "sa"
         if self.numbers is not None and values.shape == (self.numbers.size,):
+            self._forms[name] = "l"
             values = values if self._permutation is None else values[self._permutation]
         elif self.numbers is not None and self.offsets is not None and values.ndim == 2:
             if values.shape != (self.states, self.actions):
@@ -524,16 +672,17 @@ class _Shape:
 
     def rewards(self, R: Any) -> tuple[CSR | None, np.ndarray | None]:
         """R(s, a, s') as a matrix, or the rewards of the rows."""
-        if R is None:
-            return None, None
+        if np.ndim(R) == 0 and not sp.issparse(R) and not isinstance(R, (list, tuple)):
+            reward = float(real(R, "R"))
+            return None, np.full(self.rows, reward) if reward != 0.0 else None
         if sp.issparse(R):
             return self.matrix(R, "R"), None
         if isinstance(R, (list, tuple)) and len(R) and (sp.issparse(R[0]) or is_array(R[0])):
             if sp.issparse(R[0]) or host(R[0]).ndim == 2:
                 return self.matrix(R, "R"), None
-        if isinstance(R, np.ndarray) and R.dtype == object:
+        if _is_list(R) and (sp.issparse(R[0]) or is_array(R[0])):
             return self.matrix(R, "R"), None
-        R = np.asarray(R, dtype=np.float64) if isinstance(R, (list, tuple)) else host(R)
+        R = real(R, "R") if isinstance(R, (list, tuple)) else host(R)
         if R.ndim == 3:
             return self.matrix(R, "R"), None
         if self.numbers is not None and R.shape == (self.numbers.size,):
@@ -542,13 +691,23 @@ class _Shape:
             if R.shape != (self.states,):
                 raise ValueError(f"R has shape {R.shape}, expected {(self.states,)}")
             counts = self.actions if self.offsets is None else lengths(self.offsets)
-            return None, np.repeat(R.astype(np.float64), counts)
+            self._forms["R"] = "s"
+            return None, np.repeat(real(R, "R"), counts)
         return None, self.per_row(R, "R")
+
+
+def _is_list(value: Any) -> bool:
+    """Whether a value is NumPy's array of objects, as it makes of a list of matrices."""
+    return isinstance(value, np.ndarray) and value.dtype == object and value.ndim == 1 and value.size > 0
 
 
 def _summed(matrix: Any) -> Any:
     """A CSR matrix without duplicates. SciPy's matrices mean the sums of their duplicates."""
     matrix = matrix.tocsr()
+    if matrix.dtype.kind in "biuf" and matrix.dtype != np.dtype(np.float64):
+        # SciPy adds numbers of other types in these types, and none of another byte order.
+        indptr, indices = matrix.indptr, matrix.indices
+        matrix = sp.csr_array((matrix.data.astype(np.float64), indices, indptr), shape=matrix.shape)
     indptr, indices = matrix.indptr, matrix.indices
     # SciPy's own check runs on one core.
     if indices.dtype == np.int32 and indices.flags.c_contiguous and indices.flags.aligned:
@@ -561,6 +720,43 @@ def _summed(matrix: Any) -> Any:
         matrix.has_canonical_format = matrix.has_sorted_indices = False
         matrix.sum_duplicates()
     return matrix
+
+
+def _compressed(
+    parts: Callable[[], Iterator[np.ndarray]], rows: int, width: int, whole: np.ndarray | None = None
+) -> CSR:
+    """The entries that are not 0 of a dense matrix whose rows come in parts of float64, twice.
+
+    `whole` is the array if it has the rows in this order. Without zeros, its memory is that of the entries.
+    """
+    indptr = np.zeros(rows + 1, dtype=np.uint64)
+    at = 1
+    for part in parts():
+        indptr[at : at + len(part)] = np.count_nonzero(part, axis=1)
+        at += len(part)
+    np.cumsum(indptr, out=indptr)
+    if whole is not None and int(indptr[-1]) == whole.size and whole.dtype == np.dtype(np.float64):
+        if whole.flags.c_contiguous and whole.flags.aligned:
+            return indptr, np.tile(np.arange(width, dtype=np.uint32), rows), whole.reshape(-1)
+    indices, data = np.empty(int(indptr[-1]), dtype=np.uint32), np.empty(int(indptr[-1]))
+    at = 0
+    for part in parts():
+        # Row by row.
+        places = np.flatnonzero(part)
+        end = at + places.size
+        data[at:end] = part.reshape(-1)[places]
+        np.remainder(places, width, out=places)
+        indices[at:end] = places
+        at = end
+    return indptr, indices, data
+
+
+def csr_of(dense: np.ndarray) -> Any:
+    """A dense matrix of float64 as one of SciPy."""
+    step = max(1, CHUNK // max(1, dense.shape[1]))
+    parts = [dense[at : at + step] for at in range(0, dense.shape[0], step)]
+    indptr, indices, data = _compressed(lambda: iter(parts), *dense.shape)
+    return sp.csr_array((data, indices.view(np.int32), indptr.view(np.int64)), shape=dense.shape)
 
 
 def _check_indices(indices: np.ndarray, name: str) -> None:

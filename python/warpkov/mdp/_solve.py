@@ -11,9 +11,9 @@ import numpy as np
 
 from .. import _warpkov
 from .._errors import ConvergenceWarning
-from .._host import host
+from .._host import local, real
 from .._process import Objective
-from ._model import NO_ACTION, Model, ModelLike, Order, lengths
+from ._model import NO_ACTION, Model, ModelLike, Order, are_arrays, lengths
 from ._solution import Certificate, Evaluation, QFactors, Simulation, Solution, numbers
 
 Criterion = Literal["discounted", "reach", "total", "average"]
@@ -92,8 +92,8 @@ def solve(
           that only comes as a next one is terminal;
         - a `Model`.
     R : array, sparse matrix or list, optional
-        The rewards, of shape (S,), (S, A), (L,) with `s_indices`, or the shapes of P: R(s, a, s'). -inf
-        marks an action that a state lacks. By default 0.
+        The rewards, of shape (S,), (S, A), (L,) with `s_indices`, or the shapes of P: R(s, a, s'); or one number. -inf
+        marks an action that a state lacks. Only whole models and ``criterion="reach"`` do without.
     gamma : float, optional
         The discount factor, in [0, 1]. Whole models may have their own.
     order : {"ass", "sas"}, optional
@@ -193,6 +193,10 @@ def solve(
     >>> mdp.solve(transitions, gamma=0.9).policy
     array([0, 1])
     """
+    P = local(P)
+    if R is None and criterion == "reach" and are_arrays(P):
+        # The probability to reach the goal does not depend on rewards.
+        R = 0
     model = Model(
         P,
         R,
@@ -603,7 +607,7 @@ def _question(
 
 
 def _per_state(model: Model, values: Any, name: str) -> np.ndarray:
-    found: np.ndarray = np.ascontiguousarray(host(values), dtype=np.float64)
+    found: np.ndarray = np.ascontiguousarray(real(values, name))
     if found.shape != (model.states,):
         raise ValueError(f"{name} has shape {found.shape}, expected a number per state, {(model.states,)}")
     return found

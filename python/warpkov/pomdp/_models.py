@@ -14,9 +14,9 @@ import scipy.sparse as sp
 
 from .. import _warpkov
 from .._errors import ConvergenceWarning
-from .._host import host, local
+from .._host import host, local, real
 from .._process import Objective, Path, Process, minimize
-from ..mdp._model import _arrays, _Shape, _summed
+from ..mdp._model import _arrays, _Shape, _summed, csr_of
 from ..mdp._solve import _count
 
 Expansion = Literal["random", "ssea", "ger", "ssga", "fsvi", "walks", "hsvi", "sarsop", "mixed"]
@@ -79,11 +79,13 @@ class Model(Process):
         action_names: Sequence[str] = (),
         observation_names: Sequence[str] = (),
     ) -> None:
+        if R is None:
+            raise ValueError("R is missing: pass the rewards, or R=0 for a model without rewards")
         T, O, R = local(T), local(O), local(R)  # noqa: E741
         shape = _Shape(T, "ass", None, None)
         transitions = shape.matrix(T, "T")
         rewards, action_rewards = shape.rewards(R)
-        observed = [_summed(one if sp.issparse(one) else sp.csr_array(np.atleast_2d(host(one)))) for one in O]
+        observed = [_summed(one if sp.issparse(one) else csr_of(np.atleast_2d(real(one, "O")))) for one in O]
         shapes = {one.shape for one in observed}
         if len(observed) != shape.actions or len(shapes) != 1 or observed[0].shape[0] != shape.states:
             found = ", ".join(str(one) for one in sorted(shapes))
@@ -101,13 +103,21 @@ class Model(Process):
             "gamma": float(gamma),
             "minimize": bool(minimize(objective)),
             "action_rewards": action_rewards,
-            "start": np.ascontiguousarray(belief, dtype=np.float64),
+            "start": np.ascontiguousarray(real(belief, "start")),
             "state_names": list(state_names),
             "action_names": list(action_names),
             "observation_names": list(observation_names),
         }
         stacked = _arrays(sp.vstack(observed, format="csr"), "O")
-        self._core = _warpkov.Pomdp.from_arrays(parts, transitions, stacked, rewards)
+        place = shape.place(transitions, rewards, None)
+        self._core = _warpkov.Pomdp.from_arrays(parts, transitions, stacked, rewards, place)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), self._core.dumps())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        # Models do not change.
+        return type(self)._of(self._core)
 
     @classmethod
     def _of(cls, core: _warpkov.Pomdp) -> Model:
@@ -176,6 +186,10 @@ class Model(Process):
         costs = ", costs" if self._core.minimize else ""
         of = f"{self.states} states, {self.actions} actions, {self.observations} observations, gamma {self.gamma:g}"
         return f"<warpkov.pomdp.Model: {of}{costs}>"
+
+
+def _unpickled(cls: type[Model], bytes: bytes) -> Model:
+    return cls._of(_warpkov.Pomdp.loads(bytes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -557,7 +571,7 @@ def _policy(model: Model, values: _warpkov.Buffer, actions: _warpkov.Buffer) -> 
 
 
 def _belief(belief: Any, states: int) -> np.ndarray:
-    probs: np.ndarray = np.ascontiguousarray(host(belief), dtype=np.float64)
+    probs: np.ndarray = np.ascontiguousarray(real(belief, "belief"))
     if probs.shape != (states,):
         raise ValueError(f"the belief has shape {probs.shape}, expected a probability for each of {states} states")
     # NaN is neither.

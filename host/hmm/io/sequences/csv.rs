@@ -113,7 +113,7 @@ pub fn read(text: &[u8], file: &str, alphabet: &Alphabet, table: &Table) -> Resu
 }
 
 /// The most frequent separator in the first row, outside of quotes.
-fn separator(text: &[u8]) -> u8 {
+pub(super) fn separator(text: &[u8]) -> u8 {
     let mut counts = [(b',', 0), (b';', 0), (b'\t', 0)];
     let mut inside = false;
     for &byte in text.trim_ascii_start() {
@@ -176,18 +176,18 @@ impl<'t> Rows<'t> {
 }
 
 /// The columns to read, as indices.
-struct Columns {
+pub(super) struct Columns {
     /// Whether the first row is a header.
-    header: bool,
+    pub header: bool,
     /// Whether `header` is a guess that deserves a note.
     guessed: bool,
-    id: Option<usize>,
+    pub id: Option<usize>,
     /// The column of the symbol, or the columns of the vector.
-    observed: Vec<usize>,
+    pub observed: Vec<usize>,
 }
 
 impl Columns {
-    fn new(first: &ByteRecord, alphabet: &Alphabet, table: &Table) -> Result<Self, String> {
+    pub fn new(first: &ByteRecord, alphabet: &Alphabet, table: &Table) -> Result<Self, String> {
         let width = first.len();
         let number = |text: &str| integer(text.as_bytes()).filter(|number| (1..=width as u64).contains(number));
         let of_number = |text: &str| number(text).map(|number| number as usize - 1);
@@ -310,7 +310,6 @@ impl Grouped {
                     let field = row[column].trim_ascii();
                     values.push(match real(field) {
                         Some(value) => value,
-                        // A missing component makes the whole vector missing.
                         None if lost(field) => f64::NAN,
                         None => return Err(column),
                     });
@@ -390,7 +389,7 @@ pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Re
                     let d = *dimensions as usize;
                     for &value in &values[at * d..][..d] {
                         out.text(",")?;
-                        out.real(value)?;
+                        if value.is_nan() { out.text("NA")? } else { out.real(value)? }
                     }
                 }
             }

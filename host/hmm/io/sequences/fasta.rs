@@ -199,12 +199,21 @@ fn unexpected(builder: &Builder, line: u64, byte: u8, letter: &Letter) -> Error 
 /// The letter of each symbol.
 fn letters(model: &Hmm) -> io::Result<Vec<String>> {
     let Emissions::Categorical { symbols, .. } = model.emissions() else { return Err(no_place(VECTORS.to_owned())) };
-    let names = match &model.names().symbols[..] {
-        [] => BASES.map(str::to_owned).into_iter().collect(),
-        names => names.to_vec(),
+    let names = match (&model.names().symbols[..], *symbols) {
+        // As the reader has it.
+        ([], 4) => BASES.map(str::to_owned).into_iter().collect(),
+        (names, _) => names.to_vec(),
     };
-    if names.iter().any(|name| name.len() != 1) || *symbols as usize > names.len() {
+    if names.is_empty() || names.iter().any(|name| name.len() != 1) {
         return Err(no_place("FASTA needs symbols with names of one letter each".to_owned()));
+    }
+    let unreadable = |name: &&String| matches!(name.as_bytes()[0], b'>' | b';' | 0..=b' ' | 0x7f);
+    if let Some(name) = names.iter().find(unreadable) {
+        let message = format!(
+            "FASTA has no place for the symbol \"{}\", which does not stand for itself there",
+            quoted(name.as_bytes())
+        );
+        return Err(no_place(message));
     }
     Ok(names)
 }

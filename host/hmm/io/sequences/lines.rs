@@ -94,6 +94,7 @@ pub fn write(out: &mut impl Write, sequences: &Sequences, model: &Hmm) -> io::Re
             out.text(if position == 0 { "" } else { " " })?;
             match sequences.observations() {
                 Observations::Symbols(symbols) => out.text(&word(&name(&model.names().symbols, symbols[at])))?,
+                Observations::Vectors { dimensions: 1, values } if values[at].is_nan() => out.text("NA")?,
                 Observations::Vectors { dimensions: 1, values } => out.real(values[at])?,
                 Observations::Vectors { .. } => {
                     return Err(no_place(NO_PLACE.to_owned()));

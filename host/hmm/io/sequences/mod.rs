@@ -17,7 +17,7 @@ pub use self::csv::{Header, Table, field};
 pub use self::lines::word;
 pub use self::missing::Missing;
 pub use self::records::Records;
-pub use self::stream::{Stream, write_row};
+pub use self::stream::{Line, Stream, write_row};
 use super::Error;
 use crate::model::{Emissions, Hmm};
 use crate::sequences::{Observations, Sequences};

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::missing::{MISSING, Missing};
+use super::missing::{HINT, MISSING, Missing};
 use crate::io::Error;
 use crate::model::{Emissions, Hmm, HmmParts};
 use crate::sequences::{Invalid, Observations, Sequences, place};
@@ -23,8 +23,9 @@ pub struct Records {
     pub starts: Vec<u64>,
     /// For each symbol from V on, the symbols that it may be, ascending.
     pub sets: Vec<Vec<u32>>,
-    /// Whether observations were removed, so that positions differ from those in the file.
-    pub skipped: bool,
+    /// Position, from 0, of each observation in the sequence of the file; empty if [`starts`](Self::starts) tells them,
+    /// because no observations were removed.
+    pub positions: Vec<u64>,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
@@ -33,8 +34,8 @@ impl Records {
     /// Records without names, sets or notes.
     #[must_use]
     pub fn new(sequences: Sequences) -> Self {
-        let (names, starts, sets, notes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { sequences, names, starts, sets, skipped: false, notes }
+        let (names, starts, positions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { sequences, names, starts, positions, sets: Vec::new(), notes: Vec::new() }
     }
 
     /// The name of a sequence, or its number from 1.
@@ -47,6 +48,12 @@ impl Records {
     #[must_use]
     pub fn start(&self, sequence: usize) -> u64 {
         self.starts.get(sequence).copied().unwrap_or(0)
+    }
+
+    /// Positions, from 0, of the observations of a sequence in the sequence of the file.
+    pub fn positions(&self, sequence: usize) -> impl Iterator<Item = u64> + '_ {
+        let (range, start) = (self.sequences.range(sequence), self.start(sequence));
+        (start..).zip(range).map(move |(position, at)| self.positions.get(at).copied().unwrap_or(position))
     }
 
     /// The model extended by the symbols of `sets`; the probability of a set is the sum over its symbols. Rows of B
@@ -75,14 +82,16 @@ impl Records {
     /// Explains why a sequence (index from 0) is impossible under a model.
     #[must_use]
     pub fn why_impossible(&self, model: &Hmm, sequence: usize) -> String {
-        let (range, start) = (self.sequences.range(sequence), self.start(sequence));
+        let range = self.sequences.range(sequence);
+        // From 1.
+        let in_file = |position: usize| self.positions(sequence).nth(position - 1).map_or(0, |at| at + 1);
         let reason = match self.sequences.impossible_at(&self.extended(model), sequence) {
             Some(position) if position > range.len() => {
-                format!("after position {}, no reachable state can end the sequence", start + range.len() as u64)
+                format!("after position {}, no reachable state can end the sequence", in_file(range.len()))
             }
             Some(position) => {
                 let observed = self.observed(model, range.start + position - 1);
-                let position = start + position as u64;
+                let position = in_file(position);
                 format!("position {position}: found {observed}, which no reachable state emits")
             }
             None => "its probability underflows".to_owned(),
@@ -168,7 +177,7 @@ impl Read {
         })
     }
 
-    /// Whether observation `at` is missing.
+    /// Whether observation `at`, or a component of it, is missing.
     fn is_missing(&self, at: usize) -> bool {
         match &self.observations {
             Observations::Symbols(symbols) => symbols[at] == MISSING,
@@ -184,13 +193,9 @@ impl Read {
     /// The function is one piece because every treatment updates offsets, names and observations together.
     pub fn settled(mut self, missing: Missing, file: &str, model: &Hmm) -> Result<Records, Error> {
         let invalid = |source| invalid(file)(source);
-        let content = |message: String| Error::Content { file: file.to_owned(), message };
         let symbols = match (model.emissions(), missing) {
             (Emissions::Categorical { symbols, .. }, _) => *symbols,
-            (Emissions::Gaussian { .. }, Missing::Marginalise) => {
-                return Err(content("only symbols can be marginalised, and the model emits numbers".to_owned()));
-            }
-            _ => 0,
+            (Emissions::Gaussian { .. }, _) => 0,
         };
         // Formats of plain numbers have not compared symbols with V. They have no sets, whose symbols begin at V.
         if let (Observations::Symbols(seen), true) = (&self.observations, self.sets.is_empty() && symbols > 0) {
@@ -206,11 +211,16 @@ impl Read {
         };
         let count = lost.iter().filter(|lost| **lost).count();
         let records = self.offsets.len().saturating_sub(1);
-        let (mut starts, mut skipped) = (Vec::new(), false);
+        let (mut starts, mut positions) = (Vec::new(), Vec::new());
         match missing {
             Missing::Refuse => {}
             Missing::Marginalise => {
-                if count > 0 {
+                if let (Observations::Vectors { values, .. }, 1..) = (&self.observations, count) {
+                    let numbers = values.iter().filter(|x| x.is_nan()).count();
+                    self.notes
+                        .push(format!("{file}: {numbers} missing numbers of {count} observations are integrated out"));
+                }
+                if count > 0 && symbols > 0 {
                     let any = self.set((0..symbols).collect(), symbols);
                     if let Observations::Symbols(seen) = &mut self.observations {
                         seen.iter_mut().filter(|seen| **seen == MISSING).for_each(|seen| *seen = any);
@@ -241,6 +251,8 @@ impl Read {
                             kept += here;
                             offsets.push(kept);
                             starts.push((at - range.start) as u64);
+                            let here = (at..end).filter(|&at| !lost[at]).map(|at| (at - range.start) as u64);
+                            positions.extend(here);
                         }
                         at = end + 1;
                     }
@@ -255,9 +267,9 @@ impl Read {
                         *values = kept.flat_map(|(row, _)| row).copied().collect();
                     }
                 }
-                skipped = missing == Missing::Skip;
-                if skipped {
-                    starts.clear();
+                match missing {
+                    Missing::Skip => starts.clear(),
+                    _ => positions.clear(),
                 }
                 self.notes.push(match missing {
                     Missing::Skip => format!("{file}: {count} missing observations are omitted"),
@@ -270,9 +282,18 @@ impl Read {
             }
             Missing::Split | Missing::Skip => {}
         }
-        let sequences = Sequences::new(self.offsets, self.observations).map_err(invalid)?;
+        let sequences = match missing {
+            Missing::Marginalise => Sequences::with_missing(self.offsets, self.observations),
+            _ => Sequences::new(self.offsets, self.observations),
+        };
+        let sequences = sequences.map_err(|error| match error {
+            Invalid::Value { found, .. } if found.is_nan() => {
+                Error::Content { file: file.to_owned(), message: format!("{error}{HINT}") }
+            }
+            error => invalid(error),
+        })?;
         let Self { names, sets, notes, .. } = self;
-        let records = Records { sequences, names, starts, sets, skipped, notes };
+        let records = Records { sequences, names, starts, positions, sets, notes };
         records.sequences.check(&records.extended(model)).map_err(invalid)?;
         Ok(records)
     }

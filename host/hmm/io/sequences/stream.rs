@@ -2,77 +2,198 @@
 
 use std::io::{self, Write};
 
+use csv::{ByteRecord, ReaderBuilder};
+
+use super::csv::{Columns, Table, separator};
 use super::lines::{UNENDED, Words};
 use super::{Alphabet, Missing};
 use crate::model::Hmm;
 use crate::sequences::Observation;
 use warpkov_common::io::lines::{Put, quoted, real};
 
-/// Reads the lines of a stream: a symbol, or the D components of a vector, separated by blanks or commas. A marker such as
-/// `NA` is a step without an observation.
+/// Reads the lines of a stream: a symbol, or the D components of a vector, separated by blanks or commas; or the rows of a
+/// table. A marker such as `NA` is a step without an observation, or a missing component of a vector.
 pub struct Stream<'m> {
     alphabet: Alphabet<'m>,
     vector: Vec<f64>,
+    symbol: Option<u32>,
+    /// The options of a table, and its columns once the first row is known.
+    table: Option<(Table, Option<Layout>)>,
+    /// The id of the last row; `None` without ids.
+    id: Option<Vec<u8>>,
+    begins: bool,
+}
+
+/// The layout of a table's rows.
+struct Layout {
+    columns: Columns,
+    separator: u8,
+    width: usize,
+}
+
+/// The content of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The header of a table.
+    Header,
+    /// A blank line, which ends a sequence.
+    Blank,
+    /// An observation: [`Stream::observation`].
+    Observation,
 }
 
 impl<'m> Stream<'m> {
     /// A reader of observations of a model.
     #[must_use]
     pub fn new(model: &'m Hmm) -> Self {
-        Self { alphabet: Alphabet::new(model, Missing::Marginalise), vector: Vec::new() }
+        let alphabet = Alphabet::new(model, Missing::Marginalise);
+        Self { alphabet, vector: Vec::new(), symbol: None, table: None, id: None, begins: false }
     }
 
-    /// The observation of a line; `None` if the line is blank, which ends a sequence.
+    /// A reader of the rows of a table. A row has one line, so that fields in quotes have no line breaks. The rows of a
+    /// sequence are adjacent: another [id](Self::id) begins another sequence.
+    #[must_use]
+    pub fn of_table(model: &'m Hmm, table: Table) -> Self {
+        Self { table: Some((table, None)), ..Self::new(model) }
+    }
+
+    /// The id of the sequence of the last row; `None` without a column of ids.
+    #[must_use]
+    pub fn id(&self) -> Option<String> {
+        self.id.as_ref().map(|id| String::from_utf8_lossy(id).into_owned())
+    }
+
+    /// Whether the columns of the rows are known; always, unless this reads a table.
+    #[must_use]
+    pub fn has_columns(&self) -> bool {
+        self.table.as_ref().is_none_or(|(_, layout)| layout.is_some())
+    }
+
+    /// Whether the id of the last row differs from that of the row before.
+    #[must_use]
+    pub fn begins(&self) -> bool {
+        self.begins
+    }
+
+    /// The observation of the last line; [`Observation::Missing`] if it had none.
+    #[must_use]
+    pub fn observation(&self) -> Observation<'_> {
+        match (self.symbol, &self.vector[..]) {
+            (Some(symbol), _) => Observation::Symbol(symbol),
+            (None, x) if self.alphabet.dimensions == Some(x.len()) => Observation::Vector(x),
+            _ => Observation::Missing,
+        }
+    }
+
+    /// The content of a line.
     ///
     /// # Errors
-    /// If the line holds anything else, with a description.
-    pub fn parse(&mut self, line: &[u8]) -> Result<Option<Observation<'_>>, String> {
-        let expected = self.alphabet.dimensions.unwrap_or(1);
-        let (mut words, mut missing, mut symbol) = (0, 0, None);
+    /// If the line holds anything else than an observation, with a description.
+    pub fn parse(&mut self, line: &[u8]) -> Result<Line, String> {
+        (self.begins, self.symbol) = (false, None);
         self.vector.clear();
+        if self.table.is_some() { self.row(line) } else { self.words(line) }
+    }
+
+    fn words(&mut self, line: &[u8]) -> Result<Line, String> {
+        let (mut words, mut missing) = (0, 0);
         for word in Words(line) {
             let word = word.ok_or_else(|| UNENDED.to_owned())?;
             words += 1;
             if self.alphabet.is_missing(&word) {
                 missing += 1;
-                continue;
-            }
-            let known = match self.alphabet.dimensions {
-                Some(_) => real(&word).map(|x| self.vector.push(x)).is_some(),
-                None => {
-                    symbol = self.alphabet.symbol(&word);
-                    symbol.is_some()
-                }
-            };
-            if !known {
+                self.vector.push(f64::NAN);
+            } else if !observe(&self.alphabet, &word, &mut self.vector, &mut self.symbol) {
                 return Err(format!("found \"{}\", expected {}", quoted(&word), self.alphabet.expected()));
             }
         }
+        let expected = self.alphabet.dimensions.unwrap_or(1);
         match (words, missing) {
-            (0, _) => Ok(None),
-            (1, 1) => Ok(Some(Observation::Missing)),
-            _ if missing == words && words == expected => Ok(Some(Observation::Missing)),
+            (0, _) => Ok(Line::Blank),
+            (1, 1) => {
+                self.vector.clear();
+                Ok(Line::Observation)
+            }
             _ if words != expected => {
                 let what = if self.alphabet.dimensions.is_some() { "numbers" } else { "symbols" };
                 Err(format!("found {words} {what}, expected {expected} on each line"))
             }
-            (_, 1..) => Err(format!("{missing} of {words} numbers are missing, expected all or none")),
-            _ => Ok(Some(symbol.map_or(Observation::Vector(&self.vector), Observation::Symbol))),
+            _ => Ok(Line::Observation),
+        }
+    }
+
+    fn row(&mut self, line: &[u8]) -> Result<Line, String> {
+        let Self { alphabet, vector, symbol, table, id, begins } = self;
+        let Some((options, layout)) = table else { return Ok(Line::Blank) };
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Line::Blank);
+        }
+        let by =
+            layout.as_ref().map_or_else(|| options.separator.unwrap_or_else(|| separator(line)), |it| it.separator);
+        if memchr::memchr_iter(b'"', line).count() % 2 == 1 {
+            return Err("a field in quotes does not end".to_owned());
+        }
+        let mut row = ByteRecord::new();
+        let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).delimiter(by).from_reader(line);
+        reader.read_byte_record(&mut row).map_err(|error| error.to_string())?;
+        let first = layout.is_none();
+        let layout = match layout {
+            Some(layout) => layout,
+            None => {
+                let columns = Columns::new(&row, alphabet, options)?;
+                layout.insert(Layout { columns, separator: by, width: row.len() })
+            }
+        };
+        if first && layout.columns.header {
+            return Ok(Line::Header);
+        }
+        if row.len() != layout.width {
+            return Err(format!("found {} columns, expected {} as in the first row", row.len(), layout.width));
+        }
+        if let Some(column) = layout.columns.id {
+            let found = row[column].trim_ascii();
+            if found.is_empty() {
+                return Err(format!("column {}: found \"\", expected the id of a sequence", column + 1));
+            }
+            *begins = id.as_deref().is_some_and(|id| id != found);
+            *id = Some(found.to_owned());
+        }
+        for &column in &layout.columns.observed {
+            let field = row[column].trim_ascii();
+            if alphabet.is_missing(field) {
+                vector.push(f64::NAN);
+            } else if !observe(alphabet, field, vector, symbol) {
+                let (field, expected) = (quoted(field), alphabet.expected());
+                return Err(format!("column {}: found \"{field}\", expected {expected}", column + 1));
+            }
+        }
+        Ok(Line::Observation)
+    }
+}
+
+/// Takes a symbol, or a component of a vector. Returns whether the text is one.
+fn observe(alphabet: &Alphabet, text: &[u8], vector: &mut Vec<f64>, symbol: &mut Option<u32>) -> bool {
+    match alphabet.dimensions {
+        Some(_) => real(text).map(|x| vector.push(x)).is_some(),
+        None => {
+            *symbol = alphabet.symbol(text);
+            symbol.is_some()
         }
     }
 }
 
-/// Writes the number of a sequence, a position in it, and what is known there, as a row of a table.
+/// Writes the name of a sequence, a position in it, and what is known there, as a row of a table. The name is a
+/// [field](super::field).
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write_row(
     out: &mut impl Write,
-    sequence: u64,
+    sequence: &str,
     position: u64,
     numbers: impl IntoIterator<Item = f64>,
 ) -> io::Result<()> {
-    out.integer(sequence)?;
+    out.text(sequence)?;
     out.text(",")?;
     out.integer(position)?;
     for number in numbers {

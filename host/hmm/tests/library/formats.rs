@@ -422,13 +422,19 @@ fn missing_values_split_skip_or_are_summed_over() {
     );
     assert_eq!(split.notes, ["d: 2 missing observations split 2 sequences into 3"]);
     let skip = table(&two, text, &Table::default(), Missing::Skip).unwrap();
-    assert_eq!((skip.sequences.offsets(), skip.skipped), (&[0, 2, 3][..], true));
+    assert_eq!((skip.sequences.offsets(), &skip.positions), (&[0, 2, 3][..], &vec![0, 2, 0]));
+    assert_eq!(skip.positions(0).collect::<Vec<_>>(), [0, 2]);
+    assert_eq!(split.positions(1).collect::<Vec<_>>(), [2]);
     for records in [split, skip] {
         let Observations::Vectors { values, .. } = records.sequences.observations() else { panic!("vectors") };
         assert_eq!(values[..], [1.0, 2.0, 4.0, 5.0, 5.0, 6.0]);
     }
-    let refused = table(&two, text, &Table::default(), Missing::Marginalise).unwrap_err();
-    assert_eq!(refused, "d: only symbols can be marginalised, and the model emits numbers");
+    let summed = table(&two, text, &Table::default(), Missing::Marginalise).unwrap();
+    let Observations::Vectors { values, .. } = summed.sequences.observations() else { panic!("vectors") };
+    let shown: Vec<String> = values.iter().map(|x| x.to_string()).collect();
+    assert_eq!(shown, ["1", "2", "NaN", "3", "4", "5", "5", "6", "NaN", "NaN"]);
+    assert_eq!((summed.sequences.offsets(), summed.sequences.partial()), (&[0, 3, 5][..], 2));
+    assert_eq!(summed.notes, ["d: 3 missing numbers of 2 observations are integrated out"]);
     assert_eq!(table(&two, "x,y\nNA,1\n", &Table::default(), Missing::Skip).unwrap_err(), "d: there is no sequence");
     let summed = table(&dna, "A\nNA\nT\n", &Table::default(), Missing::Marginalise).unwrap();
     assert_eq!(

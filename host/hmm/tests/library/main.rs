@@ -2,6 +2,7 @@
 
 mod formats;
 mod hmmlearn;
+mod missing;
 mod reference;
 mod training;
 

@@ -1102,6 +1102,10 @@ fn predictions_are_powers_of_the_transition_matrix() {
     let model = parts.validated().unwrap();
     let mut filter = Filter::new(&model, 0);
     near(&filter.observation(&[0.5, 0.5]), &[2.0, 3.0], 1e-15, "a mixture");
-    let nan = filter.push(Observation::Vector(&[f64::NAN]));
-    assert_eq!(nan, Err(Refused::Vector { found: 0, expected: 1 }));
+    let infinite = filter.push(Observation::Vector(&[f64::INFINITY]));
+    assert_eq!(infinite, Err(Refused::Vector { found: 0, expected: 1 }));
+    // NaN is a missing component.
+    filter.push(Observation::Vector(&[f64::NAN])).unwrap();
+    near(&[filter.log_likelihood()], &[0.0], 1e-15, "a missing number");
+    assert_eq!(filter.steps(), 1);
 }
