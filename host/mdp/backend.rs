@@ -34,6 +34,15 @@ pub trait State {
         false
     }
 
+    /// The span of the changes at the last shift of V, which decides on the next shift; infinite if there was none. A checkpoint keeps it
+    /// beside V.
+    fn shift_span(&self) -> f64 {
+        f64::INFINITY
+    }
+
+    /// Sets the span of the changes at the last shift of V.
+    fn set_shift_span(&mut self, _span: f64) {}
+
     /// Minimum memory traffic in bytes of a sweep like the last one: each input read once, each output written once.
     fn sweep_bytes(&mut self) -> Result<u64, Self::Error>;
 }

@@ -8,10 +8,11 @@
 //! | `rounds.changed` | U64 | changed states of each round; 2⁶⁴ − 1 for greedy sweeps |
 //!
 //! The metadata hold the `problem` (criterion, γ, objective), the `method`, whether V has reached f64 in mixed precision,
-//! the `seconds` so far, and ε with the fraction of it that the stopping rule had reached.
+//! the `seconds` so far, ε with the fraction of it that the stopping rule had reached and whether that rule is of the span, and the span
+//! at the last shift of V.
 //!
-//! V is all that value iteration goes on from, so that a run of Jacobi sweeps that was interrupted ends with the bits of
-//! one that was not. Policy iteration goes on from the greedy policy of V.
+//! This is all that sweeps go on from, so that an interrupted run of value iteration ends with the bits of one that was not: of Jacobi
+//! sweeps on any number of ranks, of Gauss-Seidel sweeps on the same. Policy iteration goes on from the greedy policy of V.
 //!
 //! Ranks write and read the values of their own states at their offset in the one file. The hash of the model is the sum of
 //! those of its states, so that each rank adds its own.
@@ -29,6 +30,7 @@ use super::model::whole::{Column, Fault, Lines, Rows, with_lines};
 use super::model::{Mdp, Whole};
 use super::options::{Method, Target};
 use super::solution::{Round, Run, Status};
+use super::solve::Attempt;
 use warpkov_common::checkpoint::{Apart, Checkpoints, Contents, Hash, content};
 use warpkov_common::choice::Choice;
 use warpkov_common::io::Error;
@@ -52,8 +54,10 @@ pub struct Checkpoint {
     pub in_f64: bool,
     /// The target.
     pub target: Target,
-    /// The fraction of ε in the stopping rule.
-    pub epsilon_fraction: f64,
+    /// The attempt to prove ε.
+    pub attempt: Attempt,
+    /// The span of the changes at the last shift of V.
+    pub shift_span: f64,
     /// V, one value per state; of several ranks, each has those of its own states, in the order of ranks.
     pub values: Vec<f64>,
     /// All rounds so far.
@@ -212,7 +216,9 @@ impl Checkpoint {
             return Err(format!("metadata fraction: found {epsilon_fraction}, expected a number in (0, 1]"));
         }
         let in_f64 = contents.number("in_f64")?;
-        Ok(Self { method, in_f64, target, epsilon_fraction, values: Vec::new(), run: rounds(&mut contents)? })
+        let attempt = Attempt { epsilon_fraction, by_span: contents.number("by_span")? };
+        let shift_span = contents.number("shift_span")?;
+        Ok(Self { method, in_f64, target, attempt, shift_span, values: Vec::new(), run: rounds(&mut contents)? })
     }
 
     /// The file's contents without the values, for `whole`, whose hash is `model`.
@@ -227,7 +233,9 @@ impl Checkpoint {
         };
         contents.set("rule", rule);
         contents.set("target", target);
-        contents.set("fraction", self.epsilon_fraction);
+        contents.set("fraction", self.attempt.epsilon_fraction);
+        contents.set("by_span", self.attempt.by_span);
+        contents.set("shift_span", self.shift_span);
         put_rounds(&mut contents, &self.run);
         contents
     }

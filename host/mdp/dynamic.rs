@@ -120,6 +120,14 @@ where
         self.backend.policy_is_implicit()
     }
 
+    fn shift_span(&self) -> f64 {
+        self.backend.shift_span()
+    }
+
+    fn set_shift_span(&mut self, span: f64) {
+        self.backend.set_shift_span(span);
+    }
+
     fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
         self.of(State::sweep_bytes)
     }

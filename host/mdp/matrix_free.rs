@@ -366,7 +366,7 @@ impl<M: Compiled> Solve<'_, M> {
         let (gamma, limits) = (self.model.gamma(), self.options.limits);
         let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
         let mut stop_of = measured;
-        let (run, certificate, shift) = tighten(epsilon, |attempt| {
+        let (run, certificate, shift) = tighten(epsilon, Attempt::FIRST, |attempt| {
             let stop = self.stop(&stop_of, attempt);
             let run = self.sweeps(backend, stop, &limits)?;
             let found = self.measured(backend)?;

@@ -133,8 +133,9 @@ fn with_checkpoints(
     };
     let resumed = agreed(resume.map(|path| Ok(Checkpoint::open(path, whole, model)?)).transpose(), comm)?;
     let mut options = *options;
+    let nothing = Run::default();
     let start = match &resumed {
-        None => Start { values: None, earlier: &Run::default(), epsilon_fraction: 1.0 },
+        None => Start::new(None, &nothing),
         Some((checkpoint, _)) => {
             if options.method.is_none() && checkpoint.method == Method::Krylov {
                 options.method = Some(Method::Krylov);
@@ -177,16 +178,24 @@ struct Start<'a> {
     values: Option<&'a [f64]>,
     /// The rounds before.
     earlier: &'a Run,
-    /// The fraction of ε in the stopping rule.
-    epsilon_fraction: f64,
+    /// The attempt to prove ε.
+    attempt: Attempt,
+    /// The span of the changes at the last shift of V.
+    shift_span: f64,
 }
 
 impl<'a> Start<'a> {
+    /// V of a first attempt.
+    fn new(values: Option<&'a [f64]>, earlier: &'a Run) -> Self {
+        Self { values, earlier, attempt: Attempt::FIRST, shift_span: f64::INFINITY }
+    }
+
     /// Where a solve with this target goes on.
     fn of(checkpoint: &'a Checkpoint, target: Target) -> Self {
+        let Checkpoint { values, run, shift_span, .. } = checkpoint;
         // A run that its certificate has sent on with a tighter rule goes on with that rule.
-        let epsilon_fraction = if target == checkpoint.target { checkpoint.epsilon_fraction } else { 1.0 };
-        Self { values: Some(&checkpoint.values), earlier: &checkpoint.run, epsilon_fraction }
+        let attempt = if target == checkpoint.target { checkpoint.attempt } else { Attempt::FIRST };
+        Self { values: Some(values), earlier: run, attempt, shift_span: *shift_span }
     }
 
     /// Whether V comes from earlier rounds.
@@ -538,7 +547,7 @@ fn with_trial(
         return Ok(trial);
     }
     let krylov = SolveOptions { method: Some(Method::Krylov), precision: Precision::F64, ..on_cpu };
-    let start = Start { values: Some(&trial.values), earlier: &trial.run, epsilon_fraction: 1.0 };
+    let start = Start::new(Some(&trial.values), &trial.run);
     let mut solution = solve_as_is(mdp, team, start, &krylov, None, false, watch)?;
     let (sweeps, gamma) = (trial.run.sweeps(), mdp.gamma());
     let note = format!("auto chose krylov: value iteration did not converge in {sweeps} sweeps, gamma is {gamma}");
@@ -602,7 +611,7 @@ pub(super) fn change_bound(gamma: f64, epsilon: f64) -> f64 {
 }
 
 /// How an attempt of [`tighten`] stops.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Attempt {
     /// Multiplies ε; at most 1.
     pub epsilon_fraction: f64,
@@ -699,33 +708,32 @@ fn until_certified(
     let target = limits.target;
     let epsilon = if let Target::Epsilon(epsilon) = target { Some(epsilon) } else { None };
     backend.state().reset(start.values)?;
+    backend.state().set_shift_span(start.shift_span);
     if let (Dynamic::Policies(backend), true) = (&mut *backend, start.goes_on()) {
         // Not the first policy, which V has left behind.
         backend.improve(limits.tie)?;
     }
     let (mut certify, mut done, mut in_f64, mut last) = (Duration::ZERO, start.earlier.clone(), false, None);
-    let (all, certificate, (values, greedy)) = tighten(epsilon, |attempt| {
-        let epsilon_fraction = attempt.epsilon_fraction.min(start.epsilon_fraction);
-        let attempt = Attempt { epsilon_fraction, ..attempt };
-        let (stop, theta) = (stop(mdp, target, attempt), theta(mdp, target, epsilon_fraction));
-        let checkpoint = |done: &Run, run: &Run, values, in_f64| {
+    let (all, certificate, (values, greedy)) = tighten(epsilon, start.attempt, |attempt| {
+        let (stop, theta) = (stop(mdp, target, attempt), theta(mdp, target, attempt.epsilon_fraction));
+        let checkpoint = |done: &Run, run: &Run, values, in_f64, shift_span| {
             let mut all = done.clone();
             all.append(run.clone());
-            Checkpoint { method, in_f64, target, epsilon_fraction, values, run: all }
+            Checkpoint { method, in_f64, target, attempt, shift_span, values, run: all }
         };
         let run = run_followed(backend, stop, theta, limits, &mut |run, state, now_in_f64| {
             in_f64 = now_in_f64;
             let Some(round) = run.rounds.last() else { return Ok(ControlFlow::Continue(())) };
             let next = (watch.follow)(round)?;
             if let (Next::Keep, Some(keep)) = (next, &mut watch.keep) {
-                keep(checkpoint(&done, run, state.values()?, in_f64))?;
+                keep(checkpoint(&done, run, state.values()?, in_f64, state.shift_span()))?;
             }
             Ok(if next == Next::Stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         let begun = Instant::now();
         let mut values = backend.state().values()?;
         if let Some(keep) = &mut watch.keep {
-            let reached = checkpoint(&done, &run, values.clone(), in_f64);
+            let reached = checkpoint(&done, &run, values.clone(), in_f64, backend.state().shift_span());
             // A run that has not ended by its rule is the last.
             last = match run.status {
                 Status::Solved => Some(reached),
@@ -754,7 +762,7 @@ fn until_certified(
     Ok(Certified { values, policy, run: done, certificate, certify })
 }
 
-/// Repeats `attempt` with ε multiplied by 1, 1/4, 1/16, … until its certificate proves `epsilon` or has no bound, or a run
+/// Repeats `attempt`, from the `first` on with ε multiplied by 1, 1/4, 1/16, … until its certificate proves `epsilon` or has no bound, or a run
 /// reaches a limit. An attempt returns its run, certificate and result. Without `epsilon` there is one attempt.
 ///
 /// Returns all runs as one, with certificate and result of the last attempt.
@@ -763,9 +771,10 @@ fn until_certified(
 /// The error of an attempt.
 pub fn tighten<T, E>(
     epsilon: Option<f64>,
+    first: Attempt,
     mut attempt: impl FnMut(Attempt) -> Result<(Run, Certificate, T), E>,
 ) -> Result<(Run, Certificate, T), E> {
-    let (mut next, mut all) = (Attempt::FIRST, Run::default());
+    let (mut next, mut all) = (first, Run::default());
     loop {
         let (run, certificate, result) = attempt(next)?;
         let ended = run.status != Status::Solved || certificate.bound.is_none();

@@ -16,7 +16,7 @@ use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::GridPatterns;
 use warpkov_mdp::options::{Limits, Precision, Storage, Target};
 use warpkov_mdp::solution::{Run, Status};
-use warpkov_mdp::solve::{tighten, value_iteration};
+use warpkov_mdp::solve::{Attempt, tighten, value_iteration};
 use warpkov_mdp::team::Team;
 use warpkov_runtime::comm::Communicator;
 
@@ -141,7 +141,7 @@ fn solve(
     let start = Instant::now();
     let (gamma, epsilon) = (grid.slip_grid().gamma, options.epsilon);
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
-    let (run, certificate, shift) = tighten(Some(epsilon), |attempt| {
+    let (run, certificate, shift) = tighten(Some(epsilon), Attempt::FIRST, |attempt| {
         let stop = attempt.stop(gamma, epsilon, true);
         let run = value_iteration(&mut *backend, stop, &limits, |_| ControlFlow::Continue(()))?;
         let Residual { range, largest } = backend.residual()?;

@@ -69,8 +69,6 @@ pub struct Engine<'m, T: Precise> {
     /// Whether `policy` is older than the last greedy sweep. The current policy is greedy with respect to the values
     /// before that sweep.
     stale: bool,
-    /// Whether the next Gauss-Seidel sweep runs backward.
-    backward: bool,
     /// The span of changes at the last shift of V.
     last_shift_span: f64,
 }
@@ -230,7 +228,6 @@ impl<'m, T: Precise> Engine<'m, T> {
             values,
             policy: model.first_policy(),
             stale: false,
-            backward: false,
             last_shift_span: f64::INFINITY,
         }
     }
@@ -317,7 +314,7 @@ impl<T: Precise> State for Engine<'_, T> {
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Error> {
         self.policy = self.model.first_policy();
-        (self.stale, self.projected, self.values.changed_valid, self.backward) = (false, None, false, false);
+        (self.stale, self.projected, self.values.changed_valid) = (false, None, false);
         self.last_shift_span = f64::INFINITY;
         match initial {
             Some(initial) => self.values.old.copy_from_slice(&T::of(initial)),
@@ -356,6 +353,14 @@ impl<T: Precise> State for Engine<'_, T> {
         self.stale
     }
 
+    fn shift_span(&self) -> f64 {
+        self.last_shift_span
+    }
+
+    fn set_shift_span(&mut self, span: f64) {
+        self.last_shift_span = span;
+    }
+
     /// The stored model, or P^π after an evaluation; and V, read and written.
     fn sweep_bytes(&mut self) -> Result<u64, Error> {
         let layout = if self.stale { None } else { self.projected.as_deref() };
@@ -381,13 +386,15 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
         };
         // ‖ΔV‖∞ of a Gauss-Seidel sweep below which a Jacobi sweep tests the stop.
         let mut trial_bound = bound;
+        // The direction of the first in-place sweep does not depend on the rounds before.
+        let mut backward = false;
         loop {
             if let Order::GaussSeidel { block } = self.order {
                 while sweeps + 1 < max_sweeps {
                     let Self { layout, values, team, .. } = self;
-                    let change = values.sweep_in_place(&**layout, team, block.max(1), self.backward)?;
+                    let change = values.sweep_in_place(&**layout, team, block.max(1), backward)?;
                     let (change, stopped) = reduced(&self.team, change)?;
-                    self.backward = !self.backward;
+                    backward = !backward;
                     sweeps += 1;
                     if change.norm() < trial_bound || !change.any || stopped {
                         break;

@@ -1127,7 +1127,9 @@ fn checkpoints_go_on_on_other_numbers_of_ranks() {
                 assert_eq!(found.run.status, Status::Solved, "{what}");
                 assert_eq!(found.run.rounds[1].sweeps, stopped.solution.run.rounds[1].sweeps, "{what}");
                 assert!(found.run.elapsed >= stopped.solution.run.elapsed);
-                if method == Method::Values && precision == Precision::F64 {
+                // Blocks of Gauss-Seidel sweeps end where the states of a rank do.
+                let same = method == Method::Values || method == Method::GaussSeidel && (before, after) == (1, 1);
+                if same && precision == Precision::F64 {
                     assert_eq!(found.values, whole.values, "{what}");
                     assert_eq!(found.run.sweeps(), whole.run.sweeps(), "{what}");
                 }
