@@ -10,7 +10,7 @@ use warpkov_common::names::{distribution, name, named};
 use warpkov_common::parameters::SUM_TOLERANCE;
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
-use warpkov_mdp::info::{Rows, bytes, range, write_memory, write_objective};
+use warpkov_mdp::info::{Rows, range, write_memory, write_objective};
 use warpkov_mdp::model::Objective;
 
 /// Size, structure and memory of a model.
@@ -60,8 +60,7 @@ impl From<&Pomdp> for Info {
             observed: observed(model),
             rewards: range(&model.expected_rewards()),
             transition_rewards: process.rewards().nnz() > 0,
-            bytes: [process.transitions(), process.rewards(), model.observations()].map(bytes).iter().sum::<usize>()
-                + size_of_val(&process.action_rewards()[..]),
+            bytes: model.bytes(),
             warnings: warnings(model),
         }
     }

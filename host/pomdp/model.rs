@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use super::belief::Belief;
 use warpkov_common::parameters::SUM_TOLERANCE;
 use warpkov_common::terminal::quoted;
+use warpkov_mdp::info::bytes;
 use warpkov_mdp::model::{Choices, Csr, InvalidCsr, Mdp, MdpParts, validate};
 
 /// Largest deviation of a probability row's sum from 1 that rounding explains; such a row is not rescaled.
@@ -293,6 +294,14 @@ impl Pomdp {
     #[must_use]
     pub fn observed(&self, action: u32, state: u32) -> (&[u32], &[f64]) {
         self.observations.row(action as usize * self.states() as usize + state as usize)
+    }
+
+    /// Bytes of the arrays in memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let process = self.process();
+        let matrices = [process.transitions(), process.rewards(), self.observations()];
+        matrices.map(bytes).iter().sum::<usize>() + size_of_val(&process.action_rewards()[..])
     }
 
     /// r(s, a) at index s·A + a, in the model's own sign.

@@ -410,6 +410,31 @@ fn on_small_disk(disk: &Path, size: &str, arguments: &[&str]) -> Option<Output> 
     }
 }
 
+/// The memory of a process stays within --memory.
+#[test]
+fn memory_is_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    let hallway = folder.path().join("hallway.json").display().to_string();
+    let generated = warpkov(&["pomdp", "generate", "hallway2", "--out", &hallway]).output().unwrap();
+    assert!(generated.status.success());
+    let peak = |limit: u32| {
+        let memory = format!("{limit}MiB");
+        let solve = ["pomdp", "solve", &hallway, "--device", "cpu", "--time", "6", "--memory", &memory];
+        let (mut child, mut peak) = (warpkov(&solve).spawn().unwrap(), 0);
+        while child.try_wait().unwrap().is_none() {
+            // Empty when the process has ended.
+            let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            let found = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.strip_suffix("kB"));
+            peak = found.map_or(peak, |kib| kib.trim().parse().unwrap());
+            sleep(Duration::from_millis(20));
+        }
+        f64::from(peak) / 1024.0
+    };
+    let [small, large] = [48, 2048].map(peak);
+    assert!(small > 30.0 && small < 1.1 * 48.0, "{small} MiB");
+    assert!(large > 1.3 * small, "{large} MiB with ample memory");
+}
+
 /// Every command with large output reports the needed and the free space of a full disk, and leaves existing files
 /// unchanged.
 #[test]

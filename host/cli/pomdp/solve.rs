@@ -9,6 +9,7 @@ use clap::Args;
 use warpkov_common::interrupt;
 use warpkov_pomdp::checkpoint::Checkpoint;
 use warpkov_pomdp::io::{Format, Kind};
+use warpkov_pomdp::model::Pomdp;
 use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
 use warpkov_pomdp::plot::draw_bounds;
 use warpkov_pomdp::report::{Solved, progress};
@@ -79,8 +80,8 @@ pub struct Arguments {
     /// Maximum time in seconds.
     #[arg(long, value_name = "S", value_parser = number::positive)]
     time: Option<f64>,
-    /// Maximum memory of beliefs and vectors, in bytes or as 4GiB, of each process or GPU. The solver drops the least recently used ones [default: 8GiB, or half
-    /// of the free memory of a GPU].
+    /// Maximum memory of the process, in bytes or as 4GiB; on GPUs, of beliefs and vectors on each. The solver drops the least recently used
+    /// ones [default: 8GiB of beliefs and vectors, or half of the free memory of a GPU].
     #[arg(long, value_name = "BYTES", value_parser = number::bytes)]
     memory: Option<u64>,
     /// Maximum number of expansions.
@@ -200,9 +201,13 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         Devices::One(DeviceChoice::Auto) if options.is_sequential() => vec![DeviceChoice::Auto],
         ref devices => ranks.agree(ranks.devices(devices))?,
     };
+    let on_host = devices.iter().all(|device| matches!(device, DeviceChoice::Auto | DeviceChoice::Cpu));
     let _starting = devices.iter().take(1).filter_map(|device| options.input.file.start(*device)).next();
     ranks.agree(options.plots.check(ranks.count(&devices)))?;
     let model = ranks.agree(ranks.one_input(&options.input.file).and_then(|()| options.input.read()))?;
+    if on_host {
+        options.solve.limits.memory = options.solve.limits.memory.map(|memory| left(memory, &model));
+    }
     let resume = options.checkpoints.resume().map(|path| Checkpoint::read(path, &model)).transpose();
     let resume = ranks.agree(resume.map_err(Error::from))?;
     ranks.same_files()?;
@@ -239,6 +244,18 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     written.and(drawn)?;
     checkpoint::finish(checkpoints)?;
     Ok(outcome)
+}
+
+/// What beliefs and vectors may take of `memory` bytes of a process, at least an eighth: the rest is for the program, the model and a copy
+/// of it, and what allocations leave unused. It depends on nothing else, so that equal runs have equal results.
+fn left(memory: u64, model: &Pomdp) -> u64 {
+    /// Bytes of the program and its threads.
+    const PROGRAM: u64 = 24 << 20;
+    /// Bytes of the process per byte of beliefs and vectors, in tenths.
+    const TENTHS: u64 = 13;
+
+    let others = PROGRAM.saturating_add(2 * model.bytes() as u64);
+    (memory.saturating_sub(others) / TENTHS * 10).max(memory / 8)
 }
 
 /// Draws the bounds of the model called `name` against time, and the time of its ranks.
