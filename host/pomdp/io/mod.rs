@@ -4,6 +4,7 @@
 mod alpha;
 pub mod beliefs;
 mod cassandra;
+mod controller;
 mod fault;
 mod json;
 mod policy_graph;
@@ -19,6 +20,7 @@ use std::path::Path;
 use memmap2::Mmap;
 
 use super::alpha::AlphaVectors;
+use super::controller::Controller;
 use super::model::{Pomdp, PomdpParts};
 use super::solution::Stage;
 use warpkov_common::choice::file_format;
@@ -48,9 +50,9 @@ file_format! {
         Alpha = "alpha" in ["alpha"],
         /// Alpha vectors as SARSOP's policy in XML.
         PolicyXml = "policy-xml" in ["policy", "xml"],
-        /// The controller of a policy as pomdp-solve's .pg; written only.
+        /// The controller of a policy as pomdp-solve's .pg.
         Pg = "pg" in ["pg"],
-        /// The controller of a policy as a graph for Graphviz; written only.
+        /// The controller of a policy as a graph for Graphviz.
         Dot = "dot" in ["dot", "gv"],
     }
 }
@@ -210,6 +212,37 @@ fn parse_vectors(text: &[u8], file: String, format: Format, model: Option<&Pomdp
         }
     }
     Ok(vectors)
+}
+
+/// A policy of either kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyPolicy {
+    /// Alpha vectors in the model's own sign.
+    Vectors(AlphaVectors),
+    /// A finite-state controller.
+    Controller(Controller),
+}
+
+/// Reads the alpha vectors or the controller in `path`, in `format`, or otherwise in the format of its content or
+/// extension. A controller begins in node `start`; by default in the best of the nodes that its file marks, or of all
+/// nodes, or of those with the most steps in a plan, which has no cycle of nodes.
+///
+/// # Errors
+/// If the file cannot be read, or its policy does not fit `model`.
+pub fn read_policy(path: &Path, format: Option<Format>, model: &Pomdp, start: Option<u32>) -> Result<AnyPolicy, Error> {
+    let text = Text::at(path)?;
+    let file = path.display().to_string();
+    let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
+    match (format, start) {
+        (Format::Pg | Format::Dot, start) => {
+            controller::read(&text, file, format, model, start).map(AnyPolicy::Controller)
+        }
+        (_, Some(_)) if format.kind() == Kind::Vectors => Err(Error::Content {
+            file,
+            message: format!("a file in {format} holds alpha vectors, which have no nodes"),
+        }),
+        _ => parse_vectors(&text, file, format, Some(model)).map(AnyPolicy::Vectors),
+    }
 }
 
 fn other_kind(file: String, format: Format, expected: Kind) -> Error {
