@@ -143,12 +143,9 @@ pub fn output_format(
     kinds: &[Kind],
     standard: Format,
 ) -> Result<Format, Error> {
-    let fits = |format: &Format| format.is_written() && kinds.contains(&format.kind());
+    let fits = |format: &Format| kinds.contains(&format.kind());
     let known: Vec<_> = Format::ALL.iter().copied().filter(fits).collect();
     let format = file.format(asked, &known, standard)?;
-    if !format.is_written() {
-        return Err(Error::Usage(format!("{format} is read and not written")));
-    }
     if !fits(&format) {
         let (kind, kinds) = (format.kind(), kinds.iter().map(Kind::to_string).collect::<Vec<_>>().join(" or "));
         return Err(Error::Usage(format!("a file in {format} holds {kind}, expected {kinds}")));

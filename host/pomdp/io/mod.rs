@@ -10,6 +10,7 @@ mod json;
 mod policy_graph;
 mod policy_xml;
 mod pomdpx;
+mod pomdpx_writer;
 mod xml;
 
 use std::fmt;
@@ -42,7 +43,7 @@ file_format! {
     pub enum Format {
         /// Cassandra's .pomdp.
         Pomdp = "pomdp" in ["pomdp", "mdp"],
-        /// POMDPX, factored, with tables; read only.
+        /// POMDPX, factored, with tables.
         Pomdpx = "pomdpx" in ["pomdpx"],
         /// JSON, for scripts.
         Json = "json" in ["json"],
@@ -93,12 +94,6 @@ impl Format {
             Self::Alpha | Self::PolicyXml => Kind::Vectors,
             Self::Pg | Self::Dot => Kind::Graph,
         }
-    }
-
-    /// Whether files can be written in this format.
-    #[must_use]
-    pub fn is_written(self) -> bool {
-        self != Self::Pomdpx
     }
 
     /// The format of a file of kind `kind`: from its first character if that is conclusive, otherwise from its name,
@@ -318,6 +313,7 @@ pub fn write_to(writer: impl Write, format: Format, model: &Pomdp) -> io::Result
             return Err(no_place(message));
         }
         Format::Pomdp => cassandra::write(&mut out, model)?,
+        Format::Pomdpx => pomdpx_writer::write(&mut out, model)?,
         Format::Json => json::write(&mut out, model)?,
         _ => return Err(no_place(format!("models cannot be written in {format}"))),
     }
