@@ -147,10 +147,11 @@ impl Controller {
             (given, _) => given.to_vec(),
         };
         let reached = whole.reachable(&starts);
-        let depth = steps.and_then(|steps| starts.iter().map(|&node| steps[node as usize]).max());
-        let controller = Self { starts, depth, ..whole };
+        let controller = Self { starts, ..whole };
         controller.check_observations(model)?;
-        Ok(controller.retain(&reached))
+        let mut kept = controller.retain(&reached);
+        kept.depth = kept.steps().and_then(|steps| kept.starts.iter().map(|&node| steps[node as usize]).max());
+        Ok(kept)
     }
 
     /// The number of steps to the end from each node; `None` if the nodes have a cycle.
@@ -234,7 +235,7 @@ impl Controller {
             actions: kept.iter().map(|&node| self.actions[node]).collect(),
             next: kept.iter().flat_map(followers).collect(),
             starts: self.starts.iter().map(renumbered).collect(),
-            depth: self.depth,
+            depth: None,
         }
     }
 

@@ -454,7 +454,7 @@ fn json_takes_the_forms_of_processes() {
         (read(&[("transition", list.clone())]), "did you mean \"transitions\"?"),
         (
             read(&[("transitions", list.clone()), ("state_names", serde_json::json!(["left", "tiger-right"]))]),
-            "found the state \"tiger-left\", expected one of the given names",
+            "found the next state \"tiger-left\", expected one of the given names",
         ),
         (read(&[("transitions", serde_json::json!(list.as_array().unwrap()[1..]))]), "sum to 0.5, expected 1"),
         (
