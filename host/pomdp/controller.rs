@@ -159,9 +159,9 @@ impl Controller {
         let count = self.actions.len();
         let mut waiting = vec![0_usize; count];
         let mut before: Vec<Vec<u32>> = vec![Vec::new(); count];
-        for node in 0..count {
+        for (node, waiting) in waiting.iter_mut().enumerate() {
             for &follower in self.followers(node).iter().flatten() {
-                waiting[node] += 1;
+                *waiting += 1;
                 before[follower as usize].push(node as u32);
             }
         }
