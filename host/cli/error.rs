@@ -62,6 +62,9 @@ pub enum Error {
     /// A policy cannot be simulated.
     #[error(transparent)]
     Simulate(#[from] pomdp::simulate::Error),
+    /// A controller has no value.
+    #[error(transparent)]
+    Controller(#[from] pomdp::controller::Error),
     /// The model cannot be solved with these options.
     #[error(transparent)]
     Solve(#[from] mdp::SolveError),

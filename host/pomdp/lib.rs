@@ -8,6 +8,7 @@ pub mod alpha;
 pub mod backend;
 pub mod belief;
 pub mod checkpoint;
+pub mod controller;
 pub mod cpu;
 pub mod device;
 pub mod game;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::belief::Belief;
+use super::controller::{Controller, Values};
 use super::io::{Format, Policy, write_policy_to};
 use super::lookahead::Outlook;
 use super::model::Pomdp;
@@ -177,6 +178,8 @@ pub struct Evaluated<'a> {
     pub model: &'a Pomdp,
     /// The result.
     pub evaluation: Evaluation,
+    /// The controller and its values; `None` for alpha vectors.
+    pub controller: Option<(&'a Controller, &'a Values)>,
     /// Seed of the random numbers.
     pub seed: u64,
     /// Time of the simulation.
@@ -185,11 +188,18 @@ pub struct Evaluated<'a> {
 
 impl Report for Evaluated<'_> {
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { evaluation: found, seed, seconds, .. } = self;
+        let Self { evaluation: found, controller, seed, seconds, .. } = self;
         let what = match self.model.process().objective() {
             Objective::Maximize => "reward",
             Objective::Minimize => "cost",
         };
+        if let Some((controller, values)) = controller {
+            let Values { lower, upper, .. } = values;
+            let starts: Vec<String> = begins(controller, values).iter().map(u32::to_string).collect();
+            let [lower, upper] = [lower, upper].map(|bound| decimal(*bound, upper - lower));
+            writeln!(out, "Exact {what:<11} {lower} to {upper}")?;
+            writeln!(out, "Controller        {} nodes, begins in {}", controller.len(), starts.join(", "))?;
+        }
         if found.half_width.is_finite() {
             writeln!(out, "Mean {what:<12} {:.6} ± {:.6} (95 %)", found.mean, found.half_width)?;
         } else {
@@ -209,14 +219,35 @@ impl Report for Evaluated<'_> {
             #[serde(flatten)]
             evaluation: Evaluation,
             interval: Option<[f64; 2]>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            exact: Option<Exact>,
             seed: u64,
             seconds: f64,
         }
-        let Self { evaluation, seed, seconds, .. } = *self;
+        #[derive(Serialize)]
+        struct Exact {
+            lower: f64,
+            upper: f64,
+            nodes: usize,
+            starts: Vec<u32>,
+        }
+        let Self { evaluation, controller, seed, seconds, .. } = *self;
+        let exact = controller.map(|(controller, values)| {
+            let Values { lower, upper, .. } = *values;
+            Exact { lower, upper, nodes: controller.len(), starts: begins(controller, values) }
+        });
         let Evaluation { mean, half_width, .. } = evaluation;
         let interval = half_width.is_finite().then_some([mean - half_width, mean + half_width]);
-        write_object(out, &Fields { evaluation, interval, seed, seconds })
+        write_object(out, &Fields { evaluation, interval, exact, seed, seconds })
     }
+}
+
+/// The nodes in which a controller begins, by their numbers in its file, ascending.
+fn begins(controller: &Controller, values: &Values) -> Vec<u32> {
+    let mut starts: Vec<u32> = values.starts.iter().map(|&node| controller.number(node)).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    starts
 }
 
 /// One episode, step by step.

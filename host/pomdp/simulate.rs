@@ -1,11 +1,11 @@
-//! Monte Carlo evaluation of an alpha-vector policy.
+//! Monte Carlo evaluation of a policy of alpha vectors, or of a finite-state controller.
 //!
-//! Each step takes the action of the best vector at the belief. The belief starts at b₀ and follows Bayes' rule
+//! Each step takes the action of the best vector at the belief, or that of the controller's node. The belief starts at b₀ and follows Bayes' rule
 //! exactly. The return of an episode, in the model's own sign, is
 //!
 //! > G = Σₜ γᵗ R(sₜ, aₜ, sₜ₊₁) over t < H
 //!
-//! An episode ends early in an absorbing state with zero reward. Truncation after H steps changes G by at most γᴴ · max
+//! An episode ends early in an absorbing state with zero reward, and behind a node that ends it. Truncation after H steps changes G by at most γᴴ · max
 //! |r| / (1 − γ).
 //!
 //! Each episode has its own random stream, and returns are added in the order of episodes, so equal seeds give equal
@@ -18,6 +18,7 @@ use rayon::prelude::*;
 
 use super::alpha::AlphaVectors;
 use super::belief::Belief;
+use super::controller::{Controller, Values};
 use super::cpu::Vectors;
 use super::model::Pomdp;
 use super::projection::Projection;
@@ -35,7 +36,7 @@ const NEGLIGIBLE: f64 = 1e-6;
 pub struct Options {
     /// n, the number of episodes; at least 1.
     pub episodes: u32,
-    /// H, the maximum number of steps per episode; `None` is the least H with γᴴ ≤ 10⁻⁶.
+    /// H, the maximum number of steps per episode; `None` is the least H with γᴴ ≤ 10⁻⁶, or the steps of a plan.
     pub steps: Option<u32>,
     /// Seed of all random streams.
     pub seed: u64,
@@ -128,7 +129,7 @@ impl Evaluation {
 /// A model with a policy, ready to simulate.
 pub struct Simulator<'m> {
     model: &'m Pomdp,
-    vectors: Vectors,
+    policy: Acting<'m>,
     horizon: u32,
     /// Initial beliefs and their probabilities; see [`Pomdp::starts`].
     starts: Vec<(f64, Belief)>,
@@ -138,6 +139,14 @@ pub struct Simulator<'m> {
     episodes: u32,
     /// max |r(s, a)|.
     largest: f64,
+}
+
+/// What selects the actions.
+enum Acting<'m> {
+    /// The best vector at the belief.
+    Vectors(Vectors),
+    /// The node of a controller.
+    Controller(&'m Controller, &'m Values),
 }
 
 /// Checks that the policy fits the model.
@@ -165,11 +174,32 @@ impl<'m> Simulator<'m> {
     /// If the policy does not fit the model, there are no episodes, or H is missing; see [`Error`].
     pub fn new(model: &'m Pomdp, policy: &AlphaVectors, options: &Options) -> Result<Self, Error> {
         check(model, policy)?;
+        Self::acting(model, Acting::Vectors(Vectors::new(policy)), options)
+    }
+
+    /// Prepares episodes of a controller for the model; `values` are [its values](Controller::evaluate).
+    ///
+    /// # Errors
+    /// If there are no episodes, or H is missing; see [`Error`].
+    pub fn of_controller(
+        model: &'m Pomdp,
+        controller: &'m Controller,
+        values: &'m Values,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        Self::acting(model, Acting::Controller(controller, values), options)
+    }
+
+    fn acting(model: &'m Pomdp, policy: Acting<'m>, options: &Options) -> Result<Self, Error> {
         if options.episodes == 0 {
             return Err(Error::None);
         }
         let gamma = model.gamma();
-        let horizon = match options.steps {
+        let depth = match &policy {
+            Acting::Controller(controller, _) => controller.depth(),
+            Acting::Vectors(_) => None,
+        };
+        let horizon = match options.steps.or(depth) {
             Some(steps) => steps,
             None if gamma == 0.0 => 1,
             None if gamma < 1.0 => (NEGLIGIBLE.ln() / gamma.ln()).ceil() as u32,
@@ -183,10 +213,9 @@ impl<'m> Simulator<'m> {
         };
         let ends = (0..model.states()).into_par_iter().map(ended).collect();
         let largest = max_norm(&rewards);
-        let vectors = Vectors::new(policy);
         Ok(Self {
             model,
-            vectors,
+            policy,
             horizon,
             starts: model.starts(),
             ends,
@@ -240,14 +269,28 @@ impl<'m> Simulator<'m> {
         let start = self.model.start();
         let mut state = one_of((start.states(), start.probs()), &mut random);
         // The fully observed component is known from the start.
-        let has = |(_, belief): &&(f64, Belief)| belief.states().binary_search(&state).is_ok();
-        let mut belief = self.starts.iter().find(has).map_or_else(|| Belief::at(state), |(_, belief)| belief.clone());
+        let has = |(_, belief): &(f64, Belief)| belief.states().binary_search(&state).is_ok();
+        let part = self.starts.iter().position(has).unwrap_or_default();
+        let mut belief = self.starts.get(part).map_or_else(|| Belief::at(state), |(_, belief)| belief.clone());
+        let mut node = match &self.policy {
+            Acting::Controller(_, values) => values.starts.get(part).copied(),
+            Acting::Vectors(_) => None,
+        };
         for _ in 0..self.horizon {
             if self.ends[state as usize] {
                 return true;
             }
-            let Some((vector, value)) = self.vectors.best(&belief) else { return true };
-            let action = self.vectors.alpha().actions()[vector as usize];
+            let (action, value) = match (&self.policy, node) {
+                (Acting::Vectors(vectors), _) => {
+                    let Some((vector, value)) = vectors.best(&belief) else { return true };
+                    (vectors.alpha().actions()[vector as usize], value)
+                }
+                (Acting::Controller(controller, values), Some(node)) => {
+                    let sign = self.model.process().objective().sign();
+                    (controller.action(node), sign * belief.dot(values.nodes.vector(node as usize)))
+                }
+                (Acting::Controller(..), None) => return true,
+            };
             let next = one_of(self.model.successors(state, action), &mut random);
             let observation = one_of(self.model.observed(action, next), &mut random);
             let after = projection.update(self.model, &belief, action, observation);
@@ -258,6 +301,12 @@ impl<'m> Simulator<'m> {
             // An observation of probability 0 can occur only through rounding. The true state then replaces the belief.
             belief = after.unwrap_or_else(|| Belief::at(next));
             state = next;
+            if let (Acting::Controller(controller, _), Some(last)) = (&self.policy, node) {
+                node = controller.next(last, observation);
+                if node.is_none() {
+                    return true;
+                }
+            }
         }
         self.ends[state as usize]
     }

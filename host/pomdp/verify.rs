@@ -110,8 +110,7 @@ struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// The graph's g of a vector. Observations that the witness belief excludes continue like its first possible
-    /// observation.
+    /// The graph's g of a vector. Impossible observations may continue with any vector.
     fn followers(&self, vector: usize) -> Vec<u32> {
         let count = self.model.observation_count() as usize;
         let next = &self.graph.next[vector * count..(vector + 1) * count];

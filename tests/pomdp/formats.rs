@@ -74,6 +74,38 @@ fn converts_models_there_and_back() {
     assert_eq!(output.stdout, fs::read(folder.join("b.txt")).unwrap());
 }
 
+/// POMDPX has no place for costs and for names with blanks.
+#[test]
+fn converts_to_pomdpx() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("rewards.pomdp"), MODEL.replace("values: cost", "values: reward")).unwrap();
+    fs::write(folder.join("costs.pomdp"), MODEL).unwrap();
+    for arguments in [
+        &["rewards.pomdp", "a.json"][..],
+        &["a.json", "b.pomdpx"],
+        &["b.pomdpx", "c.json"],
+        &["c.json", "d.txt", "--to", "pomdpx"],
+    ] {
+        let output = run(folder, &[&["convert"], arguments].concat(), "");
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{arguments:?}");
+    }
+    assert_eq!(fs::read(folder.join("a.json")).unwrap(), fs::read(folder.join("c.json")).unwrap());
+    assert_eq!(fs::read(folder.join("b.pomdpx")).unwrap(), fs::read(folder.join("d.txt")).unwrap());
+    let output = run(folder, &["convert", "costs.pomdp", "e.pomdpx"], "");
+    let note = "note: pomdpx has no place for costs, which are written as negated rewards\n";
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), note));
+    let blank = fs::read_to_string(folder.join("a.json")).unwrap().replace("\"left\"", "\"far left\"");
+    let output = run(folder, &["convert", "-", "f.pomdpx", "--from", "json"], &blank);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("pomdpx has no place for the state \"far left\""),
+        "{}",
+        text(&output.stderr)
+    );
+    assert!(!folder.join("f.pomdpx").exists());
+}
+
 #[test]
 fn converts_policies() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,8 +165,7 @@ fn mismatched_files_are_refused() {
     fs::write(folder.join("a.pomdp"), MODEL).unwrap();
     fs::write(folder.join("a.alpha"), "0\n0 80\n").unwrap();
     for (arguments, message) in [
-        (&["convert", "a.pomdp", "b.pomdpx"][..], "error: pomdpx is read and not written\n"),
-        (&["convert", "a.alpha", "b.pg"], "error: pg needs the model of the policy, expected --model FILE\n"),
+        (&["convert", "a.alpha", "b.pg"][..], "error: pg needs the model of the policy, expected --model FILE\n"),
         (&["convert", "a.alpha", "b.pomdp"], "error: a.alpha: a file in alpha holds alpha vectors, expected a model\n"),
         (&["convert", "a.pomdp", "b.alpha"], "error: a.pomdp: a file in pomdp holds a model, expected alpha vectors\n"),
         (
@@ -323,12 +354,15 @@ fn forms_written_by_hand_are_equal() {
             "Z[s'][o][\"x\"]: no observation is called \"L\", did you mean \"l\"?",
         ),
         (r#""Z[s'][o]": {"x": {"l": 1}}"#, "O of action 0 in state 1 sums to 0, expected 1"),
-        (r#""O": 3"#, "key \"Z\" is missing (or Z[a][s'][o], Z[s'][a][o], Z[s'][o])"),
+        (
+            r#""O": 3"#,
+            "key \"Z\" is missing (or Z[a][s'][o], Z[s'][a][o], Z[s'][o], O[a][s'][o], O[s'][a][o], O[s'][o])",
+        ),
         (
             r#""Z[s'][o]": [], "Z": {"indptr": [0], "indices": [], "data": []}"#,
             "found both \"Z\" and \"Z[s'][o]\", expected one of them",
         ),
-        (r#""z": 1"#, "unknown key \"z\", did you mean \"Z\"? (known keys: gamma, P, "),
+        (r#""z": 1"#, "unknown key \"z\", did you mean \"Z\"? (known keys: gamma, discount, P, "),
         (r#""S": 0, "Z[s'][o]": [[1, 0, 0], [1, 0, 0]]"#, "Z[s'][o] is 2 × 3, expected 0 × 3"),
     ] {
         let error = read(&model(form)).unwrap_err();

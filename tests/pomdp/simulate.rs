@@ -322,3 +322,44 @@ fn solve_plots_its_bounds() {
     assert_eq!(code, Some(2));
     assert!(text.contains("the name must end in .svg or .png"), "{text}");
 }
+
+/// The commands run controllers, whose exact value is that of `bound`, and plans, which end.
+#[test]
+fn controllers_are_evaluated_and_simulated() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let (model, policy) = (at("tiger.pomdp"), at("tiger.alpha"));
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let (code, text) = warpkov(&[&["pomdp"], arguments, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{text}");
+        serde_json::from_str(&text).unwrap()
+    };
+    assert_eq!(warpkov(&["pomdp", "generate", "tiger", "--out", &model]).0, Some(0));
+    assert_eq!(warpkov(&["pomdp", "solve", &model, "--out", &policy, "--gap", "1e-3"]).0, Some(0));
+    let attained = json(&["bound", &model, "--policy", &policy])["attained"].as_f64().unwrap();
+    for name in ["tiger.pg", "tiger.dot"] {
+        let controller = at(name);
+        assert_eq!(warpkov(&["pomdp", "convert", &policy, &controller, "--model", &model]).0, Some(0));
+        let found = json(&["evaluate", &model, "--policy", &controller, "--episodes", "4000"]);
+        let number = |value: &serde_json::Value| value.as_f64().unwrap();
+        let (lower, upper) = (number(&found["exact"]["lower"]), number(&found["exact"]["upper"]));
+        assert!(lower >= attained - 1e-7 && upper - lower < 1e-7 && upper <= TIGER[1], "{found}");
+        let error = (number(&found["mean"]) - lower).abs();
+        assert!(error <= 2.0 * number(&found["half_width"]) + number(&found["tail"]), "{found}");
+        let episode = json(&["simulate", &model, "--policy", &controller, "--steps", "5"]);
+        assert_eq!((episode["steps"].as_array().unwrap().len(), &episode["ended"]), (5, &false.into()));
+        assert_eq!(episode["steps"][0]["action"], "listen");
+    }
+    let plan = at("plan.pg");
+    assert_eq!(warpkov(&["pomdp", "solve", &model, "--horizon", "3", "--out", &plan]).0, Some(0));
+    let episode = json(&["simulate", &model, "--policy", &plan]);
+    assert_eq!((episode["steps"].as_array().unwrap().len(), &episode["ended"]), (3, &true.into()));
+    let (code, text) = warpkov(&["pomdp", "evaluate", &model, "--policy", &plan]);
+    assert!(code == Some(0) && text.contains("Exact reward ") && text.contains("begins in 0\n"), "{text}");
+    assert!(text.contains("Cut               0 after 3 steps"), "{text}");
+    // Commands that need vectors say so.
+    let (code, text) = warpkov(&["pomdp", "bound", &model, "--policy", &plan]);
+    assert!(code == Some(2) && text.contains("a file in pg holds a controller, expected alpha vectors"), "{text}");
+    let (code, text) = warpkov(&["pomdp", "evaluate", &model, "--policy", &plan, "--node", "99"]);
+    assert!(code == Some(2) && text.contains("there is no node 99"), "{text}");
+}

@@ -93,6 +93,12 @@ const CLASSES: [Class; 3] = [
             ("strictly ascending states, each with one probability", "the start has ascending states"),
             ("add up beyond the range", "values are below 1e300"),
             ("observed component", "the observed component is one number below S per state"),
+            ("expected the name or the number of a state", "the start is a state"),
+            ("needs the same actions", "every state has every action"),
+            ("and the transitions have", "S and A are those of the transitions"),
+            ("expected one of the given names", "transitions have the names of the list"),
+            ("expected a name or a number", "names are not empty"),
+            ("expected once", "a transition comes once"),
         ],
         least: [3000, 400],
     },
@@ -185,6 +191,11 @@ impl Class {
                 let tiger = pomdp::generate::Tiger::default().generate().unwrap();
                 let one = json!({ "indptr": [0, 1, 2], "indices": [0, 1], "data": [1, 1.0] });
                 let names = json!({ "states": ["left", "right"], "actions": ["look"], "observations": ["l", "r"] });
+                let list = json!([
+                    { "state": "left", "action": "look", "next": "right", "probability": 0.25, "reward": 2 },
+                    { "state": "left", "action": "look", "next": "left", "probability": 0.75, "_": 1, "$schema": "s" },
+                    { "state": "right", "action": "look", "next": "right", "probability": 1, "comment": 1 },
+                ]);
                 vec![
                     written(&|out| pomdp::io::write_to(&mut *out, pomdp::io::Format::Json, &tiger).unwrap()),
                     json!({
@@ -211,6 +222,22 @@ impl Class {
                     json!({ "gamma": 0, "P": one, "Z[a][s'][o]": [[[1], [1]]], "R[s][a]": [[1], [2]] }),
                     json!({ "gamma": 0, "P": one, "Z[a][s'][o]": [[[1], [1]]], "R[a][s]": [[1, 2]] }),
                     json!({ "gamma": 0, "P": one, "Z[a][s'][o]": [[[1], [1]]], "R[s][a][s']": [[[1, 2]], [[0, 3]]] }),
+                    json!({
+                        "discount": 0.5, "transitions": list, "O[s'][o]": [[1, 0], [0.5, 0.5]], "start": "left",
+                        "observation_names": ["l", "r"],
+                    }),
+                    json!({
+                        "gamma": 0.5, "transitions": list, "state_names": ["right", "left"], "action_names": ["look"],
+                        "O[a][s'][o]": [[[1], [1]]], "S": 2, "A": 1, "O": 1, "start": 1,
+                    }),
+                    json!({
+                        "gamma": 0.5, "P": one, "O[s'][a][o]": [[[1, 0]], [[0.5, 0.5]]],
+                        "R[a][s][s'][o]": [[[[1, 2], [3, 4]], [[5, 6], [7, -8]]]],
+                    }),
+                    json!({
+                        "gamma": 0.5, "P": one, "Z[s'][o]": [[1, 0], [0.5, 0.5]],
+                        "R[s][a][s'][o]": [[[[1, 2], [3, 4]]], [[[5, 6], [7, -8]]]],
+                    }),
                 ]
             }
             _ => {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use warpkov_mdp::model::Objective;
 use warpkov_pomdp::io as formats;
 use warpkov_pomdp::io::{Format, Kind, Policy};
 use warpkov_pomdp::model::Pomdp;
@@ -33,6 +34,7 @@ pub struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   warpkov pomdp convert tag.pomdpx tag.pomdp
+  warpkov pomdp convert tag.json tag.pomdpx
   warpkov pomdp convert tiger.pomdp - | jq .names
   warpkov pomdp convert out.policy tiger.alpha
   warpkov pomdp convert tiger.alpha tiger.dot --model tiger.pomdp";
@@ -96,6 +98,9 @@ fn convert_policy(options: &Options, out: impl Write) -> Result<(), Error> {
 
 /// Notes on stderr the parts of `model` that a file in `format` cannot hold.
 pub fn note_losses(format: Format, model: &Pomdp) {
+    if format == Format::Pomdpx && model.process().objective() == Objective::Minimize {
+        eprintln!("note: {format} has no place for costs, which are written as negated rewards");
+    }
     if format != Format::Pomdp {
         return;
     }

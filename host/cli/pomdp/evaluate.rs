@@ -5,9 +5,9 @@ use std::io::Write;
 use clap::Args;
 use warpkov_common::interrupt;
 use warpkov_pomdp::report::Evaluated;
-use warpkov_pomdp::simulate::{Options, Simulator};
+use warpkov_pomdp::simulate::Options;
 
-use super::file::WithPolicy;
+use super::file::WithAnyPolicy;
 use super::{Error, Outcome};
 use crate::common::interrupts::handle_interrupts;
 use crate::common::output::print;
@@ -15,13 +15,13 @@ use crate::common::watch::Watch;
 
 /// Estimates the discounted return of a policy by simulation, with a 95 % confidence interval.
 ///
-/// Beliefs are tracked exactly. Equal seeds give equal results on any number of cores. After Ctrl-C, the result is the mean of the
+/// The policy is a set of alpha vectors, or a finite-state controller, whose exact value is printed too. Beliefs are tracked exactly. Equal seeds give equal results on any number of cores. After Ctrl-C, the result is the mean of the
 /// episodes so far.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
-    files: WithPolicy,
+    files: WithAnyPolicy,
     #[command(flatten)]
     extent: Extent,
     /// Number of episodes.
@@ -46,17 +46,22 @@ pub struct Extent {
 const EXAMPLES: &str = "\
 Examples:
   warpkov pomdp evaluate tiger.json --policy tiger.alpha
-  warpkov pomdp evaluate tag.pomdp --policy tag.policy.xml --episodes 100000 --json | jq .mean";
+  warpkov pomdp evaluate tag.pomdp --policy tag.policy.xml --episodes 100000 --json | jq .mean
+  warpkov pomdp evaluate tiger.json --policy tiger.pg --node 0";
 
 /// Reads model and policy, simulates, prints the mean return.
 pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (model, policy) = arguments.files.read()?;
+    handle_interrupts();
     let Extent { steps, seed } = arguments.extent;
     let mut watch = Watch::start();
-    let simulator = Simulator::new(&model, &policy, &Options { episodes: arguments.episodes, steps, seed })?;
-    handle_interrupts();
+    let simulator = policy.simulator(&model, &Options { episodes: arguments.episodes, steps, seed })?;
     let Some(evaluation) = simulator.evaluate(&interrupt::requested) else { return Ok(Outcome::Interrupted) };
     let outcome = if interrupt::requested() { Outcome::Interrupted } else { Outcome::Success };
-    print(&Evaluated { model: &model, evaluation, seed, seconds: watch.lap() }, arguments.json, out)?;
+    print(
+        &Evaluated { model: &model, evaluation, controller: policy.controller(), seed, seconds: watch.lap() },
+        arguments.json,
+        out,
+    )?;
     Ok(outcome)
 }

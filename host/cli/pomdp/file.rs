@@ -1,19 +1,22 @@
 //! Models and policies named on the command line.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use warpkov_common::choice::Choice;
+use warpkov_common::interrupt;
 use warpkov_pomdp::alpha::AlphaVectors;
+use warpkov_pomdp::controller::{Controller, Values};
 use warpkov_pomdp::io as formats;
 use warpkov_pomdp::io::{Format, Kind};
 use warpkov_pomdp::model::Pomdp;
-use warpkov_pomdp::simulate;
+use warpkov_pomdp::simulate::{self, Simulator};
 
 use super::Error;
 use crate::common::choice::choice;
 use crate::common::file::{FileOrStd, reads};
+use crate::common::interrupts::handle_interrupts;
 
 /// The model that a command reads.
 #[derive(Args)]
@@ -62,12 +65,74 @@ impl WithPolicy {
     pub fn read(&self) -> Result<(Pomdp, AlphaVectors), Error> {
         let model = self.input.read()?;
         reads(&self.policy)?;
-        let sign = model.process().objective().sign();
-        let policy = formats::read_vectors(&self.policy, None, Some(&model))?.times(sign);
-        let wrong = |error| Error::Usage(format!("{}: {error}", self.policy.display()));
-        simulate::check(&model, &policy).map_err(wrong)?;
+        let policy = signed(&self.policy, &model, formats::read_vectors(&self.policy, None, Some(&model))?)?;
         Ok((model, policy))
     }
+}
+
+/// A model, and alpha vectors or a controller for it.
+#[derive(Args)]
+pub struct WithAnyPolicy {
+    #[command(flatten)]
+    input: Input,
+    /// Policy: alpha vectors in .alpha or SARSOP's XML, or a controller in .pg or .dot.
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+    /// Node in which a controller begins [default: the best at the start of the model, among those that a .dot marks, or those of a plan
+    /// with the most steps].
+    #[arg(long, value_name = "N")]
+    node: Option<u32>,
+}
+
+/// A policy that can be simulated.
+pub enum AnyPolicy {
+    /// Alpha vectors of the model to be maximised.
+    Vectors(AlphaVectors),
+    /// A controller and its values.
+    Controller(Controller, Values),
+}
+
+impl AnyPolicy {
+    /// Prepares episodes.
+    pub fn simulator<'m>(&'m self, model: &'m Pomdp, options: &simulate::Options) -> Result<Simulator<'m>, Error> {
+        Ok(match self {
+            Self::Vectors(vectors) => Simulator::new(model, vectors, options)?,
+            Self::Controller(controller, values) => Simulator::of_controller(model, controller, values, options)?,
+        })
+    }
+
+    /// The controller and its values, if it is one.
+    pub fn controller(&self) -> Option<(&Controller, &Values)> {
+        match self {
+            Self::Vectors(_) => None,
+            Self::Controller(controller, values) => Some((controller, values)),
+        }
+    }
+}
+
+impl WithAnyPolicy {
+    /// Reads model and policy, and computes the values of a controller; an interrupt makes their bounds wider.
+    pub fn read(&self) -> Result<(Pomdp, AnyPolicy), Error> {
+        let model = self.input.read()?;
+        reads(&self.policy)?;
+        let policy = match formats::read_policy(&self.policy, None, &model, self.node)? {
+            formats::AnyPolicy::Vectors(vectors) => AnyPolicy::Vectors(signed(&self.policy, &model, vectors)?),
+            formats::AnyPolicy::Controller(controller) => {
+                handle_interrupts();
+                let values = controller.evaluate(&model, &interrupt::requested)?;
+                AnyPolicy::Controller(controller, values)
+            }
+        };
+        Ok((model, policy))
+    }
+}
+
+/// Checks vectors and gives them the sign of the model to be maximised.
+fn signed(path: &Path, model: &Pomdp, vectors: AlphaVectors) -> Result<AlphaVectors, Error> {
+    let vectors = vectors.times(model.process().objective().sign());
+    let wrong = |error| Error::Usage(format!("{}: {error}", path.display()));
+    simulate::check(model, &vectors).map_err(wrong)?;
+    Ok(vectors)
 }
 
 /// The format of a file of one of these kinds that is written to `file`: the requested format, else that of the extension, else `standard` on
@@ -78,12 +143,9 @@ pub fn output_format(
     kinds: &[Kind],
     standard: Format,
 ) -> Result<Format, Error> {
-    let fits = |format: &Format| format.is_written() && kinds.contains(&format.kind());
+    let fits = |format: &Format| kinds.contains(&format.kind());
     let known: Vec<_> = Format::ALL.iter().copied().filter(fits).collect();
     let format = file.format(asked, &known, standard)?;
-    if !format.is_written() {
-        return Err(Error::Usage(format!("{format} is read and not written")));
-    }
     if !fits(&format) {
         let (kind, kinds) = (format.kind(), kinds.iter().map(Kind::to_string).collect::<Vec<_>>().join(" or "));
         return Err(Error::Usage(format!("a file in {format} holds {kind}, expected {kinds}")));

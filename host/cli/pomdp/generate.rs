@@ -9,6 +9,7 @@ use warpkov_pomdp::generate::{self, Layout, Map};
 use warpkov_pomdp::io::{Format, Kind};
 use warpkov_pomdp::model::Pomdp;
 
+use super::convert::note_losses;
 use super::file::{output_format, write};
 use super::{Error, Outcome};
 use crate::common::choice::choice;
@@ -522,6 +523,7 @@ impl TryFrom<Family> for Options {
 /// Generates the model, writes it.
 pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let model = options.family.generate()?;
+    note_losses(options.format, &model);
     write(&options.out, options.format, &model, out)?;
     Ok(Outcome::Success)
 }

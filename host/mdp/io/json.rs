@@ -92,7 +92,11 @@ enum RewardOrder {
 
 const P_ACTION_STATE: &str = "P[a][s][s']";
 const P_STATE_ACTION: &str = "P[s][a][s']";
-const LIST: &str = "transitions";
+/// The key of a list of transitions.
+pub const LIST: &str = "transitions";
+/// The message for tables beside a list of transitions.
+pub const BESIDE_LIST: &str =
+    "\"transitions\" holds the rewards and ends in terminal states, expected no tables beside it";
 const ENDS: &str = "ends[s][a]";
 
 impl Order {
@@ -223,9 +227,7 @@ impl Fields for Model {
             _ if self.rewards.is_some() || !self.action_rewards.is_empty() => Err(
                 "keys \"R\" and \"action_rewards\" are for the rows of \"P\", expected \"R[s][a]\" or another table",
             ),
-            (Transitions::List(_), ..) if self.rewards_table.is_some() || self.ends_table.is_some() => {
-                Err("\"transitions\" holds the rewards and ends in terminal states, expected no tables beside it")
-            }
+            (Transitions::List(_), ..) if self.rewards_table.is_some() || self.ends_table.is_some() => Err(BESIDE_LIST),
             _ => Ok(()),
         }?;
         match (&self.rewards_table, &self.ends_table) {
@@ -249,6 +251,18 @@ impl TryFrom<Model> for MdpParts {
 }
 
 impl Model {
+    /// Whether the transitions are a list.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        matches!(self.transitions, Transitions::List(_))
+    }
+
+    /// Names the states and the actions; an empty list names none.
+    pub fn set_names(&mut self, states: &[String], actions: &[String]) {
+        self.state_names = (!states.is_empty()).then(|| states.to_vec());
+        self.action_names = (!actions.is_empty()).then(|| NamesOfActions::All(actions.to_vec()));
+    }
+
     fn parts(self, note: &mut dyn FnMut(String)) -> Result<MdpParts, Invalid> {
         let model = self;
         let Model { gamma, objective, ends, action_rewards, grid, states, actions, .. } = model;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::Error;
-use super::fault::Fault;
+use super::fault::{Fault, words};
 use crate::alpha::AlphaVectors;
 use warpkov_common::io::lines::{self, Put, quoted};
 
@@ -47,16 +47,6 @@ fn vectors(text: &[u8]) -> Result<AlphaVectors, Fault> {
         None if vectors.is_empty() => Err(Fault::new(text.len(), "the file ends, expected a vector")),
         None => Ok(vectors),
     }
-}
-
-/// The words of a line and their byte offsets; the line begins at offset `start`.
-fn words(line: &[u8], start: usize) -> impl Iterator<Item = (usize, &[u8])> {
-    let mut at = start;
-    line.split(u8::is_ascii_whitespace).filter_map(move |word| {
-        let place = at;
-        at += word.len() + 1;
-        (!word.is_empty()).then_some((place, word))
-    })
 }
 
 fn unexpected(at: usize, word: &[u8], expected: &str) -> Fault {

@@ -40,6 +40,16 @@ impl Fault {
     }
 }
 
+/// The words of a line and their byte offsets; the line begins at offset `start`.
+pub fn words(line: &[u8], start: usize) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut at = start;
+    line.split(u8::is_ascii_whitespace).filter_map(move |word| {
+        let place = at;
+        at += word.len() + 1;
+        (!word.is_empty()).then_some((place, word))
+    })
+}
+
 /// Text with control characters replaced by spaces.
 fn plain(line: &[u8]) -> String {
     String::from_utf8_lossy(line).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

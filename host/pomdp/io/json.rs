@@ -3,37 +3,44 @@
 //! | key | value |
 //! | --- | --- |
 //! | `S`, `A`, `O` | numbers of states, actions and observations; each optional where `names` lists them, or a table has that index |
-//! | `gamma` | γ |
+//! | `gamma`, or `discount` | γ |
 //! | `P` | T as a sparse matrix: row s·A + a, with S columns, is T(s, a, ·) |
 //! | `P[a][s][s']`, `P[s][a][s']` | instead of `P`: T as a table with these indices |
+//! | `transitions` | instead of `P`: a list of outcomes with their rewards, as for an MDP |
 //! | `Z` | O as a sparse matrix: row a·S + s', with O columns, is O(a, s', ·) |
-//! | `Z[a][s'][o]`, `Z[s'][a][o]`, `Z[s'][o]` | instead of `Z`: O as a table with these indices |
+//! | `Z[a][s'][o]`, `Z[s'][a][o]`, `Z[s'][o]` | instead of `Z`: O as a table with these indices; also as `O[a][s'][o]` and so on |
 //! | `R` | optional: rewards R(s, a, s') as a matrix of the shape of `P` |
 //! | `action_rewards` | optional: one reward per row of `P` |
 //! | `R[s]`, `R[s][a]`, `R[a][s]`, `R[a][s][s']`, `R[s][a][s']` | instead of both: rewards as a table |
+//! | `R[a][s][s'][o]`, `R[s][a][s'][o]` | the same, with rewards of observations, of which the model keeps the expectation |
 //! | `objective` | optional: `"minimize"` |
 //! | `format`, `labels`, `grid` | optional: as for an MDP; `format` is `"CSR"` |
-//! | `start` | optional: an object of ascending `states` and their `probs`; uniform by default |
+//! | `start` | optional: a state, or an object of ascending `states` and their `probs`; uniform by default |
 //! | `start[s]` | instead of `start`: a table with the probability of each state |
 //! | `seen` | optional: the fully observed component of each state, known from the start |
 //! | `names` | optional: an object of `states`, `actions` and `observations`, each an array of names or empty |
+//! | `state_names`, `action_names`, `observation_names` | instead of `names`: an array of names |
 //!
 //! A sparse matrix is an object of `indptr`, `indices` and `data`. A table consists of nested arrays, or of nested
 //! objects with names as keys; their absent entries are 0. Keys may have any order. Unknown keys are errors, except
 //! `comment`, `$schema` and those that begin with `_`.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, Read, Write};
 
-use serde::de::{Error as _, MapAccess};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 
 use super::Error;
 use crate::belief::Belief;
 use crate::model::{Invalid, Names, Pomdp, PomdpParts};
 use warpkov_common::io::invalid;
-use warpkov_common::io::json::{Array, Axis, Fields, Number, Object, Path, Table, Tabular, field, parse};
-use warpkov_mdp::io::json::{self, Matrix};
-use warpkov_mdp::model::{Choices, Csr, InvalidCsr, MdpParts};
+use warpkov_common::io::json::{Array, Axis, Fields, Number, Object, Path, Table, Tabular, field, nearest, parse};
+use warpkov_common::names::index;
+use warpkov_common::terminal::quoted;
+use warpkov_mdp::io::json::{self, BESIDE_LIST, LIST, Matrix};
+use warpkov_mdp::model::{ActionNames, Choices, Csr, InvalidCsr, MdpParts};
 
 /// Reads a model without validation.
 pub fn read(reader: impl Read, file: String) -> Result<PomdpParts, Error> {
@@ -45,12 +52,20 @@ impl TryFrom<Model> for PomdpParts {
     type Error = Invalid;
 
     fn try_from(model: Model) -> Result<Self, Invalid> {
-        let Model { keys, process, observation_count, observations, tables, start, seen, names } = model;
+        let Model { keys, mut process, observation_count, observations, tables, start, seen, mut names } = model;
+        let is_list = process.is_list();
+        if is_list {
+            process.set_names(&names.states, &names.actions);
+        }
         let mut process = MdpParts::try_from(process)?;
         let Choices::Uniform(actions) = process.choices else { return Err(Invalid::Choices) };
+        if is_list {
+            names_of_list(&mut process, actions, &mut names)?;
+        }
         // The keys of sizes come first, then lists of names, then the shapes of tables.
         let size = |key: &str, given: u32, names: &[String], index: &str| match names.len() {
             _ if keys.contains(key) => given as usize,
+            0 if is_list && index != "o" => given as usize,
             0 => tables.iter().find_map(|(key, table)| length(key, table, index)).unwrap_or_default(),
             count => count,
         };
@@ -64,7 +79,15 @@ impl TryFrom<Model> for PomdpParts {
         let small = |length: usize| u32::try_from(length).map_err(|_| Invalid::Table("too many entries".to_owned()));
         (process.states, process.choices) = (small(sizes.states)?, Choices::Uniform(small(sizes.actions)?));
         let observation_count = small(sizes.observations)?;
-        let (mut observations, mut start) = (Csr::try_from(observations)?, start);
+        let mut observations = Csr::try_from(observations)?;
+        let mut start = match start {
+            Some(Start::Belief(belief)) => Some(belief),
+            Some(Start::State(name)) => {
+                let state = index(&name, &names.states, process.states);
+                Some(Belief::at(state.ok_or_else(|| Invalid::Start(no_state(&name, &names.states)))?))
+            }
+            None => None,
+        };
         let mut dense = Vec::new();
         for (key, table) in tables {
             dense.push((key, table.dense(key, &sizes.axes(key)).map_err(Invalid::Table)?.numbers));
@@ -78,10 +101,25 @@ impl TryFrom<Model> for PomdpParts {
         }
         // Without a row of T for each state and action, the model is invalid, and its sizes say nothing about memory.
         let complete = states.checked_mul(actions) == Some(process.transitions.rows());
+        if let Some((key, numbers)) = dense.iter().find(|(key, _)| complete && key.starts_with(['Z', 'O'])) {
+            let at = sizes.reader(key, numbers);
+            observations = sparse(by_action(), width, |(a, next), o| at([0, a, next, o]))?;
+        }
         for (key, numbers) in dense.iter().filter(|_| complete) {
             let at = sizes.reader(key, numbers);
             match (&key[..1], key.contains("[s']")) {
-                ("Z", _) => observations = sparse(by_action(), width, |(a, next), o| at([0, a, next, o]))?,
+                ("R", true) if key.ends_with("[o]") => {
+                    // Without a row of O for each action and state, the model is invalid.
+                    if observations.rows() != process.transitions.rows() {
+                        continue;
+                    }
+                    let expected = |(s, a): (usize, usize), next: usize| {
+                        let (seen, probs) = observations.row(a * states + next);
+                        let known = seen.iter().zip(probs).filter(|(o, _)| (**o as usize) < width);
+                        known.fold(0.0, |sum, (&o, prob)| sum + prob * at([s, a, next, o as usize]))
+                    };
+                    process.rewards = sparse(by_state(), states, expected)?;
+                }
                 ("R", true) => process.rewards = sparse(by_state(), states, |(s, a), next| at([s, a, next, 0]))?,
                 ("R", false) => {
                     process.action_rewards = by_state().map(|(s, a)| at([s, a, 0, 0])).collect::<Vec<_>>().into();
@@ -98,6 +136,33 @@ impl TryFrom<Model> for PomdpParts {
         let start = start.unwrap_or_else(|| Belief::uniform((0..process.states.min(rows)).collect()));
         Ok(Self { process, observation_count, observations, start, seen, names })
     }
+}
+
+/// Takes the names of a list of transitions, which names its states and actions in its own order.
+fn names_of_list(process: &mut MdpParts, actions: u32, names: &mut Names) -> Result<(), Invalid> {
+    if let Some(states) = process.state_names.take() {
+        names.states = states.to_vec();
+    }
+    if let Some(ActionNames { names: listed, of_row }) = process.action_names.take() {
+        let first = &of_row[..of_row.len().min(actions as usize)];
+        if of_row.chunks(first.len().max(1)).any(|own| own != first) {
+            return Err(Invalid::Choices);
+        }
+        if names.actions.is_empty() {
+            names.actions = first.iter().filter_map(|&name| listed.get(name as usize).cloned()).collect();
+        }
+    }
+    if !names.actions.is_empty() && names.actions.len() != actions as usize {
+        return Err(Invalid::Choices);
+    }
+    Ok(())
+}
+
+/// The message for a start that is no state.
+fn no_state(name: &str, names: &[String]) -> String {
+    let known: Vec<&str> = names.iter().map(String::as_str).collect();
+    let hint = nearest(name, &known).map_or_else(String::new, |near| format!(", did you mean \"{near}\"?"));
+    format!("is in the state \"{}\", expected the name or the number of a state{hint}", quoted(name.as_bytes()))
 }
 
 /// The sparse matrix with a row for each of `rows`, without zeros.
@@ -170,7 +235,7 @@ impl<'n> Sizes<'n> {
 }
 
 /// The keys of tables, each with the order of its indices.
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 16] = [
     "P[a][s][s']",
     "P[s][a][s']",
     "Z[a][s'][o]",
@@ -182,6 +247,11 @@ const TABLES: [&str; 11] = [
     "R[a][s][s']",
     "R[s][a][s']",
     "start[s]",
+    "O[a][s'][o]",
+    "O[s'][a][o]",
+    "O[s'][o]",
+    "R[a][s][s'][o]",
+    "R[s][a][s'][o]",
 ];
 
 #[derive(Default)]
@@ -192,7 +262,7 @@ struct Model {
     observation_count: u32,
     observations: Matrix,
     tables: Vec<(&'static str, Table)>,
-    start: Option<Belief>,
+    start: Option<Start>,
     seen: Vec<u32>,
     names: Names,
 }
@@ -200,13 +270,18 @@ struct Model {
 impl Fields for Model {
     const KEYS: &'static [&'static str] = &[
         "gamma",
+        "discount",
         "P",
         TABLES[0],
         TABLES[1],
+        LIST,
         "Z",
         TABLES[2],
         TABLES[3],
         TABLES[4],
+        TABLES[11],
+        TABLES[12],
+        TABLES[13],
         "R",
         "action_rewards",
         TABLES[5],
@@ -214,10 +289,15 @@ impl Fields for Model {
         TABLES[7],
         TABLES[8],
         TABLES[9],
+        TABLES[14],
+        TABLES[15],
         "S",
         "A",
         "O",
         "names",
+        "state_names",
+        "action_names",
+        "observation_names",
         "start",
         TABLES[10],
         "seen",
@@ -226,21 +306,25 @@ impl Fields for Model {
         "format",
         "grid",
     ];
-    const REQUIRED: usize = 1;
-    const ONE_OF: &'static [&'static [&'static str]] =
-        &[&["P", TABLES[0], TABLES[1]], &["Z", TABLES[2], TABLES[3], TABLES[4]]];
+    const REQUIRED: usize = 0;
+    const ONE_OF: &'static [&'static [&'static str]] = &[
+        &["gamma", "discount"],
+        &["P", TABLES[0], TABLES[1], LIST],
+        &["Z", TABLES[2], TABLES[3], TABLES[4], TABLES[11], TABLES[12], TABLES[13]],
+    ];
 
     fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error> {
         self.keys.insert(key.to_owned());
         match key {
             "O" => self.observation_count = map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?,
             "Z" => self.observations = map.next_value_seed(Object::at(path))?,
-            "start" => {
-                let Start { states, probs } = map.next_value_seed(Object::at(path))?;
-                self.start = Some(Belief::new(states, probs).map_err(|error| A::Error::custom(format!("it {error}")))?);
-            }
+            "discount" => self.process.read("gamma", map, path)?,
+            "start" => self.start = Some(map.next_value_seed(StartSeed(path))?),
             "seen" => self.seen = map.next_value_seed(Array::at(path, "the observed component of a state"))?,
             "names" => self.names = map.next_value_seed(Object::at(path))?,
+            "state_names" => self.names.states = map.next_value()?,
+            "action_names" => self.names.actions = map.next_value()?,
+            "observation_names" => self.names.observations = map.next_value()?,
             key => match TABLES.into_iter().find(|table| *table == key) {
                 Some(table) => {
                     let expected = if table.starts_with('R') { "a number" } else { "a probability" };
@@ -257,10 +341,14 @@ impl Fields for Model {
         let sizes = |index: &str| self.tables.iter().any(|(key, table)| length(key, table, index).is_some());
         let rewards = self.tables.iter().filter(|(key, _)| key.starts_with('R')).count();
         match () {
-            () if !has("S") && names.states.is_empty() && !sizes("s") && !sizes("s'") => {
+            () if has("names") && NAMES.into_iter().any(has) => {
+                Err("found both \"names\" and a list of names beside it, expected one of them")
+            }
+            () if has(LIST) && (rewards > 0 || has("R") || has("action_rewards")) => Err(BESIDE_LIST),
+            () if !has(LIST) && !has("S") && names.states.is_empty() && !sizes("s") && !sizes("s'") => {
                 Err("key \"S\" is missing (or names.states)")
             }
-            () if !has("A") && names.actions.is_empty() && !sizes("a") => {
+            () if !has(LIST) && !has("A") && names.actions.is_empty() && !sizes("a") => {
                 Err("key \"A\" is missing (or names.actions)")
             }
             () if !has("O") && names.observations.is_empty() && !sizes("o") => {
@@ -276,13 +364,56 @@ impl Fields for Model {
     }
 }
 
+/// The keys of lists of names.
+const NAMES: [&str; 3] = ["state_names", "action_names", "observation_names"];
+
+/// The start as a file gives it.
+enum Start {
+    Belief(Belief),
+    /// The name or the number of a state.
+    State(String),
+}
+
+/// A deserializer of [`Start`].
+struct StartSeed<'p>(&'p Path<'p>);
+
+impl<'de> DeserializeSeed<'de> for StartSeed<'_> {
+    type Value = Start;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Start, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for StartSeed<'_> {
+    type Value = Start;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a state, or an object with states, probs")
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Start, E> {
+        Ok(Start::State(number.to_string()))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Start, E> {
+        Ok(Start::State(name.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Start, A::Error> {
+        let Distribution { states, probs } = Object::at(self.0).deserialize(MapAccessDeserializer::new(map))?;
+        let belief = Belief::new(states, probs).map_err(|error| A::Error::custom(format!("it {error}")))?;
+        Ok(Start::Belief(belief))
+    }
+}
+
 #[derive(Default)]
-struct Start {
+struct Distribution {
     states: Vec<u32>,
     probs: Vec<f64>,
 }
 
-impl Fields for Start {
+impl Fields for Distribution {
     const KEYS: &'static [&'static str] = &["states", "probs"];
     const REQUIRED: usize = 2;
 

@@ -4,11 +4,13 @@
 mod alpha;
 pub mod beliefs;
 mod cassandra;
+mod controller;
 mod fault;
 mod json;
 mod policy_graph;
 mod policy_xml;
 mod pomdpx;
+mod pomdpx_writer;
 mod xml;
 
 use std::fmt;
@@ -19,6 +21,7 @@ use std::path::Path;
 use memmap2::Mmap;
 
 use super::alpha::AlphaVectors;
+use super::controller::Controller;
 use super::model::{Pomdp, PomdpParts};
 use super::solution::Stage;
 use warpkov_common::choice::file_format;
@@ -40,7 +43,7 @@ file_format! {
     pub enum Format {
         /// Cassandra's .pomdp.
         Pomdp = "pomdp" in ["pomdp", "mdp"],
-        /// POMDPX, factored, with tables; read only.
+        /// POMDPX, factored, with tables.
         Pomdpx = "pomdpx" in ["pomdpx"],
         /// JSON, for scripts.
         Json = "json" in ["json"],
@@ -48,9 +51,9 @@ file_format! {
         Alpha = "alpha" in ["alpha"],
         /// Alpha vectors as SARSOP's policy in XML.
         PolicyXml = "policy-xml" in ["policy", "xml"],
-        /// The controller of a policy as pomdp-solve's .pg; written only.
+        /// The controller of a policy as pomdp-solve's .pg.
         Pg = "pg" in ["pg"],
-        /// The controller of a policy as a graph for Graphviz; written only.
+        /// The controller of a policy as a graph for Graphviz.
         Dot = "dot" in ["dot", "gv"],
     }
 }
@@ -91,12 +94,6 @@ impl Format {
             Self::Alpha | Self::PolicyXml => Kind::Vectors,
             Self::Pg | Self::Dot => Kind::Graph,
         }
-    }
-
-    /// Whether files can be written in this format.
-    #[must_use]
-    pub fn is_written(self) -> bool {
-        self != Self::Pomdpx
     }
 
     /// The format of a file of kind `kind`: from its first character if that is conclusive, otherwise from its name,
@@ -212,6 +209,37 @@ fn parse_vectors(text: &[u8], file: String, format: Format, model: Option<&Pomdp
     Ok(vectors)
 }
 
+/// A policy of either kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AnyPolicy {
+    /// Alpha vectors in the model's own sign.
+    Vectors(AlphaVectors),
+    /// A finite-state controller.
+    Controller(Controller),
+}
+
+/// Reads the alpha vectors or the controller in `path`, in `format`, or otherwise in the format of its content or
+/// extension. A controller begins in node `start`; by default in the best of the nodes that its file marks, or of all
+/// nodes, or of those with the most steps in a plan, which has no cycle of nodes.
+///
+/// # Errors
+/// If the file cannot be read, or its policy does not fit `model`.
+pub fn read_policy(path: &Path, format: Option<Format>, model: &Pomdp, start: Option<u32>) -> Result<AnyPolicy, Error> {
+    let text = Text::at(path)?;
+    let file = path.display().to_string();
+    let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
+    match (format, start) {
+        (Format::Pg | Format::Dot, start) => {
+            controller::read(&text, file, format, model, start).map(AnyPolicy::Controller)
+        }
+        (_, Some(_)) if format.kind() == Kind::Vectors => Err(Error::Content {
+            file,
+            message: format!("a file in {format} holds alpha vectors, which have no nodes"),
+        }),
+        _ => parse_vectors(&text, file, format, Some(model)).map(AnyPolicy::Vectors),
+    }
+}
+
 fn other_kind(file: String, format: Format, expected: Kind) -> Error {
     Error::Content { file, message: format!("a file in {format} holds {}, expected {expected}", format.kind()) }
 }
@@ -285,6 +313,7 @@ pub fn write_to(writer: impl Write, format: Format, model: &Pomdp) -> io::Result
             return Err(no_place(message));
         }
         Format::Pomdp => cassandra::write(&mut out, model)?,
+        Format::Pomdpx => pomdpx_writer::write(&mut out, model)?,
         Format::Json => json::write(&mut out, model)?,
         _ => return Err(no_place(format!("models cannot be written in {format}"))),
     }

@@ -4,7 +4,8 @@
 //! node has a witness: a belief at which its vector is the best. The action and the observation update the witness, and
 //! the next node is the best vector at the updated belief. Witnesses are the beliefs at which a breadth-first search
 //! from b₀ first finds each vector to be the best. A vector that the search does not reach has as its witness the state
-//! in which its margin over all others is largest. The controller is a policy in its own right. Its value may differ
+//! in which its margin over all others is largest. Observations that the witness excludes, but other beliefs do not,
+//! continue like the first observation that it allows. The controller is a policy in its own right. Its value may differ
 //! from the claims of the vectors, but agrees with them if these are closed under continuation (Kaelbling, Littman and
 //! Cassandra, *Planning and acting in partially observable stochastic domains*, 1998, 4.4).
 
@@ -28,7 +29,8 @@ pub struct PolicyGraph {
     pub reached: Vec<bool>,
     /// The action of each node.
     pub actions: Vec<u32>,
-    /// The successor of node i after observation o, at i·|Ω| + o; `None` if o has probability 0 at its witness.
+    /// The successor of node i after observation o, at i·|Ω| + o; `None` if o is impossible after its action, or if the
+    /// plan ends.
     pub next: Vec<Option<u32>>,
 }
 
@@ -60,6 +62,14 @@ impl PolicyGraph {
             let witness = Belief::at(corner(vectors, node));
             projection.each(model, &witness, vectors.actions()[node], |observation, _, belief| {
                 next[node * count + observation as usize] = Some(best(&belief) as u32);
+            });
+        }
+        let possible = possible(model);
+        for (node, next) in next.chunks_mut(count).enumerate() {
+            let other = next.iter().flatten().next().copied().unwrap_or(node as u32);
+            let possible = &possible[vectors.actions()[node] as usize * count..];
+            next.iter_mut().zip(possible).filter(|(_, possible)| **possible).for_each(|(next, _)| {
+                next.get_or_insert(other);
             });
         }
         Some(Self { starts, reached, actions: vectors.actions().to_vec(), next })
@@ -134,6 +144,25 @@ impl PolicyGraph {
         }
         out.text("}\n")
     }
+}
+
+/// Whether observation o can follow action a in some state, at a·|Ω| + o.
+fn possible(model: &Pomdp) -> Vec<bool> {
+    let count = model.observation_count() as usize;
+    let mut possible = vec![false; model.actions() as usize * count];
+    for action in 0..model.actions() {
+        let mut follows = vec![false; model.states() as usize];
+        for state in 0..model.states() {
+            model.successors(state, action).0.iter().for_each(|&next| follows[next as usize] = true);
+        }
+        for state in (0..model.states()).filter(|&state| follows[state as usize]) {
+            let (observations, probs) = model.observed(action, state);
+            for (&observation, _) in observations.iter().zip(probs).filter(|(_, prob)| **prob > 0.0) {
+                possible[action as usize * count + observation as usize] = true;
+            }
+        }
+    }
+    possible
 }
 
 /// The state with the largest margin of vector `node` over all others; the margin may be negative.

@@ -22,7 +22,7 @@ use warpkov_mdp::model::{Choices, Csr, MdpParts};
 /// Maximum number of states.
 const MAX_STATES: u64 = 1 << 24;
 /// Maximum number of state-action pairs, of nonzeros of a matrix, and of entries of a table.
-const MAX_ENTRIES: u64 = 1 << 28;
+pub const MAX_ENTRIES: u64 = 1 << 28;
 /// Maximum number of variables.
 const MAX_VARIABLES: usize = 256;
 /// Maximum number of combinations with names.

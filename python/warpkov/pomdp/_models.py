@@ -537,7 +537,7 @@ def save(model: Model, path: Path, *, format: str | None = None) -> None:
         The model.
     path : str or path
         The file.
-    format : {"pomdp", "json"}, optional
+    format : {"pomdp", "pomdpx", "json"}, optional
         The format. By default that of the extension, or JSON.
     """
     model.save(path, format)

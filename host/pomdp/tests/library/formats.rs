@@ -386,7 +386,7 @@ fn json_errors_have_a_position() {
     let matrix = r#"{"indptr":[0,1],"indices":[0],"data":[1]}"#;
     assert_eq!(
         read(&format!("{start}\"P\":{matrix}}}")),
-        "m.json:1:77: key \"Z\" is missing (or Z[a][s'][o], Z[s'][a][o], Z[s'][o])"
+        "m.json:1:77: key \"Z\" is missing (or Z[a][s'][o], Z[s'][a][o], Z[s'][o], O[a][s'][o], O[s'][a][o], O[s'][o])"
     );
     let wrong = matrix.replace("[1]", "[0.5]");
     let message = read(&format!("{start}\"P\":{matrix},\"Z\":{wrong}}}"));
@@ -394,6 +394,118 @@ fn json_errors_have_a_position() {
     let message =
         read(&format!("{start}\"P\":{matrix},\"Z\":{matrix},\"start\":{{\"states\":[0],\"probs\":[\"x\"]}}}}"));
     assert!(message.contains("start.probs[0]: found string \"x\", expected a probability"), "{message}");
+}
+
+/// The tiger as the arrays of other JSON: each form is the model of Cassandra's text, bit for bit.
+#[test]
+fn json_takes_the_forms_of_processes() {
+    let same = serde_json::json!([[0.5, 0.5], [0.5, 0.5]]);
+    let hears = serde_json::json!([[0.85, 0.15], [0.15, 0.85]]);
+    let base = serde_json::json!({
+        "discount": 0.95,
+        "state_names": ["tiger-left", "tiger-right"],
+        "action_names": ["listen", "open-left", "open-right"],
+        "observation_names": ["hear-left", "hear-right"],
+        "O[a][s'][o]": [hears, same, same],
+    });
+    let read = |keys: &[(&str, serde_json::Value)]| {
+        let mut text = base.clone();
+        keys.iter().for_each(|(key, value)| text[*key] = value.clone());
+        formats::read_from(text.to_string().as_bytes(), "m.json", None).map_err(|error| error.to_string())
+    };
+    let table = serde_json::json!([[[1, 0], [0, 1]], same, same]);
+    let rewards = [[-1.0, -100.0, 10.0], [-1.0, 10.0, -100.0]];
+    let expected = model(TIGER);
+    let found = read(&[("P[a][s][s']", table.clone()), ("R[s][a]", serde_json::json!(rewards))]).unwrap();
+    assert_same(&found, &expected, "tables");
+
+    let mut list = Vec::new();
+    for (s, state) in expected.names().states.iter().enumerate() {
+        for (a, action) in expected.names().actions.iter().enumerate() {
+            for (next, p) in successors(&expected, s as u32, a as u32) {
+                let next = &expected.names().states[next as usize];
+                list.push(serde_json::json!({
+                    "state": state, "action": action, "next": next, "probability": p, "reward": rewards[s][a],
+                }));
+            }
+        }
+    }
+    list.reverse();
+    let list = serde_json::json!(list);
+    // A list has its rewards on transitions.
+    let found = read(&[("transitions", list.clone())]).unwrap();
+    assert_eq!(found.expected_rewards(), expected.expected_rewards());
+    let without_rewards = |model: &Pomdp| {
+        let mut parts = model.clone().into_parts();
+        parts.process.action_rewards = Vec::new().into();
+        parts.process.rewards = Default::default();
+        parts.validated().unwrap()
+    };
+    assert_same(&without_rewards(&found), &without_rewards(&expected), "a list");
+    let at = |start: serde_json::Value| read(&[("transitions", list.clone()), ("start", start)]);
+    assert_eq!(*at("tiger-right".into()).unwrap().start(), Belief::at(1));
+    assert_eq!(*at(1.into()).unwrap().start(), Belief::at(1));
+    for (found, message) in [
+        (at("tiger-rigth".into()), "did you mean \"tiger-right\"?"),
+        (at(2.into()), "the start belief is in the state \"2\", expected the name or the number of a state"),
+        (read(&[("transitions", list.clone()), ("R[s]", serde_json::json!([1, 2]))]), "expected no tables beside it"),
+        (read(&[("transitions", list.clone()), ("gamma", 0.5.into())]), "found both \"gamma\" and \"discount\""),
+        (read(&[("transitions", list.clone()), ("names", serde_json::json!({}))]), "found both \"names\" and a list"),
+        (read(&[("transition", list.clone())]), "did you mean \"transitions\"?"),
+        (
+            read(&[("transitions", list.clone()), ("state_names", serde_json::json!(["left", "tiger-right"]))]),
+            "found the next state \"tiger-left\", expected one of the given names",
+        ),
+        (read(&[("transitions", serde_json::json!(list.as_array().unwrap()[1..]))]), "sum to 0.5, expected 1"),
+        (
+            read(&[("transitions", serde_json::json!(list.as_array().unwrap()[2..]))]),
+            "every state of a POMDP needs the same actions",
+        ),
+    ] {
+        let error = found.err().unwrap_or_else(|| panic!("read, expected {message}"));
+        assert!(error.contains(message), "{error}\nexpected {message}");
+    }
+}
+
+/// Rewards of observations count by their expectation, whatever the order of the keys.
+#[test]
+fn json_rewards_of_observations_are_expected() {
+    let text = r#"{"gamma":0.5,"R[s][a][s'][o]":[[[[1,2],[3,4]]],[[[5,6],[7,-8]]]],
+        "O[s'][o]":[[0.25,0.75],[0.5,0.5]],"P[s][a][s']":[[[0.5,0.5]],[[0,1]]]}"#;
+    let found = formats::read_from(text.as_bytes(), "m.json", None).unwrap();
+    assert_eq!(found.process().rewards().val()[..], [1.75, 3.5, 5.75, -0.5]);
+    assert_eq!(found.expected_rewards(), [2.625, -0.5]);
+    let other = text
+        .replace("R[s][a]", "R[a][s]")
+        .replace("[[[[1,2],[3,4]]],[[[5,6],[7,-8]]]]", "[[[[1,2],[3,4]],[[5,6],[7,-8]]]]");
+    assert_same(&formats::read_from(other.as_bytes(), "m.json", None).unwrap(), &found, "by actions");
+}
+
+/// Lists may number states and actions, and name them in their own order; every state needs the same actions.
+#[test]
+fn lists_of_transitions_have_their_own_names() {
+    let read = |list: &str| {
+        let text = format!("{{\"gamma\":0.5,\"Z[s'][o]\":[[1],[1]],\"transitions\":[{list}]}}");
+        formats::read_from(text.as_bytes(), "m.json", None).map_err(|error| error.to_string())
+    };
+    let outcome =
+        |s: &str, a: &str, next: &str| format!("{{\"state\":{s},\"action\":{a},\"next\":{next},\"probability\":1}}");
+    let lines =
+        |rows: &[[&str; 3]]| rows.iter().map(|row| outcome(row[0], row[1], row[2])).collect::<Vec<_>>().join(",");
+    let numbered = read(&lines(&[["1", "1", "0"], ["0", "0", "0"], ["0", "1", "1"], ["1", "0", "1"]])).unwrap();
+    assert_eq!((numbered.states(), numbered.actions(), numbered.names().actions.len()), (2, 2, 0));
+    assert_eq!(successors(&numbered, 1, 1), [(0, 1.0)]);
+    let [b, a] = ["\"b\"", "\"a\""];
+    let named = read(&lines(&[[b, "\"y\"", b], [b, "\"x\"", a], [a, "\"x\"", b], [a, "\"y\"", a]])).unwrap();
+    assert_eq!(
+        (&named.names().states[..], &named.names().actions[..]),
+        (&["b", "a"].map(String::from)[..], &["y", "x"].map(String::from)[..])
+    );
+    assert_eq!(successors(&named, 0, 1), [(1, 1.0)]);
+    let error = read(&lines(&[[b, "\"y\"", a], [a, "\"x\"", b]])).err().unwrap();
+    assert!(error.contains("every state of a POMDP needs the same actions"), "{error}");
+    let error = read(&lines(&[[b, "\"y\"", a]])).err().unwrap();
+    assert!(error.contains("every state of a POMDP needs the same actions"), "{error}");
 }
 
 /// A rover with an observed position and a hidden rock: two positions, a good or bad rock, and a sensor that is correct
@@ -456,6 +568,94 @@ fn pomdpx_is_flattened() {
     let mut text = Vec::new();
     formats::write_to(&mut text, Format::Pomdp, &rover).unwrap();
     assert_same(&formats::read_from(&text[..], "m", None).unwrap(), &rover, "through .pomdp");
+}
+
+/// Models as POMDPX are the same, bit for bit, at any magnitude; states without names get those of `NumValues`.
+#[test]
+fn written_pomdpx_is_read_back() {
+    use crate::random::Random;
+    let written = |model: &Pomdp| {
+        let mut text = Vec::new();
+        formats::write_to(&mut text, Format::Pomdpx, model).map(|()| text).map_err(|error| error.to_string())
+    };
+    let read = |model: &Pomdp| formats::read_from(&written(model).unwrap()[..], "m", None).unwrap();
+    assert_same(&read(&model(TIGER)), &model(TIGER), "tiger");
+    let two = two("R: 0 : 1 : * : * 1");
+    let mut expected = two.clone().into_parts();
+    let names = |prefix: &str, own: &[String], count: u32| match own {
+        [] => (0..count).map(|i| format!("{prefix}{i}")).collect(),
+        own => own.to_vec(),
+    };
+    expected.names.states = names("s", &two.names().states, two.states());
+    expected.names.actions = names("a", &two.names().actions, two.actions());
+    expected.names.observations = names("o", &two.names().observations, two.observation_count());
+    assert_same(&read(&two), &expected.validated().unwrap(), "two");
+
+    let mut random = Random::new(3);
+    for case in 0..60 {
+        let scale = 10_f64.powi(case % 25 - 12);
+        let (states, actions, observations) =
+            (1 + random.below(12) as u32, 1 + random.below(3) as u32, 1 + random.below(5) as u32);
+        let rows = (states * actions) as usize;
+        let transitions = random.distributions(rows, states, 4);
+        // Rows have rewards of their successors, or one of the action.
+        let mut follow = vec![(0, Vec::new()); rows];
+        let mut own = vec![0.0; rows];
+        for row in 0..rows {
+            if random.below(2) == 0 && transitions.row(row).0.len() > 1 {
+                follow[row] = (row, transitions.row(row).0.to_vec());
+            } else {
+                own[row] = scale * random.signed(1)[0];
+            }
+        }
+        let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
+        for (_, columns) in follow {
+            val.extend(random.signed(columns.len()).iter().map(|reward| scale * reward));
+            col.extend(columns);
+            row_ptr.push(col.len() as u64);
+        }
+        let start = random.distributions(1, states, 3);
+        let named = |what: &str, count: u32| (0..count).map(|i| format!("{what}-{i}'\"é")).collect();
+        let process = warpkov_mdp::model::MdpParts {
+            states,
+            choices: warpkov_mdp::model::Choices::Uniform(actions),
+            gamma: random.unit(),
+            transitions,
+            rewards: warpkov_mdp::model::Csr::new(row_ptr, col, val).unwrap(),
+            action_rewards: own.into(),
+            ..Default::default()
+        };
+        let model = warpkov_pomdp::model::PomdpParts {
+            process,
+            observation_count: observations,
+            observations: random.distributions(rows, observations, 3),
+            start: Belief::new(start.col().to_vec(), start.val().to_vec()).unwrap(),
+            names: warpkov_pomdp::model::Names {
+                states: named("state", states),
+                actions: named("action", actions),
+                observations: named("seen", observations),
+            },
+            ..Default::default()
+        };
+        let model = model.validated().unwrap();
+        assert_same(&read(&model), &model, &format!("case {case}"));
+    }
+
+    // Costs become negated rewards.
+    let (costs, found) = (sevenths(), read(&sevenths()));
+    assert_eq!(found.process().objective(), Objective::Maximize);
+    let negated: Vec<f64> = costs.expected_rewards().iter().map(|cost| -cost).collect();
+    assert_eq!(found.expected_rewards(), negated);
+
+    // What the format has no place for.
+    for name in ["a b", "*", "-", "", "a<b", "a&b", "a\nb"] {
+        let mut parts = model(TIGER).into_parts();
+        parts.names.states[1] = name.to_owned();
+        let error = written(&parts.validated().unwrap()).unwrap_err();
+        assert!(error.contains("pomdpx has no place for the state"), "{error}");
+    }
+    let seen = formats::read_from(seen("maximize").as_bytes(), "m", None).unwrap();
+    assert!(written(&seen).unwrap_err().contains("a component observed at the start"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tests of the library for partially observable models.
 
+mod controllers;
 mod device;
 mod formats;
 mod generate;
