@@ -176,6 +176,37 @@ impl Stop {
     }
 }
 
+/// The ‖ΔV‖∞ that guarantees ε, times a safety factor of 0.9.
+pub(super) fn change_bound(gamma: f64, epsilon: f64) -> f64 {
+    0.9 * epsilon * (1.0 - gamma)
+}
+
+/// How an attempt to prove ε stops; if the proof fails, a tighter one follows.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt {
+    /// Multiplies ε; at most 1.
+    pub epsilon_fraction: f64,
+    /// Whether the span may prove ε in a model that never ends. The shift of V by a constant changes TV − V by different
+    /// amounts in states whose rows have different sums. If that costs more than ε, the next attempt makes the shift
+    /// small: it stops at ‖ΔV‖∞.
+    pub by_span: bool,
+}
+
+impl Attempt {
+    /// The first attempt.
+    pub const FIRST: Self = Self { epsilon_fraction: 1.0, by_span: true };
+
+    /// The stopping rule that guarantees ε. If the process never ends, the span may be twice `change_bound`, because V
+    /// is shifted to the middle of the span.
+    pub fn stop(self, gamma: f64, epsilon: f64, never_ends: bool) -> Stop {
+        let epsilon = self.epsilon_fraction * epsilon;
+        match never_ends && self.by_span {
+            true => Stop::Span(2.0 * change_bound(gamma, epsilon)),
+            false => Stop::Change(change_bound(gamma, epsilon)),
+        }
+    }
+}
+
 /// Outcome of greedy sweeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backups {

@@ -26,11 +26,11 @@ use std::time::Duration;
 use bytemuck::cast_slice;
 use rayon::prelude::*;
 
+use super::backend::Attempt;
 use super::model::whole::{Column, Fault, Lines, Rows, with_lines};
 use super::model::{Mdp, Whole};
 use super::options::{Method, Target};
 use super::solution::{Round, Run, Status};
-use super::solve::Attempt;
 use warpkov_common::checkpoint::{Apart, Checkpoints, Contents, Hash, content};
 use warpkov_common::choice::Choice;
 use warpkov_common::io::Error;

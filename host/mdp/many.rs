@@ -14,12 +14,13 @@ use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::explicit::Explicit;
 use warpkov_kernels::mdp::matrix_free::{Blocks, Compiled, MEASURED, ManyLaunch, Measured, Outcomes};
 
+use super::backend::change_bound;
 use super::error::SolveError;
 use super::matrix_free::{ModelOptions, ModelSolution, Representation, extremes, solve_model, why_wrong};
 use super::model::{Mdp, NO_ACTION};
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Round, Run, Status};
-use super::solve::{MIN_EPSILON_FRACTION, change_bound, solve_with};
+use super::solve::{MIN_EPSILON_FRACTION, solve_with};
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
 use warpkov_runtime::choose::{Decision, DeviceChoice};

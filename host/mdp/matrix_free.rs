@@ -18,14 +18,14 @@ pub use warpkov_kernels::mdp::{Events, Model, Table};
 
 use self::sparse::{Speed, Switch};
 pub use self::sparse::{reachable, sparse};
-use super::backend::{Measure, Stop};
+use super::backend::{Attempt, Measure, Stop};
 use super::certificate::{Certificate, Extremes};
 use super::cpu;
 use super::device;
 use super::error::SolveError;
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Run, Solution, Status};
-use super::solve::{Attempt, Observer, after, solve_from, tighten, value_rounds};
+use super::solve::{Observer, after, solve_from, tighten, value_rounds};
 use warpkov_common::choice::choice;
 use warpkov_runtime::choose::{Decision, DeviceChoice};
 use warpkov_runtime::comm::{Communicator, Local};

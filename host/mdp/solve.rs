@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use super::analysis::partition::Proposal;
 use super::analysis::reorder::Order;
 use super::auto::{self, Features, MAX_TRIAL_SWEEPS};
-use super::backend::{Backups, Evaluate, GreedySweeps, Modify, State, Stop};
+use super::backend::{Attempt, Backups, Evaluate, GreedySweeps, Modify, State, Stop, change_bound};
 use super::certificate::{Certificate, certify_greedy};
 use super::checkpoint::{Checkpoint, hash_of};
 use super::divide::{GhostOrder, agreed, balanced, by_metis, cut};
@@ -604,37 +604,6 @@ struct Certified {
 /// Smallest fraction of ε in the stopping rule. The first attempt uses ε, and each further attempt a quarter of the
 /// previous value: the certificate includes rounding errors, so a run that stops at ε may miss it.
 pub(super) const MIN_EPSILON_FRACTION: f64 = 1.0 / 256.0;
-
-/// The ‖ΔV‖∞ that guarantees ε, times a safety factor of 0.9.
-pub(super) fn change_bound(gamma: f64, epsilon: f64) -> f64 {
-    0.9 * epsilon * (1.0 - gamma)
-}
-
-/// How an attempt of [`tighten`] stops.
-#[derive(Clone, Copy, Debug)]
-pub struct Attempt {
-    /// Multiplies ε; at most 1.
-    pub epsilon_fraction: f64,
-    /// Whether the span may prove ε in a model that never ends. The shift of V by a constant changes TV − V by different
-    /// amounts in states whose rows have different sums. If that costs more than ε, the next attempt makes the shift
-    /// small: it stops at ‖ΔV‖∞.
-    pub by_span: bool,
-}
-
-impl Attempt {
-    /// The first attempt.
-    pub const FIRST: Self = Self { epsilon_fraction: 1.0, by_span: true };
-
-    /// The stopping rule that guarantees ε. If the process never ends, the span may be twice `change_bound`, because V
-    /// is shifted to the middle of the span.
-    pub fn stop(self, gamma: f64, epsilon: f64, never_ends: bool) -> Stop {
-        let epsilon = self.epsilon_fraction * epsilon;
-        match never_ends && self.by_span {
-            true => Stop::Span(2.0 * change_bound(gamma, epsilon)),
-            false => Stop::Change(change_bound(gamma, epsilon)),
-        }
-    }
-}
 
 /// The stopping rule for greedy sweeps.
 pub fn stop(mdp: &Mdp, target: Target, attempt: Attempt) -> Stop {

@@ -9,6 +9,7 @@ use serde::Serialize;
 use warpkov_device::launch::Device;
 
 use super::milliseconds;
+use warpkov_mdp::backend::Attempt;
 use warpkov_mdp::certificate::Certificate;
 use warpkov_mdp::device::{Certify, Mixed, Ranks, Residual, SweepLayout, ValueIteration};
 use warpkov_mdp::dynamic::Unified;
@@ -16,7 +17,7 @@ use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::GridPatterns;
 use warpkov_mdp::options::{Limits, Precision, Storage, Target};
 use warpkov_mdp::solution::{Run, Status};
-use warpkov_mdp::solve::{Attempt, tighten, value_iteration};
+use warpkov_mdp::solve::{tighten, value_iteration};
 use warpkov_mdp::team::Team;
 use warpkov_runtime::comm::Communicator;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{BenchOptions, Repeat, Repeated, milliseconds};
+use warpkov_mdp::backend::Attempt;
 use warpkov_mdp::certificate::{Certificate, certify, certify_centred};
 use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::{self, SlipGrid};
@@ -14,7 +15,7 @@ use warpkov_mdp::model::Mdp;
 use warpkov_mdp::options::{Method, Precision, Target};
 use warpkov_mdp::place::Placement;
 use warpkov_mdp::solution::Status;
-use warpkov_mdp::solve::{Attempt, stop};
+use warpkov_mdp::solve::stop;
 
 /// A grid of Table 5.4 with the published times.
 #[derive(Clone, Copy, Debug, Serialize)]
