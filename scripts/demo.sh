@@ -5,9 +5,8 @@ cd "$(dirname "$0")/.."
 
 mkdir -p target/demo
 if [[ -z ${WARPKOV:-} ]]; then
-    # The profile of the tests: it compiles in half the time of a release, and kernels and emulator are optimised in it, too.
-    cargo build
-    WARPKOV=${CARGO_TARGET_DIR:-target}/debug/warpkov
+    cargo build --release
+    WARPKOV=${CARGO_TARGET_DIR:-target}/release/warpkov
 fi
 "$WARPKOV" mdp generate grid --width 512 --height 512 --gamma 0.98 --out target/demo/grid.safetensors
 "$WARPKOV" mdp solve target/demo/grid.safetensors \
