@@ -3,6 +3,7 @@
 mod formats;
 mod hmmlearn;
 mod missing;
+mod random;
 mod reference;
 mod training;
 

@@ -17,19 +17,7 @@ use warpkov_hmm::sequences::{Observation, Observations, Sequences};
 use warpkov_hmm::train::{Error, train};
 use warpkov_runtime::choose::{DeviceChoice, Place};
 
-/// Numbers between 0 and 1, by a linear congruential generator.
-struct Random(u64);
-
-impl Random {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn magnitude(&mut self, low: f64, high: f64) -> f64 {
-        10_f64.powf(low + (high - low) * self.unit())
-    }
-}
+use crate::random::Random;
 
 /// A random model, in units of any magnitude that differ between the components, and sequences of it of which components
 /// and whole vectors are missing. Some vectors lie far from all means.
