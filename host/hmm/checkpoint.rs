@@ -38,10 +38,12 @@ pub struct Checkpoint {
     pub seconds: f64,
 }
 
-/// The hash of the models that training starts from, and of the sequences.
+/// The hash of the models that training starts from, and of the sequences with the `sets` of their
+/// [ambiguous](super::ambiguous) symbols.
 #[must_use]
-pub fn hash(models: &[Hmm], sequences: &Sequences) -> Hash {
+pub fn hash(models: &[Hmm], sequences: &Sequences, sets: &[Vec<u32>]) -> Hash {
     let mut arrays: Vec<&[u8]> = vec![cast_slice(sequences.offsets())];
+    arrays.extend(sets.iter().map(|set| cast_slice::<u32, u8>(set)));
     match sequences.observations() {
         Observations::Symbols(symbols) => arrays.push(cast_slice(symbols)),
         Observations::Vectors { values, .. } => arrays.push(cast_slice(values)),
@@ -106,8 +108,13 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or is a checkpoint of other models, sequences or options.
-    pub fn read(path: &Path, models: &[Hmm], sequences: &Sequences, options: &Options) -> Result<Self, Error> {
-        let contents = Contents::read(path, KIND, hash(models, sequences))?;
+    pub fn read(
+        path: &Path,
+        models: &[Hmm],
+        (sequences, sets): (&Sequences, &[Vec<u32>]),
+        options: &Options,
+    ) -> Result<Self, Error> {
+        let contents = Contents::read(path, KIND, hash(models, sequences, sets))?;
         Self::of(contents, models, options).map_err(content(path))
     }
 

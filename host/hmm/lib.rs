@@ -6,6 +6,7 @@
 //! | [`backend`] | the trait [`Recursions`](backend::Recursions): forward, backward, Viterbi and expected counts |
 //! | [`mod@cpu`], [`device`] | its implementations on the CPU and on a GPU or the emulator |
 //! | [`place`] | the choice of a backend, and its checks |
+//! | [`ambiguous`] | the recursions over symbols of which only a set is known |
 //! | [`divided`] | the recursions on several ranks |
 //! | [`filter`] | filtering, smoothing with a lag and prediction of a stream, an observation at a time |
 //! | [`invariants`] | identities that every result satisfies, checked at run time |
@@ -16,6 +17,7 @@
 //! | [`io`], [`plot`] | file formats and plots |
 //! | [`info`], [`report`] | descriptions of models, reports of results |
 
+pub mod ambiguous;
 pub mod backend;
 pub mod checkpoint;
 pub mod cpu;

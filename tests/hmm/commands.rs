@@ -305,26 +305,44 @@ fn positions_of_states_are_written_as_bed() {
         parsed(&run(folder.path(), &format!("{command} m.json d.fa --missing marginalise --json --device {device}")))
     };
     assert_eq!(report("cpu", "score")["names"], json!(["chr1", "chr2"]));
+    let numbers = |value: &Value| -> Vec<f64> {
+        let key = ["log_likelihoods", "scores", "posteriors"].into_iter().find(|key| value.get(key).is_some());
+        let mut all = Vec::new();
+        fn collect(value: &Value, all: &mut Vec<f64>) {
+            match value {
+                Value::Array(values) => values.iter().for_each(|value| collect(value, all)),
+                value => all.push(value.as_f64().unwrap()),
+            }
+        }
+        collect(&value[key.unwrap()], &mut all);
+        all
+    };
     for command in ["score", "decode", "posterior"] {
         let [cpu, emulated] = ["cpu", "emulated"].map(|device| report(device, command));
-        let numbers = |value: &Value| -> Vec<f64> {
-            let key = ["log_likelihoods", "scores", "posteriors"].into_iter().find(|key| value.get(key).is_some());
-            let mut all = Vec::new();
-            fn collect(value: &Value, all: &mut Vec<f64>) {
-                match value {
-                    Value::Array(values) => values.iter().for_each(|value| collect(value, all)),
-                    value => all.push(value.as_f64().unwrap()),
-                }
-            }
-            collect(&value[key.unwrap()], &mut all);
-            all
-        };
         let (cpu, emulated) = (numbers(&cpu), numbers(&emulated));
         assert!(cpu.iter().zip(&emulated).all(|(a, b)| (a - b).abs() < 1e-12 * a.abs().max(1.0)), "{command}");
         assert_eq!(cpu.len(), emulated.len());
     }
-    let message = fails(folder.path(), "train m.json d.fa --missing marginalise", 2);
-    assert!(message.contains("\nerror: --missing marginalise trains models of vectors only"), "{message}");
+    // Training divides the counts of N among its letters, on every device and from a checkpoint.
+    let train = |more: &str| {
+        let command = format!("train m.json d.fa --missing marginalise --tolerance 0 --json {more}");
+        let output = piped(folder.path(), &command.split(' ').collect::<Vec<_>>(), "");
+        assert_eq!(output.status.code(), Some(1), "not converged: {}", String::from_utf8_lossy(&output.stderr));
+        parsed(&String::from_utf8(output.stdout).unwrap())
+    };
+    let whole = train("--iterations 6 --device cpu");
+    let emulated = train("--iterations 6 --device emulated");
+    assert_eq!((numbers(&whole).len(), numbers(&emulated).len()), (7, 7));
+    for (found, expected) in numbers(&emulated).into_iter().zip(numbers(&whole)) {
+        assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+    }
+    train("--iterations 3 --device cpu --checkpoint c.ckpt");
+    assert_eq!(numbers(&train("--iterations 6 --device cpu --resume c.ckpt")), numbers(&whole));
+    // Another letter of the same code is other data.
+    let other = fs::read_to_string(folder.path().join("d.fa")).unwrap().replace("NN", "RR").replace('N', "R");
+    fs::write(folder.path().join("d.fa"), other).unwrap();
+    let message = fails(folder.path(), "train m.json d.fa --missing marginalise --resume c.ckpt", 2);
+    assert!(message.contains("other"), "{message}");
 }
 
 /// Removed observations leave a gap in the positions of every table, and of the picture.

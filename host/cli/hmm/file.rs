@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use warpkov_common::choice::Choice;
+use warpkov_hmm::ambiguous::Ambiguous;
 use warpkov_hmm::backend::Recursions;
 use warpkov_hmm::device::{Limits, Scan};
 use warpkov_hmm::divided::{Divided, Division, RankShare};
@@ -155,8 +156,6 @@ pub struct Given {
     pub model: Hmm,
     /// The sequences, with the names and positions that their file gives.
     pub records: Records,
-    /// The model with symbols for ambiguous observations, if there are any.
-    extended: Option<Hmm>,
     /// Name of the sequences' file in messages.
     file: String,
     compute: Compute,
@@ -195,11 +194,6 @@ impl Source {
         Err(Error::Usage(problem.to_owned()))
     }
 
-    /// Whether missing and ambiguous observations are marginalised.
-    pub fn marginalises(&self) -> bool {
-        self.data.missing == Missing::Marginalise
-    }
-
     /// Reads model and sequences, on every rank.
     pub fn read(&self, ranks: &Ranks) -> Result<Given, Error> {
         let devices = ranks.agree(ranks.devices(&self.compute.device))?;
@@ -219,9 +213,8 @@ impl Source {
         let _starting: Vec<_> = devices.iter().map(|&device| data.sequences.start(device)).collect();
         let model = input.read()?;
         let records = data.read(&model)?;
-        let extended = (!records.sets.is_empty()).then(|| records.extended(&model).into_owned());
         let (file, compute) = (data.name(), compute.clone());
-        Ok(Given { model, records, extended, file, compute, devices, read: watch.lap() })
+        Ok(Given { model, records, file, compute, devices, read: watch.lap() })
     }
 }
 
@@ -255,11 +248,6 @@ impl Given {
     /// The number of ranks of the command.
     pub fn ranks(&self, ranks: &Ranks) -> usize {
         ranks.count(&self.devices)
-    }
-
-    /// The model of the recursions.
-    fn emitter(&self) -> &Hmm {
-        self.extended.as_ref().unwrap_or(&self.model)
     }
 
     /// The reason why the model cannot emit a sequence, given by its number from 0.
@@ -301,7 +289,7 @@ impl Given {
         device: DeviceChoice,
     ) -> Result<Opened<'g, 'r>, Error> {
         let mut watch = Watch::start();
-        let cost = cost(self.emitter(), self.sequences());
+        let cost = cost(&self.model, self.sequences());
         let (place, reason) = ranks.agree(Place::open(device, Some(&cost)).map_err(Error::from))?;
         // The JSON report holds the reason, too.
         if let (Some(reason), true) = (&reason, comm.rank() == 0 && io::stderr().is_terminal()) {
@@ -317,11 +305,10 @@ impl Given {
         ranks: &Ranks,
         result: impl Fn(&mut Running) -> Result<Vec<R>, place::Error> + Sync,
     ) -> Result<(R, Context<'_>), Error> {
-        let emitter = self.emitter();
         self.run(ranks, |opened| {
             let mut watch = Watch::start();
-            let (result, all) = opened.recursions(emitter, 1, |recursions| {
-                recursions.set_models(std::slice::from_ref(emitter))?;
+            let (result, all) = opened.recursions(&self.model, 1, |recursions| {
+                recursions.set_models(std::slice::from_ref(&self.model))?;
                 Ok(result(recursions)?.pop().unwrap_or_default())
             })?;
             let mut context = Context { ranks: all, ..opened.context() };
@@ -382,7 +369,11 @@ impl<'g> Opened<'g, '_> {
         work: impl FnOnce(&mut Running) -> Result<T, Error>,
     ) -> Result<(T, Vec<RankShare>), Error> {
         let (comm, precision) = (self.comm, self.given.compute.precision);
-        let sequences = self.given.sequences();
+        let Records { sequences, sets, .. } = &self.given.records;
+        let work = |recursions: &mut Running| match &sets[..] {
+            [] => work(recursions),
+            sets => work(&mut Ambiguous::new(recursions, sets)),
+        };
         if comm.size() == 1 {
             let limits = self.limits(model, count, sequences)?;
             return Ok((work(&mut *recursions(&self.place, sequences, precision, limits)?)?, Vec::new()));

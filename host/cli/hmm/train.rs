@@ -257,10 +257,6 @@ impl TryFrom<Arguments> for Options {
 impl Options {
     /// Checks that the format can hold the model, and that the disk has room for it and for checkpoints.
     fn check(&self, model: &Hmm) -> Result<(), Error> {
-        if self.source.marginalises() && matches!(model.emissions(), Emissions::Categorical { .. }) {
-            let message = "--missing marginalise trains models of vectors only; to train one of symbols, split or skip";
-            return Err(Error::Usage(message.to_owned()));
-        }
         self.checkpoints.room((u64::from(self.restarts) + 1) * least_bytes(Format::Npz, model))?;
         let Some(format) = self.output.format() else { return Ok(()) };
         formats::holds(format, model).map_err(|message| Error::Usage(format!("--out: {message}")))?;
@@ -289,10 +285,11 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let model = ranks.agree(model.and_then(|model| options.check(&model).map(|()| model)))?;
     options.training.frozen = ranks.agree(frozen(&model, &options.freeze))?;
     let models = ranks.agree(options.models(model, &given))?;
-    let read = |path| Checkpoint::read(path, &models, given.sequences(), &options.training);
+    let data = (given.sequences(), &given.records.sets[..]);
+    let read = |path| Checkpoint::read(path, &models, data, &options.training);
     let resume = ranks.agree(options.checkpoints.resume().map(read).transpose().map_err(Error::from))?;
     let writes = options.checkpoints.are_written() && ranks.is_first();
-    let model = if writes { hash(&models, given.sequences()) } else { Hash::default() };
+    let model = if writes { hash(&models, data.0, data.1) } else { Hash::default() };
     let trained = given.run(&ranks, |opened| {
         let (context, resume) = (opened.context(), resume.as_ref());
         let mut job = Job { options: &options, context, resume, hash: model, watch: Watch::start() };

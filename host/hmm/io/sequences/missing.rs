@@ -9,8 +9,7 @@ choice! {
         /// Fail with an error that names the position.
         #[default]
         Refuse = "refuse",
-        /// Sum bⱼ over the symbols that the observation may be, not for training; or integrate bⱼ over the missing
-        /// components of a vector.
+        /// Sum bⱼ over the symbols that the observation may be, or integrate bⱼ over the missing components of a vector.
         Marginalise = "marginalise",
         /// Split the sequence in two at the observation.
         Split = "split",

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::missing::{HINT, MISSING, Missing};
+use crate::ambiguous::extended;
 use crate::io::Error;
-use crate::model::{Emissions, Hmm, HmmParts};
+use crate::model::{Emissions, Hmm};
 use crate::sequences::{Invalid, Observations, Sequences, place};
 use warpkov_common::io::invalid;
 use warpkov_common::io::lines::quoted;
@@ -56,27 +57,10 @@ impl Records {
         (start..).zip(range).map(move |(position, at)| self.positions.get(at).copied().unwrap_or(position))
     }
 
-    /// The model extended by the symbols of `sets`; the probability of a set is the sum over its symbols. Rows of B
-    /// then sum to more than 1, so the model serves likelihoods, paths and posteriors, but not training.
+    /// The model [extended](crate::ambiguous::extended) by the symbols of `sets`.
     #[must_use]
     pub fn extended<'m>(&self, model: &'m Hmm) -> Cow<'m, Hmm> {
-        let Emissions::Categorical { symbols, probs } = model.emissions() else { return Cow::Borrowed(model) };
-        if self.sets.is_empty() {
-            return Cow::Borrowed(model);
-        }
-        let v = *symbols as usize;
-        let sum = |row: &[f64], set: &[u32]| match set.len() == v {
-            true => 1.0,
-            false => set.iter().map(|&symbol| row[symbol as usize]).sum::<f64>().min(1.0),
-        };
-        let row = |row: &[f64]| -> Vec<f64> {
-            row.iter().copied().chain(self.sets.iter().map(|set| sum(row, set))).collect()
-        };
-        let symbols = symbols + self.sets.len() as u32;
-        let emissions = Emissions::Categorical { symbols, probs: probs.chunks_exact(v).flat_map(row).collect() };
-        let mut parts = HmmParts { emissions, ..model.clone().into_parts() };
-        parts.names.symbols.clear();
-        Cow::Owned(Hmm::built(parts))
+        extended(model, &self.sets)
     }
 
     /// Explains why a sequence (index from 0) is impossible under a model.

@@ -1,5 +1,6 @@
 //! Tests of the library for hidden Markov models.
 
+mod ambiguous;
 mod formats;
 mod hmmlearn;
 mod missing;
