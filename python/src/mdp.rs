@@ -299,8 +299,9 @@ fn csr(model: &Bound<'_, Model>, csr: &Csr) -> Buffers {
     (Buffer::view(owner, csr.row_ptr()), Buffer::view(owner, csr.col()), Buffer::view(owner, csr.val()))
 }
 
-/// Values, policy, the report as JSON, and lower and upper bounds where they differ from state to state.
-type Solved = (Buffer, Buffer, String, Option<(Buffer, Buffer)>);
+/// Values, policy, the report as JSON, lower and upper bounds where they differ from state to state, and the values and
+/// policies of all steps where they were asked for.
+type Solved = (Buffer, Buffer, String, Option<(Buffer, Buffer)>, Option<(Buffer, Buffer)>);
 
 /// Observes a run: stops it after a request.
 fn observe(_: &Round) -> ControlFlow<()> {
@@ -339,33 +340,33 @@ fn solve(
         let solution = solution.map_err(exception)?;
         stopped(solution.run.status)?;
         let text = json(&Report::new(mdp, &options.limits, &solution))?;
-        return Ok((solution.values.into(), solution.policy.into(), text, None));
+        return Ok((solution.values.into(), solution.policy.into(), text, None, None));
     };
     if values.is_some() {
         return Err(invalid("values is for the discounted criterion only"));
     }
     let (device, accuracy) = options.undiscounted(question.relative())?;
-    let terminal = question.terminal_values();
+    let (terminal, keep) = (question.terminal_values(), question.all_steps());
     let begun = Instant::now();
     let solved = detached(py, || {
         let persistence = Persistence::default();
         match criterion {
             Criterion::Horizon(steps) => {
                 let last = terminal.as_deref();
-                let solved =
-                    backward_kept_on(&Local::alone(), device, mdp, steps, last, false, persistence, &mut observe);
-                solved.map(|(solved, _)| solved)
+                backward_kept_on(&Local::alone(), device, mdp, steps, last, keep, persistence, &mut observe)
             }
-            _ => solve_kept_on(&Local::alone(), device, mdp, &criterion, &accuracy, persistence, &mut observe),
+            _ => solve_kept_on(&Local::alone(), device, mdp, &criterion, &accuracy, persistence, &mut observe)
+                .map(|solved| (solved, None)),
         }
     })?;
-    let solved = solved.map_err(exception)?;
+    let (solved, steps) = solved.map_err(exception)?;
     stopped(solved.bounded.status)?;
     let text = json(&CriterionReport::new(mdp, &criterion, &accuracy, &solved, begun.elapsed()))?;
     let bounded = solved.bounded;
     let values = bounded.values().into();
     let bounds = (bounded.lower.into(), bounded.upper.into());
-    Ok((values, bounded.policy.into(), text, Some(bounds)))
+    let steps = steps.map(|steps| (steps.values.into(), steps.policies.into()));
+    Ok((values, bounded.policy.into(), text, Some(bounds), steps))
 }
 
 /// Values, policy, bound, status and number of sweeps of each model.

@@ -120,6 +120,7 @@ pub struct Question {
     goal: Option<Vec<u32>>,
     horizon: Option<u32>,
     terminal_values: Option<Input<f64>>,
+    all_steps: bool,
     relative: bool,
 }
 
@@ -147,6 +148,11 @@ impl Question {
                 )));
             }
         })
+    }
+
+    /// Whether the values and policies of all steps of a horizon are kept.
+    pub fn all_steps(&self) -> bool {
+        self.all_steps
     }
 
     /// The values at the horizon.

@@ -13,7 +13,8 @@ use warpkov_mdp::model::validate::Matrix as Name;
 use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
 use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::belief::Belief;
-use warpkov_pomdp::io::{self, Format, Policy};
+use warpkov_pomdp::controller::{self, Nodes, Values};
+use warpkov_pomdp::io::{self, AnyPolicy, Format, Policy};
 use warpkov_pomdp::model::{Invalid, Names, Pomdp as Model, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::projection::Projection;
@@ -31,6 +32,7 @@ use warpkov_cli::error::Error;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Pomdp>()?;
+    module.add_class::<Controller>()?;
     module.add_function(wrap_pyfunction!(pomdp_solve, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_simulate, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_load_policy, module)?)?;
@@ -282,7 +284,123 @@ fn vectors_of(model: &Model, values: &Input<f64>, actions: &Input<u32>) -> PyRes
     Ok(vectors)
 }
 
+/// A controller of a model, and its values.
+#[pyclass(frozen, module = "warpkov._warpkov")]
+pub struct Controller(controller::Controller, Values);
+
+/// Stands for no node.
+const NO_NODE: u32 = u32::MAX;
+
+impl Controller {
+    fn evaluated(py: Python<'_>, model: &Model, controller: controller::Controller) -> PyResult<Self> {
+        let values = detached(py, || controller.evaluate(model, &interrupt::requested))?.map_err(invalid)?;
+        Ok(Self(controller, values))
+    }
+
+    fn nodes(&self) -> std::ops::Range<u32> {
+        0..self.0.len() as u32
+    }
+}
+
+#[pymethods]
+impl Controller {
+    /// A controller of nodes with actions, successors (row i·|Ω| + o belongs to node i and observation o), and the nodes to
+    /// begin in.
+    #[staticmethod]
+    fn from_arrays(
+        py: Python<'_>,
+        model: &Pomdp,
+        actions: Input<u32>,
+        next: Input<u32>,
+        starts: Input<u32>,
+    ) -> PyResult<Self> {
+        let (actions, starts) = (actions.to_vec(), starts.to_vec());
+        let next = next.as_ref().iter().map(|&next| Some(next).filter(|&next| next != NO_NODE)).collect();
+        let numbers = (0..actions.len() as u32).collect();
+        if let Some(start) = starts.iter().find(|&&start| start as usize >= actions.len()) {
+            return Err(invalid(format!("starts has node {start}, expected one below {}", actions.len())));
+        }
+        let nodes = Nodes { numbers, actions, next, starts };
+        let controller = controller::Controller::new(&model.0, nodes).map_err(|error| match error.node() {
+            Some(node) => invalid(format!("node {node}: {error}")),
+            None => invalid(error),
+        })?;
+        Self::evaluated(py, &model.0, controller)
+    }
+
+    /// Reads a file. The controller begins in `node`.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf, format: Option<&str>, model: &Pomdp, node: Option<u32>) -> PyResult<Self> {
+        let format = format_of(format)?;
+        match detached(py, || io::read_policy(&path, format, &model.0, node))?.map_err(exception)? {
+            AnyPolicy::Controller(controller) => Self::evaluated(py, &model.0, controller),
+            AnyPolicy::Vectors(_) => {
+                Err(invalid(format!("{}: the file holds alpha vectors, expected a controller", path.display())))
+            }
+        }
+    }
+
+    /// Statistics of simulated episodes, as JSON.
+    fn simulate(
+        &self,
+        py: Python<'_>,
+        model: &Pomdp,
+        episodes: u32,
+        steps: Option<u32>,
+        seed: u64,
+    ) -> PyResult<String> {
+        let extent = Extent { episodes, steps, seed };
+        simulated(py, || Ok(Simulator::of_controller(&model.0, &self.0, &self.1, &extent)?))
+    }
+
+    /// The number that each node had before unreachable ones were left out.
+    #[getter]
+    fn numbers(&self) -> Buffer {
+        self.nodes().map(|node| self.0.number(node)).collect::<Vec<_>>().into()
+    }
+
+    /// The action of each node.
+    #[getter]
+    fn actions(&self) -> Buffer {
+        self.nodes().map(|node| self.0.action(node)).collect::<Vec<_>>().into()
+    }
+
+    /// The successors of each node.
+    fn next(&self, model: &Pomdp) -> Buffer {
+        let observations = 0..model.0.observation_count();
+        let of_node = |node| observations.clone().map(move |o| self.0.next(node, o).unwrap_or(NO_NODE));
+        self.nodes().flat_map(of_node).collect::<Vec<_>>().into()
+    }
+
+    /// The node to begin in for each initial belief.
+    #[getter]
+    fn starts(&self) -> Buffer {
+        self.1.starts.clone().into()
+    }
+
+    /// The value of each node in each state.
+    #[getter]
+    fn values(&self) -> Buffer {
+        self.1.nodes.values().to_vec().into()
+    }
+
+    /// Bounds on the value at the start.
+    #[getter]
+    fn bounds(&self) -> (f64, f64) {
+        (self.1.lower, self.1.upper)
+    }
+}
+
 /// Statistics of simulated episodes, as JSON.
+fn simulated<'m>(py: Python<'_>, simulator: impl FnOnce() -> Result<Simulator<'m>, Error> + Send) -> PyResult<String> {
+    let found = detached(py, || {
+        let evaluation = simulator()?.evaluate(&interrupt::requested);
+        Ok::<_, Error>(evaluation.ok_or(warpkov_runtime::Error::Interrupted)?)
+    })?;
+    serde_json::to_string(&found.map_err(exception)?).map_err(invalid)
+}
+
+/// Statistics of simulated episodes of vectors, as JSON.
 #[pyfunction]
 fn pomdp_simulate(
     py: Python<'_>,
@@ -295,12 +413,7 @@ fn pomdp_simulate(
 ) -> PyResult<String> {
     let vectors = vectors_of(&model.0, &values, &actions)?;
     let extent = Extent { episodes, steps, seed };
-    let found = detached(py, || {
-        let simulator = Simulator::new(&model.0, &vectors, &extent)?;
-        let evaluation = simulator.evaluate(&interrupt::requested);
-        Ok::<_, Error>(evaluation.ok_or(warpkov_runtime::Error::Interrupted)?)
-    })?;
-    serde_json::to_string(&found.map_err(exception)?).map_err(invalid)
+    simulated(py, || Ok(Simulator::new(&model.0, &vectors, &extent)?))
 }
 
 /// Reads the vectors of a policy and their actions.

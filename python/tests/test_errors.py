@@ -65,6 +65,7 @@ R = np.zeros((3, 2))
         ({"P": P, "goal": 1}, "goal needs criterion"),
         ({"P": P, "criterion": "reach", "goal": "nowhere"}, "there is no state 'nowhere'"),
         ({"P": P, "terminal_values": np.zeros(3)}, "terminal_values needs horizon"),
+        ({"P": P, "all_steps": True}, "all_steps needs horizon"),
         ({"P": P, "objective": "max"}, "objective is 'max'"),
         ({"P": P, "max_sweeps": 0}, "max_sweeps is 0, expected an integer of at least 1"),
         ({"P": P, "max_policies": 2.5}, "max_policies is 2.5, expected an integer"),

@@ -81,12 +81,24 @@ def test_horizon(steps):
     P, R = random_model(13)
     r = expected(P, R)
     last = np.arange(P.shape[1], dtype=float)
-    values = last
+    values, plan, stages = last, [], []
     for _ in range(steps):
-        values = q_of(P, r, 1.0, values).max(axis=1)
+        q = q_of(P, r, 1.0, values)
+        values = q.max(axis=1)
+        plan.insert(0, q.argmax(axis=1))
+        stages.insert(0, values)
     found = mdp.solve(P, R, 1.0, horizon=steps, terminal_values=last)
     np.testing.assert_allclose(found.values, values, rtol=1e-12)
     assert (found.lower <= found.upper).all()
+    assert found.plan is None and found.plan_values is None
+    kept = mdp.solve(P, R, 1.0, horizon=steps, terminal_values=last, all_steps=True)
+    np.testing.assert_array_equal(kept.plan, plan)
+    np.testing.assert_array_equal(kept.plan[0], kept.policy)
+    np.testing.assert_allclose(kept.plan_values, stages, rtol=1e-12)
+    # The plan is worth its values.
+    whole = mdp.solve(P, R, 1.0, horizon=steps, all_steps=True)
+    worth = mdp.evaluate(whole.model, whole.plan, horizon=steps)
+    np.testing.assert_allclose(worth.values, whole.values, rtol=1e-12)
 
 
 def test_average_reward():

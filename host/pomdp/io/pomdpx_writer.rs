@@ -108,7 +108,11 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     observations.declare(out, observation_count)?;
     out.text("</ObsVar>\n<ActionVar vname=\"action\">\n")?;
     actions.declare(out, action_count)?;
-    out.text("</ActionVar>\n<RewardVar vname=\"reward\"/>\n</Variable>\n")?;
+    out.text("</ActionVar>\n<RewardVar vname=\"reward\"/>\n")?;
+    if pairs(model).any(|pair| follows(model, pair)) {
+        out.text("<RewardVar vname=\"reward_of_next\"/>\n")?;
+    }
+    out.text("</Variable>\n")?;
 
     out.text("<InitialStateBelief>\n<CondProb>\n<Var>state_0</Var>\n<Parent>null</Parent>\n")?;
     out.text(TABLE)?;
@@ -138,7 +142,25 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     out.text("</RewardFunction>\n</pomdpx>\n")
 }
 
-/// Writes the rewards: a function of action and state, and one of the next state too where rewards depend on it.
+/// All pairs of an action and a state.
+fn pairs(model: &Pomdp) -> impl Iterator<Item = (u32, u32)> {
+    let states = model.states();
+    (0..model.actions()).flat_map(move |action| (0..states).map(move |state| (action, state)))
+}
+
+/// The row of an action and a state in the process.
+fn place(model: &Pomdp, (action, state): (u32, u32)) -> usize {
+    model.process().choices().first(state as usize) + action as usize
+}
+
+/// Whether the reward of an action in a state depends on the next state.
+fn follows(model: &Pomdp, pair: (u32, u32)) -> bool {
+    let (rewards, row) = (model.process().rewards(), place(model, pair));
+    row < rewards.rows() && !rewards.row(row).0.is_empty()
+}
+
+/// Writes the rewards: a function of action and state, and one of the next state too where rewards depend on it. Each has
+/// a variable of its own, as SARSOP's programs expect.
 fn rewards(
     out: &mut impl Write,
     model: &Pomdp,
@@ -147,16 +169,13 @@ fn rewards(
 ) -> io::Result<()> {
     let (process, sign) = (model.process(), model.process().objective().sign());
     let own = process.rewards();
-    let at = |action: u32, state: u32| process.choices().first(state as usize) + action as usize;
-    let follows = |row: usize| row < own.rows() && !own.row(row).0.is_empty();
-    let pairs = || (0..model.actions()).flat_map(|action| (0..model.states()).map(move |state| (action, state)));
-
+    let (following, others): (Vec<_>, Vec<_>) = pairs(model).partition(|&pair| follows(model, pair));
     out.text("<Func>\n<Var>reward</Var>\n<Parent>action state_0</Parent>\n")?;
     out.text(TABLE)?;
     // A table needs an entry.
     writeln!(out, "<Entry><Instance> * * </Instance><ValueTable> 0 </ValueTable></Entry>")?;
-    for (action, state) in pairs().filter(|&(action, state)| !follows(at(action, state))) {
-        let reward = process.action_reward(at(action, state));
+    for (action, state) in others {
+        let reward = process.action_reward(place(model, (action, state)));
         if reward != 0.0 {
             write!(out, "<Entry><Instance> {} </Instance><ValueTable> ", given(action, state))?;
             out.real(sign * reward)?;
@@ -164,13 +183,13 @@ fn rewards(
         }
     }
     out.text("</Parameter>\n</Func>\n")?;
-    if !pairs().any(|(action, state)| follows(at(action, state))) {
+    if following.is_empty() {
         return Ok(());
     }
-    out.text("<Func>\n<Var>reward</Var>\n<Parent>action state_0 state_1</Parent>\n")?;
+    out.text("<Func>\n<Var>reward_of_next</Var>\n<Parent>action state_0 state_1</Parent>\n")?;
     out.text(TABLE)?;
-    for (action, state) in pairs().filter(|&(action, state)| follows(at(action, state))) {
-        let place = at(action, state);
+    for (action, state) in following {
+        let place = place(model, (action, state));
         let ((columns, numbers), all) = (own.row(place), process.action_reward(place));
         let successors = model.successors(state, action).0;
         let total = |next: &u32| {

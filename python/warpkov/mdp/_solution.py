@@ -63,6 +63,10 @@ class Solution:
         Seconds of the sweeps.
     model : Model
         The model.
+    plan : ndarray of int64, shape (T, S), or None
+        With `all_steps`, the policy of each step of the horizon; `simulate` and `evaluate` take it.
+    plan_values : ndarray of float64, shape (T, S), or None
+        With `all_steps`, the values of each step.
 
     Examples
     --------
@@ -88,6 +92,8 @@ class Solution:
     notes: list[str]
     elapsed: float
     model: Model = field(repr=False)
+    plan: np.ndarray | None = field(repr=False)
+    plan_values: np.ndarray | None = field(repr=False)
     _report: dict[str, Any] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:

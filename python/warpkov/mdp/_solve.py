@@ -58,6 +58,7 @@ def solve(
     goal: Any = None,
     horizon: int | None = None,
     terminal_values: Any = None,
+    all_steps: bool = False,
     relative: bool = False,
     storage: Storage | None = None,
     skip: bool = True,
@@ -132,6 +133,8 @@ def solve(
         Optimise the sum of the first so many rewards, discounted by gamma, which may be 1.
     terminal_values : array of shape (S,), optional
         Values at the horizon. By default 0.
+    all_steps : bool
+        Whether the solution keeps the values and the policies of all steps of the horizon: T * S numbers each.
     relative : bool
         Whether `epsilon` is relative to each value ("reach", "total", "average").
     storage : {"rows", "slices", "narrow", "patterns"}, optional
@@ -192,6 +195,13 @@ def solve(
     ... ]
     >>> mdp.solve(transitions, gamma=0.9).policy
     array([0, 1])
+
+    In the last step a worn machine is kept, because no time is left in which a new one pays:
+
+    >>> mdp.solve(P, R, 0.9, order="ass", horizon=3, all_steps=True).plan
+    array([[0, 1],
+           [0, 1],
+           [0, 0]])
     """
     P = local(P)
     if R is None and criterion == "reach" and are_arrays(P):
@@ -227,9 +237,9 @@ def solve(
         states_per_thread=states_per_thread,
         update_constant=update_constant,
     )
-    question = _question(model, criterion, goal, horizon, terminal_values, relative)
+    question = _question(model, criterion, goal, horizon, terminal_values, relative, all_steps)
     initial = None if values is None else _per_state(model, values, "values")
-    values_of, policy_of, text, between = _warpkov.solve(model._core, question, options, initial)
+    values_of, policy_of, text, between, steps = _warpkov.solve(model._core, question, options, initial)
     found, policy, report = np.asarray(values_of), np.asarray(policy_of), numbers(text)
     proof = report.get("certificate")
     if proof is None:
@@ -242,6 +252,11 @@ def solve(
         lower, upper = np.nextafter(found - radius, -np.inf), np.nextafter(found + radius, np.inf)
     else:
         lower, upper = np.asarray(between[0]), np.asarray(between[1])
+    plan, plan_values = None, None
+    if steps is not None:
+        plan_values = np.asarray(steps[0]).reshape(-1, model.states)
+        policies = np.asarray(steps[1]).reshape(-1, model.states)
+        plan = np.array([_signed(model._outer(policy)) for policy in policies])
     solution = Solution(
         values=found,
         policy=_signed(model._outer(policy)),
@@ -257,6 +272,8 @@ def solve(
         notes=report["notes"],
         elapsed=report["compute_seconds"],
         model=model,
+        plan=plan,
+        plan_values=plan_values,
         _report=report,
     )
     if not solution.converged:
@@ -592,16 +609,25 @@ def _count(name: str, value: Any) -> None:
 
 
 def _question(
-    model: Model, criterion: str, goal: Any, horizon: int | None, terminal_values: Any, relative: bool
+    model: Model,
+    criterion: str,
+    goal: Any,
+    horizon: int | None,
+    terminal_values: Any,
+    relative: bool,
+    all_steps: bool = False,
 ) -> dict[str, Any]:
     _count("horizon", horizon)
     if terminal_values is not None and horizon is None:
         raise ValueError("terminal_values needs horizon")
+    if all_steps and horizon is None:
+        raise ValueError("all_steps needs horizon")
     return {
         "criterion": criterion,
         "goal": model._goal(goal),
         "horizon": horizon,
         "terminal_values": None if terminal_values is None else _per_state(model, terminal_values, "terminal_values"),
+        "all_steps": all_steps,
         "relative": relative,
     }
 

@@ -3,10 +3,15 @@
 `solve` computes a policy of alpha vectors, and bounds on the optimal value from both sides.
 """
 
-from ._models import Agent, Evaluation, Model, Policy, Solution, act, evaluate, load, load_policy, save, simulate, solve
+from ._controller import Controller, ControllerAgent, load_controller
+from ._models import Agent, Evaluation, Model, Policy, Solution, act, load, load_policy, save, simulate, solve
+
+evaluate = simulate
 
 __all__ = [
     "Agent",
+    "Controller",
+    "ControllerAgent",
     "Evaluation",
     "Model",
     "Policy",
@@ -14,6 +19,7 @@ __all__ = [
     "act",
     "evaluate",
     "load",
+    "load_controller",
     "load_policy",
     "save",
     "simulate",

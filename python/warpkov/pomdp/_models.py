@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,9 @@ from .._host import host, local, real
 from .._process import Objective, Path, Process, minimize
 from ..mdp._model import _arrays, _Shape, _summed, csr_of
 from ..mdp._solve import _count
+
+if TYPE_CHECKING:
+    from ._controller import Controller
 
 Expansion = Literal["random", "ssea", "ger", "ssga", "fsvi", "walks", "hsvi", "sarsop", "mixed"]
 Backups = Literal["full", "randomized", "path"]
@@ -231,6 +234,10 @@ class Policy:
         """Write the policy to a file: "alpha", "policy" (XML), or as a controller "pg" or "dot"."""
         values, actions = self._arrays()
         _warpkov.pomdp_save_policy(path, format, self.model._core, values, actions)
+
+    def _simulate(self, episodes: int, steps: int | None, seed: int) -> str:
+        values, actions = self._arrays()
+        return _warpkov.pomdp_simulate(self.model._core, values, actions, episodes, steps, seed)
 
     def _arrays(self) -> tuple[np.ndarray, np.ndarray]:
         values: np.ndarray = np.ascontiguousarray(self.vectors, dtype=np.float64).ravel()
@@ -482,12 +489,14 @@ def solve(
     return solution
 
 
-def simulate(policy: Policy, *, episodes: int = 10_000, steps: int | None = None, seed: int = 42) -> Evaluation:
+def simulate(
+    policy: Policy | Controller, *, episodes: int = 10_000, steps: int | None = None, seed: int = 42
+) -> Evaluation:
     """Estimate the value of a policy from simulated episodes.
 
     Parameters
     ----------
-    policy : Policy
+    policy : Policy or Controller
         The policy, with its model.
     episodes : int
         Number of episodes.
@@ -503,11 +512,7 @@ def simulate(policy: Policy, *, episodes: int = 10_000, steps: int | None = None
     """
     for name, value in (("episodes", episodes), ("steps", steps)):
         _count(name, value)
-    values, actions = policy._arrays()
-    return Evaluation(**json.loads(_warpkov.pomdp_simulate(policy.model._core, values, actions, episodes, steps, seed)))
-
-
-evaluate = simulate
+    return Evaluation(**json.loads(policy._simulate(episodes, steps, seed)))
 
 
 def act(policy: Policy, belief: Any = None) -> int:

@@ -591,7 +591,7 @@ fn written_pomdpx_is_read_back() {
     expected.names.observations = names("o", &two.names().observations, two.observation_count());
     assert_same(&read(&two), &expected.validated().unwrap(), "two");
 
-    let mut random = Random::new(3);
+    let (mut random, mut seen_functions) = (Random::new(3), [false; 2]);
     for case in 0..60 {
         let scale = 10_f64.powi(case % 25 - 12);
         let (states, actions, observations) =
@@ -639,7 +639,13 @@ fn written_pomdpx_is_read_back() {
         };
         let model = model.validated().unwrap();
         assert_same(&read(&model), &model, &format!("case {case}"));
+        // SARSOP's programs expect a variable of rewards for each function.
+        let text = String::from_utf8(written(&model).unwrap()).unwrap();
+        let [variables, functions] = ["<RewardVar ", "<Func>"].map(|tag| text.matches(tag).count());
+        assert_eq!(variables, functions, "case {case}");
+        seen_functions[functions - 1] = true;
     }
+    assert_eq!(seen_functions, [true; 2]);
 
     // Costs become negated rewards.
     let (costs, found) = (sevenths(), read(&sevenths()));
