@@ -35,10 +35,20 @@ struct Filed {
     /// Time of the last change of the point.
     time: u32,
     drop: f64,
-    /// State of the first entry of c.
-    state: u32,
-    /// Probability of that entry.
-    prob: f64,
+    /// States of the first two entries of c; the first one twice if it is the only one.
+    states: [u32; 2],
+    /// Probabilities of these entries.
+    probs: [f64; 2],
+}
+
+impl Filed {
+    /// Whether ρ times the drop may exceed `needed` at the belief that `dense` holds.
+    #[inline(always)]
+    fn may_exceed(&self, needed: f64, dense: &[f64]) -> bool {
+        let [first, second] = self.states.map(|state| dense[state as usize]);
+        let drop = -self.drop;
+        drop > needed && first * drop > needed * self.probs[0] && second * drop > needed * self.probs[1]
+    }
 }
 
 /// Points between two checks of the clock.
@@ -148,8 +158,9 @@ impl Sawtooth {
         }
         let filed = &mut self.filed[point.filed_under as usize];
         filed.retain(|other| other.number != number);
-        let (state, prob) = point.entries[0];
-        filed.push(Filed { number, time: self.time, drop, state, prob });
+        let (first, second) = (point.entries[0], point.entries[1.min(point.entries.len() - 1)]);
+        let (states, probs) = ([first.0, second.0], [first.1, second.1]);
+        filed.push(Filed { number, time: self.time, drop, states, probs });
         Some(number)
     }
 
@@ -194,8 +205,7 @@ impl Sawtooth {
             for point in filed.iter().rev().take_while(|point| point.time > since) {
                 // Decrease that a point must exceed to improve the bound.
                 let needed = base - best;
-                let own = dense[point.state as usize].min(point.prob);
-                if own * -point.drop <= needed * point.prob || without == Some(point.number) {
+                if !point.may_exceed(needed, dense) || without == Some(point.number) {
                     continue;
                 }
                 let least = needed / -point.drop;
