@@ -1,6 +1,34 @@
 //! Names of states, actions and observations.
 
+use std::fmt;
+
 use super::terminal::escaped;
+
+/// A state, an action or an observation in a message, which prints its name, or else its number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its number.
+    pub number: usize,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+}
+
+impl Item {
+    /// The item with this number, named by the list if it has a name there.
+    #[must_use]
+    pub fn new(names: &[String], number: usize) -> Self {
+        Self { number, name: names.get(number).cloned() }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => f.write_str(&escaped(name)),
+            None => write!(f, "{}", self.number),
+        }
+    }
+}
 
 /// The name of number `index`, or the number itself if it has no name.
 #[must_use]

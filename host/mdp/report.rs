@@ -335,11 +335,12 @@ impl Summary for Report<'_> {
         writeln!(out, "Computation time: {:.2} ms", 1e3 * solution.run.elapsed.as_secs_f64())?;
         writeln!(out, "Setup time: {:.2} ms", 1e3 * solution.setup.as_secs_f64())?;
         writeln!(out, "{}", self.guarantee())?;
-        write_starts(
-            out,
-            model.init.len(),
-            self.starts(SHOWN_STATES).map(|(state, value)| (state, format!("{value:?}"))),
-        )
+        let name = |state: u64| match model.names {
+            Some(names) => names.name_of_state(state).into_owned(),
+            None => state.to_string(),
+        };
+        let shown = self.starts(SHOWN_STATES).map(|(state, value)| (name(state), format!("{value:?}")));
+        write_starts(out, model.init.len(), shown)
     }
     fn guarantee(&self) -> String {
         let certificate = &self.solution.certificate;
@@ -403,16 +404,16 @@ pub(super) fn starts(mdp: &Mdp) -> impl ExactSizeIterator<Item = u32> {
 
 /// Writes the lines `Value at init: …`.
 pub(super) fn write_init(out: &mut dyn Write, mdp: &Mdp, value: impl Fn(usize) -> String) -> io::Result<()> {
-    let shown = starts(mdp).take(SHOWN_STATES).map(|state| (u64::from(state), value(state as usize)));
+    let shown = starts(mdp).take(SHOWN_STATES).map(|state| (mdp.state_name(state), value(state as usize)));
     write_starts(out, starts(mdp).len(), shown)
 }
 
 /// Writes these lines for the first of `count` initial states.
-fn write_starts(out: &mut dyn Write, count: usize, shown: impl Iterator<Item = (u64, String)>) -> io::Result<()> {
+fn write_starts(out: &mut dyn Write, count: usize, shown: impl Iterator<Item = (String, String)>) -> io::Result<()> {
     for (state, value) in shown {
         match count {
             1 => writeln!(out, "Value at init: {value}")?,
-            _ => writeln!(out, "Value at init, state {state}: {value}")?,
+            _ => writeln!(out, "Value at init, state {}: {value}", escaped(&state))?,
         }
     }
     if count > SHOWN_STATES { writeln!(out, "… ({count} initial states)") } else { Ok(()) }

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::belief::Belief;
+use warpkov_common::names::Item;
 use warpkov_common::parameters::SUM_TOLERANCE;
 use warpkov_common::terminal::quoted;
 use warpkov_mdp::info::bytes;
@@ -100,11 +101,11 @@ pub enum Invalid {
     #[error("O of action {action} in state {state}: observation {observation}, expected one below {count}")]
     Observation {
         /// The action.
-        action: usize,
+        action: Item,
         /// The successor state.
-        state: usize,
+        state: Item,
         /// The observation found.
-        observation: u32,
+        observation: Item,
         /// |Ω|.
         count: u32,
     },
@@ -112,21 +113,21 @@ pub enum Invalid {
     #[error("O of action {action} in state {state}: observation {observation} appears more than once")]
     Twice {
         /// The action.
-        action: usize,
+        action: Item,
         /// The successor state.
-        state: usize,
+        state: Item,
         /// The observation.
-        observation: u32,
+        observation: Item,
     },
     /// An entry outside [0, 1].
     #[error("O of action {action} in state {state}: observation {observation} has probability {value}, not in [0, 1]")]
     Probability {
         /// The action.
-        action: usize,
+        action: Item,
         /// The successor state.
-        state: usize,
+        state: Item,
         /// The observation.
-        observation: u32,
+        observation: Item,
         /// The entry found.
         value: f64,
     },
@@ -134,9 +135,9 @@ pub enum Invalid {
     #[error("O of action {action} in state {state} sums to {sum}, expected 1")]
     Sum {
         /// The action.
-        action: usize,
+        action: Item,
         /// The successor state.
-        state: usize,
+        state: Item,
         /// Sum over observations.
         sum: f64,
     },
@@ -161,7 +162,7 @@ pub enum Invalid {
     #[error("the observed component of state {state} is {part}, expected a number below {count}, the number of states")]
     SeenPart {
         /// The state.
-        state: usize,
+        state: Item,
         /// x(s).
         part: u32,
         /// |S|.
@@ -169,16 +170,17 @@ pub enum Invalid {
     },
     /// Observations do not determine the component declared as fully observed.
     #[error(
-        "after action {action}, states {states:?} both emit observation {observation} but differ in their observed \
-         component; expected observations that determine it"
+        "after action {action}, states {} and {} both emit observation {observation} but differ in their observed \
+         component; expected observations that determine it",
+        .states[0], .states[1]
     )]
     NotSeen {
         /// The action.
-        action: usize,
+        action: Item,
         /// The observation.
-        observation: u32,
+        observation: Item,
         /// Two states with the same observation and different components.
-        states: [usize; 2],
+        states: [Item; 2],
     },
     /// Rows of O do not sum to 1, and those of its transpose do.
     #[error(
@@ -187,9 +189,9 @@ pub enum Invalid {
     )]
     Transposed {
         /// The action.
-        action: usize,
+        action: Item,
         /// The successor state.
-        state: usize,
+        state: Item,
         /// Sum over observations.
         sum: f64,
     },
@@ -389,7 +391,11 @@ impl PomdpParts {
     /// The first violation found, as [`Invalid`].
     pub fn validated(self) -> Result<Pomdp, Invalid> {
         let Self { process, observation_count, observations, start, seen, names } = self;
-        let process = MdpParts { transitions: scaled(process.transitions), ..process }.validated()?;
+        let process = MdpParts { transitions: scaled(process.transitions), ..process }.validated();
+        let process = process.map_err(|error| {
+            let named = |names: &[String], item: &Item| names.get(item.number).cloned();
+            error.named(|row| named(&names.states, &row.state), |row| named(&names.actions, &row.action))
+        })?;
         Pomdp { process, observation_count, observations, start, seen, names }.checked()
     }
 }
@@ -421,20 +427,24 @@ impl Pomdp {
             let (action, state) = (row / states, row % states);
             let (col, val) = self.observations.row(row);
             if let Some(&observation) = col.iter().find(|&&observation| observation >= count) {
+                let [action, state, observation] = self.items([action, state, observation as usize]);
                 return Err(Invalid::Observation { action, state, observation, count });
             }
             if let Some(pair) = col.windows(2).find(|pair| pair[0] == pair[1]) {
-                return Err(Invalid::Twice { action, state, observation: pair[0] });
+                let [action, state, observation] = self.items([action, state, pair[0] as usize]);
+                return Err(Invalid::Twice { action, state, observation });
             }
             if let Some((&observation, &value)) =
                 col.iter().zip(val).find(|(_, p)| !(0.0..=1.0 + SUM_TOLERANCE).contains(*p))
             {
+                let [action, state, observation] = self.items([action, state, observation as usize]);
                 return Err(Invalid::Probability { action, state, observation, value });
             }
             // The sum of no numbers is −0.
             let sum = val.iter().sum::<f64>() + 0.0;
             if (sum - 1.0).abs() > SUM_TOLERANCE {
                 let sums = if count as usize == states { self.observation_columns(action) } else { vec![0.0] };
+                let [action, state, _] = self.items([action, state, 0]);
                 return Err(match sums.iter().all(|sum| (sum - 1.0).abs() <= SUM_TOLERANCE) {
                     true => Invalid::Transposed { action, state, sum },
                     false => Invalid::Sum { action, state, sum },
@@ -469,6 +479,12 @@ impl Pomdp {
         Ok(self)
     }
 
+    /// An action, a state and an observation for messages.
+    fn items(&self, [action, state, observation]: [usize; 3]) -> [Item; 3] {
+        let Names { states, actions, observations } = &self.names;
+        [Item::new(actions, action), Item::new(states, state), Item::new(observations, observation)]
+    }
+
     /// Σ O(a, s', o) over s' for each observation below |Ω|.
     fn observation_columns(&self, action: usize) -> Vec<f64> {
         let states = self.states() as usize;
@@ -490,7 +506,8 @@ impl Pomdp {
             return Err(Invalid::SeenStates { found: self.seen.len(), expected: states });
         }
         if let Some(state) = self.seen.iter().position(|&part| part as usize >= states) {
-            return Err(Invalid::SeenPart { state, part: self.seen[state], count: states });
+            let part = self.seen[state];
+            return Err(Invalid::SeenPart { state: Item::new(&self.names.states, state), part, count: states });
         }
         for action in 0..self.actions() as usize {
             let mut told: Vec<Option<usize>> = vec![None; self.observation_count as usize];
@@ -499,7 +516,9 @@ impl Pomdp {
                 for (&observation, _) in observed.iter().zip(probs).filter(|(_, prob)| **prob > 0.0) {
                     let first = *told[observation as usize].get_or_insert(state);
                     if self.seen[first] != self.seen[state] {
-                        return Err(Invalid::NotSeen { action, observation, states: [first, state] });
+                        let states = [first, state].map(|state| Item::new(&self.names.states, state));
+                        let [action, _, observation] = self.items([action, state, observation as usize]);
+                        return Err(Invalid::NotSeen { action, observation, states });
                     }
                 }
             }

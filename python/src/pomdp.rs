@@ -108,10 +108,11 @@ impl Pomdp {
         detached(py, || parts.validated())?.map(Self).map_err(|error| match &error {
             Invalid::Process(error) => wrong(error, place),
             Invalid::Probability { action, state, observation, value } => {
-                invalid(format!("O[{action}, {state}, {observation}] is {value}, expected a probability in [0, 1]"))
+                let place = format!("O[{}, {}, {}]", action.number, state.number, observation.number);
+                invalid(format!("{place} is {value}, expected a probability in [0, 1]"))
             }
             Invalid::Sum { action, state, sum } => {
-                invalid(format!("O[{action}, {state}, :] sums to {sum}, expected 1"))
+                invalid(format!("O[{}, {}, :] sums to {sum}, expected 1", action.number, state.number))
             }
             error => invalid(error),
         })

@@ -353,7 +353,7 @@ fn forms_written_by_hand_are_equal() {
             r#""Z[s'][o]": {"x": {"L": 1}, "y": {"l": 1}}"#,
             "Z[s'][o][\"x\"]: no observation is called \"L\", did you mean \"l\"?",
         ),
-        (r#""Z[s'][o]": {"x": {"l": 1}}"#, "O of action 0 in state 1 sums to 0, expected 1"),
+        (r#""Z[s'][o]": {"x": {"l": 1}}"#, "O of action a in state y sums to 0, expected 1"),
         (
             r#""O": 3"#,
             "key \"Z\" is missing (or Z[a][s'][o], Z[s'][a][o], Z[s'][o], O[a][s'][o], O[s'][a][o], O[s'][o])",

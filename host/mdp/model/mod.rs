@@ -207,10 +207,11 @@ impl MdpParts {
         if self.rewards.row_ptr().is_empty() {
             self.rewards = Csr::empty(self.transitions.rows());
         }
-        if validate::check(&self).map_err(|error| validate::explained(&self, error))? {
+        let explained = |error| validate::explained(&self, error);
+        if validate::check(&self).map_err(explained)? {
             return Ok(Mdp(self, None));
         }
-        validate::check_distinct(&self)?;
+        validate::check_distinct(&self).map_err(explained)?;
         let parts = Self { transitions: self.transitions.sorted(), rewards: self.rewards.sorted(), ..self };
         Ok(Mdp(parts, None))
     }

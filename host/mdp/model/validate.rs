@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
+use warpkov_common::names::Item;
 use warpkov_common::parallel;
 
 use super::whole::{Actions, Column, Entries, Lines, Rows, with_lines};
@@ -50,14 +51,14 @@ impl fmt::Display for Matrix {
 }
 
 /// A matrix row and its state-action pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Row number.
     pub row: usize,
     /// State s.
-    pub state: usize,
+    pub state: Item,
     /// Action a.
-    pub action: usize,
+    pub action: Item,
 }
 
 impl fmt::Display for Row {
@@ -100,7 +101,7 @@ pub enum Invalid {
     EmptyRow { row: Row },
     #[error("{array} has {found} elements, expected none or one per row, {expected}")]
     PerRow { array: &'static str, found: usize, expected: usize },
-    #[error("{array}[{row}] is {found}, expected {expected}", row = .row.row)]
+    #[error("{array} {row} is {found}, expected {expected}")]
     RowValue { array: &'static str, row: Row, found: f64, expected: &'static str },
     #[error("label \"{label}\"[{position}] is {found}, expected ascending states below {states}")]
     Label { label: String, position: usize, found: u64, states: u64 },
@@ -243,8 +244,33 @@ pub(crate) fn check_rows(rows: &Rows, states: u64) -> Result<bool, Invalid> {
     Ok(in_order)
 }
 
-/// The error, with its likely cause if rows are no distributions and columns are.
+impl Invalid {
+    /// The error with the names of the state and of the action of its row, if it has one.
+    #[must_use]
+    pub fn named(mut self, state: impl Fn(&Row) -> Option<String>, action: impl Fn(&Row) -> Option<String>) -> Self {
+        match &mut self {
+            Self::Column { row, .. }
+            | Self::Value { row, .. }
+            | Self::EmptyRow { row }
+            | Self::RowValue { row, .. }
+            | Self::RowSum { row, .. }
+            | Self::Duplicate { row, .. } => (row.state.name, row.action.name) = (state(row), action(row)),
+            Self::Transposed(inner) => **inner = inner.clone().named(state, action),
+            _ => {}
+        }
+        self
+    }
+}
+
+/// The error with names, and with its likely cause if rows are no distributions and columns are.
 pub(super) fn explained(mdp: &MdpParts, error: Invalid) -> Invalid {
+    let error = error.named(
+        |row| mdp.state_names.as_ref()?.get(row.state.number).cloned(),
+        |row| {
+            let ActionNames { names, of_row } = mdp.action_names.as_ref()?;
+            names.get(*of_row.get(row.row)? as usize).cloned()
+        },
+    );
     match error {
         Invalid::RowSum { .. } | Invalid::EmptyRow { .. } if columns_sum(mdp) => Invalid::Transposed(Box::new(error)),
         error => error,
@@ -344,7 +370,8 @@ impl Checker<'_> {
     fn row(&self, row: usize) -> Row {
         let row = self.rows.first(self.rows.states.start) + row as u64;
         let state = self.rows.state_of(row);
-        Row { row: row as usize, state: state as usize, action: (row - self.rows.first(state)) as usize }
+        let action = (row - self.rows.first(state)) as usize;
+        Row { row: row as usize, state: Item::new(&[], state as usize), action: Item::new(&[], action) }
     }
 
     /// Checks that an array is empty or has one valid number per row.

@@ -337,6 +337,20 @@ fn all_forms_of_a_model_are_equal() {
 }
 
 #[test]
+fn messages_name_states_and_actions() {
+    let names = r#""state_names":["cold","hot\u001b"],"action_names":["wait","stop"]"#;
+    let of = |rest: &str| fault(&format!("{{\"gamma\":0.5,{names},{rest}}}"));
+    let p = "\"P[a][s][s']\":[[[1,0],[0,1]],[[0,1],[0.5,0]]]";
+    let message = of(&format!("{p},\"R[s]\":[0,0]"));
+    assert!(message.contains("P row 3 (state hot\\u{1b}, action stop): probabilities sum to 0.5"), "{message}");
+    let p = "\"P[a][s][s']\":[[[1,0],[0,1]],[[0,1],[1,0]]]";
+    let message = of(&format!("{p},\"ends[s][a]\":[[0,0.5],[0,0]],\"R[s]\":[0,0]"));
+    assert!(message.contains("P row 1 (state cold, action stop): probabilities sum to 1.5"), "{message}");
+    let message = of(&format!("{p},\"ends[s][a]\":[[0,-0.5],[0,0]],\"R[s]\":[0,0]"));
+    assert!(message.contains("ends row 1 (state cold, action stop) is -0.5, expected a probability"), "{message}");
+}
+
+#[test]
 fn names_survive_every_form() {
     let folder = tempfile::tempdir().unwrap();
     let texts = ["new", " worn, \"out\" ", "é\u{1f600}", "7", "end"];

@@ -391,6 +391,12 @@ fn json_errors_have_a_position() {
     let wrong = matrix.replace("[1]", "[0.5]");
     let message = read(&format!("{start}\"P\":{matrix},\"Z\":{wrong}}}"));
     assert_eq!(message, "m.json: O of action 0 in state 0 sums to 0.5, expected 1");
+    // Messages name what has a name.
+    let names = "\"state_names\":[\"cold\"],\"action_names\":[\"wait\"]";
+    let message = read(&format!("{start}{names},\"P\":{matrix},\"Z\":{wrong}}}"));
+    assert_eq!(message, "m.json: O of action wait in state cold sums to 0.5, expected 1");
+    let message = read(&format!("{start}{names},\"P\":{},\"Z\":{matrix}}}", matrix.replace("[1]", "[-1]")));
+    assert!(message.contains("P row 0 (state cold, action wait): data[0] is -1, expected"), "{message}");
     let message =
         read(&format!("{start}\"P\":{matrix},\"Z\":{matrix},\"start\":{{\"states\":[0],\"probs\":[\"x\"]}}}}"));
     assert!(message.contains("start.probs[0]: found string \"x\", expected a probability"), "{message}");
