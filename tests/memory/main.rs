@@ -3,5 +3,6 @@
 mod hmm;
 mod mdp;
 mod pomdp;
+mod stream;
 
 mod counting;

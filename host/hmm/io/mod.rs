@@ -57,7 +57,7 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
     }
     match format.or(Format::of_name(&plain_name(path))) {
         Some(Format::Npz) => validated(arrays::read(File::open(path).map_err(Error::read(path))?, file.clone())?, file),
-        format => parse(&Input::open(path).and_then(Input::read_all).map_err(Error::read(path))?, file, format),
+        format => parse(Input::open(path), file, format),
     }
 }
 
@@ -66,14 +66,22 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
 /// # Errors
 /// Those of [`read()`], and if the format is an archive.
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Hmm, Error> {
-    let text = Input::new(reader).and_then(Input::read_all).map_err(Error::read(name))?;
-    parse(&text, name.to_owned(), format)
+    parse(Input::new(reader), name.to_owned(), format)
 }
 
-fn parse(text: &[u8], file: String, format: Option<Format>) -> Result<Hmm, Error> {
-    let model = match format.unwrap_or_else(|| Format::of_content(text)) {
-        Format::Json => json::read(text, &file)?,
-        Format::Umdhmm => umdhmm::read(text, &file)?,
+/// First bytes of a file that may decide its format.
+const SNIFFED: usize = 1 << 16;
+
+/// Reads a model. JSON is parsed as a stream.
+fn parse(input: io::Result<Input<'_>>, file: String, format: Option<Format>) -> Result<Hmm, Error> {
+    let mut input = input.map_err(Error::read(&file))?;
+    let format = match format {
+        Some(format) => format,
+        None => Format::of_content(input.start(SNIFFED).map_err(Error::read(&file))?),
+    };
+    let model = match format {
+        Format::Json => json::read(input, &file)?,
+        Format::Umdhmm => umdhmm::read(&input.read_all().map_err(Error::read(&file))?, &file)?,
         Format::Npz => {
             return Err(Error::Content { file, message: "an archive cannot be streamed, expected a file".to_owned() });
         }

@@ -118,12 +118,8 @@ impl Format {
 /// # Errors
 /// If the file cannot be read, or its model is invalid.
 pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
-    let text = Text::at(path)?;
-    parse(
-        &text,
-        path.display().to_string(),
-        format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Model)),
-    )
+    let file = path.display().to_string();
+    unchecked(Input::open(path), Format::of_name(&plain_name(path)), &file, format)?.validated().map_err(invalid(file))
 }
 
 /// Reads a model from a stream. Messages refer to it as `name`.
@@ -131,8 +127,7 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
 /// # Errors
 /// The errors of [`read()`].
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Pomdp, Error> {
-    let text = Text::from(reader, name)?;
-    parse(&text, name.to_owned(), format.unwrap_or_else(|| Format::of(None, &text, Kind::Model)))
+    unchecked(Input::new(reader), None, name, format)?.validated().map_err(invalid(name))
 }
 
 /// Reads the arrays of a model from `path` without requiring rows of O to sum to 1. Such a model cannot be solved, but
@@ -142,23 +137,32 @@ pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Resul
 /// The errors of [`read()`].
 pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
     let file = path.display().to_string();
-    let text = Text::at(path)?;
-    let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Model));
-    let model = unchecked(&text, file.clone(), format)?;
+    let model = unchecked(Input::open(path), Format::of_name(&plain_name(path)), &file, format)?;
     model.with_any_observations().map_err(invalid(file))
 }
 
-/// Parses and validates a model.
-fn parse(text: &[u8], file: String, format: Format) -> Result<Pomdp, Error> {
-    unchecked(text, file.clone(), format)?.validated().map_err(invalid(file))
-}
+/// First bytes of a file that may decide its format.
+const SNIFFED: usize = 1 << 16;
 
-/// Parses a model without validation.
-fn unchecked(text: &[u8], file: String, format: Format) -> Result<PomdpParts, Error> {
+/// Reads a model without validation, in `format`, or otherwise in the format of its content or `name`. JSON is parsed as a
+/// stream; the other formats need the whole text.
+fn unchecked(
+    input: io::Result<Input<'_>>,
+    name: Option<Format>,
+    file: &str,
+    format: Option<Format>,
+) -> Result<PomdpParts, Error> {
+    let error = || Error::read(file);
+    let mut input = input.map_err(error())?;
+    let format = match format {
+        Some(format) => format,
+        None => Format::of(name, input.start(SNIFFED).map_err(error())?, Kind::Model),
+    };
+    let file = file.to_owned();
     match format {
-        Format::Pomdp => cassandra::read(text, file),
-        Format::Pomdpx => pomdpx::read(text, file),
-        Format::Json => json::read(text, file),
+        Format::Json => json::read(input, file),
+        Format::Pomdp => cassandra::read(&Text::of(input).map_err(error())?, file.clone()),
+        Format::Pomdpx => pomdpx::read(&Text::of(input).map_err(error())?, file.clone()),
         format => Err(other_kind(file, format, Kind::Model)),
     }
 }
