@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # Compares runs of many ranks with runs of one process, for each MPI library of scripts/mpi.sh.
 # scripts/test-mpi.sh NAME LAUNCHER... does so under one launcher, to which `-n N` is appended.
-# CLASSES="devices hmm pomdp mdp" chooses the parts, MOST=2 the largest number of ranks, WARPKOV=FILE the program.
+# CLASSES="devices exchanges hmm pomdp mdp" chooses the parts, MOST=2 the largest number of ranks, WARPKOV=FILE the program.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The listing of devices, and the model classes.
-classes=(devices hmm pomdp mdp)
+# The listing of devices, messages of right and wrong lengths, and the model classes.
+classes=(devices exchanges hmm pomdp mdp)
 [[ -z ${CLASSES:-} ]] || read -ra classes <<<"$CLASSES"
 # Seconds that a rank waits for another: long, because other programs may keep the cores busy.
 patience=20
 
 if [[ -z ${WARPKOV:-} ]]; then
-    cargo build --quiet --bin warpkov
+    cargo build --quiet --workspace --bin warpkov --example exchange
     WARPKOV=$(realpath "${CARGO_TARGET_DIR:-target}/debug/warpkov")
 fi
 export WARPKOV
@@ -232,6 +232,21 @@ assert len(ranks) > 1 and [of_rank["rank"] for of_rank in ranks] == list(range(l
 assert all(of_rank["node"] and "found" in of_rank["devices"]["mpi"] for of_rank in ranks), ranks
 ' "$many" || fail "the listing of 3 ranks is incomplete"
     echo "$launcher_name, 3 ranks: devices"
+}
+
+# Messages arrive in their order, whichever is waited for first, and one of another length is an error that names its rank.
+exchanges() {
+    local lengths expected found
+    while read -r lengths expected; do
+        found=$(timeout --kill-after 5 60 "${launcher[@]}" -n 2 "$(dirname "$WARPKOV")/examples/exchange" ${lengths//,/ } </dev/null 2>/dev/null)
+        grep -qxF "$expected" <<<"$found" || fail "messages of $lengths bytes: found $found, expected $expected"
+    done <<END
+8,8,8 [[1, 1, 1, 1, 1, 1, 1, 1], [2, 2, 2, 2, 2, 2, 2, 2], [3, 3, 3, 3, 3, 3, 3, 3]]
+8,5 rank 1 sent 5 bytes, expected 8
+8,0 rank 1 sent 0 bytes, expected 8
+8,13 rank 1 sent more than the expected 8 bytes
+END
+    echo "$launcher_name, 2 ranks: messages of right and wrong lengths"
 }
 
 hmm() {
