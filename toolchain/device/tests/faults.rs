@@ -570,6 +570,46 @@ fn more_local_memory_than_any_gpu_has() {
     launch(0).unwrap();
 }
 
+/// A recursion without memory accesses.
+#[allow(unconditional_recursion)]
+fn endless(depth: u64) -> u64 {
+    std::hint::black_box(endless(std::hint::black_box(depth + 1))) + depth
+}
+
+/// An array of 4 MiB, which no memory access of the kernel shows to the emulator.
+#[inline(never)]
+fn large_array(value: u8) -> u8 {
+    let mut local = [value; 1 << 22];
+    std::hint::black_box(&mut local)[value as usize]
+}
+
+#[kernel]
+fn stack_overflow(way: u32, last: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    thread::sync_threads();
+    if t == last {
+        let value = if way == 0 { endless(0) } else { large_array(way as u8).into() };
+        out.set(t as usize, value as u32);
+    }
+}
+
+#[test]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn local_memory_beyond_the_stack_of_a_thread() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(64).unwrap();
+    for (way, last) in [(0, 40), (1, 3), (0, 0)] {
+        // SAFETY: `out` has one element per thread.
+        let fault = fault(unsafe { stack_overflow(&emulator, Shape::new(2, 64), way, last, &mut out) });
+        assert_eq!((fault.kernel, fault.block.x, &fault.threads), ("stack_overflow", 0, &Threads::One(last)));
+        assert!(matches!(fault.kind, Kind::LocalMemoryExhausted { bytes: 524_288.., .. }), "{fault}");
+        // The emulator and the buffer can still be used.
+        // SAFETY: `out` has one element per thread.
+        unsafe { stack_overflow(&emulator, Shape::new(2, 64), way, 64, &mut out) }.unwrap();
+        assert_eq!(emulator.to_vec(&out).unwrap(), [0; 64]);
+    }
+}
+
 #[test]
 fn shapes_that_no_gpu_accepts() {
     let emulator = Emulator::default();

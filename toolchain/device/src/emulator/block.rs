@@ -16,9 +16,9 @@ use crate::launch::{Call, Dim3};
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
 
-/// Stack size of a thread. The part beyond [`LOCAL_LIMIT`] is for the fault, and for arrays that are larger than that.
-/// Memory that no thread touches costs nothing.
-const STACK_BYTES: usize = 2 * LOCAL_LIMIT;
+/// Stack size of a thread. The part beyond [`LOCAL_LIMIT`] is for the emulator's functions, and for the fault. Memory that no
+/// thread touches costs nothing.
+pub const STACK_BYTES: usize = 2 * LOCAL_LIMIT;
 
 /// The fault of a thread that has unwound.
 fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u32) -> Box<Fault> {
@@ -313,6 +313,7 @@ impl<'a> Runner<'a> {
                 }
             }
         });
+        self.block.stack.set(Some(routine.trap_handler()));
         let result = routine.resume(());
         let last = self.block.current.get() as usize;
         for position in first..self.block.position.get() {
@@ -337,6 +338,7 @@ impl<'a> Runner<'a> {
     fn resume(&mut self, id: usize, pool: &mut Pool) -> bool {
         let routine = self.routines[id].as_mut().expect("a thread that waits has a coroutine");
         self.block.current.set(id as u32);
+        self.block.stack.set(Some(routine.trap_handler()));
         enter(&raw const self.threads[id]);
         if let CoroutineResult::Yield(()) = routine.resume(()) {
             return self.suspend(id);

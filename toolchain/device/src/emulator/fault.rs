@@ -251,9 +251,9 @@ pub enum Kind {
     },
     /// The local variables of a thread need more memory than any GPU has for a thread. Those of the host take more space, so
     /// a thread near the limit may still run on a GPU.
-    #[error("a thread has {bytes} bytes of local variables; on a GPU it may have at most {limit}")]
+    #[error("a thread has at least {bytes} bytes of local variables; on a GPU it may have at most {limit}")]
     LocalMemoryExhausted {
-        /// The thread's stack on the host.
+        /// The thread's stack on the host, or a part of it.
         bytes: usize,
         /// Maximum over all GPUs.
         limit: usize,
@@ -291,6 +291,13 @@ impl Raised {
     pub fn race(place: Place, earlier: Stamp, action: Action, site: &'static Location<'static>, hint: String) -> Self {
         let kind = Kind::Race { place, first: earlier.action.describe(), second: action.describe() };
         Self { kind, earlier: Some(earlier), site: Some(site), hint: Some(hint) }
+    }
+
+    /// Local variables of at least `bytes` bytes.
+    pub fn local_memory(bytes: usize, site: Option<&'static Location<'static>>) -> Self {
+        let hint = "is a local array too large, or a recursion too deep?".to_owned();
+        let kind = Kind::LocalMemoryExhausted { bytes, limit: super::thread::LOCAL_LIMIT };
+        Self { hint: Some(hint), ..Self::new(kind, site) }
     }
 
     /// Ends the launch with this fault of the current thread.

@@ -31,6 +31,8 @@ mod explore;
 pub mod fault;
 mod launch;
 pub(crate) mod memory;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod overflow;
 pub mod profile;
 mod schedule;
 mod shadow;
@@ -165,6 +167,8 @@ impl Emulator {
         let Ok(blocks) = u32::try_from(grid.count()) else {
             return refuse(format!("its grid has {} blocks; the emulator runs at most {}", grid.count(), u32::MAX));
         };
+        #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+        overflow::catch();
         let previous = self.previous.take().filter(|_| call.shape.overlapping);
         let first = NEXT_BLOCK.fetch_add(blocks.into(), Ordering::Relaxed);
         let launch = Launch {

@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use corosensei::Yielder;
+use corosensei::trap::CoroutineTrapHandler;
 
 use super::clock::{Action, Clock, Knowledge, Stamp};
 use super::fault::{Kind, Place, Raised};
@@ -53,10 +54,6 @@ impl WarpOp {
 
 /// Accesses in a row that change nothing, after which a thread lets others run: it may wait for them.
 const PATIENCE: u32 = 256;
-
-/// Accesses between two checks of a thread's limits. Frames of recursive functions that make one each fit in the rest of
-/// the stack.
-const UNCHECKED_STEPS: u64 = 64;
 
 /// Maximum local memory of a thread on every GPU: 512 KiB.
 pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
@@ -185,6 +182,8 @@ pub struct Block {
     pub(crate) position: Cell<usize>,
     /// The end of the positions of threads that the coroutine may run.
     end: Cell<usize>,
+    /// The stack of the coroutine that has continued last.
+    pub(crate) stack: Cell<Option<CoroutineTrapHandler<()>>>,
 }
 
 impl Default for Block {
@@ -202,6 +201,7 @@ impl Default for Block {
             current: Cell::new(0),
             position: Cell::new(0),
             end: Cell::new(0),
+            stack: Cell::new(None),
         }
     }
 }
@@ -403,8 +403,10 @@ pub struct Thread {
     yielder: Cell<*const Yielder<(), ()>>,
     /// Memory accesses so far.
     steps: Cell<u64>,
-    /// Memory accesses that need no check of limits.
-    unchecked: Cell<u64>,
+    /// Memory accesses that it may make.
+    limit: Cell<u64>,
+    /// The lowest address of the stack that its local variables may have.
+    floor: Cell<usize>,
     /// Whether it has waited.
     waited: Cell<bool>,
     /// What it has done last: wait, if it has waited.
@@ -466,6 +468,19 @@ pub fn current() -> &'static Thread {
     unsafe { &*thread }
 }
 
+/// The stack of the running emulated thread, if `address` belongs to it or to its guard page, and if a panic can begin.
+/// For signal handlers.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) fn overflowing(address: usize) -> Option<CoroutineTrapHandler<()>> {
+    let thread = CURRENT.get();
+    if thread.is_null() || std::thread::panicking() {
+        return None;
+    }
+    // SAFETY: as in `current`.
+    let stack = unsafe { &*thread }.block().stack.get();
+    stack.filter(|stack| stack.stack_ptr_in_bounds(address))
+}
+
 /// Elements of a buffer, as a view accesses them.
 #[derive(Clone, Copy)]
 pub(crate) struct Elements<'a> {
@@ -516,7 +531,8 @@ impl Thread {
             waited: Cell::new(false),
             state: Cell::new(State::Fresh),
             steps: Cell::new(0),
-            unchecked: Cell::new(0),
+            limit: Cell::new(0),
+            floor: Cell::new(0),
             idle: Cell::new(0),
             profiled: Cell::new(false),
             watched: Cell::new(false),
@@ -551,7 +567,9 @@ impl Thread {
         self.yielder.set(yielder);
         self.waited.set(false);
         self.steps.set(0);
-        self.unchecked.set(launch.limit.min(UNCHECKED_STEPS));
+        self.limit.set(launch.limit);
+        // The yielder is at the start of the coroutine's stack, which grows towards lower addresses.
+        self.floor.set(ptr::from_ref(yielder).addr().saturating_sub(LOCAL_LIMIT));
         self.idle.set(0);
         self.profiled.set(launch.profiled);
         self.watched.set(launch.settled < launch.first || launch.beside.is_some());
@@ -631,6 +649,7 @@ impl Thread {
     #[track_caller]
     pub fn barrier(&self, predicate: bool) -> u32 {
         let site = Location::caller();
+        self.count_steps(0, site);
         self.record(Operation::Barrier, 0, 0, site);
         self.communicates();
         self.forget_peek();
@@ -677,6 +696,7 @@ impl Thread {
             super::fault::raise(Kind::LaneOutsideMask { lane, mask });
         }
         let site = Location::caller();
+        self.count_steps(0, site);
         self.record(op.operation(), 0, 0, site);
         self.communicates();
         self.forget_peek();
@@ -835,8 +855,9 @@ impl Thread {
 
     #[inline(always)]
     fn count_steps(&self, steps: u64, site: &'static Location<'static>) {
+        let here = 0_u8;
         self.steps.set(self.steps.get() + steps);
-        if self.steps.get() > self.unchecked.get() {
+        if self.steps.get() > self.limit.get() || (&raw const here).addr() < self.floor.get() {
             self.check_limits(site);
         }
     }
@@ -845,14 +866,10 @@ impl Thread {
     #[cold]
     fn check_limits(&self, site: &'static Location<'static>) {
         let (steps, launch, here) = (self.steps.get(), self.launch(), 0_u8);
-        self.unchecked.set(launch.limit.min(steps + UNCHECKED_STEPS));
-        // The yielder is at the start of the coroutine's stack, which grows towards lower addresses.
-        let bytes = self.yielder.get().addr().saturating_sub((&raw const here).addr());
+        let bytes = (self.floor.get() + LOCAL_LIMIT).saturating_sub((&raw const here).addr());
         // The destructors of a faulty kernel may access memory.
         if bytes > LOCAL_LIMIT && !std::thread::panicking() {
-            let kind = Kind::LocalMemoryExhausted { bytes, limit: LOCAL_LIMIT };
-            let hint = "is a local array too large, or a recursion too deep?".to_owned();
-            Raised { hint: Some(hint), ..Raised::new(kind, Some(site)) }.raise();
+            Raised::local_memory(bytes, Some(site)).raise();
         }
         // A thread that has only read for long waits for another one: `Grid` reports that when `idle` reaches the limit.
         if steps > launch.limit && launch.idle.get() <= launch.limit / 2 {
