@@ -678,6 +678,37 @@ fn launches_beside_each_other_must_not_share_what_one_writes() {
     }
 }
 
+#[test]
+fn a_staged_copy_waits_for_what_uses_its_target() {
+    let (emulator, shape) = (Emulator::default(), Shape::new(1, 64));
+    let source = emulator.pin(vec![1; 64]).unwrap();
+    let (mut x, mut other) = (emulator.zeros(64).unwrap(), emulator.zeros(64).unwrap());
+    for (order, by) in [(0, None), (1, Some("increment")), (2, Some("clear")), (3, Some("write"))] {
+        // SAFETY: both buffers have 64 elements.
+        unsafe { increment(&emulator, shape, &mut x) }.unwrap();
+        emulator.clear(&mut x).unwrap();
+        let event = emulator.record_event().unwrap();
+        // SAFETY: as above.
+        unsafe { increment(&emulator, shape, &mut other) }.unwrap();
+        match order {
+            0 => {}
+            // SAFETY: as above.
+            1 => unsafe { increment(&emulator, shape, &mut x) }.unwrap(),
+            2 => emulator.clear(&mut x).unwrap(),
+            _ => emulator.write(&mut x, &[5; 64]).unwrap(),
+        }
+        // SAFETY: the emulator checks what uses `x`.
+        let staged = unsafe { emulator.stage(&source, 0..64, &mut x, &event) };
+        match by {
+            None => assert_eq!((staged.unwrap(), emulator.to_vec(&x).unwrap()), ((), vec![1; 64])),
+            Some(by) => {
+                let error = staged.unwrap_err();
+                assert!(matches!(error, EmulatorError::Staged { by: found } if found == by), "{error}");
+            }
+        }
+    }
+}
+
 #[kernel]
 fn order_of_arrival(next: GlobalMut<u32>, order: GlobalMut<u32>) {
     let place = atomic::add((next, 0), 1);

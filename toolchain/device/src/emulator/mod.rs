@@ -48,15 +48,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use explore::Explored;
 pub use fault::Fault;
-pub use memory::EmulatedBuffer;
+pub use memory::{EmulatedBuffer, EmulatedEvent};
 pub use schedule::Schedule;
 
 use crate::device::DeviceCopy;
-use crate::launch::{Call, Device, Dim3, Shape};
+use crate::launch::{Arg, Call, Device, Dim3, Shape};
 use launch::{Grid, Launch, Previous, RESIDENT_BLOCKS};
+use memory::{Record, Use};
 use profile::{Profile, Profiler};
 
-/// Serial number of the next block in this process. Buffers may move from one emulator to another.
+/// Serial number of the next block or event in this process. Buffers may move from one emulator to another.
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 /// Returns true to stop. Called before each block, and not again after it has returned true.
@@ -222,6 +223,15 @@ pub enum EmulatorError {
         /// The kernel.
         kernel: &'static str,
     },
+    /// A copy of [`Device::stage`] overlaps with an operation on its target: on a GPU it may come before it.
+    #[error(
+        "`stage` copies to a buffer that `{by}` uses, submitted after the event: nothing makes the copy wait for it. Is \
+         the event recorded too early?"
+    )]
+    Staged {
+        /// The last kernel that uses the buffer, or the method of the device.
+        by: &'static str,
+    },
 }
 
 /// The report, which `expect` and tests that return an error print by `Debug`.
@@ -235,7 +245,7 @@ impl Device for Emulator {
     type Error = EmulatorError;
     type Buffer<T: DeviceCopy> = EmulatedBuffer<T>;
     type Pinned<T: DeviceCopy> = Vec<T>;
-    type Event = ();
+    type Event = EmulatedEvent;
     type Graph = Infallible;
 
     fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
@@ -257,12 +267,14 @@ impl Device for Emulator {
         use crate::launch::Buffer;
         assert_eq!(target.len(), source.len(), "elements");
         self.previous.take();
+        target.record().use_by(Use { number: NEXT_BLOCK.load(Ordering::Relaxed), by: "write" });
         target.fill(source.iter().copied());
         Ok(())
     }
 
     fn clear<T: DeviceCopy>(&self, buffer: &mut EmulatedBuffer<T>) -> Result<(), EmulatorError> {
         self.previous.take();
+        buffer.record().use_by(Use { number: NEXT_BLOCK.load(Ordering::Relaxed), by: "clear" });
         buffer.fill(std::iter::repeat(T::zeroed()));
         Ok(())
     }
@@ -282,18 +294,22 @@ impl Device for Emulator {
         Ok(source)
     }
 
-    fn record_event(&self) -> Result<(), EmulatorError> {
-        Ok(())
+    fn record_event(&self) -> Result<EmulatedEvent, EmulatorError> {
+        Ok(EmulatedEvent(NEXT_BLOCK.fetch_add(1, Ordering::Relaxed)))
     }
 
+    /// Executes the copy at once. Returns an error if `target` was used since `after`.
     unsafe fn stage<T: DeviceCopy>(
         &self,
         source: &Vec<T>,
         range: Range<usize>,
         target: &mut EmulatedBuffer<T>,
-        (): &(),
+        after: &EmulatedEvent,
     ) -> Result<(), EmulatorError> {
         self.previous.take();
+        if let Some(by) = target.record().used_since(after) {
+            return Err(EmulatorError::Staged { by });
+        }
         let source = &source[range];
         assert!(source.len() <= crate::launch::Buffer::len(target), "elements");
         target.fill(source.iter().copied());
@@ -334,6 +350,13 @@ impl Device for Emulator {
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), EmulatorError> {
         let (thread, args) = (call.thread, call.args);
+        let operation = Use { number: NEXT_BLOCK.load(Ordering::Relaxed), by: call.kernel };
+        for arg in args {
+            if let &Arg::Buffer { address, .. } = arg {
+                // SAFETY: the caller promises that it is a buffer of the emulator, whose address is that of its record.
+                unsafe { &*std::ptr::with_exposed_provenance::<Record>(address as usize) }.use_by(operation);
+            }
+        }
         // SAFETY: the caller promises that the arguments belong to this instance, and that their buffers are the
         // emulator's, which are in host memory. They are borrowed until the launch returns.
         self.run(call, &|| unsafe { thread(args) })
