@@ -95,6 +95,68 @@ fn a_sum_over_a_block_of_partial_warps() {
     }
 }
 
+/// Warp 0 skips the barrier in round `skipped`, warp 1 in round `other`.
+#[kernel]
+fn rounds(way: u32, skipped: u32, other: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    let mine = if t < 32 { skipped } else { other };
+    if way == 0 {
+        #[allow(clippy::needless_continue)]
+        for round in 0..3 {
+            // loop by for
+            if round == mine {
+                continue;
+            }
+            thread::sync_threads(); // barrier in rounds
+        }
+    } else {
+        let mut outer = 0;
+        let last = 'passes: loop {
+            let mut round = 0;
+            'rounds: while round < 3 {
+                round += 1;
+                if 3 * outer + round == mine + 1 {
+                    continue 'rounds;
+                }
+                out.set(t as usize, block::reduce(1, 0, |a, b| a + b)); // sum in rounds
+                if outer == 1 && round == 3 {
+                    break 'passes outer;
+                }
+            }
+            outer += 1;
+            if outer == 2 {
+                break outer;
+            }
+        };
+        out.set(t as usize, last);
+    }
+}
+
+#[test]
+fn a_barrier_in_different_rounds_of_a_loop() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(64).unwrap();
+    let mut launch = |way, skipped, other| {
+        // SAFETY: `out` has one element per thread.
+        unsafe { rounds(&emulator, Shape::new(1, 64), way, skipped, other, &mut out) }
+    };
+    let (first, second) = (line_of("loop by for") - 1, line_of("sum in rounds") - 5);
+    for (way, line) in [(0, first), (1, second)] {
+        for mine in 0..9 {
+            launch(way, mine, mine).unwrap();
+        }
+        let fault = fault(launch(way, 0, 1));
+        assert_eq!(fault.threads, Threads::Two(0, 32));
+        let Kind::BarrierDivergence { other, .. } = &fault.kind else { panic!("{fault}") };
+        assert_eq!(*other, format!("waits at it in round 1 of the loop on line {line}, not in round 2"));
+    }
+    assert_site(&fault(launch(0, 0, 1)), "barrier in rounds");
+    // Each warp skips the third round of one pass of the outer loop.
+    let fault = fault(launch(1, 2, 5));
+    let Kind::BarrierDivergence { other, .. } = &fault.kind else { panic!("{fault}") };
+    assert_eq!(*other, format!("waits at it in round 3 of the loop on line {second}, not in round 1"));
+}
+
 #[kernel]
 fn two_branches() {
     if thread::thread_idx_x().is_multiple_of(2) {

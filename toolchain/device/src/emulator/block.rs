@@ -478,13 +478,22 @@ impl<'a> Runner<'a> {
             _ => None,
         });
         let (waiting, site) = barrier.map_or((0, None), |(id, site)| (id, Some(site)));
+        let line = site.map_or(0, Location::line);
         let elsewhere = (0..self.states.len()).find(|&id| match self.wait_of(id) {
             Some(Wait::Barrier { site: other }) => Some(other) != site,
             _ => true,
         });
+        let first = &self.threads[waiting];
+        let in_another_round = self.threads.iter().find(|thread| thread.round != first.round);
+        if let Some(other) = in_another_round.filter(|_| elsewhere.is_none()) {
+            let other_text = format!("waits at it in {}", other.round_beside(first));
+            let kind = Kind::BarrierDivergence { waiting: line, other: other_text };
+            let hint = "every thread of the block must reach the barrier in the same round of the loop: does a thread \
+                        skip it in one round, by `continue` or in a branch?";
+            return fault(kind, Threads::Two(waiting as u32, other.id), site, Some(hint.to_owned()));
+        }
         let other = elsewhere.unwrap_or(waiting);
-        let kind =
-            Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.describe_state(other) };
+        let kind = Kind::BarrierDivergence { waiting: line, other: self.describe_state(other) };
         let hint = if self.states.get(other) == Some(&State::Ended) {
             "every thread of the block must reach the barrier: let threads without work skip the work instead of returning. \
              (GPUs since Volta do not wait for threads that have returned, but CUDA leaves the behaviour undefined.)"

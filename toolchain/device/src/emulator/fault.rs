@@ -150,7 +150,8 @@ impl fmt::Display for Place {
 /// The kinds of fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Kind {
-    /// Some threads wait at a barrier that another thread never reaches, because it has returned or waits elsewhere.
+    /// Some threads wait at a barrier that another thread never reaches, because it has returned or waits elsewhere; or
+    /// that it reaches in another round of a loop in the kernel's body.
     #[error("barrier divergence: one thread waits at the barrier on line {waiting}, the other {other}")]
     BarrierDivergence {
         /// Line of the barrier.

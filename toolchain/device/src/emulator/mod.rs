@@ -24,6 +24,11 @@
 //!
 //! An atomic operation at block scope races with one of another block. The data of an asynchronous copy belong to the
 //! copy until the thread that has started it waits for it.
+//!
+//! # Barriers
+//!
+//! The threads of a block must reach the same barrier, in the same round of each loop around it. The emulator compares the
+//! lines of barriers, and the rounds of those loops in the kernel's body that contain a barrier or call a function.
 
 mod block;
 pub(crate) mod clock;

@@ -143,6 +143,46 @@ pub(crate) enum Target {
     Shared { address: u32, size: u32 },
 }
 
+/// A loop that a thread executes. Threads must reach a barrier in the same round of each loop around it. `#[kernel]`
+/// makes one for each loop that may contain a barrier.
+#[doc(hidden)]
+pub struct Loop {
+    thread: &'static Thread,
+    /// What `thread` has around it.
+    round: u64,
+    innermost: Option<(&'static Location<'static>, u64)>,
+}
+
+impl Loop {
+    /// Begins the loop at the caller's line.
+    #[must_use]
+    #[track_caller]
+    #[inline]
+    pub fn enter() -> Self {
+        let thread = current();
+        let (round, innermost, site) = (thread.round.get(), thread.innermost.get(), Location::caller());
+        // Rounds of different loops, and of one loop in different rounds of another, get different numbers.
+        let start = round.wrapping_add(u64::from(site.line()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        thread.round.set(start);
+        thread.innermost.set(Some((site, start)));
+        Self { thread, round, innermost }
+    }
+
+    /// Begins the next round.
+    #[inline(always)]
+    pub fn begin_round(&self) {
+        self.thread.round.set(self.thread.round.get().wrapping_add(1));
+    }
+}
+
+impl Drop for Loop {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.thread.round.set(self.round);
+        self.thread.innermost.set(self.innermost);
+    }
+}
+
 /// A peek. A compiler may use its value for the next peek of the element at the same place, if the thread does nothing
 /// between the two that others can see: a loop then never learns of a change.
 #[derive(Clone, Copy)]
@@ -258,7 +298,9 @@ pub(crate) struct Barrier {
     arrived: Cell<usize>,
     /// Where the first of them waits.
     site: Cell<Option<&'static Location<'static>>>,
-    /// Whether another one waits elsewhere.
+    /// Its [`Thread::round`].
+    round: Cell<u64>,
+    /// Whether another one waits elsewhere, or in another round.
     differs: Cell<bool>,
     arriving: RefCell<Passage>,
     /// What threads get that continue: some may arrive again before others have continued.
@@ -277,20 +319,21 @@ struct Passage {
 
 impl Barrier {
     #[inline]
-    pub fn arrive(&self, site: &'static Location<'static>, predicate: bool, clock: &Clock) {
+    pub fn arrive(&self, site: &'static Location<'static>, round: u64, predicate: bool, clock: &Clock) {
         if self.arrived.get() == 0 {
             self.site.set(Some(site));
+            self.round.set(round);
         }
         self.arrived.set(self.arrived.get() + 1);
         let same = self.site.get().is_some_and(|first| ptr::eq(first, site) || first == site);
-        self.differs.set(self.differs.get() || !same);
+        self.differs.set(self.differs.get() || !same || self.round.get() != round);
         let arriving = &mut *self.arriving.borrow_mut();
         arriving.count += u32::from(predicate);
         arriving.time = arriving.time.max(clock.time);
         join(&mut arriving.acquired, clock);
     }
 
-    /// Completes it if all `threads` threads wait, at the same site. Returns whether they do.
+    /// Completes it if all `threads` threads wait, at the same site in the same round. Returns whether they do.
     #[inline]
     pub fn release(&self, threads: usize) -> bool {
         if self.arrived.get() < threads || self.differs.get() {
@@ -423,6 +466,10 @@ pub struct Thread {
     rare: Cell<bool>,
     /// Index in the block.
     index: Cell<Dim3>,
+    /// A number for the rounds of all its counted loops; 0 outside of them.
+    pub(crate) round: Cell<u64>,
+    /// The innermost of these loops, and the value of `round` before its first round.
+    innermost: Cell<Option<(&'static Location<'static>, u64)>>,
     /// Barriers and warp operations passed.
     phase: Cell<u32>,
     /// The value that an exchange has returned, unless it returns those of all lanes.
@@ -538,6 +585,8 @@ impl Thread {
             watched: Cell::new(false),
             triggered: Cell::new(false),
             vector: Cell::new(false),
+            round: Cell::new(0),
+            innermost: Cell::new(None),
             phase: Cell::new(0),
             clock: RefCell::new(Clock::new(id as u16)),
             reply: Cell::new(0),
@@ -587,6 +636,26 @@ impl Thread {
             let missed = &mut *self.missed.borrow_mut();
             if !missed.is_empty() {
                 *missed = Knowledge::default();
+            }
+        }
+    }
+
+    /// The round in which it waits, beside that of another thread: "round 2 of the loop on line 7, not in round 1".
+    pub(crate) fn round_beside(&self, other: &Self) -> String {
+        let [mine, others] = [self, other].map(|thread| thread.innermost.get());
+        let number = |thread: &Self, start| thread.round.get().wrapping_sub(start);
+        match (mine, others) {
+            (Some((site, start)), Some((same, other_start))) if site == same => {
+                let (number, line, others) = (number(self, start), site.line(), number(other, other_start));
+                if number == others {
+                    format!("another round of a loop around that on line {line}")
+                } else {
+                    format!("round {number} of the loop on line {line}, not in round {others}")
+                }
+            }
+            _ => {
+                let line = |innermost: Option<(&Location<'_>, _)>| innermost.map_or(0, |(site, _)| site.line());
+                format!("the loop on line {}, not in that on line {}", line(mine), line(others))
             }
         }
     }
@@ -654,7 +723,7 @@ impl Thread {
         self.communicates();
         self.forget_peek();
         let barrier = &self.block().barrier;
-        barrier.arrive(site, predicate, &self.clock.borrow());
+        barrier.arrive(site, self.round.get(), predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
         barrier.leave(&mut self.clock.borrow_mut())
     }

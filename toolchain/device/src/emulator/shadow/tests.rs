@@ -123,7 +123,7 @@ impl Program {
     fn barrier(&mut self, block: usize) {
         let barrier = Barrier::default();
         let clocks = &mut self.clocks[block];
-        clocks.iter().for_each(|clock| barrier.arrive(sites()[0], false, clock));
+        clocks.iter().for_each(|clock| barrier.arrive(sites()[0], 0, false, clock));
         assert!(barrier.release(THREADS.len()));
         clocks.iter_mut().for_each(|clock| {
             barrier.leave(clock);
