@@ -861,6 +861,7 @@ fn the_emulator_knows_whether_threads_communicate() {
         // SAFETY: `flags` has one element per thread.
         unsafe { communicate(&emulator, Shape::new(1, 32), operation, &mut flags) }.unwrap();
         assert_eq!(emulator.communicated(), operation < 6, "{operation}");
+        assert_eq!(emulator.competed(), (3..6).contains(&operation), "{operation}");
     }
 }
 

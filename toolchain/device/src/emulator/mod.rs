@@ -79,6 +79,7 @@ pub struct Emulator {
     /// Within [`Device::beside`]: the blocks of its first part.
     beside: RefCell<Option<Range<u64>>>,
     communicated: Cell<bool>,
+    competed: Cell<bool>,
     profiler: Option<Profiler>,
 }
 
@@ -100,6 +101,7 @@ impl Emulator {
             previous: Cell::default(),
             beside: RefCell::default(),
             communicated: Cell::default(),
+            competed: Cell::default(),
             profiler: None,
         }
     }
@@ -128,6 +130,14 @@ impl Emulator {
     #[must_use]
     pub fn communicated(&self) -> bool {
         self.communicated.get()
+    }
+
+    /// Whether a thread of a launch so far has made an atomic operation or a peek. Threads then compete, for example for a
+    /// lock or for places in a list, and each [`Schedule`] may have other winners. Barriers and warp operations have the
+    /// same result in all of them, if there was no [`Fault`].
+    #[must_use]
+    pub fn competed(&self) -> bool {
+        self.competed.get()
     }
 
     /// The same emulator with another limit on the work of a launch, by default 2²⁷ = 134 217 728: memory accesses of
@@ -189,6 +199,7 @@ impl Emulator {
             idle: Cell::new(0),
             early: Cell::new(false),
             communicated: Cell::new(false),
+            competed: Cell::new(false),
             profiled: self.profiler.is_some(),
             copy_sites: RefCell::default(),
             random: Cell::new(self.schedule.seed()),
@@ -199,6 +210,7 @@ impl Emulator {
         let grid_of_blocks = Grid { launch: &launch, profiler: self.profiler.as_ref(), call: &call, body: thread };
         let ended = grid_of_blocks.run(&mut self.pool.borrow_mut(), || self.stopped());
         self.communicated.set(self.communicated.get() || launch.communicated.get());
+        self.competed.set(self.competed.get() || launch.competed.get());
         ended?;
         // The next launch begins after every block of this one has called `launch_dependents`. If that was after its
         // `wait`, all launches before this one have ended.

@@ -801,6 +801,13 @@ impl Thread {
         self.launch().communicated.set(true);
     }
 
+    /// Communicates in a way whose result may depend on the order.
+    #[inline(always)]
+    fn competes(&self) {
+        self.communicates();
+        self.launch().competed.set(true);
+    }
+
     /// Records an instruction, if the launch is profiled.
     #[inline(always)]
     fn record(&self, operation: Operation, address: u64, bytes: u32, site: &'static Location<'static>) {
@@ -1108,7 +1115,7 @@ impl Thread {
         let operation = if action.writes() { Operation::Store } else { Operation::Load };
         self.record_global(operation, &elements, site);
         if action == Action::Peek {
-            self.communicates();
+            self.competes();
         }
         self.step(action.writes(), true, site, || elements.target());
         if action.writes() && self.rare.get() {
@@ -1204,7 +1211,7 @@ impl Thread {
             drop(shadow);
             self.race(place(), earlier, action, site);
         }
-        self.communicates();
+        self.competes();
         let (other, missed) = shadow.signal(element, &self.clock.borrow(), wide);
         if atomic.reads {
             self.hear(other, missed);
@@ -1385,7 +1392,7 @@ impl Thread {
     #[track_caller]
     pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
         let site = Location::caller();
-        self.communicates();
+        self.competes();
         if !atomic.reads {
             self.block().shared.borrow_mut().set_written(address, size);
         }
