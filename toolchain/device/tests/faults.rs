@@ -672,6 +672,25 @@ fn local_memory_beyond_the_stack_of_a_thread() {
     }
 }
 
+/// The handler of overflows passes on those of other stacks.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_overflow_of_the_hosts_stack_ends_the_process() {
+    const CHILD: &str = "WARPKOV_TEST_OVERFLOW";
+    if std::env::var_os(CHILD).is_some() {
+        let emulator = Emulator::default();
+        let mut out = emulator.zeros(64).unwrap();
+        // SAFETY: `out` has one element per thread.
+        unsafe { identity(&emulator, Shape::new(2, 32), &mut out) }.unwrap();
+        println!("{}", endless(0));
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let name = "an_overflow_of_the_hosts_stack_ends_the_process";
+    let ended = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && text.contains("has overflowed its stack"), "{text}");
+}
+
 #[test]
 fn shapes_that_no_gpu_accepts() {
     let emulator = Emulator::default();
