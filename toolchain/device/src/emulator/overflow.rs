@@ -42,9 +42,9 @@ extern "C" fn handle(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
     let stack = overflowing(address).filter(|stack| stack.stack_ptr_in_bounds(stack_pointer(registers)));
     let Some(stack) = stack else { return pass_on(signal, info, context) };
     let raise = || Raised::local_memory(STACK_BYTES, None).raise();
-    // SAFETY: the stack pointer is within the coroutine's stack, which is gone with all its frames. They are those of the
-    // kernel, whose local values need no destructors: the emulator's own functions leave by a fault before they come near
-    // the end of the stack. The kernel writes to memory that is shared through cells only.
+    // SAFETY: the stack pointer is within the coroutine's stack, all frames of which are gone without their destructors.
+    // They are the kernel's, which needs none: functions of the emulator that allocate memory end the thread by a fault when
+    // half of the stack is used. A borrow that never ends makes later ones panic. Shared memory is written through cells.
     set_registers(registers, unsafe { stack.setup_trap_handler(raise) });
 }
 

@@ -718,7 +718,7 @@ impl Thread {
     #[track_caller]
     pub fn barrier(&self, predicate: bool) -> u32 {
         let site = Location::caller();
-        self.count_steps(0, site);
+        self.check_stack(site);
         self.record(Operation::Barrier, 0, 0, site);
         self.communicates();
         self.forget_peek();
@@ -765,7 +765,7 @@ impl Thread {
             super::fault::raise(Kind::LaneOutsideMask { lane, mask });
         }
         let site = Location::caller();
-        self.count_steps(0, site);
+        self.check_stack(site);
         self.record(op.operation(), 0, 0, site);
         self.communicates();
         self.forget_peek();
@@ -936,6 +936,13 @@ impl Thread {
         if self.steps.get() > self.limit.get() || (&raw const here).addr() < self.floor.get() {
             self.check_limits(site);
         }
+    }
+
+    /// Checks that local variables are within their limit: what allocates memory must not be interrupted by the end of the
+    /// stack.
+    #[inline(always)]
+    fn check_stack(&self, site: &'static Location<'static>) {
+        self.count_steps(0, site);
     }
 
     /// Checks that the thread is within its limits.
@@ -1251,6 +1258,7 @@ impl Thread {
     #[must_use]
     #[track_caller]
     pub fn static_shared(&self, site: usize, name: &'static str, bytes: u32) -> u32 {
+        self.check_stack(Location::caller());
         self.block().shared.borrow_mut().static_array(site, name, bytes)
     }
 
@@ -1349,7 +1357,9 @@ impl Thread {
     }
 
     /// Combines the copies since the last call into a group.
+    #[track_caller]
     pub fn commit_copies(&self) {
+        self.check_stack(Location::caller());
         self.rare.set(true);
         let copies = &mut *self.copies.borrow_mut();
         copies.groups.push_back(std::mem::take(&mut copies.open));
