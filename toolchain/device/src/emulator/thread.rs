@@ -931,7 +931,7 @@ impl Thread {
 
     #[inline(always)]
     fn count_steps(&self, steps: u64, site: &'static Location<'static>) {
-        let here = 0_u8;
+        let here = std::mem::MaybeUninit::<u8>::uninit();
         self.steps.set(self.steps.get() + steps);
         if self.steps.get() > self.limit.get() || (&raw const here).addr() < self.floor.get() {
             self.check_limits(site);
