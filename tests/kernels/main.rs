@@ -38,6 +38,7 @@ mod wide;
 use std::cell::RefCell;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use warpkov_runtime::device::AnyDevice;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -57,16 +58,18 @@ pub struct Suite {
 /// A device that any thread can open.
 #[derive(Clone, Copy)]
 enum Which {
-    /// The emulator, with these orders of threads, and a number of random ones.
-    Emulated(&'static [Schedule], u64),
+    /// The emulator, with these orders of threads, and a number of random ones; `None`: [`RANDOM_ORDERS`] of short cases.
+    Emulated(&'static [Schedule], Option<u64>),
     Gpu(u32),
 }
 
 /// The orders of threads of the suite.
 const ORDERS: [Schedule; 3] = [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(0x5eed)];
 
-/// Random orders of the suite, unless `WARPKOV_ORDERS` says otherwise.
+/// Random orders of cases whose fixed orders take less than [`SHORT`], unless `WARPKOV_ORDERS` says how many all cases get.
 const RANDOM_ORDERS: u64 = 1;
+
+const SHORT: Duration = Duration::from_secs(1);
 
 /// Random orders: in odd ones, the threads of some blocks interleave.
 fn random_orders(count: u64) -> impl Iterator<Item = Schedule> {
@@ -107,7 +110,10 @@ impl Which {
             Self::Emulated(fixed, random) => (fixed, random),
             Self::Gpu(ordinal) => return case(&*gpu(ordinal)?, 64),
         };
-        for (number, schedule) in (1..).zip(fixed.iter().copied().chain(random_orders(random))) {
+        let begun = Instant::now();
+        let random =
+            random_orders(random.unwrap_or(RANDOM_ORDERS)).take_while(|_| random.is_some() || begun.elapsed() < SHORT);
+        for (number, schedule) in (1..).zip(fixed.iter().copied().chain(random)) {
             let (device, running) = (AnyDevice::from(Emulator::new(schedule)), Running(schedule));
             let outcome = case(&device, 1);
             drop(running);
@@ -151,17 +157,17 @@ fn trials(device: String, which: Which) -> Vec<Trial> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let orders = std::env::var("WARPKOV_ORDERS").map_or(Ok(RANDOM_ORDERS), |orders| orders.parse());
+    let orders = std::env::var("WARPKOV_ORDERS").ok().map(|orders| orders.parse::<u64>()).transpose();
     let Ok(orders) = orders else {
         eprintln!("error: WARPKOV_ORDERS is not a number");
         return ExitCode::FAILURE;
     };
     let mut all = trials("emulated".to_owned(), Which::Emulated(&ORDERS, orders));
     let mut interleaved =
-        Suite::new("emulated-interleaved".to_owned(), Which::Emulated(&[Schedule::Interleaved(1)], 0));
+        Suite::new("emulated-interleaved".to_owned(), Which::Emulated(&[Schedule::Interleaved(1)], Some(0)));
     lessons::add(&mut interleaved);
     all.extend(interleaved.trials);
-    let mut profiled = Suite::new("emulated".to_owned(), Which::Emulated(&[Schedule::RoundRobin], 0));
+    let mut profiled = Suite::new("emulated".to_owned(), Which::Emulated(&[Schedule::RoundRobin], Some(0)));
     profiled.add("counters", counters::compare);
     all.extend(profiled.trials);
     let gpus = Gpu::count().unwrap_or(0);
