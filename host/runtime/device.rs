@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use warpkov_device::device::DeviceCopy;
-use warpkov_device::emulator::{EmulatedBuffer, Emulator, EmulatorError};
+use warpkov_device::emulator::{EmulatedBuffer, EmulatedEvent, Emulator, EmulatorError};
 use warpkov_device::launch::{Arg, Buffer, Call, Device};
 
 use crate::gpu::{self, CudaError, Gpu, GpuBuffer};
@@ -47,8 +47,13 @@ pub enum AnyPinned<T: DeviceCopy> {
     Emulated(Vec<T>),
 }
 
-/// A point in the order of operations of an [`AnyDevice`]. The emulator executes each at once and needs none.
-pub struct AnyEvent(Option<gpu::Event>);
+/// A point in the order of operations of an [`AnyDevice`].
+pub enum AnyEvent {
+    /// Of a GPU.
+    Gpu(gpu::Event),
+    /// Of the emulator.
+    Emulated(EmulatedEvent),
+}
 
 impl AnyDevice {
     /// Its name, in words.
@@ -250,7 +255,10 @@ impl Device for AnyDevice {
     }
 
     fn record_event(&self) -> Result<AnyEvent, DeviceError> {
-        Ok(AnyEvent(self.gpu().map(Device::record_event).transpose()?))
+        Ok(match self {
+            Self::Gpu(gpu) => AnyEvent::Gpu(gpu.record_event()?),
+            Self::Emulated(emulator) => AnyEvent::Emulated(emulator.record_event()?),
+        })
     }
 
     unsafe fn stage<T: DeviceCopy>(
@@ -263,11 +271,11 @@ impl Device for AnyDevice {
         // SAFETY: the caller's promise is the device's.
         unsafe {
             match (self, source, after) {
-                (Self::Gpu(gpu), AnyPinned::Gpu(source), AnyEvent(Some(after))) => {
+                (Self::Gpu(gpu), AnyPinned::Gpu(source), AnyEvent::Gpu(after)) => {
                     gpu.stage(source, range, target.on_gpu_mut(), after)?;
                 }
-                (Self::Emulated(emulator), AnyPinned::Emulated(source), AnyEvent(None)) => {
-                    emulator.stage(source, range, target.emulated_mut(), &())?;
+                (Self::Emulated(emulator), AnyPinned::Emulated(source), AnyEvent::Emulated(after)) => {
+                    emulator.stage(source, range, target.emulated_mut(), after)?;
                 }
                 _ => unreachable!("{FOREIGN}"),
             }

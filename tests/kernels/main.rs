@@ -2,6 +2,10 @@
 //!
 //! `cargo test --test kernels` lists the cases as `device::kernel::instance`. Without a GPU, only the emulated cases
 //! exist; `WARPKOV_REQUIRE_GPU=1` makes this an error.
+//!
+//! Where threads compete, by atomic operations, each order of threads may have other winners. `WARPKOV_ORDERS=100` runs
+//! these cases in 100 random orders besides the fixed ones. A failure names the order, whose number repeats it:
+//! `Interleaved(17)` needs `WARPKOV_ORDERS=17`.
 
 /// Adds cases that are generic over precision and offsets, in every combination.
 macro_rules! instances {
@@ -34,6 +38,7 @@ mod wide;
 use std::cell::RefCell;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use warpkov_runtime::device::AnyDevice;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -53,13 +58,34 @@ pub struct Suite {
 /// A device that any thread can open.
 #[derive(Clone, Copy)]
 enum Which {
-    /// The emulator, with these orders of threads.
-    Emulated(&'static [Schedule]),
+    /// The emulator, with these orders of threads, and a number of random ones; `None`: [`RANDOM_ORDERS`] of short cases.
+    Emulated(&'static [Schedule], Option<u64>),
     Gpu(u32),
 }
 
 /// The orders of threads of the suite.
 const ORDERS: [Schedule; 3] = [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(0x5eed)];
+
+/// Random orders of cases whose fixed orders take less than [`SHORT`], unless `WARPKOV_ORDERS` says how many all cases get.
+const RANDOM_ORDERS: u64 = 1;
+
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Random orders: in odd ones, the threads of some blocks interleave.
+fn random_orders(count: u64) -> impl Iterator<Item = Schedule> {
+    (1..=count).map(|seed| if seed % 2 == 1 { Schedule::Interleaved(seed) } else { Schedule::Random(seed) })
+}
+
+/// Names the order if a case panics.
+struct Running(Schedule);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("a panic under Schedule::{:?}", self.0);
+        }
+    }
+}
 
 thread_local! {
     /// The open GPU, kept for the next cases of this thread.
@@ -75,18 +101,25 @@ fn gpu(ordinal: u32) -> Result<Rc<AnyDevice>, Failed> {
 }
 
 impl Which {
-    /// Runs a case, on the emulator once in each order. If its threads do not communicate, one order shows all.
+    /// Runs a case, on the emulator once in each order. If its threads do not communicate, one order shows all. If they do
+    /// not compete, the fixed orders do.
     ///
     /// The size factor of cases is larger on a GPU: emulated threads are a thousand times slower.
     fn run(self, case: impl Fn(&AnyDevice, usize) -> Outcome) -> Outcome {
-        let schedules = match self {
-            Self::Emulated(schedules) => schedules,
+        let (fixed, random) = match self {
+            Self::Emulated(fixed, random) => (fixed, random),
             Self::Gpu(ordinal) => return case(&*gpu(ordinal)?, 64),
         };
-        for &schedule in schedules {
-            let device = AnyDevice::from(Emulator::new(schedule));
-            case(&device, 1).map_err(|failed| format!("{schedule:?}: {}", failed.message().unwrap_or("failed")))?;
-            if matches!(&device, AnyDevice::Emulated(emulator) if !emulator.communicated()) {
+        let begun = Instant::now();
+        let random =
+            random_orders(random.unwrap_or(RANDOM_ORDERS)).take_while(|_| random.is_some() || begun.elapsed() < SHORT);
+        for (number, schedule) in (1..).zip(fixed.iter().copied().chain(random)) {
+            let (device, running) = (AnyDevice::from(Emulator::new(schedule)), Running(schedule));
+            let outcome = case(&device, 1);
+            drop(running);
+            outcome.map_err(|failed| format!("{schedule:?}: {}", failed.message().unwrap_or("failed")))?;
+            let AnyDevice::Emulated(emulator) = &device else { continue };
+            if !emulator.communicated() || number >= fixed.len() && !emulator.competed() {
                 break;
             }
         }
@@ -124,11 +157,17 @@ fn trials(device: String, which: Which) -> Vec<Trial> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let mut all = trials("emulated".to_owned(), Which::Emulated(&ORDERS));
-    let mut interleaved = Suite::new("emulated-interleaved".to_owned(), Which::Emulated(&[Schedule::Interleaved(1)]));
+    let orders = std::env::var("WARPKOV_ORDERS").ok().map(|orders| orders.parse::<u64>()).transpose();
+    let Ok(orders) = orders else {
+        eprintln!("error: WARPKOV_ORDERS is not a number");
+        return ExitCode::FAILURE;
+    };
+    let mut all = trials("emulated".to_owned(), Which::Emulated(&ORDERS, orders));
+    let mut interleaved =
+        Suite::new("emulated-interleaved".to_owned(), Which::Emulated(&[Schedule::Interleaved(1)], Some(0)));
     lessons::add(&mut interleaved);
     all.extend(interleaved.trials);
-    let mut profiled = Suite::new("emulated".to_owned(), Which::Emulated(&[Schedule::RoundRobin]));
+    let mut profiled = Suite::new("emulated".to_owned(), Which::Emulated(&[Schedule::RoundRobin], Some(0)));
     profiled.add("counters", counters::compare);
     all.extend(profiled.trials);
     let gpus = Gpu::count().unwrap_or(0);

@@ -190,6 +190,21 @@ fn refuses_a_barrier_on_each_side_of_a_divergent_branch() {
     assert_one(&body_faults(&matrices), "different barriers");
 }
 
+/// The emulator takes the two barriers of one macro call for the same one: Rust gives both the line of the call.
+#[test]
+fn refuses_a_barrier_on_each_side_of_a_branch_within_a_macro() {
+    // The device code of
+    // macro_rules! both { ($t:expr) => { if $t < 32 { thread::sync_threads() } else { thread::sync_threads() } } }
+    // both!(t);
+    // out.set(t as usize, 1);
+    let compiled = "\tld.param.b64 \t%rd2, [k_param_0];\n\tcvta.to.global.u64 \t%rd1, %rd2;\n\tmov.u32 \t%r1, %tid.x;\n\
+                    \tsetp.lt.u32 \t%p1, %r1, 32;\n\t@%p1 bra \t$L__BB2_2;\n\tbra.uni \t$L__BB2_1;\n$L__BB2_2:\n\
+                    \tbar.sync \t0;\n\tbra.uni \t$L__BB2_3;\n$L__BB2_1:\n\tbar.sync \t0;\n$L__BB2_3:\n\
+                    \tmul.wide.u32 \t%rd3, %r1, 4;\n\tadd.s64 \t%rd4, %rd1, %rd3;\n\tst.global.b32 \t[%rd4], 1;\n\
+                    \tret;";
+    assert_one(&body_faults(compiled), "different barriers");
+}
+
 #[test]
 fn accepts_a_barrier_on_each_side_of_a_uniform_branch() {
     let block = "\tmov.u32 %r1, %ctaid.x;\n\tld.param.b32 %r2, [k_param_1];\n\tsetp.lt.u32 %p1, %r1, %r2;";

@@ -95,6 +95,68 @@ fn a_sum_over_a_block_of_partial_warps() {
     }
 }
 
+/// Warp 0 skips the barrier in round `skipped`, warp 1 in round `other`.
+#[kernel]
+fn rounds(way: u32, skipped: u32, other: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    let mine = if t < 32 { skipped } else { other };
+    if way == 0 {
+        #[allow(clippy::needless_continue)]
+        for round in 0..3 {
+            // loop by for
+            if round == mine {
+                continue;
+            }
+            thread::sync_threads(); // barrier in rounds
+        }
+    } else {
+        let mut outer = 0;
+        let last = 'passes: loop {
+            let mut round = 0;
+            'rounds: while round < 3 {
+                round += 1;
+                if 3 * outer + round == mine + 1 {
+                    continue 'rounds;
+                }
+                out.set(t as usize, block::reduce(1, 0, |a, b| a + b)); // sum in rounds
+                if outer == 1 && round == 3 {
+                    break 'passes outer;
+                }
+            }
+            outer += 1;
+            if outer == 2 {
+                break outer;
+            }
+        };
+        out.set(t as usize, last);
+    }
+}
+
+#[test]
+fn a_barrier_in_different_rounds_of_a_loop() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(64).unwrap();
+    let mut launch = |way, skipped, other| {
+        // SAFETY: `out` has one element per thread.
+        unsafe { rounds(&emulator, Shape::new(1, 64), way, skipped, other, &mut out) }
+    };
+    let (first, second) = (line_of("loop by for") - 1, line_of("sum in rounds") - 5);
+    for (way, line) in [(0, first), (1, second)] {
+        for mine in 0..9 {
+            launch(way, mine, mine).unwrap();
+        }
+        let fault = fault(launch(way, 0, 1));
+        assert_eq!(fault.threads, Threads::Two(0, 32));
+        let Kind::BarrierDivergence { other, .. } = &fault.kind else { panic!("{fault}") };
+        assert_eq!(*other, format!("waits at it in round 1 of the loop on line {line}, not in round 2"));
+    }
+    assert_site(&fault(launch(0, 0, 1)), "barrier in rounds");
+    // Each warp skips the third round of one pass of the outer loop.
+    let fault = fault(launch(1, 2, 5));
+    let Kind::BarrierDivergence { other, .. } = &fault.kind else { panic!("{fault}") };
+    assert_eq!(*other, format!("waits at it in round 3 of the loop on line {second}, not in round 1"));
+}
+
 #[kernel]
 fn two_branches() {
     if thread::thread_idx_x().is_multiple_of(2) {
@@ -570,6 +632,65 @@ fn more_local_memory_than_any_gpu_has() {
     launch(0).unwrap();
 }
 
+/// A recursion without memory accesses.
+#[allow(unconditional_recursion)]
+fn endless(depth: u64) -> u64 {
+    std::hint::black_box(endless(std::hint::black_box(depth + 1))) + depth
+}
+
+/// An array of 4 MiB, which no memory access of the kernel shows to the emulator.
+#[inline(never)]
+fn large_array(value: u8) -> u8 {
+    let mut local = [value; 1 << 22];
+    std::hint::black_box(&mut local)[value as usize]
+}
+
+#[kernel]
+fn stack_overflow(way: u32, last: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    thread::sync_threads();
+    if t == last {
+        let value = if way == 0 { endless(0) } else { large_array(way as u8).into() };
+        out.set(t as usize, value as u32);
+    }
+}
+
+#[test]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn local_memory_beyond_the_stack_of_a_thread() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(64).unwrap();
+    for (way, last) in [(0, 40), (1, 3), (0, 0)] {
+        // SAFETY: `out` has one element per thread.
+        let fault = fault(unsafe { stack_overflow(&emulator, Shape::new(2, 64), way, last, &mut out) });
+        assert_eq!((fault.kernel, fault.block.x, &fault.threads), ("stack_overflow", 0, &Threads::One(last)));
+        assert!(matches!(fault.kind, Kind::LocalMemoryExhausted { bytes: 524_288.., .. }), "{fault}");
+        // The emulator and the buffer can still be used.
+        // SAFETY: `out` has one element per thread.
+        unsafe { stack_overflow(&emulator, Shape::new(2, 64), way, 64, &mut out) }.unwrap();
+        assert_eq!(emulator.to_vec(&out).unwrap(), [0; 64]);
+    }
+}
+
+/// The handler of overflows passes on those of other stacks.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_overflow_of_the_hosts_stack_ends_the_process() {
+    const CHILD: &str = "WARPKOV_TEST_OVERFLOW";
+    if std::env::var_os(CHILD).is_some() {
+        let emulator = Emulator::default();
+        let mut out = emulator.zeros(64).unwrap();
+        // SAFETY: `out` has one element per thread.
+        unsafe { identity(&emulator, Shape::new(2, 32), &mut out) }.unwrap();
+        println!("{}", endless(0));
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    let name = "an_overflow_of_the_hosts_stack_ends_the_process";
+    let ended = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && text.contains("has overflowed its stack"), "{text}");
+}
+
 #[test]
 fn shapes_that_no_gpu_accepts() {
     let emulator = Emulator::default();
@@ -635,6 +756,37 @@ fn launches_beside_each_other_must_not_share_what_one_writes() {
         let [x, y, _] = &mut context;
         // SAFETY: as above.
         unsafe { twice(&emulator, shape, x, y) }.unwrap();
+    }
+}
+
+#[test]
+fn a_staged_copy_waits_for_what_uses_its_target() {
+    let (emulator, shape) = (Emulator::default(), Shape::new(1, 64));
+    let source = emulator.pin(vec![1; 64]).unwrap();
+    let (mut x, mut other) = (emulator.zeros(64).unwrap(), emulator.zeros(64).unwrap());
+    for (order, by) in [(0, None), (1, Some("increment")), (2, Some("clear")), (3, Some("write"))] {
+        // SAFETY: both buffers have 64 elements.
+        unsafe { increment(&emulator, shape, &mut x) }.unwrap();
+        emulator.clear(&mut x).unwrap();
+        let event = emulator.record_event().unwrap();
+        // SAFETY: as above.
+        unsafe { increment(&emulator, shape, &mut other) }.unwrap();
+        match order {
+            0 => {}
+            // SAFETY: as above.
+            1 => unsafe { increment(&emulator, shape, &mut x) }.unwrap(),
+            2 => emulator.clear(&mut x).unwrap(),
+            _ => emulator.write(&mut x, &[5; 64]).unwrap(),
+        }
+        // SAFETY: the emulator checks what uses `x`.
+        let staged = unsafe { emulator.stage(&source, 0..64, &mut x, &event) };
+        match by {
+            None => assert_eq!((staged.unwrap(), emulator.to_vec(&x).unwrap()), ((), vec![1; 64])),
+            Some(by) => {
+                let error = staged.unwrap_err();
+                assert!(matches!(error, EmulatorError::Staged { by: found } if found == by), "{error}");
+            }
+        }
     }
 }
 
@@ -728,6 +880,7 @@ fn the_emulator_knows_whether_threads_communicate() {
         // SAFETY: `flags` has one element per thread.
         unsafe { communicate(&emulator, Shape::new(1, 32), operation, &mut flags) }.unwrap();
         assert_eq!(emulator.communicated(), operation < 6, "{operation}");
+        assert_eq!(emulator.competed(), (3..6).contains(&operation), "{operation}");
     }
 }
 

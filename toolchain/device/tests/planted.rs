@@ -15,7 +15,8 @@ use warpkov_device::emulator::fault::{Fault, Kind, Place};
 use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
 
-// `warpkov-build` refuses this kernel, so it is not among those for a GPU.
+// `warpkov-build` refuses the first of these kernels, so it is not among those for a GPU. On a GPU, the others have no
+// definite behaviour.
 
 #[kernel]
 fn barrier_in_a_branch(broken: u32, out: GlobalMut<u32>) {
@@ -36,6 +37,42 @@ fn run_barrier_in_a_branch(device: &Emulator, broken: u32) -> Result<(), Emulato
     unsafe { barrier_in_a_branch(device, Shape::new(1, 64), broken, &mut out) }
 }
 
+#[kernel]
+fn barrier_skipped_in_a_round(broken: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    for round in 0..3 {
+        if broken == 1 && round == t / 32 {
+            continue;
+        }
+        thread::sync_threads(); // !
+    }
+    out.set(t as usize, t);
+}
+
+fn run_barrier_skipped_in_a_round(device: &Emulator, broken: u32) -> Result<(), EmulatorError> {
+    let mut out = device.zeros(64)?;
+    // SAFETY: the emulator checks every access.
+    unsafe { barrier_skipped_in_a_round(device, Shape::new(1, 64), broken, &mut out) }
+}
+
+#[kernel]
+fn barrier_in_an_inner_loop(broken: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    for pass in 0..2 {
+        let rounds = if broken == 1 && pass == t / 32 { 0 } else { 2 };
+        for _ in 0..rounds {
+            thread::sync_threads(); // !
+        }
+    }
+    out.set(t as usize, t);
+}
+
+fn run_barrier_in_an_inner_loop(device: &Emulator, broken: u32) -> Result<(), EmulatorError> {
+    let mut out = device.zeros(64)?;
+    // SAFETY: the emulator checks every access.
+    unsafe { barrier_in_an_inner_loop(device, Shape::new(1, 64), broken, &mut out) }
+}
+
 /// All mistakes.
 fn planted() -> Vec<Planted<Emulator>> {
     let mut planted = launches::planted();
@@ -45,6 +82,20 @@ fn planted() -> Vec<Planted<Emulator>> {
         report: "barrier divergence",
         array: "",
         run: run_barrier_in_a_branch,
+    });
+    planted.push(Planted {
+        title: "A barrier skipped in one round of a loop",
+        kernel: "barrier_skipped_in_a_round",
+        report: "barrier divergence",
+        array: "",
+        run: run_barrier_skipped_in_a_round,
+    });
+    planted.push(Planted {
+        title: "A barrier in different rounds of an outer loop",
+        kernel: "barrier_in_an_inner_loop",
+        report: "barrier divergence",
+        array: "",
+        run: run_barrier_in_an_inner_loop,
     });
     planted
 }
@@ -190,7 +241,7 @@ fn page() -> String {
         }
         let _ = write!(page, "\n```text\n{}\n```\n", fault_of(planted, Schedule::RoundRobin));
     }
-    page
+    page + LIMITS
 }
 
 const PAGE: &str = "# What the emulator finds
@@ -201,6 +252,19 @@ Each section plants one fault in a small kernel and shows the report. The kernel
 interleaved order of threads: the fault is found in every order, and the mended kernel has none in any order.
 
 Reports under `Schedule::RoundRobin`; the test writes this page with `WARPKOV_UPDATE_BOOK=1`.
+";
+
+const LIMITS: &str = "
+## What it does not find
+
+- **Two barriers of one macro call.** Rust gives all code of a `macro_rules!` call the line of the call, so the emulator takes barriers in
+  the two branches of such a macro for the same barrier. The audit of the device code finds them: `warpkov-build` refuses a kernel if a
+  branch that divides threads has a barrier on both sides, wherever the barriers come from.
+- **Rounds of loops in other functions.** `#[kernel]` counts the rounds of loops in the kernel's body that contain a barrier or call a
+  function. A barrier that one thread reaches in another round of a loop is no fault if the loop is in a function that the kernel calls.
+- **The wrong round of a warp operation.** Lanes may execute a shuffle in different rounds of a loop.
+- **Orders of memory that no run shows.** Races are found in every order of threads, but a wrong result that depends on the order, such as
+  that of a lock which the wrong thread gets, only in an order that shows it: `Emulator::explore` tries many.
 ";
 
 #[test]

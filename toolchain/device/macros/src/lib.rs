@@ -2,6 +2,7 @@
 //! and the derive `Parameter`, for structs that are kernel parameters.
 
 mod parameter;
+mod rounds;
 
 use proc_macro::TokenStream;
 use proc_macro2::{Group, Span, TokenStream as Tokens, TokenTree};
@@ -25,7 +26,7 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 /// - For `nvptx64`, the function is unchanged, and each instance has an entry point with the PTX calling convention.
 /// - For the host, the function's name is its typed launcher, `unsafe fn name(device, shape, …)`. Its arguments are the
 ///   scalars, `&D::Buffer<T>` for a `Global<T>`, `&mut D::Buffer<T>` for a `GlobalMut<T>`, and `NameArgs` for a struct
-///   `Name`.
+///   `Name`. The emulator counts the rounds of the loops that contain a barrier or call a function.
 ///
 /// A launch does not compile if the number or a type of its arguments is wrong, or if a buffer is both read and written
 /// through two parameters.
@@ -247,7 +248,7 @@ impl<'a> Kernel<'a> {
     /// For the host: the typed launcher, and for each instance the function that runs one emulated thread. Those are not
     /// generic, so that the compiler generates code for them in the crate of the kernel and nowhere else.
     fn host(&self, function: &ItemFn) -> Tokens {
-        let (visibility, ident, block) = (&function.vis, &function.sig.ident, &function.block);
+        let (visibility, ident, block) = (&function.vis, &function.sig.ident, rounds::count(&function.block));
         let (inputs, attributes) = (&function.sig.inputs, &function.attrs);
         let generics = &function.sig.generics.params;
         let clause = &function.sig.generics.where_clause;

@@ -16,9 +16,9 @@ use crate::launch::{Call, Dim3};
 
 type Routine = Coroutine<(), (), (), DefaultStack>;
 
-/// Stack size of a thread. The part beyond [`LOCAL_LIMIT`] is for the fault, and for arrays that are larger than that.
-/// Memory that no thread touches costs nothing.
-const STACK_BYTES: usize = 2 * LOCAL_LIMIT;
+/// Stack size of a thread. The part beyond [`LOCAL_LIMIT`] is for the emulator's functions, and for the fault. Memory that no
+/// thread touches costs nothing.
+pub const STACK_BYTES: usize = 2 * LOCAL_LIMIT;
 
 /// The fault of a thread that has unwound.
 fn locate(launch: &Launch, block: Dim3, payload: Box<dyn Any + Send>, thread: u32) -> Box<Fault> {
@@ -313,6 +313,7 @@ impl<'a> Runner<'a> {
                 }
             }
         });
+        self.block.stack.set(Some(routine.trap_handler()));
         let result = routine.resume(());
         let last = self.block.current.get() as usize;
         for position in first..self.block.position.get() {
@@ -337,6 +338,7 @@ impl<'a> Runner<'a> {
     fn resume(&mut self, id: usize, pool: &mut Pool) -> bool {
         let routine = self.routines[id].as_mut().expect("a thread that waits has a coroutine");
         self.block.current.set(id as u32);
+        self.block.stack.set(Some(routine.trap_handler()));
         enter(&raw const self.threads[id]);
         if let CoroutineResult::Yield(()) = routine.resume(()) {
             return self.suspend(id);
@@ -476,13 +478,22 @@ impl<'a> Runner<'a> {
             _ => None,
         });
         let (waiting, site) = barrier.map_or((0, None), |(id, site)| (id, Some(site)));
+        let line = site.map_or(0, Location::line);
         let elsewhere = (0..self.states.len()).find(|&id| match self.wait_of(id) {
             Some(Wait::Barrier { site: other }) => Some(other) != site,
             _ => true,
         });
+        let first = &self.threads[waiting];
+        let in_another_round = self.threads.iter().find(|thread| thread.round != first.round);
+        if let Some(other) = in_another_round.filter(|_| elsewhere.is_none()) {
+            let other_text = format!("waits at it in {}", other.round_beside(first));
+            let kind = Kind::BarrierDivergence { waiting: line, other: other_text };
+            let hint = "every thread of the block must reach the barrier in the same round of the loop: does a thread \
+                        skip it in one round, by `continue` or in a branch?";
+            return fault(kind, Threads::Two(waiting as u32, other.id), site, Some(hint.to_owned()));
+        }
         let other = elsewhere.unwrap_or(waiting);
-        let kind =
-            Kind::BarrierDivergence { waiting: site.map_or(0, |site| site.line()), other: self.describe_state(other) };
+        let kind = Kind::BarrierDivergence { waiting: line, other: self.describe_state(other) };
         let hint = if self.states.get(other) == Some(&State::Ended) {
             "every thread of the block must reach the barrier: let threads without work skip the work instead of returning. \
              (GPUs since Volta do not wait for threads that have returned, but CUDA leaves the behaviour undefined.)"

@@ -150,7 +150,8 @@ impl fmt::Display for Place {
 /// The kinds of fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Kind {
-    /// Some threads wait at a barrier that another thread never reaches, because it has returned or waits elsewhere.
+    /// Some threads wait at a barrier that another thread never reaches, because it has returned or waits elsewhere; or
+    /// that it reaches in another round of a loop in the kernel's body.
     #[error("barrier divergence: one thread waits at the barrier on line {waiting}, the other {other}")]
     BarrierDivergence {
         /// Line of the barrier.
@@ -251,9 +252,9 @@ pub enum Kind {
     },
     /// The local variables of a thread need more memory than any GPU has for a thread. Those of the host take more space, so
     /// a thread near the limit may still run on a GPU.
-    #[error("a thread has {bytes} bytes of local variables; on a GPU it may have at most {limit}")]
+    #[error("a thread has at least {bytes} bytes of local variables; on a GPU it may have at most {limit}")]
     LocalMemoryExhausted {
-        /// The thread's stack on the host.
+        /// The thread's stack on the host, or a part of it.
         bytes: usize,
         /// Maximum over all GPUs.
         limit: usize,
@@ -291,6 +292,13 @@ impl Raised {
     pub fn race(place: Place, earlier: Stamp, action: Action, site: &'static Location<'static>, hint: String) -> Self {
         let kind = Kind::Race { place, first: earlier.action.describe(), second: action.describe() };
         Self { kind, earlier: Some(earlier), site: Some(site), hint: Some(hint) }
+    }
+
+    /// Local variables of at least `bytes` bytes.
+    pub fn local_memory(bytes: usize, site: Option<&'static Location<'static>>) -> Self {
+        let hint = "is a local array too large, or a recursion too deep?".to_owned();
+        let kind = Kind::LocalMemoryExhausted { bytes, limit: super::thread::LOCAL_LIMIT };
+        Self { hint: Some(hint), ..Self::new(kind, site) }
     }
 
     /// Ends the launch with this fault of the current thread.

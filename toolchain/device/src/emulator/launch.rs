@@ -38,6 +38,8 @@ pub struct Launch {
     pub early: Cell<bool>,
     /// Whether a thread has made an operation by which it can learn of others.
     pub communicated: Cell<bool>,
+    /// Whether a thread has made an atomic operation or a peek.
+    pub competed: Cell<bool>,
     /// Whether instructions are recorded.
     pub profiled: bool,
     /// Where asynchronous copies read memory that the kernel may write, for hints.

@@ -15,9 +15,32 @@ pub(crate) struct Record {
     pub partial: Cell<bool>,
     /// Whether each element has a value, if `partial`.
     written: RefCell<Vec<bool>>,
+    /// The last operation that has used it: a launch, or a write of the host.
+    used: Cell<Option<Use>>,
 }
 
+/// An operation.
+#[derive(Clone, Copy)]
+pub(super) struct Use {
+    /// Those after an event have larger numbers than it.
+    pub number: u64,
+    /// The kernel, or the method of the device.
+    pub by: &'static str,
+}
+
+/// A point in the order of operations.
+pub struct EmulatedEvent(pub(super) u64);
+
 impl Record {
+    pub(super) fn use_by(&self, operation: Use) {
+        self.used.set(Some(operation));
+    }
+
+    /// What has used it since the event.
+    pub(super) fn used_since(&self, event: &EmulatedEvent) -> Option<&'static str> {
+        self.used.get().filter(|operation| operation.number > event.0).map(|operation| operation.by)
+    }
+
     #[inline]
     pub fn written(&self, element: usize) -> bool {
         !self.partial.get() || self.written.borrow()[element]
@@ -48,6 +71,7 @@ impl<T: DeviceCopy> EmulatedBuffer<T> {
             shadow: RefCell::default(),
             partial: Cell::new(false),
             written: RefCell::default(),
+            used: Cell::new(None),
         };
         Self { elements, record: Box::new(record) }
     }
@@ -62,6 +86,10 @@ impl<T: DeviceCopy> EmulatedBuffer<T> {
         buffer.record.partial.set(len > 0);
         buffer.record.written.borrow_mut().resize(len, false);
         buffer
+    }
+
+    pub(super) fn record(&self) -> &Record {
+        &self.record
     }
 
     /// Writes the first elements from the host.

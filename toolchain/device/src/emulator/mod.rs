@@ -24,6 +24,11 @@
 //!
 //! An atomic operation at block scope races with one of another block. The data of an asynchronous copy belong to the
 //! copy until the thread that has started it waits for it.
+//!
+//! # Barriers
+//!
+//! The threads of a block must reach the same barrier, in the same round of each loop around it. The emulator compares the
+//! lines of barriers, and the rounds of those loops in the kernel's body that contain a barrier or call a function.
 
 mod block;
 pub(crate) mod clock;
@@ -31,6 +36,8 @@ mod explore;
 pub mod fault;
 mod launch;
 pub(crate) mod memory;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod overflow;
 pub mod profile;
 mod schedule;
 mod shadow;
@@ -46,15 +53,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use explore::Explored;
 pub use fault::Fault;
-pub use memory::EmulatedBuffer;
+pub use memory::{EmulatedBuffer, EmulatedEvent};
 pub use schedule::Schedule;
 
 use crate::device::DeviceCopy;
-use crate::launch::{Call, Device, Dim3, Shape};
+use crate::launch::{Arg, Call, Device, Dim3, Shape};
 use launch::{Grid, Launch, Previous, RESIDENT_BLOCKS};
+use memory::{Record, Use};
 use profile::{Profile, Profiler};
 
-/// Serial number of the next block in this process. Buffers may move from one emulator to another.
+/// Serial number of the next block or event in this process. Buffers may move from one emulator to another.
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
 /// Returns true to stop. Called before each block, and not again after it has returned true.
@@ -71,6 +79,7 @@ pub struct Emulator {
     /// Within [`Device::beside`]: the blocks of its first part.
     beside: RefCell<Option<Range<u64>>>,
     communicated: Cell<bool>,
+    competed: Cell<bool>,
     profiler: Option<Profiler>,
 }
 
@@ -92,6 +101,7 @@ impl Emulator {
             previous: Cell::default(),
             beside: RefCell::default(),
             communicated: Cell::default(),
+            competed: Cell::default(),
             profiler: None,
         }
     }
@@ -120,6 +130,14 @@ impl Emulator {
     #[must_use]
     pub fn communicated(&self) -> bool {
         self.communicated.get()
+    }
+
+    /// Whether a thread of a launch so far has made an atomic operation or a peek. Threads then compete, for example for a
+    /// lock or for places in a list, and each [`Schedule`] may have other winners. Barriers and warp operations have the
+    /// same result in all of them, if there was no [`Fault`].
+    #[must_use]
+    pub fn competed(&self) -> bool {
+        self.competed.get()
     }
 
     /// The same emulator with another limit on the work of a launch, by default 2²⁷ = 134 217 728: memory accesses of
@@ -165,6 +183,8 @@ impl Emulator {
         let Ok(blocks) = u32::try_from(grid.count()) else {
             return refuse(format!("its grid has {} blocks; the emulator runs at most {}", grid.count(), u32::MAX));
         };
+        #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+        overflow::catch();
         let previous = self.previous.take().filter(|_| call.shape.overlapping);
         let first = NEXT_BLOCK.fetch_add(blocks.into(), Ordering::Relaxed);
         let launch = Launch {
@@ -179,6 +199,7 @@ impl Emulator {
             idle: Cell::new(0),
             early: Cell::new(false),
             communicated: Cell::new(false),
+            competed: Cell::new(false),
             profiled: self.profiler.is_some(),
             copy_sites: RefCell::default(),
             random: Cell::new(self.schedule.seed()),
@@ -189,6 +210,7 @@ impl Emulator {
         let grid_of_blocks = Grid { launch: &launch, profiler: self.profiler.as_ref(), call: &call, body: thread };
         let ended = grid_of_blocks.run(&mut self.pool.borrow_mut(), || self.stopped());
         self.communicated.set(self.communicated.get() || launch.communicated.get());
+        self.competed.set(self.competed.get() || launch.competed.get());
         ended?;
         // The next launch begins after every block of this one has called `launch_dependents`. If that was after its
         // `wait`, all launches before this one have ended.
@@ -218,6 +240,15 @@ pub enum EmulatorError {
         /// The kernel.
         kernel: &'static str,
     },
+    /// A copy of [`Device::stage`] overlaps with an operation on its target: on a GPU it may come before it.
+    #[error(
+        "`stage` copies to a buffer that `{by}` uses, submitted after the event: nothing makes the copy wait for it. Is \
+         the event recorded too early?"
+    )]
+    Staged {
+        /// The last kernel that uses the buffer, or the method of the device.
+        by: &'static str,
+    },
 }
 
 /// The report, which `expect` and tests that return an error print by `Debug`.
@@ -231,7 +262,7 @@ impl Device for Emulator {
     type Error = EmulatorError;
     type Buffer<T: DeviceCopy> = EmulatedBuffer<T>;
     type Pinned<T: DeviceCopy> = Vec<T>;
-    type Event = ();
+    type Event = EmulatedEvent;
     type Graph = Infallible;
 
     fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
@@ -253,12 +284,14 @@ impl Device for Emulator {
         use crate::launch::Buffer;
         assert_eq!(target.len(), source.len(), "elements");
         self.previous.take();
+        target.record().use_by(Use { number: NEXT_BLOCK.load(Ordering::Relaxed), by: "write" });
         target.fill(source.iter().copied());
         Ok(())
     }
 
     fn clear<T: DeviceCopy>(&self, buffer: &mut EmulatedBuffer<T>) -> Result<(), EmulatorError> {
         self.previous.take();
+        buffer.record().use_by(Use { number: NEXT_BLOCK.load(Ordering::Relaxed), by: "clear" });
         buffer.fill(std::iter::repeat(T::zeroed()));
         Ok(())
     }
@@ -278,18 +311,22 @@ impl Device for Emulator {
         Ok(source)
     }
 
-    fn record_event(&self) -> Result<(), EmulatorError> {
-        Ok(())
+    fn record_event(&self) -> Result<EmulatedEvent, EmulatorError> {
+        Ok(EmulatedEvent(NEXT_BLOCK.fetch_add(1, Ordering::Relaxed)))
     }
 
+    /// Executes the copy at once. Returns an error if `target` was used since `after`.
     unsafe fn stage<T: DeviceCopy>(
         &self,
         source: &Vec<T>,
         range: Range<usize>,
         target: &mut EmulatedBuffer<T>,
-        (): &(),
+        after: &EmulatedEvent,
     ) -> Result<(), EmulatorError> {
         self.previous.take();
+        if let Some(by) = target.record().used_since(after) {
+            return Err(EmulatorError::Staged { by });
+        }
         let source = &source[range];
         assert!(source.len() <= crate::launch::Buffer::len(target), "elements");
         target.fill(source.iter().copied());
@@ -330,6 +367,13 @@ impl Device for Emulator {
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), EmulatorError> {
         let (thread, args) = (call.thread, call.args);
+        let operation = Use { number: NEXT_BLOCK.load(Ordering::Relaxed), by: call.kernel };
+        for arg in args {
+            if let &Arg::Buffer { address, .. } = arg {
+                // SAFETY: the caller promises that it is a buffer of the emulator, whose address is that of its record.
+                unsafe { &*std::ptr::with_exposed_provenance::<Record>(address as usize) }.use_by(operation);
+            }
+        }
         // SAFETY: the caller promises that the arguments belong to this instance, and that their buffers are the
         // emulator's, which are in host memory. They are borrowed until the launch returns.
         self.run(call, &|| unsafe { thread(args) })

@@ -227,7 +227,7 @@ impl Page {
         // Threads run in ascending or descending order most often.
         let ends = [lanes.trailing_zeros() as u16, 31 - lanes.leading_zeros() as u16];
         let first = thread / 32 * 32 + if ends[0] < thread % 32 { ends[0] } else { ends[1] };
-        Group { block, time, site, lanes, first, action: Action::Read }
+        Group { block, time, site, lanes, warps: 1 << (thread / 32), first, action: Action::Read }
     }
 
     /// Whether the last read of an element, and those by lanes of the same warp at the same time and site, happen before
@@ -318,8 +318,9 @@ impl Atomics {
     /// Adds an atomic operation, a peek or a mark.
     fn add(&mut self, stamp: Stamp, clock: &Clock) {
         let Stamp { block, time, thread, action, .. } = stamp;
-        let (site, lanes) = (stamp.site.map_or(0, sites::number), 1 << (thread % 32));
-        self.accesses.add(Group { block, time, site, lanes, first: thread, action }, clock);
+        let site = stamp.site.map_or(0, sites::number);
+        let (lanes, warps) = (1 << (thread % 32), 1 << (thread / 32));
+        self.accesses.add(Group { block, time, site, lanes, warps, first: thread, action }, clock);
         match self.recent.last_mut() {
             Some(last) if last.same_thread(&stamp) && (action.writes() || !last.action.writes()) => *last = stamp,
             _ => {
@@ -373,7 +374,7 @@ impl Pool {
     }
 }
 
-/// The same access by lanes of one warp, at one time.
+/// The same access by the same lanes of some warps, at one time.
 #[derive(Clone, Copy)]
 struct Group {
     block: u64,
@@ -381,22 +382,33 @@ struct Group {
     /// The number of the site.
     site: u32,
     lanes: u32,
+    warps: u32,
     /// One of the threads, which is the first in reports.
     first: u16,
     action: Action,
 }
 
 impl Group {
+    /// Adds the threads of another group, if this one can hold them.
     #[inline]
-    fn same(&self, other: &Self) -> bool {
-        let Self { block, time, site, first, action, .. } = *self;
-        (block, time, site, first / 32, action) == (other.block, other.time, other.site, other.first / 32, other.action)
+    fn join(&mut self, other: &Self) -> bool {
+        let Self { block, time, site, action, .. } = *self;
+        // A single lane stays in its warp, where others may follow.
+        let same_lanes = self.lanes == other.lanes && !other.lanes.is_power_of_two();
+        if (block, time, site, action) != (other.block, other.time, other.site, other.action)
+            || self.warps != other.warps && !same_lanes
+        {
+            return false;
+        }
+        self.lanes |= other.lanes;
+        self.warps |= other.warps;
+        true
     }
 
     fn threads(&self) -> impl Iterator<Item = u16> {
-        let lanes = (0..32).filter(|lane| self.lanes & (1 << lane) != 0);
-        let warp = self.first / 32;
-        [self.first].into_iter().chain(lanes.map(move |lane| warp * 32 + lane))
+        let Self { lanes, warps, first, .. } = *self;
+        let all = ones(warps).flat_map(move |warp| ones(lanes).map(move |lane| warp * 32 + lane));
+        [first].into_iter().chain(all)
     }
 
     /// The threads whose accesses do not happen before the present.
@@ -407,6 +419,16 @@ impl Group {
         let threads = (!all).then(|| self.threads().filter(move |&thread| !clock.knows_access(block, thread, time)));
         threads.into_iter().flatten()
     }
+}
+
+/// The positions of ones, in ascending order.
+#[inline]
+fn ones(mut bits: u32) -> impl Iterator<Item = u16> {
+    std::iter::from_fn(move || {
+        let bit = (bits != 0).then(|| bits.trailing_zeros() as u16);
+        bits &= bits.wrapping_sub(1);
+        bit
+    })
 }
 
 /// A set of accesses, none of which is known to happen before another one.
@@ -431,8 +453,7 @@ impl Accesses {
 
     /// Adds accesses by the thread of `clock`, or earlier ones.
     fn add(&mut self, group: Group, clock: &Clock) {
-        if let Some(same) = self.groups.iter_mut().rev().take(Self::RECENT).find(|other| other.same(&group)) {
-            same.lanes |= group.lanes;
+        if self.groups.iter_mut().rev().take(Self::RECENT).any(|other| other.join(&group)) {
             return;
         }
         self.kinds |= 1 << group.action as u8;
@@ -441,7 +462,7 @@ impl Accesses {
         let single = group.lanes.is_power_of_two();
         if let Some(last) = self.groups.last_mut()
             && single
-            && (last.block, last.first, last.lanes) == (group.block, group.first, group.lanes)
+            && (last.block, last.first, last.lanes, last.warps) == (group.block, group.first, group.lanes, group.warps)
             && covers(last)
         {
             *last = group;
@@ -453,6 +474,9 @@ impl Accesses {
                     return true;
                 }
                 let Some(first) = earlier.unordered(clock).next() else { return false };
+                if !earlier.warps.is_power_of_two() {
+                    return true;
+                }
                 earlier.lanes = earlier.unordered(clock).fold(0, |lanes, thread| lanes | 1 << (thread % 32));
                 earlier.first = first;
                 true

@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use corosensei::Yielder;
+use corosensei::trap::CoroutineTrapHandler;
 
 use super::clock::{Action, Clock, Knowledge, Stamp};
 use super::fault::{Kind, Place, Raised};
@@ -53,10 +54,6 @@ impl WarpOp {
 
 /// Accesses in a row that change nothing, after which a thread lets others run: it may wait for them.
 const PATIENCE: u32 = 256;
-
-/// Accesses between two checks of a thread's limits. Frames of recursive functions that make one each fit in the rest of
-/// the stack.
-const UNCHECKED_STEPS: u64 = 64;
 
 /// Maximum local memory of a thread on every GPU: 512 KiB.
 pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
@@ -146,6 +143,46 @@ pub(crate) enum Target {
     Shared { address: u32, size: u32 },
 }
 
+/// A loop that a thread executes. Threads must reach a barrier in the same round of each loop around it. `#[kernel]`
+/// makes one for each loop that may contain a barrier.
+#[doc(hidden)]
+pub struct Loop {
+    thread: &'static Thread,
+    /// What `thread` has around it.
+    round: u64,
+    innermost: Option<(&'static Location<'static>, u64)>,
+}
+
+impl Loop {
+    /// Begins the loop at the caller's line.
+    #[must_use]
+    #[track_caller]
+    #[inline]
+    pub fn enter() -> Self {
+        let thread = current();
+        let (round, innermost, site) = (thread.round.get(), thread.innermost.get(), Location::caller());
+        // Rounds of different loops, and of one loop in different rounds of another, get different numbers.
+        let start = round.wrapping_add(u64::from(site.line()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        thread.round.set(start);
+        thread.innermost.set(Some((site, start)));
+        Self { thread, round, innermost }
+    }
+
+    /// Begins the next round.
+    #[inline(always)]
+    pub fn begin_round(&self) {
+        self.thread.round.set(self.thread.round.get().wrapping_add(1));
+    }
+}
+
+impl Drop for Loop {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.thread.round.set(self.round);
+        self.thread.innermost.set(self.innermost);
+    }
+}
+
 /// A peek. A compiler may use its value for the next peek of the element at the same place, if the thread does nothing
 /// between the two that others can see: a loop then never learns of a change.
 #[derive(Clone, Copy)]
@@ -185,6 +222,8 @@ pub struct Block {
     pub(crate) position: Cell<usize>,
     /// The end of the positions of threads that the coroutine may run.
     end: Cell<usize>,
+    /// The stack of the coroutine that has continued last.
+    pub(crate) stack: Cell<Option<CoroutineTrapHandler<()>>>,
 }
 
 impl Default for Block {
@@ -202,6 +241,7 @@ impl Default for Block {
             current: Cell::new(0),
             position: Cell::new(0),
             end: Cell::new(0),
+            stack: Cell::new(None),
         }
     }
 }
@@ -258,7 +298,9 @@ pub(crate) struct Barrier {
     arrived: Cell<usize>,
     /// Where the first of them waits.
     site: Cell<Option<&'static Location<'static>>>,
-    /// Whether another one waits elsewhere.
+    /// Its [`Thread::round`].
+    round: Cell<u64>,
+    /// Whether another one waits elsewhere, or in another round.
     differs: Cell<bool>,
     arriving: RefCell<Passage>,
     /// What threads get that continue: some may arrive again before others have continued.
@@ -277,20 +319,21 @@ struct Passage {
 
 impl Barrier {
     #[inline]
-    pub fn arrive(&self, site: &'static Location<'static>, predicate: bool, clock: &Clock) {
+    pub fn arrive(&self, site: &'static Location<'static>, round: u64, predicate: bool, clock: &Clock) {
         if self.arrived.get() == 0 {
             self.site.set(Some(site));
+            self.round.set(round);
         }
         self.arrived.set(self.arrived.get() + 1);
         let same = self.site.get().is_some_and(|first| ptr::eq(first, site) || first == site);
-        self.differs.set(self.differs.get() || !same);
+        self.differs.set(self.differs.get() || !same || self.round.get() != round);
         let arriving = &mut *self.arriving.borrow_mut();
         arriving.count += u32::from(predicate);
         arriving.time = arriving.time.max(clock.time);
         join(&mut arriving.acquired, clock);
     }
 
-    /// Completes it if all `threads` threads wait, at the same site. Returns whether they do.
+    /// Completes it if all `threads` threads wait, at the same site in the same round. Returns whether they do.
     #[inline]
     pub fn release(&self, threads: usize) -> bool {
         if self.arrived.get() < threads || self.differs.get() {
@@ -403,8 +446,10 @@ pub struct Thread {
     yielder: Cell<*const Yielder<(), ()>>,
     /// Memory accesses so far.
     steps: Cell<u64>,
-    /// Memory accesses that need no check of limits.
-    unchecked: Cell<u64>,
+    /// Memory accesses that it may make.
+    limit: Cell<u64>,
+    /// The lowest address of the stack that its local variables may have.
+    floor: Cell<usize>,
     /// Whether it has waited.
     waited: Cell<bool>,
     /// What it has done last: wait, if it has waited.
@@ -421,6 +466,10 @@ pub struct Thread {
     rare: Cell<bool>,
     /// Index in the block.
     index: Cell<Dim3>,
+    /// A number for the rounds of all its counted loops; 0 outside of them.
+    pub(crate) round: Cell<u64>,
+    /// The innermost of these loops, and the value of `round` before its first round.
+    innermost: Cell<Option<(&'static Location<'static>, u64)>>,
     /// Barriers and warp operations passed.
     phase: Cell<u32>,
     /// The value that an exchange has returned, unless it returns those of all lanes.
@@ -464,6 +513,19 @@ pub fn current() -> &'static Thread {
     // cannot keep the reference: the views that it writes to accept `DeviceCopy` types only, which contain no
     // references.
     unsafe { &*thread }
+}
+
+/// The stack of the running emulated thread, if `address` belongs to it or to its guard page, and if a panic can begin.
+/// For signal handlers.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) fn overflowing(address: usize) -> Option<CoroutineTrapHandler<()>> {
+    let thread = CURRENT.get();
+    if thread.is_null() || std::thread::panicking() {
+        return None;
+    }
+    // SAFETY: as in `current`.
+    let stack = unsafe { &*thread }.block().stack.get();
+    stack.filter(|stack| stack.stack_ptr_in_bounds(address))
 }
 
 /// Elements of a buffer, as a view accesses them.
@@ -516,12 +578,15 @@ impl Thread {
             waited: Cell::new(false),
             state: Cell::new(State::Fresh),
             steps: Cell::new(0),
-            unchecked: Cell::new(0),
+            limit: Cell::new(0),
+            floor: Cell::new(0),
             idle: Cell::new(0),
             profiled: Cell::new(false),
             watched: Cell::new(false),
             triggered: Cell::new(false),
             vector: Cell::new(false),
+            round: Cell::new(0),
+            innermost: Cell::new(None),
             phase: Cell::new(0),
             clock: RefCell::new(Clock::new(id as u16)),
             reply: Cell::new(0),
@@ -551,7 +616,9 @@ impl Thread {
         self.yielder.set(yielder);
         self.waited.set(false);
         self.steps.set(0);
-        self.unchecked.set(launch.limit.min(UNCHECKED_STEPS));
+        self.limit.set(launch.limit);
+        // The yielder is at the start of the coroutine's stack, which grows towards lower addresses.
+        self.floor.set(ptr::from_ref(yielder).addr().saturating_sub(LOCAL_LIMIT));
         self.idle.set(0);
         self.profiled.set(launch.profiled);
         self.watched.set(launch.settled < launch.first || launch.beside.is_some());
@@ -569,6 +636,26 @@ impl Thread {
             let missed = &mut *self.missed.borrow_mut();
             if !missed.is_empty() {
                 *missed = Knowledge::default();
+            }
+        }
+    }
+
+    /// The round in which it waits, beside that of another thread: "round 2 of the loop on line 7, not in round 1".
+    pub(crate) fn round_beside(&self, other: &Self) -> String {
+        let [mine, others] = [self, other].map(|thread| thread.innermost.get());
+        let number = |thread: &Self, start| thread.round.get().wrapping_sub(start);
+        match (mine, others) {
+            (Some((site, start)), Some((same, other_start))) if site == same => {
+                let (number, line, others) = (number(self, start), site.line(), number(other, other_start));
+                if number == others {
+                    format!("another round of a loop around that on line {line}")
+                } else {
+                    format!("round {number} of the loop on line {line}, not in round {others}")
+                }
+            }
+            _ => {
+                let line = |innermost: Option<(&Location<'_>, _)>| innermost.map_or(0, |(site, _)| site.line());
+                format!("the loop on line {}, not in that on line {}", line(mine), line(others))
             }
         }
     }
@@ -631,11 +718,12 @@ impl Thread {
     #[track_caller]
     pub fn barrier(&self, predicate: bool) -> u32 {
         let site = Location::caller();
+        self.check_stack(site);
         self.record(Operation::Barrier, 0, 0, site);
         self.communicates();
         self.forget_peek();
         let barrier = &self.block().barrier;
-        barrier.arrive(site, predicate, &self.clock.borrow());
+        barrier.arrive(site, self.round.get(), predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
         barrier.leave(&mut self.clock.borrow_mut())
     }
@@ -677,6 +765,7 @@ impl Thread {
             super::fault::raise(Kind::LaneOutsideMask { lane, mask });
         }
         let site = Location::caller();
+        self.check_stack(site);
         self.record(op.operation(), 0, 0, site);
         self.communicates();
         self.forget_peek();
@@ -710,6 +799,13 @@ impl Thread {
     #[inline(always)]
     fn communicates(&self) {
         self.launch().communicated.set(true);
+    }
+
+    /// Communicates in a way whose result may depend on the order.
+    #[inline(always)]
+    fn competes(&self) {
+        self.communicates();
+        self.launch().competed.set(true);
     }
 
     /// Records an instruction, if the launch is profiled.
@@ -835,24 +931,28 @@ impl Thread {
 
     #[inline(always)]
     fn count_steps(&self, steps: u64, site: &'static Location<'static>) {
+        let here = std::mem::MaybeUninit::<u8>::uninit();
         self.steps.set(self.steps.get() + steps);
-        if self.steps.get() > self.unchecked.get() {
+        if self.steps.get() > self.limit.get() || (&raw const here).addr() < self.floor.get() {
             self.check_limits(site);
         }
+    }
+
+    /// Checks that local variables are within their limit: what allocates memory must not be interrupted by the end of the
+    /// stack.
+    #[inline(always)]
+    fn check_stack(&self, site: &'static Location<'static>) {
+        self.count_steps(0, site);
     }
 
     /// Checks that the thread is within its limits.
     #[cold]
     fn check_limits(&self, site: &'static Location<'static>) {
         let (steps, launch, here) = (self.steps.get(), self.launch(), 0_u8);
-        self.unchecked.set(launch.limit.min(steps + UNCHECKED_STEPS));
-        // The yielder is at the start of the coroutine's stack, which grows towards lower addresses.
-        let bytes = self.yielder.get().addr().saturating_sub((&raw const here).addr());
+        let bytes = (self.floor.get() + LOCAL_LIMIT).saturating_sub((&raw const here).addr());
         // The destructors of a faulty kernel may access memory.
         if bytes > LOCAL_LIMIT && !std::thread::panicking() {
-            let kind = Kind::LocalMemoryExhausted { bytes, limit: LOCAL_LIMIT };
-            let hint = "is a local array too large, or a recursion too deep?".to_owned();
-            Raised { hint: Some(hint), ..Raised::new(kind, Some(site)) }.raise();
+            Raised::local_memory(bytes, Some(site)).raise();
         }
         // A thread that has only read for long waits for another one: `Grid` reports that when `idle` reaches the limit.
         if steps > launch.limit && launch.idle.get() <= launch.limit / 2 {
@@ -1022,7 +1122,7 @@ impl Thread {
         let operation = if action.writes() { Operation::Store } else { Operation::Load };
         self.record_global(operation, &elements, site);
         if action == Action::Peek {
-            self.communicates();
+            self.competes();
         }
         self.step(action.writes(), true, site, || elements.target());
         if action.writes() && self.rare.get() {
@@ -1118,7 +1218,7 @@ impl Thread {
             drop(shadow);
             self.race(place(), earlier, action, site);
         }
-        self.communicates();
+        self.competes();
         let (other, missed) = shadow.signal(element, &self.clock.borrow(), wide);
         if atomic.reads {
             self.hear(other, missed);
@@ -1158,6 +1258,7 @@ impl Thread {
     #[must_use]
     #[track_caller]
     pub fn static_shared(&self, site: usize, name: &'static str, bytes: u32) -> u32 {
+        self.check_stack(Location::caller());
         self.block().shared.borrow_mut().static_array(site, name, bytes)
     }
 
@@ -1256,7 +1357,9 @@ impl Thread {
     }
 
     /// Combines the copies since the last call into a group.
+    #[track_caller]
     pub fn commit_copies(&self) {
+        self.check_stack(Location::caller());
         self.rare.set(true);
         let copies = &mut *self.copies.borrow_mut();
         copies.groups.push_back(std::mem::take(&mut copies.open));
@@ -1299,7 +1402,7 @@ impl Thread {
     #[track_caller]
     pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
         let site = Location::caller();
-        self.communicates();
+        self.competes();
         if !atomic.reads {
             self.block().shared.borrow_mut().set_written(address, size);
         }

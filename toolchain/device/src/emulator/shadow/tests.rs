@@ -123,7 +123,7 @@ impl Program {
     fn barrier(&mut self, block: usize) {
         let barrier = Barrier::default();
         let clocks = &mut self.clocks[block];
-        clocks.iter().for_each(|clock| barrier.arrive(sites()[0], false, clock));
+        clocks.iter().for_each(|clock| barrier.arrive(sites()[0], 0, false, clock));
         assert!(barrier.release(THREADS.len()));
         clocks.iter_mut().for_each(|clock| {
             barrier.leave(clock);
@@ -227,4 +227,20 @@ fn races_between_launches_beside_each_other() {
         program.run(30);
     });
     assert!(races.contains(&("a read", "a write")), "{races:?}");
+}
+
+#[test]
+fn readers_of_a_block_take_one_group() {
+    let (mut shadow, site) = (Shadow::default(), sites()[0]);
+    let mut clocks: Vec<Clock> = (0..1024).map(Clock::new).collect();
+    for clock in &mut clocks {
+        clock.begin(1, 1, None);
+        shadow.touch(0, Action::Read, clock, site).unwrap();
+    }
+    let reads: Vec<_> = shadow.pool.entries.iter().map(|more| more.reads.groups.len()).collect();
+    assert_eq!(reads, [1]);
+    // The write of each thread races with the reads of all others.
+    for clock in &clocks {
+        assert!(shadow.touch(0, Action::Write, clock, site).is_err_and(|read| read.thread != clock.thread));
+    }
 }
