@@ -20,6 +20,7 @@ use warpkov::mdp::generate::{
     CarRental, Consensus, Csma, Firewire, Forest, Gambler, Garnet, Inventory, QueueNetwork, RewardOf, SlipGrid,
     SuttonGrid, WetFloor, Zeroconf,
 };
+use warpkov::mdp::io::{ReadOptions, read_from};
 use warpkov::mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
 use warpkov::mdp::qfactors::q_factors;
 use warpkov::mdp::select;
@@ -290,6 +291,26 @@ fn info_names_what_looks_wrong() {
     let warnings = inspect(&MdpParts { rewards, ..parts }.validated().unwrap(), Purpose::default());
     assert_eq!(kinds(&warnings), [Kind::NoReward]);
     assert!(warnings[0].message.contains("2 rewards belong to transitions of probability 0"), "{warnings:?}");
+}
+
+/// With as many actions as states, a table of P may be read under the wrong key, which `info` says of it.
+#[test]
+fn exchangeable_indices_are_told_by_info() {
+    let of = |table: &str, key: &str| {
+        let text = format!("{{\"gamma\":0.9,\"{key}\":{table},\"R[s]\":[1,2]}}");
+        let mdp = read_from(text.as_bytes(), "m", &ReadOptions::default()).unwrap();
+        assert!(inspect_quickly(&mdp, Purpose::default()).is_empty(), "a solve says nothing");
+        inspect(&mdp, Purpose::default())
+    };
+    for key in ["P[a][s][s']", "P[s][a][s']"] {
+        let warnings = of("[[[0.7,0.3],[0.2,0.8]],[[0.9,0.1],[0.6,0.4]]]", key);
+        assert_eq!(kinds(&warnings), [Kind::Exchangeable], "{key}");
+        let message = &warnings[0].message;
+        assert!(message.starts_with("there are as many actions as states, 2, so a table"), "{message}");
+        assert!(message.ends_with("Check state 0, action 1 with option show"), "{message}");
+        // Both readings are one model.
+        assert_eq!(kinds(&of("[[[0.7,0.3],[0.2,0.8]],[[0.2,0.8],[0.6,0.4]]]", key)), [], "{key}");
+    }
 }
 
 /// Doubly stochastic matrices can be read as their transposes, which `info` says of them; symmetric and deterministic ones are as they are.

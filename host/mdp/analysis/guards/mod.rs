@@ -28,6 +28,8 @@ choice! {
         ActionMajor = "action-major",
         /// Rewards of actions seem to be in the order a·S + s, and are read in the order s·A + a.
         ActionMajorRewards = "action-major-rewards",
+        /// There are as many actions as states: the first two indices of a table of P could be exchanged.
+        Exchangeable = "exchangeable-indices",
         /// Columns of P sum to 1 as rows do: the transpose would pass as well.
         DoublyStochastic = "doubly-stochastic",
         /// All rewards are 0.
@@ -74,6 +76,7 @@ pub fn inspect(mdp: &Mdp, purpose: Purpose) -> Vec<Warning> {
         found.extend(rewards::small(mdp, purpose.epsilon));
         found.extend(rewards::wide(mdp));
     }
+    found.extend(order::exchangeable(mdp));
     found.extend(order::doubly_stochastic(mdp));
     found.extend(undiscounted(mdp));
     found.extend(states::stuck(mdp));

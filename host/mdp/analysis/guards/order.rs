@@ -273,6 +273,30 @@ pub(super) fn doubly_stochastic(mdp: &Mdp) -> Option<Warning> {
     })
 }
 
+/// Most states of a model that people write as a table.
+const WRITTEN: u32 = 32;
+
+/// There are as many actions as states, few of both, and the model with both exchanged is another one. Nothing but the key of
+/// a table, or the order given with an array, tells which is meant.
+pub(super) fn exchangeable(mdp: &Mdp) -> Option<Warning> {
+    let (states, actions) = (mdp.states() as usize, uniform(mdp)?);
+    if states != actions || !(2..=WRITTEN).contains(&mdp.states()) {
+        return None;
+    }
+    let place = |row: usize| row % actions * states + row / actions;
+    let row = (0..mdp.rows()).find(|&row| mdp.transitions().row(row) != mdp.transitions().row(place(row)))?;
+    Some(Warning {
+        kind: Kind::Exchangeable.name(),
+        count: 1,
+        examples: vec![row_name(mdp, row)],
+        message: format!(
+            "there are as many actions as states, {states}, so a table P[a][s][s'] that is read as P[s][a][s'], or the other way \
+             round, is no error. Check {} with option show",
+            row_name(mdp, row)
+        ),
+    })
+}
+
 /// For each action, the sums of the first columns.
 fn first_columns(mdp: &Mdp, actions: usize, count: usize) -> Vec<f64> {
     let rows = (0..mdp.rows()).into_par_iter().with_min_len(CHUNK);
