@@ -102,14 +102,18 @@ pub struct Checked {
 /// Sweeps of the measured runs, and of the computed ones: γ = 0.99, ε = 1e-6.
 pub const SWEEPS: u32 = 1770;
 
-/// Side of a grid, GPUs, and milliseconds, the middle of what `benches/results/2026-11-23-h200-x2.md` lists without skipping.
-const MEASURED: [(u64, u32, f64); 6] = [
+/// Side of a grid, GPUs, and milliseconds, the middle of what `benches/results/2026-11-23-h200-x2.md` lists without skipping, and of what
+/// `benches/results/2026-11-26-h200-x4.md` lists for four GPUs.
+const MEASURED: [(u64, u32, f64); 9] = [
     (2_048, 1, 74.1),
     (2_048, 2, 56.45),
+    (2_048, 4, 55.7),
     (6_000, 1, 604.6),
     (6_000, 2, 306.3),
+    (6_000, 4, 178.0),
     (10_000, 1, 1659.0),
     (10_000, 2, 825.35),
+    (10_000, 4, 429.85),
 ];
 
 /// The measured runs beside the model.
@@ -165,6 +169,7 @@ mod tests {
     use super::*;
 
     const RESULTS: &str = include_str!("../../../benches/results/2026-11-23-h200-x2.md");
+    const FOUR: &str = include_str!("../../../benches/results/2026-11-26-h200-x4.md");
 
     /// Ends of a range such as `604.8 to 606.6`.
     fn ends(text: &str) -> (f64, f64) {
@@ -189,16 +194,20 @@ mod tests {
     #[test]
     fn the_measured_times_are_those_of_the_results() {
         assert!(RESULTS.contains(&format!("{SWEEPS} sweeps")));
-        let cells = |line: &'static str| -> Option<(u64, [&str; 2])> {
+        let cells = |line: &'static str| -> Option<(u64, Vec<&str>)> {
             let cells: Vec<_> = line.split('|').map(str::trim).collect();
-            let side = cells.get(1)?.strip_suffix('²')?.replace(',', "").parse().ok()?;
-            (cells.get(2) == Some(&"no")).then(|| (side, [cells[3], cells[4]]))
+            Some((cells.get(1)?.strip_suffix('²')?.replace(',', "").parse().ok()?, cells[2..].to_vec()))
         };
-        let rows: Vec<_> = RESULTS.lines().filter_map(cells).collect();
-        assert_eq!(2 * rows.len(), MEASURED.len());
+        // Columns: skipping, one GPU, two GPUs; and one, two and four GPUs.
+        let without = RESULTS.lines().filter_map(cells).filter(|(_, cells)| cells[0] == "no");
+        let two: Vec<_> = without.flat_map(|(side, cells)| [(side, 1, cells[1]), (side, 2, cells[2])]).collect();
+        let table = FOUR.split("## ").find(|section| section.starts_with("Value iteration")).unwrap();
+        let four = table.lines().filter_map(cells).map(|(side, cells)| (side, 4, cells[2]));
+        let listed: Vec<_> = two.into_iter().chain(four).collect();
+        assert_eq!(listed.len(), MEASURED.len());
         for (side, gpus, time) in MEASURED {
-            let (_, times) = rows.iter().find(|row| row.0 == side).unwrap();
-            let (least, most) = ends(times[gpus as usize - 1]);
+            let (.., times) = listed.iter().find(|row| (row.0, row.1) == (side, gpus)).unwrap();
+            let (least, most) = ends(times);
             assert!((least..=most).contains(&time), "{side}² on {gpus}: {time}, measured {least} to {most}");
         }
     }
