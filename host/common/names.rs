@@ -10,14 +10,14 @@ pub struct Item {
     /// Its number.
     pub number: usize,
     /// Its name, if it has one.
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
 }
 
 impl Item {
     /// The item with this number, named by the list if it has a name there.
     #[must_use]
     pub fn new(names: &[String], number: usize) -> Self {
-        Self { number, name: names.get(number).cloned() }
+        Self { number, name: names.get(number).map(|name| name.as_str().into()) }
     }
 }
 

@@ -393,7 +393,7 @@ impl PomdpParts {
         let Self { process, observation_count, observations, start, seen, names } = self;
         let process = MdpParts { transitions: scaled(process.transitions), ..process }.validated();
         let process = process.map_err(|error| {
-            let named = |names: &[String], item: &Item| names.get(item.number).cloned();
+            let named = |names: &[String], item: &Item| names.get(item.number).map(|name| name.as_str().into());
             error.named(|row| named(&names.states, &row.state), |row| named(&names.actions, &row.action))
         })?;
         Pomdp { process, observation_count, observations, start, seen, names }.checked()

@@ -94,15 +94,15 @@ pub enum Invalid {
     #[error("{matrix}.{source}")]
     Csr { matrix: Matrix, source: InvalidCsr },
     #[error("{matrix} {row}: indices[{position}] is {found}, expected a state below {states}")]
-    Column { matrix: Matrix, row: Row, position: usize, found: u64, states: u64 },
+    Column { matrix: Matrix, row: Box<Row>, position: usize, found: u64, states: u64 },
     #[error("{matrix} {row}: data[{position}] is {found}, expected {expected}")]
-    Value { matrix: Matrix, row: Row, position: usize, found: f64, expected: &'static str },
+    Value { matrix: Matrix, row: Box<Row>, position: usize, found: f64, expected: &'static str },
     #[error("P {row}: no successors, expected probabilities that sum to 1")]
-    EmptyRow { row: Row },
+    EmptyRow { row: Box<Row> },
     #[error("{array} has {found} elements, expected none or one per row, {expected}")]
     PerRow { array: &'static str, found: usize, expected: usize },
     #[error("{array} {row} is {found}, expected {expected}")]
-    RowValue { array: &'static str, row: Row, found: f64, expected: &'static str },
+    RowValue { array: &'static str, row: Box<Row>, found: f64, expected: &'static str },
     #[error("label \"{label}\"[{position}] is {found}, expected ascending states below {states}")]
     Label { label: String, position: usize, found: u64, states: u64 },
     #[error("action_names.of_row[{position}] is {found}, expected an index below the number of names, {names}")]
@@ -112,11 +112,11 @@ pub enum Invalid {
     #[error("state_names[{position}] is \"{name}\", as state_names[{first}]; expected distinct names")]
     StateName { position: usize, first: usize, name: String },
     #[error("P {row}: probabilities sum to {sum}, expected 1 within {ROW_SUM_TOLERANCE:e}")]
-    RowSum { row: Row, sum: f64 },
+    RowSum { row: Box<Row>, sum: f64 },
     #[error("{0}; the columns of each action sum to 1, so P seems to be transposed: expected P[s][s'], found P[s'][s]")]
     Transposed(Box<Invalid>),
     #[error("{matrix} {row}: state {column} appears more than once")]
-    Duplicate { matrix: Matrix, row: Row, column: u64 },
+    Duplicate { matrix: Matrix, row: Box<Row>, column: u64 },
     #[error("{0}")]
     Form(String),
     #[error("grid: width {width} times height {height} is {cells} cells, expected one per state, {states}")]
@@ -247,7 +247,11 @@ pub(crate) fn check_rows(rows: &Rows, states: u64) -> Result<bool, Invalid> {
 impl Invalid {
     /// The error with the names of the state and of the action of its row, if it has one.
     #[must_use]
-    pub fn named(mut self, state: impl Fn(&Row) -> Option<String>, action: impl Fn(&Row) -> Option<String>) -> Self {
+    pub fn named(
+        mut self,
+        state: impl Fn(&Row) -> Option<Box<str>>,
+        action: impl Fn(&Row) -> Option<Box<str>>,
+    ) -> Self {
         match &mut self {
             Self::Column { row, .. }
             | Self::Value { row, .. }
@@ -265,10 +269,10 @@ impl Invalid {
 /// The error with names, and with its likely cause if rows are no distributions and columns are.
 pub(super) fn explained(mdp: &MdpParts, error: Invalid) -> Invalid {
     let error = error.named(
-        |row| mdp.state_names.as_ref()?.get(row.state.number).cloned(),
+        |row| mdp.state_names.as_ref()?.get(row.state.number).map(|name| name.as_str().into()),
         |row| {
             let ActionNames { names, of_row } = mdp.action_names.as_ref()?;
-            names.get(*of_row.get(row.row)? as usize).cloned()
+            names.get(*of_row.get(row.row)? as usize).map(|name| name.as_str().into())
         },
     );
     match error {
@@ -367,11 +371,12 @@ struct Checker<'r> {
 
 impl Checker<'_> {
     /// The place of a row that counts from the first one of the range.
-    fn row(&self, row: usize) -> Row {
+    fn row(&self, row: usize) -> Box<Row> {
         let row = self.rows.first(self.rows.states.start) + row as u64;
         let state = self.rows.state_of(row);
         let action = (row - self.rows.first(state)) as usize;
-        Row { row: row as usize, state: Item::new(&[], state as usize), action: Item::new(&[], action) }
+        let (state, action) = (Item::new(&[], state as usize), Item::new(&[], action));
+        Box::new(Row { row: row as usize, state, action })
     }
 
     /// Checks that an array is empty or has one valid number per row.
