@@ -70,6 +70,8 @@ pub enum Invalid {
     Action { node: usize, found: u32, actions: u32 },
     #[error("successor {found}, expected one below {nodes}")]
     Successor { node: usize, found: u32, nodes: usize },
+    #[error("start {found}, expected one below {nodes}")]
+    Start { found: u32, nodes: usize },
     #[error("no successor after observation {observation}, which can follow in state {state}")]
     Missing { node: usize, observation: String, state: String },
 }
@@ -79,7 +81,7 @@ impl Invalid {
     #[must_use]
     pub fn node(&self) -> Option<usize> {
         match self {
-            Self::Empty | Self::Lengths { .. } => None,
+            Self::Empty | Self::Lengths { .. } | Self::Start { .. } => None,
             Self::Action { node, .. } | Self::Successor { node, .. } | Self::Missing { node, .. } => Some(*node),
         }
     }
@@ -118,7 +120,7 @@ impl Controller {
     /// Checks nodes, and keeps those that are reachable from the nodes to begin in.
     ///
     /// # Errors
-    /// If an action or a successor does not exist, or an observation without a successor can follow.
+    /// If an action, a successor or a start does not exist, or an observation without a successor can follow.
     pub fn new(model: &Pomdp, nodes: Nodes) -> Result<Self, Invalid> {
         let Nodes { numbers, actions, next, starts } = nodes;
         let (count, observations) = (numbers.len(), model.observation_count());
@@ -135,6 +137,9 @@ impl Controller {
         if let Some(at) = next.iter().position(outside) {
             let (node, found) = (at / observations as usize, next[at].unwrap_or_default());
             return Err(Invalid::Successor { node, found, nodes: count });
+        }
+        if let Some(&found) = starts.iter().find(|&&start| start as usize >= count) {
+            return Err(Invalid::Start { found, nodes: count });
         }
         let whole = Self { numbers, actions, next, starts, depth: None };
         let steps = whole.steps();

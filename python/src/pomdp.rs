@@ -318,9 +318,6 @@ impl Controller {
         let (actions, starts) = (actions.to_vec(), starts.to_vec());
         let next = next.as_ref().iter().map(|&next| Some(next).filter(|&next| next != NO_NODE)).collect();
         let numbers = (0..actions.len() as u32).collect();
-        if let Some(start) = starts.iter().find(|&&start| start as usize >= actions.len()) {
-            return Err(invalid(format!("starts has node {start}, expected one below {}", actions.len())));
-        }
         let nodes = Nodes { numbers, actions, next, starts };
         let controller = controller::Controller::new(&model.0, nodes).map_err(|error| match error.node() {
             Some(node) => invalid(format!("node {node}: {error}")),

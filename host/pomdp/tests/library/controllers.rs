@@ -147,6 +147,8 @@ fn controllers_have_the_values_of_their_linear_systems() {
         assert_eq!(read(&path, &model, Some(nodes.numbers[start])).unwrap(), controller);
         // Without a node to begin in, the best one counts.
         let free = Controller::new(&model, Nodes { starts: Vec::new(), ..nodes.clone() }).unwrap();
+        let outside = Nodes { starts: vec![nodes.numbers.len() as u32], ..nodes.clone() };
+        assert!(Controller::new(&model, outside).unwrap_err().to_string().starts_with("start "));
         assert_eq!(read(&path, &model, None).unwrap(), free);
         if free.depth().is_none() {
             let sign = model.process().objective().sign();
