@@ -41,7 +41,7 @@ pub struct Checkpoint {
 /// The hash of the models that training starts from, and of the sequences with the `sets` of their
 /// [ambiguous](super::ambiguous) symbols.
 #[must_use]
-pub fn hash(models: &[Hmm], sequences: &Sequences, sets: &[Vec<u32>]) -> Hash {
+pub fn hash(models: &[Hmm], (sequences, sets): (&Sequences, &[Vec<u32>])) -> Hash {
     let mut arrays: Vec<&[u8]> = vec![cast_slice(sequences.offsets())];
     arrays.extend(sets.iter().map(|set| cast_slice::<u32, u8>(set)));
     match sequences.observations() {
@@ -111,10 +111,10 @@ impl Checkpoint {
     pub fn read(
         path: &Path,
         models: &[Hmm],
-        (sequences, sets): (&Sequences, &[Vec<u32>]),
+        data: (&Sequences, &[Vec<u32>]),
         options: &Options,
     ) -> Result<Self, Error> {
-        let contents = Contents::read(path, KIND, hash(models, sequences, sets))?;
+        let contents = Contents::read(path, KIND, hash(models, data))?;
         Self::of(contents, models, options).map_err(content(path))
     }
 

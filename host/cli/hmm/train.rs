@@ -289,7 +289,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let read = |path| Checkpoint::read(path, &models, data, &options.training);
     let resume = ranks.agree(options.checkpoints.resume().map(read).transpose().map_err(Error::from))?;
     let writes = options.checkpoints.are_written() && ranks.is_first();
-    let model = if writes { hash(&models, data.0, data.1) } else { Hash::default() };
+    let model = if writes { hash(&models, data) } else { Hash::default() };
     let trained = given.run(&ranks, |opened| {
         let (context, resume) = (opened.context(), resume.as_ref());
         let mut job = Job { options: &options, context, resume, hash: model, watch: Watch::start() };

@@ -29,6 +29,9 @@ const LARGEST: u64 = 1 << 32;
 /// Memory limit of xz decompression, in KiB. `xz -9` needs less.
 const XZ_MEMORY: u32 = 1 << 18;
 
+/// Number of first bytes that decide the format of a file.
+pub const SNIFFED: usize = 1 << 16;
+
 /// The byte-order mark of UTF-8.
 pub const MARK: &[u8] = b"\xef\xbb\xbf";
 

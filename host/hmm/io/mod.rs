@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::model::{Emissions, Hmm, HmmParts};
 use warpkov_common::choice::file_format;
-use warpkov_common::io::input::{Input, plain_name};
+use warpkov_common::io::input::{Input, SNIFFED, plain_name};
 use warpkov_common::io::output::atomic_write;
 use warpkov_common::io::{BUFFER, invalid, of_extension};
 
@@ -68,9 +68,6 @@ pub fn read(path: &Path, format: Option<Format>) -> Result<Hmm, Error> {
 pub fn read_from(reader: impl Read, name: &str, format: Option<Format>) -> Result<Hmm, Error> {
     parse(Input::new(reader), name.to_owned(), format)
 }
-
-/// First bytes of a file that may decide its format.
-const SNIFFED: usize = 1 << 16;
 
 /// Reads a model. JSON is parsed as a stream.
 fn parse(input: io::Result<Input<'_>>, file: String, format: Option<Format>) -> Result<Hmm, Error> {

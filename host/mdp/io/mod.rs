@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use super::model::Mdp;
 use warpkov_common::choice::file_format;
 use warpkov_common::io::binary::of_file;
-use warpkov_common::io::input::{self, Input, plain_name};
+use warpkov_common::io::input::{self, Input, SNIFFED, plain_name};
 use warpkov_common::io::output::{atomic_write, room};
 use warpkov_common::io::{BUFFER, invalid, of_extension};
 use warpkov_common::terminal::quoted;
@@ -156,9 +156,6 @@ impl Format {
         }
     }
 }
-
-/// Number of leading bytes from which [`Format::of_content`] identifies a format.
-const SNIFFED: usize = 512;
 
 /// Options of [`read_with`].
 #[derive(Clone, Debug, Default)]

@@ -8,13 +8,13 @@ use std::rc::Rc;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::Error;
 use super::solved::{ACTIONS, entries};
 use super::table::Table;
-use super::{Error, SNIFFED};
 use crate::model::{Mdp, NO_ACTION};
 use warpkov_common::io::BUFFER;
 use warpkov_common::io::binary::of_file;
-use warpkov_common::io::input::{Input, plain_name};
+use warpkov_common::io::input::{Input, SNIFFED, plain_name};
 use warpkov_common::io::json::{Unique, plain};
 use warpkov_common::io::npy;
 use warpkov_common::terminal::quoted;

@@ -7,12 +7,12 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::table::{Table, write_field};
-use super::{Error, SNIFFED, Solved};
+use super::{Error, Solved};
 use crate::model::NO_ACTION;
 use crate::model::whole::Named;
 use warpkov_common::io::BUFFER;
 use warpkov_common::io::binary::{invalid, of_file};
-use warpkov_common::io::input::{Input, plain_name};
+use warpkov_common::io::input::{Input, SNIFFED, plain_name};
 use warpkov_common::io::json::plain;
 use warpkov_common::io::lines::Put;
 use warpkov_common::io::npy::{self, Store};

@@ -6,9 +6,9 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer, de};
 
 use super::table::{Table, has_columns};
-use super::{Error, SNIFFED, of_file};
+use super::{Error, of_file};
 use crate::model::NO_ACTION;
-use warpkov_common::io::input::Input;
+use warpkov_common::io::input::{Input, SNIFFED};
 use warpkov_common::io::lines::quoted;
 use warpkov_common::io::npy;
 

@@ -25,7 +25,7 @@ use super::controller::Controller;
 use super::model::{Pomdp, PomdpParts};
 use super::solution::Stage;
 use warpkov_common::choice::file_format;
-use warpkov_common::io::input::{self, Input, plain_name};
+use warpkov_common::io::input::{self, Input, SNIFFED, plain_name};
 use warpkov_common::io::lines::no_place;
 use warpkov_common::io::output::atomic_write;
 use warpkov_common::io::{BUFFER, invalid, of_extension};
@@ -140,9 +140,6 @@ pub fn read_arrays(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> 
     let model = unchecked(Input::open(path), Format::of_name(&plain_name(path)), &file, format)?;
     model.with_any_observations().map_err(invalid(file))
 }
-
-/// First bytes of a file that may decide its format.
-const SNIFFED: usize = 1 << 16;
 
 /// Reads a model without validation, in `format`, or otherwise in the format of its content or `name`. JSON is parsed as a
 /// stream; the other formats need the whole text.

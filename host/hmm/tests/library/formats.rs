@@ -13,6 +13,8 @@ use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{Observations, Sequences};
 
+use crate::random::Random;
+
 const MODEL: &str = r#"{"pi": [0.5, 0.5], "A": [[0.9, 0.1], [0.1, 0.9]], "B": [[0.5, 0.5], [0.25, 0.75]]}"#;
 
 fn of_json(text: &str) -> Result<Hmm, String> {
@@ -629,12 +631,8 @@ fn damaged_files_are_refused_or_read_but_never_end_the_process() {
     let archive = fs::read(&path).unwrap();
     let mut json = Vec::new();
     io::write_to(&mut json, Format::Json, &models()[3]).unwrap();
-    // A linear congruential generator (Knuth's MMIX) suffices.
-    let mut state = 1u64;
-    let mut next = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random(1);
+    let mut next = |below: usize| (random.unit() * below as f64) as usize;
     for _ in 0..300 {
         let mut bytes = archive.clone();
         let at = next(bytes.len());
