@@ -73,9 +73,9 @@ refused() {
 }
 
 # Tests that ranks with different inputs end with exit code 2, each with an error that names the difference, and without a result:
-# differ DIFFERENCE [COMMAND OF RANK 0] -- [COMMAND OF RANK 1]
+# differ DIFFERENCE [COMMAND OF RANK 0] -- [COMMAND OF RANK 1]. `extension` is that of --out.
 differ() {
-    local difference=$1 code=0 many=$folder/ranks/differ first=()
+    local difference=$1 code=0 many=$folder/ranks/differ out=$folder/ranks/differ.${extension:-npy} first=()
     shift
     while [[ $1 != -- ]]; do
         first+=("$1")
@@ -83,9 +83,9 @@ differ() {
     done
     shift
     rm -f "$many".*
-    timeout --kill-after 5 120 "${launcher[@]}" -n 1 "$WARPKOV" "${first[@]}" --timeout "$patience" --out "$many.npy" : \
-        -n 1 "$WARPKOV" "$@" --timeout "$patience" --out "$many.npy" >"$many.stdout" 2>"$many.stderr" || code=$?
-    if ((code != 2)) || [[ -s $many.stdout || -e $many.npy ]] ||
+    timeout --kill-after 5 120 "${launcher[@]}" -n 1 "$WARPKOV" "${first[@]}" --timeout "$patience" --out "$out" : \
+        -n 1 "$WARPKOV" "$@" --timeout "$patience" --out "$out" >"$many.stdout" 2>"$many.stderr" || code=$?
+    if ((code != 2)) || [[ -s $many.stdout || -e $out ]] ||
         [[ $(grep -c "^error: the ranks differ in .*$difference.*on rank 1" "$many.stderr") != 2 ]]; then
         head -n 20 "$many.stdout" "$many.stderr" >&2
         fail "exit code $code and not two errors about $difference: warpkov ${first[*]}, and $*"
@@ -179,6 +179,7 @@ absent() {
     sleep 1
     ended_but || right=0
     wait "$job" || code=$?
+    grep -qE "^(rank 1: )?error: unexpected argument '--nonsense'" "$many.stderr" || right=0
     if ((!right || code == 0)); then
         head -n 20 "$many.stderr" >&2
         fail "exit code $code beside a rank with a usage error: warpkov $*"
@@ -288,6 +289,12 @@ pomdp() {
     both pomdp-large 3 alpha pomdp solve "$files/hallway.json" --seed 1 --gap 0.4
     both pomdp-limit 2 alpha pomdp solve "$files/hallway.json" --seed 5 --iterations 12
     refused pomdp solve "$files/bad.json"
+    # Another checkpoint at the same place on another node.
+    mkdir -p "$files/stale"
+    "$WARPKOV" pomdp solve "$files/hallway.json" --quiet --device cpu --iterations 3 --checkpoint "$files/kept" >/dev/null 2>&1 || true
+    "$WARPKOV" pomdp solve "$files/hallway.json" --quiet --device cpu --iterations 40 --checkpoint "$files/stale/kept" >/dev/null 2>&1 || true
+    extension=alpha differ kept pomdp solve "$files/hallway.json" --resume "$files/kept" --checkpoint "$files/kept" -- \
+        pomdp solve "$files/hallway.json" --resume "$files/stale/kept" --checkpoint "$files/stale/kept"
     killed 1 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
     halted 1 0 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
     halted 0 2.5 pomdp solve "$files/hallway.json" --gap 1e-9 --time 60
@@ -328,12 +335,25 @@ mdp() {
     differ --minimize mdp solve "$files/garnet.json" -- mdp solve "$files/garnet.json" --minimize
     differ --epsilon mdp solve "$files/grid.safetensors" -- mdp solve "$files/grid.safetensors" --epsilon 1e-3
     differ --generate mdp solve --generate "garnet --states 500" -- mdp solve --generate "garnet --states 500 --seed 2"
+    if [[ ! -e $files/kept ]]; then
+        for node in . stale; do
+            "$WARPKOV" mdp solve --generate "garnet --states 150 --seed ${#node}" --device cpu --quiet --out "$files/$node/values.npy"
+            "$WARPKOV" mdp solve "$files/grid.safetensors" --device cpu --quiet --theta "1e-${#node}" --checkpoint "$files/$node/kept"
+        done >/dev/null
+    fi
+    differ values.npy mdp solve "$files/garnet.json" --values "$files/values.npy" -- \
+        mdp solve "$files/garnet.json" --values "$files/stale/values.npy"
+    differ values.npy mdp solve "$files/garnet.json" --horizon 3 --terminal-values "$files/values.npy" -- \
+        mdp solve "$files/garnet.json" --horizon 3 --terminal-values "$files/stale/values.npy"
+    differ kept mdp solve "$files/grid.safetensors" --resume "$files/kept" --checkpoint "$files/kept" -- \
+        mdp solve "$files/grid.safetensors" --resume "$files/stale/kept" --checkpoint "$files/stale/kept"
     differ command mdp solve "$files/garnet.json" -- pomdp solve "$files/garnet.json"
     for n in 2 3; do
         parts "mdp-parts-$n" "$n" mdp solve "$files/grid.safetensors" --method values --theta 1e-9
     done
-    first_writes mdp solve "$files/grid.safetensors" --device cpu
-    first_writes mdp solve "$files/garnet.json" --device cpu
+    first_writes "out checkpoint" mdp solve "$files/grid.safetensors" --device cpu
+    first_writes "out checkpoint" mdp solve "$files/garnet.json" --device cpu
+    first_writes "out all-steps" mdp solve "$files/garnet.json" --horizon 4 --device cpu
     parts mdp-generated 3 mdp solve --generate 'garnet --states 3000 --ragged --window 40' --method values --theta 1e-9
     generated mdp generate garnet --states 3000 --ragged --power-law
     resumed 1 mdp solve "$files/long.safetensors" --method values --precision f64 --no-skip
@@ -357,16 +377,20 @@ parts() {
     echo "$launcher_name, $n ranks: $name"
 }
 
-# Tests that the first rank's --out and --checkpoint count for all: first_writes COMMAND...
+# Tests that the first rank's options of outputs count for all: first_writes "OPTION..." COMMAND...
 first_writes() {
-    local many=$folder/ranks/first file
+    local many=$folder/ranks/first option options=$1 given=()
+    shift
     rm -f "$many".*
-    timeout --kill-after 5 120 "${launcher[@]}" -n 1 "$WARPKOV" "$@" --timeout "$patience" --out "$many.npy" --checkpoint "$many.checkpoint" : \
-        -n 1 "$WARPKOV" "$@" --timeout "$patience" >"$many.stdout" 2>"$many.stderr" || fail "not solved: warpkov $*"
-    for file in npy policy.npy checkpoint; do
-        [[ -s $many.$file ]] || fail "the first of 2 ranks has not written .$file: warpkov $*"
+    for option in $options; do
+        given+=("--$option" "$many.$option.npy")
     done
-    echo "$launcher_name, 2 ranks: the first writes"
+    timeout --kill-after 5 120 "${launcher[@]}" -n 1 "$WARPKOV" "$@" --timeout "$patience" "${given[@]}" : \
+        -n 1 "$WARPKOV" "$@" --timeout "$patience" >"$many.stdout" 2>"$many.stderr" || fail "not solved: warpkov $*"
+    for option in $options; do
+        [[ -s $many.$option.npy ]] || fail "the first of 2 ranks has not written --$option: warpkov $*"
+    done
+    echo "$launcher_name, 2 ranks: the first writes $options"
 }
 
 # Compares the file of a model that ranks write together with that of one process: generated COMMAND...

@@ -128,7 +128,11 @@ fn parse(arguments: &[OsString]) -> Arguments {
             escaped(&text) != text
         };
         if !ranks::writes() {
+            // The first rank has most likely the same, and a launcher may end all others.
             ranks::leave_to_first();
+            if let (true, Some(line)) = (error.use_stderr(), error.render().to_string().lines().next()) {
+                eprintln!("rank {}: {}", ranks::launched(), escaped(line));
+            }
             process::exit(error.exit_code());
         }
         if !error.use_stderr() || !arguments.iter().any(odd) {

@@ -67,15 +67,22 @@ impl TryFrom<Arguments> for Options {
         file.as_deref().map_or(Ok(()), file::writes)?;
         // A time beyond the range of `Duration` never comes.
         let every = Duration::try_from_secs_f64(checkpoint_every).unwrap_or(Duration::MAX);
-        let resume = if auto { file.clone().filter(|path| path.exists()) } else { resume };
         Ok(Self { written: file.is_some(), file, every, resume, auto })
     }
 }
 
 impl Options {
-    /// Lets the options of the first rank decide whether checkpoints are written. With --auto-resume, all ranks or none must have the
-    /// checkpoint.
+    /// Lets the options of the first rank decide whether checkpoints are written. With --auto-resume, its name of the file counts, and
+    /// all ranks or none must have the checkpoint.
     pub fn join(&mut self, ranks: &Ranks) -> Result<(), Error> {
+        if self.auto {
+            let own = self.file.as_ref().map(|path| path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+            let first = ranks.bytes_of_first(own)?;
+            let first = || PathBuf::from(String::from_utf8_lossy(&first).into_owned());
+            let path = if ranks.is_first() { self.file.clone() } else { Some(first()) };
+            self.resume = path.filter(|path| path.exists());
+            self.resume.as_deref().map(file::continues);
+        }
         let all = ranks.gather(&[self.written.into(), self.resume.is_some().into()])?;
         self.written = all[0][0] == 1;
         match (0..).zip(&all).find(|(_, own)| own[1] != all[0][1]) {
@@ -94,7 +101,7 @@ impl Options {
         self.written
     }
 
-    /// The checkpoint to go on from.
+    /// The checkpoint to go on from, once the ranks have joined.
     pub fn resume(&self) -> Option<&Path> {
         self.resume.as_deref()
     }

@@ -147,6 +147,11 @@ pub fn reads(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Notes a file that is read and then written, whose contents all ranks need.
+pub fn continues(path: &Path) {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner).paths.push(path.to_owned());
+}
+
 /// The files that this process has read or is about to read.
 pub fn read_so_far() -> Vec<PathBuf> {
     FILES.lock().unwrap_or_else(PoisonError::into_inner).paths.clone()

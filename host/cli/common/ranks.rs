@@ -158,6 +158,11 @@ impl Ranks {
         Ok(self.world.comm().all_gather_equal(&[holds.into()])?[0] == [1])
     }
 
+    /// Bytes of the first process.
+    pub fn bytes_of_first(&self, own: &[u8]) -> Result<Vec<u8>, Error> {
+        Ok(self.world.comm().all_gather(own)?.swap_remove(0))
+    }
+
     /// Arrays of which every process has a part.
     pub fn divided<'a>(&'a self, values: &'a [f64], policy: &'a [u32]) -> Result<Divided<'a>, Error> {
         Ok(Divided::new(self.world.comm(), values, policy)?)
@@ -269,7 +274,12 @@ pub fn leave_to_first() {
     thread::sleep(Duration::from_millis(500));
 }
 
+/// The rank of this process, before the ranks have joined.
+pub fn launched() -> u32 {
+    launch().map_or(0, |launch| launch.rank)
+}
+
 /// Whether this process writes files, for checks before the ranks have joined: the first rank does.
 pub fn writes() -> bool {
-    launch().is_none_or(|launch| launch.rank == 0)
+    launched() == 0
 }

@@ -1,7 +1,7 @@
 //! Whether all ranks were started with the same version, command, options and input files.
 
 use std::any::TypeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const OWN: [&str; 10] =
     ["device", "device_memory", "ranks", "rank", "master", "timeout", "quiet", "json", "to", "checkpoint_every"];
 
 /// Options that name outputs: those of the first rank count.
-const OUTPUTS: [&str; 4] = ["out", "plot", "checkpoint", "trace"];
+const OUTPUTS: [&str; 5] = ["out", "plot", "checkpoint", "trace", "all_steps"];
 
 /// Bytes that are hashed at a time.
 const BLOCK: u64 = 16 << 20;
@@ -33,8 +33,8 @@ const SAMPLE: u64 = 4096;
 /// What a rank was started with, by name.
 type Started = BTreeMap<String, String>;
 
-/// What this process was started with.
-static STARTED: OnceLock<Started> = OnceLock::new();
+/// What this process was started with, and the input files that it was started with.
+static STARTED: OnceLock<(Started, Vec<PathBuf>)> = OnceLock::new();
 
 /// Notes what this process was started with. Of an input file, its name does not count: the files themselves are compared.
 pub fn note(command: &Command, matches: &ArgMatches) {
@@ -46,6 +46,7 @@ pub fn note(command: &Command, matches: &ArgMatches) {
         (command, matches) = (found, inner);
     }
     started.insert("the command".to_owned(), path.join(" "));
+    let mut inputs = Vec::new();
     let file = |argument: &clap::Arg| {
         let kind = argument.get_value_parser().type_id();
         kind == TypeId::of::<PathBuf>() || kind == TypeId::of::<FileOrStd>()
@@ -57,13 +58,16 @@ pub fn note(command: &Command, matches: &ArgMatches) {
         }
         let values = matches.get_raw(id).into_iter().flatten();
         let values: Vec<_> = match file(argument) {
-            true => values.map(|_| "given".into()).collect(),
+            true => {
+                inputs.extend(values.clone().filter(|name| *name != "-").map(PathBuf::from));
+                values.map(|_| "given".into()).collect()
+            }
             false => values.map(|value| value.to_string_lossy()).collect(),
         };
         let name = argument.get_long().map_or_else(|| id.to_uppercase(), |long| format!("--{long}"));
         started.insert(name, values.join(" "));
     }
-    STARTED.get_or_init(|| started);
+    STARTED.get_or_init(|| (started, inputs));
 }
 
 /// Checks that all ranks were started with the same version, command and options.
@@ -74,7 +78,7 @@ pub fn options(comm: &dyn Communicator) -> Result<(), Error> {
     if comm.size() == 1 {
         return Ok(());
     }
-    let own = serde_json::to_vec(&STARTED.get()).map_err(io::Error::from)?;
+    let own = serde_json::to_vec(&STARTED.get().map(|(started, _)| started)).map_err(io::Error::from)?;
     let all: Vec<Started> =
         comm.all_gather(&own)?.iter().map(|bytes| serde_json::from_slice(bytes).unwrap_or_default()).collect();
     let names = all.iter().flat_map(Started::keys);
@@ -92,10 +96,9 @@ pub fn options(comm: &dyn Communicator) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that the files which this process has read so far have the same contents on all ranks.
+/// Checks that the files which this process was started with, or has read so far, have the same contents on all ranks.
 ///
-/// Ranks with the same file, by its number, size, time and a sample of its bytes, need not read it for that. Else the ranks that share a
-/// copy hash it together.
+/// Ranks with the same file need not read it for that. Else the ranks that share a copy hash it together.
 ///
 /// # Errors
 /// The first file that differs, on every rank.
@@ -103,7 +106,11 @@ pub fn files(comm: &dyn Communicator) -> Result<(), Error> {
     if comm.size() == 1 {
         return Ok(());
     }
-    let files: Vec<PathBuf> = file::read_so_far().into_iter().flat_map(|path| of_folder(&path)).collect();
+    let mut files: Vec<PathBuf> = STARTED.get().map(|(_, inputs)| inputs.clone()).unwrap_or_default();
+    files.extend(file::read_so_far());
+    let mut seen = BTreeSet::new();
+    files.retain(|path| seen.insert(path.clone()));
+    let files: Vec<PathBuf> = files.iter().flat_map(|path| of_folder(path)).collect();
     let counts = comm.all_gather_equal(&(files.len() as u64).to_le_bytes())?;
     let count = |rank: usize| u64::from_le_bytes(counts[rank][..].try_into().unwrap_or_default());
     if let Some(rank) = (1..counts.len()).find(|&rank| count(rank) != count(0)) {
@@ -147,7 +154,39 @@ fn of_folder(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What tells a copy of a file from others without reading all of it.
+/// Types of file systems that several nodes share: NFS, Lustre, GPFS, BeeGFS, CephFS, SMB, AFS, GFS2, OCFS2, and 9P.
+#[cfg(target_os = "linux")]
+const SHARED: [u32; 11] = [
+    0x6969,
+    0x0bd0_0bd0,
+    0x4750_4653,
+    0x1983_0326,
+    0x00c3_6400,
+    0xff53_4d42,
+    0xfe53_4d42,
+    0x5346_414f,
+    0x0116_1970,
+    0x7461_636f,
+    0x0102_1997,
+];
+
+/// Where a file is: nothing of a file system that nodes share, otherwise the node and the device. Two copies on two of them may have the
+/// same number, size and time.
+#[cfg(target_os = "linux")]
+fn place(file: &File, about: &fs::Metadata) -> io::Result<String> {
+    if SHARED.contains(&(rustix::fs::fstatfs(file)?.f_type as u32)) {
+        return Ok(String::new());
+    }
+    let node = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(format!("{} {}", node.trim(), std::os::unix::fs::MetadataExt::dev(about)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn place(_: &File, _: &fs::Metadata) -> io::Result<String> {
+    Ok(String::new())
+}
+
+/// What tells a copy of a file from others without reading all of it: its place, number, size and time, and a sample of its bytes.
 fn identity(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let about = file.metadata()?;
@@ -161,7 +200,8 @@ fn identity(path: &Path) -> io::Result<String> {
     let number = std::os::unix::fs::MetadataExt::ino(&about);
     #[cfg(not(unix))]
     let number = 0;
-    Ok(format!("{number} {size} {:?} {}", about.modified()?, Hash::of(0, &bytes)))
+    let place = place(&file, &about)?;
+    Ok(format!("{place} {number} {size} {:?} {}", about.modified()?, Hash::of(0, &bytes)))
 }
 
 /// The hash of every `parts`-th block of a file, from block `part` on.
@@ -175,4 +215,21 @@ fn hash(path: &Path, part: u64, parts: u64) -> io::Result<Hash> {
         sum = sum.and(Hash::of(block, &bytes));
     }
     Ok(sum)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    /// Copies on two file systems of a node are two files, whatever their numbers and times.
+    #[test]
+    fn the_place_of_a_file_is_its_device() {
+        let place = |folder: &str| {
+            let file = tempfile::NamedTempFile::new_in(folder).unwrap();
+            let about = file.as_file().metadata().unwrap();
+            (std::os::unix::fs::MetadataExt::dev(&about), super::place(file.as_file(), &about).unwrap())
+        };
+        let [own, again, other] = [".", ".", "/dev/shm"].map(place);
+        assert_eq!(own, again);
+        assert_eq!(own.0 == other.0, own.1 == other.1);
+        assert!(!other.1.is_empty());
+    }
 }

@@ -239,7 +239,7 @@ fn solve(
         });
     };
     let last = ranks.agree(terminal_values.as_deref().map(|path| read_terminal_values(path, mdp)).transpose())?;
-    let (last, keep) = (last.as_deref(), all_steps.is_some());
+    let (last, keep) = (last.as_deref(), ranks.of_first(all_steps.is_some())?);
     let resume = resume(last)?;
     let ((solved, stages), checkpoints) = ranks.run(devices, |comm, device| {
         let mut checkpoints = kept.of_rank(comm.rank());

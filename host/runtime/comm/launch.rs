@@ -137,6 +137,12 @@ impl Launch {
                         if size == 0 { "expected ranks".to_owned() } else { format!("expected at most {}", size - 1) };
                     Some(format!("{}={rank} of {}={size}: {expected}", launcher.rank, launcher.size))
                 }
+                (None, Some(Ok(size))) if size > 1 => {
+                    Some(format!("{}={size} without {}: expected both", launcher.size, launcher.rank))
+                }
+                (Some(Ok(rank)), None) if rank > 0 => {
+                    Some(format!("{}={rank} without {}: expected both", launcher.rank, launcher.size))
+                }
                 _ => None,
             }
         })
@@ -190,7 +196,14 @@ mod tests {
             wrong(&[("PMI_RANK", "3"), ("PMI_SIZE", "3")]).unwrap(),
             "PMI_RANK=3 of PMI_SIZE=3: expected at most 2"
         );
-        for right in [&SLURM[..], &TORCH, &[("RANK", "1")], &[("RANK", "0"), ("WORLD_SIZE", "1")], &[]] {
+        assert_eq!(wrong(&[("WORLD_SIZE", "4")]).unwrap(), "WORLD_SIZE=4 without RANK: expected both");
+        assert_eq!(
+            wrong(&[("OMPI_COMM_WORLD_RANK", "1")]).unwrap(),
+            "OMPI_COMM_WORLD_RANK=1 without OMPI_COMM_WORLD_SIZE: expected both"
+        );
+        for right in
+            [&SLURM[..], &TORCH, &[("RANK", "0")], &[("WORLD_SIZE", "1")], &[("RANK", "0"), ("WORLD_SIZE", "1")], &[]]
+        {
             assert_eq!(wrong(right), None);
         }
     }

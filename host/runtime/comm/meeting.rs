@@ -143,6 +143,9 @@ impl Visitor<'_> {
         let mut stream = loop {
             match connect() {
                 Ok(stream) => break stream,
+                Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                    return Err(Failure::Meeting(error.to_string()));
+                }
                 Err(error) if begun.elapsed() >= self.timeout => {
                     return Err(Failure::Meeting(format!("waited {:?} for rank 0: {error}", self.timeout)));
                 }

@@ -244,6 +244,9 @@ const ANSWER: Duration = Duration::from_millis(700);
 /// Time to look for the processes of other ranks.
 const LOOK: Duration = Duration::from_millis(300);
 
+/// Time for a launcher to forward what this rank has written.
+const FORWARD: Duration = Duration::from_millis(200);
+
 /// Time to end all ranks by MPI.
 const ABORT: Duration = Duration::from_secs(1);
 
@@ -483,6 +486,8 @@ pub fn finalize() -> Result<(), Error> {
 /// Ends all ranks and this process with this exit code, if MPI was started and not ended.
 pub fn abort(exit_code: u8) {
     let Some(library) = STARTED.get() else { return };
+    // A launcher forwards what ranks have written until the first has ended.
+    thread::sleep(FORWARD);
     // A rank that has ended or is stopped may keep MPI from its end.
     limited(
         ABORT,
