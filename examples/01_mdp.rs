@@ -1,11 +1,9 @@
 //! A Markov decision process built by hand: when to replace a machine that wears out, to maximise the expected
 //! discounted profit.
 
-use std::ops::ControlFlow;
-
+use warpkov::mdp::Solve;
 use warpkov::mdp::model::{Choices, Csr, MdpParts};
 use warpkov::mdp::options::{Limits, SolveOptions, Target};
-use warpkov::mdp::solve_with;
 
 const STATES: [&str; 3] = ["new", "worn", "broken"];
 const ACTIONS: [&str; 2] = ["run", "replace"];
@@ -30,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Chooses the CPU or a GPU by the size of the model. ‖V − V*‖∞ ≤ ε is guaranteed.
     let limits = Limits { target: Target::Epsilon(1e-9), ..Limits::default() };
     let options = SolveOptions { limits, ..SolveOptions::default() };
-    let solution = solve_with(&model, &options, &mut |_round| ControlFlow::Continue(()))?;
+    let solution = Solve::new(&model, &options).run()?;
     for (state, (value, action)) in STATES.iter().zip(solution.values.iter().zip(&solution.policy)) {
         println!("{state:>6}: {:>7}, V = {value:.6}", ACTIONS[*action as usize]);
     }

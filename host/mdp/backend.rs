@@ -34,6 +34,12 @@ pub trait State {
         false
     }
 
+    /// Number of times V has changed its floating-point type, of which the first is f32. Residuals of different phases are
+    /// not comparable.
+    fn phase(&self) -> u32 {
+        0
+    }
+
     /// The span of the changes at the last shift of V, which decides on the next shift; infinite if there was none. A checkpoint keeps it
     /// beside V.
     fn shift_span(&self) -> f64 {
@@ -76,11 +82,6 @@ pub trait GreedySweeps: State {
     /// Most sweeps between two calls of the observer.
     fn sweeps_per_round(&self) -> u32 {
         SWEEPS_PER_ROUND
-    }
-
-    /// Number of times V has changed its floating-point type. Residuals of different phases are not comparable.
-    fn phase(&self) -> u32 {
-        0
     }
 
     /// For backends whose ‖ΔV‖∞ may grow between sweeps although V approaches V*, as in Gauss-Seidel sweeps: the unit

@@ -22,6 +22,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::model::{CHUNK, Mdp, NO_ACTION, View};
+use super::options::Target;
 use super::team::Team;
 use warpkov_runtime::comm;
 
@@ -85,7 +86,7 @@ fn shift_all(values: &mut [f64], shift: f64) {
     }
 }
 
-/// Certifies `values` and returns their greedy policy, in one pass. With `centre`, shifts `values` afterwards as
+/// Certifies `values` and returns their greedy policy, in one pass. For ε, shifts `values` afterwards as
 /// [`certify_centred`] does. The policy is that of [`greedy`] for the values before the shift. The ranks of `team`
 /// certify their own states together.
 ///
@@ -95,7 +96,7 @@ pub(super) fn certify_greedy(
     mdp: &Mdp,
     team: &Team,
     values: &mut [f64],
-    centre: bool,
+    target: Target,
 ) -> Result<(Certificate, Vec<u32>), comm::Error> {
     let mut policy = vec![NO_ACTION; values.len()];
     let (view, own) = (mdp.view(), mdp.own());
@@ -109,8 +110,7 @@ pub(super) fn certify_greedy(
         states.map(of_state).fold(Extremes::default(), Extremes::max)
     });
     let found = tasks.reduce(Extremes::default, Extremes::max).of_all(team)?;
-    let (certificate, shift) =
-        if centre { found.centred(mdp.gamma()) } else { (found.certificate(mdp.gamma(), 0.0), 0.0) };
+    let (certificate, shift) = found.certified(mdp.gamma(), target);
     shift_all(values, shift);
     Ok((certificate, policy))
 }
@@ -233,6 +233,14 @@ impl Extremes {
         })
     }
 
+    /// The certificate for this target, and the constant that V takes for it: the one of the best certificate for ε, 0 for θ.
+    pub(super) fn certified(&self, gamma: f64, target: Target) -> (Certificate, f64) {
+        match target {
+            Target::Epsilon(_) => self.centred(gamma),
+            Target::Theta(_) => (self.certificate(gamma, 0.0), 0.0),
+        }
+    }
+
     /// The best certificate of V plus a constant, and the constant; 0 if the model can end.
     #[must_use]
     pub fn centred(&self, gamma: f64) -> (Certificate, f64) {
@@ -343,10 +351,13 @@ mod tests {
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
             for mdp in [mdp.to_maximize().into_owned(), mdp.with_objective(Objective::Minimize)] {
                 let values: Vec<f64> = (0..mdp.states()).map(|state| f64::from(state * 7 % 5)).collect();
-                for centre in [false, true] {
+                for target in [Target::Theta(1e-9), Target::Epsilon(1e-9)] {
                     let (mut plain, mut certified) = (values.clone(), values.clone());
-                    let certificate = if centre { certify_centred(&mdp, &mut plain) } else { certify(&mdp, &plain) };
-                    let found = certify_greedy(&mdp, &Team::alone(), &mut certified, centre).unwrap();
+                    let certificate = match target {
+                        Target::Epsilon(_) => certify_centred(&mdp, &mut plain),
+                        Target::Theta(_) => certify(&mdp, &plain),
+                    };
+                    let found = certify_greedy(&mdp, &Team::alone(), &mut certified, target).unwrap();
                     assert_eq!((found, certified), ((certificate, greedy(&mdp, &values)), plain));
                 }
             }

@@ -128,6 +128,10 @@ where
         self.backend.set_shift_span(span);
     }
 
+    fn phase(&self) -> u32 {
+        self.backend.phase()
+    }
+
     fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
         self.of(State::sweep_bytes)
     }
@@ -161,10 +165,6 @@ where
 
     fn sweeps_per_round(&self) -> u32 {
         self.backend.sweeps_per_round()
-    }
-
-    fn phase(&self) -> u32 {
-        self.backend.phase()
     }
 
     fn non_monotone_unit(&self) -> Option<f64> {

@@ -19,7 +19,7 @@ use super::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts, NO_ACTION, O
 use super::options::{Limits, Precision, SolveOptions, Target};
 use super::report::{Number, Numbers, starts};
 use super::solution::{Round, Status};
-use super::solve::{Session, solve_session};
+use super::solve::Solve;
 use super::table::{Table, TableFormat, action, write_line};
 use warpkov_common::report::{Report, Results, write_object};
 use warpkov_common::terminal::escaped;
@@ -253,7 +253,7 @@ pub struct Bounds {
 /// [`chain`] of a policy, the values of the policy.
 ///
 /// # Errors
-/// Those of [`solve_session`] and of [`criterion::solve`].
+/// Those of [`Solve::run`] and of [`criterion::solve`].
 pub fn bounds(
     mdp: &Mdp,
     criterion: Option<&Criterion>,
@@ -263,8 +263,7 @@ pub fn bounds(
     let Some(criterion) = criterion else {
         let solve = options.discounted(mdp.gamma());
         let mut observe = |round: &Round| observe(round);
-        let session = Session { initial: None, resume: None, checkpoints: None, observe: &mut observe };
-        let found = solve_session(&Local::alone(), mdp, &solve, session).map_err(criterion::Error::Backend)?;
+        let found = Solve::new(mdp, &solve).observed(&mut observe).run().map_err(criterion::Error::Backend)?;
         let error = found.certificate.bound.unwrap_or(f64::INFINITY);
         return Ok(Bounds {
             lower: found.values.iter().map(|value| (value - error).next_down()).collect(),

@@ -1,6 +1,6 @@
 //! Markov decision processes: models and their formats, policy and value iteration, certificates and reports.
 //!
-//! [`solve_with`] selects a backend, runs the [solver loop](solve) on it, and certifies the result. The loop is written
+//! [`Solve`] selects a backend, runs the [solver loop](solve) on it, and certifies the result. The loop is written
 //! once over the [backend traits](backend).
 
 pub mod analysis;
@@ -42,4 +42,4 @@ pub mod team;
 pub use error::SolveError;
 pub use many::{solve_many, solve_many_sparse};
 pub use matrix_free::{ModelOptions, solve_model};
-pub use solve::{Observer, Session, solve_from, solve_session, solve_with};
+pub use solve::{Initial, Observer, Session, Solve};

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::time::Instant;
 use warpkov_runtime::device::AnyDevice;
 
@@ -14,13 +13,14 @@ use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::explicit::Explicit;
 use warpkov_kernels::mdp::matrix_free::{Blocks, Compiled, MEASURED, ManyLaunch, Measured, Outcomes};
 
-use super::backend::change_bound;
+use super::backend::{Attempt, change_bound};
 use super::error::SolveError;
 use super::matrix_free::{ModelOptions, ModelSolution, Representation, extremes, solve_model, why_wrong};
 use super::model::{Mdp, NO_ACTION};
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Round, Run, Status};
-use super::solve::{MIN_EPSILON_FRACTION, solve_with};
+use super::solve::Solve;
+use super::solve::certify::{Attempts, ended};
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
 use warpkov_runtime::choose::{Decision, DeviceChoice};
@@ -64,10 +64,10 @@ pub struct Named {
 }
 
 /// Solves sparse models, each with its own γ: small ones by a block each, if a device is asked for; all others as by
-/// [`solve_with`].
+/// [`Solve::run`].
 ///
 /// # Errors
-/// As for [`solve_with`]; messages about a model begin with its number.
+/// As for [`Solve::run`]; messages about a model begin with its number.
 pub fn solve_many_sparse(models: &[Named], options: &SolveOptions) -> Result<Vec<ModelSolution>, SolveError> {
     let many = ModelOptions {
         modules: Some(&MODULES),
@@ -89,7 +89,7 @@ pub fn solve_many_sparse(models: &[Named], options: &SolveOptions) -> Result<Vec
     }
     let one = |number: usize, device: DeviceChoice| -> Result<ModelSolution, SolveError> {
         let (begun, options) = (Instant::now(), SolveOptions { device, ..*options });
-        let solved = solve_with(&models[number].mdp, &options, &mut |_| ControlFlow::Continue(()));
+        let solved = Solve::new(&models[number].mdp, &options).run();
         let solved = solved.map_err(|error| of_model(number, error))?;
         Ok(ModelSolution::of_sparse(solved, begun.elapsed()))
     };
@@ -204,7 +204,7 @@ fn prefix(lengths: impl Iterator<Item = usize>) -> Vec<u64> {
 /// What is known of a model on its way.
 #[derive(Clone)]
 struct Progress {
-    fraction: f64,
+    attempts: Attempts,
     run: Run,
     measured: Measured,
     done: bool,
@@ -222,7 +222,6 @@ fn by_blocks<M: Blocks>(
     }
     let (begun, name) = (Instant::now(), device.name());
     let limits = options.limits;
-    let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
     let states = prefix(models.iter().map(|(model, _)| model.states() as usize));
     let tables = prefix(models.iter().map(|(_, table)| table.len()));
     let mut words = Vec::with_capacity(models.len() * M::WORDS);
@@ -240,15 +239,22 @@ fn by_blocks<M: Blocks>(
     let (mut v, mut policy) = (device.zeros(2 * all)?, device.zeros(all)?);
     let mut found = device.zeros((MEASURED + 1) * models.len())?;
 
-    let new = Progress { fraction: 1.0, run: Run::default(), measured: Measured::NONE, done: false };
+    let attempts = Attempts::new(limits.target, Attempt::FIRST);
+    let new = Progress { attempts, run: Run::default(), measured: Measured::NONE, done: false };
     let mut progress = vec![new; models.len()];
     loop {
         let bound = |((model, _), progress): (&(M, Vec<f64>), &Progress)| match limits.target {
-            _ if progress.done => 0.0,
             Target::Theta(theta) => theta,
-            Target::Epsilon(epsilon) => change_bound(model.gamma(), progress.fraction * epsilon),
+            Target::Epsilon(epsilon) => {
+                change_bound(model.gamma(), progress.attempts.current().epsilon_fraction * epsilon)
+            }
         };
         let bounds = device.upload(&models.iter().zip(&progress).map(bound).collect::<Vec<_>>())?;
+        let left = |progress: &Progress| match progress.done {
+            true => 0,
+            false => progress.run.left(Method::Values, &limits).max_sweeps.max(1),
+        };
+        let max_sweeps = device.upload(&progress.iter().map(left).collect::<Vec<_>>())?;
         let launch = ManyLaunch {
             words: &words,
             tables: &all_tables,
@@ -258,9 +264,9 @@ fn by_blocks<M: Blocks>(
             v: &mut v,
             policy: &mut policy,
             found: &mut found,
-            max_sweeps: limits.max_sweeps.max(1),
+            max_sweeps: &max_sweeps,
         };
-        // SAFETY: the arrays have the shapes that the kernel's documentation asks for: one block, bound and set of slots for
+        // SAFETY: the arrays have the shapes that the kernel's documentation asks for: one block, bound, limit and set of slots for
         // each model, and offsets that are prefix sums of the numbers of states and of the lengths of the tables.
         unsafe { M::many(device, shape, launch)? };
         let slots = device.to_vec(&found)?;
@@ -278,16 +284,12 @@ fn by_blocks<M: Blocks>(
             let residual = residual[0].max(residual[1]);
             let (round, seconds) = (progress.run.rounds.len() as u32 + 1, begun.elapsed().as_secs_f64());
             progress.run.rounds.push(Round { round, sweeps, residual, changed: None, seconds });
-            let (certificate, _) = extremes(&progress.measured).centred(model.gamma());
-            let proved = epsilon.is_none_or(|epsilon| certificate.proves(epsilon));
-            let limited = sweeps >= limits.max_sweeps;
-            progress.fraction /= 4.0;
-            progress.done =
-                proved || limited || certificate.bound.is_none() || progress.fraction <= MIN_EPSILON_FRACTION;
-            progress.run.status = match limited {
+            let (certificate, _) = extremes(&progress.measured).certified(model.gamma(), limits.target);
+            progress.run.status = match progress.run.sweeps() >= limits.max_sweeps.into() {
                 true => Status::SweepLimit,
                 false => Status::Solved,
             };
+            progress.done = !progress.attempts.again(progress.run.status, &certificate);
         }
         if progress.iter().all(|progress| progress.done) {
             break;
@@ -297,17 +299,8 @@ fn by_blocks<M: Blocks>(
     let solution = |(at, mut progress): (usize, Progress)| {
         let (model, _) = &models[at];
         let own = states[at] as usize..states[at + 1] as usize;
-        let extremes = extremes(&progress.measured);
-        let (certificate, shift) = match epsilon {
-            Some(_) => extremes.centred(model.gamma()),
-            None => (extremes.certificate(model.gamma(), 0.0), 0.0),
-        };
-        progress.run.status = match (progress.run.status, epsilon) {
-            _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
-            (_, Some(epsilon)) if certificate.proves(epsilon) => Status::Solved,
-            (Status::Solved, Some(_)) => Status::Stalled,
-            (status, _) => status,
-        };
+        let (certificate, shift) = extremes(&progress.measured).certified(model.gamma(), limits.target);
+        progress.run.status = ended(progress.run.status, &certificate, limits.target);
         progress.run.elapsed = elapsed;
         let sign = if M::MINIMIZE { -1.0 } else { 1.0 };
         let policy = policy[own.clone()].to_vec();

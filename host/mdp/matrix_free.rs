@@ -25,7 +25,9 @@ use super::device;
 use super::error::SolveError;
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Run, Solution, Status};
-use super::solve::{Observer, after, solve_from, tighten, value_rounds};
+use super::solve::certify::{Attempts, ended};
+use super::solve::loops::value_iteration;
+use super::solve::{Observer, Session};
 use warpkov_common::choice::choice;
 use warpkov_runtime::choose::{Decision, DeviceChoice};
 use warpkov_runtime::comm::{Communicator, Local};
@@ -314,9 +316,10 @@ impl<M: Compiled> Solve<'_, M> {
         limits: &Limits,
     ) -> Result<Run, SolveError> {
         let Self { model, switch, observe, .. } = self;
-        value_rounds(backend, stop, limits, |run, backend| {
+        value_iteration(backend, stop, limits, |run, backend| {
             let wanted = switch.as_mut().is_some_and(|switch| switch.wanted(*model, stop, backend.change(), run));
-            Ok(if wanted { ControlFlow::Break(()) } else { after(run, &mut *observe) })
+            let round = run.rounds.last().filter(|_| !wanted);
+            Ok(round.map_or(ControlFlow::Break(()), &mut *observe))
         })
     }
 
@@ -363,26 +366,23 @@ impl<M: Compiled> Solve<'_, M> {
         measured: Measured,
         earlier: Run,
     ) -> Result<ModelSolution, SolveError> {
-        let (gamma, limits) = (self.model.gamma(), self.options.limits);
-        let epsilon = if let Target::Epsilon(epsilon) = limits.target { Some(epsilon) } else { None };
-        let mut stop_of = measured;
-        let (run, certificate, shift) = tighten(epsilon, Attempt::FIRST, |attempt| {
-            let stop = self.stop(&stop_of, attempt);
-            let run = self.sweeps(backend, stop, &limits)?;
-            let found = self.measured(backend)?;
-            stop_of = found;
-            let (certificate, shift) = match epsilon {
-                Some(_) => extremes(&found).centred(gamma),
-                None => (extremes(&found).certificate(gamma, 0.0), 0.0),
-            };
-            Ok::<_, SolveError>((run, certificate, shift))
-        })?;
-        let mut all = earlier;
-        all.append(run);
+        let limits = self.options.limits;
+        let (mut attempts, mut all, mut found) = (Attempts::new(limits.target, Attempt::FIRST), earlier, measured);
+        let certified = loop {
+            let stop = self.stop(&found, attempts.current());
+            let run = self.sweeps(backend, stop, &all.left(Method::Values, &limits))?;
+            found = self.measured(backend)?;
+            let certified = extremes(&found).certified(self.model.gamma(), limits.target);
+            let status = run.status;
+            all.append(run);
+            if !attempts.again(status, &certified.0) {
+                break certified;
+            }
+        };
         if let Some(solution) = self.switched(backend, &all)? {
             return Ok(solution);
         }
-        self.solution(method, device, backend, all, (certificate, shift))
+        self.solution(method, device, backend, all, certified)
     }
 
     /// The solution with V as it is.
@@ -405,14 +405,7 @@ impl<M: Compiled> Solve<'_, M> {
         mut run: Run,
         (certificate, shift): (Certificate, f64),
     ) -> Result<ModelSolution, SolveError> {
-        run.status = match (run.status, self.options.limits.target) {
-            (Status::Interrupted, _) => Status::Interrupted,
-            _ if !certificate.bellman_residual.is_finite() => Status::Overflow,
-            (status, Target::Theta(_)) => status,
-            (_, Target::Epsilon(epsilon)) if certificate.proves(epsilon) => Status::Solved,
-            (Status::Solved, _) => Status::Stalled,
-            (status, _) => status,
-        };
+        run.status = ended(run.status, &certificate, self.options.limits.target);
         let policy = self.comm.collect(&backend.policy()?)?;
         let sign = if M::MINIMIZE { -1.0 } else { 1.0 };
         let mut values = if self.comm.rank() == 0 { backend.values()? } else { Vec::new() };
@@ -445,7 +438,8 @@ impl<M: Compiled> Solve<'_, M> {
             limits: self.options.limits,
             ..SolveOptions::default()
         };
-        let solved = solve_from(&mdp, start, &options, &mut *self.observe)?;
+        let session = Session { initial: start.into(), observe: Some(&mut *self.observe), ..Session::default() };
+        let solved = super::solve::Solve::new(&mdp, &options).session(session).run()?;
         let mut solution = ModelSolution::of_sparse(solved, self.begun.elapsed());
         let mut run = earlier;
         run.append(std::mem::take(&mut solution.run));

@@ -251,12 +251,23 @@ pub enum Target {
     Theta(f64),
 }
 
+impl Target {
+    /// ε.
+    #[must_use]
+    pub fn epsilon(self) -> Option<f64> {
+        match self {
+            Self::Epsilon(epsilon) => Some(epsilon),
+            Self::Theta(_) => None,
+        }
+    }
+}
+
 /// Stopping limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
     /// Accuracy target.
     pub target: Target,
-    /// K_max: maximum sweeps, per policy evaluation or in value iteration.
+    /// K_max: maximum sweeps, per policy evaluation or in value iteration, where attempts at a tighter proof count together.
     pub max_sweeps: u32,
     /// Maximum number of policies.
     pub max_policies: u32,

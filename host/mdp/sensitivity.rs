@@ -6,15 +6,14 @@ use serde::Serialize;
 
 use super::error::SolveError;
 use super::model::{Mdp, NO_ACTION};
-use super::options::{Limits, SolveOptions, Target};
+use super::options::{Limits, SolveOptions};
 use super::qfactors::q_factors;
 use super::report::Number;
 use super::solution::Round;
-use super::solve::{Session, solve_session};
+use super::solve::{Session, Solve};
 use super::table::{action, write_line};
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
-use warpkov_runtime::comm::Local;
 
 /// The width of a bracket of a change, relative to the range of γ.
 const BRACKET: f64 = 1e-4;
@@ -126,9 +125,9 @@ impl Search<'_, '_> {
             *stopped |= flow.is_break();
             flow
         };
-        let session =
-            Session { initial: self.values.as_deref(), resume: None, checkpoints: None, observe: &mut observe };
-        let solution = solve_session(&Local::alone(), &mdp, &options, session)?;
+        let initial = self.values.as_deref().into();
+        let session = Session { initial, observe: Some(&mut observe), ..Session::default() };
+        let solution = Solve::new(&mdp, &options).session(session).run()?;
         self.sweeps += solution.run.sweeps();
         let factors = q_factors(&mdp, &solution.values, solution.certificate.bound);
         let sign = mdp.objective().sign();
@@ -148,7 +147,7 @@ impl Search<'_, '_> {
 /// equal; changes that are undone between two points are not found.
 ///
 /// # Errors
-/// Those of [`solve_session`].
+/// Those of [`Solve::run`].
 pub fn sensitivity(
     mdp: &Mdp,
     start: u32,
@@ -196,7 +195,7 @@ pub fn sensitivity(
         changes,
         converged,
         interrupted: search.stopped,
-        epsilon: if let Target::Epsilon(epsilon) = options.limits.target { Some(epsilon) } else { None },
+        epsilon: options.limits.target.epsilon(),
         sweeps: search.sweeps,
     })
 }

@@ -63,8 +63,24 @@ impl Run {
         self.rounds.iter().map(|round| u64::from(round.sweeps)).sum()
     }
 
+    /// Sweeps outside of the evaluation of policies.
+    pub(super) fn greedy_sweeps(&self) -> u32 {
+        let sweeps = self.rounds.iter().filter(|round| round.changed.is_none()).map(|round| u64::from(round.sweeps));
+        u32::try_from(sweeps.sum::<u64>()).unwrap_or(u32::MAX)
+    }
+
+    /// What this run leaves of the limits. Where a method has policies, the limit of sweeps is that of one policy.
+    pub(super) fn left(&self, method: Method, limits: &Limits) -> Limits {
+        let policies = self.rounds.iter().filter(|round| round.changed.is_some()).count() as u32;
+        let max_sweeps = match method.has_policies() {
+            true => limits.max_sweeps,
+            false => limits.max_sweeps.saturating_sub(self.greedy_sweeps()),
+        };
+        Limits { max_sweeps, max_policies: limits.max_policies.saturating_sub(policies), ..*limits }
+    }
+
     /// Appends a later run on the same problem.
-    pub(super) fn append(&mut self, next: Self) {
+    pub fn append(&mut self, next: Self) {
         let (count, seconds) = (self.rounds.len() as u32, self.elapsed.as_secs_f64());
         let shifted = |round: Round| Round { round: count + round.round, seconds: seconds + round.seconds, ..round };
         self.rounds.extend(next.rounds.into_iter().map(shifted));
@@ -161,7 +177,7 @@ pub struct Solution {
     pub values: Vec<f64>,
     /// π, one action per state; [`NO_ACTION`](super::model::NO_ACTION) for states without actions.
     pub policy: Vec<u32>,
-    /// The number of the first of these states; 0 unless the model is [in parts](super::solve::solve_in_parts).
+    /// The number of the first of these states; 0 unless the model is [in parts](super::solve::Solve::in_parts).
     pub first: u64,
     /// The size of the model.
     pub size: Size,

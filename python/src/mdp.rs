@@ -22,7 +22,7 @@ use warpkov_mdp::qfactors::q_factors;
 use warpkov_mdp::report::{Report, Summary};
 use warpkov_mdp::simulate::{Options as Extent, Simulated, Simulator};
 use warpkov_mdp::solution::{Round, Status};
-use warpkov_mdp::solve::{Session, solve_session};
+use warpkov_mdp::solve::{Session, Solve as Solving};
 use warpkov_runtime::comm::Local;
 
 use crate::array::{Buffer, Input, Matrix, ascending, greatest, interleave, matrix};
@@ -333,9 +333,9 @@ fn solve(
         let options = options.discounted(mdp.gamma())?;
         let initial = values.map(|values| values.to_vec());
         let solution = detached(py, || {
-            let session =
-                Session { initial: initial.as_deref(), resume: None, checkpoints: None, observe: &mut observe };
-            solve_session(&Local::alone(), mdp, &options, session)
+            let initial = initial.as_deref().into();
+            let session = Session { initial, observe: Some(&mut observe), ..Session::default() };
+            Solving::new(mdp, &options).session(session).run()
         })?;
         let solution = solution.map_err(exception)?;
         stopped(solution.run.status)?;

@@ -2,7 +2,6 @@
 //! against the published algorithm, and complete runs against the optimal values.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::backend::{Backups, GreedySweeps, State, Stop};
@@ -13,7 +12,7 @@ use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::{Mdp, NO_ACTION};
 use warpkov::mdp::options::{BlockDivided, Limits, Target};
 use warpkov::mdp::solution::Status;
-use warpkov::mdp::solve::{policy_iteration, value_iteration};
+use warpkov::mdp::solve::loops::{policy_iteration, to_the_end, value_iteration};
 use warpkov::runtime::Precise;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Device, Shape};
@@ -297,7 +296,7 @@ fn crowded<T: Precise, O: Offset>(device: &AnyDevice, _: usize) -> Outcome {
 fn optimal(model: &Mdp) -> Vec<f64> {
     let mut reference = cpu::Parallel::<f64>::new(model);
     let strict = Limits { target: Target::Theta(1e-12), max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };
-    let Ok(_) = policy_iteration(&mut reference, 1e-12, &strict, |_| ControlFlow::Continue(()));
+    let Ok(_) = policy_iteration(&mut reference, 1e-12, &strict, to_the_end);
     let Ok(values) = reference.values();
     values
 }
@@ -306,7 +305,7 @@ fn optimal(model: &Mdp) -> Vec<f64> {
 fn solves<T: Precise>(tested: &mut impl GreedySweeps, model: &Mdp, optimal: &[f64]) -> Outcome {
     let theta = if T::WIDE { 1e-10 } else { 1e-4 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
-    let run = value_iteration(tested, Stop::Change(theta), &limits, |_| ControlFlow::Continue(()));
+    let run = value_iteration(tested, Stop::Change(theta), &limits, to_the_end);
     let run = run.map_err(|_| "a run failed")?;
     same("status", &[run.status], &[Status::Solved])?;
     let values = tested.values().map_err(|_| "no values")?;

@@ -1,7 +1,6 @@
 //! Grids that the device generates: their patterns must equal those of the host's model, and so must the solutions and
 //! certificates computed on them.
 
-use std::ops::ControlFlow;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use warpkov::mdp::backend::{State, Stop};
@@ -9,7 +8,7 @@ use warpkov::mdp::certificate::{certify, certify_centred};
 use warpkov::mdp::device::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::options::{Limits, Storage, Target};
-use warpkov::mdp::solve::value_iteration;
+use warpkov::mdp::solve::loops::{to_the_end, value_iteration};
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::generate::grid_patterns;
 use warpkov_kernels::mdp::residual::largest;
@@ -68,10 +67,10 @@ fn solves(device: &AnyDevice, scale: usize) -> Outcome {
         let stop = Stop::Span(1e-7);
         let Some(host) = SweepLayout::new(&mdp, Some(Storage::Patterns)) else { continue };
         let mut expected = ValueIteration::<f64, u32>::new(device, &host)?;
-        let expected_run = value_iteration(&mut expected, stop, &limits, |_| ControlFlow::Continue(()))?;
+        let expected_run = value_iteration(&mut expected, stop, &limits, to_the_end)?;
         for plan in [plan()?, plan()?.without_skipping()] {
             let mut tested = ValueIteration::<f64, u32>::new(device, &plan)?;
-            let run = value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;
+            let run = value_iteration(&mut tested, stop, &limits, to_the_end)?;
             same("sweeps", &[run.sweeps()], &[expected_run.sweeps()])?;
             same("V", &tested.values()?, &expected.values()?)?;
             same("policy", &tested.policy()?, &expected.policy()?)?;
@@ -89,7 +88,7 @@ fn certifies(device: &AnyDevice, scale: usize) -> Outcome {
         let mut tested = Mixed::<u32>::new(device, &plan)?;
         for sweeps in [1, 7, 10_000] {
             let limits = Limits { max_sweeps: sweeps, ..limits };
-            value_iteration(&mut tested, Stop::Span(1e-9), &limits, |_| ControlFlow::Continue(()))?;
+            value_iteration(&mut tested, Stop::Span(1e-9), &limits, to_the_end)?;
             let Residual { range, largest } = tested.residual()?;
             let mut values = tested.values()?;
             let exact = certify(&mdp, &values);

@@ -2,7 +2,6 @@
 //! hide a fault.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use warpkov::mdp::backend::{Evaluate, GreedySweeps, State, Stop};
@@ -15,7 +14,7 @@ use warpkov::mdp::io::Solved;
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solution::Status;
-use warpkov::mdp::solve::{modified_policy_iteration, policy_iteration, value_iteration};
+use warpkov::mdp::solve::loops::{modified_policy_iteration, policy_iteration, to_the_end, value_iteration};
 use warpkov::runtime::Precise;
 use warpkov_device::device::Offset;
 
@@ -145,7 +144,7 @@ fn solves<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, layout: Option
     let theta = if T::WIDE { 1e-10 } else { 1e-5 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1000, tie: theta };
     let mut tested = backend::<T, O>(device, model, layout)?;
-    let run = policy_iteration(tested.as_mut(), theta, &limits, |_| ControlFlow::Continue(()))?;
+    let run = policy_iteration(tested.as_mut(), theta, &limits, to_the_end)?;
     same("status", &[run.status], &[Status::Solved])?;
     let values = tested.values()?;
     let bound = certify(model, &values).bound.ok_or("no certificate")?;
@@ -155,7 +154,7 @@ fn solves<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, layout: Option
     }
     let mut reference = cpu::Parallel::<f64>::new(model);
     let strict = Limits { target: Target::Theta(1e-12), max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };
-    let Ok(_) = policy_iteration(&mut reference, 1e-12, &strict, |_| ControlFlow::Continue(()));
+    let Ok(_) = policy_iteration(&mut reference, 1e-12, &strict, to_the_end);
     let Ok(optimal) = reference.values();
     close("V", &values, &optimal, bound + 1e-9, 0.0)
 }
@@ -215,14 +214,14 @@ fn modified_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> O
     for model in models(scale).into_iter().chain([grid]) {
         let bound = 0.5 * epsilon * (1.0 - model.gamma());
         let mut reference = cpu::Parallel::<f64>::new(&model);
-        let Ok(_) = value_iteration(&mut reference, Stop::Change(1e-13), &limits, |_| ControlFlow::Continue(()));
+        let Ok(_) = value_iteration(&mut reference, Stop::Change(1e-13), &limits, to_the_end);
         let Ok(optimal) = reference.values();
         for stop in [Stop::Change(bound), Stop::Span(bound)] {
             if stop == Stop::Span(bound) && !model.never_terminates() {
                 continue;
             }
             let mut tested = Projected::<T, O>::new(device, &model, PolicyLayout::choose(&model))?;
-            let run = modified_policy_iteration(&mut tested, stop, 5, &limits, |_| ControlFlow::Continue(()))?;
+            let run = modified_policy_iteration(&mut tested, stop, 5, &limits, to_the_end)?;
             same("status", &[run.status], &[Status::Solved])?;
             let mut values = tested.values()?;
             let found = certify_centred(&model, &mut values).bound.ok_or("no certificate")?;
@@ -253,12 +252,12 @@ fn table_5_3<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome
         let tie = if T::WIDE { 1e-9 } else { 1e-6 };
         let limits = Limits { target: Target::Theta(1e-5), max_sweeps: 10_000, max_policies: 10_000, tie };
         let mut serial = cpu::Serial::<T>::new(&model);
-        let Ok(_) = policy_iteration(&mut serial, 1e-5, &limits, |_| ControlFlow::Continue(()));
+        let Ok(_) = policy_iteration(&mut serial, 1e-5, &limits, to_the_end);
         let (Ok(values), Ok(policy)) = (serial.values(), serial.policy());
         let expected = Solved { policy, values };
         for layout in [None, Some(PolicyLayout::choose(&model))] {
             let mut tested = backend::<T, O>(device, &model, layout)?;
-            policy_iteration(tested.as_mut(), 1e-5, &limits, |_| ControlFlow::Continue(()))?;
+            policy_iteration(tested.as_mut(), 1e-5, &limits, to_the_end)?;
             let got = Solved { policy: tested.policy()?, values: tested.values()? };
             let comparison = compare(&got, &expected, Tolerance::default());
             if !comparison.agree {

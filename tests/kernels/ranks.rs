@@ -1,6 +1,5 @@
 //! Ranks: the kernels for ghosts, and models divided among GPUs.
 
-use std::ops::ControlFlow;
 use std::time::Duration;
 use warpkov_runtime::device::AnyDevice;
 
@@ -8,8 +7,7 @@ use libtest_mimic::Trial;
 use warpkov::mdp::generate::{Garnet, SlipGrid};
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::{Limits, Method, Precision, SolveOptions, Storage, Target};
-use warpkov::mdp::solve::solve_on_ranks;
-use warpkov::mdp::{SolveError, solve_with};
+use warpkov::mdp::{Solve, SolveError};
 use warpkov::runtime::Precise;
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::comm::{Communicator, Local};
@@ -87,7 +85,7 @@ fn divided(ordinals: &[u32]) -> Outcome {
                 let options =
                     SolveOptions { method, storage, skip, precision: Precision::F64, ..SolveOptions::default() };
                 let options = SolveOptions { limits: theta, ..options };
-                let one = solve_with(&mdp, &SolveOptions { device: DeviceChoice::Cuda(0), ..options }, &mut go)?;
+                let one = Solve::new(&mdp, &SolveOptions { device: DeviceChoice::Cuda(0), ..options }).run()?;
                 let found = solved(&mdp, ordinals, &options)?;
                 same("sweeps", &[found.run.sweeps()], &[one.run.sweeps()])?;
                 same("values", &found.values, &one.values)?;
@@ -114,14 +112,10 @@ fn divided(ordinals: &[u32]) -> Outcome {
     Ok(())
 }
 
-fn go(_: &warpkov::mdp::solution::Round) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
 fn solved(mdp: &Mdp, ordinals: &[u32], options: &SolveOptions) -> Result<warpkov::mdp::solution::Solution, SolveError> {
     let work = |comm: &Local| {
         let device = DeviceChoice::Cuda(ordinals[comm.rank() as usize]);
-        solve_on_ranks(comm, mdp, None, &SolveOptions { device, ..*options }, &mut go)
+        Solve::new(mdp, &SolveOptions { device, ..*options }).run_on(comm)
     };
     Local::run(ordinals.len() as u32, Duration::from_secs(60), work).map(|mut all| all.swap_remove(0))
 }

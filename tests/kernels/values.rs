@@ -2,7 +2,6 @@
 //! values.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::backend::{GreedySweeps, State, Stop};
@@ -12,7 +11,7 @@ use warpkov::mdp::device::{Mixed, SweepLayout, ValueIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::{Choices, Mdp, MdpParts};
 use warpkov::mdp::options::{Limits, Storage, Target};
-use warpkov::mdp::solve::value_iteration;
+use warpkov::mdp::solve::loops::{to_the_end, value_iteration};
 use warpkov::runtime::Precise;
 use warpkov_device::device::Offset;
 
@@ -132,12 +131,12 @@ fn solves<T: Precise, O: Offset>(device: &AnyDevice, model: &Mdp, plan: &SweepLa
     let theta = if T::WIDE { 1e-6 } else { 1e-3 };
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
     let mut reference = cpu::Parallel::<f64>::new(model);
-    let Ok(_) = value_iteration(&mut reference, Stop::Change(1e-13), &limits, |_| ControlFlow::Continue(()));
+    let Ok(_) = value_iteration(&mut reference, Stop::Change(1e-13), &limits, to_the_end);
     let Ok(optimal) = reference.values();
     let exact = certify(model, &optimal).bound.ok_or("no certificate")?;
     for stop in [Stop::Change(theta), Stop::Span(theta)] {
         let mut tested = ValueIteration::<T, O>::new(device, plan)?;
-        value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;
+        value_iteration(&mut tested, stop, &limits, to_the_end)?;
         let mut values = tested.values()?;
         let bound = certify_centred(model, &mut values).bound.ok_or("no certificate")?;
         if stop == Stop::Change(theta) || model.never_terminates() {
@@ -203,7 +202,7 @@ fn mixed(device: &AnyDevice, scale: usize) -> Outcome {
         let mut tested = Mixed::<u32>::new(device, &plan)?;
         let limits = Limits { target: Target::Epsilon(1e-9), max_sweeps: 10_000, max_policies: 1, tie: 0.0 };
         let stop = Stop::Change(1e-10 * (1.0 - model.gamma()));
-        value_iteration(&mut tested, stop, &limits, |_| ControlFlow::Continue(()))?;
+        value_iteration(&mut tested, stop, &limits, to_the_end)?;
         let bound = certify(&model, &tested.values()?).bound.ok_or("no certificate")?;
         if bound > 1e-9 {
             return Err(format!("certified to {bound}").into());

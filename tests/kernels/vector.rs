@@ -1,6 +1,5 @@
 //! Inner products, linear combinations, and BiCGSTAB.
 
-use std::ops::ControlFlow;
 use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::backend::State;
@@ -9,7 +8,7 @@ use warpkov::mdp::device::{PolicyLayout, System};
 use warpkov::mdp::krylov::{Krylov, Scale};
 use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solution::Status;
-use warpkov::mdp::solve::policy_iteration;
+use warpkov::mdp::solve::loops::{policy_iteration, to_the_end};
 use warpkov::mdp::team::Team;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::primitives::vector::{THREADS, combine, dots, dots_total};
@@ -76,12 +75,12 @@ fn krylov(device: &AnyDevice, scale: usize) -> Outcome {
     let limits = Limits { target: Target::Theta(1e-10), max_sweeps: 10_000, max_policies: 1000, tie: 1e-10 };
     for model in [random.mdp(60 * scale as u32 + 3, 3, 5, 0.99), random.ragged(40 * scale as u32, 3, 4, 0.95)] {
         let mut reference = Parallel::<f64>::new(&model);
-        let Ok(_) = policy_iteration(&mut reference, 1e-12, &limits, |_| ControlFlow::Continue(()));
+        let Ok(_) = policy_iteration(&mut reference, 1e-12, &limits, to_the_end);
         let Ok(optimal) = reference.values();
         for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 4 }] {
             let scale = Scale::of(&model, &Team::alone())?;
             let mut tested = Krylov::new(System::<u32>::new(device, &model, layout)?, scale)?;
-            let run = policy_iteration(&mut tested, 1e-10, &limits, |_| ControlFlow::Continue(()))?;
+            let run = policy_iteration(&mut tested, 1e-10, &limits, to_the_end)?;
             same("status", &[run.status], &[Status::Solved])?;
             close("V", &tested.values()?, &optimal, 1e-7, 0.0)?;
         }

@@ -585,7 +585,7 @@ fn simulations_are_reproducible_and_admit_what_they_cut() {
 /// ‖Q − Q*‖∞ is within the bound, and the advantages of greedy actions are 0.
 #[test]
 fn q_factors_are_within_their_bound() {
-    use warpkov::mdp::solve::solve_with;
+    use warpkov::mdp::Solve;
     let mut random = ChaCha8Rng::seed_from_u64(5);
     for round in 0..60 {
         let scale = (round * 7) % 61 - 30;
@@ -594,7 +594,7 @@ fn q_factors_are_within_their_bound() {
         let mdp = random_model(&mut random, 5, gamma, round % 3 == 0, scale).with_objective(objective);
         let epsilon = 1e-3 * 2f64.powi(scale);
         let solve = on_cpu(epsilon).discounted(gamma);
-        let found = solve_with(&mdp, &solve, &mut |_| ControlFlow::Continue(())).unwrap();
+        let found = Solve::new(&mdp, &solve).run().unwrap();
         let factors = q_factors(&mdp, &found.values, found.certificate.bound);
         let bound = factors.bound.unwrap();
         assert!(bound <= epsilon, "{bound}");
@@ -903,7 +903,7 @@ fn names_are_in_reports() {
         "{shown}"
     );
     let solve = on_cpu(1e-6).discounted(0.9);
-    let solution = warpkov::mdp::solve_with(&mdp, &solve, &mut |_| ControlFlow::Continue(())).unwrap();
+    let solution = warpkov::mdp::Solve::new(&mdp, &solve).run().unwrap();
     let factors = q_factors(&mdp, &solution.values, solution.certificate.bound);
     let report = warpkov::mdp::qfactors::QReport { mdp: &mdp, solution: &solution, converged: true, factors: &factors };
     let csv = text(&|out| report.write_as(TableFormat::Csv, out).unwrap());

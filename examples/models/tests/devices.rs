@@ -5,7 +5,7 @@ use warpkov::mdp::matrix_free::{Compiled, Representation, reachable, solve_model
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::{Limits, Method, Precision, SolveOptions, Target};
 use warpkov::mdp::solution::Status;
-use warpkov::mdp::{ModelOptions, solve_model, solve_with};
+use warpkov::mdp::{ModelOptions, Solve, solve_model};
 use warpkov::runtime::choose::DeviceChoice;
 use warpkov::runtime::comm::Local;
 use warpkov::runtime::gpu::Gpu;
@@ -43,7 +43,7 @@ fn reference(mdp: &Mdp, epsilon: f64) -> Vec<f64> {
         limits: limits(epsilon),
         ..SolveOptions::default()
     };
-    let solved = solve_with(mdp, &options, &mut |_| ControlFlow::Continue(())).expect("the reference is solved");
+    let solved = Solve::new(mdp, &options).run().expect("the reference is solved");
     assert!(solved.certificate.proves(epsilon), "{:?}", solved.certificate);
     solved.values
 }

@@ -1,7 +1,6 @@
 //! A slip grid larger than host memory permits: the device generates it, solves it and measures the residual for the
 //! certificate. On several ranks, each has a part of the rows.
 
-use std::ops::ControlFlow;
 use std::time::Instant;
 use warpkov_runtime::device::AnyDevice;
 
@@ -17,7 +16,8 @@ use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::GridPatterns;
 use warpkov_mdp::options::{Limits, Precision, Storage, Target};
 use warpkov_mdp::solution::{Run, Status};
-use warpkov_mdp::solve::{tighten, value_iteration};
+use warpkov_mdp::solve::certify::Attempts;
+use warpkov_mdp::solve::loops::{to_the_end, value_iteration};
 use warpkov_mdp::team::Team;
 use warpkov_runtime::comm::Communicator;
 
@@ -142,12 +142,15 @@ fn solve(
     let start = Instant::now();
     let (gamma, epsilon) = (grid.slip_grid().gamma, options.epsilon);
     let limits = Limits { target: Target::Epsilon(epsilon), ..Limits::default() };
-    let (run, certificate, shift) = tighten(Some(epsilon), Attempt::FIRST, |attempt| {
-        let stop = attempt.stop(gamma, epsilon, true);
-        let run = value_iteration(&mut *backend, stop, &limits, |_| ControlFlow::Continue(()))?;
+    let (mut attempts, mut run) = (Attempts::new(limits.target, Attempt::FIRST), Run::default());
+    let (certificate, shift) = loop {
+        let stop = attempts.current().stop(gamma, epsilon, true);
+        run.append(value_iteration(&mut *backend, stop, &limits, to_the_end)?);
         let Residual { range, largest } = backend.residual()?;
         let (certificate, shift) = grid.extremes(range, largest).of_all(team)?.centred(gamma);
-        Ok::<_, SolveError>((run, certificate, shift))
-    })?;
+        if !attempts.again(run.status, &certificate) {
+            break (certificate, shift);
+        }
+    };
     Ok(Solved { generation_ms: generation[0], solve_ms: milliseconds(start.elapsed()), run, certificate, shift })
 }

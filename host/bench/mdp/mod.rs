@@ -15,7 +15,7 @@ use warpkov_mdp::dynamic::Dynamic;
 use warpkov_mdp::error::SolveError;
 use warpkov_mdp::options::{BlockDivided, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov_mdp::solution::Run;
-use warpkov_mdp::solve::run;
+use warpkov_mdp::solve::loops::run;
 use warpkov_runtime::choose::DeviceChoice;
 
 /// Options of a benchmark.
@@ -104,7 +104,7 @@ impl Repeat {
     fn measure(&self, mut backend: Dynamic) -> Result<Repeated, SolveError> {
         let mut once = || {
             backend.state().reset(None)?;
-            run(&mut backend, self.stop, self.theta, &self.limits, &mut |_| ControlFlow::Continue(()))
+            run(&mut backend, self.stop, self.theta, &self.limits, &mut |_, _| Ok(ControlFlow::Continue(())))
         };
         if self.warm_up {
             once()?;

@@ -15,7 +15,7 @@ use warpkov_mdp::model::Mdp;
 use warpkov_mdp::options::{Method, Precision, Target};
 use warpkov_mdp::place::Placement;
 use warpkov_mdp::solution::Status;
-use warpkov_mdp::solve::stop;
+use warpkov_mdp::solve::certify::stop;
 
 /// A grid of Table 5.4 with the published times.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -119,7 +119,7 @@ const TIMED_SWEEPS: u32 = 48;
 /// Measures one method on one model.
 ///
 /// # Errors
-/// As [`solve_with`](warpkov_mdp::solve_with).
+/// As [`Solve::run`](warpkov_mdp::Solve::run).
 pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -> Result<Measured, SolveError> {
     let solve = options.solve(method, Default::default());
     // The methods of the source use its stopping rule; value iteration stops at a certified error.

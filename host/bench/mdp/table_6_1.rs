@@ -144,7 +144,7 @@ pub struct Measured {
 /// Measures one method on one domain. `baseline` is the result of the sequential method.
 ///
 /// # Errors
-/// As [`solve_with`](warpkov_mdp::solve_with).
+/// As [`Solve::run`](warpkov_mdp::Solve::run).
 pub fn measure(
     domain: &WetFloor,
     mdp: &Mdp,
@@ -211,7 +211,7 @@ pub struct Locality {
 /// Counts the sweeps of one method on the model for `redirected`.
 ///
 /// # Errors
-/// As [`solve_with`](warpkov_mdp::solve_with).
+/// As [`Solve::run`](warpkov_mdp::Solve::run).
 pub fn count_sweeps(
     redirected: f64,
     mdp: &Mdp,

@@ -5,7 +5,7 @@ use std::io::Write;
 use clap::Args;
 use warpkov_mdp::qfactors::{QReport, q_factors};
 use warpkov_mdp::solution::Status;
-use warpkov_mdp::solve::solve_with;
+use warpkov_mdp::solve::Solve;
 
 use super::accuracy::{Arguments as Accuracy, Discount};
 use super::file::Input;
@@ -57,7 +57,8 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let Destination { output, quiet } = &options.destination;
     let mdp = options.discount.apply(options.input.read()?)?;
     let solve = options.accuracy.discounted().discounted(mdp.gamma());
-    let solution = solve_with(&mdp, &solve, &mut observer(mdp.states().into(), *quiet))?;
+    let mut observe = observer(mdp.states().into(), *quiet);
+    let solution = Solve::new(&mdp, &solve).observed(&mut observe).run()?;
     let factors = q_factors(&mdp, &solution.values, solution.certificate.bound);
     let converged = solution.converged(&solve.limits);
     let report = QReport { mdp: &mdp, solution: &solution, converged, factors: &factors };

@@ -16,7 +16,8 @@ use warpkov_mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOpti
 use warpkov_mdp::plot;
 use warpkov_mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov_mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov_mdp::solve::{Session, solve_session, solve_session_in_parts};
+use warpkov_mdp::model::whole::Fault;
+use warpkov_mdp::solve::{Initial, Session, Solve};
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 use warpkov_runtime::comm::Column;
 use warpkov_runtime::gpu::Gpu;
@@ -308,9 +309,13 @@ fn discounted(
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(mdp.states().into(), common.quiet || comm.rank() > 0);
         let mut checkpoints = common.checkpoints.of_rank(comm.rank());
-        let (initial, resume) = (initial.as_deref(), common.checkpoints.resume());
-        let session = Session { initial, resume, checkpoints: checkpoints.as_mut(), observe: &mut observe };
-        Ok((solve_session(comm, mdp, &solve, session)?, checkpoints))
+        let session = Session {
+            initial: initial.as_deref().into(),
+            resume: common.checkpoints.resume(),
+            checkpoints: checkpoints.as_mut(),
+            observe: Some(&mut observe),
+        };
+        Ok((Solve::new(mdp, &solve).session(session).run_on(comm)?, checkpoints))
     })?;
     if ranks.is_first() {
         solution.phases.read = read;
@@ -333,15 +338,18 @@ fn in_parts(
     let (solve, states) = (options.solve_options(whole.gamma()), whole.states());
     let values = options.initial.as_deref();
     ranks.agree(values.map_or(Ok(()), file::reads))?;
-    let initial = |range| Ok(values.map(|path| warpkov_mdp::io::read_values_of(path, range, states)).transpose()?);
+    let read_values = values.map(|path| move |range| Ok::<_, Fault>(warpkov_mdp::io::read_values_of(path, range, states)?));
     let parts = ranks.run_all(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(states, common.quiet || comm.rank() > 0);
         let mut checkpoints = common.checkpoints.of_rank(comm.rank());
-        let resume = common.checkpoints.resume();
-        let session =
-            Session { initial: &initial as _, resume, checkpoints: checkpoints.as_mut(), observe: &mut observe };
-        Ok((solve_session_in_parts(comm, whole, &solve, session)?, checkpoints))
+        let session = Session {
+            initial: read_values.as_ref().map_or(Initial::Zero, |read| Initial::Parts(read)),
+            resume: common.checkpoints.resume(),
+            checkpoints: checkpoints.as_mut(),
+            observe: Some(&mut observe),
+        };
+        Ok((Solve::in_parts(whole, &solve).session(session).run_on(comm)?, checkpoints))
     })?;
     let (parts, checkpoints): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
     let mut solution = joined(parts)?;

@@ -156,6 +156,10 @@ impl<B: GreedySweeps<Error = SolveError>> State for Gathered<'_, B> {
         self.backend.policy_is_implicit()
     }
 
+    fn phase(&self) -> u32 {
+        self.backend.phase()
+    }
+
     fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
         self.backend.sweep_bytes()
     }
@@ -164,10 +168,6 @@ impl<B: GreedySweeps<Error = SolveError>> State for Gathered<'_, B> {
 impl<B: GreedySweeps<Error = SolveError>> GreedySweeps for Gathered<'_, B> {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
         self.backend.backup(stop, max_sweeps)
-    }
-
-    fn phase(&self) -> u32 {
-        self.backend.phase()
     }
 
     fn non_monotone_unit(&self) -> Option<f64> {

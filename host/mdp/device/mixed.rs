@@ -95,6 +95,10 @@ impl<O: Offset> State for Mixed<'_, O> {
         true
     }
 
+    fn phase(&self) -> u32 {
+        u32::from(self.in_f64)
+    }
+
     fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         if self.in_f64 { self.exact.sweep_bytes() } else { self.fast.sweep_bytes() }
     }
@@ -120,10 +124,6 @@ impl<O: Offset> GreedySweeps for Mixed<'_, O> {
         // At least one sweep: changes measured in f32 are not reliable.
         let found = self.exact.backup(stop, (max_sweeps - before).max(1))?;
         Ok(Backups { sweeps: before + found.sweeps, ..found })
-    }
-
-    fn phase(&self) -> u32 {
-        u32::from(self.in_f64)
     }
 
     fn non_monotone_unit(&self) -> Option<f64> {

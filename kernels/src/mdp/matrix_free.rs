@@ -205,11 +205,11 @@ pub fn change(before: f64, after: f64) -> Change<f64> {
 /// | `tables` | sum of the lengths of the tables | |
 /// | `table_ptr` | models + 1 | elements of `tables` |
 /// | `state_ptr` | models + 1 | states of each model, in `policy`; twice that in `v` |
-/// | `bounds` | models | ε-rule of each model, as ‖ΔV‖∞; 0 or less for a model that is done |
+/// | `bounds` | models | ε-rule of each model, as ‖ΔV‖∞ |
 /// | `v` | 2 × states | reward; the first half of each model's elements is V before and after |
 /// | `policy` | states | |
 /// | `found` | models × ([`MEASURED`] + 1) | slots, then sweeps |
-/// | `max_sweeps` | scalar | ≥ 1 |
+/// | `max_sweeps` | models | 0 for a model that is done |
 #[derive(Clone, Copy)]
 pub struct Many {
     /// The words of all models.
@@ -228,8 +228,8 @@ pub struct Many {
     pub policy: GlobalMut<u32>,
     /// What a certificate needs, and the number of sweeps.
     pub found: GlobalMut<u64>,
-    /// Maximum number of sweeps.
-    pub max_sweeps: u32,
+    /// Maximum number of sweeps of each model.
+    pub max_sweeps: Global<u32>,
 }
 
 impl Many {
@@ -245,8 +245,8 @@ impl Many {
     #[inline(always)]
     pub fn solve<M: Outcomes + Scalars>(&self) {
         let number = thread::block_idx_x() as usize;
-        let bound = self.bounds.get(number);
-        if bound <= 0.0 {
+        let (bound, max_sweeps) = (self.bounds.get(number), self.max_sweeps.get(number));
+        if max_sweeps == 0 {
             return;
         }
         let mut word = number * M::WORDS;
@@ -289,7 +289,7 @@ impl Many {
             let fall = block::reduce(all.fall, f64::NEG_INFINITY, f64::max);
             let size = if ends { greatest.max(fall) } else { (greatest + fall) / 2.0 };
             sweep += 1;
-            let last = size < bound || greatest.max(fall) <= 0.0 || sweep == self.max_sweeps;
+            let last = size < bound || greatest.max(fall) <= 0.0 || sweep == max_sweeps;
             // The reduction is valid in the first warp: thread 0 decides for the block.
             let done = thread::sync_threads_or(thread::thread_idx_x() == 0 && last);
             (old, new) = (new, old);
@@ -407,7 +407,7 @@ pub struct ManyLaunch<'a, D: Device> {
     pub v: &'a mut D::Buffer<f64>,
     pub policy: &'a mut D::Buffer<u32>,
     pub found: &'a mut D::Buffer<u64>,
-    pub max_sweeps: u32,
+    pub max_sweeps: &'a D::Buffer<u32>,
 }
 
 /// Compiles the kernels of this model: `model!(Forest);` in the module of the kernels, beside the type, which implements
@@ -527,7 +527,7 @@ macro_rules! many {
                 v: ::warpkov_device::device::GlobalMut<f64>,
                 policy: ::warpkov_device::device::GlobalMut<u32>,
                 found: ::warpkov_device::device::GlobalMut<u64>,
-                max_sweeps: u32,
+                max_sweeps: ::warpkov_device::device::Global<u32>,
             ) {
                 let many = $crate::mdp::matrix_free::Many {
                     words,

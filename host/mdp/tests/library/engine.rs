@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::fmt::Debug;
-use std::ops::ControlFlow;
 
+use warpkov_mdp::Solve;
 use warpkov_mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use warpkov_mdp::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
 use warpkov_mdp::generate::{Garnet, SlipGrid};
@@ -11,8 +11,7 @@ use warpkov_mdp::krylov::{Krylov, Scale};
 use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts};
 use warpkov_mdp::options::{Limits, Method, SolveOptions, Target};
 use warpkov_mdp::solution::Status;
-use warpkov_mdp::solve::{modified_policy_iteration, policy_iteration, value_iteration};
-use warpkov_mdp::solve_with;
+use warpkov_mdp::solve::loops::{modified_policy_iteration, policy_iteration, to_the_end, value_iteration};
 use warpkov_mdp::team::Team;
 use warpkov_runtime::Precise;
 use warpkov_runtime::choose::DeviceChoice;
@@ -25,10 +24,6 @@ const STORAGES: [Storage; 4] = [Storage::Auto, Storage::Plain, Storage::Packed, 
 
 fn krylov(model: &Mdp, options: EngineOptions) -> Result<Krylov<System<'_>>, warpkov_runtime::comm::Error> {
     Krylov::new(System::new(Engine::new(model, options)), Scale::of(model, &Team::alone())?)
-}
-
-fn go(_: &warpkov_mdp::solution::Round) -> ControlFlow<()> {
-    ControlFlow::Continue(())
 }
 
 /// Models of every kind: ragged ones with terminal states and ends, long rows, grids with repeated patterns, and
@@ -101,7 +96,7 @@ fn assert_close(what: &str, got: &[f64], expected: &[f64], tolerance: f64) {
 /// The optimal values, by the serial backend.
 fn reference(model: &Mdp) -> Vec<f64> {
     let mut serial = Serial::<f64>::new(model);
-    let run = policy_iteration(&mut serial, 1e-13, &LIMITS, go).unwrap();
+    let run = policy_iteration(&mut serial, 1e-13, &LIMITS, to_the_end).unwrap();
     assert_eq!(run.status, Status::Solved);
     solved(serial).0
 }
@@ -175,12 +170,12 @@ fn all_methods_agree() {
             for storage in STORAGES {
                 let options = EngineOptions { storage, order, ..EngineOptions::default() };
                 let mut engine = Engine::<f64>::new(&model, options);
-                let run = value_iteration(&mut engine, Stop::Change(1e-11), &LIMITS, go).unwrap();
+                let run = value_iteration(&mut engine, Stop::Change(1e-11), &LIMITS, to_the_end).unwrap();
                 assert_eq!(run.status, Status::Solved, "{options:?}");
                 assert_close(&format!("{options:?}"), &solved(engine).0, &optimal, 1e-9);
 
                 let mut engine = Engine::<f64>::new(&model, options);
-                let run = modified_policy_iteration(&mut engine, Stop::Change(1e-11), 10, &LIMITS, go).unwrap();
+                let run = modified_policy_iteration(&mut engine, Stop::Change(1e-11), 10, &LIMITS, to_the_end).unwrap();
                 assert_eq!(run.status, Status::Solved, "modified, {options:?}");
                 assert_close(&format!("modified, {options:?}"), &solved(engine).0, &optimal, 1e-9);
             }
@@ -188,11 +183,11 @@ fn all_methods_agree() {
         for storage in STORAGES {
             let options = EngineOptions { storage, ..EngineOptions::default() };
             let mut engine = Engine::<f64>::new(&model, options);
-            let run = policy_iteration(&mut engine, 1e-11, &LIMITS, go).unwrap();
+            let run = policy_iteration(&mut engine, 1e-11, &LIMITS, to_the_end).unwrap();
             assert_eq!(run.status, Status::Solved);
             assert_close("policy iteration", &solved(engine).0, &optimal, 1e-9);
             let mut krylov = krylov(&model, options).unwrap();
-            let run = policy_iteration(&mut krylov, 1e-11, &LIMITS, go).unwrap();
+            let run = policy_iteration(&mut krylov, 1e-11, &LIMITS, to_the_end).unwrap();
             assert_eq!(run.status, Status::Solved);
             assert!(run.rounds.last().unwrap().residual < 1e-11);
             assert_close("Krylov", &solved(krylov).0, &optimal, 1e-9);
@@ -217,11 +212,11 @@ fn krylov_evaluation_needs_few_products_for_distant_rewards() {
             limits: Limits { target: Target::Epsilon(1e-6), ..Limits::default() },
             ..SolveOptions::default()
         };
-        let found = solve_with(&model, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+        let found = Solve::new(&model, &options).run().unwrap();
         assert!(found.converged(&options.limits), "{:?}", found.certificate);
         assert!(found.run.sweeps() < most, "{} products", found.run.sweeps());
         let auto = SolveOptions { method: None, ..options };
-        let auto = solve_with(&model, &auto, &mut |_| ControlFlow::Continue(())).unwrap();
+        let auto = Solve::new(&model, &auto).run().unwrap();
         assert_close("auto", &auto.values, &found.values, 2e-6);
     }
 }
@@ -240,7 +235,7 @@ fn krylov_policy_iteration_solves_walled_grids() {
                 limits: Limits { max_sweeps, ..Limits::default() },
                 ..SolveOptions::default()
             };
-            let found = solve_with(&model, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+            let found = Solve::new(&model, &options).run().unwrap();
             let most = found.values.iter().fold(0.0, |most: f64, value| value.abs().max(most));
             assert!(most <= 1e4 * (1.0 + 1e-9), "{side}: {most:e}");
             let solved = found.converged(&options.limits) && found.run.sweeps() < 2000;
@@ -253,7 +248,7 @@ fn krylov_policy_iteration_solves_walled_grids() {
 fn modified_policy_iteration_stops_on_the_span() {
     let model = toroid(2500, 0.99);
     let mut engine = Engine::<f64>::new(&model, EngineOptions::default());
-    let run = modified_policy_iteration(&mut engine, Stop::Span(1e-8), 20, &LIMITS, go).unwrap();
+    let run = modified_policy_iteration(&mut engine, Stop::Span(1e-8), 20, &LIMITS, to_the_end).unwrap();
     assert_eq!(run.status, Status::Solved);
     let mut values = engine.values().unwrap();
     let bound = warpkov_mdp::certificate::certify_centred(&model, &mut values).bound.unwrap();
@@ -267,7 +262,7 @@ fn modified_policy_iteration_waits_for_distant_states() {
     let limits = Limits { target: Target::Epsilon(1e-6), ..Limits::default() };
     let options =
         SolveOptions { method: Some(Method::Modified), device: DeviceChoice::Cpu, limits, ..SolveOptions::default() };
-    let found = solve_with(&grid, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+    let found = Solve::new(&grid, &options).run().unwrap();
     assert_eq!(found.run.status, Status::Solved);
     assert!(found.certificate.bound.unwrap() <= 1e-6, "{:?}", found.certificate);
     let rounds: Vec<f64> = found.run.rounds.iter().map(|round| round.residual).collect();
@@ -305,6 +300,10 @@ impl State for Restless {
     fn policy(&mut self) -> Result<Vec<u32>, Infallible> {
         Ok(vec![0])
     }
+    fn phase(&self) -> u32 {
+        u32::from(self.made > self.other)
+    }
+
     fn sweep_bytes(&mut self) -> Result<u64, Infallible> {
         Ok(0)
     }
@@ -324,9 +323,6 @@ impl GreedySweeps for Restless {
         self.made += 1;
         Ok(Backups { sweeps: 1, least: -self.now(), greatest: self.now(), fixed: false })
     }
-    fn phase(&self) -> u32 {
-        u32::from(self.made > self.other)
-    }
 }
 
 impl Modify for Restless {
@@ -341,7 +337,7 @@ fn modified_policy_iteration_stops_at_rounding_errors() {
     let limits = Limits { max_sweeps: 10_000, ..LIMITS };
     for (change, status, rounds) in [(1e-7, Status::Stalled, 33), (1e-2, Status::SweepLimit, 480)] {
         let mut backend = Restless { changes: vec![change], other: usize::MAX, made: 0 };
-        let run = modified_policy_iteration(&mut backend, Stop::Change(1e-9), 20, &limits, go).unwrap();
+        let run = modified_policy_iteration(&mut backend, Stop::Change(1e-9), 20, &limits, to_the_end).unwrap();
         assert_eq!((run.status, run.rounds.len()), (status, rounds), "changes of {change:e}");
     }
 }
@@ -359,7 +355,8 @@ fn gauss_seidel_does_not_stop_too_soon() {
             let mdp = garnet.generate().unwrap();
             let options = EngineOptions { order: Order::BLOCKS, ..EngineOptions::default() };
             let mut engine = Engine::<f64>::new(&mdp, options);
-            let run = value_iteration(&mut engine, Stop::Span(1.8 * epsilon * (1.0 - gamma)), &LIMITS, go).unwrap();
+            let run =
+                value_iteration(&mut engine, Stop::Span(1.8 * epsilon * (1.0 - gamma)), &LIMITS, to_the_end).unwrap();
             let mut values = engine.values().unwrap();
             let found = warpkov_mdp::certificate::certify_centred(&mdp, &mut values);
             assert_eq!(run.status, Status::Solved, "seed {seed}, {} sweeps: {found:?}", run.sweeps());
@@ -376,7 +373,7 @@ fn a_finer_type_restarts_the_stopping_rule() {
     let changes = [1e-5, 1e-7].into_iter().chain((0..100).map(|k| 1e-5 * 0.9_f64.powi(k)));
     let run = |other| {
         let mut backend = Restless { changes: changes.clone().collect(), other, made: 0 };
-        let run = value_iteration(&mut backend, Stop::Change(1e-8), &LIMITS, go).unwrap();
+        let run = value_iteration(&mut backend, Stop::Change(1e-8), &LIMITS, to_the_end).unwrap();
         (run.status, run.rounds.len())
     };
     // 1e-5 · .9⁶⁶ is the first below 1e-8.
@@ -419,7 +416,7 @@ fn krylov_evaluation_is_fast_on_slow_chains() {
     let model = queue(20_000, 0.9999);
     let mut krylov = krylov(&model, EngineOptions::default()).unwrap();
     let theta = 1e-6;
-    let run = policy_iteration(&mut krylov, theta, &LIMITS, go).unwrap();
+    let run = policy_iteration(&mut krylov, theta, &LIMITS, to_the_end).unwrap();
     assert_eq!(run.status, Status::Solved);
     assert!(run.sweeps() < 20_000, "{} products", run.sweeps());
     let (values, _) = solved(krylov);

@@ -1,16 +1,14 @@
 //! The error bounds of all solvers hold on random models that are also solved exactly, and all solvers
 //! agree on every family of models.
 
-use std::ops::ControlFlow;
-
 use DeviceChoice::{Cpu, Emulated};
 use Precision::{F32, F64, Mixed, Refined};
 use rayon::prelude::*;
+use warpkov_mdp::Solve;
 use warpkov_mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
 use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts, Objective};
 use warpkov_mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
 use warpkov_mdp::solution::Solution;
-use warpkov_mdp::solve_with;
 use warpkov_runtime::choose::DeviceChoice;
 
 use crate::exact::{distance, linear};
@@ -67,7 +65,7 @@ fn solve(mdp: &Mdp, (method, precision): (Option<Method>, Precision), device: De
         tie: 1e-3 * epsilon * (1.0 - mdp.gamma()),
     };
     let options = SolveOptions { method, device, precision, limits, ..SolveOptions::default() };
-    solve_with(mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap()
+    Solve::new(mdp, &options).run().unwrap()
 }
 
 fn norm(values: &[f64]) -> f64 {
@@ -303,7 +301,7 @@ fn methods_solve_what_value_iteration_solves_for_gamma_near_one() {
                 tie: precision.tie_for(Target::Epsilon(epsilon), mdp.gamma()),
             };
             let options = SolveOptions { method, device: Cpu, precision, limits, ..SolveOptions::default() };
-            solve_with(&mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap()
+            Solve::new(&mdp, &options).run().unwrap()
         };
         let expected = solve((Some(Method::Values), F64));
         let solved = expected.certificate.proves(epsilon);
@@ -338,7 +336,7 @@ fn the_order_of_states_does_not_matter() {
     let shuffled = order.apply(&grid);
     let solve = |mdp: &Mdp, reorder| {
         let options = SolveOptions { method: Some(Method::Values), device: Cpu, reorder, ..SolveOptions::default() };
-        solve_with(mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap()
+        Solve::new(mdp, &options).run().unwrap()
     };
     let expected = solve(&grid, Reorder::None);
     for (reorder, said) in [(Reorder::None, false), (Reorder::Auto, true), (Reorder::Rcm, true)] {

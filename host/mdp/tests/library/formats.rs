@@ -1,7 +1,6 @@
 //! Models in files: round trips, error messages, and solutions against exact ones of small models.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use warpkov_mdp::io::{
 };
 use warpkov_mdp::model::{ActionNames, Csr, Mdp, MdpParts, NO_ACTION, Whole};
 use warpkov_mdp::options::{Limits, Target};
-use warpkov_mdp::solve::policy_iteration;
+use warpkov_mdp::solve::loops::{policy_iteration, to_the_end};
 
 use crate::exact::{distance, linear};
 
@@ -68,7 +67,7 @@ fn exact(mdp: &Mdp) -> Vec<f64> {
 
 fn solved<B: Evaluate<Error = std::convert::Infallible>>(mut backend: B, theta: f64) -> Vec<f64> {
     let limits = Limits { target: Target::Theta(theta), max_sweeps: 3000, max_policies: 100, tie: 1e-12 };
-    let Ok(_) = policy_iteration(&mut backend, theta, &limits, |_| ControlFlow::Continue(()));
+    let Ok(_) = policy_iteration(&mut backend, theta, &limits, to_the_end);
     let Ok(values) = backend.values();
     values
 }

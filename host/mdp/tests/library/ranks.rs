@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use warpkov_common::checkpoint::{Checkpoints, Hash};
+use warpkov_mdp::SolveError;
 use warpkov_mdp::analysis::partition::{by_parts, ghosts};
 #[cfg(feature = "metis")]
 use warpkov_mdp::analysis::reorder::Order;
@@ -27,9 +28,8 @@ use warpkov_mdp::model::{Csr, Mdp, Objective, Whole};
 use warpkov_mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov_mdp::report::{Report, SolutionFormat, Summary};
 use warpkov_mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov_mdp::solve::{Session, solve_in_parts, solve_on_ranks, solve_session, solve_session_in_parts};
+use warpkov_mdp::solve::{Initial, Session, Solve};
 use warpkov_mdp::team::Team;
-use warpkov_mdp::{SolveError, solve_with};
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::comm::{Column, Communicator, Divided, Error, Exchange, Local, Message};
 
@@ -59,7 +59,10 @@ fn models() -> Vec<Mdp> {
 }
 
 fn solved(mdp: &Mdp, ranks: u32, initial: Option<&[f64]>, options: &SolveOptions) -> Solution {
-    let work = |comm: &Local| solve_on_ranks(comm, mdp, initial, options, &mut go);
+    let work = |comm: &Local| {
+        let session = Session { initial: initial.into(), ..Session::default() };
+        Solve::new(mdp, options).session(session).run_on(comm)
+    };
     Local::run(ranks, PATIENCE, work)
         .unwrap_or_else(|error: SolveError| panic!("{ranks} ranks: {error}"))
         .swap_remove(0)
@@ -185,7 +188,7 @@ fn most_states_as_ghosts_make_an_all_gather() {
 fn every_method_on_ranks_has_the_values_of_one() {
     let methods = [Method::Values, Method::GaussSeidel, Method::Modified, Method::Parallel, Method::Krylov];
     for (number, mdp) in models().iter().enumerate() {
-        let expected = solve_with(mdp, &cpu(Some(Method::Values)), &mut go).unwrap();
+        let expected = Solve::new(mdp, &cpu(Some(Method::Values))).run().unwrap();
         for method in methods.map(Some).into_iter().chain([None]) {
             // The other methods compute in f64.
             let refines = matches!(method, Some(Method::Values) | None);
@@ -241,7 +244,7 @@ fn an_iteration_of_bicgstab_has_five_messages() {
             let options = SolveOptions { device, limits, ..cpu(Some(Method::Krylov)) };
             let counted = Local::run(2, PATIENCE, |comm: &Local| {
                 let counting = Counting { comm, messages: Cell::new(0) };
-                let solution = solve_on_ranks(&counting, &mdp, None, &options, &mut go)?;
+                let solution = Solve::new(&mdp, &options).run_on(&counting)?;
                 Ok::<_, SolveError>((counting.messages.get(), solution.run.sweeps()))
             });
             counted.unwrap().swap_remove(0)
@@ -267,7 +270,7 @@ fn emulated_sweeps_on_ranks_have_the_bits_of_one() {
         for storage in [None, Some(Storage::Rows), Some(Storage::Slices), Some(Storage::Narrow)] {
             for skip in [true, false] {
                 let options = emulated(theta, storage, skip, Precision::F64);
-                let Ok(one) = solve_with(mdp, &options, &mut go) else { continue };
+                let Ok(one) = Solve::new(mdp, &options).run() else { continue };
                 for ranks in [2, 5] {
                     let found = solved(mdp, ranks, None, &options);
                     let what = format!("model {number} as {storage:?} on {ranks} ranks, skip {skip}");
@@ -276,7 +279,7 @@ fn emulated_sweeps_on_ranks_have_the_bits_of_one() {
                 }
             }
         }
-        let expected = solve_with(mdp, &cpu(Some(Method::Values)), &mut go).unwrap();
+        let expected = Solve::new(mdp, &cpu(Some(Method::Values))).run().unwrap();
         for method in [Method::Projected, Method::Modified, Method::Krylov] {
             for ranks in [2, 3] {
                 let options = SolveOptions { device: DeviceChoice::Emulated, ..cpu(Some(method)) };
@@ -307,7 +310,7 @@ fn emulated_sweeps_during_exchanges_have_the_bits_of_one() {
             let (method, precision, reorder) = (Some(Method::Values), Precision::F64, Reorder::None);
             let options = SolveOptions { method, precision, reorder, limits, skip, ..SolveOptions::default() };
             let options = SolveOptions { device: DeviceChoice::Emulated, storage: Some(storage), ..options };
-            let one = solve_with(&mdp, &options, &mut go).unwrap();
+            let one = Solve::new(&mdp, &options).run().unwrap();
             assert!(one.run.status == Status::Solved, "{storage} within {target:?}: {:?}", one.run.status);
             for ranks in [2, 3] {
                 let found = solved(&mdp, ranks, None, &options);
@@ -377,7 +380,7 @@ fn sweeps_on_ranks_have_the_bits_of_one() {
                 for storage in [None, Some(Storage::Narrow), Some(Storage::Rows)] {
                     let limits = Limits { target: Target::Theta(1e-9), max_sweeps: 300, ..Limits::default() };
                     let options = SolveOptions { skip, storage, limits, reorder, ..cpu(Some(Method::Values)) };
-                    let one = solve_with(&mdp, &options, &mut go).unwrap();
+                    let one = Solve::new(&mdp, &options).run().unwrap();
                     for ranks in if skip { 1..=7 } else { 2..=3 } {
                         let found = solved(&mdp, ranks, None, &options);
                         assert_eq!(found.run.sweeps(), one.run.sweeps());
@@ -430,7 +433,7 @@ fn parts_of_metis_have_the_values_of_one() {
         (random.mdp(3, 2, 2, 0.5), false),
     ];
     for (number, (mdp, halves)) in models.iter().enumerate() {
-        let expected = solve_with(mdp, &cpu(Some(Method::Values)), &mut go).unwrap();
+        let expected = Solve::new(mdp, &cpu(Some(Method::Values))).run().unwrap();
         for ranks in 1..=7 {
             for method in [Method::Values, Method::Krylov] {
                 let with = |divide| {
@@ -464,7 +467,7 @@ fn parts_of_metis_have_the_values_of_one() {
 fn a_build_without_metis_says_so() {
     let mdp = &models()[6];
     let with = |divide| SolveOptions { divide, ..cpu(Some(Method::Values)) };
-    let found = Local::run(3, PATIENCE, |comm: &Local| solve_on_ranks(comm, mdp, None, &with(Divide::Metis), &mut go));
+    let found = Local::run(3, PATIENCE, |comm: &Local| Solve::new(mdp, &with(Divide::Metis)).run_on(comm));
     let message = found.err().unwrap().to_string();
     assert_eq!(message, "this build has no METIS: cargo build --release --features metis makes one that has");
     let [auto, contiguous] = [Divide::Auto, Divide::Contiguous].map(|divide| solved(mdp, 3, None, &with(divide)));
@@ -483,7 +486,7 @@ fn local_sweeps_end_within_their_certificates() {
     cases.extend([0.3, 0.99].map(|gamma| (DeviceChoice::Cpu, random.ragged(1500, 3, 3, gamma))));
     for (number, (device, mdp)) in cases.iter().enumerate() {
         let options = SolveOptions { device: *device, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
-        let expected = solve_with(mdp, &SolveOptions { device: DeviceChoice::Cpu, ..options }, &mut go).unwrap();
+        let expected = Solve::new(mdp, &SolveOptions { device: DeviceChoice::Cpu, ..options }).run().unwrap();
         let emulated = *device == DeviceChoice::Emulated;
         for (turn, ranks) in [1, 2, 3, 7].into_iter().enumerate() {
             for (local_sweeps, epsilon) in [(2, 1e-6), (5, 1e-9), (100, 1e-3)] {
@@ -537,7 +540,7 @@ fn local_sweeps_skip_exactly() {
 fn initial_values_reach_their_states() {
     let mdp = &models()[6];
     let options = cpu(Some(Method::Values));
-    let whole = solve_with(mdp, &options, &mut go).unwrap();
+    let whole = Solve::new(mdp, &options).run().unwrap();
     for ranks in [2, 5] {
         let again = solved(mdp, ranks, Some(&whole.values), &options);
         let sum = |of: fn(&RankShare) -> u64| again.ranks.iter().map(of).sum::<u64>();
@@ -547,7 +550,8 @@ fn initial_values_reach_their_states() {
         assert!(again.run.sweeps() <= 2, "{} sweeps from the solution", again.run.sweeps());
         assert_agree("restart", &again, &whole);
     }
-    let wrong = Local::run(2, PATIENCE, |comm: &Local| solve_on_ranks(comm, mdp, Some(&[0.0]), &options, &mut go));
+    let session = || Session { initial: Initial::Values(&[0.0]), ..Session::default() };
+    let wrong = Local::run(2, PATIENCE, |comm: &Local| Solve::new(mdp, &options).session(session()).run_on(comm));
     assert!(matches!(wrong, Err(SolveError::Initial { found: 1, .. })), "{:?}", wrong.err());
 }
 
@@ -555,8 +559,7 @@ fn initial_values_reach_their_states() {
 fn baselines_of_one_rank_say_so() {
     let mdp = &models()[2];
     for method in [Method::Serial, Method::Sequential] {
-        let found =
-            Local::run(2, PATIENCE, |comm: &Local| solve_on_ranks(comm, mdp, None, &cpu(Some(method)), &mut go));
+        let found = Local::run(2, PATIENCE, |comm: &Local| Solve::new(mdp, &cpu(Some(method))).run_on(comm));
         assert!(matches!(found, Err(SolveError::OneRank(found)) if found == method));
     }
 }
@@ -573,14 +576,15 @@ fn a_stop_on_one_rank_stops_all() {
             rounds += 1;
             if comm.rank() == 1 && rounds == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        solve_on_ranks(comm, &mdp, None, &options, &mut observe).map(|found| (found.run.status, found.run.rounds.len()))
+        let found = Solve::new(&mdp, &options).observed(&mut observe).run_on(comm);
+        found.map(|found| (found.run.status, found.run.rounds.len()))
     });
     assert_eq!(stopped.unwrap_or_else(|error: SolveError| panic!("{error}")), [(Status::Interrupted, 2); 3]);
 }
 
 /// Values and policy of all states, from the solutions of all ranks.
 fn solved_in_parts(whole: &dyn Whole, ranks: u32, options: &SolveOptions) -> Result<Solution, SolveError> {
-    let work = |comm: &Local| solve_in_parts(comm, whole, |_| Ok(None), options, &mut go);
+    let work = |comm: &Local| Solve::in_parts(whole, options).run_on(comm);
     let mut all = Local::run(ranks, PATIENCE, work)?.into_iter();
     let mut first = all.next().unwrap();
     for part in all {
@@ -639,7 +643,7 @@ fn files_are_read_in_parts() {
         assert_eq!((read.labels(), read.grid()), (mdp.labels(), mdp.grid()));
         let limits = Limits { target: Target::Theta(1e-9), max_sweeps: 200, ..Limits::default() };
         let options = SolveOptions { limits, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
-        let one = solve_with(mdp, &options, &mut go).unwrap();
+        let one = Solve::new(mdp, &options).run().unwrap();
         for (file, ranks) in [(&short, 1..=7), (&long, 2..=3), (&signed, 5..=5)] {
             let mapped = open(file).unwrap();
             assert_eq!(mapped.grid().unwrap().as_ref(), mdp.grid());
@@ -732,7 +736,7 @@ fn solutions_in_parts_have_the_bytes_of_one() {
     let file = path("model.safetensors");
     files::write(&file, mdp).unwrap();
     let options = SolveOptions { reorder: Reorder::None, ..cpu(Some(Method::Values)) };
-    let one = solve_with(mdp, &options, &mut go).unwrap();
+    let one = Solve::new(mdp, &options).run().unwrap();
     let (mut values, mut policy) = (Vec::new(), Vec::new());
     files::write_npy(&mut values, &one.values).unwrap();
     files::write_npy(&mut policy, &one.policy).unwrap();
@@ -747,7 +751,7 @@ fn solutions_in_parts_have_the_bytes_of_one() {
         let mapped = open(&file).unwrap();
         let [all_values, all_actions] = ["values.npy", "policy.npy"].map(&path);
         let texts = Local::run(ranks, PATIENCE, |comm: &Local| {
-            let found = solve_in_parts(comm, &mapped, |_| Ok(None), &options, &mut go)?;
+            let found = Solve::in_parts(&mapped, &options).run_on(comm)?;
             let (first, all) = (found.first, found.size.states);
             assert!(files::write_npy_together(comm, &all_values, &found.values, first, all).unwrap());
             assert!(files::write_npy_together(comm, &all_actions, &found.policy, first, all).unwrap());
@@ -762,9 +766,12 @@ fn solutions_in_parts_have_the_bytes_of_one() {
         let texts = texts.unwrap().swap_remove(0).unwrap();
         assert!(texts == expected, "{ranks} ranks");
         // From the file of values, each rank reads its own.
-        let read = |states| Ok(Some(files::read_values_of(&all_values, states, mdp.states().into())?));
-        let again =
-            Local::run(ranks, PATIENCE, |comm: &Local| solve_in_parts(comm, &mapped, read, &options, &mut go)).unwrap();
+        let read = |states| Ok(files::read_values_of(&all_values, states, mdp.states().into())?);
+        let again = Local::run(ranks, PATIENCE, |comm: &Local| {
+            let session = Session { initial: Initial::Parts(&read), ..Session::default() };
+            Solve::in_parts(&mapped, &options).session(session).run_on(comm)
+        });
+        let again = again.unwrap();
         assert!(again[0].run.sweeps() <= 2, "{} sweeps from the solution", again[0].run.sweeps());
     }
     let wrong = files::read_values_of(&path("values.npy"), 0..1, 7).unwrap_err().to_string();
@@ -938,7 +945,7 @@ fn generated_parts_have_the_bits_of_one() {
         }
         let limits = Limits { target: Target::Theta(1e-9), max_sweeps: 60, ..Limits::default() };
         let options = SolveOptions { limits, reorder: Reorder::None, ..cpu(Some(Method::Values)) };
-        let one = solve_with(&mdp, &options, &mut go).unwrap();
+        let one = Solve::new(&mdp, &options).run().unwrap();
         number += 1;
         for ranks in [1, 2 + number % 6] {
             let found = solved_in_parts(&*source, ranks, &options).unwrap();
@@ -1046,17 +1053,14 @@ fn kept(
             rounds += 1;
             if rounds == files.rounds { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let (resume, written) = (files.resume, checkpoints.as_mut());
-        let solution = match holds {
-            Holds::Whole => {
-                solve_session(comm, mdp, options, Session { initial: None, resume, checkpoints: written, observe })
-            }
-            Holds::Part => {
-                let initial: &dyn Fn(Range<u64>) -> Result<Option<Vec<f64>>, Fault> = &|_| Ok(None);
-                let session = Session { initial, resume, checkpoints: written, observe };
-                solve_session_in_parts(comm, mdp, options, session)
-            }
-        }?;
+        let solve = match holds {
+            Holds::Whole => Solve::new(mdp, options),
+            Holds::Part => Solve::in_parts(mdp, options),
+        };
+        let (resume, checkpoints_of_solve) = (files.resume, checkpoints.as_mut());
+        let session =
+            Session { initial: Initial::Zero, resume, checkpoints: checkpoints_of_solve, observe: Some(observe) };
+        let solution = solve.session(session).run_on(comm)?;
         Ok::<_, SolveError>((solution, checkpoints.and_then(|kept| kept.finish().err()).map(|error| error.to_string())))
     };
     let mut all = Local::run(ranks, PATIENCE, work)?.into_iter();
@@ -1321,8 +1325,8 @@ fn attempts_write_no_checkpoints() {
         let mut checkpoints = Checkpoints::new(missing, Duration::MAX, |_| {
             WRITTEN.fetch_add(1, Ordering::Relaxed);
         });
-        let session = Session { initial: None, resume: None, checkpoints: Some(&mut checkpoints), observe: &mut go };
-        solve_session(&Local::alone(), &mdp, &options, session).unwrap();
+        let session = Session { checkpoints: Some(&mut checkpoints), ..Session::default() };
+        Solve::new(&mdp, &options).session(session).run().unwrap();
         assert_eq!(WRITTEN.load(Ordering::Relaxed), 1, "{method}");
     }
 }

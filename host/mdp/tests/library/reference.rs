@@ -2,9 +2,9 @@
 //!
 //! Every method in [`METHODS`] solves every discounted model, and every solution must be certified.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use warpkov_mdp::Solve;
 use warpkov_mdp::generate::{
     CarRental, Consensus, Csma, Firewire, Forest, Gambler, Inventory, QueueNetwork, SuttonGrid, Zeroconf,
 };
@@ -12,7 +12,6 @@ use warpkov_mdp::io::read;
 use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts};
 use warpkov_mdp::options::{Limits, Method, Precision, SolveOptions, Target};
 use warpkov_mdp::solution::Solution;
-use warpkov_mdp::solve_with;
 use warpkov_runtime::choose::DeviceChoice;
 use warpkov_runtime::gpu::Gpu;
 
@@ -58,7 +57,7 @@ fn solutions(mdp: &Mdp) -> Vec<(String, Solution)> {
                 limits,
                 ..SolveOptions::default()
             };
-            let solution = solve_with(mdp, &options, &mut |_| ControlFlow::Continue(())).unwrap();
+            let solution = Solve::new(mdp, &options).run().unwrap();
             let name = format!("{method} on {device}");
             assert!(solution.converged(&limits), "{name}: {:?}", solution.certificate);
             (name, solution)
