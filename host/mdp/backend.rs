@@ -40,17 +40,34 @@ pub trait State {
         0
     }
 
-    /// The span of the changes at the last shift of V, which decides on the next shift; infinite if there was none. A checkpoint keeps it
-    /// beside V.
-    fn shift_span(&self) -> f64 {
-        f64::INFINITY
+    /// What the next sweeps depend on beside V; a checkpoint keeps it.
+    fn in_round(&self) -> InRound {
+        InRound::START
     }
 
-    /// Sets the span of the changes at the last shift of V.
-    fn set_shift_span(&mut self, _span: f64) {}
+    /// Goes on from there.
+    fn set_in_round(&mut self, _state: InRound) {}
 
     /// Minimum memory traffic in bytes of a sweep like the last one: each input read once, each output written once.
     fn sweep_bytes(&mut self) -> Result<u64, Self::Error>;
+}
+
+/// What the next Gauss-Seidel sweeps depend on beside V. A round that is cut short goes on later as if it had not been.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InRound {
+    /// The span of the changes at the last shift of V, which decides on the next shift; infinite if there was none.
+    pub shift_span: f64,
+    /// Sweeps of the round so far.
+    pub sweeps: u32,
+    /// Whether the next sweep goes backward.
+    pub backward: bool,
+    /// ‖ΔV‖∞ of a sweep below which a Jacobi sweep tests the stop; infinite for the bound of the stop.
+    pub trial: f64,
+}
+
+impl InRound {
+    /// Before the first sweep.
+    pub const START: Self = Self { shift_span: f64::INFINITY, sweeps: 0, backward: false, trial: f64::INFINITY };
 }
 
 /// Operations for policy iteration.

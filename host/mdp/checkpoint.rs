@@ -26,7 +26,7 @@ use std::time::Duration;
 use bytemuck::cast_slice;
 use rayon::prelude::*;
 
-use super::backend::Attempt;
+use super::backend::{Attempt, InRound};
 use super::model::whole::{Column, Fault, Lines, Rows, with_lines};
 use super::model::{Mdp, Whole};
 use super::options::{Method, Target};
@@ -56,8 +56,8 @@ pub struct Checkpoint {
     pub target: Target,
     /// The attempt to prove ε.
     pub attempt: Attempt,
-    /// The span of the changes at the last shift of V.
-    pub shift_span: f64,
+    /// What the next sweeps depend on beside V.
+    pub in_round: InRound,
     /// V, one value per state; of several ranks, each has those of its own states, in the order of ranks.
     pub values: Vec<f64>,
     /// All rounds so far.
@@ -217,8 +217,13 @@ impl Checkpoint {
         }
         let in_f64 = contents.number("in_f64")?;
         let attempt = Attempt { epsilon_fraction, by_span: contents.number("by_span")? };
-        let shift_span = contents.number("shift_span")?;
-        Ok(Self { method, in_f64, target, attempt, shift_span, values: Vec::new(), run: rounds(&mut contents)? })
+        let in_round = InRound {
+            shift_span: contents.number("shift_span")?,
+            sweeps: contents.number("round.sweeps")?,
+            backward: contents.number("round.backward")?,
+            trial: contents.number("round.trial")?,
+        };
+        Ok(Self { method, in_f64, target, attempt, in_round, values: Vec::new(), run: rounds(&mut contents)? })
     }
 
     /// The file's contents without the values, for `whole`, whose hash is `model`.
@@ -235,7 +240,10 @@ impl Checkpoint {
         contents.set("target", target);
         contents.set("fraction", self.attempt.epsilon_fraction);
         contents.set("by_span", self.attempt.by_span);
-        contents.set("shift_span", self.shift_span);
+        contents.set("shift_span", self.in_round.shift_span);
+        contents.set("round.sweeps", self.in_round.sweeps);
+        contents.set("round.backward", self.in_round.backward);
+        contents.set("round.trial", self.in_round.trial);
         put_rounds(&mut contents, &self.run);
         contents
     }

@@ -26,12 +26,15 @@ impl Default for Tolerance {
 }
 
 /// Result of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Whether the solutions agree within the tolerance.
     pub agree: bool,
-    /// Number of states of each solution.
+    /// Number of states of each solution; of plans, the number of steps times that.
     pub states: [usize; 2],
+    /// Whether these are plans.
+    #[serde(skip)]
+    pub plans: bool,
     /// The tolerance.
     pub tolerance: Tolerance,
     /// The differences; `None` if the numbers of states differ.
@@ -39,7 +42,7 @@ pub struct Comparison {
 }
 
 /// Differences of two solutions with the same number of states.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Differences {
     /// Number of states with equal actions.
     pub same_action: usize,
@@ -49,6 +52,8 @@ pub struct Differences {
     pub mean_difference: f64,
     /// State of the maximum difference.
     pub worst_state: usize,
+    /// The same by name, with its step in a plan.
+    pub worst: String,
     /// Number of states whose values agree within the tolerance.
     pub within: usize,
 }
@@ -56,12 +61,19 @@ pub struct Differences {
 /// Compares two solutions.
 pub fn compare(first: &Solved, second: &Solved, tolerance: Tolerance) -> Comparison {
     let states = [first.values.len(), second.values.len()];
+    let plans = first.steps > 0 && second.steps > 0;
     if states[0] != states[1] {
-        return Comparison { agree: false, states, tolerance, differences: None };
+        return Comparison { agree: false, states, plans, tolerance, differences: None };
     }
     let same_action = first.policy.iter().zip(&second.policy).filter(|(a, b)| a == b).count();
-    let mut differences =
-        Differences { same_action, max_difference: 0.0, mean_difference: 0.0, worst_state: 0, within: 0 };
+    let mut differences = Differences {
+        same_action,
+        max_difference: 0.0,
+        mean_difference: 0.0,
+        worst_state: 0,
+        worst: String::new(),
+        within: 0,
+    };
     for (state, (a, b)) in first.values.iter().zip(&second.values).enumerate() {
         // NaN agrees with nothing.
         let difference = match (a - b).abs() {
@@ -76,9 +88,10 @@ pub fn compare(first: &Solved, second: &Solved, tolerance: Tolerance) -> Compari
             differences.worst_state = state;
         }
     }
+    differences.worst = first.place(differences.worst_state);
     let rate = same_action as f64 / states[0] as f64;
     let agree = rate >= tolerance.policy_agreement && differences.within == states[0];
-    Comparison { agree, states, tolerance, differences: Some(differences) }
+    Comparison { agree, states, plans, tolerance, differences: Some(differences) }
 }
 
 impl Report for Comparison {
@@ -94,9 +107,10 @@ impl Report for Comparison {
         };
         let percent = |count: usize| 100.0 * count as f64 / self.states[0] as f64;
         let Tolerance { policy_agreement, value_tolerance } = self.tolerance;
+        let of = if self.plans { "states of all steps" } else { "states" };
         writeln!(
             out,
-            "Policies match on {} of {} states ({:.2} %, at least {} % required)",
+            "Policies match on {} of {} {of} ({:.2} %, at least {} % required)",
             found.same_action,
             self.states[0],
             percent(found.same_action),
@@ -104,15 +118,15 @@ impl Report for Comparison {
         )?;
         writeln!(
             out,
-            "Values within {value_tolerance:e} on {} of {} states ({:.2} %, all required)",
+            "Values within {value_tolerance:e} on {} of {} {of} ({:.2} %, all required)",
             found.within,
             self.states[0],
             percent(found.within)
         )?;
         writeln!(
             out,
-            "Difference: at most {:.3e} (state {}), {:.3e} on average",
-            found.max_difference, found.worst_state, found.mean_difference
+            "Difference: at most {:.3e} ({}), {:.3e} on average",
+            found.max_difference, found.worst, found.mean_difference
         )?;
         writeln!(out, "{verdict}")
     }
@@ -124,7 +138,8 @@ mod tests {
 
     #[test]
     fn agreement_follows_the_rule_of_the_source() {
-        let solved = |policy: Vec<u32>, value: f64| Solved { values: vec![value; policy.len()], policy };
+        let solved =
+            |policy: Vec<u32>, value: f64| Solved { values: vec![value; policy.len()], policy, ..Solved::default() };
         let first = solved(vec![0; 100], 1.0);
         let mut policy = vec![0; 100];
         policy[..5].fill(1);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
+use super::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, InRound, Modify, State, Stop};
 use super::error::SolveError;
 use super::team::Team;
 use warpkov_runtime::comm;
@@ -120,12 +120,12 @@ where
         self.backend.policy_is_implicit()
     }
 
-    fn shift_span(&self) -> f64 {
-        self.backend.shift_span()
+    fn in_round(&self) -> InRound {
+        self.backend.in_round()
     }
 
-    fn set_shift_span(&mut self, span: f64) {
-        self.backend.set_shift_span(span);
+    fn set_in_round(&mut self, state: InRound) {
+        self.backend.set_in_round(state);
     }
 
     fn phase(&self) -> u32 {

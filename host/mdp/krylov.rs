@@ -153,12 +153,10 @@ struct Progress {
     least: f64,
     /// Consecutive policies that did not halve it.
     failures: u32,
-    /// Whether the last evaluation ended before θ.
-    rough: bool,
 }
 
 impl Progress {
-    const NONE: Self = Self { tie: None, bellman: f64::INFINITY, least: f64::INFINITY, failures: 0, rough: false };
+    const NONE: Self = Self { tie: None, bellman: f64::INFINITY, least: f64::INFINITY, failures: 0 };
 
     /// Takes note of the initial residual of an evaluation. Returns the number of greedy sweeps that precede it.
     fn begin(&mut self, residual: f64) -> u32 {
@@ -259,7 +257,6 @@ impl<B: Linear> Krylov<B> {
         let mut norm = self.load()?;
         let mut sweeps = 1;
         let greedy = self.progress.begin(norm).min(max_sweeps.saturating_sub(1));
-        self.progress.rough = norm >= theta;
         if self.progress.bellman < theta {
             return Ok(Evaluation { sweeps, residual: norm });
         }
@@ -267,7 +264,6 @@ impl<B: Linear> Krylov<B> {
             let swept = self.backend.backup(Stop::Change(theta), greedy)?;
             sweeps += swept.sweeps;
             norm = self.load()?;
-            self.progress.rough = swept.residual() >= theta;
             if swept.fixed || swept.residual() < theta || sweeps >= max_sweeps {
                 return Ok(Evaluation { sweeps, residual: swept.residual() });
             }
@@ -308,7 +304,6 @@ impl<B: Linear> Krylov<B> {
                 if best <= self.scale.reward {
                     backend.store(&vectors.best)?;
                 }
-                self.progress.rough = best >= theta;
                 return Ok(Evaluation { sweeps, residual: best });
             }
             // The 2-norm must fall as far as the ∞-norm, with a factor of 2 to spare.
@@ -329,10 +324,10 @@ impl<B: Linear> State for Krylov<B> {
         self.backend.reset(initial)
     }
 
-    /// V. If its policy was evaluated to less than θ, it is cut to the bounds of all values.
+    /// V, cut to the bounds of all values, which rounding errors and rough evaluations may leave.
     fn values(&mut self) -> Result<Vec<f64>, B::Error> {
         let mut values = self.backend.values()?;
-        let most = if self.progress.rough { self.scale.value } else { f64::INFINITY };
+        let most = self.scale.value;
         values.iter_mut().for_each(|value| *value = value.clamp(-most, most));
         Ok(values)
     }

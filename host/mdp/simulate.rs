@@ -232,6 +232,9 @@ impl<'m> Simulator<'m> {
         );
         let first = if average { self.steps / 2 } else { 0 };
         let run = |episode: u32| {
+            if stop() {
+                return None;
+            }
             let (mut earned, mut discount, mut steps) = (0.0, 1.0, 0);
             let ended = self.episode(episode.into(), |step| {
                 if steps >= first {
@@ -249,7 +252,7 @@ impl<'m> Simulator<'m> {
                 (Some(Criterion::TotalReward { goal: Some(_) }), Ended::Settled) => self.missed,
                 _ => earned,
             };
-            (ended != Ended::Stopped && !(steps == 0 && stop())).then_some((value, steps, ended))
+            (ended != Ended::Stopped).then_some((value, steps, ended))
         };
         let paths: Vec<_> = (0..self.options.episodes).into_par_iter().map(run).collect();
         let paths: Vec<(f64, u64, Ended)> = paths.into_iter().map_while(|path| path).collect();

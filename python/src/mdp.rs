@@ -118,7 +118,7 @@ impl Model {
         costs: Option<PathBuf>,
     ) -> PyResult<Self> {
         let format = format.map(|name| choice("format", name)).transpose()?;
-        let options = ReadOptions { format, reward, costs };
+        let options = ReadOptions { format, reward, costs, map: false };
         detached(py, || read_with(&path, &options))?.map(Self).map_err(exception)
     }
 

@@ -1,5 +1,7 @@
 """Shapes of models, and what they mean."""
 
+import os
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -216,3 +218,12 @@ def test_generate():
         mdp.generate("grid", widht=5)
     with pytest.raises(ValueError, match="unrecognized subcommand 'gird'"):
         mdp.generate("gird")
+
+
+def test_a_model_does_not_depend_on_its_file(tmp_path):
+    path = tmp_path / "model.safetensors"
+    mdp.save(mdp.generate("garnet", states=500), path)
+    expected = mdp.solve(str(path)).values
+    model = mdp.load(path)
+    os.truncate(path, 100)
+    assert np.array_equal(mdp.solve(model).values, expected)

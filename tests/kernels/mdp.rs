@@ -221,7 +221,7 @@ fn modified_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> O
                 continue;
             }
             let mut tested = Projected::<T, O>::new(device, &model, PolicyLayout::choose(&model))?;
-            let run = modified_policy_iteration(&mut tested, stop, 5, &limits, to_the_end)?;
+            let run = modified_policy_iteration(&mut tested, model.gamma(), stop, 5, &limits, to_the_end)?;
             same("status", &[run.status], &[Status::Solved])?;
             let mut values = tested.values()?;
             let found = certify_centred(&model, &mut values).bound.ok_or("no certificate")?;
@@ -254,11 +254,11 @@ fn table_5_3<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome
         let mut serial = cpu::Serial::<T>::new(&model);
         let Ok(_) = policy_iteration(&mut serial, 1e-5, &limits, to_the_end);
         let (Ok(values), Ok(policy)) = (serial.values(), serial.policy());
-        let expected = Solved { policy, values };
+        let expected = Solved { policy, values, ..Solved::default() };
         for layout in [None, Some(PolicyLayout::choose(&model))] {
             let mut tested = backend::<T, O>(device, &model, layout)?;
             policy_iteration(tested.as_mut(), 1e-5, &limits, to_the_end)?;
-            let got = Solved { policy: tested.policy()?, values: tested.values()? };
+            let got = Solved { policy: tested.policy()?, values: tested.values()?, ..Solved::default() };
             let comparison = compare(&got, &expected, Tolerance::default());
             if !comparison.agree {
                 return Err(format!("{side} × {side}, {layout:?}: {comparison:?}").into());

@@ -143,6 +143,22 @@ fn limits_and_interrupts_end_a_run() {
         let found = solve_model(&garnet, &ModelOptions { limits, ..options(device, 1e-9) }).expect("it runs");
         assert_eq!((found.run.sweeps(), found.run.status), (3, Status::SweepLimit), "{device}");
         assert!(!found.certificate.proves(1e-9) && found.certificate.bound.is_some(), "{device}");
+        // The sweeps of all attempts at a proof count.
+        let sweeps = |max_sweeps| {
+            let options = ModelOptions {
+                limits: Limits { target: Target::Epsilon(1e-12), max_sweeps, ..Limits::default() },
+                method: Some(Method::Values),
+                representation: Representation::Code,
+                ..options(device, 1e-12)
+            };
+            let one = solve_model(&garnet, &options).expect("it runs").run.sweeps();
+            let many =
+                solve_many(&[garnet; 2], &options).expect("they run").into_iter().map(|found| found.run.sweeps());
+            (one, many.max().unwrap_or_default())
+        };
+        let (one, many) = sweeps(1_000_000);
+        assert!(sweeps(one as u32 - 1).0 < one, "{device}");
+        assert!(sweeps(many as u32 - 1).1 < many, "{device}");
         // θ is the rule of textbooks, whatever it proves.
         let limits = Limits { target: Target::Theta(1e-3), ..Limits::default() };
         let found = solve_model(&garnet, &ModelOptions { limits, ..options(device, 1e-9) }).expect("it runs");

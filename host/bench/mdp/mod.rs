@@ -60,6 +60,7 @@ impl BenchOptions {
 /// Runs a method several times from its start, then times evaluation or greedy sweeps.
 struct Repeat {
     limits: Limits,
+    gamma: f64,
     theta: f64,
     /// Stopping rule of value iteration.
     stop: Stop,
@@ -82,10 +83,10 @@ struct Repeated {
 
 impl Repeat {
     /// Runs to θ, without sweep timing.
-    fn new(solve: &SolveOptions, options: &BenchOptions) -> Self {
+    fn new(gamma: f64, solve: &SolveOptions, options: &BenchOptions) -> Self {
         let warm_up = solve.device != DeviceChoice::Cpu && solve.method.is_some_and(|method| method.places().gpu);
         let (theta, runs) = (options.theta, options.runs.max(1));
-        Self { limits: solve.limits, theta, stop: Stop::Change(theta), runs, warm_up, timed_sweeps: 0 }
+        Self { limits: solve.limits, gamma, theta, stop: Stop::Change(theta), runs, warm_up, timed_sweeps: 0 }
     }
 
     /// Runs `sweeps` sweeps; the bound 0 is never met, so none returns early.
@@ -96,7 +97,10 @@ impl Repeat {
                 backend.backup(Stop::Change(0.0), sweeps).map(|_| ())
             }
             Dynamic::Policies(backend) => backend.evaluate(0.0, sweeps).map(|_| ()),
-            Dynamic::Modified(backend) => backend.evaluate(0.0, sweeps).map(|_| ()),
+            Dynamic::Modified(backend) => {
+                backend.reset(None)?;
+                backend.evaluate(0.0, sweeps).map(|_| ())
+            }
         }
     }
 
@@ -104,7 +108,9 @@ impl Repeat {
     fn measure(&self, mut backend: Dynamic) -> Result<Repeated, SolveError> {
         let mut once = || {
             backend.state().reset(None)?;
-            run(&mut backend, self.stop, self.theta, &self.limits, &mut |_, _| Ok(ControlFlow::Continue(())))
+            run(&mut backend, self.gamma, self.stop, self.theta, &self.limits, &mut |_, _| {
+                Ok(ControlFlow::Continue(()))
+            })
         };
         if self.warm_up {
             once()?;

@@ -105,8 +105,8 @@ pub struct Measured {
     pub range_ms: (f64, f64),
     /// Time to convert the model and transfer it to the device in the first run; milliseconds.
     pub setup_ms: f64,
-    /// Median time per sweep with the last policy; microseconds.
-    pub sweep_us: f64,
+    /// Median time per sweep with the last policy; microseconds. `None` for krylov, whose evaluations are not sweeps.
+    pub sweep_us: Option<f64>,
     /// Minimum memory traffic of a sweep in bytes: each input read once, each output written once.
     pub sweep_bytes: u64,
     /// Certificate of V of the last run.
@@ -124,8 +124,9 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
     let solve = options.solve(method, Default::default());
     // The methods of the source use its stopping rule; value iteration stops at a certified error.
     let target = if method == Method::Values { Target::Epsilon(options.theta) } else { solve.limits.target };
-    let repeat =
-        Repeat { timed_sweeps: TIMED_SWEEPS, stop: stop(mdp, target, Attempt::FIRST), ..Repeat::new(&solve, options) };
+    let timed_sweeps = if method == Method::Krylov { 0 } else { TIMED_SWEEPS };
+    let stop = stop(mdp, target, Attempt::FIRST);
+    let repeat = Repeat { timed_sweeps, stop, ..Repeat::new(mdp.gamma(), &solve, options) };
     let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
     let Repeated { run, mut values, mut times, mut sweep_times, sweep_bytes } = repeat.measure(backend)?;
@@ -144,7 +145,7 @@ pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -
         milliseconds: milliseconds(median(&mut times)),
         range_ms: (milliseconds(times[0]), milliseconds(times[times.len() - 1])),
         setup_ms: milliseconds(setup),
-        sweep_us: 1e3 * milliseconds(median(&mut sweep_times)) / f64::from(TIMED_SWEEPS),
+        sweep_us: (timed_sweeps > 0).then(|| 1e3 * milliseconds(median(&mut sweep_times)) / f64::from(timed_sweeps)),
         sweep_bytes,
         certificate: match target {
             Target::Epsilon(_) => certify_centred(mdp, &mut values),

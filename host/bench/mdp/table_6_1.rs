@@ -156,7 +156,7 @@ pub fn measure(
     let solve = options.solve(contender.method, contender.blocks);
     let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
-    let Repeated { run, values, times, .. } = Repeat::new(&solve, &options).measure(backend)?;
+    let Repeated { run, values, times, .. } = Repeat::new(mdp.gamma(), &solve, &options).measure(backend)?;
     let mut times: Vec<f64> = times.into_iter().map(milliseconds).collect();
     times.sort_unstable_by(f64::total_cmp);
     let kept = if times.len() > 2 { &times[1..times.len() - 1] } else { &times[..] };
@@ -220,7 +220,7 @@ pub fn count_sweeps(
 ) -> Result<Locality, SolveError> {
     let options = BenchOptions { runs: 1, ..contender.options(options) };
     let solve = options.solve(contender.method, contender.blocks);
-    let once = Repeat { warm_up: false, ..Repeat::new(&solve, &options) };
+    let once = Repeat { warm_up: false, ..Repeat::new(mdp.gamma(), &solve, &options) };
     let place = Placement::choose(mdp, &solve)?;
     let Repeated { run, .. } = once.measure(place.open()?.0)?;
     let device = place.device.clone();

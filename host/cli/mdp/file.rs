@@ -48,7 +48,7 @@ impl Input {
 
 impl Reading {
     fn options(&self) -> ReadOptions {
-        ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone() }
+        ReadOptions { format: self.format, reward: self.reward.clone(), costs: self.costs.clone(), map: true }
     }
 
     /// Opens the model to read it in parts, if its file permits.

@@ -11,12 +11,12 @@ use warpkov_common::interrupt;
 use warpkov_common::plot::{Format, PlotError};
 use warpkov_mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
 use warpkov_mdp::analysis::partition::require_metis;
+use warpkov_mdp::model::whole::Fault;
 use warpkov_mdp::model::{Grid, Mdp, Objective};
 use warpkov_mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov_mdp::plot;
 use warpkov_mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov_mdp::solution::{RankShare, Round, Solution, Status};
-use warpkov_mdp::model::whole::Fault;
 use warpkov_mdp::solve::{Initial, Session, Solve};
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 use warpkov_runtime::comm::Column;
@@ -338,7 +338,8 @@ fn in_parts(
     let (solve, states) = (options.solve_options(whole.gamma()), whole.states());
     let values = options.initial.as_deref();
     ranks.agree(values.map_or(Ok(()), file::reads))?;
-    let read_values = values.map(|path| move |range| Ok::<_, Fault>(warpkov_mdp::io::read_values_of(path, range, states)?));
+    let read_values =
+        values.map(|path| move |range| Ok::<_, Fault>(warpkov_mdp::io::read_values_of(path, range, states)?));
     let parts = ranks.run_all(devices, |comm, device| {
         let solve = SolveOptions { device, ..solve };
         let mut observe = observer(states, common.quiet || comm.rank() > 0);

@@ -6,7 +6,9 @@ use rayon::prelude::*;
 use warpkov_common::parallel;
 
 use super::layout::{self, BLOCK, Change, Layout, Storage};
-use crate::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
+use crate::backend::{
+    Backups, Correct, Evaluate, Evaluation, GreedySweeps, InRound, Modify, SWEEPS_PER_ROUND, State, Stop,
+};
 use crate::model::{Mdp, NO_ACTION, Part};
 use crate::team::{Ghosts, Team};
 use warpkov_common::interrupt;
@@ -70,7 +72,7 @@ pub struct Engine<'m, T: Precise> {
     /// before that sweep.
     stale: bool,
     /// The span of changes at the last shift of V.
-    last_shift_span: f64,
+    in_round: InRound,
 }
 
 /// V before and after the last sweep, with the data for skipping.
@@ -138,6 +140,13 @@ impl<T: Precise> Iterates<T> {
         }
         std::mem::swap(old, &mut self.new);
         Ok(changes.into_iter().map(|(_, change)| change).fold(Change::NONE, Change::and))
+    }
+
+    /// Takes the last sweep back: `old` holds the values before it, and so does `new`.
+    fn undo(&mut self) {
+        std::mem::swap(&mut self.old, &mut self.new);
+        self.new.copy_from_slice(&self.old);
+        self.changed_valid = false;
     }
 
     /// Runs one Gauss-Seidel sweep in blocks of `size` states.
@@ -228,7 +237,7 @@ impl<'m, T: Precise> Engine<'m, T> {
             values,
             policy: model.first_policy(),
             stale: false,
-            last_shift_span: f64::INFINITY,
+            in_round: InRound::START,
         }
     }
 
@@ -241,8 +250,8 @@ impl<'m, T: Precise> Engine<'m, T> {
     fn shift(&mut self, least: f64, greatest: f64) {
         let (middle, span, gamma) = ((least + greatest) / 2.0, greatest - least, self.model.gamma());
         let shift = middle * gamma / (1.0 - gamma);
-        if middle.abs() > span / 8.0 && span <= self.last_shift_span / 2.0 && shift.is_finite() {
-            self.last_shift_span = span;
+        if middle.abs() > span / 8.0 && span <= self.in_round.shift_span / 2.0 && shift.is_finite() {
+            self.in_round.shift_span = span;
             self.values.old.par_iter_mut().for_each(|value| *value = T::from_f64(value.to_f64() + shift));
             self.values.changed_valid = false;
         }
@@ -315,7 +324,7 @@ impl<T: Precise> State for Engine<'_, T> {
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Error> {
         self.policy = self.model.first_policy();
         (self.stale, self.projected, self.values.changed_valid) = (false, None, false);
-        self.last_shift_span = f64::INFINITY;
+        self.in_round = InRound::START;
         match initial {
             Some(initial) => self.values.old.copy_from_slice(&T::of(initial)),
             None => self.values.old.fill(T::ZERO),
@@ -353,12 +362,12 @@ impl<T: Precise> State for Engine<'_, T> {
         self.stale
     }
 
-    fn shift_span(&self) -> f64 {
-        self.last_shift_span
+    fn in_round(&self) -> InRound {
+        self.in_round
     }
 
-    fn set_shift_span(&mut self, span: f64) {
-        self.last_shift_span = span;
+    fn set_in_round(&mut self, state: InRound) {
+        self.in_round = state;
     }
 
     /// The stored model, or P^π after an evaluation; and V, read and written.
@@ -374,6 +383,9 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
     /// do not. Likewise, local sweeps follow a sweep after an exchange, whose changes alone count, and the last sweep is
     /// such a one. If ‖V − V*‖∞ ≤ e at the exchange, every sweep until the next one leaves ≤ γe; the span of the changes
     /// may fall more slowly than in sweeps of all ranks.
+    ///
+    /// A round of Gauss-Seidel sweeps that `max_sweeps` or a request to stop cuts short leaves V as its last sweep in place did: the Jacobi
+    /// sweep, the only one of a call for one sweep, then only measures. The next call goes on with the round, so that a resumed run has the bits of one that was not cut.
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, Error> {
         let mut sweeps = 0;
         if !self.stale {
@@ -381,37 +393,48 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
             self.values.changed_valid = false;
         }
         self.stale = true;
-        let bound = match stop {
-            Stop::Change(bound) | Stop::Span(bound) => bound,
-        };
-        // ‖ΔV‖∞ of a Gauss-Seidel sweep below which a Jacobi sweep tests the stop.
-        let mut trial_bound = bound;
-        // The direction of the first in-place sweep does not depend on the rounds before.
-        let mut backward = false;
+        let InRound { sweeps: before, mut backward, trial, .. } = self.in_round;
+        // Of each Gauss-Seidel sweep; a Jacobi sweep tests the stop below it.
+        let mut trial = trial.min(stop.bound());
+        let is_cut = max_sweeps < self.sweeps_per_round();
         loop {
+            let mut only_measures = false;
             if let Order::GaussSeidel { block } = self.order {
+                only_measures = is_cut;
                 while sweeps + 1 < max_sweeps {
                     let Self { layout, values, team, .. } = self;
                     let change = values.sweep_in_place(&**layout, team, block.max(1), backward)?;
                     let (change, stopped) = reduced(&self.team, change)?;
                     backward = !backward;
                     sweeps += 1;
-                    if change.norm() < trial_bound || !change.any || stopped {
+                    if change.norm() < trial || !change.any || stopped {
+                        only_measures = stopped && change.norm() >= trial && change.any;
                         break;
                     }
                 }
-                trial_bound /= 4.0;
             }
             let change = self.values.sweep(&*self.layout, &self.team)?;
             let (change, stopped) = reduced(&self.team, change)?;
-            sweeps += 1;
             // No state has actions.
             let Change { least, greatest, any } = if change.least > change.greatest { Change::ZERO } else { change };
-            if sweeps >= max_sweeps || !any || stop.is_met(least, greatest) || stopped {
-                if matches!((self.order, stop), (Order::GaussSeidel { .. }, Stop::Span(_)))
-                    && !stop.is_met(least, greatest)
-                {
-                    self.shift(least, greatest);
+            let met = stop.is_met(least, greatest);
+            if let (Order::GaussSeidel { .. }, true, false) = (self.order, only_measures, met) {
+                self.values.undo();
+                self.in_round = InRound { sweeps: before + sweeps, backward, trial, ..self.in_round };
+                return Ok(Backups { sweeps: sweeps + 1, least, greatest, fixed: !any });
+            }
+            sweeps += 1;
+            trial /= 4.0;
+            if sweeps >= max_sweeps || !any || met || stopped {
+                if let Order::GaussSeidel { .. } = self.order {
+                    if any && !met && (is_cut || sweeps < max_sweeps) {
+                        self.in_round = InRound { sweeps: before + sweeps, backward, trial, ..self.in_round };
+                    } else {
+                        self.in_round = InRound { shift_span: self.in_round.shift_span, ..InRound::START };
+                        if let (Stop::Span(_), false) = (stop, met) {
+                            self.shift(least, greatest);
+                        }
+                    }
                 }
                 return Ok(Backups { sweeps, least, greatest, fixed: !any });
             }
@@ -420,6 +443,11 @@ impl<T: Precise> GreedySweeps for Engine<'_, T> {
                 sweeps += 1;
             }
         }
+    }
+
+    /// What is left of a round.
+    fn sweeps_per_round(&self) -> u32 {
+        SWEEPS_PER_ROUND - self.in_round.sweeps.min(SWEEPS_PER_ROUND - 1)
     }
 
     fn non_monotone_unit(&self) -> Option<f64> {

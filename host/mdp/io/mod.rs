@@ -167,13 +167,13 @@ pub struct ReadOptions {
     pub reward: Option<String>,
     /// Cost file of a PETSc model; by default the file beside the probabilities.
     pub costs: Option<PathBuf>,
+    /// Maps a file of safetensors into memory in place of reading it: do not change the file in place while the model lives. Replacing
+    /// it, as [`write()`] does, is safe. A process whose mapped file is cut short ends with SIGBUS.
+    pub map: bool,
 }
 
 /// Reads the model in `path`. The file name extension decides the format, or else the content. A text file may be
 /// [compressed](warpkov_common::io::input), with or without a further extension such as `.gz`, and may be a pipe.
-///
-/// Safetensors files are memory-mapped: do not change the file in place while the model lives. Replacing the file, as
-/// [`write()`] does, is safe.
 ///
 /// # Errors
 /// The file cannot be read, its format is unknown, or its model is invalid.
@@ -319,7 +319,7 @@ fn read_input(
                 return Err(Error::Content { file, message });
             };
             match format {
-                Format::Safetensors => return safetensors::read(&whole, file),
+                Format::Safetensors => return safetensors::read(&whole, file, options.map),
                 _ => npz::read(whole, file)?,
             }
         }

@@ -26,14 +26,14 @@ compile_error!("safetensors hold little-endian numbers, which this module maps w
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::ops::{Add, ControlFlow, Range};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 use rayon::prelude::*;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors};
 use serde_json::{Value, json};
@@ -61,9 +61,9 @@ pub fn sniff(start: &[u8], length: Option<u64>) -> bool {
     start.get(PREFIX) == Some(&b'{') && prefix < length
 }
 
-/// Maps a file and validates its model.
-pub fn read(file: &File, name: String) -> Result<Mdp, Error> {
-    let map = map(file, &name)?;
+/// Reads or maps a file and validates its model.
+pub fn read(file: &File, name: String, maps: bool) -> Result<Mdp, Error> {
+    let map = if maps { map(file, &name)? } else { copied(file).map(Arc::new).map_err(Error::read(&name))? };
     let content = |message| Error::Content { file: name.clone(), message };
     let parts = Parts::of(map).map_err(content)?;
     parts.states().map_err(content)?;
@@ -76,6 +76,14 @@ pub fn read(file: &File, name: String) -> Result<Mdp, Error> {
     }
     let parts = parts.model().map_err(content)?;
     parts.validated().map_err(invalid(name))
+}
+
+/// The content of a file, in memory of its own.
+fn copied(mut file: &File) -> io::Result<Mmap> {
+    let length = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut memory = MmapMut::map_anon(length.max(1))?;
+    file.read_exact(&mut memory[..length])?;
+    memory.make_read_only()
 }
 
 fn map(file: &File, name: &str) -> Result<Arc<Mmap>, Error> {

@@ -11,19 +11,29 @@ use crate::model::NO_ACTION;
 use warpkov_common::io::input::{Input, SNIFFED};
 use warpkov_common::io::lines::quoted;
 use warpkov_common::io::npy;
+use warpkov_common::terminal::escaped;
 
 /// Start of the line of actions in text.
 pub(super) const ACTIONS: &str = "Optimal policy:";
 
 /// V and π read from a file; those of a plan are one step behind the other.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Solved {
     /// π, one action per state; [`NO_ACTION`] in terminal states.
-    #[serde(deserialize_with = "actions")]
     pub policy: Vec<u32>,
     /// V, one entry per state.
-    #[serde(deserialize_with = "numbers")]
     pub values: Vec<f64>,
+    /// The names of the states; none if they have only numbers.
+    pub names: Vec<String>,
+    /// The number of steps of a plan; 0 for a policy.
+    pub steps: usize,
+}
+
+/// A solution in JSON.
+#[derive(Deserialize)]
+struct Json {
+    policy: Steps<Option<u32>>,
+    values: Steps<Number>,
 }
 
 /// The entries of one step, or of several.
@@ -43,25 +53,34 @@ impl<T> Steps<T> {
     }
 }
 
-/// Deserializes actions; `null` becomes [`NO_ACTION`].
-fn actions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
-    let actions = Steps::<Option<u32>>::deserialize(deserializer)?.entries();
-    Ok(actions.into_iter().map(|action| action.unwrap_or(NO_ACTION)).collect())
+/// A number. Infinities are strings, since JSON has no literal for them.
+struct Number(f64);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected a number or \"inf\"")]
+        enum Form {
+            Finite(f64),
+            Text(String),
+        }
+        match Form::deserialize(deserializer)? {
+            Form::Finite(number) => Ok(Self(number)),
+            Form::Text(text) => match text.parse() {
+                Ok(number) => Ok(Self(number)),
+                Err(_) => Err(de::Error::custom(format!("found {text:?}, expected a number"))),
+            },
+        }
+    }
 }
 
-/// Deserializes numbers. Infinities are strings, since JSON has no literal for them.
-fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a number or \"inf\"")]
-    enum Number {
-        Finite(f64),
-        Text(String),
+impl From<Json> for Solved {
+    fn from(Json { policy, values }: Json) -> Self {
+        let steps = if let Steps::Several(steps) = &values { steps.len() } else { 0 };
+        let policy = policy.entries().into_iter().map(|action| action.unwrap_or(NO_ACTION)).collect();
+        let values = values.entries().into_iter().map(|Number(value)| value).collect();
+        Self { policy, values, steps, names: Vec::new() }
     }
-    let number = |number| match number {
-        Number::Finite(number) => Ok(number),
-        Number::Text(text) => text.parse().map_err(|_| de::Error::custom(format!("found {text:?}, expected a number"))),
-    };
-    Steps::<Number>::deserialize(deserializer)?.entries().into_iter().map(number).collect()
 }
 
 /// Why a file is not a solution.
@@ -139,21 +158,34 @@ impl Solved {
         let file = path.display().to_string();
         let mut input = Input::open(path).map_err(of_file(file.clone()))?;
         if npy::sniff(input.start(SNIFFED).map_err(of_file(file.clone()))?) {
-            let values = npy::read(&mut BufReader::new(input)).map_err(of_file(file.clone()))?.elements;
+            let values = npy::read(&mut BufReader::new(input)).map_err(of_file(file.clone()))?;
+            let steps = if values.shape.len() > 1 { values.shape[0] } else { 0 };
+            let values = values.elements;
             let beside = path.with_extension("policy.npy");
             let of_policy = || of_file(beside.display().to_string());
             let input = Input::open(&beside).map_err(of_policy())?;
             let policy = npy::read::<i64>(&mut BufReader::new(input)).map_err(of_policy())?.elements;
             let policy = policy.into_iter().map(|action| u32::try_from(action).unwrap_or(NO_ACTION)).collect();
-            return Self { policy, values }.checked(&file).map_err(|error| error.of(&file));
+            return Self { policy, values, steps, ..Self::default() }.checked(&file).map_err(|error| error.of(&file));
         }
         let text = input.read_text().map_err(of_file(file.clone()))?;
         if !has_columns(text.as_bytes(), &["value", "action"]) {
             return Self::parse(&text, file.clone()).map_err(|error| error.of(&file));
         }
-        let mut solved = Self { policy: Vec::new(), values: Vec::new() };
-        let table = Table::open(text.as_bytes(), file.clone(), &["value", "action"], &["action_number"], true)?;
-        table.each(|_, [value, action, number]| {
+        let mut solved = Self::default();
+        let optional = ["action_number", "step", "state"];
+        let table = Table::open(text.as_bytes(), file.clone(), &["value", "action"], &optional, true)?;
+        table.each(|_, [value, action, number, step, state]| {
+            let row = solved.values.len();
+            // The rows are in the order of steps and states.
+            if step.parse().is_ok_and(|step: usize| step + 1 > solved.steps) {
+                solved.steps += 1;
+            }
+            let is_named = !state.is_empty() && state.parse() != Ok(row);
+            if solved.steps <= 1 && (is_named || !solved.names.is_empty()) {
+                solved.names.extend((solved.names.len()..row).map(|number| number.to_string()));
+                solved.names.push(state.to_owned());
+            }
             let expected = |text: &str, what: &str| format!("found '{}', expected {what}", quoted(text.as_bytes()));
             solved.values.push(value.parse().map_err(|_| expected(value, "a value"))?);
             // With names of actions, their numbers are in a column of their own.
@@ -171,7 +203,8 @@ impl Solved {
 
     pub(super) fn parse(text: &str, file: String) -> Result<Self, ReadError> {
         let solved: Self = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|source| ReadError::Json { file: file.clone(), source })?
+            let solved = serde_json::from_str::<Json>(text);
+            solved.map_err(|source| ReadError::Json { file: file.clone(), source })?.into()
         } else {
             Self {
                 policy: entries(text, &file, ACTIONS, "an action", |word| match word {
@@ -179,9 +212,19 @@ impl Solved {
                     _ => word.parse().ok(),
                 })?,
                 values: entries(text, &file, Self::VALUES, "a number", |word| word.parse().ok())?,
+                ..Self::default()
             }
         };
         solved.checked(&file)
+    }
+
+    /// A state in words, by its name if it has one, with its step in a plan.
+    #[must_use]
+    pub fn place(&self, row: usize) -> String {
+        let states = self.values.len() / self.steps.max(1);
+        let state = row % states.max(1);
+        let name = self.names.get(state).map_or_else(|| state.to_string(), |name| escaped(name));
+        if self.steps > 0 { format!("step {}, state {name}", row / states.max(1)) } else { format!("state {name}") }
     }
 
     /// The solution, if it has a value and an action for each state.

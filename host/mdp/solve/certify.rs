@@ -39,7 +39,7 @@ pub(super) fn until_certified(
 ) -> Result<Certified, SolveError> {
     let target = limits.target;
     backend.state().reset(start.values)?;
-    backend.state().set_shift_span(start.shift_span);
+    backend.state().set_in_round(start.in_round);
     if let (Dynamic::Policies(backend), true) = (&mut *backend, start.goes_on()) {
         // Not the first policy, which V has left behind.
         backend.improve(limits.tie)?;
@@ -51,11 +51,11 @@ pub(super) fn until_certified(
         let checkpoint = |run: &Run, state: &mut dyn State<Error = SolveError>, values: Vec<f64>| {
             let mut all = done.clone();
             all.append(run.clone());
-            let (in_f64, shift_span) = (state.phase() > 0, state.shift_span());
-            Checkpoint { method, in_f64, target, attempt, shift_span, values, run: all }
+            let (in_f64, in_round) = (state.phase() > 0, state.in_round());
+            Checkpoint { method, in_f64, target, attempt, in_round, values, run: all }
         };
         let (stop, theta) = (stop(mdp, target, attempt), theta(mdp, target, attempt.epsilon_fraction));
-        let run = loops::run(backend, stop, theta, &done.left(method, limits), &mut |run, state| {
+        let run = loops::run(backend, mdp.gamma(), stop, theta, &done.left(method, limits), &mut |run, state| {
             let Some(round) = run.rounds.last() else { return Ok(ControlFlow::Continue(())) };
             let next = (watch.follow)(round)?;
             if let (Next::Keep, Some(keep)) = (next, &mut watch.keep) {

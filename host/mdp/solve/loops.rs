@@ -29,6 +29,7 @@ pub fn to_the_end<B: State + ?Sized>(_: &Run, _: &mut B) -> Result<ControlFlow<(
 /// Errors of the backend and of `follow`.
 pub fn run(
     backend: &mut Dynamic,
+    gamma: f64,
     stop: Stop,
     theta: f64,
     limits: &Limits,
@@ -40,7 +41,8 @@ pub fn run(
             policy_iteration(&mut **backend, theta, limits, |run, backend| follow(run, backend))
         }
         Dynamic::Modified(backend) => {
-            modified_policy_iteration(&mut **backend, stop, PARTIAL_SWEEPS, limits, |run, backend| follow(run, backend))
+            let (backend, most) = (&mut **backend, PARTIAL_SWEEPS);
+            modified_policy_iteration(backend, gamma, stop, most, limits, |run, backend| follow(run, backend))
         }
     }
 }
@@ -110,8 +112,9 @@ pub const PARTIAL_SWEEPS: u32 = 20;
 
 /// Runs modified policy iteration on `backend`. Each round is a greedy sweep V ← TV, which may meet `stop`, followed by
 /// sweeps V ← T_π V of its greedy policy π (Puterman and Shin, *Management Science* 24, 1978; Puterman, 6.5): 1 in the first
-/// round, twice as many in each further one up to `partial_sweeps`, but no more than `stop` takes if the changes go on to fall
-/// as they fell since the round before.
+/// round. If the changes of a round's n sweeps have fallen by γⁿ, as those of n greedy sweeps do, π was worth its evaluation, and
+/// the next round has twice as many, up to `partial_sweeps`; else half as many. No round has more than `stop` takes if the changes go on
+/// to fall as they fell since the round before.
 ///
 /// The iteration converges, but ‖TV − V‖ may grow from round to round: while the value of a distant goal spreads by a
 /// few states per round, states it has not reached fall further behind. So the loop blames rounding errors for a lack
@@ -121,20 +124,24 @@ pub const PARTIAL_SWEEPS: u32 = 20;
 /// Errors of the backend.
 pub fn modified_policy_iteration<B: Modify + ?Sized>(
     backend: &mut B,
+    gamma: f64,
     stop: Stop,
     partial_sweeps: u32,
     limits: &Limits,
     follow: impl FnMut(&Run, &mut B) -> Result<ControlFlow<()>, B::Error>,
 ) -> Result<Run, B::Error> {
     // The most evaluation sweeps of the round, and the sweeps since the greedy sweep of the last one with its changes.
-    let (mut most, mut last) = (1, None);
+    let (mut most, mut last): (u32, Option<(u32, f64)>) = (1, None);
     let round = |backend: &mut B, left: u32| {
         let backups = backend.backup(stop, 1)?;
         let size = stop.size(backups.least, backups.greatest);
+        if let Some((sweeps, before)) = last {
+            let fell = size <= before * gamma.powf(sweeps.into());
+            most = if fell { (2 * most).clamp(1, partial_sweeps) } else { most / 2 };
+        }
         let needed = last.map_or(u32::MAX, |(sweeps, before)| sweeps_to(stop.bound(), size, before, sweeps));
         let partial = most.min(needed).min(left.saturating_sub(backups.sweeps));
         last = Some((partial + backups.sweeps, size));
-        most = (2 * most).min(partial_sweeps);
         let ends = stop.is_met(backups.least, backups.greatest) || partial == 0;
         // No residual is below 0, so all the sweeps are done.
         let partial = if ends { 0 } else { backend.evaluate(0.0, partial)?.sweeps };

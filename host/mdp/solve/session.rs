@@ -8,7 +8,7 @@ use std::path::Path;
 use warpkov_common::checkpoint::{Checkpoints, Hash};
 use warpkov_runtime::comm::Communicator;
 
-use crate::backend::Attempt;
+use crate::backend::{Attempt, InRound};
 use crate::checkpoint::{Checkpoint, hash_of};
 use crate::divide::{agreed, balanced};
 use crate::error::SolveError;
@@ -142,22 +142,26 @@ pub(super) struct Start<'a> {
     pub earlier: &'a Run,
     /// The attempt to prove ε.
     pub attempt: Attempt,
-    /// The span of the changes at the last shift of V.
-    pub shift_span: f64,
+    /// What the next sweeps depend on beside V.
+    pub in_round: InRound,
 }
 
 impl<'a> Start<'a> {
     /// V of a first attempt.
     pub fn new(values: Option<&'a [f64]>, earlier: &'a Run) -> Self {
-        Self { values, earlier, attempt: Attempt::FIRST, shift_span: f64::INFINITY }
+        Self { values, earlier, attempt: Attempt::FIRST, in_round: InRound::START }
     }
 
     /// Where a solve with this target goes on.
     fn of(checkpoint: &'a Checkpoint, target: Target) -> Self {
-        let Checkpoint { values, run, shift_span, .. } = checkpoint;
+        let (Checkpoint { values, run, .. }, mut in_round) = (checkpoint, checkpoint.in_round);
         // A run that its certificate has sent on with a tighter rule goes on with that rule.
-        let attempt = if target == checkpoint.target { checkpoint.attempt } else { Attempt::FIRST };
-        Self { values: Some(values), earlier: run, attempt, shift_span: *shift_span }
+        let mut attempt = checkpoint.attempt;
+        if target != checkpoint.target {
+            attempt = Attempt::FIRST;
+            in_round = InRound { shift_span: in_round.shift_span, ..InRound::START };
+        }
+        Self { values: Some(values), earlier: run, attempt, in_round }
     }
 
     /// Whether V comes from earlier rounds.

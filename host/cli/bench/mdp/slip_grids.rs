@@ -82,9 +82,10 @@ fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> 
         case, method, precision, policies, sweeps, milliseconds, sweep_us, sweep_bytes, certificate, ..
     } = measured;
     let source = case.source_ms(*method);
+    let of_sweep = |text: &dyn Fn(f64) -> String| sweep_us.map_or_else(String::new, text);
     writeln!(
         out,
-        "{:<4} {:<5} {:<9} {:<4} {:>8} {:>7} {:>10.2} {:>9.2} {:>8.0} {:>9} {:>22} {:>8}",
+        "{:<4} {:<5} {:<9} {:<4} {:>8} {:>7} {:>10.2} {:>9} {:>8} {:>9} {:>22} {:>8}",
         case.name,
         case.side,
         method.to_string(),
@@ -92,8 +93,8 @@ fn write_line(out: &mut impl Write, measured: &Measured) -> std::io::Result<()> 
         policies,
         sweeps,
         milliseconds,
-        sweep_us,
-        *sweep_bytes as f64 / sweep_us / 1e3,
+        of_sweep(&|time| format!("{time:.2}")),
+        of_sweep(&|time| format!("{:.0}", *sweep_bytes as f64 / time / 1e3)),
         certificate.bound_text().unwrap_or_else(|| "none".to_owned()),
         source.map_or_else(String::new, |(time, device)| format!("{time:.0} ({device})")),
         source.map_or_else(String::new, |(time, _)| factor(time / milliseconds)),

@@ -8,7 +8,7 @@ use warpkov_mdp::Solve;
 use warpkov_mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
 use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts, Objective};
 use warpkov_mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
-use warpkov_mdp::solution::Solution;
+use warpkov_mdp::solution::{Solution, Status};
 use warpkov_runtime::choose::DeviceChoice;
 
 use crate::exact::{distance, linear};
@@ -344,5 +344,24 @@ fn the_order_of_states_does_not_matter() {
         // Jacobi sweeps are the same in any order of states, except for the order of three terms of a sum.
         assert!(distance(&order.to_old(&found.values), &expected.values) <= 1e-12, "{reorder:?}");
         assert_eq!(found.notes.iter().any(|note| note.contains("Cuthill")), said, "{reorder:?}: {:?}", found.notes);
+    }
+}
+
+/// A certificate that lacks ε sends a solve on with a tighter rule: the sweeps of all attempts count together.
+#[test]
+fn limits_count_the_sweeps_of_all_attempts() {
+    let mdp = Garnet { states: 300, actions: 3, gamma: 0.999, ..Garnet::default() }.generate().unwrap();
+    for method in [Method::Values, Method::GaussSeidel, Method::Modified] {
+        let solve = |max_sweeps| {
+            let limits = Limits { target: Target::Epsilon(1e-9), max_sweeps, ..Limits::default() };
+            let options =
+                SolveOptions { method: Some(method), device: Cpu, precision: F64, limits, ..SolveOptions::default() };
+            Solve::new(&mdp, &options).run().unwrap().run
+        };
+        let sweeps = u32::try_from(solve(1_000_000).sweeps()).unwrap();
+        for most in [sweeps / 2, sweeps - 1] {
+            let found = solve(most);
+            assert!(found.sweeps() <= most.into() && found.status != Status::Solved, "{method}: {most} of {sweeps}");
+        }
     }
 }

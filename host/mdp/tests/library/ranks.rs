@@ -1142,6 +1142,26 @@ fn checkpoints_go_on_on_other_numbers_of_ranks() {
     }
 }
 
+/// A round of Gauss-Seidel sweeps that a limit cut short goes on where it was.
+#[test]
+fn a_cut_round_of_gauss_seidel_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let random = Random::new(5).mdp(500, 3, 20, 0.995);
+    let grid = SlipGrid { width: 37, height: 30, gamma: 0.999, ..SlipGrid::default() }.generate().unwrap();
+    for (number, mdp) in [random, grid].into_iter().enumerate() {
+        let options = SolveOptions { precision: Precision::F64, ..cpu(Some(Method::GaussSeidel)) };
+        let whole = solved(&mdp, 1, None, &options);
+        for most in [1, 64, 127, 128, 129, 150] {
+            let path = folder.path().join(format!("{number}-{most}"));
+            let limits = Limits { max_sweeps: most, ..options.limits };
+            let cut = SolveOptions { limits, ..options };
+            kept(&mdp, (1, Holds::Whole), &cut, Kept { write: Some(&path), ..Kept::default() }).unwrap();
+            let found = resumed(&mdp, (1, Holds::Whole), &options, &path);
+            assert!(found.values == whole.values, "model {number}, {most} of {} sweeps", whole.run.sweeps());
+        }
+    }
+}
+
 /// Limits count the sweeps before a checkpoint.
 #[test]
 fn limits_count_what_came_before_a_checkpoint() {
