@@ -157,6 +157,126 @@ fn a_barrier_in_different_rounds_of_a_loop() {
     assert_eq!(*other, format!("waits at it in round 3 of the loop on line {second}, not in round 1"));
 }
 
+struct Tile;
+
+impl Tile {
+    fn load(&self, skip: bool) {
+        Self::all(skip);
+    }
+
+    fn all(skip: bool) {
+        if !skip {
+            thread::sync_threads();
+        }
+    }
+}
+
+/// A module with the name of one of the library's.
+mod tools {
+    pub mod warp {
+        pub fn fill(skip: bool) {
+            super::super::Tile.load(skip);
+        }
+    }
+}
+
+#[kernel]
+fn rounds_of_calls(way: u32, skipped: u32, other: u32) {
+    let mine = if thread::thread_idx_x() < 32 { skipped } else { other };
+    match way {
+        0 => {
+            for round in 0..3 {
+                Tile.load(round == mine);
+            }
+        }
+        1 => {
+            for round in 0..3 {
+                Tile::all(round == mine);
+            }
+        }
+        2 => {
+            use tools::warp;
+            for round in 0..3 {
+                warp::fill(round == mine);
+            }
+        }
+        _ => (0..3).for_each(|round| {
+            if round != mine {
+                thread::sync_threads();
+            }
+        }),
+    }
+}
+
+#[test]
+fn a_barrier_of_a_method_in_different_rounds_of_a_loop() {
+    for way in 0..4 {
+        let emulator = Emulator::default();
+        // SAFETY: the kernel touches no memory.
+        let launch = |skipped, other| unsafe { rounds_of_calls(&emulator, Shape::new(1, 64), way, skipped, other) };
+        launch(1, 1).unwrap();
+        let fault = fault(launch(0, 1));
+        let Kind::BarrierDivergence { other, .. } = &fault.kind else { panic!("{fault}") };
+        assert!(other.starts_with("waits at it in round 1 of the loop on line "), "{other}");
+    }
+}
+
+/// Loops that never end unless `never` is 1. None accesses memory that the others write.
+#[kernel]
+fn endless_loops(way: u32, never: u32) {
+    let t = thread::thread_idx_x();
+    match way {
+        0 => {
+            while never != 1 {
+                thread::sync_threads();
+            }
+        }
+        1 => {
+            while never != 1 {
+                warp::sync_warp(warp::FULL);
+            }
+        }
+        2 => while warp::shuffle(warp::FULL, t, 0) == never {},
+        3 => {
+            while never != 1 {
+                thread::fence();
+            }
+        }
+        4 => {
+            while never != 1 {
+                copy::commit();
+                copy::wait::<0>();
+            }
+        }
+        5 => while block::reduce(1, never, |a: u32, b| a + b) != 7 {},
+        6 => while std::hint::black_box(t) != never + 100 {},
+        7 => {
+            while never != 1 {
+                for k in 0..4 {
+                    std::hint::black_box(k);
+                }
+            }
+        }
+        _ => {
+            for k in 0..u64::MAX {
+                Tile.load(std::hint::black_box(k) < u64::from(never + 1) << 62);
+            }
+        }
+    }
+}
+
+#[test]
+fn loops_without_accesses_end_at_the_step_limit() {
+    for way in 0..9 {
+        for schedule in [Schedule::RoundRobin, Schedule::Interleaved(1)] {
+            let emulator = Emulator::new(schedule).step_limit(10_000);
+            // SAFETY: the kernel touches no memory.
+            let fault = fault(unsafe { endless_loops(&emulator, Shape::new(1, 32), way, 0) });
+            assert!(matches!(fault.kind, Kind::StepLimit { accesses } if accesses > 10_000), "{way}: {fault}");
+        }
+    }
+}
+
 #[kernel]
 fn two_branches() {
     if thread::thread_idx_x().is_multiple_of(2) {

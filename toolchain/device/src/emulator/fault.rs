@@ -228,10 +228,10 @@ pub enum Kind {
         /// Who waits for what.
         waits: Vec<String>,
     },
-    /// A thread makes more memory accesses than [`Emulator::step_limit`](super::Emulator::step_limit) allows.
-    #[error("{accesses} memory accesses by one thread: does its loop end?")]
+    /// A thread makes more steps than [`Emulator::step_limit`](super::Emulator::step_limit) allows.
+    #[error("{accesses} steps of one thread, such as memory accesses: does its loop end?")]
     StepLimit {
-        /// Accesses of the thread.
+        /// Steps of the thread.
         accesses: u64,
     },
     /// A block uses more shared memory than any GPU has.

@@ -28,7 +28,8 @@
 //! # Barriers
 //!
 //! The threads of a block must reach the same barrier, in the same round of each loop around it. The emulator compares the
-//! lines of barriers, and the rounds of those loops in the kernel's body that contain a barrier or call a function.
+//! lines of barriers, and the rounds of those loops in the kernel's body that contain a barrier or call a function which may
+//! contain one.
 
 mod block;
 pub(crate) mod clock;
@@ -141,12 +142,14 @@ impl Emulator {
     }
 
     /// The same emulator with another limit on the work of a launch, by default 2²⁷ = 134 217 728: memory accesses of
-    /// one thread, and consecutive reads of all threads that change nothing. Beyond it the launch ends with
-    /// [`Kind::StepLimit`](fault::Kind::StepLimit) or [`Kind::Spin`](fault::Kind::Spin). A loop that makes no memory
-    /// access is not counted.
+    /// one thread, its other steps, and consecutive reads of all threads that change nothing. Beyond it the launch ends with
+    /// [`Kind::StepLimit`](fault::Kind::StepLimit) or [`Kind::Spin`](fault::Kind::Spin).
+    ///
+    /// 16 rounds of a loop in the kernel's body, and a commit or wait of copies are one other step, a fence is 4, a barrier and
+    /// a warp operation are 16. Loops in other functions count by what they do.
     #[must_use]
-    pub fn step_limit(self, accesses: u64) -> Self {
-        Self { limit: accesses, ..self }
+    pub fn step_limit(self, steps: u64) -> Self {
+        Self { limit: steps, ..self }
     }
 
     /// The same emulator, which calls `stop` before each block. When `stop` first returns true, the current launch ends

@@ -61,6 +61,14 @@ pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
 /// Accesses of read-only memory between two counts of them.
 const UNCOUNTED: u32 = 1 << 16;
 
+/// Steps of a barrier or a warp operation, and of a fence: they take as long as several accesses.
+const WAIT_STEPS: u64 = 16;
+const FENCE_STEPS: u64 = 4;
+
+/// Rounds of a loop between two counts of them, and rounds that are one step.
+const UNCOUNTED_ROUNDS: u32 = 1 << 10;
+const ROUNDS_PER_STEP: u32 = 16;
+
 /// The point at which a thread waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait {
@@ -143,11 +151,37 @@ pub(crate) enum Target {
     Shared { address: u32, size: u32 },
 }
 
+/// The rounds of a loop of the kernel's body, which are steps of the thread. `#[kernel]` makes one for each loop without a
+/// [`Loop`].
+#[doc(hidden)]
+#[derive(Default)]
+pub struct Rounds(u32);
+
+impl Rounds {
+    /// Begins the next round, which counts as `weight` rounds.
+    #[track_caller]
+    #[inline(always)]
+    pub fn begin_round(&mut self, weight: u32) {
+        self.0 += weight;
+        if self.0 >= UNCOUNTED_ROUNDS {
+            self.0 = 0;
+            count_rounds();
+        }
+    }
+}
+
+#[track_caller]
+#[cold]
+fn count_rounds() {
+    current().count_work((UNCOUNTED_ROUNDS / ROUNDS_PER_STEP).into(), Location::caller());
+}
+
 /// A loop that a thread executes. Threads must reach a barrier in the same round of each loop around it. `#[kernel]`
 /// makes one for each loop that may contain a barrier.
 #[doc(hidden)]
 pub struct Loop {
     thread: &'static Thread,
+    rounds: Cell<u32>,
     /// What `thread` has around it.
     round: u64,
     innermost: Option<(&'static Location<'static>, u64)>,
@@ -165,13 +199,19 @@ impl Loop {
         let start = round.wrapping_add(u64::from(site.line()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         thread.round.set(start);
         thread.innermost.set(Some((site, start)));
-        Self { thread, round, innermost }
+        Self { thread, rounds: Cell::new(0), round, innermost }
     }
 
-    /// Begins the next round.
+    /// Begins the next round, which counts as `weight` rounds.
+    #[track_caller]
     #[inline(always)]
-    pub fn begin_round(&self) {
+    pub fn begin_round(&self, weight: u32) {
         self.thread.round.set(self.thread.round.get().wrapping_add(1));
+        self.rounds.set(self.rounds.get() + weight);
+        if self.rounds.get() >= UNCOUNTED_ROUNDS {
+            self.rounds.set(0);
+            count_rounds();
+        }
     }
 }
 
@@ -446,7 +486,9 @@ pub struct Thread {
     yielder: Cell<*const Yielder<(), ()>>,
     /// Memory accesses so far.
     steps: Cell<u64>,
-    /// Memory accesses that it may make.
+    /// Other steps so far: rounds of loops, and operations that wait or order.
+    work: Cell<u64>,
+    /// Steps of each kind that it may make.
     limit: Cell<u64>,
     /// The lowest address of the stack that its local variables may have.
     floor: Cell<usize>,
@@ -578,6 +620,7 @@ impl Thread {
             waited: Cell::new(false),
             state: Cell::new(State::Fresh),
             steps: Cell::new(0),
+            work: Cell::new(0),
             limit: Cell::new(0),
             floor: Cell::new(0),
             idle: Cell::new(0),
@@ -616,6 +659,7 @@ impl Thread {
         self.yielder.set(yielder);
         self.waited.set(false);
         self.steps.set(0);
+        self.work.set(0);
         self.limit.set(launch.limit);
         // The yielder is at the start of the coroutine's stack, which grows towards lower addresses.
         self.floor.set(ptr::from_ref(yielder).addr().saturating_sub(LOCAL_LIMIT));
@@ -718,7 +762,7 @@ impl Thread {
     #[track_caller]
     pub fn barrier(&self, predicate: bool) -> u32 {
         let site = Location::caller();
-        self.check_stack(site);
+        self.count_work(WAIT_STEPS, site);
         self.record(Operation::Barrier, 0, 0, site);
         self.communicates();
         self.forget_peek();
@@ -765,7 +809,7 @@ impl Thread {
             super::fault::raise(Kind::LaneOutsideMask { lane, mask });
         }
         let site = Location::caller();
-        self.check_stack(site);
+        self.count_work(WAIT_STEPS, site);
         self.record(op.operation(), 0, 0, site);
         self.communicates();
         self.forget_peek();
@@ -868,7 +912,9 @@ impl Thread {
     /// An acquire-release fence at device scope.
     #[track_caller]
     pub fn fence(&self) {
-        self.record(Operation::Fence, 0, 0, Location::caller());
+        let site = Location::caller();
+        self.count_work(FENCE_STEPS, site);
+        self.record(Operation::Fence, 0, 0, site);
         self.forget_peek();
         self.clock.borrow_mut().fence();
     }
@@ -938,6 +984,16 @@ impl Thread {
         }
     }
 
+    /// Counts steps that access no memory.
+    #[inline(always)]
+    fn count_work(&self, steps: u64, site: &'static Location<'static>) {
+        let here = std::mem::MaybeUninit::<u8>::uninit();
+        self.work.set(self.work.get() + steps);
+        if self.work.get() > self.limit.get() || (&raw const here).addr() < self.floor.get() {
+            self.check_limits(site);
+        }
+    }
+
     /// Checks that local variables are within their limit: what allocates memory must not be interrupted by the end of the
     /// stack.
     #[inline(always)]
@@ -948,7 +1004,7 @@ impl Thread {
     /// Checks that the thread is within its limits.
     #[cold]
     fn check_limits(&self, site: &'static Location<'static>) {
-        let (steps, launch, here) = (self.steps.get(), self.launch(), 0_u8);
+        let (steps, launch, here) = (self.steps.get().max(self.work.get()), self.launch(), 0_u8);
         let bytes = (self.floor.get() + LOCAL_LIMIT).saturating_sub((&raw const here).addr());
         // The destructors of a faulty kernel may access memory.
         if bytes > LOCAL_LIMIT && !std::thread::panicking() {
@@ -1359,14 +1415,16 @@ impl Thread {
     /// Combines the copies since the last call into a group.
     #[track_caller]
     pub fn commit_copies(&self) {
-        self.check_stack(Location::caller());
+        self.count_work(1, Location::caller());
         self.rare.set(true);
         let copies = &mut *self.copies.borrow_mut();
         copies.groups.push_back(std::mem::take(&mut copies.open));
     }
 
     /// Waits until at most the last `pending` groups are incomplete.
+    #[track_caller]
     pub fn wait_for_copies(&self, pending: usize) {
+        self.count_work(1, Location::caller());
         let mut copies = self.copies.borrow_mut();
         let (mut shared, clock) = (self.block().shared.borrow_mut(), self.clock.borrow());
         while copies.groups.len() > pending {
