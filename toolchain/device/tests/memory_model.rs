@@ -280,3 +280,36 @@ fn loads_may_read_older_values() {
     let ordered = |device: &Emulator| run_message(device, 1).map(|read| assert_eq!(read, 7));
     Emulator::explore(400, ordered).unwrap();
 }
+
+/// Releases to `count` flags, then stores to each again: the chain of each release goes on.
+#[kernel]
+fn chains(count: u32, data: GlobalMut<u32>, flags: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let count = count as usize;
+    if thread::block_idx_x() == 0 {
+        for k in 0..count {
+            data.set(k, 7);
+            atomic::store((flags, k), 1, Ordering::Release, Scope::Device);
+        }
+        for k in 0..count {
+            atomic::store((flags, k), 2, Ordering::Relaxed, Scope::Device);
+        }
+        data.set(count, 7);
+    } else {
+        for k in 0..count {
+            while atomic::load::<u32>((flags, k), Ordering::Acquire, Scope::Device) != 2 {}
+            out.set(k, data.get(k));
+        }
+    }
+}
+
+#[test]
+fn a_release_to_each_of_many_flags_is_passed_on() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule);
+        let (mut data, mut flags, mut out) =
+            (device.zeros(101).unwrap(), device.zeros(100).unwrap(), device.zeros(100).unwrap());
+        // SAFETY: the buffers have an element per flag, `data` one more.
+        unsafe { chains(&device, Shape::new(2, 1), 100, &mut data, &mut flags, &mut out) }.unwrap();
+        assert_eq!(device.to_vec(&out).unwrap(), [7; 100]);
+    }
+}

@@ -806,7 +806,7 @@ impl Shadow {
                     more.released.add(clock.block, wide, fenced);
                 }
                 if let Some((was_wide, known)) = clock.released_to(cell) {
-                    more.released.add(clock.block, wide && was_wide, known);
+                    more.released.add(clock.block, wide && was_wide, &known);
                 }
             } else {
                 let known = clock.release(cell, wide);
