@@ -313,3 +313,130 @@ fn a_release_to_each_of_many_flags_is_passed_on() {
         assert_eq!(device.to_vec(&out).unwrap(), [7; 100]);
     }
 }
+
+/// A loop without an end, by the last thread's mark.
+#[kernel]
+fn peek_spins(way: u32, other: Global<u32>, flag: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    if t == 63 {
+        flag.mark(0, 1);
+    }
+    if t != 0 {
+        return;
+    }
+    match way {
+        0 => {
+            while flag.peek(0) == 0 {
+                let _ = other.get(0);
+            }
+        }
+        1 => {
+            while flag.peek(0) == 0 {
+                let _ = out.get(1);
+            }
+        }
+        2 => {
+            while flag.peek(0) == 0 {
+                if flag.peek(0) == 1 {
+                    break;
+                }
+            }
+        }
+        _ => {
+            while flag.peek(0) == 0 {
+                thread::fence();
+            }
+        }
+    }
+    out.set(0, 1);
+}
+
+#[test]
+fn a_loop_of_peeks_that_also_reads_may_never_end() {
+    for way in 0..4 {
+        let device = Emulator::default().step_limit(200_000);
+        let (other, mut flag, mut out) = (device.zeros(1).unwrap(), device.zeros(1).unwrap(), device.zeros(2).unwrap());
+        // SAFETY: all indices are in bounds.
+        let result = unsafe { peek_spins(&device, Shape::new(1, 64), way, &other, &mut flag, &mut out) };
+        if way == 3 {
+            result.unwrap();
+        } else {
+            let fault = fault(result);
+            assert!(matches!(fault.kind, Kind::Spin { .. }), "{fault}");
+        }
+    }
+}
+
+#[kernel]
+fn plain_spin(writer: u32, flag: GlobalMut<u32>) {
+    if thread::thread_idx_x() == writer {
+        flag.set(0, 1);
+    } else {
+        while flag.get(0) == 0 {}
+    }
+}
+
+#[test]
+fn a_race_of_a_loop_that_waits_names_the_atomic_load() {
+    for schedule in SCHEDULES {
+        for writer in [0, 63] {
+            let device = Emulator::new(schedule);
+            let mut flag = device.zeros(1).unwrap();
+            // SAFETY: the index is in bounds.
+            let fault = fault(unsafe { plain_spin(&device, Shape::new(1, 64), writer, &mut flag) });
+            assert_race(&fault);
+            assert!(fault.hint.as_ref().is_some_and(|hint| hint.contains("must read by `atomic::load`")), "{fault}");
+        }
+    }
+}
+
+/// A thread that waits alone, and does something else in each round.
+#[kernel]
+fn lone(way: u32, constant: Global<u32>, flag: GlobalMut<u32>) {
+    match way {
+        0 => {
+            while atomic::load::<u32>((flag, 0), Ordering::Acquire, Scope::Device) == 0 {
+                flag.set(1, 3);
+            }
+        }
+        1 => {
+            while atomic::load::<u32>((flag, 0), Ordering::Acquire, Scope::Device) == 0 {
+                atomic::add((flag, 1), 1);
+            }
+        }
+        _ => while constant.get(0) == 0 {},
+    }
+}
+
+#[test]
+fn a_lone_thread_that_waits_is_reported_with_what_it_reads() {
+    for (way, array) in [(0, "flag"), (1, "flag"), (2, "constant")] {
+        let device = Emulator::default().step_limit(100_000);
+        let (constant, mut flag) = (device.zeros(1).unwrap(), device.zeros(2).unwrap());
+        // SAFETY: all indices are in bounds.
+        let fault = fault(unsafe { lone(&device, Shape::new(1, 1), way, &constant, &mut flag) });
+        assert!(matches!(fault.kind, Kind::StepLimit { .. }), "{fault}");
+        let read = format!("the thread reads {array}[0] in global memory, which no thread of this launch has written");
+        assert!(fault.hint.as_ref().is_some_and(|hint| hint.starts_with(&read)), "{fault}");
+    }
+}
+
+/// Each thread reads every element once.
+#[kernel]
+fn read_once(count: u32, x: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let mut sum = 0;
+    for k in 0..count as usize {
+        sum += x.get(k);
+    }
+    out.set(thread::thread_idx_x() as usize, sum);
+}
+
+#[test]
+fn threads_that_read_much_once_do_not_wait() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule).step_limit(50_000);
+        let (mut x, mut out) = (device.zeros(20_000).unwrap(), device.zeros(32).unwrap());
+        // SAFETY: `x` has 20000 elements, `out` one per thread.
+        unsafe { read_once(&device, Shape::new(1, 32), 20_000, &mut x, &mut out) }.unwrap();
+    }
+}

@@ -134,7 +134,11 @@ fn count_rounds(expression: &mut Expr, barrier: bool, outer: bool) {
         Expr::Loop(each) => (each.loop_token.span, &mut each.body),
         _ => return,
     };
-    let [enter, begin] = counter(keyword, barrier, outer);
+    let [mut enter, begin] = counter(keyword, barrier, outer);
+    if body.stmts.is_empty() {
+        let span = Span::mixed_site().located_at(keyword);
+        enter.extend(quote_spanned! { span=> let __waiting = ::warpkov_device::emulator::thread::Waiting::enter(); });
+    }
     body.stmts.insert(0, parse_quote!(#begin));
     *expression = parse_quote_spanned! { keyword=> { #enter #expression } };
 }

@@ -411,8 +411,23 @@ impl Clock {
         Arc::new(known)
     }
 
+    /// Whether the thread knows all of it, and would pass it on.
+    fn includes(&self, knowledge: &Knowledge) -> bool {
+        knowledge.0.iter().all(|(&block, view)| {
+            let own = block == self.block;
+            let acquired = self.acquired.as_ref().and_then(|acquired| acquired.0.get(&block));
+            let floor = if own { self.floor } else { 0 }.max(acquired.map_or(0, |acquired| acquired.floor));
+            let knows = |(&thread, &time): (&u16, &u32)| {
+                time < floor
+                    || own && thread == self.thread
+                    || acquired.and_then(|acquired| acquired.threads.get(&thread)).is_some_and(|&known| time <= known)
+            };
+            view.floor <= floor && view.threads.iter().all(knows)
+        })
+    }
+
     pub fn acquire(&mut self, knowledge: &Knowledge) {
-        if !knowledge.0.is_empty() {
+        if !self.includes(knowledge) {
             Arc::make_mut(self.acquired.get_or_insert_default()).join(knowledge);
         }
     }

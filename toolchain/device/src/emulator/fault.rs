@@ -223,7 +223,7 @@ pub enum Kind {
     /// Threads read the same memory again and again, and no thread changes it, or the compiler may read it only once.
     #[error("no thread can continue: {reads} reads changed nothing{}", waits.iter().map(|wait| format!("\n  {wait}")).collect::<String>())]
     Spin {
-        /// Reads since the last change of the memory.
+        /// Reads since the last change of the memory. An atomic operation that may also write counts as 16.
         reads: u64,
         /// Who waits for what.
         waits: Vec<String>,

@@ -32,7 +32,7 @@ pub struct Launch {
     pub beside: Option<Range<u64>>,
     /// Maximum accesses of a thread, and of all threads without a change.
     pub limit: u64,
-    /// Reads since the last change of the memory.
+    /// Reads since the last change of the memory, by threads that read the same elements again and again.
     pub idle: Cell<u64>,
     /// Whether the next launch may begin before the ones before this launch have ended.
     pub early: Cell<bool>,
@@ -44,6 +44,8 @@ pub struct Launch {
     pub profiled: bool,
     /// Where asynchronous copies read memory that the kernel may write, for hints.
     pub copy_sites: RefCell<Vec<&'static Location<'static>>>,
+    /// Where threads wait by plain reads, for hints.
+    pub spin_sites: RefCell<Vec<&'static Location<'static>>>,
     /// State of the generator that interleaves threads.
     pub random: Cell<u64>,
 }

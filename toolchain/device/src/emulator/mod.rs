@@ -205,6 +205,7 @@ impl Emulator {
             competed: Cell::new(false),
             profiled: self.profiler.is_some(),
             copy_sites: RefCell::default(),
+            spin_sites: RefCell::default(),
             random: Cell::new(self.schedule.seed()),
         };
         if let Some(profiler) = &self.profiler {

@@ -55,6 +55,9 @@ impl WarpOp {
 /// Accesses in a row that change nothing, after which a thread lets others run: it may wait for them.
 const PATIENCE: u32 = 256;
 
+/// Reads that take as long as an atomic operation which reads and writes.
+const UPDATE_READS: u32 = 16;
+
 /// Maximum local memory of a thread on every GPU: 512 KiB.
 pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
 
@@ -144,8 +147,8 @@ pub(crate) enum Reply {
     Ballot,
 }
 
-/// The element that a thread reads again and again.
-#[derive(Clone, Copy)]
+/// An element that a thread reads, perhaps again and again.
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Target {
     Global { record: *const Record, name: &'static str, element: usize },
     Shared { address: u32, size: u32 },
@@ -167,6 +170,25 @@ impl Rounds {
             self.0 = 0;
             count_rounds();
         }
+    }
+}
+
+/// A loop of the kernel's body that does nothing but to evaluate its condition: it waits for another thread.
+#[doc(hidden)]
+pub struct Waiting(&'static Thread, bool);
+
+impl Waiting {
+    /// Begins the loop.
+    #[must_use]
+    pub fn enter() -> Self {
+        let thread = current();
+        Self(thread, thread.waiting.replace(true))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.set(self.1);
     }
 }
 
@@ -223,21 +245,28 @@ impl Drop for Loop {
     }
 }
 
-/// A peek. A compiler may use its value for the next peek of the element at the same place, if the thread does nothing
-/// between the two that others can see: a loop then never learns of a change.
+/// A peek. A compiler may use its value for the next peeks of the element, if the thread does nothing between that others
+/// can see, apart from reads: a loop then never learns of a change.
 #[derive(Clone, Copy)]
 struct Peeked {
     record: *const Record,
     element: usize,
-    site: &'static Location<'static>,
-    /// The thread's accesses before it.
-    steps: u64,
     value: [u8; Self::BYTES],
 }
 
 impl Peeked {
     /// The largest element.
     const BYTES: usize = 8;
+    /// Elements whose values are kept.
+    const RECENT: usize = 8;
+}
+
+/// The element that a thread has read most often of late, by a majority vote.
+#[derive(Clone, Copy)]
+struct Polled {
+    site: &'static Location<'static>,
+    target: Target,
+    votes: u64,
 }
 
 /// A block: state that its threads share.
@@ -479,8 +508,10 @@ pub struct Thread {
     pub(crate) id: u32,
     /// Reads of read-only views that the thread may make before it must call [`read_only`](Self::read_only).
     unrecorded: Cell<u32>,
-    /// Accesses since the last one that changed the memory.
+    /// Accesses since the last one that changed the memory, or since the last look.
     idle: Cell<u32>,
+    /// Looks at what it reads since the last access that changed the memory.
+    looks: Cell<u32>,
     pub(crate) block: *const Block,
     launch: Cell<*const Launch>,
     yielder: Cell<*const Yielder<(), ()>>,
@@ -504,7 +535,9 @@ pub struct Thread {
     pub(crate) triggered: Cell<bool>,
     /// Whether a vector access is being made, which is one instruction.
     vector: Cell<bool>,
-    /// Whether one of the fields `copies`, `peeked`, `heard` and `missed` may have changed since the thread began.
+    /// Whether it is in a loop that does nothing but to wait.
+    waiting: Cell<bool>,
+    /// Whether one of the fields `copies`, `peeked`, `polled`, `heard` and `missed` may have changed since the thread began.
     rare: Cell<bool>,
     /// Index in the block.
     index: Cell<Dim3>,
@@ -522,8 +555,14 @@ pub struct Thread {
     /// Values of all lanes in an exchange.
     lanes: Cell<[u64; 32]>,
     copies: RefCell<Copies>,
-    /// The last peek since the last operation that orders accesses.
-    peeked: Cell<Option<Peeked>>,
+    /// The last peeks of different elements since the last operation other than a read.
+    peeked: RefCell<Vec<Peeked>>,
+    /// The element that atomic reads and peeks have found unchanged most often, for hints.
+    polled: Cell<Option<Polled>>,
+    /// A read of earlier, which shows whether the thread reads the same elements again.
+    looked: Cell<Option<Target>>,
+    /// Reads since then.
+    unrepeated: Cell<u64>,
     /// The last atomic operations of other threads that this thread's have read from, for hints.
     heard: RefCell<Vec<Stamp>>,
     /// Releases that the thread has read but not seen, because of their scope or its own, for hints.
@@ -636,7 +675,12 @@ impl Thread {
             lanes: Cell::new([0; 32]),
             rare: Cell::new(false),
             copies: RefCell::default(),
-            peeked: Cell::new(None),
+            peeked: RefCell::default(),
+            polled: Cell::new(None),
+            looks: Cell::new(0),
+            waiting: Cell::new(false),
+            looked: Cell::new(None),
+            unrepeated: Cell::new(0),
             heard: RefCell::default(),
             missed: RefCell::default(),
             events: RefCell::default(),
@@ -664,6 +708,8 @@ impl Thread {
         // The yielder is at the start of the coroutine's stack, which grows towards lower addresses.
         self.floor.set(ptr::from_ref(yielder).addr().saturating_sub(LOCAL_LIMIT));
         self.idle.set(0);
+        self.looks.set(0);
+        self.waiting.set(false);
         self.profiled.set(launch.profiled);
         self.watched.set(launch.settled < launch.first || launch.beside.is_some());
         self.unrecorded.set(self.unrecorded_reads());
@@ -672,7 +718,8 @@ impl Thread {
         self.phase.set(0);
         self.clock.borrow_mut().begin(block.serial, launch.settled, launch.beside.as_ref());
         if self.rare.replace(false) {
-            self.peeked.set(None);
+            self.peeked.borrow_mut().clear();
+            self.polled.set(None);
             let copies = &mut *self.copies.borrow_mut();
             copies.open.clear();
             copies.groups.clear();
@@ -765,7 +812,7 @@ impl Thread {
         self.count_work(WAIT_STEPS, site);
         self.record(Operation::Barrier, 0, 0, site);
         self.communicates();
-        self.forget_peek();
+        self.forget_peeks();
         let barrier = &self.block().barrier;
         barrier.arrive(site, self.round.get(), predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
@@ -812,7 +859,7 @@ impl Thread {
         self.count_work(WAIT_STEPS, site);
         self.record(op.operation(), 0, 0, site);
         self.communicates();
-        self.forget_peek();
+        self.forget_peeks();
         let all = mask == u32::MAX;
         let passed = all.then(|| self.block().exchanges[self.id as usize / 32].arrive(lane, op, value));
         self.wait(Wait::Warp { site, op, mask, value, reply });
@@ -832,11 +879,11 @@ impl Thread {
         }
     }
 
-    /// A compiler reads again after an operation that orders accesses.
+    /// A compiler reads again after a write or an operation that orders accesses.
     #[inline(always)]
-    fn forget_peek(&self) {
+    fn forget_peeks(&self) {
         if self.rare.get() {
-            self.peeked.set(None);
+            self.peeked.borrow_mut().clear();
         }
     }
 
@@ -915,7 +962,7 @@ impl Thread {
         let site = Location::caller();
         self.count_work(FENCE_STEPS, site);
         self.record(Operation::Fence, 0, 0, site);
-        self.forget_peek();
+        self.forget_peeks();
         self.clock.borrow_mut().fence();
     }
 
@@ -957,21 +1004,56 @@ impl Thread {
     /// Counts an access. Lets other threads run after many that change nothing.
     #[inline(always)]
     fn step(&self, changed: bool, plain: bool, site: &'static Location<'static>, target: impl FnOnce() -> Target) {
+        self.weighted_step(changed, plain, 1, site, target);
+    }
+
+    /// Counts an access, which takes as long as `weight` reads.
+    #[inline(always)]
+    fn weighted_step(
+        &self,
+        changed: bool,
+        plain: bool,
+        weight: u32,
+        site: &'static Location<'static>,
+        target: impl FnOnce() -> Target,
+    ) {
         let launch = self.launch();
         self.count_steps(1, site);
         if changed {
             self.idle.set(0);
+            self.looks.set(0);
             launch.idle.set(0);
             if launch.preempts() {
                 self.wait(Wait::Preempted);
             }
         } else {
-            launch.idle.set(launch.idle.get() + 1);
-            self.idle.set(self.idle.get() + 1);
+            self.idle.set(self.idle.get() + weight);
             if self.idle.get() >= PATIENCE || launch.preempts() {
-                self.idle.set(0);
-                self.wait(Wait::Spin { site, target: target(), plain });
+                let target = target();
+                self.look(plain, site, target);
+                self.wait(Wait::Spin { site, target, plain });
             }
+        }
+    }
+
+    /// Counts the reads of a thread that reads the same elements again, which only another thread can end: those between two
+    /// looks at the same element. The looks that later ones are compared with get rarer, so that a cycle of any length is
+    /// found (Brent).
+    #[inline(never)]
+    fn look(&self, plain: bool, site: &'static Location<'static>, target: Target) {
+        let launch = self.launch();
+        let looks = self.looks.get().wrapping_add(1);
+        self.looks.set(looks);
+        self.unrepeated.set(self.unrepeated.get() + u64::from(self.idle.replace(0)));
+        if looks > 1 && self.looked.get() == Some(target) {
+            launch.idle.set(launch.idle.get() + self.unrepeated.replace(0));
+        }
+        if plain && self.waiting.get() && !launch.spin_sites.borrow().contains(&site) {
+            launch.spin_sites.borrow_mut().push(site);
+        }
+        if looks.is_power_of_two() {
+            self.looked.set(Some(target));
+            self.unrepeated.set(0);
         }
     }
 
@@ -1012,7 +1094,15 @@ impl Thread {
         }
         // A thread that has only read for long waits for another one: `Grid` reports that when `idle` reaches the limit.
         if steps > launch.limit && launch.idle.get() <= launch.limit / 2 {
-            Raised::new(Kind::StepLimit { accesses: steps }, Some(site)).raise();
+            let hint =
+                self.polled.get().filter(|polled| polled.votes >= steps / 8).map(|Polled { site, target, .. }| {
+                    let read = self.describe_read(&target);
+                    format!(
+                        "the thread reads {read}, again and again on line {}: does it wait for another one?",
+                        site.line()
+                    )
+                });
+            Raised { hint, ..Raised::new(Kind::StepLimit { accesses: steps }, Some(site)) }.raise();
         }
     }
 
@@ -1029,6 +1119,19 @@ impl Thread {
                 (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
             }
         }
+    }
+
+    /// An element, and who has changed it last: "flag[0] in global memory, which no thread of this launch has written".
+    pub(crate) fn describe_read(&self, target: &Target) -> String {
+        let (place, change) = self.last_change(target);
+        let launch = self.launch();
+        let change = change.filter(|stamp| stamp.block >= launch.first);
+        let change = change.map_or("no thread of this launch has written".to_owned(), |stamp| {
+            let Dim3 { x, y, z } = launch.block_of(stamp.block).1;
+            let line = stamp.site.map_or(0, Location::line);
+            format!("thread {} of block ({x}, {y}, {z}) has last written on line {line}", stamp.thread)
+        });
+        format!("{place}, which {change}")
     }
 
     /// Checks that an element has a value: if not, lets all others run. One that then writes it races with this read.
@@ -1119,6 +1222,17 @@ impl Thread {
         if [earlier.action, action] == [Action::Mark; 2] {
             return format!("{story} with another value: marks must agree. Which one is meant to win?");
         }
+        let spins = self.launch().spin_sites.borrow();
+        let waited = match (earlier.action, action) {
+            (Action::Read, _) if earlier.site.is_some_and(|site| spins.contains(&site)) => Some((before, line, action)),
+            (_, Action::Read) if self.waiting.get() || spins.contains(&site) => Some((line, before, earlier.action)),
+            _ => None,
+        };
+        if let Some((read, write, writes)) = waited {
+            let store =
+                if writes.is_atomic() { String::new() } else { format!(", and line {write} write by `atomic::store`") };
+            return format!("{story}: the loop on line {read} waits, so it must read by `atomic::load`{store}");
+        }
         let atomic = [earlier.action.is_atomic(), action.is_atomic()];
         if atomic == [true, true] {
             return format!("{story}, at block scope, which does not include other blocks: is `Scope::Device` meant?");
@@ -1156,6 +1270,9 @@ impl Thread {
             let unrecorded = self.unrecorded_reads();
             self.count_steps(u64::from(unrecorded.max(1)), site);
             self.unrecorded.set(unrecorded);
+            if unrecorded > 0 {
+                self.poll(site, elements.target(), unrecorded.into());
+            }
         }
         self.record_global(Operation::Load, &elements, site);
         for element in elements.first..elements.first + elements.count {
@@ -1182,6 +1299,7 @@ impl Thread {
         }
         self.step(action.writes(), true, site, || elements.target());
         if action.writes() && self.rare.get() {
+            self.forget_peeks();
             self.check_not_copied(&elements, action, site);
         }
         let range = elements.first..elements.first + elements.count;
@@ -1204,20 +1322,35 @@ impl Thread {
         }
     }
 
-    /// The value of a peek, `value` in memory: that of the peek before if a compiler may have used it again.
+    /// The value of a peek, `value` in memory: that of an earlier peek if a compiler may have used it again.
     pub(crate) fn peek<T: DeviceCopy>(&self, elements: Elements<'_>, site: &'static Location<'static>, value: T) -> T {
-        let (record, element, steps) = (&raw const *elements.record, elements.first, self.steps.get());
-        let size = size_of::<T>();
-        let before = self.peeked.get().filter(|before| {
-            (before.record, before.element, before.steps + 1) == (record, element, steps) && before.site == site
-        });
-        let mut bytes = before.map_or([0; Peeked::BYTES], |before| before.value);
-        if before.is_none() && size <= Peeked::BYTES {
-            bytes[..size].copy_from_slice(bytemuck::bytes_of(&value));
-        }
+        let (record, element, size) = (&raw const *elements.record, elements.first, size_of::<T>());
         self.rare.set(true);
-        self.peeked.set((size <= Peeked::BYTES).then_some(Peeked { record, element, site, steps, value: bytes }));
-        if before.is_some() { bytemuck::pod_read_unaligned(&bytes[..size]) } else { value }
+        self.poll(site, elements.target(), 1);
+        if size > Peeked::BYTES {
+            return value;
+        }
+        let mut peeked = self.peeked.borrow_mut();
+        if let Some(before) = peeked.iter().find(|before| (before.record, before.element) == (record, element)) {
+            return bytemuck::pod_read_unaligned(&before.value[..size]);
+        }
+        let mut bytes = [0; Peeked::BYTES];
+        bytes[..size].copy_from_slice(bytemuck::bytes_of(&value));
+        if peeked.len() == Peeked::RECENT {
+            peeked.remove(0);
+        }
+        peeked.push(Peeked { record, element, value: bytes });
+        value
+    }
+
+    /// Notes `count` reads, perhaps of one element, by which threads wait for others, for hints.
+    fn poll(&self, site: &'static Location<'static>, target: Target, count: u64) {
+        self.rare.set(true);
+        self.polled.set(match self.polled.get() {
+            Some(polled) if polled.target == target => Some(Polled { votes: polled.votes + count, ..polled }),
+            Some(polled) if polled.votes > count => Some(Polled { votes: polled.votes - count, ..polled }),
+            _ => Some(Polled { site, target, votes: count }),
+        });
     }
 
     /// A mark of an element: `changes` says whether the value differs from the present one. Concurrent marks must agree.
@@ -1290,7 +1423,17 @@ impl Thread {
             shadow.synchronise(element, (atomic.reads, writes), before, atomic.order, wide, clock);
         }
         drop(shadow);
-        self.step(update(older), false, site, || elements.target());
+        self.atomic_step(update(older), atomic, site, elements.target());
+    }
+
+    /// Counts an atomic operation.
+    fn atomic_step(&self, changed: bool, atomic: Atomic, site: &'static Location<'static>, target: Target) {
+        self.forget_peeks();
+        if atomic.reads && !changed {
+            self.poll(site, target, 1);
+        }
+        let weight = if atomic.reads && atomic.writes { UPDATE_READS } else { 1 };
+        self.weighted_step(changed, false, weight, site, || target);
     }
 
     fn hear(&self, other: Option<Stamp>, missed: Option<Knowledge>) {
@@ -1340,6 +1483,9 @@ impl Thread {
         self.record(operation, address.into(), size, site);
         if !action.is_atomic() {
             self.step(action != Action::Read, true, site, || Target::Shared { address, size });
+            if action != Action::Read {
+                self.forget_peeks();
+            }
         }
         let mut shared = self.block().shared.borrow_mut();
         if matches!(action, Action::Write | Action::Copy) {
@@ -1483,7 +1629,7 @@ impl Thread {
         let new = update(old);
         shared.store(address, size, new);
         drop(shared);
-        self.step(new != old, false, site, || Target::Shared { address, size });
+        self.atomic_step(new != old, atomic, site, Target::Shared { address, size });
         old
     }
 }
