@@ -5,6 +5,7 @@ use warpkov_device::device::{Global, GlobalMut, atomic, kernel, thread};
 use warpkov_device::emulator::fault::{Fault, Kind};
 use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
+use warpkov_device::shared_array;
 
 const SCHEDULES: [Schedule; 5] =
     [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(1), Schedule::Interleaved(1), Schedule::Interleaved(2)];
@@ -438,5 +439,69 @@ fn threads_that_read_much_once_do_not_wait() {
         let (mut x, mut out) = (device.zeros(20_000).unwrap(), device.zeros(32).unwrap());
         // SAFETY: `x` has 20000 elements, `out` one per thread.
         unsafe { read_once(&device, Shape::new(1, 32), 20_000, &mut x, &mut out) }.unwrap();
+    }
+}
+
+/// Warp 0 passes a message to warp 1 through shared memory.
+#[kernel]
+fn shared_message(ordered: u32, out: GlobalMut<u32>) {
+    let cells = shared_array!(memory_model_message: u32; 2);
+    let t = thread::thread_idx_x();
+    if t < 2 {
+        cells.set(t, 0);
+    }
+    thread::sync_threads();
+    let (release, acquire) =
+        if ordered == 1 { (Ordering::Release, Ordering::Acquire) } else { (Ordering::Relaxed, Ordering::Relaxed) };
+    if t == 0 {
+        atomic::store((cells, 0), 7, Ordering::Relaxed, Scope::Block);
+        atomic::store((cells, 1), 1, release, Scope::Block);
+    } else if t == 32 {
+        while atomic::load::<u32>((cells, 1), acquire, Scope::Block) == 0 {}
+        out.set(0, atomic::load((cells, 0), Ordering::Relaxed, Scope::Block));
+    }
+}
+
+#[test]
+fn loads_of_shared_memory_may_read_older_values() {
+    let run = |device: &Emulator, ordered| {
+        let mut out = device.zeros(1).unwrap();
+        // SAFETY: `out` has one element.
+        unsafe { shared_message(device, Shape::new(1, 64), ordered, &mut out) }.unwrap();
+        match device.to_vec(&out).unwrap()[0] {
+            7 => Ok(()),
+            other => Err(other.to_string()),
+        }
+    };
+    assert_eq!(Emulator::explore(40, |device| run(device, 0)).unwrap_err().error, "0");
+    Emulator::explore(400, |device| run(device, 1)).unwrap();
+}
+
+/// A compare-exchange of one thread, which fails unless `expected` is 0, beside plain reads of the others.
+#[kernel]
+fn shared_exchange(expected: u32, out: GlobalMut<u32>) {
+    let cell = shared_array!(memory_model_exchange: u32; 1);
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        cell.set(0, 0);
+    }
+    thread::sync_threads();
+    let old = if t == 5 {
+        atomic::compare_exchange((cell, 0), expected, 1, Ordering::AcqRel, Scope::Block)
+    } else {
+        cell.get(0)
+    };
+    out.set(t as usize, old);
+}
+
+#[test]
+fn a_failed_exchange_of_shared_memory_is_a_read() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule);
+        let mut out = device.zeros(64).unwrap();
+        // SAFETY: `out` has one element per thread.
+        let mut launch = |expected| unsafe { shared_exchange(&device, Shape::new(1, 64), expected, &mut out) };
+        launch(5).unwrap();
+        assert_race(&fault(launch(0)));
     }
 }

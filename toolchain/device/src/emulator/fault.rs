@@ -242,10 +242,10 @@ pub enum Kind {
         /// Maximum over all GPUs.
         limit: usize,
     },
-    /// The shared arrays of a block are larger than a kernel may declare.
-    #[error("the shared arrays of a block have {bytes} bytes; a kernel may declare at most {limit}")]
+    /// The shared arrays of a kernel, those of all its branches together, are larger than it may declare.
+    #[error("the shared arrays of the kernel have {bytes} bytes; it may declare at most {limit}")]
     StaticSharedExhausted {
-        /// Static shared memory of the block: a `shared_array!` has 8 bytes for each element.
+        /// Static shared memory declared so far: a `shared_array!` has 8 bytes for each element.
         bytes: usize,
         /// Maximum on every GPU.
         limit: usize,

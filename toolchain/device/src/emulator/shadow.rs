@@ -915,11 +915,16 @@ impl Shadow {
         (other.copied(), unseen)
     }
 
-    /// The last plain write or atomic operation; it need not have changed the value.
-    pub fn last_change(&self, element: usize) -> Option<Stamp> {
-        let page = self.pages.get(element / PAGE)?.as_ref()?;
+    /// The last plain write, and the last atomic operation or mark that may have changed the element.
+    pub fn changes(&self, element: usize) -> [Option<Stamp>; 2] {
+        let Some(Some(page)) = self.pages.get(element / PAGE) else { return [None; 2] };
         let write = page.stamp(page.cells[element % PAGE].write, Action::Write, &self.wide);
         let atomic = self.more(element).and_then(|more| more.atomic.as_ref()?.change);
-        atomic.into_iter().chain([write]).filter(|stamp| stamp.action.writes()).max_by_key(|stamp| stamp.block)
+        [Some(write), atomic].map(|change| change.filter(|stamp| stamp.action.writes()))
+    }
+
+    /// The last of them; it need not have changed the value.
+    pub fn last_change(&self, element: usize) -> Option<Stamp> {
+        self.changes(element).into_iter().flatten().max_by_key(|stamp| (stamp.block, stamp.time))
     }
 }

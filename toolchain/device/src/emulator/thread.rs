@@ -499,7 +499,14 @@ enum Copied {
     /// The address of a shared word.
     To(usize),
     /// An element of a buffer that the kernel may write.
-    From { record: *const Record, name: &'static str, element: usize, copy: Stamp, last_change: Option<Stamp> },
+    From {
+        record: *const Record,
+        name: &'static str,
+        element: usize,
+        copy: Stamp,
+        /// The last changes before the copy.
+        changes: [Option<Stamp>; 2],
+    },
 }
 
 /// A thread of a block. The fields that most operations use come first, so that few cache lines are touched.
@@ -1458,7 +1465,7 @@ impl Thread {
     #[track_caller]
     pub fn static_shared(&self, site: usize, name: &'static str, bytes: u32) -> u32 {
         self.check_stack(Location::caller());
-        self.block().shared.borrow_mut().static_array(site, name, bytes)
+        self.block().shared.borrow_mut().static_array(&self.launch().declared, site, name, bytes)
     }
 
     /// The element of `size` bytes at an address of shared memory.
@@ -1533,14 +1540,13 @@ impl Thread {
     pub(crate) fn copy_from(&self, elements: Elements<'_>, site: &'static Location<'static>) {
         self.global(elements, Action::Read, site);
         let Elements { record, name, first: element, .. } = elements;
-        let (copy, last_change) =
-            (self.clock.borrow().stamp(Action::Copy, site), record.shadow.borrow().last_change(element));
+        let (copy, changes) = (self.clock.borrow().stamp(Action::Copy, site), record.shadow.borrow().changes(element));
         let mut sites = self.launch().copy_sites.borrow_mut();
         if !sites.contains(&site) {
             sites.push(site);
         }
         self.rare.set(true);
-        self.copies.borrow_mut().open.push(Copied::From { record, name, element, copy, last_change });
+        self.copies.borrow_mut().open.push(Copied::From { record, name, element, copy, changes });
     }
 
     /// Checks that no asynchronous copy of this thread reads the elements.
@@ -1577,13 +1583,14 @@ impl Thread {
             for copied in copies.groups.pop_front().into_iter().flatten() {
                 match copied {
                     Copied::To(word) => shared.shadow.end_copy(word, &clock),
-                    Copied::From { record, name, element, copy, last_change } => {
+                    Copied::From { record, name, element, copy, changes } => {
                         let Some(site) = copy.site else { continue };
                         // SAFETY: the launch's buffers outlive it.
                         let mut shadow = unsafe { &*record }.shadow.borrow_mut();
                         let when = |stamp: Stamp| (stamp.block, stamp.thread, stamp.time, stamp.site);
-                        let change = shadow.last_change(element);
-                        let changed = change.filter(|_| change.map(when) != last_change.map(when));
+                        let present = shadow.changes(element).into_iter().zip(changes);
+                        let mut changed = present.filter(|(present, before)| present.map(when) != before.map(when));
+                        let changed = changed.find_map(|(present, _)| present);
                         let raced = changed.map_or_else(|| shadow.touch(element, Action::Read, &clock, site), Err);
                         if let Err(write) = raced {
                             let hint = format!(
@@ -1607,12 +1614,15 @@ impl Thread {
     pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
         let site = Location::caller();
         self.competes();
+        let launch = self.launch();
+        let shared = || self.block().shared.borrow();
+        // The value before it, if it has one.
+        let present = (launch.reads_older() && shared().has_value(address, size)).then(|| shared().load(address, size));
         if !atomic.reads {
             self.block().shared.borrow_mut().set_written(address, size);
         }
         let writes = atomic.writes
             && atomic.expected.is_none_or(|expected| {
-                let shared = || self.block().shared.borrow();
                 self.expect_value(|| shared().has_value(address, size), site, || shared().place(address, size));
                 shared().load(address, size) == expected
             });
@@ -1623,12 +1633,23 @@ impl Thread {
         if atomic.reads {
             self.hear(other, missed);
         }
-        let directions = (atomic.reads, writes);
-        shared.shadow.synchronise(first, directions, None, atomic.order, true, &mut self.clock.borrow_mut());
+        let mut clock = self.clock.borrow_mut();
+        let mut older = None;
+        if !atomic.writes && launch.reads_older() && launch.draw(4) == 0 {
+            older = shared.shadow.older(first, &clock);
+        }
+        if let Some(older) = older {
+            shared.shadow.synchronise_older(first, atomic.order, true, &mut clock);
+            drop((shared, clock));
+            self.atomic_step(false, atomic, site, Target::Shared { address, size });
+            return older;
+        }
+        let before = present.filter(|_| writes);
+        shared.shadow.synchronise(first, (atomic.reads, writes), before, atomic.order, true, &mut clock);
         let old = shared.load(address, size);
         let new = update(old);
         shared.store(address, size, new);
-        drop(shared);
+        drop((shared, clock));
         self.atomic_step(new != old, atomic, site, Target::Shared { address, size });
         old
     }
