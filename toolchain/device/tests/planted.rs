@@ -267,6 +267,8 @@ const LIMITS: &str = "
 - **Loops without an end in other functions.** A loop in the kernel's body reaches the limit of `Emulator::step_limit` whatever it does. A
   loop in a function that the kernel calls, or from a macro, does so only if it accesses memory, waits or has a fence; otherwise the test
   does not end.
+- **Local variables of 512 KiB to 1 MiB without an access.** The limit of a thread's local memory, 512 KiB, is checked at accesses and
+  barriers. An array beyond it that lives between two of them is found only if it needs more than 1 MiB.
 - **The wrong round of a warp operation.** Lanes may execute a shuffle in different rounds of a loop.
 - **Orders of memory that no run shows.** Races are found in every order of threads, but a wrong result that depends on the order, such as
   that of a lock which the wrong thread gets, only in an order that shows it: `Emulator::explore` tries many.

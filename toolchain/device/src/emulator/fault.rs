@@ -251,7 +251,8 @@ pub enum Kind {
         limit: usize,
     },
     /// The local variables of a thread need more memory than any GPU has for a thread. Those of the host take more space, so
-    /// a thread near the limit may still run on a GPU.
+    /// a thread near the limit may still run on a GPU. Checked at accesses and barriers, and by the end of the stack, twice as
+    /// far.
     #[error("a thread has at least {bytes} bytes of local variables; on a GPU it may have at most {limit}")]
     LocalMemoryExhausted {
         /// The thread's stack on the host, or a part of it.
