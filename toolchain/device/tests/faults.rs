@@ -227,23 +227,23 @@ fn endless_loops(way: u32, never: u32) {
     let t = thread::thread_idx_x();
     match way {
         0 => {
-            while never != 1 {
+            while std::hint::black_box(never) != 1 {
                 thread::sync_threads();
             }
         }
         1 => {
-            while never != 1 {
+            while std::hint::black_box(never) != 1 {
                 warp::sync_warp(warp::FULL);
             }
         }
         2 => while warp::shuffle(warp::FULL, t, 0) == never {},
         3 => {
-            while never != 1 {
+            while std::hint::black_box(never) != 1 {
                 thread::fence();
             }
         }
         4 => {
-            while never != 1 {
+            while std::hint::black_box(never) != 1 {
                 copy::commit();
                 copy::wait::<0>();
             }
@@ -251,7 +251,7 @@ fn endless_loops(way: u32, never: u32) {
         5 => while block::reduce(1, never, |a: u32, b| a + b) != 7 {},
         6 => while std::hint::black_box(t) != never + 100 {},
         7 => {
-            while never != 1 {
+            while std::hint::black_box(never) != 1 {
                 for k in 0..4 {
                     std::hint::black_box(k);
                 }
