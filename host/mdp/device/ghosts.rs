@@ -276,6 +276,8 @@ impl<T: Precise> Exchanges<T> for Ghosts<'_, T> {
                 self.max(&mut all[range]);
                 device.write(numbers, &all)?;
             }
+            // The sweep beside the exchange changes other elements of what is written whole.
+            device.synchronize()?;
             return Ok(());
         };
         let reduce = || {

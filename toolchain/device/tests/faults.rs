@@ -157,6 +157,126 @@ fn a_barrier_in_different_rounds_of_a_loop() {
     assert_eq!(*other, format!("waits at it in round 3 of the loop on line {second}, not in round 1"));
 }
 
+struct Tile;
+
+impl Tile {
+    fn load(&self, skip: bool) {
+        Self::all(skip);
+    }
+
+    fn all(skip: bool) {
+        if !skip {
+            thread::sync_threads();
+        }
+    }
+}
+
+/// A module with the name of one of the library's.
+mod tools {
+    pub mod warp {
+        pub fn fill(skip: bool) {
+            super::super::Tile.load(skip);
+        }
+    }
+}
+
+#[kernel]
+fn rounds_of_calls(way: u32, skipped: u32, other: u32) {
+    let mine = if thread::thread_idx_x() < 32 { skipped } else { other };
+    match way {
+        0 => {
+            for round in 0..3 {
+                Tile.load(round == mine);
+            }
+        }
+        1 => {
+            for round in 0..3 {
+                Tile::all(round == mine);
+            }
+        }
+        2 => {
+            use tools::warp;
+            for round in 0..3 {
+                warp::fill(round == mine);
+            }
+        }
+        _ => (0..3).for_each(|round| {
+            if round != mine {
+                thread::sync_threads();
+            }
+        }),
+    }
+}
+
+#[test]
+fn a_barrier_of_a_method_in_different_rounds_of_a_loop() {
+    for way in 0..4 {
+        let emulator = Emulator::default();
+        // SAFETY: the kernel touches no memory.
+        let launch = |skipped, other| unsafe { rounds_of_calls(&emulator, Shape::new(1, 64), way, skipped, other) };
+        launch(1, 1).unwrap();
+        let fault = fault(launch(0, 1));
+        let Kind::BarrierDivergence { other, .. } = &fault.kind else { panic!("{fault}") };
+        assert!(other.starts_with("waits at it in round 1 of the loop on line "), "{other}");
+    }
+}
+
+/// Loops that never end unless `never` is 1. None accesses memory that the others write.
+#[kernel]
+fn endless_loops(way: u32, never: u32) {
+    let t = thread::thread_idx_x();
+    match way {
+        0 => {
+            while std::hint::black_box(never) != 1 {
+                thread::sync_threads();
+            }
+        }
+        1 => {
+            while std::hint::black_box(never) != 1 {
+                warp::sync_warp(warp::FULL);
+            }
+        }
+        2 => while warp::shuffle(warp::FULL, t, 0) == never {},
+        3 => {
+            while std::hint::black_box(never) != 1 {
+                thread::fence();
+            }
+        }
+        4 => {
+            while std::hint::black_box(never) != 1 {
+                copy::commit();
+                copy::wait::<0>();
+            }
+        }
+        5 => while block::reduce(1, never, |a: u32, b| a + b) != 7 {},
+        6 => while std::hint::black_box(t) != never + 100 {},
+        7 => {
+            while std::hint::black_box(never) != 1 {
+                for k in 0..4 {
+                    std::hint::black_box(k);
+                }
+            }
+        }
+        _ => {
+            for k in 0..u64::MAX {
+                Tile.load(std::hint::black_box(k) < u64::from(never + 1) << 62);
+            }
+        }
+    }
+}
+
+#[test]
+fn loops_without_accesses_end_at_the_step_limit() {
+    for way in 0..9 {
+        for schedule in [Schedule::RoundRobin, Schedule::Interleaved(1)] {
+            let emulator = Emulator::new(schedule).step_limit(10_000);
+            // SAFETY: the kernel touches no memory.
+            let fault = fault(unsafe { endless_loops(&emulator, Shape::new(1, 32), way, 0) });
+            assert!(matches!(fault.kind, Kind::StepLimit { accesses } if accesses > 10_000), "{way}: {fault}");
+        }
+    }
+}
+
 #[kernel]
 fn two_branches() {
     if thread::thread_idx_x().is_multiple_of(2) {
@@ -529,6 +649,40 @@ fn a_thread_that_writes_what_its_own_copy_reads() {
     assert!(fault.hint.is_some_and(|hint| hint.contains("`copy::wait`")));
 }
 
+/// Another thread changes the source by an atomic operation after a plain write of this launch.
+#[kernel]
+fn source_changed_by_an_atomic_operation(early: u32, x: GlobalMut<u32>) {
+    let tile = shared_array!(faults_changed_source: u32; 64);
+    let t = thread::thread_idx_x();
+    x.set(t as usize, 5);
+    thread::sync_threads();
+    tile.copy::<1>(t, x, t as usize); // changed source
+    copy::commit();
+    if early == 0 {
+        copy::wait::<0>();
+    }
+    thread::sync_threads();
+    atomic::add((x, 63 - t as usize), 1);
+    thread::sync_threads();
+    copy::wait::<0>();
+}
+
+#[test]
+fn an_atomic_operation_on_what_a_copy_reads() {
+    let emulator = Emulator::default();
+    let mut x = emulator.zeros(64).unwrap();
+    // SAFETY: `x` has one element per thread.
+    let mut launch =
+        |early| unsafe { source_changed_by_an_atomic_operation(&emulator, Shape::new(1, 64), early, &mut x) };
+    launch(0).unwrap();
+    let fault = fault(launch(1));
+    assert!(
+        matches!(fault.kind, Kind::Race { first: "an atomic operation", second: "an asynchronous copy", .. }),
+        "{fault}"
+    );
+    assert_site(&fault, "changed source");
+}
+
 #[kernel]
 fn misaligned_target(x: Global<u32>) {
     let tile = shared_array!(faults_misaligned_target: u32; 64);
@@ -588,6 +742,31 @@ fn more_static_shared_memory_than_a_kernel_may_declare() {
     let fault = fault(unsafe { large_arrays(&emulator, shape, 1) });
     assert!(matches!(fault.kind, Kind::StaticSharedExhausted { bytes: 49_168, limit: 49_152 }), "{fault}");
     assert_site(&fault, "third array");
+}
+
+#[kernel]
+fn arrays_in_branches(way: u32) {
+    if way == 1 {
+        let _ = shared_array!(faults_huge: f32; 40_000); // huge array
+    } else if thread::block_idx_x() == 0 {
+        let _ = shared_array!(faults_branch_a: f32; 4096);
+    } else {
+        let _ = shared_array!(faults_branch_b: f32; 4096); // other branch
+    }
+}
+
+#[test]
+fn the_shared_arrays_of_all_branches_count() {
+    let emulator = Emulator::default();
+    // SAFETY: the kernel touches no memory.
+    let launch = |way, blocks| unsafe { arrays_in_branches(&emulator, Shape::new(blocks, 1), way) };
+    launch(0, 1).unwrap();
+    let both = fault(launch(0, 2));
+    assert!(matches!(both.kind, Kind::StaticSharedExhausted { bytes: 65_536, .. }), "{both}");
+    assert_site(&both, "other branch");
+    let huge = fault(launch(1, 1));
+    assert!(matches!(huge.kind, Kind::StaticSharedExhausted { bytes: 320_000, .. }), "{huge}");
+    assert_site(&huge, "huge array");
 }
 
 /// Writes zeros, and adds elements.
@@ -760,6 +939,50 @@ fn launches_beside_each_other_must_not_share_what_one_writes() {
 }
 
 #[test]
+fn methods_beside_launches_must_not_use_what_one_writes() {
+    let emulator = Emulator::default();
+    let (clear, write, download, launch) = (0, 1, 2, 3);
+    let cases = [
+        (clear, launch, true),
+        (write, launch, true),
+        (launch, clear, true),
+        (launch, write, true),
+        (launch, download, true),
+        (clear, clear, true),
+        (clear, download, true),
+        // The host waits before the other part begins.
+        (download, launch, false),
+        (download, download, false),
+    ];
+    for (side, main, wrong) in cases {
+        for other in [false, true] {
+            let mut context = [0; 2].map(|_| emulator.zeros::<u32>(64).unwrap());
+            let run = |what: u32, buffer: &mut _| match what {
+                0 => emulator.clear(buffer),
+                1 => emulator.write(buffer, &[3; 64]),
+                2 => emulator.to_vec(buffer).map(drop),
+                // SAFETY: the buffer has one element per thread. The launch is invalid on purpose.
+                _ => unsafe { increment(&emulator, Shape::new(2, 32), buffer) },
+            };
+            // SAFETY: the emulator checks the operations.
+            let result = unsafe {
+                emulator.beside(&mut context, |c| run(side, &mut c[0]), |c| run(main, &mut c[usize::from(other)]))
+            };
+            if !wrong || other {
+                result.unwrap();
+            } else if main == launch {
+                let fault = fault(result);
+                assert!(fault.earlier.is_some_and(|earlier| earlier.kernel == ["clear", "write"][side as usize]));
+            } else {
+                let error = result.unwrap_err();
+                assert!(matches!(error, EmulatorError::Beside { by_writes: true, element: 0, .. }), "{error}");
+            }
+            run(main, &mut context[0]).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_staged_copy_waits_for_what_uses_its_target() {
     let (emulator, shape) = (Emulator::default(), Shape::new(1, 64));
     let source = emulator.pin(vec![1; 64]).unwrap();
@@ -838,6 +1061,15 @@ fn explore_names_the_first_order_with_an_error() {
     assert!(format!("{explored:?}").contains("barrier divergence"), "{explored}");
     assert!(format!("{explored:?}").ends_with("under Schedule::Interleaved(1)"), "{explored}");
     assert!(orders.iter().enumerate().all(|(i, order)| !orders[..i].contains(order)));
+}
+
+#[test]
+fn explore_runs_the_first_order_in_any_case() {
+    let explored = Emulator::explore(0, |emulator| -> Result<(), EmulatorError> {
+        // SAFETY: the kernel touches no memory.
+        unsafe { early_return(emulator, Shape::new(1, 64), 40) }
+    });
+    assert_eq!(explored.unwrap_err().schedule, Schedule::RoundRobin);
 }
 
 #[test]

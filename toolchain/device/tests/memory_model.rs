@@ -5,6 +5,7 @@ use warpkov_device::device::{Global, GlobalMut, atomic, kernel, thread};
 use warpkov_device::emulator::fault::{Fault, Kind};
 use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
+use warpkov_device::shared_array;
 
 const SCHEDULES: [Schedule; 5] =
     [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(1), Schedule::Interleaved(1), Schedule::Interleaved(2)];
@@ -279,4 +280,228 @@ fn loads_may_read_older_values() {
     assert_eq!(Emulator::explore(40, relaxed).unwrap_err().error, "Ok(0)");
     let ordered = |device: &Emulator| run_message(device, 1).map(|read| assert_eq!(read, 7));
     Emulator::explore(400, ordered).unwrap();
+}
+
+/// Releases to `count` flags, then stores to each again: the chain of each release goes on.
+#[kernel]
+fn chains(count: u32, data: GlobalMut<u32>, flags: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let count = count as usize;
+    if thread::block_idx_x() == 0 {
+        for k in 0..count {
+            data.set(k, 7);
+            atomic::store((flags, k), 1, Ordering::Release, Scope::Device);
+        }
+        for k in 0..count {
+            atomic::store((flags, k), 2, Ordering::Relaxed, Scope::Device);
+        }
+        data.set(count, 7);
+    } else {
+        for k in 0..count {
+            while atomic::load::<u32>((flags, k), Ordering::Acquire, Scope::Device) != 2 {}
+            out.set(k, data.get(k));
+        }
+    }
+}
+
+#[test]
+fn a_release_to_each_of_many_flags_is_passed_on() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule);
+        let (mut data, mut flags, mut out) =
+            (device.zeros(101).unwrap(), device.zeros(100).unwrap(), device.zeros(100).unwrap());
+        // SAFETY: the buffers have an element per flag, `data` one more.
+        unsafe { chains(&device, Shape::new(2, 1), 100, &mut data, &mut flags, &mut out) }.unwrap();
+        assert_eq!(device.to_vec(&out).unwrap(), [7; 100]);
+    }
+}
+
+/// A loop without an end, by the last thread's mark.
+#[kernel]
+fn peek_spins(way: u32, other: Global<u32>, flag: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    if t == 63 {
+        flag.mark(0, 1);
+    }
+    if t != 0 {
+        return;
+    }
+    match way {
+        0 => {
+            while flag.peek(0) == 0 {
+                let _ = other.get(0);
+            }
+        }
+        1 => {
+            while flag.peek(0) == 0 {
+                let _ = out.get(1);
+            }
+        }
+        2 => {
+            while flag.peek(0) == 0 {
+                if flag.peek(0) == 1 {
+                    break;
+                }
+            }
+        }
+        _ => {
+            while flag.peek(0) == 0 {
+                thread::fence();
+            }
+        }
+    }
+    out.set(0, 1);
+}
+
+#[test]
+fn a_loop_of_peeks_that_also_reads_may_never_end() {
+    for way in 0..4 {
+        let device = Emulator::default().step_limit(200_000);
+        let (other, mut flag, mut out) = (device.zeros(1).unwrap(), device.zeros(1).unwrap(), device.zeros(2).unwrap());
+        // SAFETY: all indices are in bounds.
+        let result = unsafe { peek_spins(&device, Shape::new(1, 64), way, &other, &mut flag, &mut out) };
+        if way == 3 {
+            result.unwrap();
+        } else {
+            let fault = fault(result);
+            assert!(matches!(fault.kind, Kind::Spin { .. }), "{fault}");
+        }
+    }
+}
+
+#[kernel]
+fn plain_spin(writer: u32, flag: GlobalMut<u32>) {
+    if thread::thread_idx_x() == writer {
+        flag.set(0, 1);
+    } else {
+        while flag.get(0) == 0 {}
+    }
+}
+
+#[test]
+fn a_race_of_a_loop_that_waits_names_the_atomic_load() {
+    for schedule in SCHEDULES {
+        for writer in [0, 63] {
+            let device = Emulator::new(schedule);
+            let mut flag = device.zeros(1).unwrap();
+            // SAFETY: the index is in bounds.
+            let fault = fault(unsafe { plain_spin(&device, Shape::new(1, 64), writer, &mut flag) });
+            assert_race(&fault);
+            assert!(fault.hint.as_ref().is_some_and(|hint| hint.contains("must read by `atomic::load`")), "{fault}");
+        }
+    }
+}
+
+/// A thread that waits alone, and does something else in each round.
+#[kernel]
+fn lone(way: u32, constant: Global<u32>, flag: GlobalMut<u32>) {
+    match way {
+        0 => {
+            while atomic::load::<u32>((flag, 0), Ordering::Acquire, Scope::Device) == 0 {
+                flag.set(1, 3);
+            }
+        }
+        1 => {
+            while atomic::load::<u32>((flag, 0), Ordering::Acquire, Scope::Device) == 0 {
+                atomic::add((flag, 1), 1);
+            }
+        }
+        _ => while constant.get(0) == 0 {},
+    }
+}
+
+#[test]
+fn a_lone_thread_that_waits_is_reported_with_what_it_reads() {
+    for (way, array) in [(0, "flag"), (1, "flag"), (2, "constant")] {
+        let device = Emulator::default().step_limit(100_000);
+        let (constant, mut flag) = (device.zeros(1).unwrap(), device.zeros(2).unwrap());
+        // SAFETY: all indices are in bounds.
+        let fault = fault(unsafe { lone(&device, Shape::new(1, 1), way, &constant, &mut flag) });
+        assert!(matches!(fault.kind, Kind::StepLimit { .. }), "{fault}");
+        let read = format!("the thread reads {array}[0] in global memory, which no thread of this launch has written");
+        assert!(fault.hint.as_ref().is_some_and(|hint| hint.starts_with(&read)), "{fault}");
+    }
+}
+
+/// Each thread reads every element once.
+#[kernel]
+fn read_once(count: u32, x: GlobalMut<u32>, out: GlobalMut<u32>) {
+    let mut sum = 0;
+    for k in 0..count as usize {
+        sum += x.get(k);
+    }
+    out.set(thread::thread_idx_x() as usize, sum);
+}
+
+#[test]
+fn threads_that_read_much_once_do_not_wait() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule).step_limit(50_000);
+        let (mut x, mut out) = (device.zeros(20_000).unwrap(), device.zeros(32).unwrap());
+        // SAFETY: `x` has 20000 elements, `out` one per thread.
+        unsafe { read_once(&device, Shape::new(1, 32), 20_000, &mut x, &mut out) }.unwrap();
+    }
+}
+
+/// Warp 0 passes a message to warp 1 through shared memory.
+#[kernel]
+fn shared_message(ordered: u32, out: GlobalMut<u32>) {
+    let cells = shared_array!(memory_model_message: u32; 2);
+    let t = thread::thread_idx_x();
+    if t < 2 {
+        cells.set(t, 0);
+    }
+    thread::sync_threads();
+    let (release, acquire) =
+        if ordered == 1 { (Ordering::Release, Ordering::Acquire) } else { (Ordering::Relaxed, Ordering::Relaxed) };
+    if t == 0 {
+        atomic::store((cells, 0), 7, Ordering::Relaxed, Scope::Block);
+        atomic::store((cells, 1), 1, release, Scope::Block);
+    } else if t == 32 {
+        while atomic::load::<u32>((cells, 1), acquire, Scope::Block) == 0 {}
+        out.set(0, atomic::load((cells, 0), Ordering::Relaxed, Scope::Block));
+    }
+}
+
+#[test]
+fn loads_of_shared_memory_may_read_older_values() {
+    let run = |device: &Emulator, ordered| {
+        let mut out = device.zeros(1).unwrap();
+        // SAFETY: `out` has one element.
+        unsafe { shared_message(device, Shape::new(1, 64), ordered, &mut out) }.unwrap();
+        match device.to_vec(&out).unwrap()[0] {
+            7 => Ok(()),
+            other => Err(other.to_string()),
+        }
+    };
+    assert_eq!(Emulator::explore(40, |device| run(device, 0)).unwrap_err().error, "0");
+    Emulator::explore(400, |device| run(device, 1)).unwrap();
+}
+
+/// A compare-exchange of one thread, which fails unless `expected` is 0, beside plain reads of the others.
+#[kernel]
+fn shared_exchange(expected: u32, out: GlobalMut<u32>) {
+    let cell = shared_array!(memory_model_exchange: u32; 1);
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        cell.set(0, 0);
+    }
+    thread::sync_threads();
+    let old = if t == 5 {
+        atomic::compare_exchange((cell, 0), expected, 1, Ordering::AcqRel, Scope::Block)
+    } else {
+        cell.get(0)
+    };
+    out.set(t as usize, old);
+}
+
+#[test]
+fn a_failed_exchange_of_shared_memory_is_a_read() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule);
+        let mut out = device.zeros(64).unwrap();
+        // SAFETY: `out` has one element per thread.
+        let mut launch = |expected| unsafe { shared_exchange(&device, Shape::new(1, 64), expected, &mut out) };
+        launch(5).unwrap();
+        assert_race(&fault(launch(0)));
+    }
 }

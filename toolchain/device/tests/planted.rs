@@ -260,8 +260,15 @@ const LIMITS: &str = "
 - **Two barriers of one macro call.** Rust gives all code of a `macro_rules!` call the line of the call, so the emulator takes barriers in
   the two branches of such a macro for the same barrier. The audit of the device code finds them: `warpkov-build` refuses a kernel if a
   branch that divides threads has a barrier on both sides, wherever the barriers come from.
-- **Rounds of loops in other functions.** `#[kernel]` counts the rounds of loops in the kernel's body that contain a barrier or call a
-  function. A barrier that one thread reaches in another round of a loop is no fault if the loop is in a function that the kernel calls.
+- **Rounds of loops outside of the kernel's body.** `#[kernel]` counts the rounds of loops and of `for_each` in the kernel's body that
+  contain a barrier or call a function or a method. A barrier that one thread reaches in another round of a loop is no fault if the loop is
+  in a function that the kernel calls, is a recursion, or comes from a macro. Functions and methods with the names of those of the
+  library or of numbers, such as `get`, count as theirs.
+- **Loops without an end in other functions.** A loop in the kernel's body reaches the limit of `Emulator::step_limit` whatever it does. A
+  loop in a function that the kernel calls, or from a macro, does so only if it accesses memory, waits or has a fence; otherwise the test
+  does not end.
+- **Local variables of 512 KiB to 1 MiB without an access.** The limit of a thread's local memory, 512 KiB, is checked at accesses and
+  barriers. An array beyond it that lives between two of them is found only if it needs more than 1 MiB.
 - **The wrong round of a warp operation.** Lanes may execute a shuffle in different rounds of a loop.
 - **Orders of memory that no run shows.** Races are found in every order of threads, but a wrong result that depends on the order, such as
   that of a lock which the wrong thread gets, only in an order that shows it: `Emulator::explore` tries many.

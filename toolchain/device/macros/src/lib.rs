@@ -26,7 +26,7 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 /// - For `nvptx64`, the function is unchanged, and each instance has an entry point with the PTX calling convention.
 /// - For the host, the function's name is its typed launcher, `unsafe fn name(device, shape, …)`. Its arguments are the
 ///   scalars, `&D::Buffer<T>` for a `Global<T>`, `&mut D::Buffer<T>` for a `GlobalMut<T>`, and `NameArgs` for a struct
-///   `Name`. The emulator counts the rounds of the loops that contain a barrier or call a function.
+///   `Name`. The emulator counts the rounds of its loops.
 ///
 /// A launch does not compile if the number or a type of its arguments is wrong, or if a buffer is both read and written
 /// through two parameters.

@@ -129,6 +129,7 @@ impl Shared<u32> {
 
 /// Combines the copies that this thread has started since the last call into a group (`cp.async.commit_group`).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn commit() {
     target! {
         // SAFETY: the instruction has no precondition.
@@ -139,6 +140,7 @@ pub fn commit() {
 
 /// Waits until at most the last `PENDING` groups of this thread are incomplete (`cp.async.wait_group`).
 #[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn wait<const PENDING: u32>() {
     target! {
         nvptx => {

@@ -556,14 +556,8 @@ impl<'a> Runner<'a> {
         match wait {
             None | Some(Wait::Unwritten | Wait::Preempted) => "is running".to_owned(),
             Some(Wait::Spin { site, target, .. }) => {
-                let (place, change) = self.threads[id].last_change(&target);
-                let change = change.filter(|stamp| stamp.block >= self.launch.first);
-                let change = change.map_or("no thread of this launch has written".to_owned(), |stamp| {
-                    let Dim3 { x, y, z } = self.launch.block_of(stamp.block).1;
-                    let line = stamp.site.map_or(0, Location::line);
-                    format!("thread {} of block ({x}, {y}, {z}) has last written on line {line}", stamp.thread)
-                });
-                format!("reads {place}, which {change}, again and again at {}:{}", site.file(), site.line())
+                let read = self.threads[id].describe_read(&target);
+                format!("reads {read}, again and again at {}:{}", site.file(), site.line())
             }
             Some(Wait::Barrier { site }) => format!("waits at the barrier at {}:{}", site.file(), site.line()),
             Some(Wait::Warp { site, op, mask, .. }) => {

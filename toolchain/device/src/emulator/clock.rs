@@ -230,12 +230,44 @@ impl Released {
 
 /// A release of a thread to one element. Later atomic writes of the thread to the element pass it on, whatever their order
 /// (the *release pattern* of the PTX memory model).
+///
+/// A kernel may release to many elements, so this is less than a [`Knowledge`] each.
 #[derive(Debug)]
 struct Release {
-    /// The memory and the element.
-    cell: (usize, usize),
     wide: bool,
-    known: Arc<Knowledge>,
+    /// What the thread had acquired.
+    acquired: Option<Arc<Knowledge>>,
+    own: Own,
+}
+
+/// What a thread knows of its block by barriers and `sync_warp`.
+#[derive(Debug)]
+struct Own {
+    block: u64,
+    floor: u32,
+    thread: u16,
+    time: u32,
+    /// Known times of the lanes of its warp, if there are others.
+    lanes: Option<Box<[u32; 32]>>,
+}
+
+impl Own {
+    /// With what the thread had acquired.
+    fn and(&self, acquired: Option<&Knowledge>) -> Knowledge {
+        let Self { block, floor, thread, time, ref lanes } = *self;
+        let base = thread / 32 * 32;
+        let others = lanes.iter().flat_map(|lanes| (base..).zip(**lanes));
+        let times = others.chain([(thread, time)]).filter(|&(_, time)| time >= floor);
+        let own = Knowledge(BTreeMap::from([(block, View { floor, threads: times.collect() })]));
+        match acquired {
+            Some(acquired) => {
+                let mut known = acquired.clone();
+                known.join(&own);
+                known
+            }
+            None => own,
+        }
+    }
 }
 
 /// The clock of a thread. The fields that each access needs come first, so that few cache lines are touched.
@@ -260,8 +292,8 @@ pub(crate) struct Clock {
     pub fenced: Option<Arc<Knowledge>>,
     /// What its relaxed atomic operations have read since its last fence. The next fence acquires this.
     pub observed: Option<Knowledge>,
-    /// Its last releases to different elements.
-    releases: Vec<Release>,
+    /// Its last release to each element, by the memory and the element.
+    releases: BTreeMap<(usize, usize), Release>,
     /// Known times of the other lanes of its warp, if `synced`.
     lanes: [u32; 32],
 }
@@ -281,7 +313,7 @@ impl Clock {
             acquired: None,
             fenced: None,
             observed: None,
-            releases: Vec::new(),
+            releases: BTreeMap::new(),
         }
     }
 
@@ -366,41 +398,50 @@ impl Clock {
         self.time = time;
     }
 
+    /// What the thread knows of its block.
+    fn own(&self) -> Own {
+        let Self { block, floor, thread, time, synced, lanes, .. } = *self;
+        Own { block, floor, thread, time, lanes: synced.then(|| Box::new(lanes)) }
+    }
+
     /// All accesses before now. Later accesses have a later time.
     pub fn publish(&mut self) -> Arc<Knowledge> {
-        let mut known = self.acquired.as_deref().cloned().unwrap_or_default();
-        let base = self.thread / 32 * 32;
-        let mut times = [0; 32];
-        self.add_lanes(&mut times);
-        let lanes = (base..).zip(times).filter(|&(_, time)| time >= self.floor);
-        let own = View { floor: self.floor, threads: lanes.collect() };
-        known.join(&Knowledge(BTreeMap::from([(self.block, own)])));
+        let known = self.own().and(self.acquired.as_deref());
         self.advance(self.time + 1);
         Arc::new(known)
     }
 
+    /// Whether the thread knows all of it, and would pass it on.
+    fn includes(&self, knowledge: &Knowledge) -> bool {
+        knowledge.0.iter().all(|(&block, view)| {
+            let own = block == self.block;
+            let acquired = self.acquired.as_ref().and_then(|acquired| acquired.0.get(&block));
+            let floor = if own { self.floor } else { 0 }.max(acquired.map_or(0, |acquired| acquired.floor));
+            let knows = |(&thread, &time): (&u16, &u32)| {
+                time < floor
+                    || own && thread == self.thread
+                    || acquired.and_then(|acquired| acquired.threads.get(&thread)).is_some_and(|&known| time <= known)
+            };
+            view.floor <= floor && view.threads.iter().all(knows)
+        })
+    }
+
     pub fn acquire(&mut self, knowledge: &Knowledge) {
-        if !knowledge.0.is_empty() {
+        if !self.includes(knowledge) {
             Arc::make_mut(self.acquired.get_or_insert_default()).join(knowledge);
         }
     }
 
     /// Publishes all accesses before now to those who read a value that this thread writes to `cell`, now or later.
     pub fn release(&mut self, cell: (usize, usize), wide: bool) -> Arc<Knowledge> {
-        /// Elements to which kernels release in turn: the flags of a few stages.
-        const RECENT: usize = 4;
-        let known = self.publish();
-        self.releases.retain(|release| release.cell != cell);
-        if self.releases.len() == RECENT {
-            self.releases.remove(0);
-        }
-        self.releases.push(Release { cell, wide, known: known.clone() });
-        known
+        self.releases.insert(cell, Release { wide, acquired: self.acquired.clone(), own: self.own() });
+        self.publish()
     }
 
     /// What the thread has released to `cell`, and whether at device or system scope.
-    pub fn released_to(&self, cell: (usize, usize)) -> Option<(bool, &Knowledge)> {
-        self.releases.iter().find(|release| release.cell == cell).map(|release| (release.wide, &*release.known))
+    pub fn released_to(&self, cell: (usize, usize)) -> Option<(bool, Knowledge)> {
+        let release = self.releases.get(&cell)?;
+        Some((release.wide, release.own.and(release.acquired.as_deref())))
     }
 
     /// An acquire-release fence.

@@ -34,8 +34,8 @@ impl Drop for Running {
 
 impl Emulator {
     /// Runs `test` on emulators of up to `orders` orders of blocks and threads: ascending, descending, then random and
-    /// interleaved ones. After the first order it stops if threads have not [communicated](Self::communicated), because
-    /// every order then gives the same result.
+    /// interleaved ones; the first in any case. After it, it stops if threads have not
+    /// [communicated](Self::communicated), because every order then gives the same result.
     ///
     /// # Errors
     /// The first error of `test`, with its order. If `test` panics, the order is printed.
@@ -72,7 +72,7 @@ impl Emulator {
     ) -> Result<(), Explored<E>> {
         let random = (1..).flat_map(|seed| [Schedule::Random(seed), Schedule::Interleaved(seed)]);
         let schedules = [Schedule::RoundRobin, Schedule::Reversed].into_iter().chain(random);
-        for (_, schedule) in (0..orders).zip(schedules) {
+        for (_, schedule) in (0..orders.max(1)).zip(schedules) {
             let (emulator, running) = (Self::new(schedule), Running(schedule));
             let result = test(&emulator);
             drop(running);

@@ -223,15 +223,15 @@ pub enum Kind {
     /// Threads read the same memory again and again, and no thread changes it, or the compiler may read it only once.
     #[error("no thread can continue: {reads} reads changed nothing{}", waits.iter().map(|wait| format!("\n  {wait}")).collect::<String>())]
     Spin {
-        /// Reads since the last change of the memory.
+        /// Reads since the last change of the memory. An atomic operation that may also write counts as 16.
         reads: u64,
         /// Who waits for what.
         waits: Vec<String>,
     },
-    /// A thread makes more memory accesses than [`Emulator::step_limit`](super::Emulator::step_limit) allows.
-    #[error("{accesses} memory accesses by one thread: does its loop end?")]
+    /// A thread makes more steps than [`Emulator::step_limit`](super::Emulator::step_limit) allows.
+    #[error("{accesses} steps of one thread, such as memory accesses: does its loop end?")]
     StepLimit {
-        /// Accesses of the thread.
+        /// Steps of the thread.
         accesses: u64,
     },
     /// A block uses more shared memory than any GPU has.
@@ -242,16 +242,17 @@ pub enum Kind {
         /// Maximum over all GPUs.
         limit: usize,
     },
-    /// The shared arrays of a block are larger than a kernel may declare.
-    #[error("the shared arrays of a block have {bytes} bytes; a kernel may declare at most {limit}")]
+    /// The shared arrays of a kernel, those of all its branches together, are larger than it may declare.
+    #[error("the shared arrays of the kernel have {bytes} bytes; it may declare at most {limit}")]
     StaticSharedExhausted {
-        /// Static shared memory of the block: a `shared_array!` has 8 bytes for each element.
+        /// Static shared memory declared so far: a `shared_array!` has 8 bytes for each element.
         bytes: usize,
         /// Maximum on every GPU.
         limit: usize,
     },
     /// The local variables of a thread need more memory than any GPU has for a thread. Those of the host take more space, so
-    /// a thread near the limit may still run on a GPU.
+    /// a thread near the limit may still run on a GPU. Checked at accesses and barriers, and by the end of the stack, twice as
+    /// far.
     #[error("a thread has at least {bytes} bytes of local variables; on a GPU it may have at most {limit}")]
     LocalMemoryExhausted {
         /// The thread's stack on the host, or a part of it.

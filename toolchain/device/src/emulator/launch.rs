@@ -8,6 +8,7 @@ use std::panic::Location;
 use super::block::{Pool, Round, Runner};
 use super::fault::{Fault, Kind, Threads};
 use super::profile::Profiler;
+use super::shared::Declared;
 use super::{EmulatorError, Schedule};
 use crate::launch::{Call, Dim3};
 
@@ -30,9 +31,11 @@ pub struct Launch {
     pub previous: Option<Previous>,
     /// The blocks of launches that run beside this one, if any do. An empty range begins with the first of its own part.
     pub beside: Option<Range<u64>>,
+    /// The serial numbers and names of the device's methods that run beside this launch.
+    pub methods: Vec<(u64, &'static str)>,
     /// Maximum accesses of a thread, and of all threads without a change.
     pub limit: u64,
-    /// Reads since the last change of the memory.
+    /// Reads since the last change of the memory, by threads that read the same elements again and again.
     pub idle: Cell<u64>,
     /// Whether the next launch may begin before the ones before this launch have ended.
     pub early: Cell<bool>,
@@ -44,6 +47,10 @@ pub struct Launch {
     pub profiled: bool,
     /// Where asynchronous copies read memory that the kernel may write, for hints.
     pub copy_sites: RefCell<Vec<&'static Location<'static>>>,
+    /// The static shared arrays of the kernel.
+    pub declared: RefCell<Declared>,
+    /// Where threads wait by plain reads, for hints.
+    pub spin_sites: RefCell<Vec<&'static Location<'static>>>,
     /// State of the generator that interleaves threads.
     pub random: Cell<u64>,
 }
@@ -93,6 +100,9 @@ impl Launch {
 
     /// The kernel and the block of a serial number.
     pub fn block_of(&self, serial: u64) -> (&'static str, Dim3) {
+        if let Some((_, method)) = self.methods.iter().find(|(number, _)| *number == serial) {
+            return (method, Dim3 { x: 0, y: 0, z: 0 });
+        }
         match &self.previous {
             _ if serial >= self.first => (self.kernel, index_of(serial - self.first, self.grid)),
             Some(previous) if serial >= previous.first => {

@@ -28,7 +28,8 @@
 //! # Barriers
 //!
 //! The threads of a block must reach the same barrier, in the same round of each loop around it. The emulator compares the
-//! lines of barriers, and the rounds of those loops in the kernel's body that contain a barrier or call a function.
+//! lines of barriers, and the rounds of those loops in the kernel's body that contain a barrier or call a function which may
+//! contain one.
 
 mod block;
 pub(crate) mod clock;
@@ -49,8 +50,10 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::fmt;
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use clock::{Action, Clock};
 pub use explore::Explored;
 pub use fault::Fault;
 pub use memory::{EmulatedBuffer, EmulatedEvent};
@@ -78,6 +81,8 @@ pub struct Emulator {
     previous: Cell<Option<Previous>>,
     /// Within [`Device::beside`]: the blocks of its first part.
     beside: RefCell<Option<Range<u64>>>,
+    /// The serial numbers and names of the methods called within it that use buffers.
+    methods: RefCell<Vec<(u64, &'static str)>>,
     communicated: Cell<bool>,
     competed: Cell<bool>,
     profiler: Option<Profiler>,
@@ -100,6 +105,7 @@ impl Emulator {
             limit: 1 << 27,
             previous: Cell::default(),
             beside: RefCell::default(),
+            methods: RefCell::default(),
             communicated: Cell::default(),
             competed: Cell::default(),
             profiler: None,
@@ -141,12 +147,14 @@ impl Emulator {
     }
 
     /// The same emulator with another limit on the work of a launch, by default 2²⁷ = 134 217 728: memory accesses of
-    /// one thread, and consecutive reads of all threads that change nothing. Beyond it the launch ends with
-    /// [`Kind::StepLimit`](fault::Kind::StepLimit) or [`Kind::Spin`](fault::Kind::Spin). A loop that makes no memory
-    /// access is not counted.
+    /// one thread, its other steps, and consecutive reads of all threads that change nothing. Beyond it the launch ends with
+    /// [`Kind::StepLimit`](fault::Kind::StepLimit) or [`Kind::Spin`](fault::Kind::Spin).
+    ///
+    /// 16 rounds of a loop in the kernel's body, and a commit or wait of copies are one other step, a fence is 4, a barrier and
+    /// a warp operation are 16. Loops in other functions count by what they do.
     #[must_use]
-    pub fn step_limit(self, accesses: u64) -> Self {
-        Self { limit: accesses, ..self }
+    pub fn step_limit(self, steps: u64) -> Self {
+        Self { limit: steps, ..self }
     }
 
     /// The same emulator, which calls `stop` before each block. When `stop` first returns true, the current launch ends
@@ -164,6 +172,52 @@ impl Emulator {
         let mut stop = self.stop.borrow_mut();
         let stopped = stop.as_mut().is_some_and(|stop| stop());
         stop.take_if(|_| stopped).is_some()
+    }
+
+    /// Notes that a method of the device reads or writes the first `count` elements of a buffer. Within [`Device::beside`],
+    /// returns an error if the other part uses them, too.
+    #[track_caller]
+    fn touch(&self, record: &Record, count: usize, action: Action, method: &'static str) -> Result<(), EmulatorError> {
+        self.previous.take();
+        let beside = self.beside.borrow().clone();
+        let number = NEXT_BLOCK.fetch_add(u64::from(beside.is_some()), Ordering::Relaxed);
+        if action.writes() {
+            record.use_by(Use { number, by: method });
+        }
+        let Some(beside) = beside else { return Ok(()) };
+        let mut clock = Clock::new(0);
+        clock.begin(number, number, Some(&beside));
+        let site = Location::caller();
+        let mut methods = self.methods.borrow_mut();
+        let mut shadow = record.shadow.borrow_mut();
+        for element in 0..count {
+            if let Err(earlier) = shadow.touch(element, action, &clock, site) {
+                let by = methods.iter().find(|(number, _)| *number == earlier.block);
+                let by = by.map(|(_, method)| format!("`{method}`")).unwrap_or_else(|| {
+                    let place =
+                        earlier.site.map_or(String::new(), |site| format!(" at {}:{}", site.file(), site.line()));
+                    format!("a kernel{place}")
+                });
+                let (writes, by_writes) = (action.writes(), earlier.action.writes());
+                return Err(EmulatorError::Beside { method, writes, by, by_writes, element });
+            }
+        }
+        methods.push((number, method));
+        Ok(())
+    }
+
+    /// In the first part of [`Device::beside`], notes that its operations so far have executed before the other part is
+    /// submitted, as the host has waited for them. Returns whether this is the first part.
+    fn settle_side(&self) -> bool {
+        self.previous.take();
+        match &mut *self.beside.borrow_mut() {
+            Some(side) if side.is_empty() => {
+                let next = NEXT_BLOCK.load(Ordering::Relaxed);
+                *side = next..next;
+                true
+            }
+            _ => false,
+        }
     }
 
     fn run(&self, call: Call<'_>, thread: &dyn Fn()) -> Result<(), EmulatorError> {
@@ -201,7 +255,10 @@ impl Emulator {
             communicated: Cell::new(false),
             competed: Cell::new(false),
             profiled: self.profiler.is_some(),
+            methods: self.methods.borrow().clone(),
             copy_sites: RefCell::default(),
+            declared: RefCell::default(),
+            spin_sites: RefCell::default(),
             random: Cell::new(self.schedule.seed()),
         };
         if let Some(profiler) = &self.profiler {
@@ -239,6 +296,25 @@ pub enum EmulatorError {
     Stopped {
         /// The kernel.
         kernel: &'static str,
+    },
+    /// A method of the device, such as `clear`, uses a buffer that the other part of [`Device::beside`] uses, too, and one of
+    /// them writes.
+    #[error(
+        "`{method}` {} a buffer of which {by} {} element {element}, in the other part of `beside`: nothing orders them",
+        if *writes { "writes" } else { "reads" },
+        if *by_writes { "writes" } else { "reads" },
+    )]
+    Beside {
+        /// The method.
+        method: &'static str,
+        /// Whether it writes.
+        writes: bool,
+        /// A kernel, or the method of the other part.
+        by: String,
+        /// Whether that writes.
+        by_writes: bool,
+        /// The element.
+        element: usize,
     },
     /// A copy of [`Device::stage`] overlaps with an operation on its target: on a GPU it may come before it.
     #[error(
@@ -280,30 +356,35 @@ impl Device for Emulator {
         Ok(EmulatedBuffer::new(source.iter().copied()))
     }
 
+    #[track_caller]
     fn write<T: DeviceCopy>(&self, target: &mut EmulatedBuffer<T>, source: &[T]) -> Result<(), EmulatorError> {
         use crate::launch::Buffer;
         assert_eq!(target.len(), source.len(), "elements");
-        self.previous.take();
-        target.record().use_by(Use { number: NEXT_BLOCK.load(Ordering::Relaxed), by: "write" });
+        self.touch(target.record(), source.len(), Action::Write, "write")?;
         target.fill(source.iter().copied());
         Ok(())
     }
 
+    #[track_caller]
     fn clear<T: DeviceCopy>(&self, buffer: &mut EmulatedBuffer<T>) -> Result<(), EmulatorError> {
-        self.previous.take();
-        buffer.record().use_by(Use { number: NEXT_BLOCK.load(Ordering::Relaxed), by: "clear" });
+        use crate::launch::Buffer;
+        self.touch(buffer.record(), buffer.len(), Action::Write, "clear")?;
         buffer.fill(std::iter::repeat(T::zeroed()));
         Ok(())
     }
 
+    #[track_caller]
     fn download<T: DeviceCopy>(&self, buffer: &EmulatedBuffer<T>, target: &mut [T]) -> Result<(), EmulatorError> {
-        self.previous.take();
+        if !self.settle_side() {
+            self.touch(buffer.record(), target.len(), Action::Read, "download")?;
+        }
         buffer.read(target);
         Ok(())
     }
 
     fn synchronize(&self) -> Result<(), EmulatorError> {
         self.previous.take();
+        self.settle_side();
         Ok(())
     }
 
@@ -333,8 +414,9 @@ impl Device for Emulator {
         Ok(())
     }
 
-    /// Executes `side`, then `main`. Accesses of a kernel of one that race with those of the other are faults; copies
-    /// and reads before [`grid::wait`](crate::device::grid::wait) are not checked.
+    /// Executes `side`, then `main`. Accesses of a kernel of one that race with those of the other are faults. So are
+    /// those of `clear` and `write`, and of `download` in `main`. A `download` or `synchronize` in `side` waits for all before
+    /// it, so that `main` follows that. Reads before [`grid::wait`](crate::device::grid::wait) are not checked.
     unsafe fn beside<C>(
         &self,
         context: &mut C,
@@ -348,10 +430,12 @@ impl Device for Emulator {
         let mut result = side(context);
         if result.is_ok() {
             self.previous.take();
+            let first = self.beside.borrow().as_ref().map_or(first, |side| side.start);
             self.beside.replace(Some(first..NEXT_BLOCK.load(Ordering::Relaxed)));
             result = main(context);
         }
         self.beside.take();
+        self.methods.take();
         self.previous.take();
         result
     }

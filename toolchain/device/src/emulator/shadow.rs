@@ -227,7 +227,7 @@ impl Page {
         // Threads run in ascending or descending order most often.
         let ends = [lanes.trailing_zeros() as u16, 31 - lanes.leading_zeros() as u16];
         let first = thread / 32 * 32 + if ends[0] < thread % 32 { ends[0] } else { ends[1] };
-        Group { block, time, site, lanes, warps: 1 << (thread / 32), first, action: Action::Read }
+        Group::new(block, (time, site), (first, lanes), Action::Read)
     }
 
     /// Whether the last read of an element, and those by lanes of the same warp at the same time and site, happen before
@@ -255,7 +255,7 @@ impl Page {
             return last;
         }
         let other = self.last_reads(slot, wide).unordered(clock).next();
-        other.map_or(last, |thread| Stamp { thread, ..last })
+        other.map_or(last, |(_, thread)| Stamp { thread, ..last })
     }
 
     /// Whether the access happens before the present, which has the word `now`.
@@ -296,7 +296,7 @@ struct More {
 struct Atomics {
     /// Atomic operations, peeks and marks.
     accesses: Accesses,
-    /// The last four of them, for hints.
+    /// The last four of them that may have changed the element, for hints.
     recent: Vec<Stamp>,
     /// The last of them that may have changed the element.
     change: Option<Stamp>,
@@ -319,10 +319,10 @@ impl Atomics {
     fn add(&mut self, stamp: Stamp, clock: &Clock) {
         let Stamp { block, time, thread, action, .. } = stamp;
         let site = stamp.site.map_or(0, sites::number);
-        let (lanes, warps) = (1 << (thread % 32), 1 << (thread / 32));
-        self.accesses.add(Group { block, time, site, lanes, warps, first: thread, action }, clock);
+        self.accesses.add(Group::new(block, (time, site), (thread, 1 << (thread % 32)), action), clock);
         match self.recent.last_mut() {
-            Some(last) if last.same_thread(&stamp) && (action.writes() || !last.action.writes()) => *last = stamp,
+            _ if !action.writes() => {}
+            Some(last) if last.same_thread(&stamp) => *last = stamp,
             _ => {
                 if self.recent.len() == 4 {
                     self.recent.remove(0);
@@ -374,50 +374,78 @@ impl Pool {
     }
 }
 
-/// The same access by the same lanes of some warps, at one time.
+/// The same access by the same lanes of the same warps of some blocks, at one time.
 #[derive(Clone, Copy)]
 struct Group {
-    block: u64,
+    /// The serial number of the first of 64 blocks, a multiple of 64.
+    base: u64,
+    /// The blocks, one bit each.
+    blocks: u64,
     time: u32,
     /// The number of the site.
     site: u32,
     lanes: u32,
     warps: u32,
-    /// One of the threads, which is the first in reports.
+    /// One of the threads, which is the first in reports, and the position of its block.
     first: u16,
+    first_block: u8,
     action: Action,
 }
 
 impl Group {
+    /// The access of some lanes of the warp of a thread.
+    #[inline]
+    fn new(block: u64, (time, site): (u32, u32), (first, lanes): (u16, u32), action: Action) -> Self {
+        let first_block = (block % 64) as u8;
+        let (blocks, warps) = (1 << first_block, 1 << (first / 32));
+        Self { base: block - block % 64, blocks, time, site, lanes, warps, first, first_block, action }
+    }
+
     /// Adds the threads of another group, if this one can hold them.
     #[inline]
     fn join(&mut self, other: &Self) -> bool {
-        let Self { block, time, site, action, .. } = *self;
-        // A single lane stays in its warp, where others may follow.
-        let same_lanes = self.lanes == other.lanes && !other.lanes.is_power_of_two();
-        if (block, time, site, action) != (other.block, other.time, other.site, other.action)
-            || self.warps != other.warps && !same_lanes
-        {
+        if (self.base, self.time, self.site, self.action) != (other.base, other.time, other.site, other.action) {
             return false;
         }
-        self.lanes |= other.lanes;
-        self.warps |= other.warps;
+        let (same_warps, same_blocks) = (self.warps == other.warps, self.blocks == other.blocks);
+        // A single lane stays in its warp, where others may follow.
+        let same_lanes = self.lanes == other.lanes && !other.lanes.is_power_of_two();
+        if u8::from(same_warps) + u8::from(same_blocks) + u8::from(same_lanes) < 2 {
+            return false;
+        }
+        self.add(other);
         true
     }
 
-    fn threads(&self) -> impl Iterator<Item = u16> {
-        let Self { lanes, warps, first, .. } = *self;
-        let all = ones(warps).flat_map(move |warp| ones(lanes).map(move |lane| warp * 32 + lane));
-        [first].into_iter().chain(all)
+    fn add(&mut self, other: &Self) {
+        self.lanes |= other.lanes;
+        self.warps |= other.warps;
+        self.blocks |= other.blocks;
     }
 
-    /// The threads whose accesses do not happen before the present.
+    /// Whether it is the access of one thread.
+    fn is_single(&self) -> bool {
+        self.lanes.is_power_of_two() && self.warps.is_power_of_two() && self.blocks.is_power_of_two()
+    }
+
+    fn threads(&self) -> impl Iterator<Item = u16> + use<> {
+        let Self { lanes, warps, .. } = *self;
+        ones(warps).flat_map(move |warp| ones(lanes).map(move |lane| warp * 32 + lane))
+    }
+
+    /// The threads whose accesses do not happen before the present, and their blocks.
     #[inline]
-    fn unordered(&self, clock: &Clock) -> impl Iterator<Item = u16> {
-        let Self { block, time, .. } = *self;
-        let all = clock.knows_block_at(block, time);
-        let threads = (!all).then(|| self.threads().filter(move |&thread| !clock.knows_access(block, thread, time)));
-        threads.into_iter().flatten()
+    fn unordered(&self, clock: &Clock) -> impl Iterator<Item = (u64, u16)> {
+        let group = *self;
+        let Self { base, blocks, time, first, first_block, .. } = group;
+        let unknown = move |block| !clock.knows_block_at(block, time);
+        let first = Some((base + u64::from(first_block), first)).into_iter();
+        let low = ones(blocks as u32).map(u64::from);
+        let high = ones((blocks >> 32) as u32).map(|bit| u64::from(bit) + 32);
+        let all = low.chain(high).map(move |bit| base + bit).filter(move |&block| unknown(block));
+        let all = all.flat_map(move |block| group.threads().map(move |thread| (block, thread)));
+        let first = first.filter(move |&(block, _)| unknown(block));
+        first.chain(all).filter(move |&(block, thread)| !clock.knows_access(block, thread, time))
     }
 }
 
@@ -444,6 +472,10 @@ struct Accesses {
 impl Accesses {
     /// Groups in which an access is looked for.
     const RECENT: usize = 4;
+    /// Groups after which superseded ones are first looked for. Reads are merged then, of which there may be one by each
+    /// thread to each element.
+    const FULL: usize = 16;
+    const FULL_OF_READS: usize = 4;
 
     fn clear(&mut self) {
         self.groups.clear();
@@ -459,39 +491,68 @@ impl Accesses {
         self.kinds |= 1 << group.action as u8;
         // A later access of the same thread, or of one that knows the earlier access, supersedes it.
         let covers = |earlier: &Group| group.action.covers(earlier.action);
-        let single = group.lanes.is_power_of_two();
         if let Some(last) = self.groups.last_mut()
-            && single
-            && (last.block, last.first, last.lanes, last.warps) == (group.block, group.first, group.lanes, group.warps)
+            && group.is_single()
+            && (last.base, last.blocks, last.lanes, last.warps) == (group.base, group.blocks, group.lanes, group.warps)
             && covers(last)
         {
             *last = group;
             return;
         }
-        if self.groups.len() >= self.full.max(16) {
+        let least = if group.action.writes() { Self::FULL } else { Self::FULL_OF_READS };
+        if self.groups.len() >= self.full.max(least) {
             self.groups.retain_mut(|earlier| {
                 if !covers(earlier) {
                     return true;
                 }
-                let Some(first) = earlier.unordered(clock).next() else { return false };
-                if !earlier.warps.is_power_of_two() {
-                    return true;
+                let Some((_, first)) = earlier.unordered(clock).next() else { return false };
+                if earlier.warps.is_power_of_two() && earlier.blocks.is_power_of_two() {
+                    let lanes = earlier.unordered(clock).fold(0, |lanes, (_, thread)| lanes | 1 << (thread % 32));
+                    (earlier.first, earlier.lanes) = (first, lanes);
                 }
-                earlier.lanes = earlier.unordered(clock).fold(0, |lanes, thread| lanes | 1 << (thread % 32));
-                earlier.first = first;
                 true
             });
+            if !group.action.writes() {
+                self.merge();
+            }
             self.full = 2 * self.groups.len();
         }
+        if self.groups.capacity() == 0 {
+            self.groups.reserve_exact(1);
+        }
         self.groups.push(group);
+    }
+
+    /// Merges groups that together are the same lanes of the same warps of some blocks.
+    #[cold]
+    fn merge(&mut self) {
+        let access = |group: &Group| (group.base, group.time, group.site, group.action as u8);
+        let mut merge_by = |key: fn(&Group) -> (u64, u64)| {
+            let key = |group: &Group| (access(group), key(group));
+            self.groups.sort_by_key(key);
+            self.groups.dedup_by(|group, kept| {
+                let same = key(group) == key(kept);
+                if same {
+                    kept.add(group);
+                }
+                same
+            });
+        };
+        merge_by(|group| (group.blocks, group.warps.into()));
+        merge_by(|group| (group.blocks, group.lanes.into()));
+        merge_by(|group| (u64::from(group.warps) << 32 | u64::from(group.lanes), 0));
     }
 
     /// An access whose action and block are `wanted`, and that does not happen before the present.
     #[inline]
     fn unordered(&self, clock: &Clock, wanted: impl Fn(Action, u64) -> bool) -> Option<Stamp> {
-        self.groups.iter().filter(|group| wanted(group.action, group.block)).find_map(|group| {
-            let thread = group.unordered(clock).next()?;
-            let Group { block, time, site, action, .. } = *group;
+        self.groups.iter().find_map(|group| {
+            let Group { time, site, action, .. } = *group;
+            // The wish depends on the block only in so far as it is that of the present.
+            if !wanted(action, u64::MAX) && !wanted(action, clock.block) {
+                return None;
+            }
+            let (block, thread) = group.unordered(clock).find(|&(block, _)| wanted(action, block))?;
             Some(Stamp { site: Some(sites::location(site)), block, time, thread, action })
         })
     }
@@ -671,7 +732,7 @@ impl Shadow {
                     if !page.knows_reads(slot, now, clock, wide) {
                         let earlier = page.last_reads(slot, wide);
                         let more = pool.get_or_insert(&mut page.more.get_or_insert_with(|| Box::new([0; PAGE]))[slot]);
-                        more.newest = more.newest.max(stamp.block).max(earlier.block);
+                        more.newest = more.newest.max(stamp.block).max(earlier.base + u64::from(earlier.first_block));
                         more.reads.add(earlier, clock);
                     }
                     if let Some(lanes) = &mut page.lanes {
@@ -806,7 +867,7 @@ impl Shadow {
                     more.released.add(clock.block, wide, fenced);
                 }
                 if let Some((was_wide, known)) = clock.released_to(cell) {
-                    more.released.add(clock.block, wide && was_wide, known);
+                    more.released.add(clock.block, wide && was_wide, &known);
                 }
             } else {
                 let known = clock.release(cell, wide);
@@ -854,11 +915,16 @@ impl Shadow {
         (other.copied(), unseen)
     }
 
-    /// The last plain write or atomic operation; it need not have changed the value.
-    pub fn last_change(&self, element: usize) -> Option<Stamp> {
-        let page = self.pages.get(element / PAGE)?.as_ref()?;
+    /// The last plain write, and the last atomic operation or mark that may have changed the element.
+    pub fn changes(&self, element: usize) -> [Option<Stamp>; 2] {
+        let Some(Some(page)) = self.pages.get(element / PAGE) else { return [None; 2] };
         let write = page.stamp(page.cells[element % PAGE].write, Action::Write, &self.wide);
         let atomic = self.more(element).and_then(|more| more.atomic.as_ref()?.change);
-        atomic.into_iter().chain([write]).filter(|stamp| stamp.action.writes()).max_by_key(|stamp| stamp.block)
+        [Some(write), atomic].map(|change| change.filter(|stamp| stamp.action.writes()))
+    }
+
+    /// The last of them; it need not have changed the value.
+    pub fn last_change(&self, element: usize) -> Option<Stamp> {
+        self.changes(element).into_iter().flatten().max_by_key(|stamp| (stamp.block, stamp.time))
     }
 }

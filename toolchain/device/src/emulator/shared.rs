@@ -1,5 +1,6 @@
 //! A block's shared memory: its bytes, its arrays, and which words have a value.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use super::fault::{Kind, Place, Raised};
@@ -33,6 +34,13 @@ pub struct SharedMemory {
     dynamic: usize,
 }
 
+/// The static arrays of a launch: a kernel reserves memory for all, though not every block reaches each declaration.
+#[derive(Default)]
+pub struct Declared {
+    sites: Vec<usize>,
+    bytes: usize,
+}
+
 impl SharedMemory {
     /// Makes this the memory of a new block, which has no values.
     pub fn reset(&mut self, dynamic_bytes: u32) {
@@ -55,17 +63,26 @@ impl SharedMemory {
 
     /// The address of the static array declared at `site`. The first call reserves the memory.
     #[track_caller]
-    pub fn static_array(&mut self, site: usize, name: &'static str, bytes: u32) -> u32 {
+    pub fn static_array(&mut self, declared: &RefCell<Declared>, site: usize, name: &'static str, bytes: u32) -> u32 {
         if let Some(array) = self.statics.iter().find(|array| array.site == site) {
             return array.address;
         }
+        let mut declared = declared.borrow_mut();
+        if !declared.sites.contains(&site) {
+            declared.sites.push(site);
+            declared.bytes += (bytes as usize).next_multiple_of(16);
+            let bytes = declared.bytes;
+            if bytes > STATIC_LIMIT {
+                let hint = format!("`dynamic_shared_mem` and `Shape::with_shared` give a block up to {LIMIT} bytes");
+                super::fault::raise_with(Kind::StaticSharedExhausted { bytes, limit: STATIC_LIMIT }, hint);
+            }
+            let all = self.dynamic + bytes;
+            if all > LIMIT {
+                super::fault::raise(Kind::SharedExhausted { bytes: all, limit: LIMIT });
+            }
+        }
         let address = self.bytes.len() as u32;
         self.grow(bytes as usize);
-        let used = self.bytes.len() - self.dynamic;
-        if used > STATIC_LIMIT {
-            let hint = format!("`dynamic_shared_mem` and `Shape::with_shared` give a block up to {LIMIT} bytes");
-            super::fault::raise_with(Kind::StaticSharedExhausted { bytes: used, limit: STATIC_LIMIT }, hint);
-        }
         self.statics.push(Array { site, name, address });
         address
     }

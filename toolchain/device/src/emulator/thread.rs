@@ -55,11 +55,22 @@ impl WarpOp {
 /// Accesses in a row that change nothing, after which a thread lets others run: it may wait for them.
 const PATIENCE: u32 = 256;
 
+/// Reads that take as long as an atomic operation which reads and writes.
+const UPDATE_READS: u32 = 16;
+
 /// Maximum local memory of a thread on every GPU: 512 KiB.
 pub(crate) const LOCAL_LIMIT: usize = 512 * 1024;
 
 /// Accesses of read-only memory between two counts of them.
 const UNCOUNTED: u32 = 1 << 16;
+
+/// Steps of a barrier or a warp operation, and of a fence: they take as long as several accesses.
+const WAIT_STEPS: u64 = 16;
+const FENCE_STEPS: u64 = 4;
+
+/// Rounds of a loop between two counts of them, and rounds that are one step.
+const UNCOUNTED_ROUNDS: u32 = 1 << 10;
+const ROUNDS_PER_STEP: u32 = 16;
 
 /// The point at which a thread waits.
 #[derive(Clone, Copy)]
@@ -136,11 +147,55 @@ pub(crate) enum Reply {
     Ballot,
 }
 
-/// The element that a thread reads again and again.
-#[derive(Clone, Copy)]
+/// An element that a thread reads, perhaps again and again.
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Target {
     Global { record: *const Record, name: &'static str, element: usize },
     Shared { address: u32, size: u32 },
+}
+
+/// The rounds of a loop of the kernel's body, which are steps of the thread. `#[kernel]` makes one for each loop without a
+/// [`Loop`].
+#[doc(hidden)]
+#[derive(Default)]
+pub struct Rounds(u32);
+
+impl Rounds {
+    /// Begins the next round, which counts as `weight` rounds.
+    #[track_caller]
+    #[inline(always)]
+    pub fn begin_round(&mut self, weight: u32) {
+        self.0 += weight;
+        if self.0 >= UNCOUNTED_ROUNDS {
+            self.0 = 0;
+            count_rounds();
+        }
+    }
+}
+
+/// A loop of the kernel's body that does nothing but to evaluate its condition: it waits for another thread.
+#[doc(hidden)]
+pub struct Waiting(&'static Thread, bool);
+
+impl Waiting {
+    /// Begins the loop.
+    #[must_use]
+    pub fn enter() -> Self {
+        let thread = current();
+        Self(thread, thread.waiting.replace(true))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.set(self.1);
+    }
+}
+
+#[track_caller]
+#[cold]
+fn count_rounds() {
+    current().count_work((UNCOUNTED_ROUNDS / ROUNDS_PER_STEP).into(), Location::caller());
 }
 
 /// A loop that a thread executes. Threads must reach a barrier in the same round of each loop around it. `#[kernel]`
@@ -148,6 +203,7 @@ pub(crate) enum Target {
 #[doc(hidden)]
 pub struct Loop {
     thread: &'static Thread,
+    rounds: Cell<u32>,
     /// What `thread` has around it.
     round: u64,
     innermost: Option<(&'static Location<'static>, u64)>,
@@ -165,13 +221,19 @@ impl Loop {
         let start = round.wrapping_add(u64::from(site.line()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         thread.round.set(start);
         thread.innermost.set(Some((site, start)));
-        Self { thread, round, innermost }
+        Self { thread, rounds: Cell::new(0), round, innermost }
     }
 
-    /// Begins the next round.
+    /// Begins the next round, which counts as `weight` rounds.
+    #[track_caller]
     #[inline(always)]
-    pub fn begin_round(&self) {
+    pub fn begin_round(&self, weight: u32) {
         self.thread.round.set(self.thread.round.get().wrapping_add(1));
+        self.rounds.set(self.rounds.get() + weight);
+        if self.rounds.get() >= UNCOUNTED_ROUNDS {
+            self.rounds.set(0);
+            count_rounds();
+        }
     }
 }
 
@@ -183,21 +245,28 @@ impl Drop for Loop {
     }
 }
 
-/// A peek. A compiler may use its value for the next peek of the element at the same place, if the thread does nothing
-/// between the two that others can see: a loop then never learns of a change.
+/// A peek. A compiler may use its value for the next peeks of the element, if the thread does nothing between that others
+/// can see, apart from reads: a loop then never learns of a change.
 #[derive(Clone, Copy)]
 struct Peeked {
     record: *const Record,
     element: usize,
-    site: &'static Location<'static>,
-    /// The thread's accesses before it.
-    steps: u64,
     value: [u8; Self::BYTES],
 }
 
 impl Peeked {
     /// The largest element.
     const BYTES: usize = 8;
+    /// Elements whose values are kept.
+    const RECENT: usize = 8;
+}
+
+/// The element that a thread has read most often of late, by a majority vote.
+#[derive(Clone, Copy)]
+struct Polled {
+    site: &'static Location<'static>,
+    target: Target,
+    votes: u64,
 }
 
 /// A block: state that its threads share.
@@ -430,7 +499,14 @@ enum Copied {
     /// The address of a shared word.
     To(usize),
     /// An element of a buffer that the kernel may write.
-    From { record: *const Record, name: &'static str, element: usize, copy: Stamp, last_change: Option<Stamp> },
+    From {
+        record: *const Record,
+        name: &'static str,
+        element: usize,
+        copy: Stamp,
+        /// The last changes before the copy.
+        changes: [Option<Stamp>; 2],
+    },
 }
 
 /// A thread of a block. The fields that most operations use come first, so that few cache lines are touched.
@@ -439,14 +515,18 @@ pub struct Thread {
     pub(crate) id: u32,
     /// Reads of read-only views that the thread may make before it must call [`read_only`](Self::read_only).
     unrecorded: Cell<u32>,
-    /// Accesses since the last one that changed the memory.
+    /// Accesses since the last one that changed the memory, or since the last look.
     idle: Cell<u32>,
+    /// Looks at what it reads since the last access that changed the memory.
+    looks: Cell<u32>,
     pub(crate) block: *const Block,
     launch: Cell<*const Launch>,
     yielder: Cell<*const Yielder<(), ()>>,
     /// Memory accesses so far.
     steps: Cell<u64>,
-    /// Memory accesses that it may make.
+    /// Other steps so far: rounds of loops, and operations that wait or order.
+    work: Cell<u64>,
+    /// Steps of each kind that it may make.
     limit: Cell<u64>,
     /// The lowest address of the stack that its local variables may have.
     floor: Cell<usize>,
@@ -462,7 +542,9 @@ pub struct Thread {
     pub(crate) triggered: Cell<bool>,
     /// Whether a vector access is being made, which is one instruction.
     vector: Cell<bool>,
-    /// Whether one of the fields `copies`, `peeked`, `heard` and `missed` may have changed since the thread began.
+    /// Whether it is in a loop that does nothing but to wait.
+    waiting: Cell<bool>,
+    /// Whether one of the fields `copies`, `peeked`, `polled`, `heard` and `missed` may have changed since the thread began.
     rare: Cell<bool>,
     /// Index in the block.
     index: Cell<Dim3>,
@@ -480,8 +562,14 @@ pub struct Thread {
     /// Values of all lanes in an exchange.
     lanes: Cell<[u64; 32]>,
     copies: RefCell<Copies>,
-    /// The last peek since the last operation that orders accesses.
-    peeked: Cell<Option<Peeked>>,
+    /// The last peeks of different elements since the last operation other than a read.
+    peeked: RefCell<Vec<Peeked>>,
+    /// The element that atomic reads and peeks have found unchanged most often, for hints.
+    polled: Cell<Option<Polled>>,
+    /// A read of earlier, which shows whether the thread reads the same elements again.
+    looked: Cell<Option<Target>>,
+    /// Reads since then.
+    unrepeated: Cell<u64>,
     /// The last atomic operations of other threads that this thread's have read from, for hints.
     heard: RefCell<Vec<Stamp>>,
     /// Releases that the thread has read but not seen, because of their scope or its own, for hints.
@@ -578,6 +666,7 @@ impl Thread {
             waited: Cell::new(false),
             state: Cell::new(State::Fresh),
             steps: Cell::new(0),
+            work: Cell::new(0),
             limit: Cell::new(0),
             floor: Cell::new(0),
             idle: Cell::new(0),
@@ -593,7 +682,12 @@ impl Thread {
             lanes: Cell::new([0; 32]),
             rare: Cell::new(false),
             copies: RefCell::default(),
-            peeked: Cell::new(None),
+            peeked: RefCell::default(),
+            polled: Cell::new(None),
+            looks: Cell::new(0),
+            waiting: Cell::new(false),
+            looked: Cell::new(None),
+            unrepeated: Cell::new(0),
             heard: RefCell::default(),
             missed: RefCell::default(),
             events: RefCell::default(),
@@ -616,10 +710,13 @@ impl Thread {
         self.yielder.set(yielder);
         self.waited.set(false);
         self.steps.set(0);
+        self.work.set(0);
         self.limit.set(launch.limit);
         // The yielder is at the start of the coroutine's stack, which grows towards lower addresses.
         self.floor.set(ptr::from_ref(yielder).addr().saturating_sub(LOCAL_LIMIT));
         self.idle.set(0);
+        self.looks.set(0);
+        self.waiting.set(false);
         self.profiled.set(launch.profiled);
         self.watched.set(launch.settled < launch.first || launch.beside.is_some());
         self.unrecorded.set(self.unrecorded_reads());
@@ -628,7 +725,8 @@ impl Thread {
         self.phase.set(0);
         self.clock.borrow_mut().begin(block.serial, launch.settled, launch.beside.as_ref());
         if self.rare.replace(false) {
-            self.peeked.set(None);
+            self.peeked.borrow_mut().clear();
+            self.polled.set(None);
             let copies = &mut *self.copies.borrow_mut();
             copies.open.clear();
             copies.groups.clear();
@@ -718,10 +816,10 @@ impl Thread {
     #[track_caller]
     pub fn barrier(&self, predicate: bool) -> u32 {
         let site = Location::caller();
-        self.check_stack(site);
+        self.count_work(WAIT_STEPS, site);
         self.record(Operation::Barrier, 0, 0, site);
         self.communicates();
-        self.forget_peek();
+        self.forget_peeks();
         let barrier = &self.block().barrier;
         barrier.arrive(site, self.round.get(), predicate, &self.clock.borrow());
         self.wait(Wait::Barrier { site });
@@ -765,10 +863,10 @@ impl Thread {
             super::fault::raise(Kind::LaneOutsideMask { lane, mask });
         }
         let site = Location::caller();
-        self.check_stack(site);
+        self.count_work(WAIT_STEPS, site);
         self.record(op.operation(), 0, 0, site);
         self.communicates();
-        self.forget_peek();
+        self.forget_peeks();
         let all = mask == u32::MAX;
         let passed = all.then(|| self.block().exchanges[self.id as usize / 32].arrive(lane, op, value));
         self.wait(Wait::Warp { site, op, mask, value, reply });
@@ -788,11 +886,11 @@ impl Thread {
         }
     }
 
-    /// A compiler reads again after an operation that orders accesses.
+    /// A compiler reads again after a write or an operation that orders accesses.
     #[inline(always)]
-    fn forget_peek(&self) {
+    fn forget_peeks(&self) {
         if self.rare.get() {
-            self.peeked.set(None);
+            self.peeked.borrow_mut().clear();
         }
     }
 
@@ -868,8 +966,10 @@ impl Thread {
     /// An acquire-release fence at device scope.
     #[track_caller]
     pub fn fence(&self) {
-        self.record(Operation::Fence, 0, 0, Location::caller());
-        self.forget_peek();
+        let site = Location::caller();
+        self.count_work(FENCE_STEPS, site);
+        self.record(Operation::Fence, 0, 0, site);
+        self.forget_peeks();
         self.clock.borrow_mut().fence();
     }
 
@@ -911,21 +1011,56 @@ impl Thread {
     /// Counts an access. Lets other threads run after many that change nothing.
     #[inline(always)]
     fn step(&self, changed: bool, plain: bool, site: &'static Location<'static>, target: impl FnOnce() -> Target) {
+        self.weighted_step(changed, plain, 1, site, target);
+    }
+
+    /// Counts an access, which takes as long as `weight` reads.
+    #[inline(always)]
+    fn weighted_step(
+        &self,
+        changed: bool,
+        plain: bool,
+        weight: u32,
+        site: &'static Location<'static>,
+        target: impl FnOnce() -> Target,
+    ) {
         let launch = self.launch();
         self.count_steps(1, site);
         if changed {
             self.idle.set(0);
+            self.looks.set(0);
             launch.idle.set(0);
             if launch.preempts() {
                 self.wait(Wait::Preempted);
             }
         } else {
-            launch.idle.set(launch.idle.get() + 1);
-            self.idle.set(self.idle.get() + 1);
+            self.idle.set(self.idle.get() + weight);
             if self.idle.get() >= PATIENCE || launch.preempts() {
-                self.idle.set(0);
-                self.wait(Wait::Spin { site, target: target(), plain });
+                let target = target();
+                self.look(plain, site, target);
+                self.wait(Wait::Spin { site, target, plain });
             }
+        }
+    }
+
+    /// Counts the reads of a thread that reads the same elements again, which only another thread can end: those between two
+    /// looks at the same element. The looks that later ones are compared with get rarer, so that a cycle of any length is
+    /// found (Brent).
+    #[inline(never)]
+    fn look(&self, plain: bool, site: &'static Location<'static>, target: Target) {
+        let launch = self.launch();
+        let looks = self.looks.get().wrapping_add(1);
+        self.looks.set(looks);
+        self.unrepeated.set(self.unrepeated.get() + u64::from(self.idle.replace(0)));
+        if looks > 1 && self.looked.get() == Some(target) {
+            launch.idle.set(launch.idle.get() + self.unrepeated.replace(0));
+        }
+        if plain && self.waiting.get() && !launch.spin_sites.borrow().contains(&site) {
+            launch.spin_sites.borrow_mut().push(site);
+        }
+        if looks.is_power_of_two() {
+            self.looked.set(Some(target));
+            self.unrepeated.set(0);
         }
     }
 
@@ -934,6 +1069,16 @@ impl Thread {
         let here = std::mem::MaybeUninit::<u8>::uninit();
         self.steps.set(self.steps.get() + steps);
         if self.steps.get() > self.limit.get() || (&raw const here).addr() < self.floor.get() {
+            self.check_limits(site);
+        }
+    }
+
+    /// Counts steps that access no memory.
+    #[inline(always)]
+    fn count_work(&self, steps: u64, site: &'static Location<'static>) {
+        let here = std::mem::MaybeUninit::<u8>::uninit();
+        self.work.set(self.work.get() + steps);
+        if self.work.get() > self.limit.get() || (&raw const here).addr() < self.floor.get() {
             self.check_limits(site);
         }
     }
@@ -948,7 +1093,7 @@ impl Thread {
     /// Checks that the thread is within its limits.
     #[cold]
     fn check_limits(&self, site: &'static Location<'static>) {
-        let (steps, launch, here) = (self.steps.get(), self.launch(), 0_u8);
+        let (steps, launch, here) = (self.steps.get().max(self.work.get()), self.launch(), 0_u8);
         let bytes = (self.floor.get() + LOCAL_LIMIT).saturating_sub((&raw const here).addr());
         // The destructors of a faulty kernel may access memory.
         if bytes > LOCAL_LIMIT && !std::thread::panicking() {
@@ -956,7 +1101,15 @@ impl Thread {
         }
         // A thread that has only read for long waits for another one: `Grid` reports that when `idle` reaches the limit.
         if steps > launch.limit && launch.idle.get() <= launch.limit / 2 {
-            Raised::new(Kind::StepLimit { accesses: steps }, Some(site)).raise();
+            let hint =
+                self.polled.get().filter(|polled| polled.votes >= steps / 8).map(|Polled { site, target, .. }| {
+                    let read = self.describe_read(&target);
+                    format!(
+                        "the thread reads {read}, again and again on line {}: does it wait for another one?",
+                        site.line()
+                    )
+                });
+            Raised { hint, ..Raised::new(Kind::StepLimit { accesses: steps }, Some(site)) }.raise();
         }
     }
 
@@ -973,6 +1126,19 @@ impl Thread {
                 (shared.place(address, size), shared.shadow.last_change(words(address, size).start))
             }
         }
+    }
+
+    /// An element, and who has changed it last: "flag[0] in global memory, which no thread of this launch has written".
+    pub(crate) fn describe_read(&self, target: &Target) -> String {
+        let (place, change) = self.last_change(target);
+        let launch = self.launch();
+        let change = change.filter(|stamp| stamp.block >= launch.first);
+        let change = change.map_or("no thread of this launch has written".to_owned(), |stamp| {
+            let Dim3 { x, y, z } = launch.block_of(stamp.block).1;
+            let line = stamp.site.map_or(0, Location::line);
+            format!("thread {} of block ({x}, {y}, {z}) has last written on line {line}", stamp.thread)
+        });
+        format!("{place}, which {change}")
     }
 
     /// Checks that an element has a value: if not, lets all others run. One that then writes it races with this read.
@@ -1063,6 +1229,17 @@ impl Thread {
         if [earlier.action, action] == [Action::Mark; 2] {
             return format!("{story} with another value: marks must agree. Which one is meant to win?");
         }
+        let spins = self.launch().spin_sites.borrow();
+        let waited = match (earlier.action, action) {
+            (Action::Read, _) if earlier.site.is_some_and(|site| spins.contains(&site)) => Some((before, line, action)),
+            (_, Action::Read) if self.waiting.get() || spins.contains(&site) => Some((line, before, earlier.action)),
+            _ => None,
+        };
+        if let Some((read, write, writes)) = waited {
+            let store =
+                if writes.is_atomic() { String::new() } else { format!(", and line {write} write by `atomic::store`") };
+            return format!("{story}: the loop on line {read} waits, so it must read by `atomic::load`{store}");
+        }
         let atomic = [earlier.action.is_atomic(), action.is_atomic()];
         if atomic == [true, true] {
             return format!("{story}, at block scope, which does not include other blocks: is `Scope::Device` meant?");
@@ -1100,6 +1277,9 @@ impl Thread {
             let unrecorded = self.unrecorded_reads();
             self.count_steps(u64::from(unrecorded.max(1)), site);
             self.unrecorded.set(unrecorded);
+            if unrecorded > 0 {
+                self.poll(site, elements.target(), unrecorded.into());
+            }
         }
         self.record_global(Operation::Load, &elements, site);
         for element in elements.first..elements.first + elements.count {
@@ -1126,6 +1306,7 @@ impl Thread {
         }
         self.step(action.writes(), true, site, || elements.target());
         if action.writes() && self.rare.get() {
+            self.forget_peeks();
             self.check_not_copied(&elements, action, site);
         }
         let range = elements.first..elements.first + elements.count;
@@ -1148,20 +1329,35 @@ impl Thread {
         }
     }
 
-    /// The value of a peek, `value` in memory: that of the peek before if a compiler may have used it again.
+    /// The value of a peek, `value` in memory: that of an earlier peek if a compiler may have used it again.
     pub(crate) fn peek<T: DeviceCopy>(&self, elements: Elements<'_>, site: &'static Location<'static>, value: T) -> T {
-        let (record, element, steps) = (&raw const *elements.record, elements.first, self.steps.get());
-        let size = size_of::<T>();
-        let before = self.peeked.get().filter(|before| {
-            (before.record, before.element, before.steps + 1) == (record, element, steps) && before.site == site
-        });
-        let mut bytes = before.map_or([0; Peeked::BYTES], |before| before.value);
-        if before.is_none() && size <= Peeked::BYTES {
-            bytes[..size].copy_from_slice(bytemuck::bytes_of(&value));
-        }
+        let (record, element, size) = (&raw const *elements.record, elements.first, size_of::<T>());
         self.rare.set(true);
-        self.peeked.set((size <= Peeked::BYTES).then_some(Peeked { record, element, site, steps, value: bytes }));
-        if before.is_some() { bytemuck::pod_read_unaligned(&bytes[..size]) } else { value }
+        self.poll(site, elements.target(), 1);
+        if size > Peeked::BYTES {
+            return value;
+        }
+        let mut peeked = self.peeked.borrow_mut();
+        if let Some(before) = peeked.iter().find(|before| (before.record, before.element) == (record, element)) {
+            return bytemuck::pod_read_unaligned(&before.value[..size]);
+        }
+        let mut bytes = [0; Peeked::BYTES];
+        bytes[..size].copy_from_slice(bytemuck::bytes_of(&value));
+        if peeked.len() == Peeked::RECENT {
+            peeked.remove(0);
+        }
+        peeked.push(Peeked { record, element, value: bytes });
+        value
+    }
+
+    /// Notes `count` reads, perhaps of one element, by which threads wait for others, for hints.
+    fn poll(&self, site: &'static Location<'static>, target: Target, count: u64) {
+        self.rare.set(true);
+        self.polled.set(match self.polled.get() {
+            Some(polled) if polled.target == target => Some(Polled { votes: polled.votes + count, ..polled }),
+            Some(polled) if polled.votes > count => Some(Polled { votes: polled.votes - count, ..polled }),
+            _ => Some(Polled { site, target, votes: count }),
+        });
     }
 
     /// A mark of an element: `changes` says whether the value differs from the present one. Concurrent marks must agree.
@@ -1234,7 +1430,17 @@ impl Thread {
             shadow.synchronise(element, (atomic.reads, writes), before, atomic.order, wide, clock);
         }
         drop(shadow);
-        self.step(update(older), false, site, || elements.target());
+        self.atomic_step(update(older), atomic, site, elements.target());
+    }
+
+    /// Counts an atomic operation.
+    fn atomic_step(&self, changed: bool, atomic: Atomic, site: &'static Location<'static>, target: Target) {
+        self.forget_peeks();
+        if atomic.reads && !changed {
+            self.poll(site, target, 1);
+        }
+        let weight = if atomic.reads && atomic.writes { UPDATE_READS } else { 1 };
+        self.weighted_step(changed, false, weight, site, || target);
     }
 
     fn hear(&self, other: Option<Stamp>, missed: Option<Knowledge>) {
@@ -1259,7 +1465,7 @@ impl Thread {
     #[track_caller]
     pub fn static_shared(&self, site: usize, name: &'static str, bytes: u32) -> u32 {
         self.check_stack(Location::caller());
-        self.block().shared.borrow_mut().static_array(site, name, bytes)
+        self.block().shared.borrow_mut().static_array(&self.launch().declared, site, name, bytes)
     }
 
     /// The element of `size` bytes at an address of shared memory.
@@ -1284,6 +1490,9 @@ impl Thread {
         self.record(operation, address.into(), size, site);
         if !action.is_atomic() {
             self.step(action != Action::Read, true, site, || Target::Shared { address, size });
+            if action != Action::Read {
+                self.forget_peeks();
+            }
         }
         let mut shared = self.block().shared.borrow_mut();
         if matches!(action, Action::Write | Action::Copy) {
@@ -1331,14 +1540,13 @@ impl Thread {
     pub(crate) fn copy_from(&self, elements: Elements<'_>, site: &'static Location<'static>) {
         self.global(elements, Action::Read, site);
         let Elements { record, name, first: element, .. } = elements;
-        let (copy, last_change) =
-            (self.clock.borrow().stamp(Action::Copy, site), record.shadow.borrow().last_change(element));
+        let (copy, changes) = (self.clock.borrow().stamp(Action::Copy, site), record.shadow.borrow().changes(element));
         let mut sites = self.launch().copy_sites.borrow_mut();
         if !sites.contains(&site) {
             sites.push(site);
         }
         self.rare.set(true);
-        self.copies.borrow_mut().open.push(Copied::From { record, name, element, copy, last_change });
+        self.copies.borrow_mut().open.push(Copied::From { record, name, element, copy, changes });
     }
 
     /// Checks that no asynchronous copy of this thread reads the elements.
@@ -1359,27 +1567,30 @@ impl Thread {
     /// Combines the copies since the last call into a group.
     #[track_caller]
     pub fn commit_copies(&self) {
-        self.check_stack(Location::caller());
+        self.count_work(1, Location::caller());
         self.rare.set(true);
         let copies = &mut *self.copies.borrow_mut();
         copies.groups.push_back(std::mem::take(&mut copies.open));
     }
 
     /// Waits until at most the last `pending` groups are incomplete.
+    #[track_caller]
     pub fn wait_for_copies(&self, pending: usize) {
+        self.count_work(1, Location::caller());
         let mut copies = self.copies.borrow_mut();
         let (mut shared, clock) = (self.block().shared.borrow_mut(), self.clock.borrow());
         while copies.groups.len() > pending {
             for copied in copies.groups.pop_front().into_iter().flatten() {
                 match copied {
                     Copied::To(word) => shared.shadow.end_copy(word, &clock),
-                    Copied::From { record, name, element, copy, last_change } => {
+                    Copied::From { record, name, element, copy, changes } => {
                         let Some(site) = copy.site else { continue };
                         // SAFETY: the launch's buffers outlive it.
                         let mut shadow = unsafe { &*record }.shadow.borrow_mut();
                         let when = |stamp: Stamp| (stamp.block, stamp.thread, stamp.time, stamp.site);
-                        let change = shadow.last_change(element);
-                        let changed = change.filter(|_| change.map(when) != last_change.map(when));
+                        let present = shadow.changes(element).into_iter().zip(changes);
+                        let mut changed = present.filter(|(present, before)| present.map(when) != before.map(when));
+                        let changed = changed.find_map(|(present, _)| present);
                         let raced = changed.map_or_else(|| shadow.touch(element, Action::Read, &clock, site), Err);
                         if let Err(write) = raced {
                             let hint = format!(
@@ -1403,12 +1614,15 @@ impl Thread {
     pub fn update_shared(&self, address: u32, size: u32, atomic: Atomic, update: impl FnOnce(u64) -> u64) -> u64 {
         let site = Location::caller();
         self.competes();
+        let launch = self.launch();
+        let shared = || self.block().shared.borrow();
+        // The value before it, if it has one.
+        let present = (launch.reads_older() && shared().has_value(address, size)).then(|| shared().load(address, size));
         if !atomic.reads {
             self.block().shared.borrow_mut().set_written(address, size);
         }
         let writes = atomic.writes
             && atomic.expected.is_none_or(|expected| {
-                let shared = || self.block().shared.borrow();
                 self.expect_value(|| shared().has_value(address, size), site, || shared().place(address, size));
                 shared().load(address, size) == expected
             });
@@ -1419,13 +1633,24 @@ impl Thread {
         if atomic.reads {
             self.hear(other, missed);
         }
-        let directions = (atomic.reads, writes);
-        shared.shadow.synchronise(first, directions, None, atomic.order, true, &mut self.clock.borrow_mut());
+        let mut clock = self.clock.borrow_mut();
+        let mut older = None;
+        if !atomic.writes && launch.reads_older() && launch.draw(4) == 0 {
+            older = shared.shadow.older(first, &clock);
+        }
+        if let Some(older) = older {
+            shared.shadow.synchronise_older(first, atomic.order, true, &mut clock);
+            drop((shared, clock));
+            self.atomic_step(false, atomic, site, Target::Shared { address, size });
+            return older;
+        }
+        let before = present.filter(|_| writes);
+        shared.shadow.synchronise(first, (atomic.reads, writes), before, atomic.order, true, &mut clock);
         let old = shared.load(address, size);
         let new = update(old);
         shared.store(address, size, new);
-        drop(shared);
-        self.step(new != old, false, site, || Target::Shared { address, size });
+        drop((shared, clock));
+        self.atomic_step(new != old, atomic, site, Target::Shared { address, size });
         old
     }
 }

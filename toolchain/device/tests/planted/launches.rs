@@ -96,7 +96,7 @@ pub fn planted<D: Device>() -> Vec<Planted<D>> {
         Planted { title: "A grid barrier of more blocks than run at one time", kernel: "grid_barrier", report: "no thread can continue", array: "gate", run: run_too_many_blocks },
         Planted { title: "A lock that is never released", kernel: "lock", report: "no thread can continue", array: "cell", run: run_lock },
         Planted { title: "A flag that nobody raises", kernel: "shared_flag", report: "no thread can continue", array: "flag", run: run_shared_flag },
-        Planted { title: "A loop without an end", kernel: "endless", report: "50001 memory accesses", array: "", run: run_endless },
+        Planted { title: "A loop without an end", kernel: "endless", report: "50001 steps", array: "", run: run_endless },
         Planted { title: "A read before the previous launch has written", kernel: "consume", report: "race", array: "x", run: run_consume },
         Planted { title: "A write before the previous launch has read", kernel: "overwrite", report: "race", array: "x", run: run_overwrite },
         Planted { title: "A read before the launch before the previous one has written", kernel: "read_early", report: "race", array: "x", run: run_read_early },

@@ -244,3 +244,43 @@ fn readers_of_a_block_take_one_group() {
         assert!(shadow.touch(0, Action::Write, clock, site).is_err_and(|read| read.thread != clock.thread));
     }
 }
+
+/// Reads of one element by the same threads of many blocks or warps, in several orders, need few groups, and a write races
+/// with each of them.
+#[test]
+fn readers_of_many_blocks_and_warps_are_few_groups() {
+    let site = sites()[0];
+    let shapes: [&dyn Fn(u64) -> (u64, u16); 4] =
+        [&|k| (k, 0), &|k| (k / 64, (k % 64 * 16) as u16), &|k| (k % 32, (k / 32) as u16), &|k| {
+            (k / 32, (k % 32) as u16)
+        }];
+    for (shape, reader) in shapes.into_iter().enumerate() {
+        for stride in [1, 63, 37] {
+            let count: u64 = if shape == 0 { 64 } else { 1024 };
+            let thread = |k: u64| {
+                let (block, thread) = reader(k * stride % count);
+                let mut clock = Clock::new(thread);
+                clock.begin(64 + block, 64, None);
+                clock
+            };
+            let mut shadow = Shadow::default();
+            for k in 0..count {
+                shadow.touch(5, Action::Read, &thread(k), site).unwrap();
+            }
+            let groups = shadow.more(5).unwrap().reads.groups.len();
+            let most = if stride == 1 { 5 } else { count as usize / 8 };
+            assert!(groups <= most, "{shape}, {stride}: {groups} groups");
+            // A writer that knows all readers but one of another warp or block.
+            for unknown in [0, count / 2, count - 1] {
+                let unknown = thread(unknown);
+                let mut writer = thread(1);
+                (0..count)
+                    .map(thread)
+                    .filter(|reader| (reader.block, reader.thread) != (unknown.block, unknown.thread))
+                    .for_each(|mut reader| writer.acquire(&reader.publish()));
+                let race = shadow.touch(5, Action::Write, &writer, site).unwrap_err();
+                assert_eq!((race.block, race.thread), (unknown.block, unknown.thread), "{shape}, {stride}");
+            }
+        }
+    }
+}
