@@ -153,10 +153,12 @@ struct Progress {
     least: f64,
     /// Consecutive policies that did not halve it.
     failures: u32,
+    /// Whether the last evaluation ended before θ.
+    rough: bool,
 }
 
 impl Progress {
-    const NONE: Self = Self { tie: None, bellman: f64::INFINITY, least: f64::INFINITY, failures: 0 };
+    const NONE: Self = Self { tie: None, bellman: f64::INFINITY, least: f64::INFINITY, failures: 0, rough: false };
 
     /// Takes note of the initial residual of an evaluation. Returns the number of greedy sweeps that precede it.
     fn begin(&mut self, residual: f64) -> u32 {
@@ -257,6 +259,7 @@ impl<B: Linear> Krylov<B> {
         let mut norm = self.load()?;
         let mut sweeps = 1;
         let greedy = self.progress.begin(norm).min(max_sweeps.saturating_sub(1));
+        self.progress.rough = norm >= theta;
         if self.progress.bellman < theta {
             return Ok(Evaluation { sweeps, residual: norm });
         }
@@ -264,6 +267,7 @@ impl<B: Linear> Krylov<B> {
             let swept = self.backend.backup(Stop::Change(theta), greedy)?;
             sweeps += swept.sweeps;
             norm = self.load()?;
+            self.progress.rough = swept.residual() >= theta;
             if swept.fixed || swept.residual() < theta || sweeps >= max_sweeps {
                 return Ok(Evaluation { sweeps, residual: swept.residual() });
             }
@@ -304,6 +308,7 @@ impl<B: Linear> Krylov<B> {
                 if best <= self.scale.reward {
                     backend.store(&vectors.best)?;
                 }
+                self.progress.rough = best >= theta;
                 return Ok(Evaluation { sweeps, residual: best });
             }
             // The 2-norm must fall as far as the ∞-norm, with a factor of 2 to spare.
@@ -324,10 +329,11 @@ impl<B: Linear> State for Krylov<B> {
         self.backend.reset(initial)
     }
 
-    /// V, cut to the bounds of all values, which rounding errors and rough evaluations may leave.
+    /// V. If its policy was evaluated to less than θ, it is cut to the bounds of all values. Else it may leave them by less than its
+    /// error: a cut would raise the residual of neighbours with the same error.
     fn values(&mut self) -> Result<Vec<f64>, B::Error> {
         let mut values = self.backend.values()?;
-        let most = self.scale.value;
+        let most = if self.progress.rough { self.scale.value } else { f64::INFINITY };
         values.iter_mut().for_each(|value| *value = value.clamp(-most, most));
         Ok(values)
     }

@@ -17,7 +17,7 @@ pub enum AnyDevice {
     /// A GPU.
     Gpu(Gpu),
     /// The emulator.
-    Emulated(Emulator),
+    Emulated(Box<Emulator>),
 }
 
 /// A failed operation of an [`AnyDevice`].
@@ -114,7 +114,7 @@ impl From<Gpu> for AnyDevice {
 
 impl From<Emulator> for AnyDevice {
     fn from(emulator: Emulator) -> Self {
-        Self::Emulated(emulator)
+        Self::Emulated(Box::new(emulator))
     }
 }
 

@@ -23,6 +23,10 @@ pub fn to_the_end<B: State + ?Sized>(_: &Run, _: &mut B) -> Result<ControlFlow<(
     Ok(ControlFlow::Continue(()))
 }
 
+/// Called after each round of [`run`], with the record so far and the backend.
+pub type Follow<'a> =
+    &'a mut dyn FnMut(&Run, &mut dyn State<Error = SolveError>) -> Result<ControlFlow<()>, SolveError>;
+
 /// Runs the loop of the backend's method once: greedy sweeps until `stop`, or evaluations of each policy to `theta`.
 ///
 /// # Errors
@@ -33,7 +37,7 @@ pub fn run(
     stop: Stop,
     theta: f64,
     limits: &Limits,
-    follow: &mut dyn FnMut(&Run, &mut dyn State<Error = SolveError>) -> Result<ControlFlow<()>, SolveError>,
+    follow: Follow,
 ) -> Result<Run, SolveError> {
     match backend {
         Dynamic::Values(backend) => value_iteration(&mut **backend, stop, limits, |run, backend| follow(run, backend)),
