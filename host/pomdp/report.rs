@@ -134,10 +134,13 @@ impl Solved<'_> {
         let (lower, upper, gap, limit) = (end.lower, end.upper, end.gap(), solution.gap_limit);
         let [lower_text, upper_text] = [lower, upper].map(|bound| decimal(bound, gap));
         let mut line = format!("Value of the start: {lower_text} to {upper_text}, gap {gap:.1e}");
-        if lower > 0.0 || upper < 0.0 {
-            line += &format!(", {:.2} % of the value", 100.0 * solution.relative_gap);
+        // Near 0, the gap is not relative to the value.
+        let of_value = gap / lower.max(-upper).max(0.0);
+        let is_relative = of_value <= solution.relative_gap * (1.0 + 1e-9);
+        if is_relative && (lower > 0.0 || upper < 0.0) {
+            line += &format!(", {:.2} % of the value", 100.0 * of_value);
         }
-        if gap > limit {
+        if gap > limit || !is_relative {
             line += &format!("; the limit is {limit:.1e}");
         }
         line

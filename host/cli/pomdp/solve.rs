@@ -67,7 +67,7 @@ pub struct Arguments {
     /// Seed of the random numbers: equal seeds on equally many processes or GPUs give equal runs, unless --time ends them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Stop when the bounds differ by at most this fraction of the value, or of 1 % of the largest reward of a step if that is more
+    /// Stop when the bounds differ by at most this fraction of the value, or of 1 % of what a step of good play earns if that is more
     /// [default: 1e-3, without --gap].
     #[arg(long, value_name = "R", value_parser = number::positive)]
     relative_gap: Option<f64>,

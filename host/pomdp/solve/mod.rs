@@ -28,7 +28,7 @@ use super::backend::{PointBackup, Trials};
 use super::checkpoint::{Checkpoint, hash};
 use super::cpu::PointBased;
 use super::model::Pomdp;
-use super::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
+use super::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions, earned};
 use super::solution::{RankShare, Round, Solution, Status};
 use crate::device::{self, Backups, Walkers};
 use warpkov_common::checkpoint::Checkpoints;
@@ -329,7 +329,8 @@ impl<'a, 'k> Run<'a, 'k> {
         let largest = largest(self.model);
         let [below, above] = slack(self.model, largest / rest);
         let bounds = Interval { lower: extreme(f64::min) / rest - below, upper: extreme(f64::max) / rest + above };
-        (Clock::new(self.start, self.limits, self.sign, self.observe, (bounds, largest), self.team), self.keeper)
+        let earned = earned(&rewards, self.model.actions() as usize);
+        (Clock::new(self.start, self.limits, self.sign, self.observe, (bounds, earned), self.team), self.keeper)
     }
 
     /// Solves with beliefs and bounds on the host. `backend` does the backups, except those of single paths.
@@ -432,9 +433,9 @@ impl<'a, 'k> Run<'a, 'k> {
         }
         let (status, stages) = (status.unwrap_or(Status::Interrupted), Vec::new());
         let (lower, upper) = rounds.last().map_or((0.0, 0.0), |end| (end.lower, end.upper));
-        let largest = largest(self.model);
-        let gap_limit = self.limits.gap.limit(lower, upper, largest);
-        let relative_gap = relative(upper - lower, Gap::size(lower, upper, largest));
+        let earned = earned(&self.model.expected_rewards(), self.model.actions() as usize);
+        let gap_limit = self.limits.gap.limit(lower, upper, earned);
+        let relative_gap = relative(upper - lower, Gap::size(lower, upper, earned));
         Solution { gap_limit, relative_gap, vectors, stages, status, rounds, expansion, scheme, device, notes, ranks }
     }
 }
