@@ -66,8 +66,9 @@ impl Results for Solved<'_> {
     type Format = Format;
 
     fn write_as(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        let Self { model, name, solution: Solution { vectors, stages, .. } } = *self;
-        write_policy_to(out, format, Policy { vectors, model: Some(model), name, stages })
+        let Self { model, name, solution: Solution { vectors, stages, support, .. } } = *self;
+        let policy = Policy { vectors, model: Some(model), name, stages, support: support.as_ref() };
+        write_policy_to(out, format, policy)
     }
 }
 

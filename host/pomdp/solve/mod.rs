@@ -312,12 +312,12 @@ impl<'a, 'k> Run<'a, 'k> {
         let shares = team.shares(&device_name, backups);
         let mut clock = search.into_clock();
         let slack = walkers.slack(largest(model))[0].max(resume.map_or(0.0, |checkpoint| checkpoint.slack[0]));
-        let vectors = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
+        let (vectors, support) = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
         // The returned vectors, after pruning and reduction, decide the reported bound.
         let attained = vectors.best(model.start()).map_or(f64::NEG_INFINITY, |(_, value)| value);
         let bounds = Interval { lower: standing.bounds.lower.min(attained), ..standing.bounds };
         let end = clock.end(Standing { bounds, vectors: vectors.len(), ..standing });
-        Ok(self.solution(vectors, end, expansion, Scheme::Path, shares))
+        Ok(Solution { support: Some(support), ..self.solution(vectors, end, expansion, Scheme::Path, shares) })
     }
 
     /// The clock of the run, with initial bounds that hold for every policy, and the keeper of its checkpoints.
@@ -413,9 +413,9 @@ impl<'a, 'k> Run<'a, 'k> {
         search.prune();
         let standing = search.standing();
         let shares = team.shares(&device, backups);
-        let (vectors, clock) = search.into_vectors();
+        let (vectors, support, clock) = search.into_vectors();
         let end = clock.end(Standing { vectors: vectors.len(), ..standing });
-        Ok(self.solution(vectors, end, expansion, scheme, shares))
+        Ok(Solution { support: Some(support), ..self.solution(vectors, end, expansion, scheme, shares) })
     }
 
     fn solution(
@@ -436,7 +436,20 @@ impl<'a, 'k> Run<'a, 'k> {
         let earned = earned(&self.model.expected_rewards(), self.model.actions() as usize);
         let gap_limit = self.limits.gap.limit(lower, upper, earned);
         let relative_gap = relative(upper - lower, Gap::size(lower, upper, earned));
-        Solution { gap_limit, relative_gap, vectors, stages, status, rounds, expansion, scheme, device, notes, ranks }
+        Solution {
+            gap_limit,
+            relative_gap,
+            vectors,
+            stages,
+            support: None,
+            status,
+            rounds,
+            expansion,
+            scheme,
+            device,
+            notes,
+            ranks,
+        }
     }
 }
 

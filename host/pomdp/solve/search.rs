@@ -16,8 +16,8 @@ use crate::checkpoint::Checkpoint;
 use crate::cpu::{Assembler, Vectors};
 use crate::model::Pomdp;
 use crate::projection::Projection;
-use crate::reduce::reduced;
-use crate::solution::Status;
+use crate::reduce::{reduced, support};
+use crate::solution::{Status, Support};
 use crate::support::Supports;
 use warpkov_common::numbers::max_norm;
 use warpkov_mdp::SolveError;
@@ -938,15 +938,16 @@ impl<'m, 'o> Search<'m, 'o> {
         successors
     }
 
-    /// The policy of Γ and the retired vectors after its [reduction](reduced), and the clock.
+    /// The policy of Γ and the retired vectors after its [reduction](reduced), its [support], and the clock.
     #[must_use]
-    pub fn into_vectors(self) -> (AlphaVectors, Clock<'o>) {
+    pub fn into_vectors(self) -> (AlphaVectors, Support, Clock<'o>) {
         let Self { model, vectors, supports, mut clock, graph, sawtooth, .. } = self;
         // Frees memory for the reduction.
         drop((graph, sawtooth));
         let (all, next) = supports.join(vectors.into_alpha());
         drop(supports);
-        (reduced(model, &all, &next, &mut || clock.overdue()), clock)
+        let support = support(model, &all, &next);
+        (reduced(model, &all, &next, &mut || clock.overdue()), support, clock)
     }
 
     /// The clock of the run.
