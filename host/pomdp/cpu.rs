@@ -116,6 +116,7 @@ impl Vectors {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.alpha.capacity() * size_of::<f64>()
+            + self.alpha.len() * size_of::<u32>()
             + self.blocks.len() * self.alpha.states() as usize * size_of::<[f32; LANES]>()
     }
 

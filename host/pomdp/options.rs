@@ -103,7 +103,8 @@ const LEAST_SIZE: f64 = 0.01;
 /// that good play avoids do not count.
 #[must_use]
 pub fn earned(rewards: &[f64], actions: usize) -> f64 {
-    let best = rewards.chunks(actions.max(1)).map(|of_state| of_state.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+    let best =
+        rewards.chunks(actions.max(1)).map(|of_state| of_state.iter().copied().fold(f64::NEG_INFINITY, f64::max));
     let most = best.clone().fold(f64::NEG_INFINITY, f64::max);
     if most > 0.0 {
         return most;

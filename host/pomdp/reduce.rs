@@ -70,10 +70,10 @@ pub fn reduced(model: &Pomdp, all: &AlphaVectors, next: &[u32], late: &mut dyn F
     kept.vectors.into_alpha()
 }
 
-/// The vectors that plans of the start continue with, in breadth-first order. `next` is g(o) of vector i at i·|Ω| + o. The model is a
+/// The vectors that plans of the start continue with, in breadth-first order, and whether each vector is one of them. `next` is g(o) of vector i at i·|Ω| + o. The model is a
 /// maximisation problem.
 #[must_use]
-pub fn support(model: &Pomdp, all: &AlphaVectors, next: &[u32]) -> Support {
+pub fn support(model: &Pomdp, all: &AlphaVectors, next: &[u32]) -> (Support, Vec<bool>) {
     let count = model.observation_count() as usize;
     let mut found = Support::default();
     let mut numbers = vec![u32::MAX; all.len()];
@@ -97,7 +97,7 @@ pub fn support(model: &Pomdp, all: &AlphaVectors, next: &[u32]) -> Support {
             found.next.push(number(follower as usize, &mut order));
         }
     }
-    found
+    (found, numbers.iter().map(|&number| number != u32::MAX).collect())
 }
 
 /// K, the kept vectors.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use warpkov_common::interrupt;
+use warpkov_common::{interrupt, memory};
 use warpkov_pomdp::checkpoint::Checkpoint;
 use warpkov_pomdp::io::{Format, Kind};
 use warpkov_pomdp::model::Pomdp;
@@ -204,6 +204,9 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let on_host = devices.iter().all(|device| matches!(device, DeviceChoice::Auto | DeviceChoice::Cpu));
     let _starting = devices.iter().take(1).filter_map(|device| options.input.file.start(*device)).next();
     ranks.agree(options.plots.check(ranks.count(&devices)))?;
+    if options.solve.limits.memory.is_some() {
+        memory::keep_tight();
+    }
     let model = ranks.agree(ranks.one_input(&options.input.file).and_then(|()| options.input.read()))?;
     if on_host {
         options.solve.limits.memory = options.solve.limits.memory.map(|memory| left(memory, &model));
@@ -252,7 +255,7 @@ fn left(memory: u64, model: &Pomdp) -> u64 {
     /// Bytes of the program and its threads.
     const PROGRAM: u64 = 24 << 20;
     /// Bytes of the process per byte of beliefs and vectors, in tenths.
-    const TENTHS: u64 = 13;
+    const TENTHS: u64 = 15;
 
     let others = PROGRAM.saturating_add(2 * model.bytes() as u64);
     (memory.saturating_sub(others) / TENTHS * 10).max(memory / 8)

@@ -139,7 +139,7 @@ impl<'d, T: Precise> Walkers<'d, T> {
         self.backups.download_into(&mut self.mirror, self.supports.active())?;
         let (all, next) = self.supports.join(self.mirror);
         drop(self.supports);
-        let mut support = support(model, &all, &next);
+        let (mut support, _) = support(model, &all, &next);
         support.value -= slack;
         let mut vectors = reduced(model, &all, &next, late);
         vectors.values_mut().iter_mut().for_each(|value| *value -= slack);

@@ -402,12 +402,12 @@ impl<'a, 'k> Run<'a, 'k> {
             }
             if keeper.is_due() {
                 let backups = search.standing().backups;
-                keeper.keep(search.checkpoint(None, backups, search.slack()));
+                keeper.keep(&search.snapshot(None, backups, search.slack()));
             }
         }
         if keeper.keeps() {
             let backups = search.standing().backups;
-            keeper.keep(search.checkpoint(None, backups, search.slack()));
+            keeper.keep(&search.snapshot(None, backups, search.slack()));
         }
         let backups = if apart { search.backups } else { backend.backups };
         search.prune();

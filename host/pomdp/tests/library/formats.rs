@@ -736,8 +736,12 @@ fn vectors_are_read_back() {
         assert!(formats::write_to(io::sink(), format, &tiger).is_err());
     }
     let mut text = Vec::new();
-    formats::write_policy_to(&mut text, Format::Alpha, Policy { vectors: &policy, model: None, name: "", stages: &[], support: None })
-        .unwrap();
+    formats::write_policy_to(
+        &mut text,
+        Format::Alpha,
+        Policy { vectors: &policy, model: None, name: "", stages: &[], support: None },
+    )
+    .unwrap();
     assert_eq!(str::from_utf8(&text).unwrap(), "0\n-1.001 0.30000000000000004\n\n1\n-100 10\n\n2\n10 -100\n\n");
 }
 
