@@ -158,7 +158,10 @@ fn decimal(bound: f64, gap: f64) -> String {
 pub fn progress(round: &Round) -> String {
     let Round { seconds, beliefs, vectors, lower, upper, .. } = *round;
     let gap = round.gap();
-    format!("{seconds:8.1} s  |B| {beliefs:7}  |Γ| {vectors:6}  lower {lower:12.5}  upper {upper:12.5}  gap {gap:.2e}")
+    // Five decimals show nothing of small values.
+    let short = |x: f64| if x != 0.0 && x.abs() < 1e-2 { format!("{x:.4e}") } else { format!("{x:.5}") };
+    let [lower, upper] = [lower, upper].map(short);
+    format!("{seconds:8.1} s  |B| {beliefs:7}  |Γ| {vectors:6}  lower {lower:>12}  upper {upper:>12}  gap {gap:.2e}")
 }
 
 /// The reason why a solve ended, in words.
@@ -205,7 +208,8 @@ impl Report for Evaluated<'_> {
             writeln!(out, "Controller        {} nodes, begins in {}", controller.len(), starts.join(", "))?;
         }
         if found.half_width.is_finite() {
-            writeln!(out, "Mean {what:<12} {:.6} ± {:.6} (95 %)", found.mean, found.half_width)?;
+            let [mean, half] = [found.mean, found.half_width].map(|number| decimal(number, found.half_width));
+            writeln!(out, "Mean {what:<12} {mean} ± {half} (95 %)")?;
         } else {
             writeln!(out, "Mean {what:<12} {:.6}, of one episode: there is no interval", found.mean)?;
         }

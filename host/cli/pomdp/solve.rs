@@ -75,7 +75,7 @@ pub struct Arguments {
     #[arg(long, value_name = "G", value_parser = number::positive, conflicts_with = "relative_gap")]
     gap: Option<f64>,
     /// Stop when the policy attains the value V at the start belief.
-    #[arg(long, value_name = "V", value_parser = number::finite, allow_negative_numbers = true)]
+    #[arg(long, value_name = "V", value_parser = number::finite, allow_hyphen_values = true)]
     target: Option<f64>,
     /// Maximum time in seconds.
     #[arg(long, value_name = "S", value_parser = number::positive)]
