@@ -286,7 +286,15 @@ impl Contents {
     /// # Errors
     /// Those of `out`.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        self.write_before(out, None)
+        self.write_before(out, Vec::new(), None)
+    }
+
+    /// Writes the file with more tensors, which need not be in memory.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write_with(&self, out: &mut dyn Write, more: Vec<Tensor>) -> io::Result<()> {
+        self.write_before(out, more, None)
     }
 
     /// The bytes of a file that has one more array, the last one: `length` numbers F64 of this name, which follow.
@@ -295,12 +303,12 @@ impl Contents {
     /// If the header is too large.
     pub fn head(&self, name: &str, length: u64) -> io::Result<Vec<u8>> {
         let mut head = Vec::new();
-        self.write_before(&mut head, Some(Entry::new(name, "F64", length)))?;
+        self.write_before(&mut head, Vec::new(), Some(Entry::new(name, "F64", length)))?;
         Ok(head)
     }
 
-    fn write_before(&self, out: &mut dyn Write, last: Option<Entry>) -> io::Result<()> {
-        let mut tensors: Vec<Tensor> = Vec::new();
+    fn write_before(&self, out: &mut dyn Write, more: Vec<Tensor>, last: Option<Entry>) -> io::Result<()> {
+        let mut tensors = more;
         for (name, array) in &self.arrays {
             tensors.push(match array {
                 Array::F64(numbers) => Tensor::new(name, "F64", numbers),
@@ -308,6 +316,7 @@ impl Contents {
                 Array::U32(numbers) => Tensor::new(name, "U32", numbers),
             });
         }
+        tensors.sort_by(|a, b| a.name().cmp(b.name()));
         file::write(out, json!(self.texts), &mut tensors, last)
     }
 }

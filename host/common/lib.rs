@@ -8,6 +8,7 @@
 //! | [`random`] | reproducible random numbers |
 //! | [`checkpoint`] | checkpoints: the file, its hash, and when the next one is due |
 //! | [`mod@choice`] | enums with named variants, for options |
+//! | [`memory`] | the memory of the process |
 //! | [`names`] | names of states, actions and observations |
 //! | [`numbers`] | the maximum norm, infinite numbers in JSON |
 //! | [`parallel`] | loops on all cores |
@@ -24,6 +25,7 @@ pub mod choice;
 pub mod guard;
 pub mod interrupt;
 pub mod io;
+pub mod memory;
 pub mod names;
 pub mod numbers;
 pub mod parallel;

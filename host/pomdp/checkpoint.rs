@@ -14,6 +14,8 @@
 //! at least the bounds of the checkpoint. Its random numbers are a stream of their own, named by the number of expansions, so
 //! that it does not walk the same walks again.
 
+use std::borrow::Cow;
+use std::io::{self, Write};
 use std::path::Path;
 
 use bytemuck::cast_slice;
@@ -25,6 +27,7 @@ use super::model::Pomdp;
 use super::solution::Round;
 use warpkov_common::checkpoint::{Contents, Hash, content};
 use warpkov_common::io::Error;
+use warpkov_common::io::safetensors::{Entry, Tensor};
 use warpkov_mdp::checkpoint::hash as process_hash;
 
 const KIND: &str = "pomdp";
@@ -128,10 +131,44 @@ impl Checkpoint {
             rounds: take_rounds(&mut contents)?,
         })
     }
+}
 
-    /// The file's contents, where `model` is the [`hash`] of the model.
-    #[must_use]
-    pub fn contents(self, model: Hash) -> Contents {
+/// What a walk over beliefs calls with each, and with its upper bound if it is a point.
+type Visit<'v> = &'v mut dyn FnMut(&Belief, f64) -> io::Result<()>;
+
+/// A walk over beliefs.
+pub type Walk<'a> = Box<dyn Fn(Visit) -> io::Result<()> + 'a>;
+
+/// A [`Checkpoint`] to write, which borrows what is large.
+pub struct Snapshot<'a> {
+    /// Γ, and behind it retired vectors.
+    pub vectors: Vec<Cow<'a, AlphaVectors>>,
+    /// The continuations of all vectors.
+    pub next: Vec<u32>,
+    /// Beliefs, and upper bounds on V\* at them.
+    pub points: Walk<'a>,
+    /// B.
+    pub beliefs: Walk<'a>,
+    /// Number of expansions.
+    pub iterations: u64,
+    /// Number of backups.
+    pub backups: u64,
+    /// Seconds so far.
+    pub seconds: f64,
+    /// An upper bound on V\*(b₀).
+    pub upper: f64,
+    /// Bounds on the rounding errors of vectors and points.
+    pub slack: [f64; 2],
+    /// Recorded progress, with the model's own sign.
+    pub rounds: &'a [Round],
+}
+
+impl Snapshot<'_> {
+    /// Writes the file, where `model` is the [`hash`] of the model.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, model: Hash, out: &mut dyn Write) -> io::Result<()> {
         let mut contents = Contents::new(KIND, model);
         contents.set("iterations", self.iterations);
         contents.set("backups", self.backups);
@@ -139,24 +176,45 @@ impl Checkpoint {
         contents.set("upper", self.upper);
         contents.set("slack.below", self.slack[0]);
         contents.set("slack.above", self.slack[1]);
-        let Plans { vectors, next } = self.plans;
-        contents.put("vectors", vectors.values().to_vec());
-        contents.put("actions", vectors.actions().to_vec());
-        contents.put("next", next);
-        let (points, upper): (Vec<Belief>, Vec<f64>) = self.points.into_iter().unzip();
-        put_beliefs(&mut contents, "points", &points);
+        contents.put("actions", self.vectors.iter().flat_map(|part| part.actions()).copied().collect::<Vec<_>>());
+        put_rounds(&mut contents, self.rounds);
+        let upper = put_lengths(&mut contents, "points", &self.points)?;
         contents.put("points.upper", upper);
-        put_beliefs(&mut contents, "beliefs", &self.beliefs);
-        put_rounds(&mut contents, &self.rounds);
-        contents
+        put_lengths(&mut contents, "beliefs", &self.beliefs)?;
+        let values: usize = self.vectors.iter().map(|part| part.values().len()).sum();
+        let vectors =
+            |out: &mut dyn Write| self.vectors.iter().try_for_each(|part| out.write_all(cast_slice(part.values())));
+        let mut tensors = vec![
+            Tensor::new("next", "U32", &self.next),
+            Tensor::streamed(Entry::new("vectors", "F64", values as u64), vectors),
+        ];
+        for (name, walk) in [("points", &self.points), ("beliefs", &self.beliefs)] {
+            let mut total = 0;
+            walk(&mut |belief, _| {
+                total += belief.states().len() as u64;
+                Ok(())
+            })?;
+            tensors.push(Tensor::streamed(Entry::new(format!("{name}.states"), "U32", total), move |out| {
+                walk(&mut |belief, _| out.write_all(cast_slice(belief.states())))
+            }));
+            tensors.push(Tensor::streamed(Entry::new(format!("{name}.probs"), "F64", total), move |out| {
+                walk(&mut |belief, _| out.write_all(cast_slice(belief.probs())))
+            }));
+        }
+        contents.write_with(out, tensors)
     }
 }
 
-fn put_beliefs(contents: &mut Contents, name: &str, beliefs: &[Belief]) {
-    let length = |belief: &Belief| belief.states().len() as u64;
-    contents.put(&format!("{name}.length"), beliefs.iter().map(length).collect::<Vec<_>>());
-    contents.put(&format!("{name}.states"), beliefs.iter().flat_map(Belief::states).copied().collect::<Vec<_>>());
-    contents.put(&format!("{name}.probs"), beliefs.iter().flat_map(Belief::probs).copied().collect::<Vec<_>>());
+/// Adds the length of each belief. Returns the bounds.
+fn put_lengths(contents: &mut Contents, name: &str, walk: &Walk) -> io::Result<Vec<f64>> {
+    let (mut lengths, mut bounds) = (Vec::new(), Vec::new());
+    walk(&mut |belief, bound| {
+        lengths.push(belief.states().len() as u64);
+        bounds.push(bound);
+        Ok(())
+    })?;
+    contents.put(&format!("{name}.length"), lengths);
+    Ok(bounds)
 }
 
 fn take_beliefs(contents: &mut Contents, name: &str, model: &Pomdp) -> Result<Vec<Belief>, String> {

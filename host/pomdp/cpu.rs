@@ -116,6 +116,7 @@ impl Vectors {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.alpha.capacity() * size_of::<f64>()
+            + self.alpha.len() * size_of::<u32>()
             + self.blocks.len() * self.alpha.states() as usize * size_of::<[f32; LANES]>()
     }
 
@@ -132,11 +133,25 @@ impl Vectors {
     /// at every step.
     #[must_use]
     pub fn best(&self, belief: &Belief) -> Option<(u32, f64)> {
-        let mut best = self.best_from(belief, 0)?;
+        let first = self.best_from(belief, 0)?;
         // Number of terms in the error bound of a score: a product, a sum of a fourth of the terms, and the sum of the
         // partial sums.
         let terms = (belief.states().len() / SUMS + 2 * SUMS) as f64;
-        let least = best.1 - terms * f64::from(f32::EPSILON) * self.largest;
+        let least = first.1 - terms * f64::from(f32::EPSILON) * self.largest;
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            // SAFETY: the call needs AVX-512F, which the branch condition detects.
+            return Some(unsafe { self.compare_avx512(belief, first, least) });
+        } else if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the call needs AVX2, which the branch condition detects.
+            return Some(unsafe { self.compare_avx2(belief, first, least) });
+        }
+        Some(self.compare_blocks(belief, first, least))
+    }
+
+    /// The first best vector by `f64` values, of `best` and the vectors whose score is at least `least`.
+    #[inline(always)]
+    fn compare_blocks(&self, belief: &Belief, mut best: (u32, f64), least: f64) -> (u32, f64) {
         for (block, entries) in self.blocks.iter().enumerate() {
             for (lane, score) in scores(belief, entries).into_iter().enumerate() {
                 let vector = block * LANES + lane;
@@ -148,7 +163,21 @@ impl Vectors {
                 }
             }
         }
-        Some(best)
+        best
+    }
+
+    /// [`compare_blocks`](Self::compare_blocks) compiled for AVX-512, with the same result.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f")]
+    fn compare_avx512(&self, belief: &Belief, best: (u32, f64), least: f64) -> (u32, f64) {
+        self.compare_blocks(belief, best, least)
+    }
+
+    /// [`compare_blocks`](Self::compare_blocks) compiled for AVX2, with the same result.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn compare_avx2(&self, belief: &Belief, best: (u32, f64), least: f64) -> (u32, f64) {
+        self.compare_blocks(belief, best, least)
     }
 
     /// Index of the vector that [`best_from`](Self::best_from) returns.

@@ -95,23 +95,39 @@ pub enum Gap {
     Relative(f64),
 }
 
-/// Least size of a value, relative to max |r(s, a)|: a value near 0 needs no relative accuracy.
+/// Least size of a value, relative to what a step of good play earns: a value near 0 needs no relative accuracy.
 const LEAST_SIZE: f64 = 0.01;
+
+/// The size of what a step of good play earns, from r(s, a) at s·A + a of a maximisation problem: the largest maxₐ r(s, a),
+/// if that is positive, otherwise the least |maxₐ r(s, a)| that is not 0, otherwise the least |r(s, a)| that is not 0. Penalties
+/// that good play avoids do not count.
+#[must_use]
+pub fn earned(rewards: &[f64], actions: usize) -> f64 {
+    let best =
+        rewards.chunks(actions.max(1)).map(|of_state| of_state.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+    let most = best.clone().fold(f64::NEG_INFINITY, f64::max);
+    if most > 0.0 {
+        return most;
+    }
+    let least = |sizes: &mut dyn Iterator<Item = f64>| sizes.map(f64::abs).filter(|&size| size > 0.0).reduce(f64::min);
+    least(&mut best.clone()).or_else(|| least(&mut rewards.iter().copied())).unwrap_or_default()
+}
 
 impl Gap {
     /// The size of a value that is between `lower` and `upper`: the least |v| of all v between them, but at least 1 % of
-    /// `largest`, which is max |r(s, a)|. It grows with the rewards, and never shrinks while the bounds approach each other.
+    /// `earned`, what a step of good play [earns](earned). It grows with the rewards, and never shrinks while the bounds approach
+    /// each other.
     #[must_use]
-    pub fn size(lower: f64, upper: f64, largest: f64) -> f64 {
-        lower.max(-upper).max(LEAST_SIZE * largest)
+    pub fn size(lower: f64, upper: f64, earned: f64) -> f64 {
+        lower.max(-upper).max(LEAST_SIZE * earned)
     }
 
     /// The largest gap that ends a run with these bounds.
     #[must_use]
-    pub fn limit(self, lower: f64, upper: f64, largest: f64) -> f64 {
+    pub fn limit(self, lower: f64, upper: f64, earned: f64) -> f64 {
         match self {
             Self::Absolute(gap) => gap,
-            Self::Relative(part) => part * Self::size(lower, upper, largest),
+            Self::Relative(part) => part * Self::size(lower, upper, earned),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::alpha::AlphaVectors;
 use crate::belief::Belief;
 use crate::game::least_loss;
 use crate::model::Pomdp;
+use crate::solution::Support;
 
 /// Maximum number of replies per game.
 const MAX_REPLIES: u32 = 64;
@@ -67,6 +68,36 @@ pub fn reduced(model: &Pomdp, all: &AlphaVectors, next: &[u32], late: &mut dyn F
         }
     }
     kept.vectors.into_alpha()
+}
+
+/// The vectors that plans of the start continue with, in breadth-first order, and whether each vector is one of them. `next` is g(o) of vector i at i·|Ω| + o. The model is a
+/// maximisation problem.
+#[must_use]
+pub fn support(model: &Pomdp, all: &AlphaVectors, next: &[u32]) -> (Support, Vec<bool>) {
+    let count = model.observation_count() as usize;
+    let mut found = Support::default();
+    let mut numbers = vec![u32::MAX; all.len()];
+    let mut order: Vec<usize> = Vec::new();
+    let mut number = |vector: usize, order: &mut Vec<usize>| {
+        if numbers[vector] == u32::MAX {
+            numbers[vector] = order.len() as u32;
+            order.push(vector);
+        }
+        numbers[vector]
+    };
+    for (prob, start) in model.starts() {
+        if let Some((best, value)) = all.best(&start) {
+            found.starts.push(number(best, &mut order));
+            found.value += prob * value;
+        }
+    }
+    while let Some(&vector) = order.get(found.actions.len()) {
+        found.actions.push(all.actions()[vector]);
+        for &follower in &next[vector * count..(vector + 1) * count] {
+            found.next.push(number(follower as usize, &mut order));
+        }
+    }
+    (found, numbers.iter().map(|&number| number != u32::MAX).collect())
 }
 
 /// K, the kept vectors.

@@ -66,8 +66,9 @@ impl Results for Solved<'_> {
     type Format = Format;
 
     fn write_as(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        let Self { model, name, solution: Solution { vectors, stages, .. } } = *self;
-        write_policy_to(out, format, Policy { vectors, model: Some(model), name, stages })
+        let Self { model, name, solution: Solution { vectors, stages, support, .. } } = *self;
+        let policy = Policy { vectors, model: Some(model), name, stages, support: support.as_ref() };
+        write_policy_to(out, format, policy)
     }
 }
 
@@ -134,10 +135,13 @@ impl Solved<'_> {
         let (lower, upper, gap, limit) = (end.lower, end.upper, end.gap(), solution.gap_limit);
         let [lower_text, upper_text] = [lower, upper].map(|bound| decimal(bound, gap));
         let mut line = format!("Value of the start: {lower_text} to {upper_text}, gap {gap:.1e}");
-        if lower > 0.0 || upper < 0.0 {
-            line += &format!(", {:.2} % of the value", 100.0 * solution.relative_gap);
+        // Near 0, the gap is not relative to the value.
+        let of_value = gap / lower.max(-upper).max(0.0);
+        let is_relative = of_value <= solution.relative_gap * (1.0 + 1e-9);
+        if is_relative && (lower > 0.0 || upper < 0.0) {
+            line += &format!(", {:.2} % of the value", 100.0 * of_value);
         }
-        if gap > limit {
+        if gap > limit || !is_relative {
             line += &format!("; the limit is {limit:.1e}");
         }
         line
@@ -154,7 +158,10 @@ fn decimal(bound: f64, gap: f64) -> String {
 pub fn progress(round: &Round) -> String {
     let Round { seconds, beliefs, vectors, lower, upper, .. } = *round;
     let gap = round.gap();
-    format!("{seconds:8.1} s  |B| {beliefs:7}  |Γ| {vectors:6}  lower {lower:12.5}  upper {upper:12.5}  gap {gap:.2e}")
+    // Five decimals show nothing of small values.
+    let short = |x: f64| if x != 0.0 && x.abs() < 1e-2 { format!("{x:.4e}") } else { format!("{x:.5}") };
+    let [lower, upper] = [lower, upper].map(short);
+    format!("{seconds:8.1} s  |B| {beliefs:7}  |Γ| {vectors:6}  lower {lower:>12}  upper {upper:>12}  gap {gap:.2e}")
 }
 
 /// The reason why a solve ended, in words.
@@ -201,7 +208,8 @@ impl Report for Evaluated<'_> {
             writeln!(out, "Controller        {} nodes, begins in {}", controller.len(), starts.join(", "))?;
         }
         if found.half_width.is_finite() {
-            writeln!(out, "Mean {what:<12} {:.6} ± {:.6} (95 %)", found.mean, found.half_width)?;
+            let [mean, half] = [found.mean, found.half_width].map(|number| decimal(number, found.half_width));
+            writeln!(out, "Mean {what:<12} {mean} ± {half} (95 %)")?;
         } else {
             writeln!(out, "Mean {what:<12} {:.6}, of one episode: there is no interval", found.mean)?;
         }

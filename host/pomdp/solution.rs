@@ -15,6 +15,20 @@ pub struct Stage {
     pub next: Vec<u32>,
 }
 
+/// The vectors that [support](super::support) the value at the start, without their entries: a finite-state controller that
+/// attains this value. Node i takes action aᵢ.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Support {
+    /// The node to begin in, one per [initial belief](super::model::Pomdp::starts).
+    pub starts: Vec<u32>,
+    /// aᵢ.
+    pub actions: Vec<u32>,
+    /// The node after observation o, at i·|Ω| + o.
+    pub next: Vec<u32>,
+    /// The value of the vectors at the start, of the maximisation problem.
+    pub value: f64,
+}
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -81,6 +95,8 @@ pub struct Solution {
     /// With a horizon T, the policies for T, T − 1 … 1 steps to go; `vectors` are those of the first. Values are those
     /// of the maximisation problem.
     pub stages: Vec<Stage>,
+    /// A controller that attains the value of `vectors` at the start. They do not hold all of its nodes.
+    pub support: Option<Support>,
     /// Why the run ended.
     pub status: Status,
     /// Recorded progress: the first round, some intermediate rounds, and the last.

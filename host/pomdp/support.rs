@@ -148,9 +148,14 @@ impl Supports {
         let count = active.len() as u32;
         active.reserve_exact(self.retired.len());
         active.append(self.retired.values().iter().copied(), self.retired.actions());
+        (active, self.joined(count))
+    }
+
+    /// g(o) of vector i at i·|Ω| + o, if the retired vectors follow the `count` of Γ.
+    #[must_use]
+    pub fn joined(&self, count: u32) -> Vec<u32> {
         let number = |number: u32| if number & RETIRED == 0 { number } else { count + (number & !RETIRED) };
-        let next = self.next.iter().chain(&self.retired_next).map(|&next| number(next)).collect();
-        (active, next)
+        self.next.iter().chain(&self.retired_next).map(|&next| number(next)).collect()
     }
 }
 

@@ -74,7 +74,7 @@ impl Model {
     /// A model whose arrays are those of NumPy. Rows are state-action pairs, those of a state adjacent.
     ///
     /// `place` names the caller's entry of an array ("P", "R", "action_rewards" or "ends") in a row: `place(array, row, n)`
-    /// that of the n-th entry of a row of a matrix, `place(array, row, None)` the row.
+    /// entry n of a matrix, which counts from its first row, and `place(array, row, None)` the row.
     #[staticmethod]
     fn from_arrays(
         py: Python<'_>,

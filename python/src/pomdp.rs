@@ -440,6 +440,6 @@ fn pomdp_save_policy(
 ) -> PyResult<()> {
     let vectors = vectors_of(&model.0, &values, &actions)?;
     let format = format_of(format)?.or(Format::of_name(&path)).unwrap_or(Format::Alpha);
-    let policy = Policy { vectors: &vectors, model: Some(&model.0), name: "warpkov", stages: &[] };
+    let policy = Policy { vectors: &vectors, model: Some(&model.0), name: "warpkov", stages: &[], support: None };
     detached(py, || io::write_policy(&path, format, policy))?.map_err(exception)
 }

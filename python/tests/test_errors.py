@@ -165,6 +165,63 @@ def test_entries_of_hidden_markov_models():
         normal.score([[0.0]])
 
 
+def distributions(random, *shape):
+    """Random distributions with zeros along the last axis."""
+    found = random.random(shape) * (random.random(shape) < 0.6)
+    found[..., 0] += 0.1
+    return found / found.sum(-1, keepdims=True)
+
+
+def test_every_bad_entry_is_named():
+    random = np.random.default_rng(0)
+    for _ in range(400):
+        states, actions = random.integers(1, 5, 2)
+        a, s, u = random.integers(actions), random.integers(states), random.integers(states)
+        bad, other = distributions(random, actions, states, states), distributions(random, actions, states, states)
+        form, is_reward = random.choice(["ass", "sas", "list", "pairs"]), random.random() < 0.5
+        if is_reward:
+            bad, name = random.random((actions, states, states)) - 0.5, "R"
+            bad[a, s, u] = random.choice([np.nan, np.inf])
+        else:
+            name = "P"
+            bad[a, s, u] = random.choice([-0.25, np.nan, np.inf, 1.5])
+        rows = {
+            "ass": (lambda m: m, f"{a}, {s}"),
+            "sas": (lambda m: m.transpose(1, 0, 2), f"{s}, {a}"),
+            "list": (lambda m: [sp.csr_array(one) for one in m], f"{a}, {s}"),
+            "pairs": (lambda m: sp.csr_array(m.transpose(1, 0, 2).reshape(-1, states)), f"{s * actions + a}"),
+        }
+        shaped, row = rows[form]
+        options = {"order": form} if form in ("ass", "sas") else {}
+        if form == "pairs":
+            options = {
+                "s_indices": np.repeat(np.arange(states), actions),
+                "a_indices": np.tile(np.arange(actions), states),
+            }
+        arrays = (shaped(other), shaped(bad)) if is_reward else (shaped(bad), random.random((states, actions)))
+        with pytest.raises(ValueError) as error:
+            mdp.Model(*arrays, 0.9, **options)
+        assert str(error.value).startswith(f"{name}[{row}, {u}] "), (form, bad, error.value)
+
+
+def test_every_bad_entry_of_a_pomdp_is_named():
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        states, actions, observations = random.integers(1, 5, 3)
+        arrays = {
+            "T": distributions(random, actions, states, states),
+            "O": distributions(random, actions, states, observations),
+        }
+        name = random.choice(["T", "O"])
+        place = tuple(int(random.integers(size)) for size in arrays[name].shape)
+        arrays[name][place] = random.choice([-0.25, np.nan, np.inf, 1.5])
+        if random.random() < 0.5:
+            arrays = {key: [sp.csr_array(one) for one in array] for key, array in arrays.items()}
+        with pytest.raises(ValueError) as error:
+            pomdp.Model(arrays["T"], arrays["O"], random.random((states, actions)), 0.9)
+        assert str(error.value).startswith(f"{name}[{', '.join(map(str, place))}] "), (place, error.value)
+
+
 def test_other_types():
     with pytest.raises(TypeError, match="P is a int, expected arrays"):
         mdp.solve(3, gamma=0.9)

@@ -417,10 +417,11 @@ fn memory_is_limited() {
     let hallway = folder.path().join("hallway.json").display().to_string();
     let generated = warpkov(&["pomdp", "generate", "hallway2", "--out", &hallway]).output().unwrap();
     assert!(generated.status.success());
-    let peak = |limit: u32| {
+    let checkpoint = folder.path().join("checkpoint").display().to_string();
+    let peak = |limit: u32, more: &[&str]| {
         let memory = format!("{limit}MiB");
         let solve = ["pomdp", "solve", &hallway, "--device", "cpu", "--time", "6", "--memory", &memory];
-        let (mut child, mut peak) = (warpkov(&solve).spawn().unwrap(), 0);
+        let (mut child, mut peak) = (warpkov(&[&solve, more].concat()).spawn().unwrap(), 0);
         while child.try_wait().unwrap().is_none() {
             // Empty when the process has ended.
             let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
@@ -430,8 +431,16 @@ fn memory_is_limited() {
         }
         f64::from(peak) / 1024.0
     };
-    let [small, large] = [48, 2048].map(peak);
-    assert!(small > 30.0 && small < 1.1 * 48.0, "{small} MiB");
+    let [small, large] = [48, 2048].map(|limit| peak(limit, &[]));
+    assert!(small > 30.0 && small < 48.0, "{small} MiB");
+    let policy = folder.path().join("policy.alpha").display().to_string();
+    for more in [
+        &["--expansion", "hsvi", "--out", &policy][..],
+        &["--checkpoint", &checkpoint, "--checkpoint-every", "1", "--out", &policy],
+    ] {
+        let peak = peak(64, more);
+        assert!(peak > 30.0 && peak < 64.0, "{peak} MiB: {more:?}");
+    }
     assert!(large > 1.3 * small, "{large} MiB with ample memory");
 }
 

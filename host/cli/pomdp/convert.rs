@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use warpkov_mdp::model::Objective;
 use warpkov_pomdp::io as formats;
-use warpkov_pomdp::io::{Format, Kind, Policy};
+use warpkov_pomdp::io::{Format, Kind, Policy, PolicyGraph};
 use warpkov_pomdp::model::Pomdp;
 
 use super::file::{Input, output_format, write};
@@ -88,7 +88,15 @@ fn convert_policy(options: &Options, out: impl Write) -> Result<(), Error> {
         }
         FileOrStd::At(path) => formats::read_vectors(path, input.format, model.as_ref())?,
     };
-    let policy = Policy { vectors: &vectors, model: model.as_ref(), name: &name, stages: &[] };
+    let policy = Policy { vectors: &vectors, model: model.as_ref(), name: &name, stages: &[], support: None };
+    if let (Kind::Graph, Some(model)) = (format.kind(), &model)
+        && let Some([vectors, controller]) = PolicyGraph::shortfall(model, &vectors)
+    {
+        eprintln!(
+            "note: the vectors have the value {vectors:.6} at the start, this controller {controller:.6}: it remembers a vector, not the \
+             belief. The controller that solve --out writes attains the value of its vectors"
+        );
+    }
     match output {
         FileOrStd::Standard => formats::write_policy_to(out, *format, policy)?,
         FileOrStd::At(path) => formats::write_policy(path, *format, policy)?,

@@ -61,13 +61,13 @@ pub struct Tiger {
     #[arg(long, value_name = "P", default_value = "0.85", value_parser = number::probability)]
     accuracy: f64,
     /// Reward of listening.
-    #[arg(long, value_name = "R", default_value = "-1", value_parser = number::finite)]
+    #[arg(long, value_name = "R", default_value = "-1", value_parser = number::finite, allow_hyphen_values = true)]
     listen: f64,
     /// Reward of opening the door with the treasure.
-    #[arg(long, value_name = "R", default_value = "10", value_parser = number::finite)]
+    #[arg(long, value_name = "R", default_value = "10", value_parser = number::finite, allow_hyphen_values = true)]
     treasure: f64,
     /// Reward of opening the door with the tiger.
-    #[arg(long, value_name = "R", default_value = "-100", value_parser = number::finite)]
+    #[arg(long, value_name = "R", default_value = "-100", value_parser = number::finite, allow_hyphen_values = true)]
     tiger: f64,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
@@ -89,7 +89,7 @@ pub struct FourByThree {
     #[arg(long, value_name = "P", default_value = "0.2", value_parser = number::probability)]
     slip: f64,
     /// Reward of a step from a nonterminal cell.
-    #[arg(long, value_name = "R", default_value = "-0.04", value_parser = number::finite)]
+    #[arg(long, value_name = "R", default_value = "-0.04", value_parser = number::finite, allow_hyphen_values = true)]
     step: f64,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.95", value_parser = number::below_one)]
@@ -298,13 +298,13 @@ pub struct Maintenance {
     #[arg(long, value_name = "P", default_value = "0.8", value_parser = number::probability)]
     repaired: f64,
     /// Cost of an inspection.
-    #[arg(long, value_name = "C", default_value = "1", value_parser = number::finite)]
+    #[arg(long, value_name = "C", default_value = "1", value_parser = number::finite, allow_hyphen_values = true)]
     inspection: f64,
     /// Cost of a repair.
-    #[arg(long, value_name = "C", default_value = "3", value_parser = number::finite)]
+    #[arg(long, value_name = "C", default_value = "3", value_parser = number::finite, allow_hyphen_values = true)]
     repair: f64,
     /// Cost of a new machine.
-    #[arg(long, value_name = "C", default_value = "15", value_parser = number::finite)]
+    #[arg(long, value_name = "C", default_value = "15", value_parser = number::finite, allow_hyphen_values = true)]
     replacement: f64,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.999", value_parser = number::below_one)]
@@ -342,19 +342,19 @@ pub struct Inspection {
     #[arg(long, value_name = "P", default_value = "0.8", value_parser = number::probability)]
     repaired: f64,
     /// Cost of a step of a worn machine.
-    #[arg(long, value_name = "C", default_value = "2", value_parser = number::finite)]
+    #[arg(long, value_name = "C", default_value = "2", value_parser = number::finite, allow_hyphen_values = true)]
     loss: f64,
     /// Cost of a step of a failed machine.
-    #[arg(long, value_name = "C", default_value = "10", value_parser = number::finite)]
+    #[arg(long, value_name = "C", default_value = "10", value_parser = number::finite, allow_hyphen_values = true)]
     downtime: f64,
     /// Cost of an inspection.
-    #[arg(long, value_name = "C", default_value = "1", value_parser = number::finite)]
+    #[arg(long, value_name = "C", default_value = "1", value_parser = number::finite, allow_hyphen_values = true)]
     inspection: f64,
     /// Cost of a repair.
-    #[arg(long, value_name = "C", default_value = "4", value_parser = number::finite)]
+    #[arg(long, value_name = "C", default_value = "4", value_parser = number::finite, allow_hyphen_values = true)]
     repair: f64,
     /// Cost of a new machine.
-    #[arg(long, value_name = "C", default_value = "15", value_parser = number::finite)]
+    #[arg(long, value_name = "C", default_value = "15", value_parser = number::finite, allow_hyphen_values = true)]
     replacement: f64,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.98", value_parser = number::below_one)]

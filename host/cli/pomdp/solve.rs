@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use warpkov_common::interrupt;
+use warpkov_common::{interrupt, memory};
 use warpkov_pomdp::checkpoint::Checkpoint;
 use warpkov_pomdp::io::{Format, Kind};
 use warpkov_pomdp::model::Pomdp;
@@ -67,7 +67,7 @@ pub struct Arguments {
     /// Seed of the random numbers: equal seeds on equally many processes or GPUs give equal runs, unless --time ends them.
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Stop when the bounds differ by at most this fraction of the value, or of 1 % of the largest reward of a step if that is more
+    /// Stop when the bounds differ by at most this fraction of the value, or of 1 % of what a step of good play earns if that is more
     /// [default: 1e-3, without --gap].
     #[arg(long, value_name = "R", value_parser = number::positive)]
     relative_gap: Option<f64>,
@@ -75,7 +75,7 @@ pub struct Arguments {
     #[arg(long, value_name = "G", value_parser = number::positive, conflicts_with = "relative_gap")]
     gap: Option<f64>,
     /// Stop when the policy attains the value V at the start belief.
-    #[arg(long, value_name = "V", value_parser = number::finite, allow_negative_numbers = true)]
+    #[arg(long, value_name = "V", value_parser = number::finite, allow_hyphen_values = true)]
     target: Option<f64>,
     /// Maximum time in seconds.
     #[arg(long, value_name = "S", value_parser = number::positive)]
@@ -204,6 +204,9 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let on_host = devices.iter().all(|device| matches!(device, DeviceChoice::Auto | DeviceChoice::Cpu));
     let _starting = devices.iter().take(1).filter_map(|device| options.input.file.start(*device)).next();
     ranks.agree(options.plots.check(ranks.count(&devices)))?;
+    if options.solve.limits.memory.is_some() {
+        memory::keep_tight();
+    }
     let model = ranks.agree(ranks.one_input(&options.input.file).and_then(|()| options.input.read()))?;
     if on_host {
         options.solve.limits.memory = options.solve.limits.memory.map(|memory| left(memory, &model));
@@ -252,7 +255,7 @@ fn left(memory: u64, model: &Pomdp) -> u64 {
     /// Bytes of the program and its threads.
     const PROGRAM: u64 = 24 << 20;
     /// Bytes of the process per byte of beliefs and vectors, in tenths.
-    const TENTHS: u64 = 13;
+    const TENTHS: u64 = 15;
 
     let others = PROGRAM.saturating_add(2 * model.bytes() as u64);
     (memory.saturating_sub(others) / TENTHS * 10).max(memory / 8)

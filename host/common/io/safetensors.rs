@@ -69,16 +69,35 @@ impl Header {
     }
 }
 
-/// A tensor of one dimension in memory.
+/// A tensor of one dimension.
 pub struct Tensor<'a> {
     entry: Entry,
-    bytes: &'a [u8],
+    elements: Elements<'a>,
+}
+
+/// Writes elements.
+type Writer<'a> = Box<dyn Fn(&mut dyn Write) -> io::Result<()> + 'a>;
+
+enum Elements<'a> {
+    Here(&'a [u8]),
+    Streamed(Writer<'a>),
 }
 
 impl<'a> Tensor<'a> {
     /// A tensor that borrows its elements, whose type the file calls `dtype`.
     pub fn new<T: Pod>(name: impl Into<String>, dtype: &'static str, elements: &'a [T]) -> Self {
-        Self { entry: Entry::new(name, dtype, elements.len() as u64), bytes: bytemuck::cast_slice(elements) }
+        let entry = Entry::new(name, dtype, elements.len() as u64);
+        Self { entry, elements: Elements::Here(bytemuck::cast_slice(elements)) }
+    }
+
+    /// A tensor whose elements `write` writes, as many as `entry` says.
+    pub fn streamed(entry: Entry, write: impl Fn(&mut dyn Write) -> io::Result<()> + 'a) -> Self {
+        Self { entry, elements: Elements::Streamed(Box::new(write)) }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.entry.name
     }
 }
 
@@ -92,5 +111,8 @@ pub fn write(out: &mut dyn Write, metadata: Value, tensors: &mut [Tensor], last:
     align(tensors, |tensor| &tensor.entry);
     let entries: Vec<_> = tensors.iter().map(|tensor| tensor.entry.clone()).chain(last).collect();
     out.write_all(&Header::new(metadata, &entries)?.bytes)?;
-    tensors.iter().try_for_each(|tensor| out.write_all(tensor.bytes))
+    tensors.iter().try_for_each(|tensor| match &tensor.elements {
+        Elements::Here(bytes) => out.write_all(bytes),
+        Elements::Streamed(write) => write(out),
+    })
 }

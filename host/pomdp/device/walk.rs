@@ -14,7 +14,8 @@ use crate::device::backup::{Backups, THREADS};
 use crate::device::beliefs::Beliefs;
 use crate::device::upper::Upper;
 use crate::model::Pomdp;
-use crate::reduce::reduced;
+use crate::reduce::{reduced, support};
+use crate::solution::Support;
 use crate::support::Supports;
 use warpkov_runtime::Precise;
 use warpkov_runtime::scratch::Scratch;
@@ -120,7 +121,7 @@ impl<'d, T: Precise> Walkers<'d, T> {
         })
     }
 
-    /// The policy of Γ and the retired vectors after its [reduction](reduced), as far as time permits. Every entry is
+    /// The policy of Γ and the retired vectors after its [reduction](reduced), as far as time permits, and its [support]. Every entry is
     /// lowered by `slack`, the bound c on rounding errors, so that the result is supported: if α ≤ L α + (1 − γ) c,
     /// then L (α − c) = L α − γ c ≥ α − c.
     ///
@@ -134,13 +135,15 @@ impl<'d, T: Precise> Walkers<'d, T> {
         model: &Pomdp,
         slack: f64,
         late: &mut dyn FnMut() -> bool,
-    ) -> Result<AlphaVectors, DeviceError> {
+    ) -> Result<(AlphaVectors, Support), DeviceError> {
         self.backups.download_into(&mut self.mirror, self.supports.active())?;
         let (all, next) = self.supports.join(self.mirror);
         drop(self.supports);
+        let (mut support, _) = support(model, &all, &next);
+        support.value -= slack;
         let mut vectors = reduced(model, &all, &next, late);
         vectors.values_mut().iter_mut().for_each(|value| *value -= slack);
-        Ok(vectors)
+        Ok((vectors, support))
     }
 
     /// Γ, without retired vectors.

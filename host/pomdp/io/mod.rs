@@ -23,7 +23,7 @@ use memmap2::Mmap;
 use super::alpha::AlphaVectors;
 use super::controller::Controller;
 use super::model::{Pomdp, PomdpParts};
-use super::solution::Stage;
+use super::solution::{Stage, Support};
 use warpkov_common::choice::file_format;
 use warpkov_common::io::input::{self, Input, SNIFFED, plain_name};
 use warpkov_common::io::lines::no_place;
@@ -332,6 +332,8 @@ pub struct Policy<'p> {
     pub name: &'p str,
     /// Policies for a finite horizon, the first of which has `vectors`; empty for an infinite one.
     pub stages: &'p [Stage],
+    /// A controller that attains the value of the vectors at the start, if it is known.
+    pub support: Option<&'p Support>,
 }
 
 /// Writes a policy to `path` atomically: its vectors, or its [controller](PolicyGraph).
@@ -348,14 +350,15 @@ pub fn write_policy(path: &Path, format: Format, policy: Policy<'_>) -> Result<(
 /// Errors of `writer`, and if policies cannot be written in `format`, or it needs a model.
 pub fn write_policy_to(writer: impl Write, format: Format, policy: Policy<'_>) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER, writer);
-    let Policy { vectors, model, name, stages } = policy;
+    let Policy { vectors, model, name, stages, support } = policy;
     match (format, model) {
         (Format::Alpha, _) => alpha::write(&mut out, vectors)?,
         (Format::PolicyXml, model) => policy_xml::write(&mut out, vectors, model, name)?,
         (Format::Pg | Format::Dot, Some(model)) => {
-            let graph = match stages {
-                [] => PolicyGraph::new(model, vectors),
-                stages => PolicyGraph::of_stages(model, stages),
+            let graph = match (stages, support) {
+                ([], None) => PolicyGraph::new(model, vectors),
+                ([], Some(support)) => PolicyGraph::of_support(model, vectors, support),
+                (stages, _) => PolicyGraph::of_stages(model, stages),
             };
             let graph = graph.ok_or_else(|| no_place("a policy needs at least one alpha vector".to_owned()))?;
             match format {

@@ -7,18 +7,29 @@
 //! in which its margin over all others is largest. Observations that the witness excludes, but other beliefs do not,
 //! continue like the first observation that it allows. The controller is a policy in its own right. Its value may differ
 //! from the claims of the vectors, but agrees with them if these are closed under continuation (Kaelbling, Littman and
-//! Cassandra, *Planning and acting in partially observable stochastic domains*, 1998, 4.4).
+//! Cassandra, *Planning and acting in partially observable stochastic domains*, 1998, 4.4). A solver knows more: the
+//! [support](Support) of its vectors is a controller that attains their value.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{self, Write};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::alpha::AlphaVectors;
 use crate::belief::Belief;
+use crate::controller::{Controller, Nodes, Values};
 use crate::model::Pomdp;
 use crate::projection::Projection;
-use crate::solution::Stage;
+use crate::solution::{Stage, Support};
 use warpkov_common::io::lines::Put;
 use warpkov_common::names;
+use warpkov_common::numbers::max_norm;
+
+/// Work limit of an evaluation, in multiplications: a few seconds on one core.
+const MAX_PRODUCTS: usize = 1 << 32;
+
+/// Rounding errors of values, relative to the largest.
+const ROUNDING: f64 = 1e-9;
 
 /// A finite-state controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +113,65 @@ impl PolicyGraph {
             }
         }
         Some(Self { starts, reached: vec![true; actions.len()], actions, next })
+    }
+
+    /// The controller of vectors with a known support: the one of the vectors if it attains their value, otherwise the
+    /// support, which has more nodes.
+    #[must_use]
+    pub fn of_support(model: &Pomdp, vectors: &AlphaVectors, support: &Support) -> Option<Self> {
+        let graph = Self::new(model, vectors)?;
+        let attains = |values: Values| {
+            let lower = if model.process().objective().sign() < 0.0 { -values.upper } else { values.lower };
+            lower >= support.value - ROUNDING * max_norm(values.nodes.values())
+        };
+        if support.starts.is_empty() || graph.value(model).is_some_and(attains) {
+            return Some(graph);
+        }
+        let (possible, count) = (possible(model), model.observation_count() as usize);
+        let follows = |(at, &next): (usize, &u32)| {
+            let (node, observation) = (at / count, at % count);
+            possible[support.actions[node] as usize * count + observation].then_some(next)
+        };
+        Some(Self {
+            starts: support.starts.clone(),
+            reached: vec![true; support.actions.len()],
+            actions: support.actions.clone(),
+            next: support.next.iter().enumerate().map(follows).collect(),
+        })
+    }
+
+    /// The value of the controller, in the sign of the model. Its bounds are wide where they take too long; `None` if there are
+    /// none.
+    #[must_use]
+    pub fn value(&self, model: &Pomdp) -> Option<Values> {
+        let entries = model.process().transitions().val().len() + model.observations().val().len();
+        let of_sweep = self.actions.len().saturating_mul(entries / model.actions().max(1) as usize).max(1);
+        let sweeps = AtomicUsize::new(MAX_PRODUCTS / of_sweep);
+        if of_sweep > MAX_PRODUCTS {
+            return None;
+        }
+        let nodes = Nodes {
+            numbers: (0..self.actions.len() as u32).collect(),
+            actions: self.actions.clone(),
+            next: self.next.clone(),
+            starts: self.starts.clone(),
+        };
+        let last = || sweeps.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err();
+        Controller::new(model, nodes).ok()?.evaluate(model, &last).ok()
+    }
+
+    /// The value of `vectors` at the start, and an upper bound on that of their controller, if it is worse by more than
+    /// rounding. Both have the sign of the model.
+    #[must_use]
+    pub fn shortfall(model: &Pomdp, vectors: &AlphaVectors) -> Option<[f64; 2]> {
+        let sign = model.process().objective().sign();
+        let maximized = vectors.clone().times(sign);
+        let best = |(prob, start): (f64, Belief)| Some(prob * maximized.best(&start)?.1);
+        let claimed = model.starts().into_iter().map(best).sum::<Option<f64>>()?;
+        let values = Self::new(model, vectors)?.value(model)?;
+        let most = if sign < 0.0 { -values.lower } else { values.upper };
+        let worse = most < claimed - ROUNDING * max_norm(values.nodes.values());
+        worse.then_some([sign * claimed, sign * most])
     }
 
     /// Writes `.pg`: a line `N A Z1 … ZΩ` per node; `-` marks a missing successor.

@@ -69,8 +69,8 @@ pub struct Clock<'a> {
     /// Seconds before.
     before: f64,
     limits: Limits,
-    /// max |r(s, a)|.
-    largest: f64,
+    /// What a step of good play [earns](crate::options::earned).
+    earned: f64,
     observe: Observer<'a>,
     /// 1 for rewards, −1 for costs.
     sign: f64,
@@ -89,14 +89,14 @@ pub struct Clock<'a> {
 }
 
 impl<'a> Clock<'a> {
-    /// Starts the clock of a run that began at `start`, with initial bounds on V\*(b₀), and max |r(s, a)|. This rank decides about
-    /// time.
+    /// Starts the clock of a run that began at `start`, with initial bounds on V\*(b₀), and what a step of good play
+    /// [earns](crate::options::earned). This rank decides about time.
     pub fn new(
         start: Instant,
         limits: Limits,
         sign: f64,
         observe: Observer<'a>,
-        (bounds, largest): (Interval, f64),
+        (bounds, earned): (Interval, f64),
         team: &'a Team<'a>,
     ) -> Self {
         let last = Standing { bounds, backups: 0, beliefs: 1, vectors: 1, bytes: 0 };
@@ -105,7 +105,7 @@ impl<'a> Clock<'a> {
             start,
             before: 0.0,
             limits,
-            largest,
+            earned,
             observe,
             sign,
             iterations: 0,
@@ -152,7 +152,7 @@ impl<'a> Clock<'a> {
     #[must_use]
     pub fn gap_limit(&self) -> f64 {
         let Interval { lower, upper } = self.last.bounds;
-        self.limits.gap.limit(lower, upper, self.largest)
+        self.limits.gap.limit(lower, upper, self.earned)
     }
 
     /// Number of expansions of all ranks.

@@ -22,6 +22,7 @@ use crate::alpha::AlphaVectors;
 use crate::belief::Belief;
 use crate::cpu::{Assembler, Vectors};
 use crate::model::Pomdp;
+use crate::options::earned;
 use crate::projection::Projection;
 use crate::solution::{Round, Stage, Status};
 use warpkov_common::numbers::max_norm;
@@ -76,9 +77,9 @@ struct Search<'m> {
 /// `clock` creates the clock from the initial bounds. More than `most` vectors end the run, too.
 pub fn search<'o>(model: &Pomdp, horizon: u32, most: usize, clock: impl FnOnce((Interval, f64)) -> Clock<'o>) -> Found {
     let rewards = model.expected_rewards();
-    let largest = max_norm(&rewards);
+    let (largest, earned) = (max_norm(&rewards), earned(&rewards, model.actions() as usize));
     let steps = f64::from(horizon);
-    let mut clock = clock((Interval { lower: -steps * largest, upper: steps * largest }, largest));
+    let mut clock = clock((Interval { lower: -steps * largest, upper: steps * largest }, earned));
     let assembler = Assembler::new(model, &rewards);
     // Each of T stages adds the rounding error of a backup of values of magnitude at most T · max |r|.
     let slack = 4.0 * terms(model) * UNIT * largest * steps * steps;

@@ -1,6 +1,6 @@
 //! Where the checkpoints of a search go.
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::Snapshot;
 use warpkov_common::checkpoint::{Checkpoints, Hash};
 
 /// Writes the checkpoints of a search, if this rank does. The ranks need not agree: the first knows all that they have
@@ -41,9 +41,9 @@ impl<'a> Keeper<'a> {
     }
 
     /// Writes a checkpoint.
-    pub fn keep(&mut self, checkpoint: Checkpoint) {
+    pub fn keep(&mut self, snapshot: &Snapshot) {
         if let Some((checkpoints, model)) = &mut self.target {
-            checkpoints.save(&checkpoint.contents(*model));
+            checkpoints.save_with(|out| snapshot.write(*model, out));
         }
     }
 }

@@ -28,7 +28,7 @@ use super::backend::{PointBackup, Trials};
 use super::checkpoint::{Checkpoint, hash};
 use super::cpu::PointBased;
 use super::model::Pomdp;
-use super::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
+use super::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions, earned};
 use super::solution::{RankShare, Round, Solution, Status};
 use crate::device::{self, Backups, Walkers};
 use warpkov_common::checkpoint::Checkpoints;
@@ -312,12 +312,12 @@ impl<'a, 'k> Run<'a, 'k> {
         let shares = team.shares(&device_name, backups);
         let mut clock = search.into_clock();
         let slack = walkers.slack(largest(model))[0].max(resume.map_or(0.0, |checkpoint| checkpoint.slack[0]));
-        let vectors = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
+        let (vectors, support) = walkers.into_vectors(model, slack, &mut || clock.overdue())?;
         // The returned vectors, after pruning and reduction, decide the reported bound.
         let attained = vectors.best(model.start()).map_or(f64::NEG_INFINITY, |(_, value)| value);
         let bounds = Interval { lower: standing.bounds.lower.min(attained), ..standing.bounds };
         let end = clock.end(Standing { bounds, vectors: vectors.len(), ..standing });
-        Ok(self.solution(vectors, end, expansion, Scheme::Path, shares))
+        Ok(Solution { support: Some(support), ..self.solution(vectors, end, expansion, Scheme::Path, shares) })
     }
 
     /// The clock of the run, with initial bounds that hold for every policy, and the keeper of its checkpoints.
@@ -329,7 +329,8 @@ impl<'a, 'k> Run<'a, 'k> {
         let largest = largest(self.model);
         let [below, above] = slack(self.model, largest / rest);
         let bounds = Interval { lower: extreme(f64::min) / rest - below, upper: extreme(f64::max) / rest + above };
-        (Clock::new(self.start, self.limits, self.sign, self.observe, (bounds, largest), self.team), self.keeper)
+        let earned = earned(&rewards, self.model.actions() as usize);
+        (Clock::new(self.start, self.limits, self.sign, self.observe, (bounds, earned), self.team), self.keeper)
     }
 
     /// Solves with beliefs and bounds on the host. `backend` does the backups, except those of single paths.
@@ -401,20 +402,20 @@ impl<'a, 'k> Run<'a, 'k> {
             }
             if keeper.is_due() {
                 let backups = search.standing().backups;
-                keeper.keep(search.checkpoint(None, backups, search.slack()));
+                keeper.keep(&search.snapshot(None, backups, search.slack()));
             }
         }
         if keeper.keeps() {
             let backups = search.standing().backups;
-            keeper.keep(search.checkpoint(None, backups, search.slack()));
+            keeper.keep(&search.snapshot(None, backups, search.slack()));
         }
         let backups = if apart { search.backups } else { backend.backups };
         search.prune();
         let standing = search.standing();
         let shares = team.shares(&device, backups);
-        let (vectors, clock) = search.into_vectors();
+        let (vectors, support, clock) = search.into_vectors();
         let end = clock.end(Standing { vectors: vectors.len(), ..standing });
-        Ok(self.solution(vectors, end, expansion, scheme, shares))
+        Ok(Solution { support: Some(support), ..self.solution(vectors, end, expansion, scheme, shares) })
     }
 
     fn solution(
@@ -432,10 +433,23 @@ impl<'a, 'k> Run<'a, 'k> {
         }
         let (status, stages) = (status.unwrap_or(Status::Interrupted), Vec::new());
         let (lower, upper) = rounds.last().map_or((0.0, 0.0), |end| (end.lower, end.upper));
-        let largest = largest(self.model);
-        let gap_limit = self.limits.gap.limit(lower, upper, largest);
-        let relative_gap = relative(upper - lower, Gap::size(lower, upper, largest));
-        Solution { gap_limit, relative_gap, vectors, stages, status, rounds, expansion, scheme, device, notes, ranks }
+        let earned = earned(&self.model.expected_rewards(), self.model.actions() as usize);
+        let gap_limit = self.limits.gap.limit(lower, upper, earned);
+        let relative_gap = relative(upper - lower, Gap::size(lower, upper, earned));
+        Solution {
+            gap_limit,
+            relative_gap,
+            vectors,
+            stages,
+            support: None,
+            status,
+            rounds,
+            expansion,
+            scheme,
+            device,
+            notes,
+            ranks,
+        }
     }
 }
 

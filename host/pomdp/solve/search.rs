@@ -2,6 +2,8 @@
 //!
 //! The file is one piece because every operation keeps nodes, Γ and sawtooth points consistent with each other.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 
 use super::bounds::sawtooth::Sawtooth;
@@ -12,13 +14,14 @@ use super::team::{News, joined};
 use crate::alpha::AlphaVectors;
 use crate::backend::Plans;
 use crate::belief::Belief;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Snapshot};
 use crate::cpu::{Assembler, Vectors};
 use crate::model::Pomdp;
 use crate::projection::Projection;
-use crate::reduce::reduced;
-use crate::solution::Status;
+use crate::reduce::{reduced, support};
+use crate::solution::{Status, Support};
 use crate::support::Supports;
+use warpkov_common::memory;
 use warpkov_common::numbers::max_norm;
 use warpkov_mdp::SolveError;
 use warpkov_mdp::model::Csr;
@@ -43,6 +46,9 @@ const POINTS_SHARE: f64 = 0.25;
 
 /// Fraction of the memory limit above which vectors are dropped.
 const VECTORS_SHARE: f64 = 0.4;
+
+/// Copies of all vectors that a reduction may take: those that it keeps, in both layouts.
+const COPIES: f64 = 1.5;
 
 /// Sawtooth points examined by pruning, per new point.
 const EXAMINED: usize = 4;
@@ -279,25 +285,30 @@ impl<'m, 'o> Search<'m, 'o> {
 
     /// The state of the search, with `plans` in place of its vectors if there are some.
     #[must_use]
-    pub fn checkpoint(&self, plans: Option<Plans>, backups: u64, slack: [f64; 2]) -> Checkpoint {
-        let own = || {
-            let (vectors, next) = self.supports.join(self.alpha().clone());
-            Plans { vectors, next }
+    pub fn snapshot(&self, plans: Option<Plans>, backups: u64, slack: [f64; 2]) -> Snapshot<'_> {
+        let (vectors, next) = match plans {
+            Some(Plans { vectors, next }) => (vec![Cow::Owned(vectors)], next),
+            None => {
+                let parts = [self.alpha(), self.supports.retired()];
+                (parts.map(Cow::Borrowed).into(), self.supports.joined(self.alpha().len() as u32))
+            }
         };
-        let point = |(belief, drop): (Belief, f64)| {
-            let upper = self.sawtooth.base(&belief) + drop;
-            (belief, upper)
-        };
-        Checkpoint {
-            plans: plans.unwrap_or_else(own),
-            points: self.sawtooth.changed(0).map(point).collect(),
-            beliefs: self.points.iter().map(|&node| self.graph.nodes[node as usize].belief.clone()).collect(),
+        Snapshot {
+            vectors,
+            next,
+            points: Box::new(|visit| {
+                let upper = |belief: &Belief, drop: f64| self.sawtooth.base(belief) + drop;
+                self.sawtooth.changed(0).try_for_each(|(belief, drop)| visit(&belief, upper(&belief, drop)))
+            }),
+            beliefs: Box::new(|visit| {
+                self.points.iter().try_for_each(|&node| visit(&self.graph.nodes[node as usize].belief, 0.0))
+            }),
             iterations: self.clock.expansions(),
             backups,
             seconds: self.clock.seconds(),
             upper: self.clock.upper(),
             slack,
-            rounds: self.clock.rounds.clone(),
+            rounds: &self.clock.rounds,
         }
     }
 
@@ -886,6 +897,7 @@ impl<'m, 'o> Search<'m, 'o> {
         let taken = self.sawtooth.bytes() + self.vectors.needed() + self.supports.bytes();
         self.points = self.graph.shrink(self.starts.len(), &self.points, limit(MEMORY_AFTER).saturating_sub(taken));
         self.vectors.shrink_to_fit();
+        memory::release();
     }
 
     /// Bounds on V\*(b₀) that include rounding errors, the best of all ranks.
@@ -938,15 +950,23 @@ impl<'m, 'o> Search<'m, 'o> {
         successors
     }
 
-    /// The policy of Γ and the retired vectors after its [reduction](reduced), and the clock.
+    /// The policy of Γ and the retired vectors after its [reduction](reduced), its [support], and the clock. Without the memory for
+    /// the reduction, all vectors of the support stay.
     #[must_use]
-    pub fn into_vectors(self) -> (AlphaVectors, Clock<'o>) {
+    pub fn into_vectors(self) -> (AlphaVectors, Support, Clock<'o>) {
         let Self { model, vectors, supports, mut clock, graph, sawtooth, .. } = self;
         // Frees memory for the reduction.
         drop((graph, sawtooth));
-        let (all, next) = supports.join(vectors.into_alpha());
+        let (mut all, next) = supports.join(vectors.into_alpha());
         drop(supports);
-        (reduced(model, &all, &next, &mut || clock.overdue()), clock)
+        memory::release();
+        let (support, reached) = support(model, &all, &next);
+        let needed = (1.0 + COPIES) * size_of_val(all.values()) as f64;
+        if needed > clock.memory() as f64 {
+            all.keep(|i| reached[i]);
+            return (all, support, clock);
+        }
+        (reduced(model, &all, &next, &mut || clock.overdue()), support, clock)
     }
 
     /// The clock of the run.

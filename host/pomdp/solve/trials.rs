@@ -245,7 +245,7 @@ where
         }
         std::mem::take(&mut self.points).iter().for_each(|(belief, drop)| self.search.add_upper(belief, *drop));
         let plans = self.backend.plans()?;
-        self.keeper.keep(self.search.checkpoint(Some(plans), self.standing.backups, self.slack));
+        self.keeper.keep(&self.search.snapshot(Some(plans), self.standing.backups, self.slack));
         Ok(())
     }
 

@@ -610,7 +610,7 @@ class _Shape:
             column = ":"
             matrix = transitions if array == "P" else rewards
             if position is not None and matrix is not None:
-                column = str(int(matrix[1][int(matrix[0][row]) + position]))
+                column = str(int(matrix[1][position]))
             if keep is not None:
                 row = int(np.flatnonzero(keep)[row])
             if self.numbers is None or self.offsets is None:

@@ -326,7 +326,7 @@ class Solution:
 
     @property
     def relative_gap(self) -> float:
-        """`gap` relative to the value, or to 1 % of the largest reward of a step if that is more."""
+        """`gap` relative to the value, or to 1 % of what a step of good play earns if that is more."""
         return float(self._report["relative_gap"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -390,8 +390,8 @@ def solve(
     model : Model or path
         The model, or a file: Cassandra's .pomdp, POMDPX or JSON.
     relative_gap : float, optional
-        Stop when the bounds at the start differ by at most this fraction of the value, or of 1 % of the largest
-        reward of a step if that is more. By default 1e-3, without `gap`.
+        Stop when the bounds at the start differ by at most this fraction of the value, or of 1 % of what a
+        step of good play earns if that is more. By default 1e-3, without `gap`.
     gap : float, optional
         Stop when the bounds at the start are this close, whatever the value.
     target : float, optional

@@ -35,10 +35,10 @@ pub struct Grid {
     #[arg(long, value_name = "N", default_value_t = 42)]
     seed: u64,
     /// Reward of a step that ends in the goal.
-    #[arg(long, value_name = "R", default_value = "1", value_parser = number::finite)]
+    #[arg(long, value_name = "R", default_value = "1", value_parser = number::finite, allow_hyphen_values = true)]
     goal_reward: f64,
     /// Cost of a step that ends in an obstacle.
-    #[arg(long, value_name = "COST", default_value = "1", value_parser = number::finite)]
+    #[arg(long, value_name = "COST", default_value = "1", value_parser = number::finite, allow_hyphen_values = true)]
     obstacle_penalty: f64,
     #[command(flatten)]
     output: Output,

@@ -23,10 +23,10 @@ pub struct Forest {
     #[arg(long, value_name = "S", default_value_t = 3)]
     ages: u64,
     /// Reward of waiting in the oldest forest.
-    #[arg(long, value_name = "R1", default_value = "4", value_parser = number::finite)]
+    #[arg(long, value_name = "R1", default_value = "4", value_parser = number::finite, allow_hyphen_values = true)]
     wait_reward: f64,
     /// Reward of cutting the oldest forest.
-    #[arg(long, value_name = "R2", default_value = "2", value_parser = number::finite)]
+    #[arg(long, value_name = "R2", default_value = "2", value_parser = number::finite, allow_hyphen_values = true)]
     cut_reward: f64,
     /// Probability of fire in a year.
     #[arg(long, value_name = "P", default_value = "0.1", value_parser = number::probability)]
@@ -113,10 +113,10 @@ pub struct CarRental {
     #[arg(long, value_name = "MEAN,MEAN", default_value = "3,2", value_parser = pair)]
     returns: [f64; 2],
     /// Cost of moving a car.
-    #[arg(long, value_name = "COST", default_value = "2", value_parser = number::finite)]
+    #[arg(long, value_name = "COST", default_value = "2", value_parser = number::finite, allow_hyphen_values = true)]
     move_cost: f64,
     /// Revenue of a rented car.
-    #[arg(long, value_name = "R", default_value = "10", value_parser = number::finite)]
+    #[arg(long, value_name = "R", default_value = "10", value_parser = number::finite, allow_hyphen_values = true)]
     credit: f64,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.9", value_parser = number::below_one)]
@@ -175,16 +175,16 @@ pub struct Inventory {
     #[arg(long, value_name = "UNITS", value_parser = number::non_negative, conflicts_with = "demand")]
     demand_mean: Option<f64>,
     /// Fixed cost of an order.
-    #[arg(long, value_name = "COST", default_value = "4", value_parser = number::finite)]
+    #[arg(long, value_name = "COST", default_value = "4", value_parser = number::finite, allow_hyphen_values = true)]
     fixed_cost: f64,
     /// Cost per ordered unit.
-    #[arg(long, value_name = "COST", default_value = "2", value_parser = number::finite)]
+    #[arg(long, value_name = "COST", default_value = "2", value_parser = number::finite, allow_hyphen_values = true)]
     unit_cost: f64,
     /// Cost per unit in stock and month.
-    #[arg(long, value_name = "COST", default_value = "1", value_parser = number::finite)]
+    #[arg(long, value_name = "COST", default_value = "1", value_parser = number::finite, allow_hyphen_values = true)]
     holding_cost: f64,
     /// Price of a unit.
-    #[arg(long, value_name = "R", default_value = "8", value_parser = number::finite)]
+    #[arg(long, value_name = "R", default_value = "8", value_parser = number::finite, allow_hyphen_values = true)]
     price: f64,
     /// Discount factor γ, in [0, 1).
     #[arg(long, value_name = "G", default_value = "0.9", value_parser = number::below_one)]

@@ -55,7 +55,7 @@ impl Filed {
 const POINTS_PER_CHECK: usize = 256;
 
 /// Bytes per filed point, including spare capacity and allocation overhead.
-const POINT_BYTES: usize = 3 * size_of::<Filed>() / 2 + 16;
+const POINT_BYTES: usize = 3 * size_of::<Filed>() / 2 + 32;
 
 /// The vertex values and all points.
 pub struct Sawtooth {
@@ -99,7 +99,7 @@ impl Sawtooth {
     /// Bytes allocated for points.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes + self.points.capacity() * size_of::<Point>()
+        self.bytes + self.points.capacity() * size_of::<Point>() + self.filed.capacity() * size_of::<Vec<Filed>>()
     }
 
     /// Number of points ever added, including implied ones.

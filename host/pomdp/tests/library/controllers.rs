@@ -5,8 +5,8 @@ use std::path::Path;
 use warpkov_mdp::model::{Choices, MdpParts, Objective};
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::controller::{Controller, Error, Nodes, Values};
-use warpkov_pomdp::generate::{Maze, Tiger};
-use warpkov_pomdp::io::{self as formats, AnyPolicy, Format, Policy};
+use warpkov_pomdp::generate::{FourByThree, Inspection, Maze, Tiger};
+use warpkov_pomdp::io::{self as formats, AnyPolicy, Format, Policy, PolicyGraph};
 use warpkov_pomdp::model::{Names, Pomdp, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::simulate::{Options, Simulator};
@@ -183,7 +183,8 @@ fn solve(model: &Pomdp, horizon: Option<u32>, gap: f64) -> Solution {
 fn written(folder: &Path, model: &Pomdp, solution: &Solution) -> [std::path::PathBuf; 2] {
     [(Format::Pg, "plan.pg"), (Format::Dot, "plan.dot")].map(|(format, name)| {
         let path = folder.join(name);
-        let policy = Policy { vectors: &solution.vectors, model: Some(model), name: "", stages: &solution.stages };
+        let Solution { vectors, stages, support, .. } = solution;
+        let policy = Policy { vectors, model: Some(model), name: "", stages, support: support.as_ref() };
         formats::write_policy(&path, format, policy).unwrap();
         path
     })
@@ -232,6 +233,38 @@ fn written_controllers_are_complete() {
             assert!(values.upper - values.lower < 1e-7, "{values:?}");
         }
     }
+}
+
+/// The controllers that a solve writes attain its bound, although those of the vectors alone may not.
+#[test]
+fn written_controllers_attain_the_bound() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut random, mut short) = (Random::new(8), 0);
+    let mut models = vec![
+        Maze::hallway().generate().unwrap(),
+        FourByThree::default().generate().unwrap(),
+        Inspection::default().generate().unwrap(),
+    ];
+    models.extend((0..6).map(|_| model(&mut random, 3.0)));
+    for model in models {
+        let limits = Limits { gap: Gap::Absolute(1e-3), iterations: Some(40), ..Limits::default() };
+        let devices = if model.states() < 10 { 2 } else { 1 };
+        for device in [DeviceChoice::Cpu, DeviceChoice::Emulated].into_iter().take(devices) {
+            let iterations = Some(if device == DeviceChoice::Cpu { 40 } else { 4 });
+            let limits = Limits { iterations, ..limits };
+            let options = SolveOptions { device, beliefs: 16, limits, ..SolveOptions::default() };
+            let solution = solve_with(&model, &options, &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
+            let (sign, end) = (model.process().objective().sign(), solution.end());
+            let attained = if sign > 0.0 { end.lower } else { -end.upper };
+            for path in written(folder.path(), &model, &solution) {
+                let values = evaluated(&read(&path, &model, None).unwrap(), &model);
+                let lower = if sign > 0.0 { values.lower } else { -values.upper };
+                assert!(lower >= attained - 1e-8 * (1.0 + attained.abs()), "{values:?}, {attained}");
+            }
+            short += usize::from(PolicyGraph::shortfall(&model, &solution.vectors).is_some());
+        }
+    }
+    assert!(short > 0, "no controller of vectors alone is worse");
 }
 
 #[test]

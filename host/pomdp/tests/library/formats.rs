@@ -728,7 +728,7 @@ fn vectors_are_read_back() {
     let (tiger, policy) = (model(TIGER), policy());
     for format in [Format::Alpha, Format::PolicyXml] {
         let mut text = Vec::new();
-        let written = Policy { vectors: &policy, model: None, name: "<tiger>", stages: &[] };
+        let written = Policy { vectors: &policy, model: None, name: "<tiger>", stages: &[], support: None };
         formats::write_policy_to(&mut text, format, written).unwrap();
         for asked in [Some(format), None] {
             assert_eq!(formats::read_vectors_from(&text[..], "m", asked, Some(&tiger)).unwrap(), policy, "{format}");
@@ -736,8 +736,12 @@ fn vectors_are_read_back() {
         assert!(formats::write_to(io::sink(), format, &tiger).is_err());
     }
     let mut text = Vec::new();
-    formats::write_policy_to(&mut text, Format::Alpha, Policy { vectors: &policy, model: None, name: "", stages: &[] })
-        .unwrap();
+    formats::write_policy_to(
+        &mut text,
+        Format::Alpha,
+        Policy { vectors: &policy, model: None, name: "", stages: &[], support: None },
+    )
+    .unwrap();
     assert_eq!(str::from_utf8(&text).unwrap(), "0\n-1.001 0.30000000000000004\n\n1\n-100 10\n\n2\n10 -100\n\n");
 }
 
@@ -783,7 +787,7 @@ fn numbers_in_xml_are_surrounded_by_blanks() {
     formats::write_policy_to(
         &mut text,
         Format::PolicyXml,
-        Policy { vectors: &policy, model: None, name: "m", stages: &[] },
+        Policy { vectors: &policy, model: None, name: "m", stages: &[], support: None },
     )
     .unwrap();
     let text = String::from_utf8(text).unwrap();
@@ -818,7 +822,7 @@ fn planes_per_observed_value_are_read_back() {
             policy.push(action, &vector.map(|value| sign * value));
         }
         let mut text = Vec::new();
-        let written = Policy { vectors: &policy, model: Some(&model), name: "m", stages: &[] };
+        let written = Policy { vectors: &policy, model: Some(&model), name: "m", stages: &[], support: None };
         formats::write_policy_to(&mut text, Format::PolicyXml, written).unwrap();
         assert!(String::from_utf8_lossy(&text).contains("vectorLength=\"2\" numObsValue=\"2\" numVectors=\"4\""));
         let read = formats::read_vectors_from(&text[..], "m", None, Some(&model)).unwrap().times(sign);
@@ -850,7 +854,7 @@ fn observed_values_are_limited_by_the_states() {
     let mut policy = AlphaVectors::new(4);
     policy.push(1, &[1.0, 2.0, 3.0, 4.0]);
     let mut text = Vec::new();
-    let written = Policy { vectors: &policy, model: Some(&model), name: "m", stages: &[] };
+    let written = Policy { vectors: &policy, model: Some(&model), name: "m", stages: &[], support: None };
     formats::write_policy_to(&mut text, Format::PolicyXml, written).unwrap();
     assert!(String::from_utf8_lossy(&text).contains("vectorLength=\"4\" numObsValue=\"1\" numVectors=\"1\""));
     assert_eq!(formats::read_vectors_from(&text[..], "m", None, Some(&model)).unwrap(), policy);
@@ -918,7 +922,7 @@ fn policy_graphs_are_read() {
     assert_eq!((&graph.starts[..], &graph.actions[..], &graph.reached[..]), (&[0][..], &actions[..], &[true; 5][..]));
     let write = |format| {
         let mut text = Vec::new();
-        let policy = Policy { vectors: &vectors, model: Some(&tiger), name: "", stages: &[] };
+        let policy = Policy { vectors: &vectors, model: Some(&tiger), name: "", stages: &[], support: None };
         formats::write_policy_to(&mut text, format, policy).unwrap();
         String::from_utf8(text).unwrap()
     };
@@ -1110,7 +1114,7 @@ fn observed_variables_are_preserved() {
     (0..6)
         .for_each(|i| vectors.push(i % rover.actions(), &(0..rover.states()).map(|s| value(i, s)).collect::<Vec<_>>()));
     let mut text = Vec::new();
-    let policy = Policy { vectors: &vectors, model: Some(&rover), name: "rover", stages: &[] };
+    let policy = Policy { vectors: &vectors, model: Some(&rover), name: "rover", stages: &[], support: None };
     formats::write_policy_to(&mut text, Format::PolicyXml, policy).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains(&format!("vectorLength=\"{length}\" numObsValue=\"{parts}\"")), "{text}");

@@ -12,8 +12,9 @@ use warpkov_pomdp::backend::PointBackup;
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::cpu::{Assembler, PointBased};
 use warpkov_pomdp::generate::{Aloha, FourByThree, Inspection, Layout, Maintenance, Maze, RockSample, Tag, Tiger};
+use warpkov_pomdp::io::{Format, read_from};
 use warpkov_pomdp::model::{Pomdp, PomdpParts};
-use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions};
+use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOptions, earned};
 use warpkov_pomdp::projection::Projection;
 use warpkov_pomdp::reduce::reduced;
 use warpkov_pomdp::simulate::{Options, Simulator};
@@ -519,11 +520,50 @@ fn the_default_gap_is_relative_to_the_value() {
     let options = SolveOptions { limits, ..SolveOptions::default() };
     let none = Tiger { listen: 0.0, treasure: -1.0, ..Tiger::default() }.generate().unwrap();
     let found = solve(&none, &options);
-    assert_eq!((found.status, found.gap_limit), (Status::Gap, 1e-3));
+    assert_eq!((found.status, found.gap_limit), (Status::Gap, 1e-3 * 0.01));
     assert!(found.end().lower <= 0.0 && found.end().upper >= 0.0);
     let nothing = Tiger { listen: 0.0, treasure: 0.0, tiger: 0.0, ..Tiger::default() }.generate().unwrap();
     let found = solve(&nothing, &options);
     assert_eq!((found.status, found.relative_gap), (Status::Gap, 0.0));
+}
+
+/// Neither an action with a large penalty nor a state in which all actions have one changes the default gap.
+#[test]
+fn the_default_gap_ignores_what_good_play_avoids() {
+    let limits = Limits { iterations: Some(20_000), ..Limits::default() };
+    for sign in [1.0, -1.0] {
+        for penalty in [0.0, 1e3, 1e6] {
+            let model = tiger_with_penalty(sign, penalty);
+            let found = solve(&model, &SolveOptions { device: DeviceChoice::Cpu, limits, ..SolveOptions::default() });
+            let end = found.end();
+            assert_eq!(found.status, Status::Gap, "{penalty}");
+            let [lower, upper] = if sign > 0.0 { [end.lower, end.upper] } else { [-end.upper, -end.lower] };
+            assert!(lower > 19.34 && upper < 19.40, "{penalty}: {end:?}");
+        }
+    }
+    // What a step earns: rewards, else costs that are not 0, else what the worse actions cost.
+    assert_eq!(earned(&[-1.0, 10.0, -1e9, -1e6, -1e7, -1e8], 3), 10.0);
+    assert_eq!(earned(&[-1.0, -2.0, -1e6, -1e7, 0.0, -5.0], 2), 1.0);
+    assert_eq!((earned(&[0.0, -2.0, 0.0, -3.0], 2), earned(&[0.0; 4], 2)), (2.0, 0.0));
+}
+
+/// Tiger with an action that tells nothing and costs `penalty`; with costs, if `sign` is negative.
+fn tiger_with_penalty(sign: f64, penalty: f64) -> Pomdp {
+    let (objective, number) = if sign > 0.0 { ("reward", 1.0) } else { ("cost", -1.0) };
+    let text = format!(
+        "discount: 0.95\nvalues: {objective}\nstates: left right\nactions: listen open-left open-right forbidden\n\
+         observations: hear-left hear-right\nT: listen identity\nT: open-left uniform\nT: open-right uniform\n\
+         T: forbidden identity\nO: listen\n0.85 0.15\n0.15 0.85\nO: open-left uniform\nO: open-right uniform\n\
+         O: forbidden uniform\nR: listen : * : * : * {}\nR: open-left : left : * : * {}\nR: open-left : right : * : * {}\n\
+         R: open-right : left : * : * {}\nR: open-right : right : * : * {}\nR: forbidden : * : * : * {}\n",
+        -number,
+        -100.0 * number,
+        10.0 * number,
+        10.0 * number,
+        -100.0 * number,
+        -penalty * number
+    );
+    read_from(text.as_bytes(), "tiger", Some(Format::Pomdp)).unwrap()
 }
 
 /// The default search is not much slower than trials alone where walks of the observed process help little.
