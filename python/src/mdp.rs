@@ -14,7 +14,7 @@ use warpkov_common::interrupt;
 use warpkov_mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
 use warpkov_mdp::criterion::{Criterion, Persistence, Report as CriterionReport, backward_kept_on, solve_kept_on};
 use warpkov_mdp::evaluation::{PolicyError, unrolled, value};
-use warpkov_mdp::io::{Format, ReadOptions, read_from, read_with, write_as, write_to};
+use warpkov_mdp::io::{Format, ReadOptions, read_from, read_policy, read_with, write_as, write_to};
 use warpkov_mdp::many::{Named, solve_many_sparse};
 use warpkov_mdp::model::validate::{Invalid, Matrix as MatrixName, ROW_SUM_TOLERANCE, Row};
 use warpkov_mdp::model::{ActionNames, Choices, Csr, Mdp, MdpParts, Objective};
@@ -41,6 +41,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(solve, module)?)?;
     module.add_function(wrap_pyfunction!(solve_many, module)?)?;
     module.add_function(wrap_pyfunction!(evaluate, module)?)?;
+    module.add_function(wrap_pyfunction!(policy, module)?)?;
     module.add_function(wrap_pyfunction!(factors, module)?)?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(generate, module)?)
@@ -388,6 +389,12 @@ fn solve_many(py: Python<'_>, models: Vec<(String, PyRef<'_, Model>)>, options: 
             Ok((one.values.into(), one.policy.into(), bound, status, sweeps))
         })
         .collect()
+}
+
+/// The actions of a policy in a file, of a plan step by step.
+#[pyfunction]
+fn policy(py: Python<'_>, model: &Model, path: PathBuf) -> PyResult<Buffer> {
+    Ok(detached(py, || read_policy(&path, &model.0))?.map_err(exception)?.into())
 }
 
 /// Lower and upper bounds, whether they meet ε, the device, and the number of sweeps.

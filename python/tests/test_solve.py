@@ -225,3 +225,21 @@ def test_nothing_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mdp.solve(*random_model(19), 0.9)
+
+
+def test_policies_come_from_solutions_and_files(tmp_path):
+    model = mdp.generate("garnet", states=30, seed=3)
+    solution = mdp.solve(model)
+    path = tmp_path / "policy.csv"
+    path.write_text("state,action\n" + "".join(f"{s},{a}\n" for s, a in enumerate(solution.policy)))
+    expected = mdp.evaluate(model, solution.policy).values
+    for policy in (solution, path, str(path)):
+        np.testing.assert_array_equal(mdp.evaluate(model, policy).values, expected)
+    planned = mdp.solve(model, horizon=4, all_steps=True)
+    rows = [f"{t},{s},{a}\n" for t, actions in enumerate(planned.plan) for s, a in enumerate(actions)]
+    path.write_text("step,state,action\n" + "".join(rows))
+    expected = mdp.evaluate(model, planned.plan, horizon=4).values
+    for policy in (planned, path):
+        np.testing.assert_array_equal(mdp.evaluate(model, policy, horizon=4).values, expected)
+    with pytest.raises((OSError, ValueError), match="missing.csv"):
+        mdp.evaluate(model, tmp_path / "missing.csv")

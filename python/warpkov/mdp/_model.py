@@ -281,7 +281,11 @@ class Model(Process):
         return outer
 
     def _inner(self, policy: Any) -> np.ndarray:
-        """The inverse of `_outer`."""
+        """The inverse of `_outer`, of an array, a solution or a file."""
+        if isinstance(policy, (str, os.PathLike)):
+            return np.asarray(_warpkov.policy(self._core, os.fspath(policy)))
+        if hasattr(policy, "plan"):
+            policy = policy.policy if policy.plan is None else policy.plan
         policy = host(policy)
         if policy.ndim == 2:
             return np.concatenate([self._inner(actions) for actions in policy])

@@ -341,8 +341,9 @@ def evaluate(
     ----------
     model : Model, path, mapping or iterable
         What `Model` takes alone.
-    policy : array of int, shape (S,), or (T, S) with a horizon of T steps
-        An action per state; -1 for states without actions. Of a plan, one for each step.
+    policy : array of int, shape (S,), or (T, S) with a horizon of T steps; Solution, or path
+        An action per state; -1 for states without actions. Of a plan, one for each step. A file is what
+        `warpkov mdp solve` writes with --out or --all-steps.
     device, precision, epsilon, max_sweeps, criterion, goal, horizon, relative
         As for `solve`.
 
@@ -427,8 +428,9 @@ def simulate(
     ----------
     model : Model, path, mapping or iterable
         What `Model` takes alone.
-    policy : array of int, shape (S,), or (T, S) with a horizon of T steps
-        An action per state; -1 for states without actions. Of a plan, one for each step.
+    policy : array of int, shape (S,), or (T, S) with a horizon of T steps; Solution, or path
+        An action per state; -1 for states without actions. Of a plan, one for each step. A file is what
+        `warpkov mdp solve` writes with --out or --all-steps.
     episodes : int
         Number of paths.
     steps : int, optional
