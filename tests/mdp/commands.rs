@@ -436,6 +436,11 @@ fn divided_methods_agree_with_the_sequential_one() {
             assert!((value - expected).abs() < 2e-8, "{arguments:?}: {value}, {expected}");
         }
     }
+    // As many sweeps as the thesis' algorithm.
+    let domain = ["--generate", "wetfloor --domain GW-64x64x1", "--theta", "1e-4"];
+    let of_domain = [&["mdp", "solve", "--json", "--quiet"][..], &domain, &divided[..4]].concat();
+    let solution: Value = serde_json::from_str(stdout(&succeeds(folder.path(), &of_domain))).unwrap();
+    assert_eq!(solution["sweeps"].as_u64(), Some(144));
     // Launches of 8 sweeps and nothing in between, whatever the limit.
     for sweeps in [5_u64, 8, 20] {
         let limit = sweeps.to_string();
