@@ -70,8 +70,8 @@ pub fn reduced(model: &Pomdp, all: &AlphaVectors, next: &[u32], late: &mut dyn F
     kept.vectors.into_alpha()
 }
 
-/// The vectors that plans of the start continue with, in breadth-first order, and whether each vector is one of them. `next` is g(o) of vector i at i·|Ω| + o. The model is a
-/// maximisation problem.
+/// The vectors that plans of the start continue with, in breadth-first order, and whether each vector is one of them. `next` is
+/// g(o) of vector i at i·|Ω| + o. The model is a maximisation problem.
 #[must_use]
 pub fn support(model: &Pomdp, all: &AlphaVectors, next: &[u32]) -> (Support, Vec<bool>) {
     let count = model.observation_count() as usize;
