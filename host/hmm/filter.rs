@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use super::cpu::Densities;
 use super::model::{Covariances, Emissions, Hmm};
@@ -65,11 +66,7 @@ pub enum Refused {
 /// ```
 pub struct Filter<'m> {
     model: &'m Hmm,
-    emit: Emit,
-    /// Σᵢ xᵢ Aᵢⱼ.
-    onward: Products,
-    /// Σⱼ Aᵢⱼ xⱼ, if there is a lag.
-    back: Option<Products>,
+    tables: Arc<Tables>,
     now: Distribution,
     /// The step that is computed, which replaces `now` unless the observation is refused.
     next: Distribution,
@@ -86,11 +83,25 @@ impl<'m> Filter<'m> {
     #[must_use]
     pub fn new(model: &'m Hmm, lag: usize) -> Self {
         let n = model.start().len();
-        Self {
-            model,
+        let tables = Tables {
             emit: Emit::new(model),
             onward: Products::new(n, |to, from| model.row(from)[to]),
             back: (lag > 0).then(|| Products::new(n, |from, to| model.row(from)[to])),
+        };
+        Self::with(model, Arc::new(tables), lag)
+    }
+
+    /// Another filter of the same model and lag, before its first observation. Both share their tables.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::with(self.model, Arc::clone(&self.tables), self.lag)
+    }
+
+    fn with(model: &'m Hmm, tables: Arc<Tables>, lag: usize) -> Self {
+        let n = model.start().len();
+        Self {
+            model,
+            tables,
             now: Distribution::new(n),
             next: Distribution::new(n),
             emission: Vec::new(),
@@ -106,11 +117,11 @@ impl<'m> Filter<'m> {
     /// # Errors
     /// If the model does not emit it, at all or here. The filter is as before.
     pub fn push(&mut self, observation: Observation<'_>) -> Result<(), Refused> {
-        self.emit.logs(self.model, observation, &mut self.emission)?;
+        self.tables.emit.logs(self.model, observation, &mut self.emission)?;
         if self.steps == 0 {
             self.next.logs.iter_mut().zip(self.model.start()).for_each(|(log, p)| *log = p.ln());
         } else {
-            self.onward.of(&self.now, &mut self.next.logs);
+            self.tables.onward.of(&self.now, &mut self.next.logs);
         }
         self.next.logs.iter_mut().zip(&self.emission).for_each(|(log, emission)| *log += emission);
         let log = self.next.normalise().ok_or(Refused::Impossible)?;
@@ -161,7 +172,7 @@ impl<'m> Filter<'m> {
         let mut state = Distribution { logs: self.now.logs.clone(), probs: self.now.probs.clone() };
         let mut logs = vec![0.0; state.logs.len()];
         for _ in 0..ahead {
-            self.onward.of(&state, &mut logs);
+            self.tables.onward.of(&state, &mut logs);
             std::mem::swap(&mut state.logs, &mut logs);
             if state.normalise().is_none() {
                 break;
@@ -251,12 +262,21 @@ impl<'m> Filter<'m> {
             }
             behind.logs.iter_mut().zip(emission.iter().zip(&beta)).for_each(|(log, (b, beta))| *log = b + beta);
             behind.normalise();
-            if let Some(back) = &self.back {
+            if let Some(back) = &self.tables.back {
                 back.of(&behind, &mut beta);
             }
         }
         all
     }
+}
+
+/// What all filters of a model share.
+struct Tables {
+    emit: Emit,
+    /// Σᵢ xᵢ Aᵢⱼ.
+    onward: Products,
+    /// Σⱼ Aᵢⱼ xⱼ, if there is a lag.
+    back: Option<Products>,
 }
 
 /// N probabilities that sum to 1, and their logarithms.
@@ -336,8 +356,8 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
 enum Emit {
     /// ln Bⱼₒ, N numbers for each symbol.
     Symbols(Vec<f64>),
-    /// Normal densities, and room for their computation.
-    Vectors(Densities, Vec<f64>, Vec<f64>),
+    /// Normal densities.
+    Vectors(Densities),
 }
 
 impl Emit {
@@ -349,15 +369,13 @@ impl Emit {
                 Self::Symbols((0..n * symbols).map(|at| probs[at % n * symbols + at / n].ln()).collect())
             }
             Emissions::Gaussian { dimensions, means, covariances } => {
-                let densities = Densities::new(n, *dimensions as usize, means, covariances);
-                let room = vec![0.0; densities.stride()];
-                Self::Vectors(densities, room.clone(), room)
+                Self::Vectors(Densities::new(n, *dimensions as usize, means, covariances))
             }
         }
     }
 
     /// Writes ln bⱼ(o) of all states j; 0 without an observation.
-    fn logs(&mut self, model: &Hmm, observation: Observation<'_>, logs: &mut Vec<f64>) -> Result<(), Refused> {
+    fn logs(&self, model: &Hmm, observation: Observation<'_>, logs: &mut Vec<f64>) -> Result<(), Refused> {
         let n = model.start().len();
         logs.clear();
         match (self, observation, model.emissions()) {
@@ -367,13 +385,13 @@ impl Emit {
             {
                 logs.extend_from_slice(&table[found as usize * n..][..n]);
             }
-            (
-                Self::Vectors(densities, exact, scratch),
-                Observation::Vector(x),
-                Emissions::Gaussian { dimensions, .. },
-            ) if x.len() == *dimensions as usize && !x.iter().any(|x| x.is_infinite()) => {
-                densities.logs(x, exact, scratch);
-                logs.extend_from_slice(&exact[..n]);
+            (Self::Vectors(densities), Observation::Vector(x), Emissions::Gaussian { dimensions, .. })
+                if x.len() == *dimensions as usize && !x.iter().any(|x| x.is_infinite()) =>
+            {
+                let mut scratch = vec![0.0; densities.stride()];
+                logs.resize(densities.stride(), 0.0);
+                densities.logs(x, logs, &mut scratch);
+                logs.truncate(n);
             }
             (_, Observation::Symbol(found), emissions) => {
                 let symbols = if let Emissions::Categorical { symbols, .. } = emissions { *symbols } else { 0 };

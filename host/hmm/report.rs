@@ -1,7 +1,7 @@
 //! Reports of scoring, decoding, posteriors and training: text, JSON, and files of results.
 //!
 //! The JSON objects share the fields of their [`Context`]: `device`, `precision`, `phases`, and,
-//! where there are any, `names`, `starts`, `notes` and `ranks`. All four reports are in one file because they share this context and the
+//! where there are any, `names`, `starts`, `positions`, `notes` and `ranks`. All four reports are in one file because they share this context and the
 //! writers of records.
 
 use std::io::{self, Write};
@@ -67,6 +67,9 @@ struct Shared<'a> {
     names: &'a [String],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     starts: &'a [u64],
+    /// Positions, from 0, of the observations of each sequence, if some were removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    positions: Vec<&'a [u64]>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<&'a String>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -84,10 +87,14 @@ struct Object<'a, R: Serialize> {
 
 impl Context<'_> {
     fn write_json(&self, out: &mut dyn Write, results: impl Serialize) -> io::Result<()> {
-        let Records { names, starts, notes, .. } = self.records;
+        let Records { sequences, names, starts, positions, notes, .. } = self.records;
+        let positions = match &positions[..] {
+            [] => Vec::new(),
+            all => (0..sequences.len()).map(|sequence| &all[sequences.range(sequence)]).collect(),
+        };
         let notes = notes.iter().chain(&self.reason).collect();
         let Self { device, precision, phases, ranks, .. } = self;
-        let shared = Shared { device, precision: *precision, phases: *phases, names, starts, notes, ranks };
+        let shared = Shared { device, precision: *precision, phases: *phases, names, starts, positions, notes, ranks };
         write_object(out, &Object { results, shared })
     }
 

@@ -21,8 +21,8 @@ pub struct Belief {
 pub enum Invalid {
     #[error("needs strictly ascending states, each with one probability")]
     States,
-    #[error("has the probability {0}")]
-    Probability(f64),
+    #[error("has {prob} for state {state}, expected a probability")]
+    Probability { state: u32, prob: f64 },
     #[error("sums to {0}, expected 1")]
     Sum(f64),
 }
@@ -72,8 +72,9 @@ impl Belief {
 
     /// Checks the probabilities and their sum.
     pub(crate) fn checked(self) -> Result<Self, Invalid> {
-        if let Some(&prob) = self.probs.iter().find(|prob| !(**prob > 0.0 && **prob <= 1.0 + SUM_TOLERANCE)) {
-            return Err(Invalid::Probability(prob));
+        let is_wrong = |prob: f64| !(prob > 0.0 && prob <= 1.0 + SUM_TOLERANCE);
+        if let Some((state, prob)) = self.iter().find(|&(_, prob)| is_wrong(prob)) {
+            return Err(Invalid::Probability { state, prob });
         }
         let sum = self.sum();
         if (sum - 1.0).abs() > SUM_TOLERANCE { Err(Invalid::Sum(sum)) } else { Ok(self) }

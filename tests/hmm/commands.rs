@@ -359,6 +359,16 @@ fn skipped_observations_keep_the_positions_of_the_others() {
         assert_eq!(places(command), ["a 1", "a 3", "b 1", "b 4"], "{command}");
     }
     run(folder.path(), "posterior ice.json d.csv --missing skip --out x.csv --plot x.svg --sequence 2");
+    // JSON holds the positions from 0. An array has no place for them, which a note says.
+    for command in ["decode", "posterior"] {
+        let found = parsed(&run(folder.path(), &format!("{command} ice.json d.csv --missing skip --json")));
+        assert_eq!(found["positions"], json!([[0, 2], [0, 3]]), "{command}");
+        assert!(parsed(&run(folder.path(), &format!("{command} ice.json diary.txt --json")))["positions"].is_null());
+        let arguments = format!("{command} ice.json d.csv --missing skip --out x.npy");
+        let output = piped(folder.path(), &arguments.split(' ').collect::<Vec<_>>(), "");
+        let note = String::from_utf8(output.stderr).unwrap();
+        assert!(note.contains("the array has no rows for missing observations"), "{note}");
+    }
     let ring = r#"{"pi": [1, 0], "A": [[0, 1], [1, 0]], "B": [[1, 0], [0, 1]]}"#;
     fs::write(folder.path().join("ring.json"), ring).unwrap();
     fs::write(folder.path().join("r.csv"), "sequence,x\na,0\na,NA\na,0\n").unwrap();
@@ -481,6 +491,19 @@ fn filter_reads_tables_and_survives_bad_lines() {
     let renamed: Vec<String> = plain.iter().map(|line| line.replacen("1,", "a,", 1).replacen("2,", "b,", 1)).collect();
     assert_eq!(named[0], renamed[0]);
     assert_eq!(named[2], plain[2].replacen("2,", "b,", 1));
+    // The rows of an id need not be adjacent, and what a lag has kept back follows at the end, in order of appearance.
+    let mixed = |lag: &str| {
+        answered(&format!("filter ice.json - --format csv --id day{lag}"), "day,ice\na,2\nb,1\na,3\n\na,2\n", 0)
+    };
+    let again = plain[0].replacen("1,", "a,", 1);
+    assert_eq!(mixed(""), [again.as_str(), &named[2], &named[1], &again]);
+    let positions: Vec<String> =
+        mixed(" --lag 1").iter().map(|line| line.rsplitn(4, ',').last().unwrap().into()).collect();
+    assert_eq!(positions, ["a,1", "a,2", "b,1", "a,1"]);
+    // A row without an id belongs to no sequence.
+    let torn =
+        answered("filter ice.json - --format csv --id day --on-error missing", "day,ice\na,2\n7\n,1\nb,1\na,3\n", 2);
+    assert_eq!(torn, [again.as_str(), &named[2], &named[1]]);
     fs::write(folder.path().join("d.csv"), "ice\n2\n3\n\n1\n").unwrap();
     assert_eq!(answered("filter ice.json d.csv", "", 0), plain);
     assert_eq!(answered("filter ice.json - --format csv --header no", "2\n3\n\n1\n", 0), plain);

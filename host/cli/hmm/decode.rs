@@ -116,6 +116,9 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     }
     given.note_impossible(|sequence| paths.is_possible(sequence));
     let mut watch = Watch::start();
+    if options.output.format() == Some(PathFormat::Npy) {
+        given.note_removed();
+    }
     options.output.write(&paths)?;
     paths.context.phases.write = watch.lap();
     if options.output.path().is_none() {

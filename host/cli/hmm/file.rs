@@ -267,6 +267,16 @@ impl Given {
         }
     }
 
+    /// Prints that an array of one row per observation does not tell which observations of the file were removed.
+    pub fn note_removed(&self) {
+        let Records { starts, positions, .. } = &self.records;
+        if !starts.is_empty() || !positions.is_empty() {
+            eprintln!(
+                "note: the array has no rows for missing observations; .csv and --json hold the positions of the others"
+            );
+        }
+    }
+
     /// Runs `work` on every rank, each with its device, and returns the result of this process's first rank.
     pub fn run<'g, T: Send>(
         &'g self,

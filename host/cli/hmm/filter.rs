@@ -1,5 +1,6 @@
 //! `warpkov hmm filter`.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::iter;
@@ -23,13 +24,13 @@ use crate::common::file::FileOrStd;
 ///
 /// OBSERVATIONS has one observation per line: a symbol, or the numbers of a vector, separated by blanks or commas. Each is answered by
 /// one line, before the next is read. NA is a step without an observation, or a missing number of a vector. A blank line ends a
-/// sequence, and the next line begins another one. A table (.csv, --format csv) has one row per observation and may have a header; there
-/// another id begins another sequence. The CPU computes.
+/// sequence, and the next line begins another one. A table (.csv, --format csv) has one row per observation and may have a header; all
+/// rows with the same id form one sequence, adjacent or not, and a blank line ends all of them. The CPU computes.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   tail -f sensor.txt | warpkov hmm filter model.json -
-  tail -f sensor.csv | warpkov hmm filter model.json - --format csv --on-error missing
+  tail -f sensors.csv | warpkov hmm filter model.json - --format csv --id sensor --on-error missing
   warpkov hmm filter model.json - --lag 5
   warpkov hmm filter model.json - --ahead 1 --observation
   warpkov hmm filter model.json data.txt --json | jq -c .probs")]
@@ -160,37 +161,37 @@ fn follow(
             }
         };
         let parsed = stream.parse(&text);
-        if (stream.begins() || parsed == Ok(Line::Blank))
-            && let Err(refused) = answers.end()?
-        {
-            survive(&refused.to_string(), "the sequence breaks off")?;
-            answers.break_off()?;
+        if parsed == Ok(Line::Blank) {
+            answers.end(|refused| survive(&refused.to_string(), "the sequence breaks off"))?;
         }
-        answers.name(stream.id());
         let readable = parsed.is_ok();
         let pushed = match parsed {
             Ok(Line::Header | Line::Blank) => Ok(false),
-            Ok(Line::Observation) => {
-                answers.filter.push(stream.observation()).map(|()| true).map_err(|refused| refused.to_string())
+            // The options do not fit the table.
+            Err(message) if !stream.has_columns() => return Err(failed(message)),
+            Err(message) if stream.has_ids() && stream.id().is_none() => {
+                survive(&message, "it belongs to no sequence")?;
+                Ok(false)
             }
-            Err(message) => Err(message),
+            parsed => {
+                answers.choose(stream.id());
+                parsed.and_then(|_| answers.push(stream.observation()).map_err(|refused| refused.to_string()))
+            }
         };
         let pushed = match (pushed, on_error) {
             (Ok(pushed), _) => pushed,
-            // The options do not fit the table.
-            (Err(message), _) if !stream.has_columns() => return Err(failed(message)),
             (Err(message), OnError::Missing) => {
                 survive(&message, "taken as missing")?;
-                if answers.filter.push(Observation::Missing).is_err() {
+                if answers.push(Observation::Missing).is_err() {
                     answers.break_off()?;
-                    answers.filter.push(Observation::Missing).map_err(|refused| failed(refused.to_string()))?;
+                    answers.push(Observation::Missing).map_err(|refused| failed(refused.to_string()))?;
                 }
                 true
             }
             (Err(message), _) => {
                 survive(&message, "another sequence begins")?;
                 answers.break_off()?;
-                readable && answers.filter.push(stream.observation()).is_ok()
+                readable && answers.push(stream.observation()).is_ok()
             }
         };
         if pushed {
@@ -207,18 +208,30 @@ fn follow(
     Ok(())
 }
 
+/// A sequence that is followed.
+struct Followed<'m> {
+    filter: Filter<'m>,
+    /// Its number, from 1.
+    number: u64,
+    /// Its name in a table.
+    id: Option<String>,
+}
+
 /// Writes the answers.
 struct Answers<'m, W: Write> {
-    filter: Filter<'m>,
     model: &'m Hmm,
     ahead: u32,
     lag: u64,
     observation: bool,
     json: bool,
-    /// Number of the present sequence, from 1.
-    sequence: u64,
-    /// Its name in a table.
-    id: Option<String>,
+    /// The sequences that have not ended, in order of appearance; never empty.
+    open: Vec<Followed<'m>>,
+    /// Index in `open` of each id.
+    ids: HashMap<Option<String>, usize>,
+    /// Index in `open` of the sequence of the last observation.
+    at: usize,
+    /// Number of the last sequence that has begun.
+    last: u64,
     out: BufWriter<W>,
 }
 
@@ -233,64 +246,99 @@ impl<'m, W: Write> Answers<'m, W> {
             writeln!(out)?;
             out.flush()?;
         }
-        let filter = Filter::new(model, lag as usize);
-        Ok(Self { filter, model, ahead, lag: lag.into(), observation, json, sequence: 1, id: None, out })
+        let open = vec![Followed { filter: Filter::new(model, lag as usize), number: 1, id: None }];
+        let ids = HashMap::new();
+        Ok(Self { model, ahead, lag: lag.into(), observation, json, open, ids, at: 0, last: 1, out })
+    }
+
+    /// Turns to the sequence with this id, which may be new.
+    fn choose(&mut self, id: Option<String>) {
+        self.at = match self.ids.get(&id) {
+            Some(&at) => at,
+            // The first sequence takes the first id.
+            None if self.ids.is_empty() => 0,
+            None => {
+                let filter = self.open[0].filter.another();
+                self.last += 1;
+                self.open.push(Followed { filter, number: self.last, id: None });
+                self.open.len() - 1
+            }
+        };
+        self.open[self.at].id.clone_from(&id);
+        self.ids.insert(id, self.at);
+    }
+
+    /// Takes an observation of the present sequence. Returns `true`.
+    fn push(&mut self, observation: Observation<'_>) -> Result<bool, Refused> {
+        self.open[self.at].filter.push(observation).map(|()| true)
     }
 
     /// Answers an observation.
     fn answer(&mut self) -> Result<(), Error> {
-        let steps = self.filter.steps();
-        let log_likelihood = self.filter.log_likelihood();
+        let filter = &self.open[self.at].filter;
+        let (steps, log_likelihood) = (filter.steps(), filter.log_likelihood());
         match self.ahead {
-            0 => match self.filter.smoothed() {
+            0 => match filter.smoothed() {
                 Some(probs) => self.write(steps - self.lag, log_likelihood, &probs),
                 None => Ok(()),
             },
-            ahead => self.write(steps + u64::from(ahead), log_likelihood, &self.filter.predicted(ahead)),
+            ahead => {
+                let probs = filter.predicted(ahead);
+                self.write(steps + u64::from(ahead), log_likelihood, &probs)
+            }
         }
     }
 
-    /// Names the present sequence, in a table that has names.
-    fn name(&mut self, id: Option<String>) {
-        self.id = id;
+    /// Ends all sequences. Those that the model does not end here are broken off, if `survive` has no objection.
+    fn end(&mut self, survive: impl Fn(Refused) -> Result<(), Error>) -> Result<(), Error> {
+        for at in 0..self.open.len() {
+            self.at = at;
+            let filter = &mut self.open[at].filter;
+            let steps = filter.steps();
+            if steps == 0 {
+                continue;
+            }
+            match filter.finish() {
+                Ok(last) => self.close(steps, last)?,
+                Err(refused) => {
+                    survive(refused)?;
+                    self.break_off()?;
+                }
+            }
+        }
+        self.open.truncate(1);
+        self.ids.clear();
+        self.at = 0;
+        Ok(())
     }
 
-    /// Ends a sequence, unless no observations have come or the model refuses.
-    fn end(&mut self) -> Result<Result<(), Refused>, Error> {
-        let steps = self.filter.steps();
-        if steps == 0 {
-            return Ok(Ok(()));
-        }
-        match self.filter.finish() {
-            Ok(last) => self.close(steps, last).map(Ok),
-            Err(refused) => Ok(Err(refused)),
-        }
-    }
-
-    /// Breaks a sequence off, if observations have come.
+    /// Breaks the present sequence off, if observations have come.
     fn break_off(&mut self) -> Result<(), Error> {
-        let steps = self.filter.steps();
+        let filter = &mut self.open[self.at].filter;
+        let steps = filter.steps();
         if steps == 0 {
             return Ok(());
         }
-        let last = self.filter.break_off();
+        let last = filter.break_off();
         self.close(steps, last)
     }
 
-    /// Writes the steps that a lag has kept back.
+    /// Writes the steps that a lag has kept back. The next observation begins another sequence.
     fn close(&mut self, steps: u64, (smoothed, log_likelihood): (Vec<Vec<f64>>, f64)) -> Result<(), Error> {
         for (probs, step) in smoothed.iter().zip(steps + 1 - smoothed.len() as u64..) {
             self.write(step, log_likelihood, probs)?;
         }
-        self.sequence += 1;
+        self.last += 1;
+        self.open[self.at].number = self.last;
         Ok(())
     }
 
     fn write(&mut self, position: u64, log_likelihood: f64, states: &[f64]) -> Result<(), Error> {
-        let observed = self.observation.then(|| self.filter.observation(states));
+        let Followed { filter, number, id } = &self.open[self.at];
+        let observed = self.observation.then(|| filter.observation(states));
         let numbers = observed.as_deref().unwrap_or(states);
         if self.json {
-            let sequence = self.id.as_ref().map_or_else(|| json!(self.sequence), |id| json!(id));
+            let sequence = id.as_ref().map_or_else(|| json!(number), |id| json!(id));
             let mut answer = json!({ "sequence": sequence, "position": position, "log_likelihood": log_likelihood });
             match (&observed, self.model.emissions()) {
                 (Some(numbers), Emissions::Gaussian { dimensions, .. }) => {
@@ -305,7 +353,7 @@ impl<'m, W: Write> Answers<'m, W> {
         }
         Ok(write_row(
             &mut self.out,
-            &self.id.as_ref().map_or_else(|| self.sequence.to_string(), |id| field(id)),
+            &id.as_ref().map_or_else(|| number.to_string(), |id| field(id)),
             position,
             iter::once(log_likelihood).chain(numbers.iter().copied()),
         )?)

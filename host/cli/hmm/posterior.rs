@@ -109,6 +109,9 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let mut posteriors = Posteriors { context, probabilities };
     given.note_impossible(|sequence| posteriors.is_possible(sequence));
     let mut watch = Watch::start();
+    if options.output.format() == Some(PosteriorFormat::Npy) {
+        given.note_removed();
+    }
     options.output.write(&posteriors)?;
     options.draw(&posteriors)?;
     posteriors.context.phases.write = watch.lap();

@@ -19,9 +19,8 @@ pub struct Stream<'m> {
     symbol: Option<u32>,
     /// The options of a table, and its columns once the first row is known.
     table: Option<(Table, Option<Layout>)>,
-    /// The id of the last row; `None` without ids.
+    /// The id of the last line.
     id: Option<Vec<u8>>,
-    begins: bool,
 }
 
 /// The layout of a table's rows.
@@ -47,17 +46,17 @@ impl<'m> Stream<'m> {
     #[must_use]
     pub fn new(model: &'m Hmm) -> Self {
         let alphabet = Alphabet::new(model, Missing::Marginalise);
-        Self { alphabet, vector: Vec::new(), symbol: None, table: None, id: None, begins: false }
+        Self { alphabet, vector: Vec::new(), symbol: None, table: None, id: None }
     }
 
-    /// A reader of the rows of a table. A row has one line, so that fields in quotes have no line breaks. The rows of a
-    /// sequence are adjacent: another [id](Self::id) begins another sequence.
+    /// A reader of the rows of a table. A row has one line, so that fields in quotes have no line breaks. All rows with the
+    /// same [id](Self::id) form one sequence, adjacent or not.
     #[must_use]
     pub fn of_table(model: &'m Hmm, table: Table) -> Self {
         Self { table: Some((table, None)), ..Self::new(model) }
     }
 
-    /// The id of the sequence of the last row; `None` without a column of ids.
+    /// The id of the sequence to which the last line belongs; `None` without a column of ids, or if the line has no id.
     #[must_use]
     pub fn id(&self) -> Option<String> {
         self.id.as_ref().map(|id| String::from_utf8_lossy(id).into_owned())
@@ -69,10 +68,10 @@ impl<'m> Stream<'m> {
         self.table.as_ref().is_none_or(|(_, layout)| layout.is_some())
     }
 
-    /// Whether the id of the last row differs from that of the row before.
+    /// Whether each row must have an [id](Self::id).
     #[must_use]
-    pub fn begins(&self) -> bool {
-        self.begins
+    pub fn has_ids(&self) -> bool {
+        self.table.iter().filter_map(|(_, layout)| layout.as_ref()).any(|layout| layout.columns.id.is_some())
     }
 
     /// The observation of the last line; [`Observation::Missing`] if it had none.
@@ -90,7 +89,7 @@ impl<'m> Stream<'m> {
     /// # Errors
     /// If the line holds anything else than an observation, with a description.
     pub fn parse(&mut self, line: &[u8]) -> Result<Line, String> {
-        (self.begins, self.symbol) = (false, None);
+        (self.id, self.symbol) = (None, None);
         self.vector.clear();
         if self.table.is_some() { self.row(line) } else { self.words(line) }
     }
@@ -123,7 +122,7 @@ impl<'m> Stream<'m> {
     }
 
     fn row(&mut self, line: &[u8]) -> Result<Line, String> {
-        let Self { alphabet, vector, symbol, table, id, begins } = self;
+        let Self { alphabet, vector, symbol, table, id } = self;
         let Some((options, layout)) = table else { return Ok(Line::Blank) };
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(Line::Blank);
@@ -155,7 +154,6 @@ impl<'m> Stream<'m> {
             if found.is_empty() {
                 return Err(format!("column {}: found \"\", expected the id of a sequence", column + 1));
             }
-            *begins = id.as_deref().is_some_and(|id| id != found);
             *id = Some(found.to_owned());
         }
         for &column in &layout.columns.observed {
