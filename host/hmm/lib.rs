@@ -8,6 +8,7 @@
 //! | [`place`] | the choice of a backend, and its checks |
 //! | [`ambiguous`] | the recursions over symbols of which only a set is known |
 //! | [`divided`] | the recursions on several ranks |
+//! | [`run`] | the choice among all of these |
 //! | [`filter`] | filtering, smoothing with a lag and prediction of a stream, an observation at a time |
 //! | [`invariants`] | identities that every result satisfies, checked at run time |
 //! | [`maximise`] | the M step of the Baum-Welch algorithm |
@@ -34,6 +35,7 @@ pub mod options;
 pub mod place;
 pub mod plot;
 pub mod report;
+pub mod run;
 pub mod sample;
 pub mod sequences;
 pub mod solution;

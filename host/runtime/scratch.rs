@@ -53,3 +53,48 @@ impl Scratch<u32> {
         Ok(&self.0)
     }
 }
+
+/// Declares a struct whose fields are [`Scratch`] buffers of elements of the given types, and its function `new`.
+///
+/// ```
+/// use warpkov_runtime::device::AnyDevice;
+/// use warpkov_runtime::scratch::scratch;
+/// use warpkov_device::launch::Buffer;
+///
+/// scratch! {
+///     /// Memory of a product.
+///     struct Product {
+///         /// Partial sums.
+///         parts: f64,
+///     }
+/// }
+/// let device = AnyDevice::from(warpkov_device::emulator::Emulator::default());
+/// let mut product = Product::new(&device)?;
+/// assert!(product.parts.of(&device, 100)?.len() >= 100);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[macro_export]
+macro_rules! scratch {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident $(<$real:ident: $bound:path>)? {
+            $($(#[$doc:meta])* $field_visibility:vis $field:ident: $element:ty,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        $visibility struct $name $(<$real: $bound>)? {
+            $($(#[$doc])* $field_visibility $field: $crate::scratch::Scratch<$element>,)*
+        }
+
+        impl $(<$real: $bound>)? $name $(<$real>)? {
+            /// Buffers of one element each.
+            $visibility fn new(
+                device: &$crate::device::AnyDevice,
+            ) -> ::std::result::Result<Self, $crate::device::DeviceError> {
+                Ok(Self { $($field: $crate::scratch::Scratch::new(device)?,)* })
+            }
+        }
+    };
+}
+
+pub use scratch;

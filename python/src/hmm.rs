@@ -6,15 +6,17 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warpkov_common::interrupt;
-use warpkov_hmm::device::{Limits, Scan};
+use warpkov_hmm::device::Scan;
 use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
-use warpkov_hmm::place::{Dynamic, cost, recursions};
+use warpkov_hmm::place::cost;
+use warpkov_hmm::run::{Run, Running};
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{self, Observation, Observations, Sequences};
 use warpkov_hmm::train::{Round, Status, train};
 use warpkov_runtime::choose::{DeviceChoice, Place};
+use warpkov_runtime::comm::Local;
 
 use crate::array::{Buffer, Input};
 use crate::error::{exception, invalid};
@@ -152,17 +154,25 @@ fn compute<T: Send>(
     model: &Hmm,
     sequences: &Sequences,
     place: &Where,
-    work: impl FnOnce(&mut Dynamic<'_>) -> Result<T, Error> + Send,
+    work: impl FnOnce(&mut Running<'_>) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
     let device: DeviceChoice =
         place.device.parse().map_err(|error| invalid(format!("device is '{}', {error}", place.device)))?;
     let precision: Precision = choice("precision", &place.precision)?;
     let found = detached(py, || {
         let (place, _) = Place::open(device, Some(&cost(model, sequences)))?;
-        let chunks = Scan::Auto.steps(model.states(), 1, sequences);
-        let mut recursions = recursions(&place, sequences, precision, Limits { chunks, ..Limits::default() })?;
-        recursions.set_models(std::slice::from_ref(model))?;
-        work(&mut recursions)
+        let comm = Local::alone();
+        let run = Run { sequences, sets: &[], place: &place, precision, scan: Scan::Auto, comm: &comm };
+        let (found, _) = run.by(
+            model,
+            1,
+            |divided| Ok(divided?),
+            |recursions| {
+                recursions.set_models(std::slice::from_ref(model))?;
+                work(recursions)
+            },
+        )?;
+        Ok(found)
     })?;
     found.map_err(exception)
 }
@@ -354,7 +364,7 @@ fn hmm_train<'py>(
                 _ => ControlFlow::Break(()),
             }
         };
-        Ok(train(recursions.as_mut(), vec![model.clone()], &options, &mut observe)?)
+        Ok(train(recursions, vec![model.clone()], &options, &mut observe)?)
     });
     let stopped = stopped?;
     let trained = trained?;

@@ -5,17 +5,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use warpkov_common::choice::Choice;
-use warpkov_hmm::ambiguous::Ambiguous;
-use warpkov_hmm::backend::Recursions;
-use warpkov_hmm::device::{Limits, Scan};
-use warpkov_hmm::divided::{Divided, Division, RankShare};
+use warpkov_hmm::device::Scan;
+use warpkov_hmm::divided::RankShare;
 use warpkov_hmm::io as formats;
 use warpkov_hmm::io::Format;
 use warpkov_hmm::io::sequences::{self, Missing, ReadOptions, Records, Table};
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::Precision;
-use warpkov_hmm::place::{self, cost, recursions};
+use warpkov_hmm::place::{self, cost};
 use warpkov_hmm::report::{Context, Phases};
+use warpkov_hmm::run::{Run, Running};
 use warpkov_hmm::sequences::Sequences;
 use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
 use warpkov_runtime::comm::Communicator;
@@ -313,7 +312,7 @@ impl Given {
     pub fn compute<R: Default + Send>(
         &self,
         ranks: &Ranks,
-        result: impl Fn(&mut Running) -> Result<Vec<R>, place::Error> + Sync,
+        result: impl Fn(&mut Running<'_>) -> Result<Vec<R>, place::Error> + Sync,
     ) -> Result<(R, Context<'_>), Error> {
         self.run(ranks, |opened| {
             let mut watch = Watch::start();
@@ -327,9 +326,6 @@ impl Given {
         })
     }
 }
-
-/// The recursions of a rank.
-pub type Running<'r> = dyn Recursions<Error = place::Error> + 'r;
 
 /// The device of a rank, opened for the recursions over some sequences.
 pub struct Opened<'g, 'r> {
@@ -376,41 +372,24 @@ impl<'g> Opened<'g, '_> {
         &self,
         model: &Hmm,
         count: usize,
-        work: impl FnOnce(&mut Running) -> Result<T, Error>,
+        work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>,
     ) -> Result<(T, Vec<RankShare>), Error> {
-        let (comm, precision) = (self.comm, self.given.compute.precision);
-        let Records { sequences, sets, .. } = &self.given.records;
-        let work = |recursions: &mut Running| match &sets[..] {
-            [] => work(recursions),
-            sets => work(&mut Ambiguous::new(recursions, sets)),
-        };
-        if comm.size() == 1 {
-            let limits = self.limits(model, count, sequences)?;
-            return Ok((work(&mut *recursions(&self.place, sequences, precision, limits)?)?, Vec::new()));
-        }
-        let division = Division::new(sequences, comm.size());
-        let share = division.share(comm.rank());
-        let opened = self
-            .limits(model, count, share.as_ref().unwrap_or(sequences))
-            .and_then(|limits| Ok(Divided::open(&division, share.as_ref(), &self.place, precision, limits, comm)?));
-        let mut divided = self.ranks.agree(opened)?;
-        let found = work(&mut divided)?;
-        let shares = divided.shares(&self.place.name())?;
-        Ok((found, shares))
-    }
-
-    /// The limits of a device for `count` models of the shape of `model` over these sequences.
-    fn limits(&self, model: &Hmm, count: usize, sequences: &Sequences) -> Result<Limits, Error> {
-        let scan = self.given.compute.scan;
+        let Compute { precision, scan, .. } = self.given.compute;
         let (states, most) = (model.states(), Scan::STATES);
         if scan == Scan::Always && matches!(self.place, Place::Cpu) {
-            return Err(Error::Usage(SCAN_NEEDS_GPU.to_owned()));
+            return self.ranks.agree(Err(Error::Usage(SCAN_NEEDS_GPU.to_owned())));
         }
         if scan == Scan::Always && states > most {
             let message = format!("--scan always takes up to {most} states, and the model has {states}");
-            return Err(Error::Usage(message));
+            return self.ranks.agree(Err(Error::Usage(message)));
         }
-        Ok(Limits { chunks: scan.steps(states, count, sequences), ..Limits::default() })
+        let Records { sequences, sets, .. } = &self.given.records;
+        Run { sequences, sets, place: &self.place, precision, scan, comm: self.comm }.by(
+            model,
+            count,
+            |opened| self.ranks.agree(opened.map_err(Error::from)),
+            work,
+        )
     }
 }
 

@@ -20,11 +20,12 @@ use warpkov_hmm::model::{Covariances, Emissions, Hmm};
 use warpkov_hmm::options::{self, Constraint, Frozen, Pseudocounts};
 use warpkov_hmm::plot::draw_training;
 use warpkov_hmm::report::{Context, Training, progress};
+use warpkov_hmm::run::Running;
 use warpkov_hmm::train::{self as training, Round, Run, Session, Status, Trained, train_session};
 use warpkov_runtime as runtime;
 use warpkov_runtime::comm;
 
-use super::file::{Given, Opened, Running, Source, output_format};
+use super::file::{Given, Opened, Source, output_format};
 use super::{Error, Outcome};
 use crate::common::checkpoint;
 use crate::common::choice::choice;
@@ -339,7 +340,7 @@ impl Job<'_> {
 
     fn train_by(
         &self,
-        recursions: &mut Running,
+        recursions: &mut Running<'_>,
         opened: &Opened,
         models: &[Hmm],
     ) -> Result<(Trained, Option<Checkpoints>), Error> {

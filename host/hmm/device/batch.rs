@@ -3,17 +3,16 @@
 //! The file is one piece: [`Batch`] owns all device memory, and the order of its launches is the subject of every
 //! function.
 
-use std::sync::Arc;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
 use warpkov_device::launch::{Device, Dim3, Shape};
-use warpkov_kernels::hmm::backward::{counts_len, want, warp_shared};
+use warpkov_kernels::hmm::backward::want;
 use warpkov_kernels::hmm::counts::{TILE, sum_parts, sum_threads};
 use warpkov_kernels::hmm::maximise::{
     CountedArgs, EMISSION_THREADS, TablesArgs, maximise_emissions, maximise_transitions,
 };
-use warpkov_kernels::hmm::scan::{self, sums::join_chunks};
+use warpkov_kernels::hmm::scan;
 use warpkov_kernels::hmm::{entry, power};
 use warpkov_kernels::primitives::copy::copy;
 
@@ -21,9 +20,11 @@ use crate::backend::{Decoded, Expected, Recursions, Statistics, fit};
 use crate::cpu::Exact;
 use crate::device::chunks::Chunks;
 use crate::device::gaussian::{Gaussians, Partial, partial, vectors};
-use crate::device::launch::{Launch, OnDevice, PARTS, Wanted, Work};
-use crate::device::model::{KernelVariant, Models, raised, symbols};
+use crate::device::launch::{Launch, OnDevice};
+use crate::device::model::{Models, raised, symbols};
 use crate::device::packing::{Lists, Packing, Window};
+use crate::device::trellis::{Counts, Work};
+use crate::device::variant::{Back, Onward, Variant, Wanted, variant};
 use crate::device::wide::{self, Asked, Doubtful, Recomputation};
 use crate::maximise::{Spread, maximise};
 use crate::model::Hmm;
@@ -37,9 +38,6 @@ const MOMENT_PARTS: u32 = 64;
 
 /// Approximate number of blocks of the product Σ α̂ᵀ û over all rows.
 const PRODUCT_BLOCKS: u32 = 256;
-
-/// Shared memory per block for symbol counts, in bytes. If they need more, counts are summed by lists of rows.
-const CELLS: usize = 64 * 1024;
 
 /// Largest |Σᵢ γₜ(i) − 1| that rounding explains.
 fn tolerance(wide: bool, plain_tf32: bool) -> f64 {
@@ -106,6 +104,16 @@ pub struct Batch<'d, T: Precise> {
     listed: Option<(usize, u32)>,
 }
 
+/// The launches of a batch with its models, and what they work with.
+struct Running<'a, T: Precise> {
+    launch: Launch<'a, T>,
+    work: &'a mut Work<T>,
+    set: &'a Set<T>,
+    lists: &'a [OnDevice],
+    vectors: &'a AnyBuffer<f64>,
+    partial: &'a [Partial],
+}
+
 /// The current models and what depends on them.
 struct Set<T: Precise> {
     hosts: Vec<Hmm>,
@@ -115,7 +123,7 @@ struct Set<T: Precise> {
     has_counts: bool,
     /// Expected counts that the device lacks, those of doubtful sequences: indices of models, and their counts.
     missing: Vec<(usize, Expected)>,
-    variant: KernelVariant,
+    variant: Box<dyn Variant<T>>,
     states: u32,
     stride: usize,
     /// Rows of the emission table of a model: V, or ΣT for densities.
@@ -155,10 +163,7 @@ struct Places {
 impl Places {
     fn new<T: Precise>(set: &Set<T>, wanted: Wanted) -> Self {
         let (stride, counted) = (set.stride, set.counted() as usize);
-        let pairs_pitch = match set.variant {
-            KernelVariant::Warp { .. } => counts_len(stride, wanted.slots as usize),
-            _ => stride * stride,
-        };
+        let pairs_pitch = set.variant.sums_len(wanted.slots);
         match wanted.want == want::BOTH {
             true => Self {
                 in_lists: true,
@@ -223,14 +228,15 @@ impl<'d, T: Precise> Batch<'d, T> {
         })
     }
 
-    /// Arguments and memory of launches; `None` before [`set_models`](Recursions::set_models).
-    #[expect(clippy::type_complexity, reason = "disjoint borrows of one struct")]
-    fn parts(&mut self) -> Option<(Launch<'_, T>, &mut Work<T>, &Set<T>, &[OnDevice])> {
-        let Self { device, limits, packing, chunks, lengths, base, symbols, set, work, lists, .. } = self;
+    /// What launches work with; `None` before [`set_models`](Recursions::set_models).
+    fn running(&mut self) -> Option<Running<'_, T>> {
+        let Self {
+            device, limits, packing, chunks, lengths, base, symbols, set, work, lists, vectors, partial, ..
+        } = self;
         let set = set.as_ref()?;
         let launch = Launch {
             device,
-            variant: set.variant,
+            variant: &*set.variant,
             count: set.hosts.len() as u32,
             states: set.states,
             stride: set.stride,
@@ -245,7 +251,7 @@ impl<'d, T: Precise> Batch<'d, T> {
             packing,
             chunks: chunks.as_ref(),
         };
-        Some((launch, work, set, lists))
+        Some(Running { launch, work, set, lists, vectors, partial })
     }
 
     /// Launches the forward recursion; the likelihoods stay on the device. Does nothing before
@@ -254,23 +260,14 @@ impl<'d, T: Precise> Batch<'d, T> {
     /// # Errors
     /// Those of the device.
     pub fn score(&mut self) -> Result<(), DeviceError> {
-        let (device, steps) = (self.device, self.packing.steps());
-        let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
+        let steps = self.packing.steps();
+        let Some(Running { launch, work, .. }) = self.running() else { return Ok(()) };
         if let Some(chunks) = launch.chunks {
-            return launch.chunk_starts(chunks, work);
+            return launch.chunk_starts(chunks, &mut work.scan);
         }
-        let cells = launch.cells();
-        let Work { forward_carry, alpha, exponents, doubts, likelihoods, .. } = work;
-        let carry = forward_carry.of(device, cells * launch.stride)?;
-        let likelihoods = likelihoods.of(device, 2 * cells)?;
-        let rows = launch.count as usize * launch.rows as usize;
-        if launch.variant == KernelVariant::Step {
-            exponents.of(device, rows)?;
-            doubts.of(device, cells)?;
-            alpha.of(device, 3 * cells * launch.stride)?;
-        }
-        let (exponents, doubts, window) = (exponents.get_mut(), doubts.get_mut(), 3 * launch.sequences);
-        launch.forward(&steps, window, false, None, carry, alpha.get_mut(), exponents, doubts, likelihoods)
+        let capacity = launch.variant.capacity(0, launch.sequences);
+        let onward = Onward { steps, capacity, store: false, again: false, starts: None };
+        launch.variant.forward(&launch, &onward, &mut work.trellis)
     }
 
     /// Launches the Viterbi recursion; paths and scores stay on the device. Does nothing before
@@ -288,159 +285,36 @@ impl<'d, T: Precise> Batch<'d, T> {
             }
             set.logs = Some(logs);
         }
-        let Some((launch, work, set, _)) = self.parts() else { return Ok(()) };
+        let Some(Running { launch, work, set, .. }) = self.running() else { return Ok(()) };
         let Some(logs) = &set.logs else { return Ok(()) };
-        if let Some(chunks) = launch.chunks {
-            return launch.decode_chunks(chunks, logs, work);
+        let Work { trellis, paths, scan, .. } = work;
+        match launch.chunks {
+            Some(chunks) => launch.decode_chunks(chunks, logs, trellis, paths, scan),
+            None => launch.variant.decode(&launch, logs, trellis, paths),
         }
-        let rows = launch.count as usize * launch.rows as usize;
-        let Work { alpha, pointers, path, scores, .. } = work;
-        if let KernelVariant::Warp { .. } = launch.variant {
-            pointers.of(device, rows * launch.stride)?;
-        } else {
-            alpha.of(device, rows * launch.stride)?;
-        }
-        let (path, scores) = (path.of(device, rows)?, scores.of(device, launch.cells())?);
-        launch.decode(logs, alpha.get_mut(), pointers.get_mut(), path, scores)
     }
 
     /// The outputs of the backward recursion that expected counts need.
     fn counting(&self) -> Wanted {
-        let Some(set) = &self.set else { return Wanted { want: want::COUNTS, slots: 0 } };
-        let fits = |tiles| warp_shared(tiles, size_of::<T>(), set.symbols as usize, want::COUNTS) <= CELLS;
-        match set.variant {
-            KernelVariant::Warp { tiles } if set.gaussians.is_none() && self.chunks.is_none() && fits(tiles) => {
-                Wanted { want: want::COUNTS, slots: set.symbols }
-            }
-            _ => Wanted { want: want::BOTH, slots: 0 },
-        }
+        let Some(set) = &self.set else { return Wanted { want: want::BOTH, slots: 0 } };
+        set.variant.counting((set.gaussians.is_none() && self.chunks.is_none()).then_some(set.symbols))
     }
 
     /// Windows whose forward and backward variables fit in [`Limits::trellis`], and the capacity in rows that they
     /// need.
     fn windows(&self, wanted: Wanted) -> (Vec<Window>, u32) {
         let Some(set) = &self.set else { return (Vec::new(), 0) };
-        let arrays = match (set.variant, wanted.want) {
-            (KernelVariant::Warp { .. }, want::COUNTS) => 1,
-            (KernelVariant::Warp { .. }, _) | (KernelVariant::Block { .. }, want::POSTERIORS) => 2,
-            _ => 3,
-        };
-        let row = arrays * set.hosts.len() * set.stride * size_of::<T>();
+        let row = set.variant.arrays(wanted.want) * set.hosts.len() * set.stride * size_of::<T>();
         let windows = self.packing.windows(u32::try_from(self.limits.trellis / row).unwrap_or(u32::MAX));
         let rows = windows.iter().map(|window| window.rows.len() as u32).max().unwrap_or(0);
-        let sequences = self.packing.sequences();
-        let capacity = if set.variant == KernelVariant::Step { rows.max(2 * sequences) + sequences } else { rows };
-        (windows, capacity)
-    }
-
-    /// Runs the forward recursion over all windows and stores α̂ of the last one. Then runs the backward recursion from
-    /// the last window to the first, and before each of the others repeats its forward recursion from a checkpoint.
-    /// Calls `done` after each backward window.
-    ///
-    /// The function is one piece because it documents the order of launches on shared buffers.
-    fn sweep(
-        &mut self,
-        wanted: Wanted,
-        windows: &[Window],
-        capacity: u32,
-        mut done: impl FnMut(&Launch<'_, T>, &mut Work<T>, usize) -> Result<(), DeviceError>,
-    ) -> Result<(), DeviceError> {
-        let device = self.device;
-        let Some((launch, work, ..)) = self.parts() else { return Ok(()) };
-        let (cells, stride) = (launch.cells(), launch.stride);
-        let elements = launch.count as usize * capacity as usize * stride;
-        let last = windows.len() - 1;
-        while work.checkpoints.len() < last {
-            work.checkpoints.push(Scratch::new(device)?);
-        }
-        if let Some(chunks) = launch.chunks {
-            launch.chunk_starts(chunks, work)?;
-            launch.chunk_ends(chunks, work)?;
-        }
-        {
-            let Work { forward_carry, checkpoints, alpha, exponents, doubts, likelihoods, replayed, starts, .. } = work;
-            let starts = launch.chunks.map(|_| starts.get());
-            let rows = launch.count as usize * launch.rows as usize;
-            let carry = forward_carry.of(device, cells * stride)?;
-            let alpha = alpha.of(device, elements)?;
-            // One row more per sequence for the extra step of chunks.
-            let exponents = exponents.of(device, rows + launch.sequences as usize)?;
-            let (likelihoods, doubts) = (likelihoods.of(device, 2 * cells)?, doubts.of(device, cells)?);
-            replayed.of(device, 2 * cells)?;
-            for (w, window) in windows.iter().enumerate() {
-                if w > 0 {
-                    copy_all(device, cells * stride, carry, checkpoints[w - 1].of(device, cells * stride)?)?;
-                }
-                launch.forward(
-                    &window.steps,
-                    capacity,
-                    w == last,
-                    starts,
-                    carry,
-                    alpha,
-                    exponents,
-                    doubts,
-                    likelihoods,
-                )?;
-            }
-        }
-        if let Some(chunks) = launch.chunks {
-            launch.share_doubts(chunks, work)?;
-        }
-        let carry = work.backward_carry.of(device, cells * stride)?;
-        if let Some(open) = launch.chunks.map(|chunks| chunks.open).filter(|&open| open > 0) {
-            let (transitions, behind, ends) = (&launch.models.transitions, work.behind.get(), work.forward_carry.get());
-            let likelihoods = work.likelihoods.get();
-            let (shape, stride) = (launch.shape(open, 32), stride as u32);
-            // SAFETY: `forward` has written to `ends` the last α̂ of the chunks below `open`, and `Work` sized all
-            // buffers for `cells` rows of `stride` elements.
-            unsafe {
-                join_chunks(device, shape, launch.sequences, stride, transitions, likelihoods, behind, ends, carry)?;
-            }
-        }
-        if wanted.want != want::COUNTS {
-            work.gamma.of(device, elements)?;
-        }
-        if launch.variant == KernelVariant::Step
-            || wanted.want == want::BOTH && matches!(launch.variant, KernelVariant::Block { .. })
-        {
-            work.pairs.of(device, elements)?;
-        }
-        for (w, window) in windows.iter().enumerate().rev() {
-            let Work { forward_carry, backward_carry, checkpoints, alpha, gamma, pairs, exponents, .. } = work;
-            if w < last {
-                let carry = forward_carry.get_mut();
-                if w > 0 {
-                    copy_all(device, cells * stride, checkpoints[w - 1].get(), carry)?;
-                }
-                let alpha = alpha.get_mut();
-                let (exponents, doubts, replayed) =
-                    (exponents.get_mut(), work.doubts.get_mut(), work.replayed.get_mut());
-                let starts = launch.chunks.map(|_| work.starts.get());
-                launch.forward(&window.steps, capacity, true, starts, carry, alpha, exponents, doubts, replayed)?;
-            }
-            launch.backward(
-                window,
-                capacity,
-                wanted,
-                w < last,
-                work.likelihoods.get(),
-                exponents.get(),
-                alpha.get(),
-                backward_carry.get_mut(),
-                gamma.get_mut(),
-                pairs.get_mut(),
-                work.parts.get_mut(),
-            )?;
-            done(&launch, work, w)?;
-        }
-        Ok(())
+        (windows, set.variant.capacity(rows, self.packing.sequences()))
     }
 
     /// Uploads the lists of rows of each window, unless they are those of the last call.
     fn prepare_lists(&mut self, windows: &[Window], symbols: u32) -> Result<(), DeviceError> {
         let key = (windows.len(), symbols);
         if self.listed != Some(key) {
+            self.listed = None;
             self.lists.clear();
             for window in windows {
                 let lists = Lists::new(&self.packing, window, &self.symbol, symbols);
@@ -463,89 +337,68 @@ impl<'d, T: Precise> Batch<'d, T> {
     /// # Errors
     /// Those of the device.
     pub fn count(&mut self) -> Result<(), DeviceError> {
-        let (device, wanted) = (self.device, self.counting());
+        let wanted = self.counting();
         let (windows, capacity) = self.windows(wanted);
-        let Some(set) = &self.set else { return Ok(()) };
-        let (count, stride, in_warps) =
-            (set.hosts.len(), set.stride, matches!(set.variant, KernelVariant::Warp { .. }));
-        let symbols = set.counted();
-        let tiles = (stride / TILE).pow(2).max(1) as u32;
-        let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
-        let chunks = if in_warps { self.packing.sequences().div_ceil(8).min(PARTS) } else { splits };
-        let Places { in_lists, pairs_pitch: len, .. } = Places::new(set, wanted);
+        let Some(set) = &mut self.set else { return Ok(()) };
+        // The sums of the last call are overwritten.
+        set.has_counts = false;
+        let (Places { in_lists, pairs_pitch: len, .. }, symbols) = (Places::new(set, wanted), set.counted());
         if in_lists {
             self.prepare_lists(&windows, symbols)?;
         }
-        let lists = std::mem::take(&mut self.lists);
-        let gaussians = self.set.as_mut().and_then(|set| set.gaussians.take());
-        let x = std::mem::replace(&mut self.vectors, device.zeros(0)?);
-        let partial = std::mem::take(&mut self.partial);
-        let hosts = match &self.set {
-            Some(set) if !partial.is_empty() => set.hosts.clone(),
-            _ => Vec::new(),
-        };
+        let Some(Running { launch, work, set, lists, vectors, partial }) = self.running() else { return Ok(()) };
+        let (device, count, stride) = (launch.device, set.hosts.len(), set.stride);
+        let tiles = (stride / TILE).pow(2).max(1) as u32;
+        let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
+        let parts = set.variant.parts(launch.sequences).unwrap_or(splits);
         let moment_splits = capacity.div_ceil(64).min(MOMENT_PARTS);
-        let moments_len = gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
-        self.work.moment_parts.of(device, count * moment_splits as usize * moments_len)?;
-        self.work.moments.of(device, count * moments_len)?;
-        self.work.parts.of(device, count * chunks as usize * len)?;
-        self.work.sums.of(device, count * len)?;
-        let last = windows.len() - 1;
+        let moments_len = set.gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
+        work.trellis.parts.of(device, count * parts as usize * len)?;
+        work.counts.sums.of(device, count * len)?;
+        work.counts.moment_parts.of(device, count * moment_splits as usize * moments_len)?;
+        work.counts.moments.of(device, count * moments_len)?;
+        // The moments of vectors with missing components.
         let mut completed = vec![0.0; if partial.is_empty() { 0 } else { count * moments_len }];
-        let swept = self.sweep(wanted, &windows, capacity, |launch, work, w| {
+        sweep(&launch, work, wanted, &windows, capacity, |work, back, w| {
             if !in_lists {
                 return Ok(());
             }
-            let Work { alpha, gamma, pairs, parts, chunks, listed, .. } = work;
-            let chunks = chunks.of(device, count * lists[w].chunks as usize * stride)?;
-            let listed = listed.of(device, count * lists[w].count as usize * stride)?;
-            let pairs = (!in_warps).then(|| pairs.get());
-            let (alpha, gamma, more) = (alpha.get(), gamma.get(), w < last);
-            let (window, lists) = (&windows[w], &lists[w]);
-            if let Some(gaussians) = &gaussians {
-                let parts = work.moment_parts.get_mut();
-                let rest = gaussians.complete(device, &hosts, stride, window, &partial, gamma, &mut completed)?;
+            let Work { trellis, counts, .. } = work;
+            if let Some(gaussians) = &set.gaussians {
+                let (window, gamma) = (back.window, trellis.gamma.get());
+                let rest = gaussians.complete(device, &set.hosts, stride, window, partial, gamma, &mut completed)?;
                 gaussians.count(
-                    device,
-                    count as u32,
-                    stride,
-                    window,
-                    capacity,
+                    &launch,
+                    back,
                     moment_splits,
-                    more,
-                    &x,
+                    vectors,
                     rest.as_ref().unwrap_or(gamma),
-                    parts,
+                    counts.moment_parts.get_mut(),
                 )?;
             }
-            launch.count(window, capacity, splits, more, lists, alpha, gamma, pairs, parts.get_mut(), chunks, listed)
-        });
-        (self.lists, self.vectors, self.partial) = (lists, x, partial);
-        if let Some(set) = &mut self.set {
-            set.gaussians = gaussians;
-        }
-        swept?;
-        if let Some(set) = &mut self.set {
-            set.has_counts = true;
-            set.missing.clear();
-        }
+            launch.count(back, splits, &lists[w], trellis, counts)
+        })?;
         let shape = |len: usize, parts: u32| {
             Shape::new(Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 }, sum_threads(parts))
         };
-        let Work { parts, sums, moment_parts, moments, .. } = &mut self.work;
-        // SAFETY: the sweep has written `chunks` parts of `len` and `moment_splits` parts of `moments_len` elements for
-        // each of the `count` models, and `Work` sized the sums for them.
+        let Counts { sums, moment_parts, moments, .. } = &mut work.counts;
+        // SAFETY: the sweep has written `parts` parts of `len` and `moment_splits` parts of `moments_len` elements for
+        // each of the `count` models; the sums are sized for them above.
         unsafe {
             if moments_len > 0 {
                 let shape = shape(moments_len, moment_splits);
                 sum_parts(device, shape, moments_len as u32, moment_splits, moment_parts.get(), moments.get_mut())?;
             }
-            sum_parts(device, shape(len, chunks), len as u32, chunks, parts.get(), sums.get_mut())?;
+            sum_parts(device, shape(len, parts), len as u32, parts, work.trellis.parts.get(), sums.get_mut())?;
         }
         if !completed.is_empty() {
             let mut all = device.to_vec(moments.get())?;
             all.iter_mut().zip(&completed).for_each(|(sum, more)| *sum += more);
             device.write(moments.get_mut(), &all)?;
+        }
+        if let Some(set) = &mut self.set {
+            set.has_counts = true;
+            set.missing.clear();
         }
         Ok(())
     }
@@ -560,13 +413,14 @@ impl<'d, T: Precise> Batch<'d, T> {
         let (device, wanted) = (self.device, self.counting());
         let asked = self.set.as_mut().filter(|set| set.has_counts && set.gaussians.is_none());
         let Some(set) = asked else { return Ok(()) };
-        let places = Places::new(set, wanted);
-        add_missing(device, set, &places, &mut self.work)?;
+        let (places, counts) = (Places::new(set, wanted), &mut self.work.counts);
+        (set.host_stale, set.has_counts, set.logs) = (true, false, None);
+        add_missing(device, set, &places, counts)?;
         let Places { in_lists, pairs_pitch, counts_pitch, start, end, symbols } = places;
         let (states, stride) = (set.states, set.stride as u32);
         let Models { start: first, end: last, ends, transitions, transposed, table } = &mut set.models;
-        let pairs = self.work.sums.get();
-        let counts = if in_lists { self.work.listed.get() } else { pairs };
+        let pairs = counts.sums.get();
+        let counts = if in_lists { counts.listed.get() } else { pairs };
         let counted = CountedArgs {
             pairs_pitch: pairs_pitch as u64,
             pairs,
@@ -601,7 +455,6 @@ impl<'d, T: Precise> Batch<'d, T> {
                 table,
             )?;
         }
-        (set.host_stale, set.has_counts, set.logs) = (true, false, None);
         Ok(())
     }
 
@@ -669,12 +522,12 @@ impl<'d, T: Precise> Batch<'d, T> {
         let (n, stride, slots) = (set.states as usize, set.stride, set.counted() as usize);
         let (count, places) = (set.hosts.len(), Places::new(set, self.counting()));
         let mut sums = vec![0.0; count * places.pairs_pitch];
-        self.device.download(self.work.sums.get(), &mut sums)?;
+        self.device.download(self.work.counts.sums.get(), &mut sums)?;
         let mut listed = vec![0.0; if places.in_lists { count * places.counts_pitch } else { 0 }];
-        self.device.download(self.work.listed.get(), &mut listed)?;
+        self.device.download(self.work.counts.listed.get(), &mut listed)?;
         let moments_len = set.gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
         let mut moments = vec![0.0; count * moments_len];
-        self.device.download(self.work.moments.get(), &mut moments)?;
+        self.device.download(self.work.counts.moments.get(), &mut moments)?;
         let counts = if places.in_lists { &listed } else { &sums };
         let mut log_likelihoods = log_likelihoods.into_iter();
         let expected = set.hosts.iter().enumerate().map(|(k, model)| {
@@ -705,8 +558,8 @@ impl<'d, T: Precise> Batch<'d, T> {
         let packed = self.packing.lengths.len();
         let count = self.set.as_ref().map_or(0, |set| set.hosts.len());
         let (m, likelihoods) = match &self.chunks {
-            Some(chunks) => (chunks.sequences(), &self.work.totals),
-            None => (packed, &self.work.likelihoods),
+            Some(chunks) => (chunks.sequences(), &self.work.scan.totals),
+            None => (packed, &self.work.trellis.likelihoods),
         };
         let mut found = vec![0.0; 2 * m * count];
         self.device.download(likelihoods.get(), &mut found)?;
@@ -750,14 +603,14 @@ fn add_missing<T: Precise>(
     device: &AnyDevice,
     set: &Set<T>,
     places: &Places,
-    work: &mut Work<T>,
+    counts: &mut Counts,
 ) -> Result<(), DeviceError> {
     if set.missing.is_empty() {
         return Ok(());
     }
     let (n, stride, slots) = (set.states as usize, set.stride, set.counted() as usize);
-    let mut sums = device.to_vec(work.sums.get())?;
-    let mut listed = if places.in_lists { device.to_vec(work.listed.get())? } else { Vec::new() };
+    let mut sums = device.to_vec(counts.sums.get())?;
+    let mut listed = if places.in_lists { device.to_vec(counts.listed.get())? } else { Vec::new() };
     for (k, missing) in &set.missing {
         let pairs = &mut sums[k * places.pairs_pitch..];
         for (at, (xi, &prob)) in missing.transitions.iter().zip(set.hosts[*k].transitions()).enumerate() {
@@ -766,9 +619,9 @@ fn add_missing<T: Precise>(
                 pairs[at / n * stride + at % n] += xi / T::from_f64(prob.max(power(entry(T::WIDE)))).to_f64();
             }
         }
-        let counts = if places.in_lists { &mut listed } else { &mut sums };
+        let table = if places.in_lists { &mut listed } else { &mut sums };
         let mut add = |first: usize, of: &dyn Fn(usize) -> f64| {
-            let row = &mut counts[k * places.counts_pitch + first..][..n];
+            let row = &mut table[k * places.counts_pitch + first..][..n];
             row.iter_mut().enumerate().for_each(|(j, count)| *count += of(j));
         };
         add(places.start, &|j| missing.start[j]);
@@ -777,8 +630,60 @@ fn add_missing<T: Precise>(
             (0..slots).for_each(|v| add(places.symbols + v * stride, &|j| emitted[j * slots + v]));
         }
     }
-    device.write(work.sums.get_mut(), &sums)?;
-    if places.in_lists { device.write(work.listed.get_mut(), &listed) } else { Ok(()) }
+    device.write(counts.sums.get_mut(), &sums)?;
+    if places.in_lists { device.write(counts.listed.get_mut(), &listed) } else { Ok(()) }
+}
+
+/// Runs the forward recursion over all windows and stores α̂ of the last one. Then runs the backward recursion from the
+/// last window to the first, and before each of the others repeats its forward recursion from a checkpoint. Calls `done`
+/// after each backward window.
+fn sweep<T: Precise>(
+    launch: &Launch<'_, T>,
+    work: &mut Work<T>,
+    wanted: Wanted,
+    windows: &[Window],
+    capacity: u32,
+    mut done: impl FnMut(&mut Work<T>, &Back<'_>, usize) -> Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
+    let (device, variant, carried) = (launch.device, launch.variant, launch.cells() * launch.stride);
+    let last = windows.len() - 1;
+    if let Some(chunks) = launch.chunks {
+        launch.chunk_starts(chunks, &mut work.scan)?;
+        launch.chunk_ends(chunks, &mut work.scan)?;
+    }
+    let Work { trellis, checkpoints, scan, .. } = &mut *work;
+    while checkpoints.len() < last {
+        checkpoints.push(Scratch::new(device)?);
+    }
+    for w in 0..=last {
+        if w > 0 {
+            let checkpoint = checkpoints[w - 1].of(device, carried)?;
+            copy_all(device, carried, trellis.forward_carry.get(), checkpoint)?;
+        }
+        let starts = launch.chunks.map(|_| scan.starts.get());
+        let steps = windows[w].steps.clone();
+        variant.forward(launch, &Onward { steps, capacity, store: w == last, again: false, starts }, trellis)?;
+    }
+    if let Some(chunks) = launch.chunks {
+        launch.share_doubts(chunks, trellis, scan)?;
+        launch.join_chunks(chunks, trellis, scan)?;
+    }
+    for (w, window) in windows.iter().enumerate().rev() {
+        let Work { trellis, checkpoints, scan, .. } = &mut *work;
+        let more = w < last;
+        if more {
+            if w > 0 {
+                copy_all(device, carried, checkpoints[w - 1].get(), trellis.forward_carry.get_mut())?;
+            }
+            let starts = launch.chunks.map(|_| scan.starts.get());
+            let steps = window.steps.clone();
+            variant.forward(launch, &Onward { steps, capacity, store: true, again: true, starts }, trellis)?;
+        }
+        let back = Back { window, capacity, wanted, more };
+        variant.backward(launch, &back, trellis)?;
+        done(work, &back, w)?;
+    }
+    Ok(())
 }
 
 /// Copies `len` elements, a multiple of 8.
@@ -799,8 +704,8 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         assert!(fit(models, self.sequences), "models of one shape that emit what was observed");
         let states = models.first().map_or(0, Hmm::states);
         assert!(self.chunks.is_none() || states <= scan::STATES, "sequences are cut for models of at most 64 states");
-        let variant = KernelVariant::of(states);
-        let stride = variant.stride(states);
+        let variant = variant::<T>(states);
+        let stride = variant.stride();
         // Free the old models before allocating new ones.
         self.set = None;
         let mut set = Set {
@@ -841,22 +746,21 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         let wanted = Wanted { want: want::POSTERIORS, slots: 0 };
         let (windows, capacity) = self.windows(wanted);
         let Some(set) = &self.set else { return Ok(Vec::new()) };
-        let (device, n, stride) = (self.device, set.states as usize, set.stride);
+        let (n, stride) = (set.states as usize, set.stride);
         let mut all = vec![vec![0.0; self.packing.observation.len() * n]; set.hosts.len()];
-        let observation = Arc::clone(&self.packing.observation);
+        let Some(Running { launch, work, .. }) = self.running() else { return Ok(Vec::new()) };
         let mut found = vec![T::ZERO; all.len() * capacity as usize * stride];
-        let swept = self.sweep(wanted, &windows, capacity, |_, work, w| {
-            device.download(work.gamma.get(), &mut found)?;
+        sweep(&launch, work, wanted, &windows, capacity, |work, Back { window, .. }, _| {
+            launch.device.download(work.trellis.gamma.get(), &mut found)?;
             for (all, found) in all.iter_mut().zip(found.chunks_exact(capacity as usize * stride)) {
-                let rows = &observation[windows[w].rows.start as usize..windows[w].rows.end as usize];
+                let rows = &launch.packing.observation[window.rows.start as usize..window.rows.end as usize];
                 for (&at, gamma) in rows.iter().zip(found.chunks_exact(stride)) {
                     let row = &mut all[at as usize * n..][..n];
                     row.iter_mut().zip(gamma).for_each(|(to, from)| *to = from.to_f64());
                 }
             }
             Ok(())
-        });
-        swept?;
+        })?;
         let (mut logs, sequences) = (self.read_likelihoods()?, self.sequences);
         let tolerance = tolerance(T::WIDE, self.limits.plain_tf32);
         for (logs, all) in logs.iter_mut().zip(&all) {
@@ -877,8 +781,8 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         let Some(set) = &self.set else { return Ok(Vec::new()) };
         let (rows, m) = (self.packing.observation.len(), self.packing.lengths.len());
         let (mut path, mut score) = (vec![0; rows * set.hosts.len()], vec![0.0; m * set.hosts.len()]);
-        self.device.download(self.work.path.get(), &mut path)?;
-        self.device.download(self.work.scores.get(), &mut score)?;
+        self.device.download(self.work.paths.path.get(), &mut path)?;
+        self.device.download(self.work.paths.scores.get(), &mut score)?;
         let of_model = |(path, score): (&[u32], &[f64])| {
             let mut decoded = Decoded { states: vec![0; rows], scores: vec![0.0; m] };
             for (&state, &at) in path.iter().zip(self.packing.observation.iter()) {

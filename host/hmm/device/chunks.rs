@@ -7,17 +7,19 @@ use warpkov_kernels::hmm::scan::maxima::{
     chunk_maxima, chunk_paths, chunk_scores, link_chunks, maxima_shared, pin_chunks,
 };
 use warpkov_kernels::hmm::scan::sums::{
-    GROUPS, THREADS, chunk_ends, chunk_operators, chunk_starts, operators_shared, share_doubts,
+    GROUPS, THREADS, chunk_ends, chunk_operators, chunk_starts, join_chunks, operators_shared, share_doubts,
 };
 use warpkov_kernels::hmm::trace::trace;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use crate::device::launch::{Launch, Work, instance};
+use crate::device::launch::{Launch, instance};
 use crate::device::model::Models;
 use crate::device::packing::Packing;
+use crate::device::trellis::{Paths, Trellis};
 use crate::sequences::Sequences;
 use warpkov_common::choice::choice;
 use warpkov_runtime::Precise;
+use warpkov_runtime::scratch::scratch;
 
 /// Steps per chunk: a constant, so that the bits of a sequence do not depend on the other sequences of the batch.
 pub const STEPS: u32 = 512;
@@ -142,6 +144,28 @@ impl Chunks {
     }
 }
 
+scratch! {
+    /// Memory of the scan, reused between launches.
+    pub struct Work<T: Precise> {
+        /// Operators of chunks.
+        operators: f64,
+        /// Scales of the operators' rows.
+        scales: f64,
+        /// Prediction at the start of each chunk.
+        pub starts: T,
+        /// Vector that follows each chunk.
+        pub behind: T,
+        /// Likelihoods of original sequences.
+        pub totals: f64,
+        /// Viterbi: for each successor state the last state of the chunk.
+        lasts: u32,
+        /// Viterbi: for each successor state the first state of the chunk.
+        firsts: u32,
+        /// Viterbi: the last state of the previous chunk, and the last state of the chunk.
+        bounds: u32,
+    }
+}
+
 impl<T: Precise> Launch<'_, T> {
     /// Computes the operators of all chunks, the prediction at the start of each chunk, and the likelihoods of
     /// sequences.
@@ -175,8 +199,13 @@ impl<T: Precise> Launch<'_, T> {
     }
 
     /// Marks all chunks of a sequence as doubtful if one of them is. Runs after the forward recursion.
-    pub(super) fn share_doubts(&self, chunks: &Chunks, work: &mut Work<T>) -> Result<(), DeviceError> {
-        let (likelihoods, totals) = (work.likelihoods.get_mut(), work.totals.get_mut());
+    pub(super) fn share_doubts(
+        &self,
+        chunks: &Chunks,
+        trellis: &mut Trellis<T>,
+        work: &mut Work<T>,
+    ) -> Result<(), DeviceError> {
+        let (likelihoods, totals) = (trellis.likelihoods.get_mut(), work.totals.get_mut());
         let shape = self.shape(chunks.sequences() as u32, 32);
         // SAFETY: `likelihoods` has a pair per chunk and model, `totals` a pair per sequence and model, and `chain` and
         // `link` list each chunk once.
@@ -199,22 +228,46 @@ impl<T: Precise> Launch<'_, T> {
         }
     }
 
+    /// Starts the backward recursion of each chunk with a successor from the vector that follows it. Runs after the
+    /// forward recursion, which leaves α̂ of the last steps.
+    pub(super) fn join_chunks(
+        &self,
+        chunks: &Chunks,
+        trellis: &mut Trellis<T>,
+        work: &Work<T>,
+    ) -> Result<(), DeviceError> {
+        let carry = trellis.backward_carry.of(self.device, self.cells() * self.stride)?;
+        if chunks.open == 0 {
+            return Ok(());
+        }
+        let (transitions, likelihoods) = (&self.models.transitions, trellis.likelihoods.get());
+        let (behind, ends, stride) = (work.behind.get(), trellis.forward_carry.get(), self.stride as u32);
+        let shape = self.shape(chunks.open, 32);
+        // SAFETY: the forward recursion has written to `ends` the last α̂ of the chunks below `open`; all buffers have
+        // `cells` rows of `stride` elements.
+        unsafe {
+            join_chunks(self.device, shape, self.sequences, stride, transitions, likelihoods, behind, ends, carry)
+        }
+    }
+
     /// Computes the paths and scores of all chunks.
     pub(super) fn decode_chunks(
         &self,
         chunks: &Chunks,
         logs: &Models<T>,
+        trellis: &mut Trellis<T>,
+        paths: &mut Paths,
         work: &mut Work<T>,
     ) -> Result<(), DeviceError> {
         let Self { device, count, states, stride, sequences, symbols, rows, lengths, .. } = *self;
         let (told, logs) = (self.sequences(), logs.args(symbols));
-        let Work { operators, scales, starts, behind, alpha, path, scores, lasts, firsts, bounds, .. } = work;
+        let Work { operators, scales, starts, behind, lasts, firsts, bounds, .. } = work;
         let (cells, all) = (self.cells(), count as usize * rows as usize);
         let (operators, scales) = (operators.of(device, cells * stride * stride)?, scales.of(device, cells * stride)?);
         let (starts, ends) = (starts.of(device, cells * stride)?, behind.of(device, cells * stride)?);
         let (lasts, firsts) = (lasts.of(device, cells * stride)?, firsts.of(device, cells * stride)?);
-        let (bounds, scores) = (bounds.of(device, 2 * cells)?, scores.of(device, cells)?);
-        let (delta, path) = (alpha.of(device, all * stride)?, path.of(device, all)?);
+        let (bounds, scores) = (bounds.of(device, 2 * cells)?, paths.scores.of(device, cells)?);
+        let (delta, path) = (trellis.alpha.of(device, all * stride)?, paths.path.of(device, all)?);
         let (chains, own_lengths) = (chunks.chains(), &chunks.on_device.lengths);
         let (of_sequences, until, width) = (chunks.sequences() as u32, chunks.steps, stride as u32);
         // SAFETY: as in `chunk_starts`; `delta` and `path` have `rows` rows per model.

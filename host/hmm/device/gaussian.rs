@@ -15,7 +15,9 @@ use warpkov_kernels::hmm::{normal, power};
 
 use crate::backend::Statistics;
 use crate::cpu::{Completion, Densities, is_partial};
+use crate::device::launch::Launch;
 use crate::device::packing::{Packing, Window};
+use crate::device::variant::Back;
 use crate::model::{Covariances, Emissions, Hmm, cholesky};
 use crate::sequences::{Observations, Sequences};
 use warpkov_runtime::Precise;
@@ -276,25 +278,22 @@ impl Gaussians {
         moments_len(self.dimensions, self.full)
     }
 
-    /// Launches the sums of the moments of a window, in `splits` parts. `more`: add to the parts of later windows.
-    #[expect(clippy::too_many_arguments, reason = "all that sums are made of")]
+    /// Launches the sums of the moments of a window after its backward recursion, in `splits` parts. `gamma` is that of the
+    /// trellis without the vectors that [`complete`](Self::complete) takes.
     pub fn count<T: Precise>(
         &self,
-        device: &AnyDevice,
-        models: u32,
-        stride: usize,
-        window: &Window,
-        capacity: u32,
+        launch: &Launch<'_, T>,
+        Back { window, capacity, more, .. }: &Back<'_>,
         splits: u32,
-        more: bool,
         x: &AnyBuffer<f64>,
         gamma: &AnyBuffer<T>,
         parts: &mut AnyBuffer<f64>,
     ) -> Result<(), DeviceError> {
+        let (device, stride) = (launch.device, launch.stride);
         let blocks = (self.moments_len() * stride).div_ceil(256) as u32;
-        let shape = Shape::new(Dim3 { x: blocks, y: models, z: splits }, 256);
+        let shape = Shape::new(Dim3 { x: blocks, y: launch.count, z: splits }, 256);
         let (rows, split) = (window.rows.len() as u32, capacity.div_ceil(splits));
-        let split = Split { rows, window: capacity, split, more: u32::from(more) };
+        let split = Split { rows, window: *capacity, split, more: u32::from(*more) };
         // SAFETY: `Packing::windows` yields windows within the rows of `x`, `gamma` has `capacity` rows per model, and
         // the caller has sized `parts` for `splits` parts of each model.
         unsafe { moments(device, shape, self.args(stride), window.rows.start, split, x, gamma, parts) }

@@ -1,52 +1,12 @@
 //! Models in the layout of the [kernels](warpkov_kernels::hmm): rows padded to a stride, models contiguous.
 
 use warpkov_device::launch::{Buffer, Device};
+use warpkov_kernels::hmm;
 use warpkov_kernels::hmm::model::ModelArgs;
-use warpkov_kernels::hmm::{self, TILE, step};
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use crate::model::{Emissions, Hmm};
 use warpkov_runtime::Precise;
-
-/// Kernel variant for a number of states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelVariant {
-    /// One warp per 8 sequences: N ≤ 32.
-    Warp {
-        /// Stride / 8: 1, 2 or 4.
-        tiles: usize,
-    },
-    /// One block per sequence: N ≤ 128.
-    Block {
-        /// Stride / 4: 16 or 32.
-        per: usize,
-    },
-    /// One launch per step: any N.
-    Step,
-}
-
-impl KernelVariant {
-    /// The variant for N states.
-    pub fn of(states: u32) -> Self {
-        match states {
-            0..=8 => Self::Warp { tiles: 1 },
-            9..=16 => Self::Warp { tiles: 2 },
-            17..=32 => Self::Warp { tiles: 4 },
-            33..=64 => Self::Block { per: 16 },
-            65..=128 => Self::Block { per: 32 },
-            _ => Self::Step,
-        }
-    }
-
-    /// Elements per row.
-    pub fn stride(self, states: u32) -> usize {
-        match self {
-            Self::Warp { tiles } => TILE * tiles,
-            Self::Block { per } => 4 * per,
-            Self::Step => (states as usize).next_multiple_of(step::COLUMNS as usize),
-        }
-    }
-}
 
 /// Models of equal shape on a device, as probabilities or logarithms.
 pub struct Models<T: Precise> {

@@ -20,7 +20,7 @@ use crate::device::gaussian::Gaussians;
 use crate::device::packing::Packing;
 use crate::model::{Emissions, Hmm};
 use crate::sequences::Sequences;
-use warpkov_runtime::scratch::Scratch;
+use warpkov_runtime::scratch::scratch;
 
 /// Maximum number of states.
 pub const STATES: u32 = wide::STATES;
@@ -49,24 +49,14 @@ pub enum Asked<'a> {
     Counts(&'a mut Vec<(usize, Expected)>),
 }
 
-/// Scratch memory, reused between launches.
-pub struct Work {
-    alpha: Scratch<f64>,
-    gamma: Scratch<f64>,
-    likelihoods: Scratch<f64>,
-    parts: Scratch<f64>,
-    sums: Scratch<f64>,
-}
-
-impl Work {
-    pub fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
-        Ok(Self {
-            alpha: Scratch::new(device)?,
-            gamma: Scratch::new(device)?,
-            likelihoods: Scratch::new(device)?,
-            parts: Scratch::new(device)?,
-            sums: Scratch::new(device)?,
-        })
+scratch! {
+    /// Scratch memory, reused between launches.
+    pub struct Work {
+        alpha: f64,
+        gamma: f64,
+        likelihoods: f64,
+        parts: f64,
+        sums: f64,
     }
 }
 

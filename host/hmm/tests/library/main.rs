@@ -3,6 +3,7 @@
 mod ambiguous;
 mod formats;
 mod hmmlearn;
+mod lacking;
 mod missing;
 mod random;
 mod reference;

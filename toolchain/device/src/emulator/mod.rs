@@ -77,6 +77,8 @@ pub struct Emulator {
     pool: RefCell<block::Pool>,
     stop: RefCell<Option<Stop>>,
     limit: u64,
+    /// Bytes of the largest buffer.
+    largest: Cell<u64>,
     /// The last operation, if it was a launch: an overlapping launch may begin before it ends.
     previous: Cell<Option<Previous>>,
     /// Within [`Device::beside`]: the blocks of its first part.
@@ -103,6 +105,7 @@ impl Emulator {
             pool: RefCell::default(),
             stop: RefCell::default(),
             limit: 1 << 27,
+            largest: Cell::new(u64::MAX),
             previous: Cell::default(),
             beside: RefCell::default(),
             methods: RefCell::default(),
@@ -110,6 +113,26 @@ impl Emulator {
             competed: Cell::default(),
             profiler: None,
         }
+    }
+
+    /// Refuses buffers of more bytes from now on, as a device without memory does.
+    ///
+    /// ```
+    /// use warpkov_device::emulator::Emulator;
+    /// use warpkov_device::launch::Device;
+    ///
+    /// let device = Emulator::default();
+    /// device.limit_buffers(1024);
+    /// assert!(device.zeros::<f64>(128).is_ok() && device.zeros::<f64>(129).is_err());
+    /// ```
+    pub fn limit_buffers(&self, bytes: u64) {
+        self.largest.set(bytes);
+    }
+
+    /// Fails if a buffer of `len` elements exceeds the limit.
+    fn room<T: DeviceCopy>(&self, len: usize) -> Result<(), EmulatorError> {
+        let (needed, limit) = (len as u64 * size_of::<T>() as u64, self.largest.get());
+        if needed > limit { Err(EmulatorError::OutOfMemory { needed, limit }) } else { Ok(()) }
     }
 
     /// The same emulator, which counts what profilers count: see [`profile`]. Launches take longer.
@@ -291,6 +314,14 @@ pub enum EmulatorError {
         /// The violated limit.
         reason: String,
     },
+    /// A buffer exceeds [`Emulator::limit_buffers`].
+    #[error("a buffer needs {needed} bytes, and the emulator is limited to {limit}")]
+    OutOfMemory {
+        /// Bytes of the buffer.
+        needed: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The condition of [`Emulator::until`] has stopped the launch.
     #[error("kernel {kernel}: stopped before its last block")]
     Stopped {
@@ -342,16 +373,19 @@ impl Device for Emulator {
     type Graph = Infallible;
 
     fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
+        self.room::<T>(len)?;
         self.previous.take();
         Ok(EmulatedBuffer::new((0..len).map(|_| T::zeroed())))
     }
 
     /// The emulator reports reads of elements that nothing has written.
     fn uninitialised<T: DeviceCopy>(&self, len: usize) -> Result<EmulatedBuffer<T>, EmulatorError> {
+        self.room::<T>(len)?;
         Ok(EmulatedBuffer::uninitialised(len))
     }
 
     fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<EmulatedBuffer<T>, EmulatorError> {
+        self.room::<T>(source.len())?;
         self.previous.take();
         Ok(EmulatedBuffer::new(source.iter().copied()))
     }

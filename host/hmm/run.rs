@@ -1,0 +1,71 @@
+//! The choice of the recursions: alone or on several ranks, on a CPU or a device, in chunks or not, over plain or
+//! ambiguous symbols.
+
+use warpkov_runtime::choose::Place;
+use warpkov_runtime::comm::Communicator;
+
+use crate::ambiguous::Ambiguous;
+use crate::backend::Recursions;
+use crate::device::{Limits, Scan};
+use crate::divided::{Divided, Division, RankShare};
+use crate::model::Hmm;
+use crate::options::Precision;
+use crate::place::{Error, recursions};
+use crate::sequences::Sequences;
+
+/// The recursions, wherever they run.
+pub type Running<'r> = dyn Recursions<Error = Error> + 'r;
+
+/// What the recursions run over, and where.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    /// All sequences.
+    pub sequences: &'a Sequences,
+    /// For each symbol from V on, the symbols that it may be, ascending.
+    pub sets: &'a [Vec<u32>],
+    /// The CPU, or the device of this rank.
+    pub place: &'a Place,
+    /// Floating-point type of the recursions.
+    pub precision: Precision,
+    /// Use of the scan over time on a device.
+    pub scan: Scan,
+    /// The connection to the other ranks.
+    pub comm: &'a dyn Communicator,
+}
+
+impl Run<'_> {
+    /// Runs `work` with the recursions by `count` models of the shape of `model`. If there are several ranks, each has a
+    /// share of the sequences, and the result is that of [`Divided`], with what each rank did; all ranks call this, and
+    /// `agree` returns what `work` is given, or the error of any rank.
+    ///
+    /// # Errors
+    /// Those of the device, of other ranks, and of `work`.
+    pub fn by<T, E: From<Error>>(
+        self,
+        model: &Hmm,
+        count: usize,
+        agree: impl for<'d> FnOnce(Result<Divided<'d>, Error>) -> Result<Divided<'d>, E>,
+        work: impl FnOnce(&mut Running<'_>) -> Result<T, E>,
+    ) -> Result<(T, Vec<RankShare>), E> {
+        let Self { sequences, sets, place, precision, scan, comm } = self;
+        let limits = |sequences: &Sequences| {
+            let chunks = scan.steps(model.states(), count, sequences);
+            Limits { chunks, ..Limits::default() }
+        };
+        let work = |recursions: &mut Running<'_>| match sets {
+            [] => work(recursions),
+            sets => work(&mut Ambiguous::new(recursions, sets)),
+        };
+        if comm.size() == 1 {
+            let mut recursions = recursions(place, sequences, precision, limits(sequences))?;
+            return Ok((work(&mut *recursions)?, Vec::new()));
+        }
+        let division = Division::new(sequences, comm.size());
+        let share = division.share(comm.rank());
+        let limits = limits(share.as_ref().unwrap_or(sequences));
+        let mut divided = agree(Divided::open(&division, share.as_ref(), place, precision, limits, comm))?;
+        let found = work(&mut divided)?;
+        let shares = divided.shares(&place.name())?;
+        Ok((found, shares))
+    }
+}
