@@ -352,11 +352,8 @@ macro_rules! shared_array {
         #[cfg(not(target_arch = "nvptx64"))]
         {
             static SITE: u8 = 0;
-            let address = $crate::emulator::thread::current().static_shared(
-                &raw const SITE as usize,
-                stringify!($name),
-                8 * $len,
-            );
+            let address =
+                $crate::emulator::thread::static_shared(&raw const SITE as usize, stringify!($name), 8 * $len);
             // SAFETY: the emulator has reserved these bytes for this site.
             unsafe { $crate::device::Shared::<$ty>::from_raw(address, $len) }
         }

@@ -175,20 +175,21 @@ impl Rounds {
 
 /// A loop of the kernel's body that does nothing but to evaluate its condition: it waits for another thread.
 #[doc(hidden)]
-pub struct Waiting(&'static Thread, bool);
+pub struct Waiting(bool);
 
 impl Waiting {
     /// Begins the loop.
     #[must_use]
     pub fn enter() -> Self {
-        let thread = current();
-        Self(thread, thread.waiting.replace(true))
+        Self(current().waiting.replace(true))
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.waiting.set(self.1);
+        if let Some(thread) = running() {
+            thread.waiting.set(self.0);
+        }
     }
 }
 
@@ -202,9 +203,8 @@ fn count_rounds() {
 /// makes one for each loop that may contain a barrier.
 #[doc(hidden)]
 pub struct Loop {
-    thread: &'static Thread,
     rounds: Cell<u32>,
-    /// What `thread` has around it.
+    /// What the thread has around it.
     round: u64,
     innermost: Option<(&'static Location<'static>, u64)>,
 }
@@ -221,14 +221,15 @@ impl Loop {
         let start = round.wrapping_add(u64::from(site.line()) << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         thread.round.set(start);
         thread.innermost.set(Some((site, start)));
-        Self { thread, rounds: Cell::new(0), round, innermost }
+        Self { rounds: Cell::new(0), round, innermost }
     }
 
     /// Begins the next round, which counts as `weight` rounds.
     #[track_caller]
     #[inline(always)]
     pub fn begin_round(&self, weight: u32) {
-        self.thread.round.set(self.thread.round.get().wrapping_add(1));
+        let round = &current().round;
+        round.set(round.get().wrapping_add(1));
         self.rounds.set(self.rounds.get() + weight);
         if self.rounds.get() >= UNCOUNTED_ROUNDS {
             self.rounds.set(0);
@@ -240,8 +241,10 @@ impl Loop {
 impl Drop for Loop {
     #[inline(always)]
     fn drop(&mut self) {
-        self.thread.round.set(self.round);
-        self.thread.innermost.set(self.innermost);
+        if let Some(thread) = running() {
+            thread.round.set(self.round);
+            thread.innermost.set(self.innermost);
+        }
     }
 }
 
@@ -582,10 +585,20 @@ thread_local! {
     static CURRENT: Cell<*const Thread> = const { Cell::new(ptr::null()) };
 }
 
-/// Sets the thread that [`current`] returns, and returns the former one.
+/// Sets the thread that `current` returns, and returns the former one.
 #[inline]
 pub(crate) fn enter(thread: *const Thread) -> *const Thread {
     CURRENT.replace(thread)
+}
+
+/// The running emulated thread, if a kernel is running.
+#[inline]
+fn running() -> Option<&'static Thread> {
+    let thread = CURRENT.get();
+    // SAFETY: `Runner` sets the pointer to a thread that outlives the call of the kernel, and resets it afterwards. This
+    // crate alone can call this function and `current`, in device primitives and guards: none keeps the reference beyond
+    // its own call, which the kernel makes, and `Thread` has no public method that returns it.
+    unsafe { thread.as_ref() }
 }
 
 /// The running emulated thread.
@@ -594,13 +607,19 @@ pub(crate) fn enter(thread: *const Thread) -> *const Thread {
 /// If no kernel is running: host code has called a device primitive.
 #[must_use]
 #[inline]
-pub fn current() -> &'static Thread {
-    let thread = CURRENT.get();
-    assert!(!thread.is_null(), "host code called a device primitive, which only works inside a kernel");
-    // SAFETY: `Runner` sets the pointer to a thread that outlives the call, and resets it afterwards. A kernel
-    // cannot keep the reference: the views that it writes to accept `DeviceCopy` types only, which contain no
-    // references.
-    unsafe { &*thread }
+pub(crate) fn current() -> &'static Thread {
+    let Some(thread) = running() else {
+        panic!("host code called a device primitive, which only works inside a kernel");
+    };
+    thread
+}
+
+/// The address of the static shared array `name` of `bytes` bytes, for [`shared_array!`](crate::shared_array).
+#[doc(hidden)]
+#[must_use]
+#[track_caller]
+pub fn static_shared(site: usize, name: &'static str, bytes: u32) -> u32 {
+    current().static_shared(site, name, bytes)
 }
 
 /// The stack of the running emulated thread, if `address` belongs to it or to its guard page, and if a panic can begin.
@@ -611,7 +630,7 @@ pub(crate) fn overflowing(address: usize) -> Option<CoroutineTrapHandler<()>> {
     if thread.is_null() || std::thread::panicking() {
         return None;
     }
-    // SAFETY: as in `current`.
+    // SAFETY: as in `running`.
     let stack = unsafe { &*thread }.block().stack.get();
     stack.filter(|stack| stack.stack_ptr_in_bounds(address))
 }
@@ -1463,7 +1482,7 @@ impl Thread {
     /// The address of the static shared array `name` of `bytes` bytes.
     #[must_use]
     #[track_caller]
-    pub fn static_shared(&self, site: usize, name: &'static str, bytes: u32) -> u32 {
+    pub(crate) fn static_shared(&self, site: usize, name: &'static str, bytes: u32) -> u32 {
         self.check_stack(Location::caller());
         self.block().shared.borrow_mut().static_array(&self.launch().declared, site, name, bytes)
     }
