@@ -67,9 +67,9 @@ enum Which {
 const ORDERS: [Schedule; 3] = [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(0x5eed)];
 
 /// Random orders of cases whose fixed orders take less than [`SHORT`], unless `WARPKOV_ORDERS` says how many all cases get.
-const RANDOM_ORDERS: u64 = 1;
+const RANDOM_ORDERS: u64 = 9;
 
-const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_millis(250);
 
 /// Random orders: in odd ones, the threads of some blocks interleave.
 fn random_orders(count: u64) -> impl Iterator<Item = Schedule> {
