@@ -54,6 +54,7 @@ fn type_of<T: Number>() -> String {
 pub struct Input<T> {
     start: *const T,
     length: usize,
+    read_only: bool,
     _owner: Py<PyAny>,
 }
 
@@ -71,7 +72,7 @@ impl<T: Number> FromPyObject<'_, '_> for Input<T> {
 
     fn extract(array: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
         let interface = array.getattr("__array_interface__")?;
-        let (address, _): (usize, bool) = interface.get_item("data")?.extract()?;
+        let (address, read_only): (usize, bool) = interface.get_item("data")?.extract()?;
         let shape: Vec<usize> = interface.get_item("shape")?.extract()?;
         let found: String = interface.get_item("typestr")?.extract()?;
         let adjacent = interface.get_item("strides").map_or(Ok(true), |strides| Ok::<_, PyErr>(strides.is_none()))?;
@@ -82,7 +83,7 @@ impl<T: Number> FromPyObject<'_, '_> for Input<T> {
         if found != expected || !adjacent || (length > 0 && address % align_of::<T>() != 0) {
             return Err(invalid(format!("an array has type {found}, expected aligned and adjacent {expected}")));
         }
-        Ok(Self { start: address as *const T, length, _owner: array.to_owned().unbind() })
+        Ok(Self { start: address as *const T, length, read_only, _owner: array.to_owned().unbind() })
     }
 }
 
@@ -108,6 +109,12 @@ impl<T: Number> Input<T> {
         unsafe { Array::lent(self) }
     }
 
+    /// The numbers for a model that trusts them once it has checked them: the memory of the array if it is read-only, else a copy,
+    /// which nobody can change.
+    pub fn kept(self) -> Array<T> {
+        if self.read_only { self.lent() } else { self.to_vec().into() }
+    }
+
     /// A copy.
     pub fn to_vec(&self) -> Vec<T> {
         self.as_ref().to_vec()
@@ -117,9 +124,10 @@ impl<T: Number> Input<T> {
 /// A sparse matrix from Python: row pointers, columns and values.
 pub type Matrix = (Input<u64>, Input<u32>, Input<f64>);
 
-/// A matrix in the memory of arrays of NumPy. An error is a violated invariant of `name`.
+/// A matrix with the values in the memory of an array of NumPy. Kernels trust row pointers and columns once they are checked. An error
+/// is a violated invariant of `name`.
 pub fn matrix((row_ptr, col, val): Matrix, name: Name) -> PyResult<Csr> {
-    name.of(row_ptr.lent(), col.lent(), val.lent()).map_err(|error| PyValueError::new_err(error.to_string()))
+    name.of(row_ptr.kept(), col.kept(), val.lent()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Whether the columns of each row ascend, none of them twice. Row pointers that are wrong are found elsewhere. Runs on all

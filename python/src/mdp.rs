@@ -88,7 +88,7 @@ impl Model {
         let rewards = rewards.map(|rewards| matrix(rewards, MatrixName::R)).transpose()?.unwrap_or_default();
         let choices = match (parts.actions, parts.offsets) {
             (Some(actions), None) => Choices::Uniform(actions),
-            (None, Some(offsets)) => Choices::Ragged(offsets.lent()),
+            (None, Some(offsets)) => Choices::Ragged(offsets.kept()),
             _ => return Err(invalid("expected either actions or offsets")),
         };
         let numbers = |array: Option<Input<f64>>| array.map(Input::lent).unwrap_or_default();

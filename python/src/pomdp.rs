@@ -87,7 +87,7 @@ impl Pomdp {
         place: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let (row_ptr, col, val) = observations;
-        let observations = Csr::new(row_ptr.lent(), col.lent(), val.lent());
+        let observations = Csr::new(row_ptr.kept(), col.kept(), val.lent());
         let observations = observations.map_err(|error| invalid(format!("O.{error}")))?;
         let rewards = rewards.map(|rewards| matrix(rewards, Name::R)).transpose()?.unwrap_or_default();
         let process = MdpParts {

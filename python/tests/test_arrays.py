@@ -148,3 +148,20 @@ def test_dense_models_take_little_memory(density, order, most):
     """
     run = subprocess.run([sys.executable, "-c", PEAK, str(density), order], capture_output=True, text=True, check=True)
     assert float(run.stdout) < most, run.stdout
+
+
+def test_indices_cannot_be_changed_behind_a_model():
+    P = sp.csr_array(np.array([[0.5, 0.5], [0.0, 1.0]]))
+    P.indices, P.indptr = P.indices.astype(np.int32), P.indptr.astype(np.int64)
+    model = mdp.Model([P], np.array([[1.0], [0.0]]), 0.5)
+    before = mdp.solve(model).values.copy()
+    P.indices[:] = 2**31 - 1
+    P.indptr[:] = 10**9
+    assert (mdp.solve(model).values == before).all()
+    # One matrix of rows is not interleaved.
+    P = sp.csr_array(np.array([[0.5, 0.5], [0.0, 1.0]]))
+    P.indices, P.indptr = P.indices.astype(np.int32), P.indptr.astype(np.int64)
+    model = mdp.Model(P, np.array([[1.0], [0.0]]), 0.5, order="sas")
+    P.indices[:] = 2**31 - 1
+    P.indptr[:] = 10**9
+    assert (mdp.solve(model).values == before).all()

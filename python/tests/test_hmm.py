@@ -263,14 +263,18 @@ def test_covariances(kind, shape):
 def test_invalid_covariances():
     with pytest.raises(ValueError, match="beside the diagonal, and covariance_type is 'diag'"):
         gaussian().covars_ = np.ones((3, 2, 2))
-    with pytest.raises(ValueError, match="variances that are not positive"):
-        gaussian().covars_ = np.zeros((3, 2))
+    with pytest.raises(ValueError, match=r"covars_\[1, 0\] is -1, expected a positive variance"):
+        gaussian().covars_ = [[1, 1], [-1, 1], [1, 1]]
+    with pytest.raises(ValueError, match=r"covars_\[2\] is nan, expected a positive variance"):
+        gaussian(covariance_type="spherical").covars_ = [1, 1, np.nan]
     with pytest.raises(ValueError, match="variances that differ, and covariance_type is 'spherical'"):
         gaussian(covariance_type="spherical").covars_ = [[1, 2], [1, 1], [1, 1]]
     with pytest.raises(ValueError, match="matrices that differ, and covariance_type is 'tied'"):
         gaussian(covariance_type="tied").covars_ = [np.eye(2), np.eye(2), 2 * np.eye(2)]
-    with pytest.raises(ValueError, match="not symmetric and positive definite"):
-        gaussian(covariance_type="full").covars_ = [[[1, 2], [2, 1]]] * 3
+    with pytest.raises(ValueError, match=r"covars_\[1\] is not positive definite"):
+        gaussian(covariance_type="full").covars_ = [np.eye(2), [[1, 2], [2, 1]], np.eye(2)]
+    with pytest.raises(ValueError, match="covars_ is not symmetric"):
+        gaussian(covariance_type="tied").covars_ = [[2, 1], [0, 2]]
     with pytest.raises(AttributeError, match="no covars_"):
         GaussianHMM().covars_
 
@@ -367,7 +371,7 @@ def test_impossible_sequences():
         ({"n_iter": -1}, [[0]], "n_iter is -1, expected an integer of at least 0"),
         ({"implementation": "exact"}, [[0]], "implementation is 'exact', expected 'log' or 'scaling'"),
         ({"n_features": 2}, [[2]], r"X\[0, 0\] is 2, expected a symbol below 2"),
-        ({}, [[-1]], "expected .* symbols from 0"),
+        ({}, [[0], [-1]], r"X\[1, 0\] is -1, expected a symbol from 0"),
         ({}, [[0.5]], "expected .* symbols from 0"),
         ({}, [], "expected .* symbols from 0"),
     ],

@@ -155,7 +155,8 @@ def test_files(tmp_path):
         ({"T": T * 0.9}, r"T\[0, 0, :\] \(state 0, action 0\) sums to 0.9"),
         ({"O": O * 0.9}, r"O\[0, 0, :\] sums to 0.9"),
         ({"O": O[:2]}, r"O has 2 matrices of shape \(2, 2\), expected 3 of shape \(2, n_observations\)"),
-        ({"start": [0.5, 0.6]}, "start|belief"),
+        ({"start": [0.5, 0.6]}, "start sums to 1.1"),
+        ({"start": [1.5, -0.5]}, "start has 1.5 for state 0, expected a probability"),
         ({"start": [1.0]}, r"start has shape \(1,\), expected \(2,\)"),
         ({"R": R.T}, r"R has shape \(3, 2\), expected \(2, 3\)"),
         ({"gamma": 2.0}, "gamma is 2"),
@@ -182,6 +183,11 @@ def test_invalid_options():
     ):
         with pytest.raises(ValueError, match=message):
             pomdp.solve(model, **options)
+    for action in (-1, 2**40):
+        with pytest.raises(ValueError, match=f"there is no action {action}, expected one below 3"):
+            model.update([0.5, 0.5], action, 0)
+    with pytest.raises(TypeError):
+        model.update([0.5, 0.5], 0, 0.5)
     with pytest.raises(ValueError, match="there is no action 'sleep'"):
         model.update([0.5, 0.5], "sleep", 0)
     with pytest.raises(ValueError, match="action 7, expected one below 3"):

@@ -164,10 +164,11 @@ class CategoricalHMM(BaseHMM):
         X = dense(X)
         if X.ndim == 1:
             X = X[:, None]
-        if X.ndim != 2 or X.shape[1] != 1 or X.size == 0 or X.dtype.kind not in "biu" or int(X.min()) < 0:
+        if X.ndim != 2 or X.shape[1] != 1 or X.size == 0 or X.dtype.kind not in "biu":
             raise ValueError(f"X has shape {X.shape} and type {X.dtype}, expected (n_samples, 1) symbols from 0")
-        if int(X.max()) >= 2**32 - 1:
-            raise ValueError(f"X has symbol {int(X.max())}, expected symbols below 2**32 - 1")
+        wrong = np.flatnonzero((X < 0) | (X >= 2**32 - 1))
+        if wrong.size:
+            raise ValueError(f"X[{wrong[0]}, 0] is {X[wrong[0], 0]}, expected a symbol from 0 to 2**32 - 2")
         symbols = np.ascontiguousarray(X, dtype=np.uint32)
         offsets = self._offsets(lengths, len(X))
         return {"offsets": offsets, "symbols": symbols.ravel(), "vectors": None}, symbols

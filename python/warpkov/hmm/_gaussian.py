@@ -335,10 +335,17 @@ def _compact(covars: np.ndarray, kind: str, n: int) -> np.ndarray:
         shapes |= {"full": "(n_components, n_features, n_features)", "tied": "(n_features, n_features)"}
         raise ValueError(f"covars_ has shape {covars.shape}, expected {shapes[kind]} as covariance_type is '{kind}'")
     if kind in ("spherical", "diag"):
-        if not (covars > 0).all():
-            raise ValueError("covars_ has variances that are not positive")
-    elif not np.allclose(covars, covars.swapaxes(-1, -2)) or not (np.linalg.eigvalsh(covars) > 0).all():
-        raise ValueError("covars_ has a matrix that is not symmetric and positive definite")
+        wrong = np.argwhere(~(covars > 0)).tolist()
+        if wrong:
+            value = covars[tuple(wrong[0])]
+            raise ValueError(f"covars_{wrong[0]} is {value:g}, expected a positive variance")
+        return covars
+    for state, matrix in enumerate(covars.reshape(-1, *covars.shape[-2:])):
+        place = "covars_" if kind == "tied" else f"covars_[{state}]"
+        if not np.allclose(matrix, matrix.T):
+            raise ValueError(f"{place} is not symmetric")
+        if not (np.linalg.eigvalsh(matrix) > 0).all():
+            raise ValueError(f"{place} is not positive definite")
     return covars
 
 

@@ -41,7 +41,8 @@ class Model(Process):
 
     The model has states s in {0 ... S-1}, a number of actions for each state, probabilities P(s'|s, a),
     rewards R(s, a, s') and a discount factor gamma in [0, 1]. Models are validated and cannot be changed. A model works
-    in the memory of arrays that it is made of, where their types permit: do not change these arrays.
+    in the memory of the values that it is made of, where their types permit: do not change them. Indices are copied
+    unless they are read-only.
 
     The parameters are those of `warpkov.mdp.solve`, which describes the shapes.
 
@@ -741,7 +742,7 @@ def _compressed(
     np.cumsum(indptr, out=indptr)
     if whole is not None and int(indptr[-1]) == whole.size and whole.dtype == np.dtype(np.float64):
         if whole.flags.c_contiguous and whole.flags.aligned:
-            return indptr, np.tile(np.arange(width, dtype=np.uint32), rows), whole.reshape(-1)
+            return _own(indptr), _own(np.tile(np.arange(width, dtype=np.uint32), rows)), whole.reshape(-1)
     indices, data = np.empty(int(indptr[-1]), dtype=np.uint32), np.empty(int(indptr[-1]))
     at = 0
     for part in parts():
@@ -752,7 +753,13 @@ def _compressed(
         np.remainder(places, width, out=places)
         indices[at:end] = places
         at = end
-    return indptr, indices, data
+    return _own(indptr), _own(indices), data
+
+
+def _own(array: np.ndarray) -> np.ndarray:
+    """An array that nobody else has, read-only, so that a model takes it as it is."""
+    array.flags.writeable = False
+    return array
 
 
 def csr_of(dense: np.ndarray) -> Any:

@@ -131,10 +131,8 @@ class ControllerAgent:
 
     def observe(self, observation: int | str) -> None:
         """Go to the next node after an observation."""
-        o = _index(observation, self.controller.model.observation_names, "observation")
         following = self.controller.next[self._present()]
-        if not 0 <= o < following.size:
-            raise ValueError(f"there is no observation {o}, expected one below {following.size}")
+        o = _index(observation, self.controller.model.observation_names, following.size, "observation")
         if following[o] < 0 and (following >= 0).any():
             raise ValueError(f"observation {observation} is impossible in node {self.node}")
         self.node = int(following[o]) if following[o] >= 0 else None

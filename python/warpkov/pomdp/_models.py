@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import warnings
 from collections.abc import Sequence
@@ -178,8 +179,8 @@ class Model(Process):
         ValueError
             The observation is impossible.
         """
-        a = _index(action, self.action_names, "action")
-        o = _index(observation, self.observation_names, "observation")
+        a = _index(action, self.action_names, self.actions, "action")
+        o = _index(observation, self.observation_names, self.observations, "observation")
         after = self._core.update(_belief(belief, self.states), a, o)
         if after is None:
             raise ValueError(f"observation {observation} is impossible after action {action}")
@@ -588,9 +589,13 @@ def _belief(belief: Any, states: int) -> np.ndarray:
     return probs
 
 
-def _index(name: int | str, names: list[str], what: str) -> int:
-    if not isinstance(name, str):
-        return int(name)
-    if name not in names:
-        raise ValueError(f"there is no {what} '{name}'")
-    return names.index(name)
+def _index(name: int | str, names: list[str], count: int, what: str) -> int:
+    """The number of a name, or a number below `count` itself."""
+    if isinstance(name, str):
+        if name not in names:
+            raise ValueError(f"there is no {what} '{name}'")
+        return names.index(name)
+    number = operator.index(name)
+    if not 0 <= number < count:
+        raise ValueError(f"there is no {what} {number}, expected one below {count}")
+    return number
