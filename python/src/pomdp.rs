@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -21,13 +22,14 @@ use warpkov_pomdp::projection::Projection;
 use warpkov_pomdp::report::Solved;
 use warpkov_pomdp::simulate::{Options as Extent, Simulator, check};
 use warpkov_pomdp::solution::{Round, Status};
+use warpkov_pomdp::solve::patience::Patience;
 use warpkov_pomdp::solve::solve_with;
 
 use crate::array::{Buffer, Input, Matrix, matrix};
 use crate::error::{exception, invalid};
 use crate::mdp::wrong;
 use crate::options::choice;
-use crate::wait::detached;
+use crate::wait::{detached, detached_with};
 use warpkov_cli::error::Error;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -261,14 +263,28 @@ impl Options {
     }
 }
 
-/// The values of the vectors, one after the other, their actions, and the report as JSON.
+/// The values of the vectors, one after the other, their actions, and the report as JSON. Calls `slow` with the gap, once, if
+/// it closes slowly.
 #[pyfunction]
-fn pomdp_solve(py: Python<'_>, model: &Pomdp, options: Options) -> PyResult<(Buffer, Buffer, String)> {
+fn pomdp_solve(
+    py: Python<'_>,
+    model: &Pomdp,
+    options: Options,
+    slow: &Bound<'_, PyAny>,
+) -> PyResult<(Buffer, Buffer, String)> {
     let options = options.validated()?;
-    let mut observe = |_: &Round| {
+    let mut patience = Patience::new(&options.limits);
+    let (noticed, slow_gaps) = mpsc::channel();
+    let mut observe = |round: &Round| {
+        if patience.is_slow(round) {
+            // The receiver outlives the solve.
+            _ = noticed.send(round.gap());
+        }
         if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let solution = detached(py, || solve_with(&model.0, &options, &mut observe))?.map_err(exception)?;
+    let slow = slow.clone().unbind();
+    let look = move |py: Python<'_>| slow_gaps.try_iter().try_for_each(|gap| slow.call1(py, (gap,)).map(drop));
+    let solution = detached_with(py, look, || solve_with(&model.0, &options, &mut observe))?.map_err(exception)?;
     if solution.status == Status::Interrupted {
         return Err(PyKeyboardInterrupt::new_err(()));
     }

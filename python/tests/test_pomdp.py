@@ -1,6 +1,7 @@
 """Partially observable models against exact values of short horizons, and known values."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -195,3 +196,14 @@ def test_invalid_options():
     assert not found.converged and found.lower <= 19.3713 <= found.upper
     with pytest.raises(FileNotFoundError):
         pomdp.load("/none/there.pomdp")
+
+
+def test_a_gap_that_closes_slowly_warns():
+    T, O, R, start = random_model(1, 60, 4, 8)  # noqa: E741
+    model = pomdp.Model(T, O, R, 0.99, start=start)
+    # An error stops the run, which takes hours.
+    with warnings.catch_warnings(), pytest.raises(warpkov.ConvergenceWarning, match=r"the gap, now .*, closes slowly"):
+        warnings.simplefilter("error")
+        pomdp.solve(model, gap=1e-9)
+    # Nothing of the request to stop is left.
+    assert pomdp.solve(tiger()).converged

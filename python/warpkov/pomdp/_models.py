@@ -434,7 +434,7 @@ def solve(
     Warns
     -----
     warpkov.ConvergenceWarning
-        A limit was reached first.
+        A limit was reached first; or, during a run without `time` and `iterations`, the gap closes slowly.
 
     Examples
     --------
@@ -468,7 +468,12 @@ def solve(
         "iterations": iterations,
         "vectors": vectors,
     }
-    values, actions, text = _warpkov.pomdp_solve(model._core, options)
+
+    def slow(now: float) -> None:
+        message = f"the gap, now {now:.1e}, closes slowly: a larger relative_gap or gap, or time, ends the run earlier"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    values, actions, text = _warpkov.pomdp_solve(model._core, options, slow)
     report = json.loads(text)
     solution = Solution(
         policy=_policy(model, values, actions),
