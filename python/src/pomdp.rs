@@ -15,7 +15,7 @@ use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
 use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::controller::{self, Nodes, Values};
-use warpkov_pomdp::io::{self, AnyPolicy, Format, Policy};
+use warpkov_pomdp::io::{self, AnyPolicy, Format, Kind, Policy, PolicyGraph};
 use warpkov_pomdp::model::{Invalid, Names, Pomdp as Model, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::projection::Projection;
@@ -444,7 +444,7 @@ fn pomdp_load_policy(
     Ok((vectors.values().to_vec().into(), vectors.actions().to_vec().into(), vectors.states()))
 }
 
-/// Writes a policy.
+/// Writes a policy. Returns the value of its vectors at the start and that of the controller that is written, if it is worse.
 #[pyfunction]
 fn pomdp_save_policy(
     py: Python<'_>,
@@ -453,9 +453,13 @@ fn pomdp_save_policy(
     model: &Pomdp,
     values: Input<f64>,
     actions: Input<u32>,
-) -> PyResult<()> {
+) -> PyResult<Option<[f64; 2]>> {
     let vectors = vectors_of(&model.0, &values, &actions)?;
     let format = format_of(format)?.or(Format::of_name(&path)).unwrap_or(Format::Alpha);
     let policy = Policy { vectors: &vectors, model: Some(&model.0), name: "warpkov", stages: &[], support: None };
-    detached(py, || io::write_policy(&path, format, policy))?.map_err(exception)
+    let write = || {
+        io::write_policy(&path, format, policy)?;
+        Ok(if format.kind() == Kind::Graph { PolicyGraph::shortfall(&model.0, &vectors) } else { None })
+    };
+    detached(py, write)?.map_err(|error: io::Error| exception(error))
 }

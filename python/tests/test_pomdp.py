@@ -198,6 +198,21 @@ def test_invalid_options():
         pomdp.load("/none/there.pomdp")
 
 
+def test_a_controller_worse_than_its_vectors_warns(tmp_path):
+    model = tiger()
+    listens = pomdp.Policy(model, np.array([[-20.0, -20.0]]), np.array([0]))
+    boasts = pomdp.Policy(model, np.array([[10.0, 10.0]]), np.array([0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("a.pg", "a.dot"):
+            listens.save(tmp_path / name)
+        boasts.save(tmp_path / "a.alpha")
+    for name in ("b.pg", "b.dot"):
+        with pytest.warns(UserWarning, match="the value 10.000000 at the start, this controller -20.000000") as found:
+            boasts.save(tmp_path / name)
+        assert found[0].filename == __file__ and (tmp_path / name).exists()
+
+
 def test_a_gap_that_closes_slowly_warns():
     T, O, R, start = random_model(1, 60, 4, 8)  # noqa: E741
     model = pomdp.Model(T, O, R, 0.99, start=start)

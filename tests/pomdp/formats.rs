@@ -379,3 +379,24 @@ fn forms_written_by_hand_are_equal() {
         "{error}"
     );
 }
+
+/// Always `go` costs 20; the vectors that promise 0 lose this as a controller, and the user is told.
+#[test]
+fn a_controller_worse_than_its_vectors_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.pomdp"), MODEL).unwrap();
+    let note = "note: the vectors have the value 0.000000 at the start, this controller 20.000000: it remembers a vector, not the belief. \
+                The controller that solve --out writes attains the value of its vectors\n";
+    for (vectors, out, expected) in [
+        ("1\n0 0\n", "b.pg", note),
+        ("1\n0 0\n", "b.dot", note),
+        ("1\n20 20\n", "b.pg", ""),
+        ("1\n0 0\n", "b.policy", ""),
+    ] {
+        fs::write(folder.join("a.alpha"), vectors).unwrap();
+        let output = run(folder, &["convert", "a.alpha", out, "--model", "a.pomdp"], "");
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), expected), "{vectors} {out}");
+        assert!(folder.join(out).exists());
+    }
+}

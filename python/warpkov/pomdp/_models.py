@@ -231,9 +231,22 @@ class Policy:
         return Agent(self, self.model.start if belief is None else _belief(belief, self.model.states))
 
     def save(self, path: Path, format: str | None = None) -> None:
-        """Write the policy to a file: "alpha", "policy" (XML), or as a controller "pg" or "dot"."""
+        """Write the policy to a file: "alpha", "policy" (XML), or as a controller "pg" or "dot".
+
+        Warns
+        -----
+        UserWarning
+            The controller is worse than the vectors.
+        """
         values, actions = self._arrays()
-        _warpkov.pomdp_save_policy(path, format, self.model._core, values, actions)
+        shortfall = _warpkov.pomdp_save_policy(path, format, self.model._core, values, actions)
+        if shortfall is not None:
+            vectors, controller = shortfall
+            message = (
+                f"the vectors have the value {vectors:.6f} at the start, this controller {controller:.6f}: it remembers "
+                "a vector, not the belief"
+            )
+            warnings.warn(message, UserWarning, stacklevel=2)
 
     def _simulate(self, episodes: int, steps: int | None, seed: int) -> str:
         values, actions = self._arrays()
