@@ -64,13 +64,14 @@ fn info_describes_a_model() {
 fn converts_models_there_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    fs::write(folder.join("a.pomdp"), MODEL).unwrap();
+    let rewards = MODEL.replace("values: cost", "values: reward");
+    fs::write(folder.join("a.pomdp"), &rewards).unwrap();
     for arguments in [&["a.pomdp", "a.json"][..], &["a.json", "b.txt", "--to", "pomdp"], &["b.txt", "c.json"]] {
         let output = run(folder, &[&["convert"], arguments].concat(), "");
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     }
     assert_eq!(fs::read(folder.join("a.json")).unwrap(), fs::read(folder.join("c.json")).unwrap());
-    let output = run(folder, &["convert", "-", "-", "--from", "pomdp", "--to", "pomdp"], MODEL);
+    let output = run(folder, &["convert", "-", "-", "--from", "pomdp", "--to", "pomdp"], &rewards);
     assert_eq!(output.stdout, fs::read(folder.join("b.txt")).unwrap());
 }
 
@@ -95,6 +96,10 @@ fn converts_to_pomdpx() {
     let output = run(folder, &["convert", "costs.pomdp", "e.pomdpx"], "");
     let note = "note: pomdpx has no place for costs, which are written as negated rewards\n";
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), note));
+    let output = run(folder, &["convert", "costs.pomdp", "e.pomdp"], "");
+    let note = "note: SARSOP takes costs in pomdp for rewards, so they are written as negated rewards\n";
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), note));
+    assert!(fs::read_to_string(folder.join("e.pomdp")).unwrap().contains("\nvalues: reward\n"));
     let blank = fs::read_to_string(folder.join("a.json")).unwrap().replace("\"left\"", "\"far left\"");
     let output = run(folder, &["convert", "-", "f.pomdpx", "--from", "json"], &blank);
     assert_eq!(output.status.code(), Some(2));

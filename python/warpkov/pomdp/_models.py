@@ -552,7 +552,7 @@ def load(path: Path, *, format: str | None = None) -> Model:
 
 
 def save(model: Model, path: Path, *, format: str | None = None) -> None:
-    """Write a model to a file, completely or not at all.
+    """Write a model to a file, completely or not at all. Costs become negated rewards, except in JSON.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@
 //! R has no observation, and the observation is the state itself.
 //!
 //! The writer uses names of states, actions and observations if the grammar [allows](nameable) them, and numbers
-//! otherwise. Rows that sum to 1 within rounding error are read back bit for bit.
+//! otherwise, and negated rewards for costs. Rows that sum to 1 within rounding error are read back bit for bit.
 
 mod cursor;
 mod rewards;
