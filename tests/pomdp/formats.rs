@@ -405,3 +405,63 @@ fn a_controller_worse_than_its_vectors_is_noted() {
         assert!(folder.join(out).exists());
     }
 }
+
+/// What ends an MDP is a state of a POMDP.
+#[test]
+fn ends_are_refused_with_the_way_to_write_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let rest = r#""Z[s'][o]": [[1]], "gamma": 0.5"#;
+    for model in [
+        format!(
+            r#"{{"S": 1, "A": 1, "P": {{"indptr": [0, 1], "indices": [0], "data": [0.75]}}, "ends": [0.25], {rest}}}"#
+        ),
+        format!(r#"{{"P[s][a][s']": [[[0.75]]], "ends[s][a]": [[0.25]], {rest}}}"#),
+    ] {
+        let output = run(folder.path(), &["info", "-"], &model);
+        assert_eq!(output.status.code(), Some(2));
+        let message = "but a POMDP does not end: expected a further state without rewards, which every action leads to with this \
+                       probability and does not leave";
+        assert!(
+            text(&output.stderr).contains("found the key \"ends") && text(&output.stderr).contains(message),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+/// The start is by numbers or by names, which may have any order.
+#[test]
+fn a_start_has_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = |start: &str| {
+        format!(
+            r#"{{"gamma": 0.5, "P[s][a][s']": [[[1, 0, 0]], [[0, 1, 0]], [[0, 0, 1]]], "Z[s'][o]": [[1], [1], [1]],
+            "state_names": ["x", "y", "z"], "start": {start}}}"#
+        )
+    };
+    let read = |start: &str| run(folder.path(), &["convert", "-", "-", "--from", "json"], &model(start));
+    let expected = read(r#"{"states": [0, 2], "probs": [0.25, 0.75]}"#);
+    assert_eq!(expected.status.code(), Some(0), "{}", text(&expected.stderr));
+    for states in [r#"["x", "z"]"#, r#"[0, "z"]"#, r#"["x", 2]"#] {
+        let found = read(&format!(r#"{{"states": {states}, "probs": [0.25, 0.75]}}"#));
+        assert_eq!(text(&found.stdout), text(&expected.stdout), "{states}: {}", text(&found.stderr));
+    }
+    let found = read(r#"{"probs": [0.75, 0.25], "states": ["z", "x"]}"#);
+    assert_eq!(text(&found.stdout), text(&expected.stdout));
+    for (start, message) in [
+        (
+            r#"{"states": ["x", "w"], "probs": [0.25, 0.75]}"#,
+            "the start belief is in the state \"w\", expected the name or the number of a state",
+        ),
+        (r#"{"states": ["x", "x"], "probs": [0.25, 0.75]}"#, "strictly ascending states"),
+        (r#"{"states": ["x"], "probs": [0.25, 0.75]}"#, "strictly ascending states, each with one probability"),
+        (
+            r#"{"states": ["x", 0.5], "probs": [0.25, 0.75]}"#,
+            "start.states[1]: found 0.5, expected a state: its number, or its name",
+        ),
+    ] {
+        let output = read(start);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
+    }
+}
