@@ -406,6 +406,40 @@ fn a_controller_worse_than_its_vectors_is_noted() {
     }
 }
 
+/// Vectors are those of the first step only; a controller has all steps.
+#[test]
+fn a_plan_written_as_vectors_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.pomdp"), MODEL).unwrap();
+    for (steps, out, format) in [
+        ("3", "a.alpha", Some("alpha")),
+        ("3", "a.policy", Some("policy-xml")),
+        ("1", "a.alpha", None),
+        ("3", "a.pg", None),
+    ] {
+        let solve = ["solve", "a.pomdp", "--horizon", steps, "--out", out];
+        let json = run(folder, &[&solve[..], &["--json"]].concat(), "");
+        let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+        let output = run(folder, &solve, "");
+        let printed = text(&output.stdout);
+        match format {
+            Some(format) => {
+                let note = format!(
+                    "{format} holds the vectors of the first of 3 steps: --out FILE.pg or FILE.dot writes the plan of all"
+                );
+                assert!(json["notes"].as_array().unwrap().contains(&Value::from(note.clone())), "{json}");
+                assert!(printed.contains(&format!("Note: {note}\n")), "{printed}");
+            }
+            None => {
+                assert!(!printed.contains("first of") && !json["notes"].to_string().contains("first of"), "{printed}")
+            }
+        }
+        let quiet = run(folder, &[&solve[..], &["--quiet"]].concat(), "");
+        assert_eq!((text(&quiet.stdout).lines().count(), text(&quiet.stderr)), (1, ""));
+    }
+}
+
 /// What ends an MDP is a state of a POMDP.
 #[test]
 fn ends_are_refused_with_the_way_to_write_them() {

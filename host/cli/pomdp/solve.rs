@@ -223,7 +223,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         let mut observe = observer(&options, comm.rank() == 0);
         Ok((solve_session(comm, &model, &solve, session, &mut observe)?, checkpoints))
     };
-    let (solution, checkpoints) = match ranks.run(&devices, solve) {
+    let (mut solution, checkpoints) = match ranks.run(&devices, solve) {
         Err(Error::PomdpSolve(solve::Error::Elsewhere(_))) => {
             // Ends with the rank that reports the error.
             comm::finalize()?;
@@ -239,6 +239,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     if !ranks.is_first() {
         return Ok(outcome);
     }
+    solution.notes.extend(left_out(&options));
     let name = options.input.file.name();
     let report = Solved { model: &model, name: &name, solution: &solution };
     // A full disk or a closed pipe must not lose the other results.
@@ -249,6 +250,16 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     checkpoint::finish(checkpoints)?;
     Ok(outcome)
 }
+/// The note that a file of vectors lacks the later steps of a plan.
+fn left_out(options: &Options) -> Option<String> {
+    let (steps, format) = (options.solve.horizon?, options.output.format()?);
+    (steps > 1 && format.kind() == Kind::Vectors).then(|| {
+        format!(
+            "{format} holds the vectors of the first of {steps} steps: --out FILE.pg or FILE.dot writes the plan of all"
+        )
+    })
+}
+
 
 /// What beliefs and vectors may take of `memory` bytes of a process, at least an eighth: the rest is for the program, the model and a copy
 /// of it, and what allocations leave unused. It depends on nothing else, so that equal runs have equal results.
