@@ -333,6 +333,7 @@ impl<'t> Reader<'t> {
         if transitions.is_empty() {
             return Err(missing("T"));
         }
+        let (transitions, observations) = (transitions.sorted(end)?, observations.sorted(end)?);
         let start = start_belief(&mut self.cursor, self.start, &states)?;
         let describe = |action, state| format!("{} in {}", actions.describe(action), states.describe(state));
         let transitions = scaled(transitions.rows(&start, end, describe)?);
