@@ -492,3 +492,23 @@ impl Report for Traced<'_> {
         write_object(out, &object)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values below 10⁻⁶ keep their digits, and large ones are not longer for it.
+    #[test]
+    fn small_values_have_digits() {
+        assert_eq!(decimal(2.5e-9, 1e-12), "2.500000000e-9");
+        assert_eq!(decimal(-2.5e-9, 1e-12), "-2.500000000e-9");
+        assert_eq!(decimal(19.3713, 1e-9), "19.371300");
+        assert_eq!(decimal(0.0, 0.0), "0.000000");
+        let round =
+            Round { seconds: 1.0, iterations: 1, backups: 2, beliefs: 3, vectors: 4, lower: -3e-8, upper: 1.5e-7 };
+        let line = progress(&round);
+        assert!(line.contains("lower   -3.0000e-8  upper    1.5000e-7  gap 1.80e-7"), "{line}");
+        let line = progress(&Round { lower: 0.0, upper: 12.5, ..round });
+        assert!(line.contains("lower      0.00000  upper     12.50000  gap 1.25e1"), "{line}");
+    }
+}

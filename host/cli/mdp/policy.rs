@@ -37,9 +37,7 @@ pub enum PolicyCommand {
 Examples:
   warpkov mdp policy evaluate forest.json policy.csv
   warpkov mdp policy evaluate forest.json policy.csv --gap --out values.csv
-  warpkov mdp policy evaluate coin.tra policy.npy --criterion reach --goal finished --json | jq .init",
-    allow_negative_numbers = true
-)]
+  warpkov mdp policy evaluate coin.tra policy.npy --criterion reach --goal finished --json | jq .init")]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,

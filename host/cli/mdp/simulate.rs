@@ -25,7 +25,7 @@ use crate::common::output::print;
 /// any number of cores. A path that is cut after --steps widens the interval by all that may follow. After Ctrl-C, the result is that of
 /// the paths so far.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,

@@ -39,7 +39,7 @@ use crate::common::ranks::{self, Ranks};
 /// holds, 1 if a limit stopped the solver first. Without a discount, values may be infinite: inf and -inf in CSV and text, infinities
 /// in .npy, and the strings "inf" and "-inf" in JSON.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     origin: origin::Arguments,
