@@ -26,7 +26,7 @@ use crate::common::choice::choice;
 use crate::common::file::FileOrStd;
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
-use crate::common::output::{Output, Plots};
+use crate::common::output::{Output, Plots, Quiet};
 use crate::common::ranks;
 
 /// Solves a model: bounds the optimal value of its start belief from below and from above until the bounds meet.
@@ -105,9 +105,8 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress, and print the bounds alone.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    quiet: Quiet,
     #[command(flatten)]
     checkpoints: checkpoint::Arguments,
     #[command(flatten)]
@@ -178,9 +177,9 @@ impl TryFrom<Arguments> for Options {
             devices: arguments.device,
             solve,
             checkpoints: arguments.checkpoints.try_into()?,
-            output: Output::of(file, arguments.json)?.quiet(arguments.quiet),
+            output: Output::of(file, arguments.json)?.quiet(arguments.quiet.quiet),
             plots: Plots::new(arguments.plot)?,
-            quiet: arguments.quiet,
+            quiet: arguments.quiet.quiet,
         })
     }
 }
@@ -239,8 +238,8 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     if !ranks.is_first() {
         return Ok(outcome);
     }
-    solution.notes.extend(left_out(&options));
     let name = options.input.file.name();
+    solution.notes.extend(left_out(&options));
     let report = Solved { model: &model, name: &name, solution: &solution };
     // A full disk or a closed pipe must not lose the other results.
     let written = options.output.write(&report);
@@ -250,6 +249,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     checkpoint::finish(checkpoints)?;
     Ok(outcome)
 }
+
 /// The note that a file of vectors lacks the later steps of a plan.
 fn left_out(options: &Options) -> Option<String> {
     let (steps, format) = (options.solve.horizon?, options.output.format()?);
@@ -259,7 +259,6 @@ fn left_out(options: &Options) -> Option<String> {
         )
     })
 }
-
 
 /// What beliefs and vectors may take of `memory` bytes of a process, at least an eighth: the rest is for the program, the model and a copy
 /// of it, and what allocations leave unused. It depends on nothing else, so that equal runs have equal results.
