@@ -186,11 +186,45 @@ fn run(arguments: Arguments) -> Result<Outcome, Error> {
 
 #[cfg(test)]
 mod tests {
+    use clap::error::ErrorKind;
+
     use super::*;
 
     #[test]
     fn arguments_are_consistent() {
         command().debug_assert();
+    }
+
+    /// `--option -1` has the value −1 in all commands: none takes it for an option. Options that may be negative take all ways to
+    /// write such numbers.
+    #[test]
+    fn negative_numbers_are_values() {
+        fn try_all(whole: &clap::Command, path: &[String], command: &clap::Command) -> [usize; 2] {
+            let mut tried = [0; 2];
+            for option in command.get_arguments().filter(|option| option.get_action().takes_values()) {
+                let Some(long) = option.get_long() else { continue };
+                let fails = |number: &str| {
+                    let arguments = path.iter().cloned().chain([format!("--{long}"), number.to_owned()]);
+                    whole.clone().try_get_matches_from(arguments).err().map(|error| error.kind())
+                };
+                assert_ne!(fails("-1"), Some(ErrorKind::UnknownArgument), "{path:?} --{long} -1");
+                let signed = option.is_allow_hyphen_values_set();
+                for number in ["-1", "-1e-6", "-.5"].into_iter().filter(|_| signed) {
+                    let kind = fails(number);
+                    assert!(kind.is_none() || kind == Some(ErrorKind::MissingRequiredArgument), "{path:?} {kind:?}");
+                }
+                tried[usize::from(signed)] += 1;
+            }
+            for below in command.get_subcommands() {
+                let path = [path, &[below.get_name().to_owned()]].concat();
+                let [others, signed] = try_all(whole, &path, below);
+                tried = [tried[0] + others, tried[1] + signed];
+            }
+            tried
+        }
+        let command = command();
+        let [others, signed] = try_all(&command, &["warpkov".to_owned()], &command);
+        assert!(others > 300 && signed > 20, "{others} {signed}");
     }
 
     /// Every command says what it does, and no help has marks that only rustdoc reads.

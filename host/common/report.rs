@@ -18,7 +18,8 @@ pub trait Report {
     /// Those of `out`.
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()>;
 
-    /// What is known of the result, in one line, which is all that `--quiet` prints; `None` for a report that has no such option.
+    /// The result in one line, which is all that `--quiet` prints: what is guaranteed, or else the estimate. `None` for a report that
+    /// has no such option.
     fn guarantee(&self) -> Option<String> {
         None
     }

@@ -488,6 +488,14 @@ pub(super) fn criterion_in_words(mdp: &Mdp, criterion: Option<&Criterion>) -> St
 }
 
 impl Report for Evaluation<'_> {
+    fn guarantee(&self) -> Option<String> {
+        let error = self.value.error;
+        Some(match error.is_finite() {
+            true => format!("Certified: |V − V^π| ≤ {}", rounded_up(error)),
+            false => "Not certified: some values are bounded from one side only".to_owned(),
+        })
+    }
+
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Start {

@@ -87,6 +87,13 @@ impl QReport<'_> {
 }
 
 impl Report for QReport<'_> {
+    fn guarantee(&self) -> Option<String> {
+        Some(match self.factors.bound {
+            Some(bound) => format!("Certified: |Q − Q*| ≤ {}", rounded_up(bound)),
+            None => "Not certified".to_owned(),
+        })
+    }
+
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Row {

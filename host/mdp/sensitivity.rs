@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::certificate::rounded_up;
 use super::error::SolveError;
 use super::model::{Mdp, NO_ACTION};
 use super::options::{Limits, SolveOptions};
@@ -201,6 +202,15 @@ pub fn sensitivity(
 }
 
 impl Report for Sensitivity {
+    fn guarantee(&self) -> Option<String> {
+        let error = self.points.iter().map(|point| point.error.0).fold(0.0, f64::max);
+        let count = self.points.len();
+        Some(match error.is_finite() {
+            true => format!("Certified: |V − V*| ≤ {} for {count} values of gamma", rounded_up(error)),
+            false => format!("Not certified for all of {count} values of gamma"),
+        })
+    }
+
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         write_object(out, self)
     }

@@ -453,6 +453,12 @@ pub struct Simulated<'a> {
 }
 
 impl Report for Simulated<'_> {
+    fn guarantee(&self) -> Option<String> {
+        let Evaluation { mean, lower, upper, confidence, .. } = self.evaluation;
+        let percent = 100.0 * confidence;
+        Some(format!("Mean: {:.6}, {:.6} to {:.6} ({percent} % confidence)", mean.0, lower.0, upper.0))
+    }
+
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         #[derive(Serialize)]
         struct Record<'a> {

@@ -178,9 +178,9 @@ impl Snapshot<'_> {
         contents.set("slack.above", self.slack[1]);
         contents.put("actions", self.vectors.iter().flat_map(|part| part.actions()).copied().collect::<Vec<_>>());
         put_rounds(&mut contents, self.rounds);
-        let upper = put_lengths(&mut contents, "points", &self.points)?;
+        let (upper, of_points) = put_lengths(&mut contents, "points", &self.points)?;
         contents.put("points.upper", upper);
-        put_lengths(&mut contents, "beliefs", &self.beliefs)?;
+        let (_, of_beliefs) = put_lengths(&mut contents, "beliefs", &self.beliefs)?;
         let values: usize = self.vectors.iter().map(|part| part.values().len()).sum();
         let vectors =
             |out: &mut dyn Write| self.vectors.iter().try_for_each(|part| out.write_all(cast_slice(part.values())));
@@ -188,12 +188,7 @@ impl Snapshot<'_> {
             Tensor::new("next", "U32", &self.next),
             Tensor::streamed(Entry::new("vectors", "F64", values as u64), vectors),
         ];
-        for (name, walk) in [("points", &self.points), ("beliefs", &self.beliefs)] {
-            let mut total = 0;
-            walk(&mut |belief, _| {
-                total += belief.states().len() as u64;
-                Ok(())
-            })?;
+        for (name, walk, total) in [("points", &self.points, of_points), ("beliefs", &self.beliefs, of_beliefs)] {
             tensors.push(Tensor::streamed(Entry::new(format!("{name}.states"), "U32", total), move |out| {
                 walk(&mut |belief, _| out.write_all(cast_slice(belief.states())))
             }));
@@ -205,16 +200,17 @@ impl Snapshot<'_> {
     }
 }
 
-/// Adds the length of each belief. Returns the bounds.
-fn put_lengths(contents: &mut Contents, name: &str, walk: &Walk) -> io::Result<Vec<f64>> {
-    let (mut lengths, mut bounds) = (Vec::new(), Vec::new());
+/// Adds the length of each belief. Returns the bounds and the total length.
+fn put_lengths(contents: &mut Contents, name: &str, walk: &Walk) -> io::Result<(Vec<f64>, u64)> {
+    let (mut lengths, mut bounds) = (Vec::<u64>::new(), Vec::new());
     walk(&mut |belief, bound| {
         lengths.push(belief.states().len() as u64);
         bounds.push(bound);
         Ok(())
     })?;
+    let total = lengths.iter().sum();
     contents.put(&format!("{name}.length"), lengths);
-    Ok(bounds)
+    Ok((bounds, total))
 }
 
 fn take_beliefs(contents: &mut Contents, name: &str, model: &Pomdp) -> Result<Vec<Belief>, String> {

@@ -193,26 +193,45 @@ pub struct Evaluated<'a> {
     pub seconds: f64,
 }
 
-impl Report for Evaluated<'_> {
-    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { evaluation: found, controller, seed, seconds, .. } = self;
-        let what = match self.model.process().objective() {
+impl Evaluated<'_> {
+    /// What the model sums up.
+    fn what(&self) -> &'static str {
+        match self.model.process().objective() {
             Objective::Maximize => "reward",
             Objective::Minimize => "cost",
-        };
+        }
+    }
+
+    /// One line on the value of the controller.
+    fn exact(&self, Values { lower, upper, .. }: &Values) -> String {
+        let [lower, upper] = [lower, upper].map(|bound| decimal(*bound, upper - lower));
+        format!("Exact {:<11} {lower} to {upper}", self.what())
+    }
+
+    /// One line on the mean return.
+    fn mean(&self) -> String {
+        let (what, Evaluation { mean, half_width, .. }) = (self.what(), self.evaluation);
+        if !half_width.is_finite() {
+            return format!("Mean {what:<12} {mean:.6}, of one episode: there is no interval");
+        }
+        let [mean, half] = [mean, half_width].map(|number| decimal(number, half_width));
+        format!("Mean {what:<12} {mean} ± {half} (95 %)")
+    }
+}
+
+impl Report for Evaluated<'_> {
+    fn guarantee(&self) -> Option<String> {
+        Some(self.controller.map_or_else(|| self.mean(), |(_, values)| self.exact(values)))
+    }
+
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { evaluation: found, controller, seed, seconds, .. } = self;
         if let Some((controller, values)) = controller {
-            let Values { lower, upper, .. } = values;
             let starts: Vec<String> = begins(controller, values).iter().map(u32::to_string).collect();
-            let [lower, upper] = [lower, upper].map(|bound| decimal(*bound, upper - lower));
-            writeln!(out, "Exact {what:<11} {lower} to {upper}")?;
+            writeln!(out, "{}", self.exact(values))?;
             writeln!(out, "Controller        {} nodes, begins in {}", controller.len(), starts.join(", "))?;
         }
-        if found.half_width.is_finite() {
-            let [mean, half] = [found.mean, found.half_width].map(|number| decimal(number, found.half_width));
-            writeln!(out, "Mean {what:<12} {mean} ± {half} (95 %)")?;
-        } else {
-            writeln!(out, "Mean {what:<12} {:.6}, of one episode: there is no interval", found.mean)?;
-        }
+        writeln!(out, "{}", self.mean())?;
         writeln!(out, "Episodes          {}, {} steps, {seconds:.3} s, seed {seed}", found.episodes, found.steps)?;
         writeln!(
             out,
@@ -308,6 +327,12 @@ impl<'a> Episode<'a> {
         });
     }
 
+    /// One line on the return.
+    fn summary(&self) -> String {
+        let end = if self.ended { "ended" } else { "cut" };
+        format!("{:.6} discounted, {end} after {} steps", self.discounted, self.steps.len())
+    }
+
     /// Says whether the process ended, or was cut after the last step.
     pub fn finish(&mut self, ended: bool) {
         self.ended = ended;
@@ -332,8 +357,11 @@ impl Report for Episode<'_> {
             write!(out, "{step:>4}  {a:<state$}  {b:<action$}  {c:<next$}  {d:<seen$}")?;
             writeln!(out, "  {reward:>10.4}  {value:>10.4}  {possible:>8}")?;
         }
-        let end = if self.ended { "ended" } else { "cut" };
-        writeln!(out, "{:.6} discounted, {end} after {} steps", self.discounted, self.steps.len())
+        writeln!(out, "{}", self.summary())
+    }
+
+    fn guarantee(&self) -> Option<String> {
+        Some(self.summary())
     }
 
     fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -490,5 +518,25 @@ impl Report for Traced<'_> {
         object["elements"] = self.elements.iter().map(derivation).collect();
         object["device"] = self.device.into();
         write_object(out, &object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values below 10⁻⁶ keep their digits, and large ones are not longer for it.
+    #[test]
+    fn small_values_have_digits() {
+        assert_eq!(decimal(2.5e-9, 1e-12), "2.500000000e-9");
+        assert_eq!(decimal(-2.5e-9, 1e-12), "-2.500000000e-9");
+        assert_eq!(decimal(19.3713, 1e-9), "19.371300");
+        assert_eq!(decimal(0.0, 0.0), "0.000000");
+        let round =
+            Round { seconds: 1.0, iterations: 1, backups: 2, beliefs: 3, vectors: 4, lower: -3e-8, upper: 1.5e-7 };
+        let line = progress(&round);
+        assert!(line.contains("lower   -3.0000e-8  upper    1.5000e-7  gap 1.80e-7"), "{line}");
+        let line = progress(&Round { lower: 0.0, upper: 12.5, ..round });
+        assert!(line.contains("lower      0.00000  upper     12.50000  gap 1.25e1"), "{line}");
     }
 }

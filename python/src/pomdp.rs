@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -14,20 +15,21 @@ use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
 use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::controller::{self, Nodes, Values};
-use warpkov_pomdp::io::{self, AnyPolicy, Format, Policy};
+use warpkov_pomdp::io::{self, AnyPolicy, Format, Kind, Policy, PolicyGraph};
 use warpkov_pomdp::model::{Invalid, Names, Pomdp as Model, PomdpParts};
 use warpkov_pomdp::options::{Gap, Limits, SolveOptions};
 use warpkov_pomdp::projection::Projection;
 use warpkov_pomdp::report::Solved;
 use warpkov_pomdp::simulate::{Options as Extent, Simulator, check};
 use warpkov_pomdp::solution::{Round, Status};
+use warpkov_pomdp::solve::patience::Patience;
 use warpkov_pomdp::solve::solve_with;
 
 use crate::array::{Buffer, Input, Matrix, matrix};
 use crate::error::{exception, invalid};
 use crate::mdp::wrong;
 use crate::options::choice;
-use crate::wait::detached;
+use crate::wait::{detached, detached_with};
 use warpkov_cli::error::Error;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -261,14 +263,28 @@ impl Options {
     }
 }
 
-/// The values of the vectors, one after the other, their actions, and the report as JSON.
+/// The values of the vectors, one after the other, their actions, and the report as JSON. Calls `slow` with the gap, once, if
+/// it closes slowly.
 #[pyfunction]
-fn pomdp_solve(py: Python<'_>, model: &Pomdp, options: Options) -> PyResult<(Buffer, Buffer, String)> {
+fn pomdp_solve(
+    py: Python<'_>,
+    model: &Pomdp,
+    options: Options,
+    slow: &Bound<'_, PyAny>,
+) -> PyResult<(Buffer, Buffer, String)> {
     let options = options.validated()?;
-    let mut observe = |_: &Round| {
+    let mut patience = Patience::new(&options.limits);
+    let (noticed, slow_gaps) = mpsc::channel();
+    let mut observe = |round: &Round| {
+        if patience.is_slow(round) {
+            // The receiver outlives the solve.
+            _ = noticed.send(round.gap());
+        }
         if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let solution = detached(py, || solve_with(&model.0, &options, &mut observe))?.map_err(exception)?;
+    let slow = slow.clone().unbind();
+    let look = move |py: Python<'_>| slow_gaps.try_iter().try_for_each(|gap| slow.call1(py, (gap,)).map(drop));
+    let solution = detached_with(py, look, || solve_with(&model.0, &options, &mut observe))?.map_err(exception)?;
     if solution.status == Status::Interrupted {
         return Err(PyKeyboardInterrupt::new_err(()));
     }
@@ -428,7 +444,7 @@ fn pomdp_load_policy(
     Ok((vectors.values().to_vec().into(), vectors.actions().to_vec().into(), vectors.states()))
 }
 
-/// Writes a policy.
+/// Writes a policy. Returns the value of its vectors at the start and that of the controller that is written, if it is worse.
 #[pyfunction]
 fn pomdp_save_policy(
     py: Python<'_>,
@@ -437,9 +453,13 @@ fn pomdp_save_policy(
     model: &Pomdp,
     values: Input<f64>,
     actions: Input<u32>,
-) -> PyResult<()> {
+) -> PyResult<Option<[f64; 2]>> {
     let vectors = vectors_of(&model.0, &values, &actions)?;
     let format = format_of(format)?.or(Format::of_name(&path)).unwrap_or(Format::Alpha);
     let policy = Policy { vectors: &vectors, model: Some(&model.0), name: "warpkov", stages: &[], support: None };
-    detached(py, || io::write_policy(&path, format, policy))?.map_err(exception)
+    let write = || {
+        io::write_policy(&path, format, policy)?;
+        Ok(if format.kind() == Kind::Graph { PolicyGraph::shortfall(&model.0, &vectors) } else { None })
+    };
+    detached(py, write)?.map_err(|error: io::Error| exception(error))
 }

@@ -62,6 +62,15 @@ impl Drop for Active {
 /// Runs `work` without the interpreter lock on a thread of its own. This thread handles Python's signals meanwhile. If a
 /// handler raises an exception, as that of Ctrl-C does, the work is asked to stop, and the exception is the result.
 pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    detached_with(py, |_| Ok(()), work)
+}
+
+/// [`detached`], and this thread calls `look` now and then during the work. An exception of `look` stops the work too.
+pub fn detached_with<T: Send>(
+    py: Python<'_>,
+    mut look: impl FnMut(Python<'_>) -> PyResult<()> + Send,
+    work: impl FnOnce() -> T + Send,
+) -> PyResult<T> {
     check_process()?;
     py.detach(|| {
         let _active = Active::start();
@@ -75,8 +84,8 @@ pub fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyR
             let worker = worker.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
             let mut raised = Ok(());
             while finished.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                let signals = Python::attach(|py| py.check_signals());
-                if let (Err(error), true) = (signals, raised.is_ok()) {
+                let looked = Python::attach(|py| py.check_signals().and_then(|()| look(py)));
+                if let (Err(error), true) = (looked, raised.is_ok()) {
                     raised = Err(error);
                     interrupt::request();
                 }

@@ -1,6 +1,7 @@
 """Partially observable models against exact values of short horizons, and known values."""
 
 import itertools
+import warnings
 
 import numpy as np
 import pytest
@@ -201,3 +202,29 @@ def test_invalid_options():
     assert not found.converged and found.lower <= 19.3713 <= found.upper
     with pytest.raises(FileNotFoundError):
         pomdp.load("/none/there.pomdp")
+
+
+def test_a_controller_worse_than_its_vectors_warns(tmp_path):
+    model = tiger()
+    listens = pomdp.Policy(model, np.array([[-20.0, -20.0]]), np.array([0]))
+    boasts = pomdp.Policy(model, np.array([[10.0, 10.0]]), np.array([0]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name in ("a.pg", "a.dot"):
+            listens.save(tmp_path / name)
+        boasts.save(tmp_path / "a.alpha")
+    for name in ("b.pg", "b.dot"):
+        with pytest.warns(UserWarning, match="the value 10.000000 at the start, this controller -20.000000") as found:
+            boasts.save(tmp_path / name)
+        assert found[0].filename == __file__ and (tmp_path / name).exists()
+
+
+def test_a_gap_that_closes_slowly_warns():
+    T, O, R, start = random_model(1, 60, 4, 8)  # noqa: E741
+    model = pomdp.Model(T, O, R, 0.99, start=start)
+    # An error stops the run, which takes hours.
+    with warnings.catch_warnings(), pytest.raises(warpkov.ConvergenceWarning, match=r"the gap, now .*, closes slowly"):
+        warnings.simplefilter("error")
+        pomdp.solve(model, gap=1e-9)
+    # Nothing of the request to stop is left.
+    assert pomdp.solve(tiger()).converged

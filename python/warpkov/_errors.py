@@ -2,7 +2,7 @@
 
 
 class ConvergenceWarning(UserWarning):
-    """A limit or rounding errors stopped a solver before its target."""
+    """A limit or rounding errors stopped a solver before its target, or it approaches its target slowly."""
 
 
 class NotFittedError(ValueError, AttributeError):

@@ -514,3 +514,34 @@ fn zstd(text: &[u8]) -> Vec<u8> {
 
 type Pack = fn(&[u8]) -> Vec<u8>;
 const PACKERS: [(&str, Pack); 3] = [("gz", gzip), ("xz", xz), ("zst", zstd)];
+
+/// γ has two names in JSON, and may be absent: then it is 1, and an option sets it.
+#[test]
+fn json_may_lack_a_discount_factor() {
+    let folder = tempfile::tempdir().unwrap();
+    let solve = |gamma: &str, options: &[&str]| {
+        let model = format!(r#"{{{gamma} "P[s][a][s']": [[[1]]], "R[s]": [1]}}"#);
+        std::fs::write(folder.path().join("m.json"), model).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpkov"));
+        let output = command.current_dir(&folder).args(["mdp", "solve", "m.json"]).args(options).output().unwrap();
+        let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+        (output.status.code(), out, err)
+    };
+    for (gamma, options) in [
+        ("\"discount\": 0.5,", &[][..]),
+        ("\"gamma\": 0.5,", &[]),
+        ("", &["--gamma", "0.5"]),
+        ("", &["--discount", "0.5"]),
+        ("\"discount\": 0.9,", &["--gamma", "0.5"]),
+    ] {
+        let (code, out, err) = solve(gamma, options);
+        assert_eq!(code, Some(0), "{err}");
+        assert!(out.contains("Optimal value: 2\n") || out.contains("Optimal value: 2.0"), "{gamma} {options:?}: {out}");
+    }
+    let (code, _, err) = solve("", &[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("gamma is 1, but discounted values need gamma < 1: set option gamma"), "{err}");
+    let (code, _, err) = solve("\"gamma\": 0.5, \"discount\": 0.6,", &[]);
+    assert_eq!(code, Some(2));
+    assert!(err.contains("found both \"gamma\" and \"discount\", expected one of them"), "{err}");
+}

@@ -3,6 +3,7 @@
 #[allow(dead_code, reason = "what is allocated now is what is looked at")]
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use warpkov::pomdp::generate::{Maze, Tag};
 use warpkov::pomdp::io::read_from;
@@ -63,4 +64,13 @@ fn small_files_with_large_models_are_refused() {
         let taken = PEAK.load(Relaxed) - before;
         assert!(taken < 64 << 20, "{taken}");
     }
+    // O is counted before T is built, and states that are alike are counted once.
+    let text =
+        "discount: 0.95\nvalues: reward\nstates: 100000000\nactions: 1\nobservations: 3\nT: * identity\nO: * uniform\n";
+    let (before, begun) = (NOW.load(Relaxed), Instant::now());
+    PEAK.store(before, Relaxed);
+    let error = read_from(text.as_bytes(), "m", None).err().unwrap().to_string();
+    assert_eq!(error.lines().next(), Some("m:8:1: O has more than 268435456 nonzeros"));
+    let (taken, time) = (PEAK.load(Relaxed) - before, begun.elapsed());
+    assert!(taken < 1 << 20 && time.as_secs() < 1, "{taken} bytes, {time:?}");
 }

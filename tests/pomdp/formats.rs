@@ -64,13 +64,14 @@ fn info_describes_a_model() {
 fn converts_models_there_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    fs::write(folder.join("a.pomdp"), MODEL).unwrap();
+    let rewards = MODEL.replace("values: cost", "values: reward");
+    fs::write(folder.join("a.pomdp"), &rewards).unwrap();
     for arguments in [&["a.pomdp", "a.json"][..], &["a.json", "b.txt", "--to", "pomdp"], &["b.txt", "c.json"]] {
         let output = run(folder, &[&["convert"], arguments].concat(), "");
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
     }
     assert_eq!(fs::read(folder.join("a.json")).unwrap(), fs::read(folder.join("c.json")).unwrap());
-    let output = run(folder, &["convert", "-", "-", "--from", "pomdp", "--to", "pomdp"], MODEL);
+    let output = run(folder, &["convert", "-", "-", "--from", "pomdp", "--to", "pomdp"], &rewards);
     assert_eq!(output.stdout, fs::read(folder.join("b.txt")).unwrap());
 }
 
@@ -95,6 +96,10 @@ fn converts_to_pomdpx() {
     let output = run(folder, &["convert", "costs.pomdp", "e.pomdpx"], "");
     let note = "note: pomdpx has no place for costs, which are written as negated rewards\n";
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), note));
+    let output = run(folder, &["convert", "costs.pomdp", "e.pomdp"], "");
+    let note = "note: SARSOP takes costs in pomdp for rewards, so they are written as negated rewards\n";
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), note));
+    assert!(fs::read_to_string(folder.join("e.pomdp")).unwrap().contains("\nvalues: reward\n"));
     let blank = fs::read_to_string(folder.join("a.json")).unwrap().replace("\"left\"", "\"far left\"");
     let output = run(folder, &["convert", "-", "f.pomdpx", "--from", "json"], &blank);
     assert_eq!(output.status.code(), Some(2));
@@ -378,4 +383,119 @@ fn forms_written_by_hand_are_equal() {
         error.contains("O of action 0 in state 0 sums to 1.2, expected 1, but every column does: O looks trans"),
         "{error}"
     );
+}
+
+/// Always `go` costs 20; the vectors that promise 0 lose this as a controller, and the user is told.
+#[test]
+fn a_controller_worse_than_its_vectors_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.pomdp"), MODEL).unwrap();
+    let note = "note: the vectors have the value 0.000000 at the start, this controller 20.000000: it remembers a vector, not the belief. \
+                The controller that solve --out writes attains the value of its vectors\n";
+    for (vectors, out, expected) in [
+        ("1\n0 0\n", "b.pg", note),
+        ("1\n0 0\n", "b.dot", note),
+        ("1\n20 20\n", "b.pg", ""),
+        ("1\n0 0\n", "b.policy", ""),
+    ] {
+        fs::write(folder.join("a.alpha"), vectors).unwrap();
+        let output = run(folder, &["convert", "a.alpha", out, "--model", "a.pomdp"], "");
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), expected), "{vectors} {out}");
+        assert!(folder.join(out).exists());
+    }
+}
+
+/// Vectors are those of the first step only; a controller has all steps.
+#[test]
+fn a_plan_written_as_vectors_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("a.pomdp"), MODEL).unwrap();
+    for (steps, out, format) in [
+        ("3", "a.alpha", Some("alpha")),
+        ("3", "a.policy", Some("policy-xml")),
+        ("1", "a.alpha", None),
+        ("3", "a.pg", None),
+    ] {
+        let solve = ["solve", "a.pomdp", "--horizon", steps, "--out", out];
+        let json = run(folder, &[&solve[..], &["--json"]].concat(), "");
+        let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+        let output = run(folder, &solve, "");
+        let printed = text(&output.stdout);
+        match format {
+            Some(format) => {
+                let note = format!(
+                    "{format} holds the vectors of the first of 3 steps: --out FILE.pg or FILE.dot writes the plan of all"
+                );
+                assert!(json["notes"].as_array().unwrap().contains(&Value::from(note.clone())), "{json}");
+                assert!(printed.contains(&format!("Note: {note}\n")), "{printed}");
+            }
+            None => {
+                assert!(!printed.contains("first of") && !json["notes"].to_string().contains("first of"), "{printed}")
+            }
+        }
+        let quiet = run(folder, &[&solve[..], &["--quiet"]].concat(), "");
+        assert_eq!((text(&quiet.stdout).lines().count(), text(&quiet.stderr)), (1, ""));
+    }
+}
+
+/// What ends an MDP is a state of a POMDP.
+#[test]
+fn ends_are_refused_with_the_way_to_write_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let rest = r#""Z[s'][o]": [[1]], "gamma": 0.5"#;
+    for model in [
+        format!(
+            r#"{{"S": 1, "A": 1, "P": {{"indptr": [0, 1], "indices": [0], "data": [0.75]}}, "ends": [0.25], {rest}}}"#
+        ),
+        format!(r#"{{"P[s][a][s']": [[[0.75]]], "ends[s][a]": [[0.25]], {rest}}}"#),
+    ] {
+        let output = run(folder.path(), &["info", "-"], &model);
+        assert_eq!(output.status.code(), Some(2));
+        let message = "but a POMDP does not end: expected a further state without rewards, which every action leads to with this \
+                       probability and does not leave";
+        assert!(
+            text(&output.stderr).contains("found the key \"ends") && text(&output.stderr).contains(message),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+/// The start is by numbers or by names, which may have any order.
+#[test]
+fn a_start_has_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = |start: &str| {
+        format!(
+            r#"{{"gamma": 0.5, "P[s][a][s']": [[[1, 0, 0]], [[0, 1, 0]], [[0, 0, 1]]], "Z[s'][o]": [[1], [1], [1]],
+            "state_names": ["x", "y", "z"], "start": {start}}}"#
+        )
+    };
+    let read = |start: &str| run(folder.path(), &["convert", "-", "-", "--from", "json"], &model(start));
+    let expected = read(r#"{"states": [0, 2], "probs": [0.25, 0.75]}"#);
+    assert_eq!(expected.status.code(), Some(0), "{}", text(&expected.stderr));
+    for states in [r#"["x", "z"]"#, r#"[0, "z"]"#, r#"["x", 2]"#] {
+        let found = read(&format!(r#"{{"states": {states}, "probs": [0.25, 0.75]}}"#));
+        assert_eq!(text(&found.stdout), text(&expected.stdout), "{states}: {}", text(&found.stderr));
+    }
+    let found = read(r#"{"probs": [0.75, 0.25], "states": ["z", "x"]}"#);
+    assert_eq!(text(&found.stdout), text(&expected.stdout));
+    for (start, message) in [
+        (
+            r#"{"states": ["x", "w"], "probs": [0.25, 0.75]}"#,
+            "the start belief is in the state \"w\", expected the name or the number of a state",
+        ),
+        (r#"{"states": ["x", "x"], "probs": [0.25, 0.75]}"#, "strictly ascending states"),
+        (r#"{"states": ["x"], "probs": [0.25, 0.75]}"#, "strictly ascending states, each with one probability"),
+        (
+            r#"{"states": ["x", 0.5], "probs": [0.25, 0.75]}"#,
+            "start.states[1]: found 0.5, expected a state: its number, or its name",
+        ),
+    ] {
+        let output = read(start);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(message), "{}", text(&output.stderr));
+    }
 }

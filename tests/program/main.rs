@@ -5,6 +5,7 @@ mod figures;
 mod learn;
 mod newcomer;
 mod process;
+mod quiet;
 mod readme;
 mod schema;
 mod validated;

@@ -169,6 +169,8 @@ impl Class {
                     }),
                     json!({ "gamma": 1, "transitions": list, "state_names": ["new", "old", "gone"] }),
                     json!({ "gamma": 1, "transitions": list, "action_names": ["sell", "keep"], "S": 3 }),
+                    json!({ "discount": 0.5, "transitions": list }),
+                    json!({ "transitions": list }),
                 ];
                 for (key, table) in [
                     ("R[s]", json!([1, -2])),
@@ -219,7 +221,10 @@ impl Class {
                         "P[a][s][s']": { "look": { "left": { "right": 1 }, "right": { "right": 0.5, "left": 0.5 } } },
                         "R[a][s][s']": { "look": { "left": { "right": -1.5 } } },
                     }),
-                    json!({ "gamma": 0, "P": one, "Z[a][s'][o]": [[[1], [1]]], "R[s][a]": [[1], [2]] }),
+                    json!({
+                        "gamma": 0, "P": one, "Z[a][s'][o]": [[[1], [1]]], "R[s][a]": [[1], [2]], "state_names": ["l", "r"],
+                        "start": { "states": ["r", 0], "probs": [0.25, 0.75] },
+                    }),
                     json!({ "gamma": 0, "P": one, "Z[a][s'][o]": [[[1], [1]]], "R[a][s]": [[1, 2]] }),
                     json!({ "gamma": 0, "P": one, "Z[a][s'][o]": [[[1], [1]]], "R[s][a][s']": [[[1, 2]], [[0, 3]]] }),
                     json!({

@@ -59,7 +59,8 @@ fn is_rare(argument: &Arg) -> bool {
     argument.get_long().is_some_and(|long| RARE.contains(&long))
 }
 
-/// The command with its options and those of its subcommands under the headings of [`GROUPS`], and with another name for γ.
+/// The command with its options and those of its subcommands under the headings of [`GROUPS`], and with another name for γ. Values
+/// may be negative numbers, of which the parser of an option can say why they are wrong.
 pub fn grouped(command: Command) -> Command {
     let with_heading = |argument: Arg| {
         let group = GROUPS.iter().find(|group| argument.get_long().is_some_and(|long| group.1.contains(&long)));
@@ -72,7 +73,7 @@ pub fn grouped(command: Command) -> Command {
             None => argument,
         }
     };
-    command.mut_args(with_heading).mut_subcommands(grouped)
+    command.allow_negative_numbers(true).mut_args(with_heading).mut_subcommands(grouped)
 }
 
 /// The command without help about rare options, unless these are most. The end of its help says so.

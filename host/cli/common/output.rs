@@ -3,6 +3,7 @@
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use warpkov_common::choice::FileFormat;
 use warpkov_common::plot::{Format, PlotError, draw_ranks};
 use warpkov_common::ranks::RankShare;
@@ -64,21 +65,35 @@ impl<F: FileFormat> Output<F> {
     /// Prints the results, if they go to the standard output, else the report.
     pub fn print(&self, results: &impl Results<Format = F>, out: impl Write) -> Result<(), Error> {
         let mut out = BufWriter::new(out);
-        match (&self.file, results.guarantee()) {
-            (Some((FileOrStd::Standard, format)), _) => results.write_as(*format, &mut out)?,
-            (_, Some(guarantee)) if self.quiet && !self.json => writeln!(out, "{guarantee}")?,
-            _ => print(results, self.json, &mut out)?,
+        match &self.file {
+            Some((FileOrStd::Standard, format)) => results.write_as(*format, &mut out)?,
+            _ => print_short(results, self.json, self.quiet, &mut out)?,
         }
         Ok(out.flush()?)
     }
 }
 
+/// `--quiet` of all commands that have it.
+#[derive(Args, Clone, Copy)]
+#[group(skip)]
+pub struct Quiet {
+    /// Print the result line only: the certificate, the bounds, the mean or the log-likelihood. Show no progress.
+    #[arg(long)]
+    pub quiet: bool,
+}
+
 /// Prints a report: one JSON object, or text.
 pub fn print(report: &impl Report, json: bool, out: impl Write) -> Result<(), Error> {
+    print_short(report, json, false, out)
+}
+
+/// Prints a report: one JSON object, or its result line if it is to be `quiet`, or text.
+pub fn print_short(report: &impl Report, json: bool, quiet: bool, out: impl Write) -> Result<(), Error> {
     let mut out = BufWriter::new(out);
-    match json {
-        true => report.write_json(&mut out)?,
-        false => report.write_text(&mut out)?,
+    match report.guarantee() {
+        _ if json => report.write_json(&mut out)?,
+        Some(line) if quiet => writeln!(out, "{line}")?,
+        _ => report.write_text(&mut out)?,
     }
     Ok(out.flush()?)
 }

@@ -32,7 +32,7 @@ use crate::common::choice::choice;
 use crate::common::file::{FileOrStd, room};
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
-use crate::common::output::{Output, Plots};
+use crate::common::output::{Output, Plots, Quiet};
 use crate::common::progress::Steps;
 use crate::common::watch::Watch;
 
@@ -91,9 +91,8 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress, and print the log-likelihood alone.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 /// The entries of the covariance matrices that are trained.
@@ -235,7 +234,7 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
         let Arguments { source, restarts, seed, iterations, tolerance, pseudocount, floor, .. } = arguments;
-        let Arguments { covariances, freeze, out, to, checkpoints, plot, json, quiet, .. } = arguments;
+        let Arguments { covariances, freeze, out, to, checkpoints, plot, json, quiet: Quiet { quiet }, .. } = arguments;
         source.check()?;
         let streamed = out == Some(FileOrStd::Standard);
         let file = match out {

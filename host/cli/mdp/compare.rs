@@ -16,7 +16,7 @@ use crate::common::output::print;
 /// Two solutions agree if their policies match on enough states (solvers may break ties differently) and all values agree within the
 /// tolerance. Exit code 0 if they agree, 1 if they differ.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// First solution or plan, as `warpkov mdp solve` writes it with --out or --all-steps.
     #[arg(value_name = "A")]

@@ -32,14 +32,11 @@ pub enum PolicyCommand {
 /// The policy makes the model a Markov chain, which is solved by the criterion. Bounds from both sides enclose the exact value of the
 /// policy from each state. Exit code 0 if the bounds meet ε, 1 if a limit stopped the solver first.
 #[derive(Args)]
-#[command(
-    after_help = "\
+#[command(after_help = "\
 Examples:
   warpkov mdp policy evaluate forest.json policy.csv
   warpkov mdp policy evaluate forest.json policy.csv --gap --out values.csv
-  warpkov mdp policy evaluate coin.tra policy.npy --criterion reach --goal finished --json | jq .init",
-    allow_negative_numbers = true
-)]
+  warpkov mdp policy evaluate coin.tra policy.npy --criterion reach --goal finished --json | jq .init")]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,

@@ -12,7 +12,7 @@ use super::file::Input;
 use super::solve::observer;
 use super::{Error, Outcome, start};
 use crate::common::number;
-use crate::common::output::{Plot, print};
+use crate::common::output::{Plot, Quiet, print_short};
 
 /// Computes the value of a start state for a range of discount factors, and where the optimal action there changes.
 ///
@@ -44,9 +44,8 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 /// Two discount factors, the smaller one first.
@@ -73,7 +72,8 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { input, gamma: (from, to), points, start, accuracy, plot, json, quiet } = arguments;
+        let Arguments { input, gamma: (from, to), points, start, accuracy, plot, json, quiet: Quiet { quiet } } =
+            arguments;
         Ok(Self {
             input,
             range: Range { from, to, points },
@@ -94,7 +94,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let mut observe = observer(mdp.states().into(), options.quiet);
     let found = sensitivity(&mdp, start, options.range, &solve, &mut observe)?;
     let drawn = options.plot.as_ref().map_or(Ok(()), |plot| plot.draw(|format| draw_sensitivity(&found, format)));
-    print(&found, options.json, out)?;
+    print_short(&found, options.json, options.quiet, out)?;
     drawn?;
     Ok(match found.converged {
         _ if found.interrupted => Outcome::Interrupted,

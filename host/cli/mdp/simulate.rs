@@ -17,7 +17,7 @@ use super::solve::observer;
 use super::{Error, Outcome, policy, start};
 use crate::common::file::{extension, write_whole, writes};
 use crate::common::interrupts::handle_interrupts;
-use crate::common::output::print;
+use crate::common::output::{Quiet, print_short};
 
 /// Simulates a policy: estimates its value by sample paths, with a confidence interval.
 ///
@@ -25,7 +25,7 @@ use crate::common::output::print;
 /// any number of cores. A path that is cut after --steps widens the interval by all that may follow. After Ctrl-C, the result is that of
 /// the paths so far.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     input: Input,
@@ -58,9 +58,8 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 const EXAMPLES: &str = "\
@@ -100,13 +99,13 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { input, policy, question, start, episodes, steps, seed, confidence, out, paths, json, quiet } =
+        let Arguments { input, policy, question, start, episodes, steps, seed, confidence, out, paths, json, .. } =
             arguments;
         if let Some(path) = &out {
             extension(path, &["csv"])?;
             writes(path)?;
         }
-        let quiet = quiet || json;
+        let quiet = arguments.quiet.quiet || json;
         let arguments = Rest { input, policy, start, episodes, steps, seed, confidence, out, paths, json, quiet };
         Ok(Self { question: question.try_into()?, arguments })
     }
@@ -155,7 +154,7 @@ pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
         .out
         .as_deref()
         .map_or(Ok(()), |path| write_whole(path, |out| simulator.write_paths(arguments.paths, mdp, &policy, out)));
-    print(&report, arguments.json, out)?;
+    print_short(&report, arguments.json, arguments.quiet, out)?;
     written?;
     Ok(outcome)
 }

@@ -29,7 +29,7 @@ use crate::common::choice::{choice, format};
 use crate::common::file::{self, FileOrStd};
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
-use crate::common::output::Plots;
+use crate::common::output::{Plots, Quiet};
 use crate::common::progress::Progress;
 use crate::common::ranks::{self, Ranks};
 
@@ -39,7 +39,7 @@ use crate::common::ranks::{self, Ranks};
 /// holds, 1 if a limit stopped the solver first. Without a discount, values may be infinite: inf and -inf in CSV and text, infinities
 /// in .npy, and the strings "inf" and "-inf" in JSON.
 #[derive(Args)]
-#[command(after_help = EXAMPLES, allow_negative_numbers = true)]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
     origin: origin::Arguments,
@@ -114,9 +114,8 @@ pub struct Arguments {
     /// rank in sweeps, exchange and waiting. May be repeated.
     #[arg(long, value_name = "FILE")]
     plot: Vec<PathBuf>,
-    /// Print the certificate, and nothing else.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 const EXAMPLES: &str = "\
@@ -193,7 +192,8 @@ impl TryFrom<Arguments> for Options {
     type Error = Error;
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
-        let Arguments { precision, epsilon, theta, max_sweeps, max_policies, json, quiet, .. } = arguments;
+        let Arguments { precision, epsilon, theta, max_sweeps, max_policies, json, quiet: Quiet { quiet }, .. } =
+            arguments;
         let discounted_only = arguments.of_discounted_only();
         let objective = arguments.criterion.objective();
         let criterion = arguments.criterion.options(epsilon, max_sweeps)?;

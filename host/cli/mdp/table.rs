@@ -6,7 +6,7 @@ use warpkov_mdp::table::TableFormat;
 use super::Error;
 use crate::common::choice::format;
 use crate::common::file::FileOrStd;
-use crate::common::output::Output;
+use crate::common::output::{Output, Quiet};
 
 #[derive(Args)]
 #[group(skip)]
@@ -20,9 +20,8 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 /// The validated arguments.
@@ -35,7 +34,8 @@ pub struct Destination {
 impl TryFrom<Arguments> for Destination {
     type Error = Error;
 
-    fn try_from(Arguments { out, to, json, quiet }: Arguments) -> Result<Self, Error> {
-        Ok(Self { output: Output::new(out, to, json, TableFormat::Csv)?, quiet: quiet || json })
+    fn try_from(Arguments { out, to, json, quiet: Quiet { quiet } }: Arguments) -> Result<Self, Error> {
+        let output = Output::new(out, to, json, TableFormat::Csv)?.quiet(quiet);
+        Ok(Self { output, quiet: quiet || json })
     }
 }

@@ -106,8 +106,16 @@ fn convert_policy(options: &Options, out: impl Write) -> Result<(), Error> {
 
 /// Notes on stderr the parts of `model` that a file in `format` cannot hold.
 pub fn note_losses(format: Format, model: &Pomdp) {
-    if format == Format::Pomdpx && model.process().objective() == Objective::Minimize {
-        eprintln!("note: {format} has no place for costs, which are written as negated rewards");
+    if model.process().objective() == Objective::Minimize {
+        match format {
+            Format::Pomdp => {
+                eprintln!("note: SARSOP takes costs in {format} for rewards, so they are written as negated rewards");
+            }
+            Format::Pomdpx => {
+                eprintln!("note: {format} has no place for costs, which are written as negated rewards");
+            }
+            _ => {}
+        }
     }
     if format != Format::Pomdp {
         return;

@@ -10,13 +10,13 @@ use warpkov_pomdp::simulate::Options;
 use super::file::WithAnyPolicy;
 use super::{Error, Outcome};
 use crate::common::interrupts::handle_interrupts;
-use crate::common::output::print;
+use crate::common::output::{Quiet, print_short};
 use crate::common::watch::Watch;
 
 /// Estimates the discounted return of a policy by simulation, with a 95 % confidence interval.
 ///
-/// The policy is a set of alpha vectors, or a finite-state controller, whose exact value is printed too. Beliefs are tracked exactly. Equal seeds give equal results on any number of cores. After Ctrl-C, the result is the mean of the
-/// episodes so far.
+/// The policy is a set of alpha vectors, or a finite-state controller, whose exact value is printed too. Beliefs are tracked exactly.
+/// Equal seeds give equal results on any number of cores. After Ctrl-C, the result is the mean of the episodes so far.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -30,6 +30,8 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 /// Length of the episodes, and seed.
@@ -58,10 +60,8 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     let simulator = policy.simulator(&model, &Options { episodes: arguments.episodes, steps, seed })?;
     let Some(evaluation) = simulator.evaluate(&interrupt::requested) else { return Ok(Outcome::Interrupted) };
     let outcome = if interrupt::requested() { Outcome::Interrupted } else { Outcome::Success };
-    print(
-        &Evaluated { model: &model, evaluation, controller: policy.controller(), seed, seconds: watch.lap() },
-        arguments.json,
-        out,
-    )?;
+    let controller = policy.controller();
+    let report = Evaluated { model: &model, evaluation, controller, seed, seconds: watch.lap() };
+    print_short(&report, arguments.json, arguments.quiet.quiet, out)?;
     Ok(outcome)
 }

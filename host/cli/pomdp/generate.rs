@@ -55,7 +55,7 @@ struct Output {
 ///
 /// One of two doors hides a tiger, the other a treasure. Listening gives a noisy observation of the tiger's door.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  warpkov pomdp generate tiger --out tiger.json", allow_negative_numbers = true)]
+#[command(after_help = "Examples:\n  warpkov pomdp generate tiger --out tiger.json")]
 pub struct Tiger {
     /// Probability that listening is correct.
     #[arg(long, value_name = "P", default_value = "0.85", value_parser = number::probability)]
@@ -80,10 +80,7 @@ pub struct Tiger {
 ///
 /// Moves slip to either side. An observation shows which sides of the cell are walls.
 #[derive(Args)]
-#[command(
-    after_help = "Examples:\n  warpkov pomdp generate four-by-three --out 4x3.json",
-    allow_negative_numbers = true
-)]
+#[command(after_help = "Examples:\n  warpkov pomdp generate four-by-three --out 4x3.json")]
 pub struct FourByThree {
     /// Probability of slipping to a side.
     #[arg(long, value_name = "P", default_value = "0.2", value_parser = number::probability)]
@@ -318,13 +315,10 @@ pub struct Maintenance {
 /// The machine is good, worn or failed. Every step gives a noisy observation of its state, an inspection a better one; a repair may mend a
 /// worn machine, a replacement always gives a good one. Costs are minimised.
 #[derive(Args)]
-#[command(
-    after_help = "\
+#[command(after_help = "\
 Examples:
   warpkov pomdp generate inspection --out machine.json
-  warpkov pomdp generate inspection --monitoring 0.34 --downtime 40 --gamma 0.99 --out machine.pomdp",
-    allow_negative_numbers = true
-)]
+  warpkov pomdp generate inspection --monitoring 0.34 --downtime 40 --gamma 0.99 --out machine.pomdp")]
 pub struct Inspection {
     /// Probability that a good machine is worn after a step.
     #[arg(long, value_name = "P", default_value = "0.1", value_parser = number::probability)]

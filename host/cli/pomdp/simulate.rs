@@ -13,7 +13,7 @@ use super::evaluate::Extent;
 use super::file::WithAnyPolicy;
 use super::{Error, Outcome};
 use crate::common::interrupts::handle_interrupts;
-use crate::common::output::print;
+use crate::common::output::{Quiet, print_short};
 
 /// Shows one episode under alpha vectors or a controller, step by step.
 #[derive(Args)]
@@ -33,6 +33,8 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    quiet: Quiet,
 }
 
 /// Reads model and policy, simulates one episode, prints its steps.
@@ -48,6 +50,6 @@ pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
     });
     episode.finish(ended);
     let outcome = if interrupt::requested() { Outcome::Interrupted } else { Outcome::Success };
-    print(&episode, arguments.json, out)?;
+    print_short(&episode, arguments.json, arguments.quiet.quiet, out)?;
     Ok(outcome)
 }

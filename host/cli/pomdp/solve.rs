@@ -14,6 +14,7 @@ use warpkov_pomdp::options::{Expansion, Gap, Limits, Precision, Scheme, SolveOpt
 use warpkov_pomdp::plot::draw_bounds;
 use warpkov_pomdp::report::{Solved, progress};
 use warpkov_pomdp::solution::{Round, Solution, Status};
+use warpkov_pomdp::solve::patience::Patience;
 use warpkov_pomdp::solve::{self, Session, solve_session};
 use warpkov_runtime::choose::{DeviceChoice, Devices};
 use warpkov_runtime::comm::{self, Communicator};
@@ -25,7 +26,7 @@ use crate::common::choice::choice;
 use crate::common::file::FileOrStd;
 use crate::common::interrupts::handle_interrupts;
 use crate::common::number;
-use crate::common::output::{Output, Plots};
+use crate::common::output::{Output, Plots, Quiet};
 use crate::common::ranks;
 
 /// Solves a model: bounds the optimal value of its start belief from below and from above until the bounds meet.
@@ -104,9 +105,8 @@ pub struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Show no progress, and print the bounds alone.
-    #[arg(long)]
-    quiet: bool,
+    #[command(flatten)]
+    quiet: Quiet,
     #[command(flatten)]
     checkpoints: checkpoint::Arguments,
     #[command(flatten)]
@@ -177,9 +177,9 @@ impl TryFrom<Arguments> for Options {
             devices: arguments.device,
             solve,
             checkpoints: arguments.checkpoints.try_into()?,
-            output: Output::of(file, arguments.json)?.quiet(arguments.quiet),
+            output: Output::of(file, arguments.json)?.quiet(arguments.quiet.quiet),
             plots: Plots::new(arguments.plot)?,
-            quiet: arguments.quiet,
+            quiet: arguments.quiet.quiet,
         })
     }
 }
@@ -222,7 +222,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         let mut observe = observer(&options, comm.rank() == 0);
         Ok((solve_session(comm, &model, &solve, session, &mut observe)?, checkpoints))
     };
-    let (solution, checkpoints) = match ranks.run(&devices, solve) {
+    let (mut solution, checkpoints) = match ranks.run(&devices, solve) {
         Err(Error::PomdpSolve(solve::Error::Elsewhere(_))) => {
             // Ends with the rank that reports the error.
             comm::finalize()?;
@@ -239,6 +239,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         return Ok(outcome);
     }
     let name = options.input.file.name();
+    solution.notes.extend(left_out(&options));
     let report = Solved { model: &model, name: &name, solution: &solution };
     // A full disk or a closed pipe must not lose the other results.
     let written = options.output.write(&report);
@@ -247,6 +248,16 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     written.and(drawn)?;
     checkpoint::finish(checkpoints)?;
     Ok(outcome)
+}
+
+/// The note that a file of vectors lacks the later steps of a plan.
+fn left_out(options: &Options) -> Option<String> {
+    let (steps, format) = (options.solve.horizon?, options.output.format()?);
+    (steps > 1 && format.kind() == Kind::Vectors).then(|| {
+        format!(
+            "{format} holds the vectors of the first of {steps} steps: --out FILE.pg or FILE.dot writes the plan of all"
+        )
+    })
 }
 
 /// What beliefs and vectors may take of `memory` bytes of a process, at least an eighth: the rest is for the program, the model and a copy
@@ -268,78 +279,23 @@ fn draw(plots: &Plots, name: &str, solution: &Solution) -> Result<(), Error> {
     plots.draw(name, &solution.ranks, |format| draw_bounds(&title, &solution.rounds, format))
 }
 
-/// Watches how fast a gap closes, to say once that it is slow.
-struct Patience {
-    /// Seconds at which the gap is looked at again; infinite after the hint.
-    due: f64,
-    /// The gap at half of these seconds.
-    before: f64,
-}
-
-impl Patience {
-    /// Seconds before the first comparison.
-    const FIRST: f64 = 8.0;
-    /// The ratio of two gaps, the second at twice the time of the first, above which a gap closes slowly.
-    const SLOW: f64 = 0.8;
-
-    fn new() -> Self {
-        Self { due: Self::FIRST, before: f64::INFINITY }
-    }
-
-    /// The hint, if the gap at this time closes slowly.
-    fn hint(&mut self, seconds: f64, gap: f64) -> Option<String> {
-        if seconds < self.due {
-            return None;
-        }
-        let slow = gap > Self::SLOW * self.before;
-        *self = Self { due: if slow { f64::INFINITY } else { 2.0 * seconds }, before: gap };
-        slow.then(|| {
-            format!(
-                "Hint: the gap, now {gap:.1e}, closes slowly: a larger --relative-gap or --gap, or --time, ends the run earlier, and \
-                 Ctrl-C ends it now with the policy found so far"
-            )
-        })
-    }
-}
-
 /// On the `first` rank, prints one line of progress per second unless it is to be quiet, and once a hint if the gap closes slowly
-/// and no time is set. Stops the solver after Ctrl-C.
+/// and nothing else ends the run. Stops the solver after Ctrl-C.
 fn observer(options: &Options, first: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
-    let limits = options.solve.limits;
-    let (quiet, hints) = (options.quiet || !first, first && limits.time.is_none() && limits.iterations.is_none());
-    let (mut due, mut patience) = (1.0, hints.then(Patience::new));
+    let quiet = options.quiet || !first;
+    let (mut due, mut patience) = (1.0, Patience::new(&options.solve.limits));
     move |round| {
         if !quiet && round.seconds >= due {
             due = round.seconds.floor() + 1.0;
             eprintln!("{}", progress(round));
         }
-        if let Some(hint) = patience.as_mut().and_then(|patience| patience.hint(round.seconds, round.gap())) {
-            eprintln!("{hint}");
+        if first && patience.is_slow(round) {
+            eprintln!(
+                "Hint: the gap, now {:.1e}, closes slowly: a larger --relative-gap or --gap, or --time, ends the run earlier, and \
+                 Ctrl-C ends it now with the policy found so far",
+                round.gap()
+            );
         }
         if interrupt::requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gap_that_closes_slowly_is_mentioned_once() {
-        // Gaps at 1, 2, 3 … seconds.
-        let hints = |gap: &dyn Fn(f64) -> f64| -> Vec<u32> {
-            let mut patience = Patience::new();
-            (1_u32..=1000).filter(|&second| patience.hint(second.into(), gap(second.into())).is_some()).collect()
-        };
-        // Halved in each doubling of the time: never. Decreased by a tenth: at the first comparison.
-        assert!(hints(&|seconds| 1.0 / seconds).is_empty());
-        assert_eq!(hints(&|seconds| seconds.powf(0.9_f64.log2())), [16]);
-        assert_eq!(hints(&|_| 1e-3), [16]);
-        // Slow only later: at the second comparison after it.
-        assert_eq!(hints(&|seconds| 1.0 / seconds.min(40.0)), [128]);
-        let mut patience = Patience::new();
-        patience.hint(8.0, 2.0);
-        let hint = patience.hint(17.0, 1.9).unwrap();
-        assert!(hint.starts_with("Hint: the gap, now 1.9e0, closes slowly: "), "{hint}");
     }
 }

@@ -9,6 +9,9 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
@@ -23,8 +26,14 @@ const BUFFER: usize = 1 << 17;
 /// Blocks that the decompression thread may be ahead of the reader.
 const BLOCKS: usize = 8;
 
-/// Largest text of unknown length that is read into memory, in bytes. A small compressed file can expand to any length.
+/// Largest text of unknown length that is read into memory, in bytes.
 const LARGEST: u64 = 1 << 32;
+
+/// Largest decompressed text that is read into memory whatever the length of the compressed data, in bytes.
+const SMALL: u64 = 1 << 24;
+
+/// Largest ratio of a longer text to the compressed data: a small compressed file can expand to any length. gzip reaches 1032.
+const RATIO: u64 = 1000;
 
 /// Memory limit of xz decompression, in KiB. `xz -9` needs less.
 const XZ_MEMORY: u32 = 1 << 18;
@@ -111,6 +120,8 @@ pub struct Input<'r> {
     /// Number of bytes of `ahead` that the caller has read.
     read: usize,
     compression: Option<Compression>,
+    /// Number of bytes read of the compressed data.
+    packed: Arc<AtomicU64>,
     /// The file, if it is a regular file.
     file: Option<File>,
 }
@@ -125,11 +136,34 @@ impl Input<'static> {
         let file = File::open(path)?;
         let whole = file.metadata()?.is_file().then(|| file.try_clone()).transpose()?;
         let (packed, compression) = begin(file)?;
+        let (packed, count) = Counted::new(packed);
         let reader: Box<dyn Read> = match compression {
             None => Box::new(packed),
             Some(compression) => Box::new(Ahead::start(move || compression.unpack(packed))?),
         };
-        Ok(Self { file: whole, ..Self::of(reader, compression)? })
+        Ok(Self { file: whole, ..Self::of(reader, compression, count)? })
+    }
+}
+
+/// A stream that counts the bytes read.
+struct Counted<R> {
+    reader: R,
+    count: Arc<AtomicU64>,
+}
+
+impl<R: Read> Counted<R> {
+    /// The stream and its count.
+    fn new(reader: R) -> (Self, Arc<AtomicU64>) {
+        let count = Arc::default();
+        (Self { reader, count: Arc::clone(&count) }, count)
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.count.fetch_add(read as u64, Relaxed);
+        Ok(read)
     }
 }
 
@@ -151,16 +185,17 @@ impl<'r> Input<'r> {
     /// If the stream cannot be read, is in UTF-16, or has damaged compressed data at its start.
     pub fn new(reader: impl Read + 'r) -> io::Result<Self> {
         let (packed, compression) = begin(reader)?;
+        let (packed, count) = Counted::new(packed);
         let reader: Box<dyn Read + 'r> = match compression {
             None => Box::new(packed),
             Some(compression) => compression.unpack(packed),
         };
-        Self::of(reader, compression)
+        Self::of(reader, compression, count)
     }
 
     /// Wraps a decompressed stream and removes the UTF-8 byte-order mark.
-    fn of(reader: Box<dyn Read + 'r>, compression: Option<Compression>) -> io::Result<Self> {
-        let mut input = Self { reader, ahead: Vec::new(), read: 0, compression, file: None };
+    fn of(reader: Box<dyn Read + 'r>, compression: Option<Compression>, packed: Arc<AtomicU64>) -> io::Result<Self> {
+        let mut input = Self { reader, ahead: Vec::new(), read: 0, compression, packed, file: None };
         match input.start(MARK.len())? {
             MARK => input.ahead.clear(),
             // The byte-order mark of UTF-16, in both byte orders. No supported binary format starts with these bytes.
@@ -214,19 +249,25 @@ impl<'r> Input<'r> {
     /// Reads the whole text.
     ///
     /// # Errors
-    /// If the source cannot be read, or is a stream or compressed file of more than 4 GiB.
+    /// If the source cannot be read, is a stream or compressed file of more than 4 GiB, or compressed data that expand to more
+    /// than 16 MiB and a thousand times their length.
     pub fn read_all(mut self) -> io::Result<Vec<u8>> {
-        let length = self.length()?;
-        let mut text = Vec::with_capacity(length.map_or(0, |length| usize::try_from(length).unwrap_or(0) + 1));
-        match length {
-            Some(_) => self.read_to_end(&mut text)?,
-            None => self.by_ref().take(LARGEST + 1).read_to_end(&mut text)?,
-        };
-        if length.is_none() && text.len() as u64 > LARGEST {
-            let unpacked = if self.compression.is_some() { " when decompressed" } else { "" };
-            return Err(invalid(format!(
-                "has more than {LARGEST} bytes{unpacked}, expected an uncompressed regular file"
-            )));
+        if let Some(length) = self.length()? {
+            let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
+            self.read_to_end(&mut text)?;
+            return Ok(text);
+        }
+        let mut text = Vec::new();
+        while self.by_ref().take(BUFFER as u64).read_to_end(&mut text)? > 0 {
+            let (most, unpacked) = match self.compression {
+                Some(_) => ((RATIO * self.packed.load(Relaxed)).clamp(SMALL, LARGEST), " when decompressed"),
+                None => (LARGEST, ""),
+            };
+            if text.len() as u64 > most {
+                return Err(invalid(format!(
+                    "has more than {most} bytes{unpacked}, expected an uncompressed regular file"
+                )));
+            }
         }
         Ok(text)
     }
@@ -443,6 +484,23 @@ mod tests {
         }
         let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc", &zstd(b"x")].concat();
         assert_eq!(all(&skippable).unwrap(), b"x");
+    }
+
+    #[test]
+    fn small_data_do_not_expand_to_large_texts() {
+        for (blanks, fits) in [(SMALL, true), (SMALL + 1, false), (4 * SMALL, false)] {
+            let packed = zstd(&vec![b' '; blanks as usize]);
+            for read in [all, of_file] {
+                match read(&packed) {
+                    Ok(text) => assert!(fits && text.len() as u64 == blanks),
+                    Err(error) => {
+                        let expected =
+                            "has more than 16777216 bytes when decompressed, expected an uncompressed regular file";
+                        assert_eq!((fits, &error.to_string()[..]), (false, expected));
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! JSON, for people and scripts. `schema.json` says the same for programs.
 //!
-//! A model is an object with `gamma` and its transitions in one of four forms:
+//! A model is an object with `gamma` (or `discount`; 1 without both) and its transitions in one of four forms:
 //!
 //! | key | value |
 //! | --- | --- |
@@ -48,7 +48,7 @@ pub struct Model {
     states: Option<u32>,
     actions: Option<u32>,
     choices: Option<Vec<u64>>,
-    gamma: f64,
+    gamma: Option<f64>,
     objective: Objective,
     transitions: Transitions,
     ends: Vec<f64>,
@@ -98,6 +98,8 @@ pub const LIST: &str = "transitions";
 pub const BESIDE_LIST: &str =
     "\"transitions\" holds the rewards and ends in terminal states, expected no tables beside it";
 const ENDS: &str = "ends[s][a]";
+/// γ of a model without `gamma`.
+const GAMMA: f64 = 1.0;
 
 impl Order {
     const fn key(self) -> &'static str {
@@ -151,6 +153,7 @@ impl RewardOrder {
 impl Fields for Model {
     const KEYS: &'static [&'static str] = &[
         "gamma",
+        "discount",
         P_ACTION_STATE,
         P_STATE_ACTION,
         LIST,
@@ -174,7 +177,7 @@ impl Fields for Model {
         "format",
         "grid",
     ];
-    const REQUIRED: usize = 1;
+    const REQUIRED: usize = 0;
     const ONE_OF: &'static [&'static [&'static str]] = &[&["P", P_ACTION_STATE, P_STATE_ACTION, LIST]];
 
     fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error> {
@@ -186,7 +189,10 @@ impl Fields for Model {
             "S" => self.states = Some(map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?),
             "A" => self.actions = Some(map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?),
             "choices" => self.choices = Some(map.next_value_seed(Array::at(path, "a number of rows"))?),
-            "gamma" => self.gamma = map.next_value_seed(Number::new("a number"))?,
+            "gamma" | "discount" if self.gamma.is_some() => {
+                return Err(A::Error::custom("found both \"gamma\" and \"discount\", expected one of them"));
+            }
+            "gamma" | "discount" => self.gamma = Some(map.next_value_seed(Number::new("a number"))?),
             "objective" => self.objective = map.next_value_seed(Word(&OBJECTIVES))?,
             "P" => self.transitions = Transitions::Sparse(map.next_value_seed(Sparse { path, of_rewards: false })?),
             P_ACTION_STATE => self.transitions = Transitions::Table(Order::ActionState, numbers(map)?),
@@ -265,8 +271,9 @@ impl Model {
 
     fn parts(self, note: &mut dyn FnMut(String)) -> Result<MdpParts, Invalid> {
         let model = self;
-        let Model { gamma, objective, ends, action_rewards, grid, states, actions, .. } = model;
+        let Model { objective, ends, action_rewards, grid, states, actions, .. } = model;
         let csr = |matrix, arrays: Matrix| arrays.try_into().map_err(|source| Invalid::Csr { matrix, source });
+        let gamma = model.gamma.unwrap_or(GAMMA);
         let same = MdpParts {
             gamma,
             objective,

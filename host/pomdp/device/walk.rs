@@ -121,9 +121,9 @@ impl<'d, T: Precise> Walkers<'d, T> {
         })
     }
 
-    /// The policy of Γ and the retired vectors after its [reduction](reduced), as far as time permits, and its [support]. Every entry is
-    /// lowered by `slack`, the bound c on rounding errors, so that the result is supported: if α ≤ L α + (1 − γ) c,
-    /// then L (α − c) = L α − γ c ≥ α − c.
+    /// The policy of Γ and the retired vectors after its [reduction](reduced), as far as time permits, and its [support].
+    /// Every entry is lowered by `slack`, the bound c on rounding errors, so that the result is supported: if
+    /// α ≤ L α + (1 − γ) c, then L (α − c) = L α − γ c ≥ α − c.
     ///
     /// After a failed operation, Γ is the one before it: the host knows the continuations of these vectors, and the
     /// device still holds the vectors that the host lacks.

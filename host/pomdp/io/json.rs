@@ -15,7 +15,7 @@
 //! | `R[a][s][s'][o]`, `R[s][a][s'][o]` | the same, with rewards of observations, of which the model keeps the expectation |
 //! | `objective` | optional: `"minimize"` |
 //! | `format`, `labels`, `grid` | optional: as for an MDP; `format` is `"CSR"` |
-//! | `start` | optional: a state, or an object of ascending `states` and their `probs`; uniform by default |
+//! | `start` | optional: a state, or an object of `states`, by ascending numbers or by names, and their `probs`; uniform by default |
 //! | `start[s]` | instead of `start`: a table with the probability of each state |
 //! | `seen` | optional: the fully observed component of each state, known from the start |
 //! | `names` | optional: an object of `states`, `actions` and `observations`, each an array of names or empty |
@@ -25,7 +25,7 @@
 //! objects with names as keys; their absent entries are 0. Keys may have any order. Unknown keys are errors, except
 //! `comment`, `$schema` and those that begin with `_`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io::{self, Read, Write};
 
@@ -33,11 +33,12 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Visitor};
 
 use super::Error;
-use crate::belief::Belief;
+use crate::belief::{self, Belief};
 use crate::model::{Invalid, Names, Pomdp, PomdpParts};
 use warpkov_common::io::invalid;
-use warpkov_common::io::json::{Array, Axis, Fields, Number, Object, Path, Table, Tabular, field, nearest, parse};
-use warpkov_common::names::index;
+use warpkov_common::io::json::{
+    Array, Axis, Fields, ItemArray, Items, Number, Object, Path, Table, Tabular, field, nearest, parse,
+};
 use warpkov_common::terminal::quoted;
 use warpkov_mdp::io::json::{self, BESIDE_LIST, LIST, Matrix};
 use warpkov_mdp::model::{ActionNames, Choices, Csr, InvalidCsr, MdpParts};
@@ -82,10 +83,7 @@ impl TryFrom<Model> for PomdpParts {
         let mut observations = Csr::try_from(observations)?;
         let mut start = match start {
             Some(Start::Belief(belief)) => Some(belief),
-            Some(Start::State(name)) => {
-                let state = index(&name, &names.states, process.states);
-                Some(Belief::at(state.ok_or_else(|| Invalid::Start(no_state(&name, &names.states)))?))
-            }
+            Some(Start::Named(named, probs)) => Some(named_start(&named, &probs, &names.states, process.states)?),
             None => None,
         };
         let mut dense = Vec::new();
@@ -156,6 +154,19 @@ fn names_of_list(process: &mut MdpParts, actions: u32, names: &mut Names) -> Res
         return Err(Invalid::Choices);
     }
     Ok(())
+}
+
+/// The belief in these states, by their names or numbers in any order, with these probabilities.
+fn named_start(named: &[String], probs: &[f64], names: &[String], count: u32) -> Result<Belief, Invalid> {
+    let numbers: HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
+    let mut belief = Vec::new();
+    for (name, &prob) in named.iter().zip(probs) {
+        let state = numbers.get(name.as_str()).copied().or_else(|| name.parse().ok().filter(|&state| state < count));
+        belief.push((state.ok_or_else(|| Invalid::Start(no_state(name, names)))?, prob));
+    }
+    belief.sort_by_key(|&(state, _)| state);
+    let (states, probs) = belief.into_iter().unzip();
+    Belief::new(states, probs).map_err(|error| Invalid::Start(error.to_string()))
 }
 
 /// The message for a start that is no state.
@@ -254,6 +265,10 @@ const TABLES: [&str; 16] = [
     "R[s][a][s'][o]",
 ];
 
+/// How to write the end of a process, which has no place in the model.
+const ABSORBING: &str = "but a POMDP does not end: expected a further state without rewards, which every action leads to with this \
+                         probability and does not leave";
+
 #[derive(Default)]
 struct Model {
     /// The keys that the object has.
@@ -307,6 +322,7 @@ impl Fields for Model {
         "grid",
     ];
     const REQUIRED: usize = 0;
+    const INSTEAD: &'static [(&'static str, &'static str)] = &[("ends", ABSORBING), ("ends[s][a]", ABSORBING)];
     const ONE_OF: &'static [&'static [&'static str]] = &[
         &["gamma", "discount"],
         &["P", TABLES[0], TABLES[1], LIST],
@@ -318,7 +334,6 @@ impl Fields for Model {
         match key {
             "O" => self.observation_count = map.next_value_seed(Number::new("an integer from 1 to 4294967295"))?,
             "Z" => self.observations = map.next_value_seed(Object::at(path))?,
-            "discount" => self.process.read("gamma", map, path)?,
             "start" => self.start = Some(map.next_value_seed(StartSeed(path))?),
             "seen" => self.seen = map.next_value_seed(Array::at(path, "the observed component of a state"))?,
             "names" => self.names = map.next_value_seed(Object::at(path))?,
@@ -370,8 +385,8 @@ const NAMES: [&str; 3] = ["state_names", "action_names", "observation_names"];
 /// The start as a file gives it.
 enum Start {
     Belief(Belief),
-    /// The name or the number of a state.
-    State(String),
+    /// Names or numbers of states, and their probabilities.
+    Named(Vec<String>, Vec<f64>),
 }
 
 /// A deserializer of [`Start`].
@@ -393,23 +408,27 @@ impl<'de> Visitor<'de> for StartSeed<'_> {
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Start, E> {
-        Ok(Start::State(number.to_string()))
+        Ok(Start::Named(vec![number.to_string()], vec![1.0]))
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Start, E> {
-        Ok(Start::State(name.to_owned()))
+        Ok(Start::Named(vec![name.to_owned()], vec![1.0]))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Start, A::Error> {
         let Distribution { states, probs } = Object::at(self.0).deserialize(MapAccessDeserializer::new(map))?;
-        let belief = Belief::new(states, probs).map_err(|error| A::Error::custom(format!("it {error}")))?;
-        Ok(Start::Belief(belief))
+        let belief = match states {
+            Items::Numbers(states) => Belief::new(states, probs).map(Start::Belief),
+            Items::Names(names) if names.len() == probs.len() => Ok(Start::Named(names, probs)),
+            Items::Names(_) => Err(belief::Invalid::States),
+        };
+        belief.map_err(|error| A::Error::custom(format!("it {error}")))
     }
 }
 
 #[derive(Default)]
 struct Distribution {
-    states: Vec<u32>,
+    states: Items,
     probs: Vec<f64>,
 }
 
@@ -419,7 +438,7 @@ impl Fields for Distribution {
 
     fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error> {
         match key {
-            "states" => self.states = map.next_value_seed(Array::at(path, "a state"))?,
+            "states" => self.states = map.next_value_seed(ItemArray::at(path, "a state: its number, or its name"))?,
             _ => self.probs = map.next_value_seed(Array::at(path, "a probability"))?,
         }
         Ok(())

@@ -15,17 +15,14 @@ mod xml;
 
 use std::fmt;
 use std::io::{self, BufWriter, Read, Write};
-use std::ops::Deref;
 use std::path::Path;
-
-use memmap2::Mmap;
 
 use super::alpha::AlphaVectors;
 use super::controller::Controller;
 use super::model::{Pomdp, PomdpParts};
 use super::solution::{Stage, Support};
 use warpkov_common::choice::file_format;
-use warpkov_common::io::input::{self, Input, SNIFFED, plain_name};
+use warpkov_common::io::input::{Input, SNIFFED, plain_name};
 use warpkov_common::io::lines::no_place;
 use warpkov_common::io::output::atomic_write;
 use warpkov_common::io::{BUFFER, invalid, of_extension};
@@ -113,8 +110,6 @@ impl Format {
 
 /// Reads the model in `path`, in `format`, or otherwise in the format of its content or extension.
 ///
-/// The file is memory-mapped while it is read, and must not be modified in place meanwhile.
-///
 /// # Errors
 /// If the file cannot be read, or its model is invalid.
 pub fn read(path: &Path, format: Option<Format>) -> Result<Pomdp, Error> {
@@ -158,8 +153,8 @@ fn unchecked(
     let file = file.to_owned();
     match format {
         Format::Json => json::read(input, file),
-        Format::Pomdp => cassandra::read(&Text::of(input).map_err(error())?, file.clone()),
-        Format::Pomdpx => pomdpx::read(&Text::of(input).map_err(error())?, file.clone()),
+        Format::Pomdp => cassandra::read(&input.read_all().map_err(error())?, file),
+        Format::Pomdpx => pomdpx::read(&input.read_all().map_err(error())?, file),
         format => Err(other_kind(file, format, Kind::Model)),
     }
 }
@@ -170,7 +165,7 @@ fn unchecked(
 /// # Errors
 /// If the file cannot be read, has no valid alpha vectors, or they do not fit `model`.
 pub fn read_vectors(path: &Path, format: Option<Format>, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
-    let text = Text::at(path)?;
+    let text = text_at(path)?;
     let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
     parse_vectors(&text, path.display().to_string(), format, model)
 }
@@ -185,7 +180,7 @@ pub fn read_vectors_from(
     format: Option<Format>,
     model: Option<&Pomdp>,
 ) -> Result<AlphaVectors, Error> {
-    let text = Text::from(reader, name)?;
+    let text = Input::new(reader).and_then(Input::read_all).map_err(Error::read(name))?;
     parse_vectors(&text, name.to_owned(), format.unwrap_or_else(|| Format::of(None, &text, Kind::Vectors)), model)
 }
 
@@ -226,7 +221,7 @@ pub enum AnyPolicy {
 /// # Errors
 /// If the file cannot be read, or its policy does not fit `model`.
 pub fn read_policy(path: &Path, format: Option<Format>, model: &Pomdp, start: Option<u32>) -> Result<AnyPolicy, Error> {
-    let text = Text::at(path)?;
+    let text = text_at(path)?;
     let file = path.display().to_string();
     let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
     match (format, start) {
@@ -245,53 +240,9 @@ fn other_kind(file: String, format: Format, expected: Kind) -> Error {
     Error::Content { file, message: format!("a file in {format} holds {}, expected {expected}", format.kind()) }
 }
 
-/// The content of a file.
-enum Text {
-    Mapped(Mmap),
-    Owned(Vec<u8>),
-}
-
-impl Text {
-    /// Opens a file.
-    fn at(path: &Path) -> Result<Self, Error> {
-        let text = Input::open(path).and_then(Self::of);
-        text.map_err(Error::read(path))
-    }
-
-    /// Reads a stream.
-    fn from(reader: impl Read, name: &str) -> Result<Self, Error> {
-        let text = Input::new(reader).and_then(Input::read_all);
-        text.map(Self::Owned).map_err(Error::read(name))
-    }
-
-    /// Maps a regular file; reads a compressed or special one.
-    fn of(input: Input<'_>) -> io::Result<Self> {
-        // Virtual files of the system report length 0.
-        if input.length()?.is_none_or(|length| length == 0) {
-            return input.read_all().map(Self::Owned);
-        }
-        match input.into_file()? {
-            Ok(file) => {
-                // SAFETY: the map is read-only and lives no longer than the call of `read`. The operating system cannot
-                // exclude changes of the file in place; the documentation of `read` forbids them, and all writers here
-                // replace files instead of changing them.
-                let map = unsafe { Mmap::map(&file) };
-                map.map(Self::Mapped)
-            }
-            Err(input) => input.read_all().map(Self::Owned),
-        }
-    }
-}
-
-impl Deref for Text {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Mapped(map) => map.strip_prefix(input::MARK).unwrap_or(map),
-            Self::Owned(text) => text,
-        }
-    }
+/// Reads the whole text of a file.
+fn text_at(path: &Path) -> Result<Vec<u8>, Error> {
+    Input::open(path).and_then(Input::read_all).map_err(Error::read(path))
 }
 
 /// Writes a model to `path` atomically.

@@ -49,6 +49,7 @@ pub mod expand;
 pub mod graph;
 pub mod horizon;
 pub mod keeper;
+pub mod patience;
 pub mod scheme;
 pub mod search;
 pub mod team;

@@ -232,9 +232,22 @@ class Policy:
         return Agent(self, self.model.start if belief is None else _belief(belief, self.model.states))
 
     def save(self, path: Path, format: str | None = None) -> None:
-        """Write the policy to a file: "alpha", "policy" (XML), or as a controller "pg" or "dot"."""
+        """Write the policy to a file: "alpha", "policy" (XML), or as a controller "pg" or "dot".
+
+        Warns
+        -----
+        UserWarning
+            The controller is worse than the vectors.
+        """
         values, actions = self._arrays()
-        _warpkov.pomdp_save_policy(path, format, self.model._core, values, actions)
+        shortfall = _warpkov.pomdp_save_policy(path, format, self.model._core, values, actions)
+        if shortfall is not None:
+            vectors, controller = shortfall
+            message = (
+                f"the vectors have the value {vectors:.6f} at the start, this controller {controller:.6f}: it remembers "
+                "a vector, not the belief"
+            )
+            warnings.warn(message, UserWarning, stacklevel=2)
 
     def _simulate(self, episodes: int, steps: int | None, seed: int) -> str:
         values, actions = self._arrays()
@@ -435,7 +448,7 @@ def solve(
     Warns
     -----
     warpkov.ConvergenceWarning
-        A limit was reached first.
+        A limit was reached first; or, during a run without `time` and `iterations`, the gap closes slowly.
 
     Examples
     --------
@@ -469,7 +482,12 @@ def solve(
         "iterations": iterations,
         "vectors": vectors,
     }
-    values, actions, text = _warpkov.pomdp_solve(model._core, options)
+
+    def slow(now: float) -> None:
+        message = f"the gap, now {now:.1e}, closes slowly: a larger relative_gap or gap, or time, ends the run earlier"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    values, actions, text = _warpkov.pomdp_solve(model._core, options, slow)
     report = json.loads(text)
     solution = Solution(
         policy=_policy(model, values, actions),
@@ -535,7 +553,7 @@ def load(path: Path, *, format: str | None = None) -> Model:
 
 
 def save(model: Model, path: Path, *, format: str | None = None) -> None:
-    """Write a model to a file, completely or not at all.
+    """Write a model to a file, completely or not at all. Costs become negated rewards, except in JSON.
 
     Parameters
     ----------

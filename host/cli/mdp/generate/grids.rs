@@ -11,7 +11,7 @@ use crate::common::number;
 /// A move succeeds with probability 1 − slip and goes to either side with probability slip / 2. Walls cannot be entered. A step into
 /// an obstacle costs a penalty, and a step into the goal, the last cell, earns a reward. Equal seeds give equal grids on every machine.
 #[derive(Args)]
-#[command(after_help = GRID_EXAMPLES, allow_negative_numbers = true)]
+#[command(after_help = GRID_EXAMPLES)]
 pub struct Grid {
     /// Cells in a row.
     #[arg(long, value_name = "CELLS", value_parser = clap::value_parser!(u32).range(1..))]

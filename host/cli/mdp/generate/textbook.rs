@@ -11,13 +11,10 @@ use crate::common::number;
 /// A forest ages by one year unless it burns down. Waiting earns a reward in the oldest forest; cutting earns one in all but the
 /// youngest.
 #[derive(Args)]
-#[command(
-    after_help = "\
+#[command(after_help = "\
 Examples:
   warpkov mdp generate forest --out forest.json
-  warpkov mdp generate forest --ages 1000 --fire 0.05 --gamma 0.99 --out forest.safetensors",
-    allow_negative_numbers = true
-)]
+  warpkov mdp generate forest --ages 1000 --fire 0.05 --gamma 0.99 --out forest.safetensors")]
 pub struct Forest {
     /// Number of ages, which are the states.
     #[arg(long, value_name = "S", default_value_t = 3)]
@@ -92,13 +89,10 @@ impl Arguments for Gambler {
 ///
 /// Two locations rent out cars. An action is the number of cars moved overnight from the first location to the second.
 #[derive(Args)]
-#[command(
-    after_help = "\
+#[command(after_help = "\
 Examples:
   warpkov mdp generate car-rental --out cars.safetensors
-  warpkov mdp generate car-rental --max-cars 10 --move-cost 4 --out cars.json",
-    allow_negative_numbers = true
-)]
+  warpkov mdp generate car-rental --max-cars 10 --move-cost 4 --out cars.json")]
 pub struct CarRental {
     /// Maximum number of cars at a location.
     #[arg(long, value_name = "CARS", default_value_t = 20)]
@@ -154,13 +148,10 @@ impl Arguments for CarRental {
 ///
 /// A state is the number of units in stock, an action the number of units ordered. Orders and stock cost; sales earn revenue.
 #[derive(Args)]
-#[command(
-    after_help = "\
+#[command(after_help = "\
 Examples:
   warpkov mdp generate inventory --out inventory.json
-  warpkov mdp generate inventory --capacity 500 --demand-mean 20 --gamma 0.99 --out inventory.safetensors",
-    allow_negative_numbers = true
-)]
+  warpkov mdp generate inventory --capacity 500 --demand-mean 20 --gamma 0.99 --out inventory.safetensors")]
 pub struct Inventory {
     /// Capacity of the stock, in units.
     #[arg(long, value_name = "UNITS", default_value_t = 3)]

@@ -92,6 +92,8 @@ pub trait Fields: Default {
     const REQUIRED: usize;
     /// Groups of keys of which exactly one is required, the usual one first.
     const ONE_OF: &'static [&'static [&'static str]] = &[];
+    /// Keys of similar documents, and what to write instead.
+    const INSTEAD: &'static [(&'static str, &'static str)] = &[];
 
     /// Reads the value of `key`.
     fn read<'de, 'p, A: MapAccess<'de>>(&mut self, key: &str, map: &mut A, path: &'p Path<'p>) -> Result<(), A::Error>;
@@ -127,13 +129,16 @@ impl<'de, T: Fields> Visitor<'de> for Object<'_, T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "an object with {}", T::KEYS[..T::REQUIRED].join(", "))
+        match &T::KEYS[..T::REQUIRED] {
+            [] => f.write_str("an object"),
+            required => write!(f, "an object with {}", required.join(", ")),
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
         let mut fields = T::default();
         let mut seen = Vec::new();
-        while let Some(key) = map.next_key_seed(Key(T::KEYS))? {
+        while let Some(key) = map.next_key_seed(Key(T::KEYS, T::INSTEAD))? {
             let Some(key) = key else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
@@ -188,8 +193,8 @@ pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     (distance(near) <= plain(near).chars().count() / 3).then_some(near)
 }
 
-/// A deserializer of a key: one of these, or `None` for a [note](is_note).
-struct Key(&'static [&'static str]);
+/// A deserializer of a key: one of these, or `None` for a [note](is_note). The other keys have messages of their own.
+struct Key(&'static [&'static str], &'static [(&'static str, &'static str)]);
 
 impl<'de> DeserializeSeed<'de> for Key {
     type Value = Option<&'static str>;
@@ -208,7 +213,10 @@ impl Visitor<'_> for Key {
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
         match self.0.iter().find(|key| **key == text) {
-            None if !is_note(text) => Err(E::custom(unknown_key(text, self.0))),
+            None if !is_note(text) => Err(E::custom(match self.1.iter().find(|(key, _)| *key == text) {
+                Some((key, instead)) => format!("found the key \"{key}\", {instead}"),
+                None => unknown_key(text, self.0),
+            })),
             key => Ok(key.copied()),
         }
     }
@@ -362,6 +370,105 @@ impl<'de, T: Numeric + Scan> Visitor<'de> for Array<'_, T> {
         // Without this, the arrays of a large model could keep up to twice their size.
         array.shrink_to_fit();
         Ok(array)
+    }
+}
+
+/// States or other items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Items {
+    /// All are numbers.
+    Numbers(Vec<u32>),
+    /// Some are names; numbers are their text.
+    Names(Vec<String>),
+}
+
+impl Default for Items {
+    fn default() -> Self {
+        Self::Numbers(Vec::new())
+    }
+}
+
+/// A deserializer of [`Items`].
+pub struct ItemArray<'p> {
+    path: &'p Path<'p>,
+    expected: &'static str,
+}
+
+impl<'p> ItemArray<'p> {
+    /// The array at this path; an error says that `expected` was expected.
+    pub fn at(path: &'p Path<'p>, expected: &'static str) -> Self {
+        Self { path, expected }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ItemArray<'_> {
+    type Value = Items;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Items, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ItemArray<'_> {
+    type Value = Items;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Items, A::Error> {
+        let mut items = Items::default();
+        let mut count = 0;
+        loop {
+            match elements.next_element_seed(ItemSeed(self.expected, &mut items)) {
+                Ok(Some(())) => count += 1,
+                Ok(None) => return Ok(items),
+                Err(error) => {
+                    self.path.indices.borrow_mut().insert(0, count);
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+/// A deserializer of one of these items. It expects these words.
+struct ItemSeed<'i>(&'static str, &'i mut Items);
+
+impl<'de> DeserializeSeed<'de> for ItemSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for ItemSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<(), E> {
+        match self.1 {
+            Items::Names(names) => names.push(number.to_string()),
+            Items::Numbers(numbers) => match number.try_into() {
+                Ok(number) => numbers.push(number),
+                Err(_) => return Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
+            },
+        }
+        Ok(())
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<(), E> {
+        if let Items::Numbers(numbers) = self.1 {
+            *self.1 = Items::Names(numbers.iter().map(u32::to_string).collect());
+        }
+        if let Items::Names(names) = self.1 {
+            names.push(name.to_owned());
+        }
+        Ok(())
     }
 }
 

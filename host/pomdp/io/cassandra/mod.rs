@@ -10,7 +10,7 @@
 //! R has no observation, and the observation is the state itself.
 //!
 //! The writer uses names of states, actions and observations if the grammar [allows](nameable) them, and numbers
-//! otherwise. Rows that sum to 1 within rounding error are read back bit for bit.
+//! otherwise, and negated rewards for costs. Rows that sum to 1 within rounding error are read back bit for bit.
 
 mod cursor;
 mod rewards;
@@ -333,6 +333,7 @@ impl<'t> Reader<'t> {
         if transitions.is_empty() {
             return Err(missing("T"));
         }
+        let (transitions, observations) = (transitions.sorted(end)?, observations.sorted(end)?);
         let start = start_belief(&mut self.cursor, self.start, &states)?;
         let describe = |action, state| format!("{} in {}", actions.describe(action), states.describe(state));
         let transitions = scaled(transitions.rows(&start, end, describe)?);

@@ -96,16 +96,22 @@ impl Table {
         self.set(action, state, column, at, value);
     }
 
-    /// Builds the matrix and checks that each row sums to 1. `describe` names an action and a state in messages; `end`
-    /// is the length of the file.
-    pub fn rows(mut self, start: &Belief, end: usize, describe: impl Fn(u32, u32) -> String) -> Result<Csr, Fault> {
+    /// Puts the settings in order, and checks that the matrix is not too large, before any of it is built. `end` is the length of
+    /// the file.
+    pub fn sorted(mut self, end: usize) -> Result<Self, Fault> {
         // The sort is stable, so settings with equal keys stay in file order.
         self.settings.iter_mut().for_each(|settings| settings.sort_by_key(|setting| setting.key));
+        if self.entries() > u64::from(MAX_ENTRIES) { Err(self.too_many(end)) } else { Ok(self) }
+    }
+
+    fn too_many(&self, end: usize) -> Fault {
+        Fault::new(end, format!("{} has more than {MAX_ENTRIES} nonzeros", self.name))
+    }
+
+    /// Builds the matrix of a [sorted](Self::sorted) table and checks that each row sums to 1. `describe` names an action and a
+    /// state in messages; `end` is the length of the file.
+    pub fn rows(&self, start: &Belief, end: usize, describe: impl Fn(u32, u32) -> String) -> Result<Csr, Fault> {
         let rows = self.actions as usize * self.states as usize;
-        let too_many = || Fault::new(end, format!("{} has more than {MAX_ENTRIES} nonzeros", self.name));
-        if self.filled() > u64::from(MAX_ENTRIES) {
-            return Err(too_many());
-        }
         let (mut row_ptr, mut col, mut val) = (vec![0], Vec::new(), Vec::new());
         let (mut rest, mut merged, mut cells) = (&self.settings[0][..], Vec::new(), Vec::new());
         for row in 0..rows as u32 {
@@ -156,7 +162,7 @@ impl Table {
                 });
             }
             if col.len() > MAX_ENTRIES as usize {
-                return Err(too_many());
+                return Err(self.too_many(end));
             }
             row_ptr.push(col.len() as u64);
         }
@@ -171,23 +177,34 @@ impl Table {
         }
     }
 
-    /// Number of entries of rows whose last setting fills them: a lower bound on the number of nonzeros.
-    fn filled(&self) -> u64 {
+    /// A lower bound on the number of nonzeros: all entries of rows whose last setting fills them, and one of each other row.
+    fn entries(&self) -> u64 {
         let fills = |setting: &Setting| setting.column == FILL && setting.value != 0.0;
+        let all = u64::from(self.actions) * u64::from(self.states);
         if !self.settings.iter().flatten().any(fills) {
-            return 0;
+            return all;
         }
-        let (mut rest, mut merged, mut entries) = (&self.settings[0][..], Vec::new(), 0);
-        for row in 0..self.actions * self.states {
-            let (action, state) = self.place(row);
-            let length = rest.iter().take_while(|setting| setting.key == row).count();
-            let own;
-            (own, rest) = rest.split_at(length);
-            if self.merged(own, action, state, &mut merged).last().is_some_and(fills) {
-                entries += u64::from(self.columns);
+        // Without settings of single states, all states are alike, and so are actions.
+        let [own, of_states, of_actions, _] = self.settings.each_ref().map(|settings| !settings.is_empty());
+        let states = if own || of_states { self.states } else { 1 };
+        let actions = if own || of_actions { self.actions } else { 1 };
+        let (mut merged, mut entries) = (Vec::new(), 0);
+        for action in 0..actions {
+            for state in 0..states {
+                let own = self.settings_of(action, state);
+                let filled = self.merged(own, action, state, &mut merged).last().is_some_and(fills);
+                entries += if filled { u64::from(self.columns) } else { 1 };
             }
         }
-        entries
+        entries * (all / (u64::from(actions) * u64::from(states)))
+    }
+
+    /// The settings of an action and a state, each of which may be [`ALL`].
+    fn settings_of(&self, action: u32, state: u32) -> &[Setting] {
+        let (settings, key) = (&self.settings[Self::class(action, state)], self.key(action, state));
+        let first = settings.partition_point(|setting| setting.key < key);
+        let length = settings[first..].iter().take_while(|setting| setting.key == key).count();
+        &settings[first..first + length]
     }
 
     /// All settings of a row in file order.
@@ -198,9 +215,7 @@ impl Table {
         merged.clear();
         merged.extend_from_slice(own);
         for (action, state) in [(ALL, state), (action, ALL), (ALL, ALL)] {
-            let (settings, key) = (&self.settings[Self::class(action, state)], self.key(action, state));
-            let first = settings.partition_point(|setting| setting.key < key);
-            merged.extend(settings[first..].iter().take_while(|setting| setting.key == key));
+            merged.extend_from_slice(self.settings_of(action, state));
         }
         merged.sort_by_key(|setting| setting.at);
         merged

@@ -8,7 +8,7 @@ use super::cursor::SECTIONS;
 use crate::belief::Belief;
 use crate::model::Pomdp;
 use warpkov_common::io::lines::Put;
-use warpkov_mdp::model::{Csr, Objective};
+use warpkov_mdp::model::Csr;
 
 /// Further reserved words of the grammar.
 const RESERVED: [&[u8]; 7] = [b"include", b"exclude", b"uniform", b"identity", b"reset", b"reward", b"cost"];
@@ -58,7 +58,7 @@ impl<'m> Things<'m> {
     }
 }
 
-/// Writes a model.
+/// Writes a model. Costs become negated rewards, because APPL (SARSOP) ignores `values: cost`.
 pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     let (process, names) = (model.process(), model.names());
     let states = Things::new(&names.states, model.states());
@@ -66,8 +66,7 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     let observations = Things::new(&names.observations, model.observation_count());
     out.text("discount: ")?;
     real(out, process.gamma())?;
-    let values = if process.objective() == Objective::Minimize { "cost" } else { "reward" };
-    write!(out, "\nvalues: {values}\n")?;
+    out.text("\nvalues: reward\n")?;
     states.declare(out, "states:")?;
     actions.declare(out, "actions:")?;
     observations.declare(out, "observations:")?;
@@ -96,6 +95,7 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
     }
     out.text("\n")?;
 
+    let sign = process.objective().sign();
     for action in 0..actions.count {
         let row = |state: u32| process.choices().first(state as usize) + action as usize;
         let plain = |state: u32| process.rewards().row(row(state)).0.is_empty();
@@ -105,7 +105,7 @@ pub fn write(out: &mut impl Write, model: &Pomdp) -> io::Result<()> {
                 return Ok(());
             }
             let of = [(&actions, action), (&states, state), (&states, successor), (&observations, ALL)];
-            line(out, "R", &of, reward)
+            line(out, "R", &of, sign * reward)
         };
         let first = process.action_reward(row(0));
         if (0..states.count).all(|state| plain(state) && process.action_reward(row(state)) == first) {

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use warpkov_mdp::model::Objective;
+use warpkov_mdp::model::{Csr, Objective};
 use warpkov_pomdp::alpha::AlphaVectors;
 use warpkov_pomdp::belief::Belief;
 use warpkov_pomdp::io as formats;
@@ -351,6 +351,27 @@ fn sevenths() -> Pomdp {
     ))
 }
 
+/// The same model with negated rewards in place of costs.
+fn as_rewards(model: &Pomdp) -> Pomdp {
+    let (mut parts, sign) = (model.clone().into_parts(), model.process().objective().sign());
+    let negated = |numbers: &[f64]| numbers.iter().map(|number| sign * number + 0.0).collect::<Vec<_>>();
+    let rewards = &parts.process.rewards;
+    let csr = Csr::new(rewards.row_ptr().to_vec(), rewards.col().to_vec(), negated(rewards.val())).unwrap();
+    parts.process.rewards = csr;
+    parts.process.action_rewards = negated(&parts.process.action_rewards).into();
+    parts.process.objective = Objective::Maximize;
+    parts.validated().unwrap()
+}
+
+/// SARSOP ignores `values: cost`.
+#[test]
+fn costs_are_written_as_negated_rewards() {
+    let mut text = Vec::new();
+    formats::write_to(&mut text, Format::Pomdp, &sevenths()).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("\nvalues: reward\n") && text.contains("\nR: stay : * : * : * -0.1\n"), "{text}");
+}
+
 /// SARSOP reads no state behind `start:`.
 #[test]
 fn a_certain_start_is_written_as_included() {
@@ -362,10 +383,11 @@ fn a_certain_start_is_written_as_included() {
 
 #[test]
 fn written_models_are_read_back() {
-    for (what, expected) in [("tiger", model(TIGER)), ("sevenths", sevenths()), ("two", two("R: 0 : 1 : * : * 1"))] {
+    for (what, written) in [("tiger", model(TIGER)), ("sevenths", sevenths()), ("two", two("R: 0 : 1 : * : * 1"))] {
         for format in [Format::Pomdp, Format::Json] {
             let mut text = Vec::new();
-            formats::write_to(&mut text, format, &expected).unwrap();
+            formats::write_to(&mut text, format, &written).unwrap();
+            let expected = if format == Format::Pomdp { as_rewards(&written) } else { written.clone() };
             for asked in [Some(format), None] {
                 let found = formats::read_from(&text[..], "m", asked).unwrap();
                 assert_same(&found, &expected, &format!("{what} in {format}"));
@@ -1136,4 +1158,24 @@ fn observed_variables_are_preserved() {
     }
     let error = formats::read_vectors_from(text.as_bytes(), "p", None, Some(&model(TIGER))).unwrap_err().to_string();
     assert!(error.contains("expected 1, because no component of the model's states is fully observed"), "{error}");
+}
+
+/// A file that another program shortens while it is read is an invalid model or a valid one, but no fault of the process.
+#[test]
+fn files_may_shrink_while_they_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pomdp");
+    let text = format!("{}{TIGER}", "# A comment of forty bytes in every line\n".repeat(1 << 17));
+    for round in 0..20 {
+        std::fs::write(&path, &text).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_micros(200 * round));
+                std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(9).unwrap();
+            });
+            if let Err(error) = formats::read(&path, None) {
+                assert!(matches!(error, formats::Error::Place { .. }), "{error}");
+            }
+        });
+    }
 }
