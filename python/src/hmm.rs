@@ -159,7 +159,7 @@ fn compute<T: Send>(
     let device: DeviceChoice =
         place.device.parse().map_err(|error| invalid(format!("device is '{}', {error}", place.device)))?;
     let precision: Precision = choice("precision", &place.precision)?;
-    let found = detached(py, || {
+    let found = detached(py, || -> Result<T, Error> {
         let (place, _) = Place::open(device, Some(&cost(model, sequences)))?;
         let comm = Local::alone();
         let run = Run { sequences, sets: &[], place: &place, precision, scan: Scan::Auto, comm: &comm };
