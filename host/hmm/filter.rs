@@ -66,7 +66,7 @@ pub enum Refused {
 /// ```
 pub struct Filter<'m> {
     model: &'m Hmm,
-    tables: Arc<Tables>,
+    tables: Arc<Precomputed>,
     now: Distribution,
     /// The step that is computed, which replaces `now` unless the observation is refused.
     next: Distribution,
@@ -83,7 +83,7 @@ impl<'m> Filter<'m> {
     #[must_use]
     pub fn new(model: &'m Hmm, lag: usize) -> Self {
         let n = model.start().len();
-        let tables = Tables {
+        let tables = Precomputed {
             emit: Emit::new(model),
             onward: Products::new(n, |to, from| model.row(from)[to]),
             back: (lag > 0).then(|| Products::new(n, |from, to| model.row(from)[to])),
@@ -97,7 +97,7 @@ impl<'m> Filter<'m> {
         Self::with(self.model, Arc::clone(&self.tables), self.lag)
     }
 
-    fn with(model: &'m Hmm, tables: Arc<Tables>, lag: usize) -> Self {
+    fn with(model: &'m Hmm, tables: Arc<Precomputed>, lag: usize) -> Self {
         let n = model.start().len();
         Self {
             model,
@@ -271,7 +271,7 @@ impl<'m> Filter<'m> {
 }
 
 /// What all filters of a model share.
-struct Tables {
+struct Precomputed {
     emit: Emit,
     /// Σᵢ xᵢ Aᵢⱼ.
     onward: Products,

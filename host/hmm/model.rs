@@ -8,8 +8,6 @@
 //! > P(O, q) = π(q₁) b(q₁, o₁) · Πₜ A(qₜ₋₁, qₜ) b(qₜ, oₜ) · end(q_T)
 //!
 //! A model without end probabilities has no last factor.
-//!
-//! The file is one piece because [`Hmm`]'s invariant, its validation and its accessors must be read together.
 
 use warpkov_common::parameters::SUM_TOLERANCE;
 

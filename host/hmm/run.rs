@@ -18,7 +18,7 @@ pub type Running<'r> = dyn Recursions<Error = Error> + 'r;
 
 /// What the recursions run over, and where.
 #[derive(Clone, Copy)]
-pub struct Run<'a> {
+pub struct Setup<'a> {
     /// All sequences.
     pub sequences: &'a Sequences,
     /// For each symbol from V on, the symbols that it may be, ascending.
@@ -33,7 +33,7 @@ pub struct Run<'a> {
     pub comm: &'a dyn Communicator,
 }
 
-impl Run<'_> {
+impl Setup<'_> {
     /// Runs `work` with the recursions by `count` models of the shape of `model`. If there are several ranks, each has a
     /// share of the sequences, and the result is that of [`Divided`], with what each rank did; all ranks call this, and
     /// `agree` returns what `work` is given, or the error of any rank.

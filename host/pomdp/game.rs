@@ -14,8 +14,6 @@
 //!
 //! If the strategies are too many to enumerate, best replies to the beliefs so far suffice (McMahan, Gordon and Blum,
 //! *Planning in the presence of cost functions controlled by an adversary*, ICML, 2003).
-//!
-//! The file is one piece because pivoting and elimination share the representation of a kernel.
 
 /// Rounding error of a sum of products, relative to the sum of their absolute values.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;

@@ -1,6 +1,4 @@
 //! A full backup and a lookahead on paper: prints every tensor, and derives each element from its index.
-//!
-//! The file is one piece because text, JSON and derivations share the axes and the memory layout of the tensors.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

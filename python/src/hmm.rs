@@ -11,7 +11,7 @@ use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};
 use warpkov_hmm::place::cost;
-use warpkov_hmm::run::{Run, Running};
+use warpkov_hmm::run::{Running, Setup};
 use warpkov_hmm::sample::sample;
 use warpkov_hmm::sequences::{self, Observation, Observations, Sequences};
 use warpkov_hmm::train::{Round, Status, train};
@@ -162,7 +162,7 @@ fn compute<T: Send>(
     let found = detached(py, || -> Result<T, Error> {
         let (place, _) = Place::open(device, Some(&cost(model, sequences)))?;
         let comm = Local::alone();
-        let run = Run { sequences, sets: &[], place: &place, precision, scan: Scan::Auto, comm: &comm };
+        let run = Setup { sequences, sets: &[], place: &place, precision, scan: Scan::Auto, comm: &comm };
         let (found, _) = run.by(
             model,
             1,

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use syn::visit::{self, Visit};
-use syn::{ItemMod, ItemUse, UseTree};
+use syn::{Item, ItemMod, ItemUse, UseTree};
 
 /// Path of a module below its crate.
 type Module = Vec<String>;
@@ -280,6 +280,36 @@ fn modules_have_no_cyclic_dependencies() {
             panic!("{}: a cycle of dependencies:\n{}", source.name, uses.join("\n"));
         }
     }
+}
+
+/// A type has a name of its own: those that occur in two modules of a crate are listed in `shared_names.txt`. A new type takes
+/// another name, or a line in the list.
+#[test]
+fn names_of_types_occur_once() {
+    let mut found = String::new();
+    for (source, _) in crates() {
+        let mut modules = BTreeMap::<String, BTreeSet<String>>::new();
+        for (module, file) in &source.files {
+            for item in &file.items {
+                let name = match item {
+                    Item::Struct(item) => &item.ident,
+                    Item::Enum(item) => &item.ident,
+                    Item::Trait(item) => &item.ident,
+                    Item::Type(item) => &item.ident,
+                    _ => continue,
+                };
+                modules.entry(name.to_string()).or_default().insert(module.join("::"));
+            }
+        }
+        for (name, modules) in modules.into_iter().filter(|(_, modules)| modules.len() > 1) {
+            let modules: Vec<String> = modules.into_iter().collect();
+            found += &format!("{}: {name} in {}\n", source.name, modules.join(", "));
+        }
+    }
+    let listed = include_str!("shared_names.txt");
+    let new: Vec<&str> = found.lines().filter(|line| !listed.lines().any(|known| known == *line)).collect();
+    let gone: Vec<&str> = listed.lines().filter(|line| !found.lines().any(|known| known == *line)).collect();
+    assert!(new.is_empty() && gone.is_empty(), "new:\n{}\ngone:\n{}", new.join("\n"), gone.join("\n"));
 }
 
 /// The functions of this test find a cycle in a small example.

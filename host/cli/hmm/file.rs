@@ -14,7 +14,7 @@ use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::Precision;
 use warpkov_hmm::place::{self, cost};
 use warpkov_hmm::report::{Context, Phases};
-use warpkov_hmm::run::{Run, Running};
+use warpkov_hmm::run::{Running, Setup};
 use warpkov_hmm::sequences::Sequences;
 use warpkov_runtime::choose::{DeviceChoice, Devices, Place};
 use warpkov_runtime::comm::Communicator;
@@ -384,7 +384,7 @@ impl<'g> Opened<'g, '_> {
             return self.ranks.agree(Err(Error::Usage(message)));
         }
         let Records { sequences, sets, .. } = &self.given.records;
-        Run { sequences, sets, place: &self.place, precision, scan, comm: self.comm }.by(
+        Setup { sequences, sets, place: &self.place, precision, scan, comm: self.comm }.by(
             model,
             count,
             |opened| self.ranks.agree(opened.map_err(Error::from)),

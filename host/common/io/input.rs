@@ -2,9 +2,6 @@
 //!
 //! The first bytes determine the compression; the file name does not. Decompression is streamed and uses bounded
 //! memory. A UTF-8 byte-order mark is removed.
-//!
-//! The file is one piece because all decompressors share the reading of the first bytes and the error messages; half of
-//! it is tests.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, ErrorKind, Read, Seek};

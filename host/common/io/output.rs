@@ -1,7 +1,4 @@
 //! Atomic output files, and outputs to pipes, sockets, devices and descriptors.
-//!
-//! The file is one piece because the check of a path and the write to it must resolve the path in the same way; half of
-//! it is tests.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, Write};

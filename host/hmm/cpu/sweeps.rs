@@ -8,8 +8,6 @@
 //! factor of the step before, so it does not wait for its own sum. Powers of two cause no rounding. ln P(O) takes one
 //! logarithm: P(O) = uₜ Σ αₜ · 2ᴱ, where E is the sum of all e, corrected by the scales of b̃. γ and ξ are normalised
 //! by their own sums: γₜ = uₜ αₜ ∘ βₜ / sₜ with sₜ = uₜ αₜ · βₜ.
-//!
-//! The file is one piece because the backward pass replays the forward pass and shares its trellis and scales.
 
 use std::f64::consts::LN_2;
 use std::ops::Range;

@@ -12,8 +12,6 @@
 //! are summed term by term. A row takes O(N²) operations, or O(nonzeros of A) for a sparse A.
 //!
 //! Every backend, in any precision, hands [`Exact`] the sequences that are [uncertain](crate::cpu::limits).
-//!
-//! The file is one piece: the number format, its products and the recursions rely on the same bounds.
 
 use std::f64::consts::{LN_2, LOG2_E};
 use std::ops::Range;

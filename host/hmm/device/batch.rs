@@ -1,7 +1,4 @@
 //! The device implementation of [`Recursions`] over a batch of sequences.
-//!
-//! The file is one piece: [`Batch`] owns all device memory, and the order of its launches is the subject of every
-//! function.
 
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
@@ -105,7 +102,7 @@ pub struct Batch<'d, T: Precise> {
 }
 
 /// The launches of a batch with its models, and what they work with.
-struct Running<'a, T: Precise> {
+struct Launching<'a, T: Precise> {
     launch: Launch<'a, T>,
     work: &'a mut Work<T>,
     set: &'a Set<T>,
@@ -229,7 +226,7 @@ impl<'d, T: Precise> Batch<'d, T> {
     }
 
     /// What launches work with; `None` before [`set_models`](Recursions::set_models).
-    fn running(&mut self) -> Option<Running<'_, T>> {
+    fn launching(&mut self) -> Option<Launching<'_, T>> {
         let Self {
             device, limits, packing, chunks, lengths, base, symbols, set, work, lists, vectors, partial, ..
         } = self;
@@ -251,7 +248,7 @@ impl<'d, T: Precise> Batch<'d, T> {
             packing,
             chunks: chunks.as_ref(),
         };
-        Some(Running { launch, work, set, lists, vectors, partial })
+        Some(Launching { launch, work, set, lists, vectors, partial })
     }
 
     /// Launches the forward recursion; the likelihoods stay on the device. Does nothing before
@@ -261,7 +258,7 @@ impl<'d, T: Precise> Batch<'d, T> {
     /// Those of the device.
     pub fn score(&mut self) -> Result<(), DeviceError> {
         let steps = self.packing.steps();
-        let Some(Running { launch, work, .. }) = self.running() else { return Ok(()) };
+        let Some(Launching { launch, work, .. }) = self.launching() else { return Ok(()) };
         if let Some(chunks) = launch.chunks {
             return launch.chunk_starts(chunks, &mut work.scan);
         }
@@ -285,7 +282,7 @@ impl<'d, T: Precise> Batch<'d, T> {
             }
             set.logs = Some(logs);
         }
-        let Some(Running { launch, work, set, .. }) = self.running() else { return Ok(()) };
+        let Some(Launching { launch, work, set, .. }) = self.launching() else { return Ok(()) };
         let Some(logs) = &set.logs else { return Ok(()) };
         let Work { trellis, paths, scan, .. } = work;
         match launch.chunks {
@@ -346,7 +343,7 @@ impl<'d, T: Precise> Batch<'d, T> {
         if in_lists {
             self.prepare_lists(&windows, symbols)?;
         }
-        let Some(Running { launch, work, set, lists, vectors, partial }) = self.running() else { return Ok(()) };
+        let Some(Launching { launch, work, set, lists, vectors, partial }) = self.launching() else { return Ok(()) };
         let (device, count, stride) = (launch.device, set.hosts.len(), set.stride);
         let tiles = (stride / TILE).pow(2).max(1) as u32;
         let splits = (PRODUCT_BLOCKS / tiles).clamp(1, capacity.div_ceil(64));
@@ -748,7 +745,7 @@ impl<T: Precise> Recursions for Batch<'_, T> {
         let Some(set) = &self.set else { return Ok(Vec::new()) };
         let (n, stride) = (set.states as usize, set.stride);
         let mut all = vec![vec![0.0; self.packing.observation.len() * n]; set.hosts.len()];
-        let Some(Running { launch, work, .. }) = self.running() else { return Ok(Vec::new()) };
+        let Some(Launching { launch, work, .. }) = self.launching() else { return Ok(Vec::new()) };
         let mut found = vec![T::ZERO; all.len() * capacity as usize * stride];
         sweep(&launch, work, wanted, &windows, capacity, |work, Back { window, .. }, _| {
             launch.device.download(work.trellis.gamma.get(), &mut found)?;

@@ -9,7 +9,7 @@ use warpkov_runtime::device::DeviceError;
 
 use crate::device::launch::{Launch, instance};
 use crate::device::model::Models;
-use crate::device::trellis::{Backward, Forward, Paths, Trellis};
+use crate::device::trellis::{BackwardRows, ForwardRows, Paths, Trellis};
 use crate::device::variant::{Back, Onward, Variant};
 
 /// The variant for at most 128 states.
@@ -44,7 +44,7 @@ impl<T: Precise> Variant<T> for Block {
         let (own, model) = (u32::from(starts.is_some()), ModelArgs { start: starts.unwrap_or(model.start), ..model });
         let window = WindowArgs { from: steps.start, until: steps.end, capacity: *capacity };
         let shape = launch.shape(launch.sequences, self.threads());
-        let Forward { carry, alpha, exponents, likelihoods, .. } =
+        let ForwardRows { carry, alpha, exponents, likelihoods, .. } =
             trellis.forward(launch, if *store { *capacity } else { 0 }, *again)?;
         // SAFETY: `Sequences` guarantees ascending offsets, from which `Packing` derives rows in bounds. `fit`, asserted
         // in `set_models`, guarantees a row of the emission table for every symbol. `Hmm` guarantees the shapes of π, A
@@ -63,7 +63,7 @@ impl<T: Precise> Variant<T> for Block {
         let steps = WindowArgs { from: steps.start, until: steps.end, capacity };
         let with_pairs = back.wanted.want != want::POSTERIORS;
         let shape = launch.shape(launch.sequences, self.threads());
-        let Backward { alpha, exponents, likelihoods, carry, gamma, pairs, .. } =
+        let BackwardRows { alpha, exponents, likelihoods, carry, gamma, pairs, .. } =
             trellis.backward(launch, [capacity, if with_pairs { capacity } else { 0 }])?;
         let forward = ForwardArgs { alpha, exponents, likelihoods };
         // SAFETY: as in `forward`, which has stored α̂ of this window. `Trellis::backward` sizes the buffers.

@@ -11,7 +11,7 @@ use warpkov_runtime::device::DeviceError;
 
 use crate::device::launch::Launch;
 use crate::device::model::Models;
-use crate::device::trellis::{Backward, Forward, Paths, Trellis};
+use crate::device::trellis::{BackwardRows, ForwardRows, Paths, Trellis};
 use crate::device::variant::{Back, Onward, Variant};
 
 /// Threads of a block that loops over the states of one sequence.
@@ -73,7 +73,7 @@ impl<T: Precise> Variant<T> for Step {
         let origin = base[steps.start as usize];
         let place = |t: u32| if *store { base[t as usize] - origin } else { t % 2 * sequences };
         let (live, carried) = (|t| live(launch, t), window - sequences);
-        let Forward { carry, alpha, exponents, doubts, likelihoods } = trellis.forward(launch, window, *again)?;
+        let ForwardRows { carry, alpha, exponents, doubts, likelihoods } = trellis.forward(launch, window, *again)?;
         // SAFETY: `Sequences` guarantees ascending offsets, from which `Packing` derives rows in bounds. `fit`, asserted
         // in `set_models`, guarantees a row of the emission table for every symbol. `Hmm` guarantees the shapes of π, A
         // and B, which `Models` pads to the stride. `Trellis::forward` sizes the buffers for `capacity`: the rows of
@@ -120,7 +120,7 @@ impl<T: Precise> Variant<T> for Step {
         let base = &launch.packing.base;
         let place = |t: u32| base[t as usize] - window.rows.start;
         let live = |t| live(launch, t);
-        let Backward { alpha, exponents, likelihoods, carry, gamma, pairs, .. } =
+        let BackwardRows { alpha, exponents, likelihoods, carry, gamma, pairs, .. } =
             trellis.backward(launch, [capacity, capacity])?;
         // SAFETY: as in `forward`, which has stored α̂ of this window; `Trellis::backward` sizes the buffers for the same
         // `capacity`.

@@ -61,7 +61,7 @@ scratch! {
 }
 
 /// What a forward recursion writes.
-pub struct Forward<'t, T: Precise> {
+pub struct ForwardRows<'t, T: Precise> {
     pub carry: &'t mut AnyBuffer<T>,
     pub alpha: &'t mut AnyBuffer<T>,
     pub exponents: &'t mut AnyBuffer<i32>,
@@ -70,7 +70,7 @@ pub struct Forward<'t, T: Precise> {
 }
 
 /// What a backward recursion reads and writes.
-pub struct Backward<'t, T: Precise> {
+pub struct BackwardRows<'t, T: Precise> {
     pub alpha: &'t AnyBuffer<T>,
     pub exponents: &'t AnyBuffer<i32>,
     pub likelihoods: &'t AnyBuffer<f64>,
@@ -88,13 +88,13 @@ impl<T: Precise> Trellis<T> {
         launch: &Launch<'_, T>,
         capacity: u32,
         again: bool,
-    ) -> Result<Forward<'_, T>, DeviceError> {
+    ) -> Result<ForwardRows<'_, T>, DeviceError> {
         let (device, models, cells) = (launch.device, launch.count as usize, launch.cells());
         let stored = usize::from(capacity > 0);
         // One row more per sequence for the extra step of chunks.
         let rows = models * launch.rows as usize + launch.sequences as usize;
         let likelihoods = if again { &mut self.replayed } else { &mut self.likelihoods };
-        Ok(Forward {
+        Ok(ForwardRows {
             carry: self.forward_carry.of(device, cells * launch.stride)?,
             alpha: self.alpha.of(device, models * capacity as usize * launch.stride)?,
             exponents: self.exponents.of(device, stored * rows)?,
@@ -109,10 +109,10 @@ impl<T: Precise> Trellis<T> {
         &mut self,
         launch: &Launch<'_, T>,
         [gamma, pairs]: [u32; 2],
-    ) -> Result<Backward<'_, T>, DeviceError> {
+    ) -> Result<BackwardRows<'_, T>, DeviceError> {
         let device = launch.device;
         let elements = |capacity: u32| launch.count as usize * capacity as usize * launch.stride;
-        Ok(Backward {
+        Ok(BackwardRows {
             alpha: self.alpha.get(),
             exponents: self.exponents.get(),
             likelihoods: self.likelihoods.get(),

@@ -10,7 +10,7 @@ use warpkov_runtime::device::DeviceError;
 
 use crate::device::launch::{Launch, instance};
 use crate::device::model::Models;
-use crate::device::trellis::{Backward, Forward, Paths, Trellis};
+use crate::device::trellis::{BackwardRows, ForwardRows, Paths, Trellis};
 use crate::device::variant::{Back, Onward, Variant, Wanted};
 
 /// Sequences per warp.
@@ -64,7 +64,7 @@ impl<T: Precise> Variant<T> for Warp {
         let (own, model) = (u32::from(starts.is_some()), ModelArgs { start: starts.unwrap_or(model.start), ..model });
         let window = WindowArgs { from: steps.start, until: steps.end, capacity: *capacity };
         let shape = launch.shape(launch.sequences.div_ceil(SEQUENCES), 32);
-        let Forward { carry, alpha, exponents, likelihoods, .. } =
+        let ForwardRows { carry, alpha, exponents, likelihoods, .. } =
             trellis.forward(launch, if *store { *capacity } else { 0 }, *again)?;
         // SAFETY: `Sequences` guarantees ascending offsets, from which `Packing` derives rows in bounds. `fit`, asserted
         // in `set_models`, guarantees a row of the emission table for every symbol. `Hmm` guarantees the shapes of π, A
@@ -85,7 +85,7 @@ impl<T: Precise> Variant<T> for Warp {
         let shared = warp_shared(self.tiles, size_of::<T>(), slots as usize, want) as u32;
         let blocks = launch.sequences.div_ceil(SEQUENCES).min(PARTS);
         let shape = launch.shape(blocks, warp_threads(self.tiles, want)).with_shared(shared);
-        let Backward { alpha, exponents, likelihoods, carry, gamma, parts, .. } =
+        let BackwardRows { alpha, exponents, likelihoods, carry, gamma, parts, .. } =
             trellis.backward(launch, [if want == want::COUNTS { 0 } else { capacity }, 0])?;
         let forward = ForwardArgs { alpha, exponents, likelihoods };
         let counts = CountsArgs { slots, more: u32::from(more), parts };

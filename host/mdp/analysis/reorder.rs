@@ -5,8 +5,6 @@
 //! first, and reverses the numbers (Cuthill and McKee, *Proc. 24th ACM National Conference*, 1969; George and Liu,
 //! *Computer Solution of Large Sparse Positive Definite Systems*, 1981). The neighbours of a state are its successors
 //! and predecessors under any action.
-//!
-//! This file is one piece because the decision to reorder and the reordering share the neighbour lists.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

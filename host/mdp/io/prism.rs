@@ -14,8 +14,6 @@
 //! PRISM exports several reward structures as `model1.srew`, `model2.srew` and so on, each named by its first line. The
 //! reader takes the first unless the caller names another. The format has no discount factor: γ = 1. A state without
 //! transitions is terminal. Source: <https://www.prismmodelchecker.org/manual/Appendices/ExplicitModelFiles>.
-//!
-//! This file is one piece because the reader and the writer share the dialects and their file extensions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;

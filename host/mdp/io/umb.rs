@@ -18,8 +18,6 @@
 //! Every action of a state earns the state's reward. The initial states become the label "init". The format has no
 //! discount factor: γ = 1 unless the caller sets it. It does not distinguish costs from rewards: both are written
 //! unchanged.
-//!
-//! This file is one piece because the reader and the writer share the file names and number types of the archive.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufReader, Cursor, Read, Write};

@@ -2,7 +2,7 @@
 //! from the winners.
 //!
 //! A projected row belongs to a belief j, an action a and an observation o. Its *code* is o·(B·A) + j·A + a for B
-//! beliefs. The file is one piece because all steps of a backup pass intermediate results in the same scratch buffers.
+//! beliefs.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -5,8 +5,6 @@
 //! observed state variables, which are also known at the start. Names are joined by `_`. The reward is the sum of all
 //! reward functions, in expectation over observations. State variables may depend on each other within a time step, but
 //! not cyclically.
-//!
-//! The file is one piece because every function here reads or indexes [`Variables`] and [`Table`].
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

@@ -49,11 +49,15 @@ pub mod expand;
 pub mod graph;
 pub mod horizon;
 pub mod keeper;
+mod lower;
 pub mod patience;
+mod prune;
+mod rounds;
 pub mod scheme;
 pub mod search;
 pub mod team;
 pub mod trials;
+mod upper;
 
 pub use clock::Observer;
 

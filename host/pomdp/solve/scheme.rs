@@ -173,7 +173,7 @@ pub fn randomized<B: PointBackup>(
             }
             left.retain(|&(node, before)| {
                 let belief = &search.graph.nodes[node as usize].belief;
-                search.vectors.best_from(belief, first).is_none_or(|(_, value)| value < before)
+                search.lower_bound.vectors.best_from(belief, first).is_none_or(|(_, value)| value < before)
             });
         }
         search.prune();

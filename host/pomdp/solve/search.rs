@@ -1,16 +1,21 @@
-//! State shared by all point-based solvers: the belief graph, Γ, and both bounds.
+//! State shared by all point-based solvers: the belief graph with both bounds, expansion and backup.
 //!
-//! The file is one piece because every operation keeps nodes, Γ and sawtooth points consistent with each other.
+//! | file | what it adds |
+//! | --- | --- |
+//! | `lower` | Γ, and the lower bound at beliefs |
+//! | `upper` | the upper bound at beliefs |
+//! | `prune` | pruning of both, and the limit of memory |
+//! | `rounds` | ranks that sample their own beliefs |
 
 use std::borrow::Cow;
 
-use rayon::prelude::*;
-
 use super::bounds::sawtooth::Sawtooth;
-use super::bounds::{ActionValues, blind, fib, mdp, qmdp};
+use super::bounds::{blind, fib, mdp, qmdp};
 use super::clock::{Clock, Standing};
-use super::graph::{Child, Edge, Graph, MERGED, NONE, Nodes};
-use super::team::{News, joined};
+use super::graph::{Child, Edge, Graph, MERGED, NONE};
+use super::lower::LowerBound;
+use super::rounds::Apart;
+use super::upper::{UpperBound, informed_bound};
 use crate::alpha::AlphaVectors;
 use crate::backend::Plans;
 use crate::belief::Belief;
@@ -19,39 +24,12 @@ use crate::cpu::{Assembler, Vectors};
 use crate::model::Pomdp;
 use crate::projection::Projection;
 use crate::reduce::{reduced, support};
-use crate::solution::{Status, Support};
+use crate::solution::Support;
 use crate::support::Supports;
 use warpkov_common::memory;
 use warpkov_common::numbers::max_norm;
 use warpkov_mdp::SolveError;
 use warpkov_mdp::model::Csr;
-
-/// Unit roundoff of `f64`.
-const UNIT: f64 = f64::EPSILON / 2.0;
-
-/// A successor below this fraction of the sum of its action's weighted gaps keeps its known upper bound.
-const NEGLIGIBLE_GAP: f64 = 0.01;
-
-/// Successors may skip new vectors if together they hold at most this fraction of the sum of weighted gaps.
-const SKIPPED_GAP: f64 = 0.05;
-
-/// Fraction of the memory limit at which [`Search::shrink`] releases memory.
-const MEMORY_FULL: f64 = 0.98;
-
-/// Fraction of the memory limit in use after that.
-const MEMORY_AFTER: f64 = 0.6;
-
-/// Fraction of the memory limit above which sawtooth points are dropped.
-const POINTS_SHARE: f64 = 0.25;
-
-/// Fraction of the memory limit above which vectors are dropped.
-const VECTORS_SHARE: f64 = 0.4;
-
-/// Copies of all vectors that a reduction may take: those that it keeps, in both layouts.
-const COPIES: f64 = 1.5;
-
-/// Sawtooth points examined by pruning, per new point.
-const EXAMINED: usize = 4;
 
 /// Beliefs and bounds on their values, for a maximisation problem.
 pub struct Search<'m, 'o> {
@@ -59,18 +37,10 @@ pub struct Search<'m, 'o> {
     pub model: &'m Pomdp,
     /// r(s, a) at s·A + a.
     pub rewards: Vec<f64>,
-    /// max |r(s, a)| / (1 − γ).
-    pub magnitude: f64,
-    /// Upper bound on the optimal value of the underlying MDP, per state.
-    pub seen: Vec<f64>,
-    /// Fast informed bound Q(s, a): its expectation at b is an upper bound on Q(b, a).
-    pub informed: ActionValues,
-    /// Upper bounds at beliefs, interpolated.
-    pub sawtooth: Sawtooth,
-    /// Γ.
-    pub vectors: Vectors,
-    /// Continuations of the vectors of Γ, and retired vectors.
-    supports: Supports,
+    /// Γ and what belongs to it.
+    pub lower_bound: LowerBound<'m>,
+    /// Sawtooth points and what belongs to them.
+    pub upper_bound: UpperBound,
     /// Limits and progress of the run.
     pub clock: Clock<'o>,
     /// The belief graph.
@@ -85,61 +55,10 @@ pub struct Search<'m, 'o> {
     pub backups: u64,
     /// Estimate of the work so far, in multiplications. It is the same in equal runs, unlike the time.
     pub work: u64,
-    assembler: Assembler<'m>,
     projection: Projection,
-    /// Limit of |Γ| after pruning.
-    max_vectors: usize,
-    /// The first `permanent` vectors of Γ, the blind policies, are never pruned.
-    permanent: usize,
-    /// |Γ| after the last pruning.
-    pruned: usize,
-    /// Number of sawtooth points after their last pruning.
-    pruned_points: usize,
-    /// Bounds on the rounding errors of the lower and the upper bound.
-    slack: [f64; 2],
     /// What the other ranks know, if each rank samples its own beliefs.
-    apart: Option<Apart>,
+    pub(super) apart: Option<Apart>,
 }
-
-/// The state of a search whose ranks sample their own beliefs. Γ is the same on all ranks after each [round](Search::meet).
-struct Apart {
-    /// |Γ| at the begin of the round.
-    shared: usize,
-    /// Value of [`Sawtooth::time`] at the begin of the round.
-    sent: u32,
-    /// Number of backups at which this rank ends the round.
-    backups: u64,
-    /// Number of expansions at which this rank ends the round.
-    iterations: u64,
-    /// Nodes whose best vector was added in the round, or that were compared with such vectors.
-    moved: Vec<u32>,
-    /// Bounds, backups and |B| of the other ranks at the begin of the round.
-    others: (Interval, u64, usize),
-}
-
-/// Backups of a rank per round. A round ends after an expansion.
-const ROUND: u64 = 128;
-
-/// Tolerance of the fast informed bound, relative to the gap of the initial bounds.
-const FIB_TOLERANCE: f64 = 1e-3;
-
-/// Number of multiplications that justifies parallel work.
-const PARALLEL_PRODUCTS: usize = 1 << 18;
-
-/// Work of comparing a belief with a sawtooth point, in multiplications.
-const WORK_OF_POINT: u64 = 8;
-
-/// Work of computing and interning a successor, and for each state of its belief, in multiplications.
-const WORK_OF_SUCCESSOR: [u64; 2] = [256, 8];
-
-/// Multiplications between two checks of the clock.
-const PRODUCTS_PER_CHECK: usize = 1 << 26;
-
-/// Number of states of a belief above which expanding one action justifies a check of the clock.
-const LARGE_SUPPORT: usize = 1 << 14;
-
-/// Number of pairs of belief and sawtooth point that justifies parallel work.
-const PARALLEL_POINTS: usize = 1 << 16;
 
 /// Lower and upper bound on Q(b, a) or V\*(b).
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +68,27 @@ pub struct Interval {
     /// Upper bound.
     pub upper: f64,
 }
+
+/// Unit roundoff of `f64`.
+const UNIT: f64 = f64::EPSILON / 2.0;
+
+/// A successor below this fraction of the sum of its action's weighted gaps keeps its known upper bound.
+const NEGLIGIBLE_GAP: f64 = 0.01;
+
+/// Copies of all vectors that a reduction may take: those that it keeps, in both layouts.
+const COPIES: f64 = 1.5;
+
+/// Tolerance of the fast informed bound, relative to the gap of the initial bounds.
+const FIB_TOLERANCE: f64 = 1e-3;
+
+/// Work of computing and interning a successor, and for each state of its belief, in multiplications.
+const WORK_OF_SUCCESSOR: [u64; 2] = [256, 8];
+
+/// Multiplications between two checks of the clock.
+pub(super) const PRODUCTS_PER_CHECK: usize = 1 << 26;
+
+/// Number of states of a belief above which expanding one action justifies a check of the clock.
+const LARGE_SUPPORT: usize = 1 << 14;
 
 impl<'m, 'o> Search<'m, 'o> {
     /// Computes the initial bounds, blind policies and the fast informed bound, and adds the initial beliefs to B. Both
@@ -191,16 +131,20 @@ impl<'m, 'o> Search<'m, 'o> {
             let node = &mut graph.nodes[start as usize];
             node.upper = informed_bound(&informed, model.actions() as usize, &node.belief);
         }
+        let [below, above] = slack(model, magnitude);
         let mut search = Self {
             model,
             rewards,
-            assembler,
-            magnitude,
-            seen,
-            informed,
-            sawtooth: Sawtooth::new(corners),
-            vectors,
-            supports: Supports::new(model.states(), model.observation_count(), blind.len()),
+            lower_bound: LowerBound {
+                vectors,
+                supports: Supports::new(model.states(), model.observation_count(), blind.len()),
+                assembler,
+                permanent: model.actions() as usize,
+                max_vectors,
+                pruned: 0,
+                slack: below,
+            },
+            upper_bound: UpperBound { seen, informed, sawtooth: Sawtooth::new(corners), pruned: 0, slack: above },
             clock,
             graph,
             points: Vec::new(),
@@ -209,11 +153,6 @@ impl<'m, 'o> Search<'m, 'o> {
             backups: 0,
             work: 0,
             projection: Projection::default(),
-            max_vectors,
-            permanent: model.actions() as usize,
-            pruned: 0,
-            pruned_points: 0,
-            slack: slack(model, magnitude),
             apart: None,
         };
         for start in 0..search.starts.len() as u32 {
@@ -255,22 +194,24 @@ impl<'m, 'o> Search<'m, 'o> {
     /// done the backups.
     pub fn resume(&mut self, checkpoint: &Checkpoint, apart: bool) {
         let Checkpoint { plans: Plans { vectors, next }, points, beliefs, slack, .. } = checkpoint;
-        let (width, permanent) = (self.model.observation_count() as usize, self.permanent);
+        let (width, permanent) = (self.model.observation_count() as usize, self.lower_bound.permanent);
         // The larger of two values of a blind policy supports all that continue with either.
         let mut blind = vectors.retain(|i| i < permanent);
         let fresh = self.alpha().retain(|i| i < permanent);
         blind.values_mut().iter_mut().zip(fresh.values()).for_each(|(value, fresh)| *value = value.max(*fresh));
-        self.vectors = Vectors::new(&blind);
-        self.supports = Supports::new(self.model.states(), self.model.observation_count(), permanent);
+        self.lower_bound.vectors = Vectors::new(&blind);
+        self.lower_bound.supports = Supports::new(self.model.states(), self.model.observation_count(), permanent);
         for i in permanent..vectors.len() {
             self.push(vectors.actions()[i], vectors.vector(i), &next[i * width..][..width]);
         }
         for node in self.graph.nodes.iter_mut() {
             (node.vector, node.lower, node.scanned) = (NONE, f64::NEG_INFINITY, 0);
         }
-        self.slack.iter_mut().zip(slack).for_each(|(own, slack)| *own = own.max(*slack));
+        let [below, above] = slack;
+        self.lower_bound.slack = self.lower_bound.slack.max(*below);
+        self.upper_bound.slack = self.upper_bound.slack.max(*above);
         for (belief, upper) in points {
-            self.add_upper(belief, upper - self.sawtooth.base(belief));
+            self.add_upper(belief, upper - self.upper_bound.sawtooth.base(belief));
         }
         for belief in beliefs {
             let node = self.intern(belief.clone());
@@ -289,16 +230,16 @@ impl<'m, 'o> Search<'m, 'o> {
         let (vectors, next) = match plans {
             Some(Plans { vectors, next }) => (vec![Cow::Owned(vectors)], next),
             None => {
-                let parts = [self.alpha(), self.supports.retired()];
-                (parts.map(Cow::Borrowed).into(), self.supports.joined(self.alpha().len() as u32))
+                let parts = [self.alpha(), self.lower_bound.supports.retired()];
+                (parts.map(Cow::Borrowed).into(), self.lower_bound.supports.joined(self.alpha().len() as u32))
             }
         };
         Snapshot {
             vectors,
             next,
             points: Box::new(|visit| {
-                let upper = |belief: &Belief, drop: f64| self.sawtooth.base(belief) + drop;
-                self.sawtooth.changed(0).try_for_each(|(belief, drop)| visit(&belief, upper(&belief, drop)))
+                let upper = |belief: &Belief, drop: f64| self.upper_bound.sawtooth.base(belief) + drop;
+                self.upper_bound.sawtooth.changed(0).try_for_each(|(belief, drop)| visit(&belief, upper(&belief, drop)))
             }),
             beliefs: Box::new(|visit| {
                 self.points.iter().try_for_each(|&node| visit(&self.graph.nodes[node as usize].belief, 0.0))
@@ -315,284 +256,7 @@ impl<'m, 'o> Search<'m, 'o> {
     /// The bounds on rounding errors of the lower and the upper bound.
     #[must_use]
     pub fn slack(&self) -> [f64; 2] {
-        self.slack
-    }
-
-    /// Vectors behind the blind policies that a resumed search begins with, and its points.
-    #[must_use]
-    pub fn known(&self) -> News {
-        let plans =
-            Plans { vectors: self.alpha().from(self.permanent), next: self.supports.from(self.permanent).to_vec() };
-        News { plans, points: self.sawtooth.changed(0).collect() }
-    }
-
-    /// The blind policies, which are never pruned.
-    #[must_use]
-    pub fn blind(&self) -> AlphaVectors {
-        self.alpha().retain(|i| i < self.permanent)
-    }
-
-    /// From now on, this rank samples its own beliefs, and exchanges its findings with the other ranks once a round.
-    pub fn part(&mut self) {
-        let bounds = Interval { lower: f64::NEG_INFINITY, upper: f64::INFINITY };
-        self.apart = Some(Apart {
-            shared: self.alpha().len(),
-            sent: self.sawtooth.time(),
-            backups: self.backups + ROUND,
-            iterations: self.clock.allowance(),
-            moved: Vec::new(),
-            others: (bounds, 0, 0),
-        });
-    }
-
-    /// Checks all limits between expansions. Releases memory if it is full, and ends the run only if that is not
-    /// enough. Releasing memory renumbers nodes. If ranks are [apart](Self::part), they meet at the end of each round.
-    pub fn ended(&mut self) -> bool {
-        while let Some(apart) = &self.apart {
-            let goes_on =
-                self.clock.status.is_none() && self.backups < apart.backups && self.clock.iterations < apart.iterations;
-            if goes_on && !self.over() {
-                return false;
-            }
-            self.meet();
-            if self.clock.status.is_some() {
-                return true;
-            }
-        }
-        if self.clock.status.is_none() && self.is_full() {
-            self.shrink();
-            if self.is_full() {
-                self.clock.status.get_or_insert(Status::Memory);
-            }
-        }
-        self.over()
-    }
-
-    /// The end of a round: all ranks exchange their new vectors and points, and decide together whether the run ends. A
-    /// stalled rank ends it only if all are.
-    fn meet(&mut self) {
-        let (team, code, own) = (self.clock.team(), self.clock.code(), self.own_bounds());
-        let Some(mut apart) = self.apart.take() else { return };
-        let stalled = u64::from(self.clock.status == Some(Status::Stalled));
-        let head = [
-            code,
-            stalled,
-            u64::from(self.is_full()),
-            self.clock.iterations,
-            self.backups,
-            self.points.len() as u64,
-            own.lower.to_bits(),
-            own.upper.to_bits(),
-        ];
-        let plans = Plans { vectors: self.alpha().from(apart.shared), next: self.supports.from(apart.shared).to_vec() };
-        let points = self.sawtooth.changed(apart.sent).collect();
-        let all = team.exchange(&head, &News { plans, points });
-        if team.is_broken() {
-            self.clock.stopped();
-            return;
-        }
-        self.replace_vectors(&mut apart, &all);
-        for (rank, (_, news)) in all.iter().enumerate() {
-            if rank != team.rank() {
-                news.points.iter().for_each(|(belief, drop)| self.add_upper(belief, *drop));
-            }
-        }
-        (apart.shared, apart.sent) = (self.alpha().len(), self.sawtooth.time());
-        let sum = |field: usize| all.iter().map(|(head, _)| head[field]).sum::<u64>();
-        let bound = |field: usize| all.iter().map(move |(head, _)| f64::from_bits(head[field]));
-        let bounds = Interval {
-            lower: bound(6).fold(f64::NEG_INFINITY, f64::max),
-            upper: bound(7).fold(f64::INFINITY, f64::min),
-        };
-        apart.others = (bounds, sum(4) - self.backups, sum(5) as usize - self.points.len());
-        self.apart = Some(apart);
-        self.prune_if_grown();
-        let mut ended = all.iter().all(|(head, _)| head[1] != 0).then_some(Status::Stalled);
-        if sum(2) > 0 {
-            self.shrink();
-            if team.any(self.is_full()) {
-                ended = Some(Status::Memory);
-            }
-        }
-        let standing = Standing { bounds, bytes: 0, ..self.standing() };
-        self.clock.conclude(all.iter().map(|(head, _)| head[0]), ended, sum(3) - self.clock.iterations, standing);
-        let (backups, iterations) = (self.backups + ROUND, self.clock.allowance());
-        if let Some(apart) = &mut self.apart {
-            (apart.backups, apart.iterations) = (backups, iterations);
-        }
-    }
-
-    /// Replaces the vectors of the round by those of all ranks, in the order of ranks.
-    fn replace_vectors(&mut self, apart: &mut Apart, all: &[(Vec<u64>, News)]) {
-        let (shared, width) = (apart.shared, self.model.observation_count() as usize);
-        let (Plans { vectors, next }, first) = joined(self.model.states(), shared, all, self.clock.team().rank());
-        self.vectors.truncate(shared);
-        self.supports.truncate(shared);
-        for (i, next) in (0..vectors.len()).zip(next.chunks(width)) {
-            self.push(vectors.actions()[i], vectors.vector(i), next);
-        }
-        apart.moved.sort_unstable();
-        apart.moved.dedup();
-        for node in apart.moved.drain(..) {
-            let node = &mut self.graph.nodes[node as usize];
-            if node.vector != NONE && node.vector as usize >= shared {
-                node.vector += (first - shared) as u32;
-            }
-            node.scanned = node.scanned.min(shared as u32);
-        }
-    }
-
-    /// Lowers the upper bound at a belief to the bound of the vertices plus `drop`, if that is lower.
-    pub fn add_upper(&mut self, belief: &Belief, drop: f64) {
-        if drop >= 0.0 {
-            return;
-        }
-        let value = self.sawtooth.base(belief) + drop;
-        let Some(node) = self.graph.find(belief) else {
-            let informed = informed_bound(&self.informed, self.model.actions() as usize, belief);
-            if value < self.sawtooth.bound(belief, informed, 0) {
-                self.sawtooth.put(belief, drop, None);
-            }
-            return;
-        };
-        if value < self.upper(node) {
-            let node = &mut self.graph.nodes[node as usize];
-            node.upper = value;
-            node.point = self.sawtooth.put(belief, drop, (node.point != NONE).then_some(node.point)).unwrap_or(NONE);
-        }
-    }
-
-    /// Notes that a node may refer to vectors of the round.
-    fn note_moved(&mut self, node: u32) {
-        if let Some(apart) = &mut self.apart {
-            apart.moved.push(node);
-        }
-    }
-
-    /// Whether it holds on any rank, if ranks are apart; otherwise on this one.
-    fn any(&self, holds: bool) -> bool {
-        if self.apart.is_some() { self.clock.team().any(holds) } else { holds }
-    }
-
-    /// Whether the clock is [late](Clock::late) or memory is full.
-    pub fn late(&mut self) -> bool {
-        self.is_full() || self.clock.late()
-    }
-
-    fn is_full(&self) -> bool {
-        self.bytes() as f64 >= MEMORY_FULL * self.clock.memory() as f64
-    }
-
-    /// The lower bound at a node: max over α ∈ Γ of b·α.
-    pub fn lower(&mut self, node: u32) -> f64 {
-        let found = self.best_new_vector(node);
-        self.record_best(node, found)
-    }
-
-    /// The best of the vectors that were added since the last comparison at this node.
-    fn best_new_vector(&self, node: u32) -> Option<(u32, f64)> {
-        let node = &self.graph.nodes[node as usize];
-        self.vectors.best_from(&node.belief, node.scanned as usize)
-    }
-
-    /// Records that the node has been compared with all vectors, of which `found` is the best new one.
-    fn record_best(&mut self, node: u32, found: Option<(u32, f64)>) -> f64 {
-        let (count, known) = (self.vectors.alpha().len(), self.graph.nodes[node as usize].scanned as usize);
-        if self.apart.as_ref().is_some_and(|apart| known <= apart.shared && count > apart.shared) {
-            self.note_moved(node);
-        }
-        let node = &mut self.graph.nodes[node as usize];
-        self.work += (node.belief.states().len() * (count - known)) as u64;
-        node.scanned = count as u32;
-        if let Some((vector, value)) = found
-            && value > node.lower
-        {
-            (node.vector, node.lower) = (vector, value);
-        }
-        node.lower
-    }
-
-    /// Updates the lower bounds of a node's successors with all new vectors, in parallel if that pays. Skips actions
-    /// that cannot be optimal, and successors of little weight. Every successor has some vector afterwards.
-    fn update_successors(&mut self, node: u32, edges: &[Edge]) {
-        let least = self.lower(node);
-        let own = self.graph.nodes[node as usize].vector;
-        for child in edges.iter().flat_map(|edge| &edge.children) {
-            let node = &mut self.graph.nodes[child.node as usize];
-            if node.vector == NONE {
-                (node.vector, node.lower) = (own, node.belief.dot(self.vectors.alpha().vector(own as usize)));
-                self.note_moved(child.node);
-            }
-        }
-        let count = self.alpha().len();
-        let products = |node: u32| {
-            let node = &self.graph.nodes[node as usize];
-            node.belief.states().len() * (count - node.scanned as usize)
-        };
-        let mut stale = Vec::new();
-        for edge in edges.iter().filter(|edge| self.stored_upper_of(edge) > least) {
-            let off: f64 = edge.children.iter().map(|child| child.prob * self.gap(child.node)).sum();
-            let enough = SKIPPED_GAP * off / edge.children.len() as f64;
-            let heavy = edge.children.iter().filter(|child| child.prob * self.gap(child.node) >= enough);
-            stale.extend(heavy.map(|child| child.node).filter(|&node| products(node) > 0));
-        }
-        self.update_lower_bounds(&stale);
-    }
-
-    /// Compares nodes with all new vectors, in parallel if that pays. Returns `false` if time ran out.
-    fn update_lower_bounds(&mut self, nodes: &[u32]) -> bool {
-        let count = self.alpha().len();
-        let mut rest = nodes;
-        while !rest.is_empty() {
-            // Chunks bound the time between two checks of the clock.
-            let (mut products, mut taken) = (0, 0);
-            while products < PRODUCTS_PER_CHECK && taken < rest.len() {
-                let node = &self.graph.nodes[rest[taken] as usize];
-                products += node.belief.states().len() * (count - node.scanned as usize);
-                taken += 1;
-            }
-            let (now, later) = rest.split_at(taken);
-            rest = later;
-            if products < PARALLEL_PRODUCTS {
-                now.iter().for_each(|&node| _ = self.lower(node));
-            } else {
-                let (nodes, vectors) = (&self.graph.nodes, &self.vectors);
-                let best = |&node: &u32| {
-                    let node = &nodes[node as usize];
-                    vectors.best_from(&node.belief, node.scanned as usize)
-                };
-                let found: Vec<_> = now.par_iter().map(best).collect();
-                for (&node, found) in now.iter().zip(found) {
-                    self.record_best(node, found);
-                }
-            }
-            if products >= PRODUCTS_PER_CHECK && !rest.is_empty() && self.clock.late() {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// The upper bound at a node, current with all sawtooth points.
-    pub fn upper(&mut self, node: u32) -> f64 {
-        let node = &mut self.graph.nodes[node as usize];
-        if node.read == self.sawtooth.time() {
-            return node.upper;
-        }
-        self.work += WORK_OF_POINT * u64::from(self.sawtooth.time() - node.read);
-        node.upper = self.sawtooth.bound(&node.belief, node.upper, node.read);
-        node.read = self.sawtooth.time();
-        node.upper
-    }
-
-    /// The index of a belief's node. A new node gets the fast informed bound.
-    pub fn intern(&mut self, belief: Belief) -> u32 {
-        let node = self.graph.intern(belief);
-        let new = &mut self.graph.nodes[node as usize];
-        if new.upper == f64::INFINITY {
-            new.upper = informed_bound(&self.informed, self.model.actions() as usize, &new.belief);
-        }
-        node
+        [self.lower_bound.slack, self.upper_bound.slack]
     }
 
     /// Adds the successors of a node under every action. Stores nothing if time runs out.
@@ -620,42 +284,6 @@ impl<'m, 'o> Search<'m, 'o> {
         }
         self.projection = projection;
         self.graph.connect(node, edges);
-    }
-
-    /// Updates the upper bounds of nodes, in parallel if that pays.
-    fn update_upper_bounds(&mut self, mut nodes: Vec<u32>) {
-        let time = self.sawtooth.time();
-        nodes.sort_unstable();
-        nodes.dedup();
-        let points = |nodes: &Nodes, node: &u32| (time - nodes[*node as usize].read) as usize;
-        let mut rest = &nodes[..];
-        while !rest.is_empty() {
-            let (mut work, mut taken) = (0, 0);
-            while work < PRODUCTS_PER_CHECK / 8 && taken < rest.len() {
-                work += points(&self.graph.nodes, &rest[taken]);
-                taken += 1;
-            }
-            let (now, later) = rest.split_at(taken);
-            rest = later;
-            if work < PARALLEL_POINTS {
-                now.iter().for_each(|&node| _ = self.upper(node));
-            } else {
-                let (nodes, sawtooth) = (&self.graph.nodes, &self.sawtooth);
-                let bound = |&node: &u32| {
-                    let node = &nodes[node as usize];
-                    if node.read == time { node.upper } else { sawtooth.bound(&node.belief, node.upper, node.read) }
-                };
-                let bounds: Vec<f64> = now.par_iter().map(bound).collect();
-                for (&node, bound) in now.iter().zip(bounds) {
-                    let node = &mut self.graph.nodes[node as usize];
-                    self.work += WORK_OF_POINT * u64::from(time - node.read);
-                    (node.upper, node.read) = (bound, time);
-                }
-            }
-            if !rest.is_empty() && self.clock.late() {
-                return;
-            }
-        }
     }
 
     /// Bounds on Q(b, a) for each action. The upper bound is current for the action that maximises it, and possibly
@@ -719,12 +347,6 @@ impl<'m, 'o> Search<'m, 'o> {
         node.upper - node.lower
     }
 
-    /// Upper bound on Q(b, a) from the stored bounds of the successors.
-    fn stored_upper_of(&self, edge: &Edge) -> f64 {
-        let upper = |child: &Child| child.prob * self.graph.nodes[child.node as usize].upper;
-        edge.reward + self.model.gamma() * edge.children.iter().map(upper).sum::<f64>()
-    }
-
     /// Backs up a node: adds the vector of the best action to Γ if it improves the node by more than `min_improvement`,
     /// and lowers the upper bound. Returns the movement of each bound.
     pub fn backup(&mut self, node: u32, min_improvement: f64) -> Interval {
@@ -745,159 +367,9 @@ impl<'m, 'o> Search<'m, 'o> {
         self.push(action, &vector, &next);
         self.note_moved(node);
         let node = &mut self.graph.nodes[node as usize];
-        (node.lower, node.vector) = (value, self.vectors.alpha().len() as u32 - 1);
+        (node.lower, node.vector) = (value, self.lower_bound.vectors.alpha().len() as u32 - 1);
         node.scanned = node.vector + 1;
         Interval { lower: value - known, upper }
-    }
-
-    /// Adds a vector with its continuations to Γ.
-    pub fn push(&mut self, action: u32, vector: &[f64], next: &[u32]) {
-        self.vectors.push(action, vector);
-        self.supports.push(next);
-    }
-
-    /// Lowers the upper bound at a node to its one-step lookahead. Returns the decrease.
-    pub fn tighten(&mut self, node: u32) -> f64 {
-        let intervals = self.intervals(node);
-        self.reduce_upper(node, &intervals)
-    }
-
-    /// [`tighten`](Self::tighten) for several nodes from the same bounds. Returns the total decrease.
-    pub fn tighten_all(&mut self, nodes: &[u32]) -> f64 {
-        let intervals = self.intervals_of(nodes);
-        nodes.iter().zip(intervals).map(|(&node, intervals)| self.reduce_upper(node, &intervals)).sum()
-    }
-
-    /// Lowers the upper bound of a node to the largest upper bound of its actions. Returns the decrease.
-    fn reduce_upper(&mut self, node: u32, intervals: &[Interval]) -> f64 {
-        let value = intervals.iter().map(|interval| interval.upper).fold(f64::NEG_INFINITY, f64::max);
-        let known = self.upper(node);
-        // `intervals` is empty if time ran out.
-        if intervals.is_empty() || value >= known {
-            return 0.0;
-        }
-        let node = &mut self.graph.nodes[node as usize];
-        node.upper = value;
-        let number = (node.point != NONE).then_some(node.point);
-        node.point = self.sawtooth.lower(&node.belief, value, number).unwrap_or(NONE);
-        known - value
-    }
-
-    /// The backup vector of an edge: its action, its entries, and its continuations.
-    fn vector(&self, node: u32, edge: usize) -> (u32, Vec<f64>, Vec<u32>) {
-        let Edge { action, ref children, .. } = self.graph.nodes[node as usize].edges[edge];
-        // Observations of probability 0 continue like the most probable one.
-        let likeliest = children.iter().max_by(|a, b| a.prob.total_cmp(&b.prob));
-        let vector = |child: &Child| self.graph.nodes[child.node as usize].vector;
-        let mut next = vec![likeliest.map_or(0, vector); self.model.observation_count() as usize];
-        for child in children {
-            next[child.observation as usize] = vector(child);
-        }
-        (action, self.assembler.vector(self.vectors.alpha(), action, &next), next)
-    }
-
-    /// Prunes Γ between expansions, unless ranks are [apart](Self::part) and prune it together at the end of a round.
-    pub fn prune_after_expansion(&mut self) {
-        if self.apart.is_none() {
-            self.prune_if_grown();
-        }
-    }
-
-    /// Prunes Γ if it has grown by a quarter, and examines sawtooth points in proportion to the new ones.
-    fn prune_if_grown(&mut self) {
-        if self.alpha().len() > self.pruned + self.pruned / 4 + 32 {
-            self.prune();
-        }
-        let new = self.sawtooth.len().saturating_sub(std::mem::replace(&mut self.pruned_points, self.sawtooth.len()));
-        let (sawtooth, clock) = (&mut self.sawtooth, &mut self.clock);
-        sawtooth.prune(EXAMINED * new, &mut || clock.late());
-    }
-
-    /// Reduces Γ to blind policies and the vectors that are best at a belief of B. If these exceed the limit, the best
-    /// vectors at the initial beliefs and those that are best most often stay. Beliefs that were not compared with all
-    /// vectors in time count for their best so far.
-    pub fn prune(&mut self) {
-        self.prune_to(self.max_vectors);
-    }
-
-    fn prune_to(&mut self, max_vectors: usize) {
-        let count = self.alpha().len();
-        let mut uses = vec![0_u64; count];
-        uses[..self.permanent.min(count)].fill(u64::MAX / 2);
-        for start in 0..self.starts.len() as u32 {
-            self.lower(start);
-            uses[self.graph.nodes[start as usize].vector as usize] = u64::MAX / 2;
-        }
-        if !self.clock.late() {
-            let points = std::mem::take(&mut self.points);
-            self.update_lower_bounds(&points);
-            self.points = points;
-        }
-        for &node in &self.points {
-            let vector = self.graph.nodes[node as usize].vector;
-            if vector != NONE {
-                uses[vector as usize] += 1;
-            }
-        }
-        if self.apart.is_some() {
-            let all = self.clock.team().all(&uses);
-            uses = (0..count).map(|i| all.iter().fold(0, |sum: u64, uses| sum.saturating_add(uses[i]))).collect();
-        }
-        let mut least = 1;
-        if uses.iter().filter(|&&uses| uses > 0).count() > max_vectors {
-            let mut sorted = uses.clone();
-            sorted.sort_unstable_by(|a, b| b.cmp(a));
-            least = sorted[max_vectors] + 1;
-        }
-        let stays: Vec<bool> = uses.iter().map(|&uses| uses >= least).collect();
-        // `before[i]` is the number of remaining vectors with an index below i.
-        let mut before = vec![0; count + 1];
-        for i in 0..count {
-            before[i + 1] = before[i] + u32::from(stays[i]);
-        }
-        self.pruned = before[count] as usize;
-        // Ranks that are apart drop the same retired vectors.
-        let late = self.apart.is_some().then(|| self.clock.late()).map(|late| self.any(late));
-        let clock = &mut self.clock;
-        self.supports.retain(self.vectors.alpha(), &stays, &mut || late.unwrap_or_else(|| clock.late()));
-        if let Some(apart) = &mut self.apart {
-            apart.shared = self.pruned;
-            apart.moved.clear();
-        }
-        if self.pruned == count {
-            return;
-        }
-        self.vectors.retain(|i| stays[i]);
-        for node in self.graph.nodes.iter_mut().filter(|node| node.vector != NONE) {
-            if stays[node.vector as usize] {
-                node.vector = before[node.vector as usize];
-                node.scanned = before[node.scanned as usize];
-            } else {
-                (node.vector, node.lower, node.scanned) = (NONE, f64::NEG_INFINITY, 0);
-            }
-        }
-    }
-
-    /// Releases memory: vectors, sawtooth points, and beliefs not visited for longest.
-    fn shrink(&mut self) {
-        let memory = self.clock.memory() as f64;
-        let limit = |part: f64| (part * memory) as usize;
-        self.prune();
-        if self.sawtooth.bytes() > limit(POINTS_SHARE) {
-            self.sawtooth.shrink(limit(POINTS_SHARE / 2.0));
-        }
-        // Halves Γ repeatedly, because retired vectors may keep memory in use.
-        while self.any(self.vectors.needed() + self.supports.bytes() > limit(VECTORS_SHARE)) {
-            let count = self.alpha().len();
-            self.prune_to((count / 2).max(self.permanent + self.starts.len()));
-            if self.alpha().len() == count {
-                break;
-            }
-        }
-        let taken = self.sawtooth.bytes() + self.vectors.needed() + self.supports.bytes();
-        self.points = self.graph.shrink(self.starts.len(), &self.points, limit(MEMORY_AFTER).saturating_sub(taken));
-        self.vectors.shrink_to_fit();
-        memory::release();
     }
 
     /// Bounds on V\*(b₀) that include rounding errors, the best of all ranks.
@@ -909,7 +381,7 @@ impl<'m, 'o> Search<'m, 'o> {
 
     /// Bounds on V\*(b₀) from the vectors and points of this rank.
     fn own_bounds(&mut self) -> Interval {
-        let [below, above] = self.slack;
+        let (below, above) = (self.lower_bound.slack, self.upper_bound.slack);
         let (mut lower, mut upper) = (0.0, 0.0);
         for i in 0..self.starts.len() {
             let (prob, start) = self.starts[i];
@@ -926,20 +398,9 @@ impl<'m, 'o> Search<'m, 'o> {
             bounds: self.bounds(),
             backups: self.backups + backups,
             beliefs: self.points.len() + beliefs,
-            vectors: self.alpha().len() + self.supports.retired().len(),
+            vectors: self.alpha().len() + self.lower_bound.supports.retired().len(),
             bytes: self.bytes() as u64,
         }
-    }
-
-    /// The optimal action of the underlying MDP in a state.
-    pub fn best_seen(&self, state: u32) -> u32 {
-        let actions = self.model.actions();
-        let factor = |action: u32| {
-            let (successors, probs) = self.model.successors(state, action);
-            let next: f64 = successors.iter().zip(probs).map(|(&s, p)| p * self.seen[s as usize]).sum();
-            self.rewards[(state * actions + action) as usize] + self.model.gamma() * next
-        };
-        first_largest(&(0..actions).map(factor).collect::<Vec<_>>()).unwrap_or_default() as u32
     }
 
     /// Successors of an action at a node: (o, p(o|b, a), b^{a,o}).
@@ -954,9 +415,9 @@ impl<'m, 'o> Search<'m, 'o> {
     /// the reduction, all vectors of the support stay.
     #[must_use]
     pub fn into_vectors(self) -> (AlphaVectors, Support, Clock<'o>) {
-        let Self { model, vectors, supports, mut clock, graph, sawtooth, .. } = self;
+        let Self { model, lower_bound: LowerBound { vectors, supports, .. }, upper_bound, mut clock, graph, .. } = self;
         // Frees memory for the reduction.
-        drop((graph, sawtooth));
+        drop((graph, upper_bound));
         let (mut all, next) = supports.join(vectors.into_alpha());
         drop(supports);
         memory::release();
@@ -973,22 +434,6 @@ impl<'m, 'o> Search<'m, 'o> {
     #[must_use]
     pub fn into_clock(self) -> Clock<'o> {
         self.clock
-    }
-
-    /// Bytes of beliefs, vectors and sawtooth points.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.graph.bytes()
-            + self.vectors.bytes()
-            + self.supports.bytes()
-            + self.sawtooth.bytes()
-            + 4 * self.points.capacity()
-    }
-
-    /// Γ.
-    #[must_use]
-    pub fn alpha(&self) -> &AlphaVectors {
-        self.vectors.alpha()
     }
 }
 
@@ -1021,16 +466,6 @@ impl Branch {
 pub fn first_largest(numbers: &[f64]) -> Option<usize> {
     let indexed = numbers.iter().copied().enumerate();
     indexed.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(index, _)| index)
-}
-
-/// maxₐ Σ b(s) Q(s, a).
-pub(super) fn informed_bound(informed: &ActionValues, actions: usize, belief: &Belief) -> f64 {
-    let mut sums = vec![0.0; actions];
-    for (state, prob) in belief.iter() {
-        let factors = &informed[state as usize * actions..][..actions];
-        sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum += prob * factor);
-    }
-    sums.into_iter().fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// Bounds on the accumulated rounding errors of the lower and the upper bound.

@@ -12,8 +12,6 @@
 //! Probabilistic Verification*, 2011). States that lost edges last come first: the i-th search takes a share 1/i of the
 //! steps. Once the searches have taken as many steps as the part has entries, Tarjan's algorithm takes over. With m
 //! entries the total is O(m √m log m) in the worst case, and nearly O(m) where a component loses its states one by one.
-//!
-//! This file is one piece because the decomposition is a single algorithm; two fifths of the file are tests.
 
 use std::collections::HashSet;
 
