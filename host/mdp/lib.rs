@@ -4,18 +4,17 @@
 //! once over the [backend traits](backend).
 
 pub mod analysis;
+pub mod ask;
 pub mod auto;
 pub mod backend;
 pub mod certificate;
 pub mod checkpoint;
-pub mod compare;
 pub mod cpu;
 pub mod criterion;
 pub mod device;
 pub mod divide;
 pub mod dynamic;
 pub mod error;
-pub mod evaluation;
 pub mod generate;
 pub mod info;
 pub mod io;
@@ -27,16 +26,10 @@ pub mod options;
 pub mod place;
 pub mod plot;
 pub mod prepared;
-pub mod qfactors;
 pub mod refine;
 pub mod report;
-pub mod select;
-pub mod sensitivity;
-pub mod show;
-pub mod simulate;
 pub mod solution;
 pub mod solve;
-pub mod table;
 pub mod team;
 
 pub use error::SolveError;

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use warpkov_common::choice::Choice;
 use warpkov_mdp::criterion::{self, Criterion};
-use warpkov_mdp::evaluation;
+use warpkov_mdp::ask::evaluate;
 use warpkov_mdp::options::{BlockDivided, Limits, Precision, SolveOptions, Target};
 use warpkov_runtime::choose::DeviceChoice;
 

@@ -6,7 +6,7 @@ use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use warpkov::mdp::backend::{Evaluate, GreedySweeps, State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
-use warpkov::mdp::compare::{Tolerance, compare};
+use warpkov::mdp::ask::compare::{Tolerance, compare};
 use warpkov::mdp::cpu;
 use warpkov::mdp::device::{BlockPerState, PolicyLayout, Projected};
 use warpkov::mdp::generate::SlipGrid;

@@ -15,16 +15,16 @@ use warpkov::mdp::analysis::guards::{
     Kind, Purpose, Warning, inspect, inspect_quickly, looks_action_major, rewards_look_action_major,
 };
 use warpkov::mdp::criterion::{self, Criterion};
-use warpkov::mdp::evaluation::{InvalidPolicy, Options, bounds, chain, plan, unrolled, value};
+use warpkov::mdp::ask::evaluate::{InvalidPolicy, Options, bounds, chain, plan, unrolled, value};
 use warpkov::mdp::generate::{
     CarRental, Consensus, Csma, Firewire, Forest, Gambler, Garnet, Inventory, QueueNetwork, RewardOf, SlipGrid,
     SuttonGrid, WetFloor, Zeroconf,
 };
 use warpkov::mdp::io::{ReadOptions, read_from};
 use warpkov::mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
-use warpkov::mdp::qfactors::q_factors;
-use warpkov::mdp::select;
-use warpkov::mdp::simulate::{self, Simulator};
+use warpkov::mdp::ask::q::q_factors;
+use warpkov::mdp::ask::select;
+use warpkov::mdp::ask::simulate::{self, Simulator};
 use warpkov::runtime::choose::DeviceChoice;
 
 use crate::rational::{Chain, Value};
@@ -889,8 +889,8 @@ fn a_policy_is_evaluated_and_simulated() {
 #[test]
 fn names_are_in_reports() {
     use warpkov::common::report::{Report, Results};
-    use warpkov::mdp::show::Shown;
-    use warpkov::mdp::table::TableFormat;
+    use warpkov::mdp::ask::show::Shown;
+    use warpkov::mdp::ask::table::TableFormat;
     let mdp = named();
     let text = |write: &dyn Fn(&mut Vec<u8>)| {
         let mut out = Vec::new();
@@ -905,7 +905,7 @@ fn names_are_in_reports() {
     let solve = on_cpu(1e-6).discounted(0.9);
     let solution = warpkov::mdp::Solve::new(&mdp, &solve).run().unwrap();
     let factors = q_factors(&mdp, &solution.values, solution.certificate.bound);
-    let report = warpkov::mdp::qfactors::QReport { mdp: &mdp, solution: &solution, converged: true, factors: &factors };
+    let report = warpkov::mdp::ask::q::QReport { mdp: &mdp, solution: &solution, converged: true, factors: &factors };
     let csv = text(&|out| report.write_as(TableFormat::Csv, out).unwrap());
     assert!(
         csv.starts_with("state,action,q,advantage\nnew,keep,") && csv.contains("\n\"old, loud\",replace,"),

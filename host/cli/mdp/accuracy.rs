@@ -2,7 +2,7 @@
 
 use clap::Args;
 use warpkov_mdp::criterion::{self as library, Criterion};
-use warpkov_mdp::evaluation::Options as Solve;
+use warpkov_mdp::ask::evaluate::Options as Solve;
 use warpkov_mdp::model::{Mdp, Objective};
 use warpkov_mdp::options::Precision;
 use warpkov_runtime::choose::DeviceChoice;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov_mdp::compare::{Tolerance, compare};
+use warpkov_mdp::ask::compare::{Tolerance, compare};
 use warpkov_mdp::io::Solved;
 
 use super::{Error, Outcome};

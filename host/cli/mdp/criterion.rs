@@ -12,7 +12,7 @@ use warpkov_mdp::checkpoint::Proposal;
 use warpkov_mdp::criterion::{self, Criterion, Persistence, Report, Solved, Steps, backward_kept_on, solve_kept_on};
 use warpkov_mdp::model::{Mdp, NO_ACTION, Objective};
 use warpkov_mdp::plot::draw_bounds;
-use warpkov_mdp::select;
+use warpkov_mdp::ask::select;
 use warpkov_mdp::solution::Status;
 use warpkov_mdp::{self};
 use warpkov_runtime::choose::DeviceChoice;

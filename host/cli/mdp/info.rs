@@ -4,8 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use warpkov_mdp::info::Info;
-use warpkov_mdp::select;
-use warpkov_mdp::show::Shown;
+use warpkov_mdp::ask::select;
+use warpkov_mdp::ask::show::Shown;
 
 use super::file::Input;
 use super::{Error, Outcome};

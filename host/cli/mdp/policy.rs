@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use warpkov_mdp::evaluation::{Evaluation, PolicyError, bounds, value};
+use warpkov_mdp::ask::evaluate::{Evaluation, PolicyError, bounds, value};
 use warpkov_mdp::io::read_policy;
 use warpkov_mdp::model::Mdp;
 use warpkov_mdp::solution::Status;

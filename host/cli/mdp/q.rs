@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov_mdp::qfactors::{QReport, q_factors};
+use warpkov_mdp::ask::q::{QReport, q_factors};
 use warpkov_mdp::solution::Status;
 use warpkov_mdp::solve::Solve;
 

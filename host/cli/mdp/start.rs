@@ -2,7 +2,7 @@
 
 use clap::Args;
 use warpkov_mdp::model::Mdp;
-use warpkov_mdp::select;
+use warpkov_mdp::ask::select;
 
 use super::Error;
 

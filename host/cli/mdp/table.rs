@@ -1,7 +1,7 @@
 //! The destination of a table of states, actions and numbers.
 
 use clap::Args;
-use warpkov_mdp::table::TableFormat;
+use warpkov_mdp::ask::table::TableFormat;
 
 use super::Error;
 use crate::common::choice::format;

@@ -10,7 +10,7 @@ use super::criterion;
 use super::model::{Grid, Mdp};
 use super::options::Target;
 use super::report::Report;
-use super::sensitivity::Sensitivity;
+use crate::ask::sensitivity::Sensitivity;
 use warpkov_common::plot::canvas::{Anchor, Canvas, GREY, INK, Rect};
 use warpkov_common::plot::chart::{Chart, Scale};
 use warpkov_common::plot::{Format, Picture, PlotError, encode};

@@ -2,7 +2,7 @@
 
 use plotters::style::RGBColor;
 
-use crate::sensitivity::Sensitivity;
+use crate::ask::sensitivity::Sensitivity;
 use warpkov_common::plot::canvas::GREY;
 use warpkov_common::plot::lines::{COLOURS, Line, Lines};
 

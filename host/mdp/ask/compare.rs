@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::io::Solved;
+use crate::io::Solved;
 use warpkov_common::report::{Report, write_object};
 
 /// Permitted disagreement.

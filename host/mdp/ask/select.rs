@@ -1,6 +1,6 @@
 //! States of a model as people name them: by name, by number, or as a range of numbers.
 
-use super::model::Mdp;
+use crate::model::Mdp;
 use warpkov_common::terminal::quoted;
 
 /// A text that names no state of the model.

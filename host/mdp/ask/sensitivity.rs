@@ -4,14 +4,14 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::certificate::rounded_up;
-use super::error::SolveError;
-use super::model::{Mdp, NO_ACTION};
-use super::options::{Limits, SolveOptions};
-use super::qfactors::q_factors;
-use super::report::Number;
-use super::solution::Round;
-use super::solve::{Session, Solve};
+use crate::certificate::rounded_up;
+use crate::error::SolveError;
+use crate::model::{Mdp, NO_ACTION};
+use crate::options::{Limits, SolveOptions};
+use super::q::q_factors;
+use crate::report::Number;
+use crate::solution::Round;
+use crate::solve::{Session, Solve};
 use super::table::{action, write_line};
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
@@ -106,7 +106,7 @@ struct Search<'a, 'o> {
     mdp: &'a Mdp,
     start: u32,
     options: &'a SolveOptions,
-    observe: super::Observer<'o>,
+    observe: crate::Observer<'o>,
     values: Option<Vec<f64>>,
     sweeps: u64,
     stopped: bool,
@@ -154,7 +154,7 @@ pub fn sensitivity(
     start: u32,
     range: Range,
     options: &SolveOptions,
-    observe: super::Observer,
+    observe: crate::Observer,
 ) -> Result<Sensitivity, SolveError> {
     let mut search = Search { mdp, start, options, observe, values: None, sweeps: 0, stopped: false };
     let Range { from, to, points } = range;

@@ -2,18 +2,18 @@
 //!
 //! Q(s, a) = r(s, a) + γ Σ P(s'|s, a)·V(s'). Since Q*(s, a) is the same with V*, |Q − Q*| ≤ γ'·‖V − V*‖∞, where γ' is γ
 //! times the largest row sum of P. The computed Q adds rounding errors of at most 2·(N + 4)·(u·M + m), in the notation of
-//! the [certificate](super::certificate).
+//! the [certificate](crate::certificate).
 
 use std::io::{self, Write};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::certificate::{q_factor, rounded_up};
-use super::io::write_npy_rows;
-use super::model::{CHUNK, Mdp, Objective};
-use super::report::Number;
-use super::solution::Solution;
+use crate::certificate::{q_factor, rounded_up};
+use crate::io::write_npy_rows;
+use crate::model::{CHUNK, Mdp, Objective};
+use crate::report::Number;
+use crate::solution::Solution;
 use super::table::{Table, TableFormat, write_line};
 use warpkov_common::report::{Report, Results, write_object};
 

@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::certificate::rounded_up;
-use super::criterion::{self, Criterion, Persistence, Solved, Steps, backward_on, solve_kept_on};
-use super::error::SolveError;
-use super::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
-use super::options::{Limits, Precision, SolveOptions, Target};
-use super::report::{Number, Numbers, starts};
-use super::solution::{Round, Status};
-use super::solve::Solve;
+use crate::certificate::rounded_up;
+use crate::criterion::{self, Criterion, Persistence, Solved, Steps, backward_on, solve_kept_on};
+use crate::error::SolveError;
+use crate::model::{ActionNames, Array, Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
+use crate::options::{Limits, Precision, SolveOptions, Target};
+use crate::report::{Number, Numbers, starts};
+use crate::solution::{Round, Status};
+use crate::solve::Solve;
 use super::table::{Table, TableFormat, action, write_line};
 use warpkov_common::report::{Report, Results, write_object};
 use warpkov_common::terminal::escaped;
@@ -623,7 +623,7 @@ impl Results for Evaluation<'_> {
         match format {
             TableFormat::Csv => self.table().write_csv(out),
             TableFormat::Json => self.write_json(out),
-            TableFormat::Npy => super::io::write_npy(out, &self.value.values),
+            TableFormat::Npy => crate::io::write_npy(out, &self.value.values),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Monte Carlo evaluation of a policy, by criterion.
 //!
-//! A path starts in one of the start states, each equally likely, and follows the Markov [chain](super::evaluation::unrolled)
+//! A path starts in one of the start states, each equally likely, and follows the Markov [chain](super::evaluate::unrolled)
 //! of the policy. What a path yields, in the model's own sign:
 //!
 //! | Criterion | Yield | Interval |
@@ -26,11 +26,11 @@ use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::analysis::graph::Graph;
-use super::criterion::Criterion;
-use super::evaluation::criterion_in_words;
-use super::model::{Mdp, Objective};
-use super::report::Number;
+use crate::analysis::graph::Graph;
+use crate::criterion::Criterion;
+use super::evaluate::criterion_in_words;
+use crate::model::{Mdp, Objective};
+use crate::report::Number;
 use super::table::write_line;
 use warpkov_common::random::{below, draw, random};
 use warpkov_common::report::{Report, write_object};
@@ -160,7 +160,7 @@ impl Evaluation {
 }
 
 impl<'m> Simulator<'m> {
-    /// Prepares the paths of a [chain](super::evaluation::unrolled) by a criterion; `None` is the discounted sum.
+    /// Prepares the paths of a [chain](super::evaluate::unrolled) by a criterion; `None` is the discounted sum.
     ///
     /// # Errors
     /// See [`Error`].

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::model::Mdp;
+use crate::model::Mdp;
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
 

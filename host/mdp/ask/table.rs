@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use csv::WriterBuilder;
 
-use super::model::{Mdp, NO_ACTION};
+use crate::model::{Mdp, NO_ACTION};
 use warpkov_common::choice::file_format;
 use warpkov_common::terminal::escaped;
 
