@@ -172,13 +172,13 @@ fn run(arguments: Arguments) -> Result<Outcome, Error> {
         Command::Mdp(command) => mdp::run(command, out),
         Command::Pomdp(command) => pomdp::run(command, out),
         Command::Hmm(command) => hmm::run(command, out),
-        Command::Bench(command) => bench::run(&command, out),
-        Command::New(arguments) => new::run(&arguments.try_into()?, out),
+        Command::Bench(command) => bench::run(command, out),
+        Command::New(arguments) => new::run(arguments, out),
         Command::Learn(command) => learn::run(command, out),
-        Command::Schema(arguments) => schema::run(&arguments, out),
+        Command::Schema(arguments) => schema::run(arguments, out),
         Command::Devices(arguments) => devices::run(arguments, out),
         Command::Completions(arguments) => completions::run(arguments, out),
-        Command::Man(arguments) => man::run(&arguments, out),
+        Command::Man(arguments) => man::run(arguments, out),
     }?;
     ranks.map_or(Ok(()), |ranks| ranks.draw())?;
     Ok(outcome)

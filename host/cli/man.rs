@@ -42,7 +42,7 @@ Examples:
   warpkov man --format markdown pages";
 
 /// Writes the pages, prints their number.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let folder = &arguments.folder;
     fs::create_dir_all(folder).map_err(FileError::write(folder))?;
     let mut command = super::command().disable_help_subcommand(true);

@@ -199,7 +199,8 @@ impl Crate {
 }
 
 /// Creates the folder and writes the crate, whole or not at all.
-pub fn run(new: &Crate, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let new = Crate::try_from(arguments)?;
     let folder = Path::new(&new.name);
     let failed = |error| Error::from(warpkov_common::io::Error::write(folder)(error));
     fs::create_dir(folder).map_err(|error| match error.kind() {

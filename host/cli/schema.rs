@@ -34,7 +34,7 @@ Examples:
   warpkov schema mdp | jq .properties.P.description";
 
 /// Prints the schema.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     out.write_all(match arguments.class {
         Class::Mdp => mdp::io::SCHEMA.as_bytes(),
         Class::Pomdp => pomdp::io::SCHEMA.as_bytes(),

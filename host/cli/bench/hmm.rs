@@ -103,7 +103,7 @@ impl From<BenchError> for Error {
 }
 
 /// Measures case by case, and prints each line when its measurement ends.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let (place, reason) = Place::open(arguments.device, None)?;
     note(reason);
     let on_cpu = matches!(place, Place::Cpu);

@@ -39,7 +39,7 @@ Examples:
   warpkov bench hmm --case 64x64x16";
 
 /// Runs a benchmark.
-pub fn run(command: &BenchCommand, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(command: BenchCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
         BenchCommand::Mdp(arguments) => mdp::run(arguments, out),
         BenchCommand::Pomdp(arguments) => pomdp::run(arguments, out),

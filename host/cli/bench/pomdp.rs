@@ -73,7 +73,7 @@ enum PomdpSuite {
 }
 
 /// Measures, and prints each line when its measurement ends.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.ranks.join()?;
     let devices = ranks.agree(ranks.devices(&arguments.device))?;
     match arguments.suite {

@@ -118,7 +118,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads the model, and answers each line of the stream.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     let model = options.input.read()?;
     let file = match &options.observations {
         FileOrStd::Standard => "standard input".to_owned(),

@@ -142,7 +142,8 @@ impl Family {
 }
 
 /// Generates the model, writes it.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(family: Family, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(family)?;
     let model = options.family.generate()?;
     write(&options.out, options.format, &model, out)?;
     Ok(Outcome::Success)

@@ -51,7 +51,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads the model, draws the plot, prints the description.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     let model = options.input.read()?;
     if let Some(plot) = &options.plot {
         let title = format!("{}: transition probabilities", options.input.model.name());

@@ -59,10 +59,10 @@ pub fn run(command: HmmCommand, out: impl Write) -> Result<Outcome, Error> {
         HmmCommand::Score(arguments) => score::run(arguments, out),
         HmmCommand::Decode(arguments) => decode::run(arguments, out),
         HmmCommand::Posterior(arguments) => posterior::run(arguments, out),
-        HmmCommand::Filter(arguments) => filter::run(&arguments.try_into()?, out),
+        HmmCommand::Filter(arguments) => filter::run(arguments, out),
         HmmCommand::Train(arguments) => train::run(*arguments, out),
-        HmmCommand::Sample(arguments) => sample::run(&arguments.try_into()?, out),
-        HmmCommand::Generate(family) => generate::run(&family.try_into()?, out),
-        HmmCommand::Info(arguments) => info::run(&arguments.try_into()?, out),
+        HmmCommand::Sample(arguments) => sample::run(arguments, out),
+        HmmCommand::Generate(family) => generate::run(family, out),
+        HmmCommand::Info(arguments) => info::run(arguments, out),
     }
 }

@@ -130,7 +130,8 @@ fn least_bytes(format: Format, model: &Hmm) -> u64 {
 }
 
 /// Reads the model, draws sequences, writes them.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     let model = options.input.read()?;
     options.check(&model)?;
     let length = options.length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));

@@ -41,7 +41,7 @@ Examples:
   warpkov mdp compare gpu.txt cpu.txt --policy-agreement 1 --value-tolerance 1e-8";
 
 /// Reads both solutions, compares them, prints the differences.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (first, second) = (Solved::read(&arguments.first)?, Solved::read(&arguments.second)?);
     let Arguments { policy_agreement, value_tolerance, json, .. } = *arguments;
     let comparison = compare(&first, &second, Tolerance { policy_agreement, value_tolerance });

@@ -50,7 +50,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads the model, writes it.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     let mdp = options.input.read()?;
     note_losses(options.format, &mdp);
     write(&options.output, options.format, &mdp, out)?;

@@ -37,7 +37,7 @@ Examples:
   warpkov mdp info plant.json --show broken,worn";
 
 /// Reads the model, prints its description, or the rows asked for.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let model = arguments.input.read()?;
     if let Some(text) = &arguments.show {
         let states = select::states(&model, text).map_err(|error| Error::Usage(format!("--show: {error}")))?;

@@ -118,7 +118,8 @@ fn models_of(path: &Path) -> Result<Vec<Named>, Error> {
 }
 
 /// Reads the models, solves them, writes the results.
-pub fn run(options: &Options, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     handle_interrupts();
     let mut models = Vec::new();
     for file in &options.files {

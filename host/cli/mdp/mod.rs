@@ -61,15 +61,15 @@ impl MdpCommand {
 /// Validates the arguments of a command, and runs it.
 pub fn run(command: MdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
-        MdpCommand::Solve(arguments) => solve::run((*arguments).try_into()?, out),
-        MdpCommand::SolveMany(arguments) => many::run(&arguments.try_into()?, out),
-        MdpCommand::Generate(family) => generate::run(&family.try_into()?, out),
-        MdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
-        MdpCommand::Info(arguments) => info::run(&arguments, out),
+        MdpCommand::Solve(arguments) => solve::run(*arguments, out),
+        MdpCommand::SolveMany(arguments) => many::run(arguments, out),
+        MdpCommand::Generate(family) => generate::run(family, out),
+        MdpCommand::Convert(arguments) => convert::run(arguments, out),
+        MdpCommand::Info(arguments) => info::run(arguments, out),
         MdpCommand::Policy(command) => policy::run(command, out),
-        MdpCommand::Simulate(arguments) => simulate::run(&(*arguments).try_into()?, out),
-        MdpCommand::Q(arguments) => q::run(&arguments.try_into()?, out),
-        MdpCommand::Sensitivity(arguments) => sensitivity::run(&arguments.try_into()?, out),
-        MdpCommand::Compare(arguments) => compare::run(&arguments, out),
+        MdpCommand::Simulate(arguments) => simulate::run(*arguments, out),
+        MdpCommand::Q(arguments) => q::run(arguments, out),
+        MdpCommand::Sensitivity(arguments) => sensitivity::run(arguments, out),
+        MdpCommand::Compare(arguments) => compare::run(arguments, out),
     }
 }

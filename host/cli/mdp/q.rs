@@ -53,7 +53,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads the model, solves it, writes the Q-factors, prints the report.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     let Destination { output, quiet } = &options.destination;
     let mdp = options.discount.apply(options.input.read()?)?;
     let solve = options.accuracy.discounted().discounted(mdp.gamma());

@@ -87,7 +87,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads the model, solves it for each γ, draws the plot, prints the values.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     let mdp = options.input.read()?;
     let start = options.start.state(&mdp)?;
     let solve = options.accuracy.discounted().discounted(options.range.to);

@@ -112,7 +112,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads the model, reads or finds the policy, simulates it, prints the statistics.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     let Options { question, arguments } = options;
     let (mdp, criterion, solve) = question.of(arguments.input.read()?)?;
     let criterion = criterion.as_ref();

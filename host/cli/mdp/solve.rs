@@ -269,7 +269,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads the model, solves it by the criterion, writes the files, prints the report.
-pub fn run(mut options: Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let mut options = Options::try_from(arguments)?;
     let ranks = options.ranks.join()?;
     options.common.checkpoints.join(&ranks)?;
     let options = &options;

@@ -51,7 +51,7 @@ pub struct Arguments {
 }
 
 /// Reads model and policy, looks one step ahead, prints the Q-factors.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (model, policy) = arguments.files.read()?;
     let belief = arguments.belief(&model)?;
     if arguments.follow {

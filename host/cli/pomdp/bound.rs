@@ -62,7 +62,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads model and policy, draws the vectors, verifies them, prints the bounds.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     let (model, policy) = options.files.read()?;
     if model.gamma() >= 1.0 {
         return Err(Error::Usage("γ is 1, where one backup bounds nothing".to_owned()));

@@ -64,7 +64,8 @@ impl TryFrom<Arguments> for Options {
 }
 
 /// Reads a model or a policy, writes it.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(arguments)?;
     match options.format.kind() {
         Kind::Model => {
             let model = options.input.read()?;

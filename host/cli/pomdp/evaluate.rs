@@ -52,7 +52,7 @@ Examples:
   warpkov pomdp evaluate tiger.json --policy tiger.pg --node 0";
 
 /// Reads model and policy, simulates, prints the mean return.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (model, policy) = arguments.files.read()?;
     handle_interrupts();
     let Extent { steps, seed } = arguments.extent;

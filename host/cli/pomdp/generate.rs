@@ -515,7 +515,8 @@ impl TryFrom<Family> for Options {
 }
 
 /// Generates the model, writes it.
-pub fn run(options: &Options, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(family: Family, out: impl Write) -> Result<Outcome, Error> {
+    let options = Options::try_from(family)?;
     let model = options.family.generate()?;
     note_losses(options.format, &model);
     write(&options.out, options.format, &model, out)?;

@@ -32,7 +32,7 @@ Examples:
   warpkov pomdp info tag.json --json | jq .transitions";
 
 /// Reads the model, prints its description.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let model = arguments.input.read()?;
     match &arguments.show {
         None => print(&Info::from(&model), arguments.json, out)?,

@@ -53,14 +53,14 @@ impl PomdpCommand {
 /// Validates the arguments of a command, and runs it.
 pub fn run(command: PomdpCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
-        PomdpCommand::Generate(family) => generate::run(&family.try_into()?, out),
-        PomdpCommand::Info(arguments) => info::run(&arguments, out),
-        PomdpCommand::Convert(arguments) => convert::run(&arguments.try_into()?, out),
+        PomdpCommand::Generate(family) => generate::run(family, out),
+        PomdpCommand::Info(arguments) => info::run(arguments, out),
+        PomdpCommand::Convert(arguments) => convert::run(arguments, out),
         PomdpCommand::Solve(arguments) => solve::run(*arguments, out),
-        PomdpCommand::Evaluate(arguments) => evaluate::run(&arguments, out),
-        PomdpCommand::Simulate(arguments) => simulate::run(&arguments, out),
-        PomdpCommand::Act(arguments) => act::run(&arguments, out),
-        PomdpCommand::Bound(arguments) => bound::run(&arguments.try_into()?, out),
-        PomdpCommand::Trace(arguments) => trace::run(&arguments, out),
+        PomdpCommand::Evaluate(arguments) => evaluate::run(arguments, out),
+        PomdpCommand::Simulate(arguments) => simulate::run(arguments, out),
+        PomdpCommand::Act(arguments) => act::run(arguments, out),
+        PomdpCommand::Bound(arguments) => bound::run(arguments, out),
+        PomdpCommand::Trace(arguments) => trace::run(arguments, out),
     }
 }

@@ -38,7 +38,7 @@ pub struct Arguments {
 }
 
 /// Reads model and policy, simulates one episode, prints its steps.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (model, policy) = arguments.files.read()?;
     handle_interrupts();
     let Extent { steps, seed } = arguments.extent;

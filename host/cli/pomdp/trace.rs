@@ -63,7 +63,7 @@ enum Type {
 }
 
 /// Reads the operands, runs the kernels, prints the tensors.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let operands = arguments.operands()?;
     let (device, reason) = arguments.device.open_kernels(true)?;
     if let Some(reason) = reason {

@@ -41,7 +41,7 @@ impl HugeGridArguments {
 }
 
 /// Generates and solves the grid on the device, prints the measurement.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let HugeGridArguments { side, gamma, epsilon, walls } = arguments.huge_grid;
     let mixed = match arguments.precision[..] {
         [] | [Precision::Mixed] => true,

@@ -147,7 +147,7 @@ impl Arguments {
 }
 
 /// Measures the models of a suite, and prints each line when its measurement ends.
-pub fn run(arguments: &Arguments, out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     arguments.check()?;
     match arguments.suite {
         MdpSuite::HugeGrid => huge_grid::run(arguments, out),

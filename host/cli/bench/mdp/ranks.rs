@@ -18,7 +18,7 @@ struct Everything {
 }
 
 /// Prints the measured times beside the model, and what the model says of more GPUs.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let all = Everything { machine: H200, sweeps: SWEEPS, checked: checked(), weak: weak(), strong: strong() };
     if arguments.json {
         print_json(&all, out)?;

@@ -42,7 +42,7 @@ impl From<ScalingError> for Error {
 }
 
 /// Measures model by model, prints each line when its measurement ends, and draws the times.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let ScalingArguments { largest, plot } = &arguments.scaling;
     let plots = plot.iter().cloned().map(Plot::new).collect::<Result<Vec<_>, Error>>()?;
     let named = |name: &str| FAMILIES.into_iter().find(|family| family.name().eq_ignore_ascii_case(name));

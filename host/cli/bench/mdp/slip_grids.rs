@@ -10,7 +10,7 @@ use super::{Arguments, Error, Outcome, factor, or_default, print_json};
 use crate::common::progress::Steps;
 
 /// Measures grid by grid and method by method, and prints each line when its measurement ends.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let methods: &[Method] = if arguments.on_gpu() {
         &[Method::Plain, Method::Projected, Method::Values]
     } else {

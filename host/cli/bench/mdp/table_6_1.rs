@@ -22,7 +22,7 @@ struct Results {
 }
 
 /// Measures domain by domain, and prints each line when its measurement ends; then counts the sweeps with less locality.
-pub fn run(arguments: &Arguments, mut out: impl Write) -> Result<Outcome, Error> {
+pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let on_gpu = arguments.on_gpu();
     let chosen = |contender: &&Contender| {
         (contender.on_cpu || on_gpu) && (arguments.method.is_empty() || arguments.method.contains(&contender.method))
