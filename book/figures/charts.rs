@@ -55,6 +55,25 @@ const CHARTS: [Chart; 3] = [
     },
 ];
 
+/// The crates, in layers: those of a layer depend on layers below, and pomdp on mdp. Each has its package, and what it holds.
+pub const CRATES: [&[(&str, &str)]; 7] = [
+    &[("warpkov", "program,\nfacade"), ("warpkov-python", "the package\nfor Python")],
+    &[("warpkov-cli", "commands and their reports")],
+    &[("warpkov-bench", "measurements")],
+    &[
+        ("warpkov-mdp", "models,\nbackends,\ncertificates"),
+        ("warpkov-pomdp", "beliefs,\nbackups,\nbounds"),
+        ("warpkov-hmm", "sequences,\nrecursions,\ntraining"),
+    ],
+    &[("warpkov-runtime", "devices, ranks, PTX of all kernels")],
+    &[("warpkov-common", "files, plots,\nreports"), ("warpkov-kernels", "all device\ncode")],
+    &[
+        ("warpkov-device", "language\nof kernels,\nemulator"),
+        ("warpkov-cuda", "loading and\nlaunching"),
+        ("warpkov-build", "Rust to PTX,\naudit"),
+    ],
+];
+
 /// Width of a chart in pixels.
 const WIDTH: u32 = 380;
 /// Left edge and width of a question and of an answer.
@@ -111,7 +130,27 @@ fn drawn(chart: &Chart) -> String {
     }
     let high = height(chart.otherwise);
     boxed(&mut body, chart.otherwise, QUESTION, top, high, COLOURS[1]);
-    let (title, height) = (chart.title, top + high + 4);
+    picture(chart.title, top + high + 4, &body)
+}
+
+/// The crates in their layers, with an arrow from each layer to the next.
+fn crates() -> String {
+    let (mut body, mut top) = (String::new(), 4);
+    for (number, layer) in CRATES.iter().enumerate() {
+        let texts = layer.iter().map(|(name, what)| format!("{}\n{what}", name.trim_start_matches("warpkov-")));
+        let texts: Vec<String> = texts.collect();
+        let high = texts.iter().map(|text| height(text)).max().unwrap_or(0);
+        let (count, gap) = (texts.len() as u32, 8);
+        let width = (WIDTH - 8 - gap * (count - 1)) / count;
+        for (at, text) in (0..).zip(&texts) {
+            boxed(&mut body, text, (4 + at * (width + gap), width), top, high, COLOURS[number / 3 % 2]);
+        }
+        top += high + 8;
+    }
+    picture("The crates of warpkov, in layers: each depends on layers below it", top, &body)
+}
+
+fn picture(title: &str, height: u32, body: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
          <title>{title}</title>\n\
@@ -124,5 +163,6 @@ fn drawn(chart: &Chart) -> String {
 /// Name and content of each chart.
 #[must_use]
 pub fn charts() -> Vec<(&'static str, String)> {
-    CHARTS.iter().map(|chart| (chart.name, drawn(chart))).collect()
+    let charts = CHARTS.iter().map(|chart| (chart.name, drawn(chart)));
+    charts.chain([("crates.svg", crates())]).collect()
 }

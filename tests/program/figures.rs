@@ -43,3 +43,35 @@ fn text_fits_narrow_pages() {
         assert!(lines >= 10, "{name}");
     }
 }
+
+/// The picture of the crates shows what their manifests say.
+#[test]
+fn crates_depend_on_layers_below() {
+    let folder = |package: &str| match package {
+        "warpkov" => String::new(),
+        "warpkov-python" => "python".to_owned(),
+        "warpkov-kernels" => "kernels".to_owned(),
+        "warpkov-device" | "warpkov-cuda" | "warpkov-build" => package.replace("warpkov-", "toolchain/"),
+        _ => package.replace("warpkov-", "host/"),
+    };
+    let layer = |package: &str| charts::CRATES.iter().position(|layer| layer.iter().any(|(name, _)| *name == package));
+    let mut arrows = 0;
+    for (package, _) in charts::CRATES.iter().copied().flatten() {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder(package)).join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).unwrap();
+        // Dependencies of tests do not count, nor the list of all members.
+        let section = |name: &str| {
+            let from = text.find(&format!("\n[{name}]\n")).map_or(text.len(), |at| at + name.len() + 4);
+            text[from..].split("\n[").next().unwrap_or_default().to_owned()
+        };
+        for line in (section("dependencies") + &section("build-dependencies")).lines() {
+            let used = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if let Some(below) = layer(used) {
+                let beside = (*package, used) == ("warpkov-pomdp", "warpkov-mdp") || *package == "warpkov-cuda";
+                assert!(beside || Some(below) > layer(package), "{package} depends on {used}");
+                arrows += 1;
+            }
+        }
+    }
+    assert!(arrows > 25, "{arrows}");
+}
