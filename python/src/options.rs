@@ -2,8 +2,8 @@
 
 use pyo3::prelude::*;
 use warpkov_common::choice::Choice;
-use warpkov_mdp::criterion::{self, Criterion};
 use warpkov_mdp::ask::evaluate;
+use warpkov_mdp::criterion::{self, Criterion};
 use warpkov_mdp::options::{BlockDivided, Limits, Precision, SolveOptions, Target};
 use warpkov_runtime::choose::DeviceChoice;
 
@@ -103,12 +103,12 @@ impl Solve {
     }
 
     /// The options of the evaluation of a policy.
-    pub fn evaluation(&self, criterion: &Question) -> PyResult<evaluation::Options> {
+    pub fn evaluation(&self, criterion: &Question) -> PyResult<evaluate::Options> {
         let (device, mut accuracy) = self.undiscounted(criterion.relative)?;
         if criterion.criterion()?.is_none() && self.max_sweeps.is_none() {
             accuracy.max_sweeps = Limits::default().max_sweeps.into();
         }
-        Ok(evaluation::Options { device, precision: choice("precision", &self.precision)?, accuracy })
+        Ok(evaluate::Options { device, precision: choice("precision", &self.precision)?, accuracy })
     }
 }
 

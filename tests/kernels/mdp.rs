@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
+use warpkov::mdp::ask::compare::{Tolerance, compare};
 use warpkov::mdp::backend::{Evaluate, GreedySweeps, State, Stop};
 use warpkov::mdp::certificate::{certify, certify_centred};
-use warpkov::mdp::ask::compare::{Tolerance, compare};
 use warpkov::mdp::cpu;
 use warpkov::mdp::device::{BlockPerState, PolicyLayout, Projected};
 use warpkov::mdp::generate::SlipGrid;

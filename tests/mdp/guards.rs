@@ -14,17 +14,17 @@ use warpkov::common::choice::Choice;
 use warpkov::mdp::analysis::guards::{
     Kind, Purpose, Warning, inspect, inspect_quickly, looks_action_major, rewards_look_action_major,
 };
-use warpkov::mdp::criterion::{self, Criterion};
 use warpkov::mdp::ask::evaluate::{InvalidPolicy, Options, bounds, chain, plan, unrolled, value};
+use warpkov::mdp::ask::q::q_factors;
+use warpkov::mdp::ask::select;
+use warpkov::mdp::ask::simulate::{self, Simulator};
+use warpkov::mdp::criterion::{self, Criterion};
 use warpkov::mdp::generate::{
     CarRental, Consensus, Csma, Firewire, Forest, Gambler, Garnet, Inventory, QueueNetwork, RewardOf, SlipGrid,
     SuttonGrid, WetFloor, Zeroconf,
 };
 use warpkov::mdp::io::{ReadOptions, read_from};
 use warpkov::mdp::model::{Choices, Csr, Mdp, MdpParts, NO_ACTION, Objective};
-use warpkov::mdp::ask::q::q_factors;
-use warpkov::mdp::ask::select;
-use warpkov::mdp::ask::simulate::{self, Simulator};
 use warpkov::runtime::choose::DeviceChoice;
 
 use crate::rational::{Chain, Value};

@@ -41,7 +41,7 @@ Examples:
 /// Runs a benchmark.
 pub fn run(command: BenchCommand, out: impl Write) -> Result<Outcome, Error> {
     match command {
-        BenchCommand::Mdp(arguments) => mdp::run(arguments, out),
+        BenchCommand::Mdp(arguments) => mdp::run(*arguments, out),
         BenchCommand::Pomdp(arguments) => pomdp::run(arguments, out),
         BenchCommand::Hmm(arguments) => hmm::run(arguments, out),
     }

@@ -77,8 +77,8 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let ranks = arguments.ranks.join()?;
     let devices = ranks.agree(ranks.devices(&arguments.device))?;
     match arguments.suite {
-        PomdpSuite::Runs => runs(arguments, &ranks, &devices, out),
-        PomdpSuite::Backups => backups(arguments, &ranks, &devices, out),
+        PomdpSuite::Runs => runs(&arguments, &ranks, &devices, out),
+        PomdpSuite::Backups => backups(&arguments, &ranks, &devices, out),
     }
 }
 

@@ -131,7 +131,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         // A pipe: a compressed one would be recognised by its first bytes, and the first line may have fewer.
         FileOrStd::At(path) => Box::new(File::open(path).map_err(FileError::read(path))?),
     };
-    let mut answers = Answers::new(options, &model, out)?;
+    let mut answers = Answers::new(&options, &model, out)?;
     let mut stream = match &options.table {
         Some(table) => Stream::of_table(&model, table.clone()),
         None => Stream::new(&model),

@@ -1,8 +1,8 @@
 //! Where and how accurately the commands around a policy solve a model.
 
 use clap::Args;
-use warpkov_mdp::criterion::{self as library, Criterion};
 use warpkov_mdp::ask::evaluate::Options as Solve;
+use warpkov_mdp::criterion::{self as library, Criterion};
 use warpkov_mdp::model::{Mdp, Objective};
 use warpkov_mdp::options::Precision;
 use warpkov_runtime::choose::DeviceChoice;

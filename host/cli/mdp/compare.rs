@@ -43,7 +43,7 @@ Examples:
 /// Reads both solutions, compares them, prints the differences.
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (first, second) = (Solved::read(&arguments.first)?, Solved::read(&arguments.second)?);
-    let Arguments { policy_agreement, value_tolerance, json, .. } = *arguments;
+    let Arguments { policy_agreement, value_tolerance, json, .. } = arguments;
     let comparison = compare(&first, &second, Tolerance { policy_agreement, value_tolerance });
     print(&comparison, json, out)?;
     Ok(if comparison.agree { Outcome::Success } else { Outcome::Negative })

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use clap::Args;
-use warpkov_mdp::info::Info;
 use warpkov_mdp::ask::select;
 use warpkov_mdp::ask::show::Shown;
+use warpkov_mdp::info::Info;
 
 use super::file::Input;
 use super::{Error, Outcome};

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use warpkov_mdp::plot::draw_sensitivity;
 use warpkov_mdp::ask::sensitivity::{Range, sensitivity};
+use warpkov_mdp::plot::draw_sensitivity;
 
 use super::accuracy::Arguments as Accuracy;
 use super::file::Input;

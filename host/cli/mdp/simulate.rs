@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use clap::Args;
 use warpkov_common::interrupt;
-use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::ask::evaluate::{bounds, plan, unrolled};
 use warpkov_mdp::ask::simulate::{Options as Extent, Simulated, Simulator};
+use warpkov_mdp::criterion::Criterion;
 use warpkov_mdp::solution::Status;
 
 use super::accuracy::{Criteria, Question};

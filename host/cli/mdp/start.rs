@@ -1,8 +1,8 @@
 //! Start states named on the command line.
 
 use clap::Args;
-use warpkov_mdp::model::Mdp;
 use warpkov_mdp::ask::select;
+use warpkov_mdp::model::Mdp;
 
 use super::Error;
 

@@ -55,7 +55,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let (model, policy) = arguments.files.read()?;
     let belief = arguments.belief(&model)?;
     if arguments.follow {
-        return follow(arguments, &model, &policy, belief, out);
+        return follow(&arguments, &model, &policy, belief, out);
     }
     let value = policy.best(&belief).map_or(f64::NEG_INFINITY, |best| best.1);
     let outlooks = lookahead(&model.to_maximize(), &policy, &belief);

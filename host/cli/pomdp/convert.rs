@@ -72,7 +72,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
             note_losses(options.format, &model);
             write(&options.output, options.format, &model, out)?;
         }
-        Kind::Vectors | Kind::Graph => convert_policy(options, out)?,
+        Kind::Vectors | Kind::Graph => convert_policy(&options, out)?,
     }
     Ok(Outcome::Success)
 }

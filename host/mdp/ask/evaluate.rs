@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::table::{Table, TableFormat, action, write_line};
 use crate::certificate::rounded_up;
 use crate::criterion::{self, Criterion, Persistence, Solved, Steps, backward_on, solve_kept_on};
 use crate::error::SolveError;
@@ -20,7 +21,6 @@ use crate::options::{Limits, Precision, SolveOptions, Target};
 use crate::report::{Number, Numbers, starts};
 use crate::solution::{Round, Status};
 use crate::solve::Solve;
-use super::table::{Table, TableFormat, action, write_line};
 use warpkov_common::report::{Report, Results, write_object};
 use warpkov_common::terminal::escaped;
 use warpkov_runtime::choose::DeviceChoice;

@@ -9,12 +9,12 @@ use std::io::{self, Write};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::table::{Table, TableFormat, write_line};
 use crate::certificate::{q_factor, rounded_up};
 use crate::io::write_npy_rows;
 use crate::model::{CHUNK, Mdp, Objective};
 use crate::report::Number;
 use crate::solution::Solution;
-use super::table::{Table, TableFormat, write_line};
 use warpkov_common::report::{Report, Results, write_object};
 
 /// Unit roundoff of `f64`.

@@ -4,15 +4,15 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use super::q::q_factors;
+use super::table::{action, write_line};
 use crate::certificate::rounded_up;
 use crate::error::SolveError;
 use crate::model::{Mdp, NO_ACTION};
 use crate::options::{Limits, SolveOptions};
-use super::q::q_factors;
 use crate::report::Number;
 use crate::solution::Round;
 use crate::solve::{Session, Solve};
-use super::table::{action, write_line};
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;
 

@@ -26,12 +26,12 @@ use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::evaluate::criterion_in_words;
+use super::table::write_line;
 use crate::analysis::graph::Graph;
 use crate::criterion::Criterion;
-use super::evaluate::criterion_in_words;
 use crate::model::{Mdp, Objective};
 use crate::report::Number;
-use super::table::write_line;
 use warpkov_common::random::{below, draw, random};
 use warpkov_common::report::{Report, write_object};
 use warpkov_common::terminal::escaped;

@@ -72,7 +72,8 @@ impl Search<'_, '_> {
         for child in edges.iter().flat_map(|edge| &edge.children) {
             let node = &mut self.graph.nodes[child.node as usize];
             if node.vector == NONE {
-                (node.vector, node.lower) = (own, node.belief.dot(self.lower_bound.vectors.alpha().vector(own as usize)));
+                (node.vector, node.lower) =
+                    (own, node.belief.dot(self.lower_bound.vectors.alpha().vector(own as usize)));
                 self.note_moved(child.node);
             }
         }

@@ -312,7 +312,7 @@ impl<'a, 'k> Run<'a, 'k> {
         if let Some(checkpoint) = resume {
             search.resume(checkpoint, false);
         }
-        let mut walkers = Walkers::new(device, model, backups, &search.informed)?;
+        let mut walkers = Walkers::new(device, model, backups, &search.upper_bound.informed)?;
         let (standing, backups) = trials::run(&mut walkers, &mut search, expansion, options, keeper)?;
         let shares = team.shares(&device_name, backups);
         let mut clock = search.into_clock();

@@ -85,7 +85,9 @@ impl Search<'_, '_> {
         // Ranks that are apart drop the same retired vectors.
         let late = self.apart.is_some().then(|| self.clock.late()).map(|late| self.any(late));
         let clock = &mut self.clock;
-        self.lower_bound.supports.retain(self.lower_bound.vectors.alpha(), &stays, &mut || late.unwrap_or_else(|| clock.late()));
+        self.lower_bound
+            .supports
+            .retain(self.lower_bound.vectors.alpha(), &stays, &mut || late.unwrap_or_else(|| clock.late()));
         if let Some(apart) = &mut self.apart {
             apart.shared = self.lower_bound.pruned;
             apart.moved.clear();
@@ -120,7 +122,8 @@ impl Search<'_, '_> {
                 break;
             }
         }
-        let taken = self.upper_bound.sawtooth.bytes() + self.lower_bound.vectors.needed() + self.lower_bound.supports.bytes();
+        let taken =
+            self.upper_bound.sawtooth.bytes() + self.lower_bound.vectors.needed() + self.lower_bound.supports.bytes();
         self.points = self.graph.shrink(self.starts.len(), &self.points, limit(MEMORY_AFTER).saturating_sub(taken));
         self.lower_bound.vectors.shrink_to_fit();
         memory::release();

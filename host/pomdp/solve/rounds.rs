@@ -79,7 +79,10 @@ impl Search<'_, '_> {
             own.lower.to_bits(),
             own.upper.to_bits(),
         ];
-        let plans = Plans { vectors: self.alpha().from(apart.shared), next: self.lower_bound.supports.from(apart.shared).to_vec() };
+        let plans = Plans {
+            vectors: self.alpha().from(apart.shared),
+            next: self.lower_bound.supports.from(apart.shared).to_vec(),
+        };
         let points = self.upper_bound.sawtooth.changed(apart.sent).collect();
         let all = team.exchange(&head, &News { plans, points });
         if team.is_broken() {

@@ -37,6 +37,8 @@ pub struct Search<'m, 'o> {
     pub model: &'m Pomdp,
     /// r(s, a) at s·A + a.
     pub rewards: Vec<f64>,
+    /// max |r(s, a)| / (1 − γ).
+    pub magnitude: f64,
     /// Γ and what belongs to it.
     pub lower_bound: LowerBound<'m>,
     /// Sawtooth points and what belongs to them.
@@ -135,6 +137,7 @@ impl<'m, 'o> Search<'m, 'o> {
         let mut search = Self {
             model,
             rewards,
+            magnitude,
             lower_bound: LowerBound {
                 vectors,
                 supports: Supports::new(model.states(), model.observation_count(), blind.len()),
@@ -293,7 +296,7 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 
     /// [`intervals`](Self::intervals) of several nodes, whose successors are bounded together.
-    fn intervals_of(&mut self, nodes: &[u32]) -> Vec<Vec<Interval>> {
+    pub(super) fn intervals_of(&mut self, nodes: &[u32]) -> Vec<Vec<Interval>> {
         for &node in nodes {
             self.expand(node);
             let edges = std::mem::take(&mut self.graph.nodes[node as usize].edges);
@@ -342,7 +345,7 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 
     /// Gap from the stored bounds.
-    fn gap(&self, node: u32) -> f64 {
+    pub(super) fn gap(&self, node: u32) -> f64 {
         let node = &self.graph.nodes[node as usize];
         node.upper - node.lower
     }
@@ -380,7 +383,7 @@ impl<'m, 'o> Search<'m, 'o> {
     }
 
     /// Bounds on V\*(b₀) from the vectors and points of this rank.
-    fn own_bounds(&mut self) -> Interval {
+    pub(super) fn own_bounds(&mut self) -> Interval {
         let (below, above) = (self.lower_bound.slack, self.upper_bound.slack);
         let (mut lower, mut upper) = (0.0, 0.0);
         for i in 0..self.starts.len() {

@@ -93,7 +93,8 @@ impl Search<'_, '_> {
         if value < self.upper(node) {
             let node = &mut self.graph.nodes[node as usize];
             node.upper = value;
-            node.point = self.upper_bound.sawtooth.put(belief, drop, (node.point != NONE).then_some(node.point)).unwrap_or(NONE);
+            node.point =
+                self.upper_bound.sawtooth.put(belief, drop, (node.point != NONE).then_some(node.point)).unwrap_or(NONE);
         }
     }
 

@@ -201,7 +201,7 @@ impl TryFrom<Family> for Options {
 /// Generates the model, writes it.
 pub fn run(family: Family, out: impl Write) -> Result<Outcome, Error> {
     let options = Options::try_from(family)?;
-    let Options { family, out: to, format } = options;
+    let Options { family, out: to, format } = &options;
     let ranks = family.ranks().join()?;
     if let (FileOrStd::At(path), Format::Safetensors) = (to, format)
         && let Some(source) = ranks.agree(family.source())?

@@ -23,7 +23,7 @@ pub fn greedy(search: &mut Search, random: &mut impl Rng, count: usize) -> Vec<u
         let successors: Vec<_> = actions.map(|action| search.successors(source, action)).collect();
         let node = &search.graph.nodes[source as usize];
         let (belief, vector) = (node.belief.clone(), search.alpha().vector(node.vector as usize).to_vec());
-        let seen = &search.seen;
+        let seen = &search.upper_bound.seen;
         let error = |next: &Belief| {
             let mut error = 0.0;
             let mut own = next.iter().peekable();
