@@ -36,13 +36,13 @@ def stacked(states, actions):
 def test_no_copy_of_csr():
     P = stacked(1000, 3)
     R = stacked(1000, 3)
+    # Indices that can be written are copied: kernels trust them.
+    P.indptr.flags.writeable = P.indices.flags.writeable = False
     model = mdp.Model(P, R, 0.9, order="sas")
-    for mine, theirs in ((model._core.transitions, P), (model._core.rewards, R)):
-        assert [address(np.asarray(array)) for array in mine] == [
-            address(theirs.indptr),
-            address(theirs.indices),
-            address(theirs.data),
-        ]
+    for mine, theirs, lent in ((model._core.transitions, P, True), (model._core.rewards, R, False)):
+        indptr, indices, data = (address(np.asarray(array)) for array in mine)
+        assert (indptr == address(theirs.indptr), indices == address(theirs.indices)) == (lent, lent)
+        assert data == address(theirs.data)
     rewards = np.arange(3000.0).reshape(1000, 3)
     model = mdp.Model(P, rewards, 0.9, order="sas")
     assert address(model.action_rewards) == address(rewards)

@@ -340,7 +340,7 @@ def _compact(covars: np.ndarray, kind: str, n: int) -> np.ndarray:
             value = covars[tuple(wrong[0])]
             raise ValueError(f"covars_{wrong[0]} is {value:g}, expected a positive variance")
         return covars
-    for state, matrix in enumerate(covars.reshape(-1, *covars.shape[-2:])):
+    for state, matrix in enumerate(covars[None] if kind == "tied" else covars):
         place = "covars_" if kind == "tied" else f"covars_[{state}]"
         if not np.allclose(matrix, matrix.T):
             raise ValueError(f"{place} is not symmetric")
