@@ -30,7 +30,7 @@ use crate::model::Pomdp;
 use warpkov_common::numbers::max_norm;
 use warpkov_runtime::Precise;
 use warpkov_runtime::prefix_sum::{exclusive_scan, scratch_len};
-use warpkov_runtime::scratch::Scratch;
+use warpkov_runtime::scratch::scratch;
 
 /// Threads per block, unless the kernel specifies it.
 pub(super) const THREADS: u32 = 256;
@@ -103,86 +103,57 @@ pub struct Backups<'d, T: Precise> {
     pub(super) work: Work<T>,
 }
 
-/// Scratch memory, reused from batch to batch.
-pub(super) struct Work<T: Precise> {
-    /// By code: nonzeros of the row.
-    counts: Scratch<u32>,
-    /// By code: 1 if the row exists, otherwise 0.
-    pub(super) flags: Scratch<u32>,
-    /// By code: prefix sums of `counts`.
-    offsets: Scratch<u32>,
-    /// By code: prefix sums of `flags`, the row numbers.
-    ranks: Scratch<u32>,
-    /// Scratch memory of the prefix sums.
-    scan: Scratch<u32>,
-    /// By row: its code.
-    row_code: Scratch<u32>,
-    /// 0, 1, 2 …: the codes where beliefs themselves are the rows.
-    numbers: Scratch<u32>,
-    /// Row pointer of sparse rows.
-    row_ptr: Scratch<u32>,
-    /// Number of rows, one element.
-    rows: Scratch<u32>,
-    /// States of the nonzeros of sparse rows.
-    col: Scratch<u32>,
-    /// Values of the nonzeros of sparse rows.
-    weight: Scratch<T>,
-    /// Dense beliefs, side by side in groups of [`SIDE`].
-    dense: Scratch<T>,
-    /// By belief, action and successor: Σₛ T(s, a, s') b(s).
-    pub(super) predicted: Scratch<T>,
-    /// By tile of dense rows and step of the product: whether it has nonzeros.
-    used: Scratch<u8>,
-    /// By tile of dense rows: the steps with nonzeros.
-    steps: Scratch<u32>,
-    /// By dense row: best score and vector, as a key.
-    best: Scratch<u64>,
-    /// By code: the best vector.
-    winners: Scratch<u32>,
-    /// By code for sparse rows, by belief and action for dense rows: the score.
-    pub(super) scores: Scratch<f64>,
-    /// By belief: its best vector.
-    best_vector: Scratch<u32>,
-    /// By belief: the value of its best vector.
-    best_value: Scratch<f64>,
-    /// By belief and action: Q(b, a).
-    pub(super) values: Scratch<f64>,
-    /// By belief: its best action.
-    chosen: Scratch<u32>,
-    /// By belief, side by side, and successor: Σₒ O(a, s', o) α(s') of the winners.
-    expected: Scratch<T>,
-    /// New vectors.
-    out: Scratch<T>,
-}
-
-impl<T: Precise> Work<T> {
-    fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
-        Ok(Self {
-            counts: Scratch::new(device)?,
-            flags: Scratch::new(device)?,
-            offsets: Scratch::new(device)?,
-            ranks: Scratch::new(device)?,
-            scan: Scratch::new(device)?,
-            row_code: Scratch::new(device)?,
-            numbers: Scratch::new(device)?,
-            row_ptr: Scratch::new(device)?,
-            rows: Scratch::new(device)?,
-            col: Scratch::new(device)?,
-            weight: Scratch::new(device)?,
-            dense: Scratch::new(device)?,
-            predicted: Scratch::new(device)?,
-            used: Scratch::new(device)?,
-            steps: Scratch::new(device)?,
-            best: Scratch::new(device)?,
-            winners: Scratch::new(device)?,
-            best_vector: Scratch::new(device)?,
-            best_value: Scratch::new(device)?,
-            scores: Scratch::new(device)?,
-            values: Scratch::new(device)?,
-            chosen: Scratch::new(device)?,
-            expected: Scratch::new(device)?,
-            out: Scratch::new(device)?,
-        })
+scratch! {
+    /// Scratch memory, reused from batch to batch.
+    pub(super) struct Work<T: Precise> {
+        /// By code: nonzeros of the row.
+        counts: u32,
+        /// By code: 1 if the row exists, otherwise 0.
+        pub(super) flags: u32,
+        /// By code: prefix sums of `counts`.
+        offsets: u32,
+        /// By code: prefix sums of `flags`, the row numbers.
+        ranks: u32,
+        /// Scratch memory of the prefix sums.
+        scan: u32,
+        /// By row: its code.
+        row_code: u32,
+        /// 0, 1, 2 …: the codes where beliefs themselves are the rows.
+        numbers: u32,
+        /// Row pointer of sparse rows.
+        row_ptr: u32,
+        /// Number of rows, one element.
+        rows: u32,
+        /// States of the nonzeros of sparse rows.
+        col: u32,
+        /// Values of the nonzeros of sparse rows.
+        weight: T,
+        /// Dense beliefs, side by side in groups of [`SIDE`].
+        dense: T,
+        /// By belief, action and successor: Σₛ T(s, a, s') b(s).
+        pub(super) predicted: T,
+        /// By tile of dense rows and step of the product: whether it has nonzeros.
+        used: u8,
+        /// By tile of dense rows: the steps with nonzeros.
+        steps: u32,
+        /// By dense row: best score and vector, as a key.
+        best: u64,
+        /// By code: the best vector.
+        winners: u32,
+        /// By code for sparse rows, by belief and action for dense rows: the score.
+        pub(super) scores: f64,
+        /// By belief: its best vector.
+        best_vector: u32,
+        /// By belief: the value of its best vector.
+        best_value: f64,
+        /// By belief and action: Q(b, a).
+        pub(super) values: f64,
+        /// By belief: its best action.
+        chosen: u32,
+        /// By belief, side by side, and successor: Σₒ O(a, s', o) α(s') of the winners.
+        expected: T,
+        /// New vectors.
+        out: T,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::reduce::{reduced, support};
 use crate::solution::Support;
 use crate::support::Supports;
 use warpkov_runtime::Precise;
-use warpkov_runtime::scratch::Scratch;
+use warpkov_runtime::scratch::scratch;
 
 /// Maximum number of batches whose best vectors decide which vectors stay.
 const SAMPLED_BATCHES: usize = 16;
@@ -46,22 +46,24 @@ pub struct Walkers<'d, T: Precise> {
     mirror: AlphaVectors,
 }
 
-/// State of each walk.
-struct WalkState<T: Precise> {
-    /// Hidden states.
-    state: Scratch<u32>,
-    /// Last actions.
-    action: Scratch<u32>,
-    /// Last observations.
-    seen: Scratch<u32>,
-    /// Identifiers of histories; equal histories have equal beliefs.
-    history: Scratch<u64>,
-    /// Nonzeros and branches of each belief.
-    sizes: Scratch<u32>,
-    /// Dense beliefs before the step.
-    now: Scratch<T>,
-    /// Dense beliefs after the step.
-    next: Scratch<T>,
+scratch! {
+    /// State of each walk.
+    struct WalkState<T: Precise> {
+        /// Hidden states.
+        state: u32,
+        /// Last actions.
+        action: u32,
+        /// Last observations.
+        seen: u32,
+        /// Identifiers of histories; equal histories have equal beliefs.
+        history: u64,
+        /// Nonzeros and branches of each belief.
+        sizes: u32,
+        /// Dense beliefs before the step.
+        now: T,
+        /// Dense beliefs after the step.
+        next: T,
+    }
 }
 
 impl<'d, T: Precise> Walkers<'d, T> {
@@ -103,15 +105,7 @@ impl<'d, T: Precise> Walkers<'d, T> {
             branches: device.upload(backups.branches())?,
             start: (start, start_states, start_sums),
             start_row: device.upload(&T::of(&row))?,
-            place: WalkState {
-                state: Scratch::new(device)?,
-                action: Scratch::new(device)?,
-                seen: Scratch::new(device)?,
-                history: Scratch::new(device)?,
-                sizes: Scratch::new(device)?,
-                now: Scratch::new(device)?,
-                next: Scratch::new(device)?,
-            },
+            place: WalkState::new(device)?,
             batches: Vec::new(),
             terms: [longest.iter().sum(), f64::from(states) + f64::from(model.observation_count())],
             gamma: model.gamma(),
