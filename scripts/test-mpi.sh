@@ -153,7 +153,7 @@ ended_but() {
 }
 
 # Stops one of two ranks of a long solve by SIGSTOP, SECONDS after its process has started: while MPI starts, or later. The other must
-# end in time, with exit code 3 and an error that names the rank: halted RANK SECONDS COMMAND...
+# end in time, with exit code 3 and an error that names the rank, which may be on another node: halted RANK SECONDS COMMAND...
 halted() {
     local rank=$1 delay=$2 limit=4 many=$folder/ranks/halted code=0 job process='' right=1
     shift 2
@@ -163,7 +163,7 @@ halted() {
     kill -KILL "$process" 2>/dev/null || true
     wait "$job" || code=$?
     if ((!right || code == 0)) || grep -q panicked "$many.stderr" ||
-        ! grep -qE "^error: rank [0-9]+ waited .*rank $rank(,| is stopped)" "$many.stderr"; then
+        ! grep -qE "^error: rank [0-9]+ waited .*rank $rank(,| is stopped| has no process)" "$many.stderr"; then
         head -n 20 "$many.stderr" >&2
         fail "exit code $code after rank $rank was halted: warpkov $*"
     fi
