@@ -486,8 +486,6 @@ pub fn finalize() -> Result<(), Error> {
 /// Ends all ranks and this process with this exit code, if MPI was started and not ended.
 pub fn abort(exit_code: u8) {
     let Some(library) = STARTED.get() else { return };
-    // A launcher forwards what ranks have written until the first has ended.
-    thread::sleep(FORWARD);
     // A rank that has ended or is stopped may keep MPI from its end.
     limited(
         ABORT,
@@ -495,6 +493,8 @@ pub fn abort(exit_code: u8) {
         || {
             let mut running = running();
             if std::mem::take(&mut *running) {
+                // A launcher forwards what ranks have written until the first has ended.
+                thread::sleep(FORWARD);
                 // SAFETY: MPI has started and not ended, and `running` is locked.
                 unsafe { (library.functions.abort)(library.world, exit_code.into()) };
                 process::exit(exit_code.into());
