@@ -84,18 +84,13 @@ const MAX_SWEEPS: f64 = 1e9;
 const CRITERION_SWEEPS: f64 = 1000.0;
 
 /// Least and greatest reward of transitions and of actions, 0 included.
-struct Extremes([[f64; 2]; 2]);
-
-impl Extremes {
-    fn of(mdp: &Mdp) -> Self {
-        let extremes = |rewards: &[f64]| {
-            let of_chunk =
-                |chunk: &[f64]| chunk.iter().fold([0.0, 0.0], |[low, high]: [f64; 2], &r| [low.min(r), high.max(r)]);
-            let all = rewards.par_chunks(CHUNK).map(of_chunk);
-            all.reduce(|| [0.0, 0.0], |a, b| [a[0].min(b[0]), a[1].max(b[1])])
-        };
-        Self([extremes(mdp.rewards().val()), extremes(mdp.action_rewards())])
-    }
+fn extremes(mdp: &Mdp) -> [[f64; 2]; 2] {
+    [mdp.rewards().val(), mdp.action_rewards()].map(|rewards| {
+        let of_chunk =
+            |chunk: &[f64]| chunk.iter().fold([0.0, 0.0], |[low, high]: [f64; 2], &r| [low.min(r), high.max(r)]);
+        let all = rewards.par_chunks(CHUNK).map(of_chunk);
+        all.reduce(|| [0.0, 0.0], |a, b| [a[0].min(b[0]), a[1].max(b[1])])
+    })
 }
 
 /// Model features that determine the choice.
@@ -112,25 +107,18 @@ pub struct Features {
 }
 
 impl Features {
-    /// The features, if `options` leave the method to `auto`.
-    #[must_use]
-    pub fn if_auto(mdp: &Mdp, options: &SolveOptions) -> Option<Self> {
-        options.method.is_none().then(|| Self::of(mdp, options.limits.target))
-    }
-
     /// The features of the whole model, of which the ranks of `team` have parts, if `options` leave the method to `auto`.
     ///
     /// # Errors
     /// If a rank fails.
-    pub fn of_ranks_if_auto(part: &Mdp, team: &Team, options: &SolveOptions) -> Result<Option<Self>, comm::Error> {
+    pub fn if_auto(part: &Mdp, team: &Team, options: &SolveOptions) -> Result<Option<Self>, comm::Error> {
         if options.method.is_some() {
             return Ok(None);
         }
-        let size = Size::of(part, team)?;
-        let mut extremes = Extremes::of(part).0.map(|[least, greatest]| [-least, greatest]);
+        let negated = |extremes: [[f64; 2]; 2]| extremes.map(|[least, greatest]| [-least, greatest]);
+        let mut extremes = negated(extremes(part));
         team.max(extremes.as_flattened_mut())?;
-        let extremes = Extremes(extremes.map(|[least, greatest]| [-least, greatest]));
-        Ok(Some(Self::by(size, extremes, part.gamma(), options.limits.target)))
+        Ok(Some(Self::by(Size::of(part, team)?, negated(extremes), part.gamma(), options.limits.target)))
     }
 
     /// The features of a model for the given target.
@@ -142,10 +130,10 @@ impl Features {
             transitions: mdp.transitions().nnz() as u64,
             ..Size::default()
         };
-        Self::by(size, Extremes::of(mdp), mdp.gamma(), target)
+        Self::by(size, extremes(mdp), mdp.gamma(), target)
     }
 
-    fn by(size: Size, Extremes([[low, high], [least, greatest]]): Extremes, gamma: f64, target: Target) -> Self {
+    fn by(size: Size, [[low, high], [least, greatest]]: [[f64; 2]; 2], gamma: f64, target: Target) -> Self {
         let span = high - low + greatest - least;
         let change = match target {
             Target::Epsilon(epsilon) => epsilon * (1.0 - gamma),

@@ -121,6 +121,21 @@ pub trait Correct: GreedySweeps {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, Self::Error>;
 }
 
+/// Operations for certifying V on the device, for backends without a model on the host.
+pub trait Certify: GreedySweeps {
+    /// The residual TV − V of the current V, from a sweep over all states. V stays.
+    fn residual(&mut self) -> Result<Residual, Self::Error>;
+}
+
+/// Extremes of TV − V and ‖V‖∞ in f64.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Residual {
+    /// Least and greatest TV − V over states with actions.
+    pub range: [f64; 2],
+    /// ‖V‖∞; infinite if V contains NaN.
+    pub largest: f64,
+}
+
 /// The number of sweeps that take about a quarter of a second: observers are called that often, however slow a sweep is.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace(u32);

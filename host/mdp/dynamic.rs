@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::backend::{Backups, Correct, Evaluate, Evaluation, GreedySweeps, InRound, Modify, State, Stop};
+use super::backend::{
+    Backups, Certify, Correct, Evaluate, Evaluation, GreedySweeps, InRound, Modify, Residual, State, Stop,
+};
 use super::error::SolveError;
 use super::team::Team;
 use warpkov_runtime::comm;
@@ -77,13 +79,8 @@ impl<'c, B> Unified<'c, B> {
         Self { backend, team, failure }
     }
 
-    /// The ranks.
-    pub(super) fn team(&self) -> &Team<'c> {
-        &self.team
-    }
-
     /// The result of the backend, unless an exchange failed.
-    pub(super) fn of<X, E>(&mut self, work: impl FnOnce(&mut B) -> Result<X, E>) -> Result<X, SolveError>
+    fn of<X, E>(&mut self, work: impl FnOnce(&mut B) -> Result<X, E>) -> Result<X, SolveError>
     where
         SolveError: From<E>,
     {
@@ -187,5 +184,17 @@ where
 {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, SolveError> {
         self.of(|backend| backend.set_rewards(rewards))
+    }
+}
+
+impl<B: Certify> Certify for Unified<'_, B>
+where
+    SolveError: From<B::Error>,
+{
+    fn residual(&mut self) -> Result<Residual, SolveError> {
+        let Residual { range, largest } = self.of(Certify::residual)?;
+        let mut largest = [largest];
+        self.team.max(&mut largest)?;
+        Ok(Residual { range, largest: largest[0] })
     }
 }

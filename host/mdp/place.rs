@@ -27,7 +27,8 @@ pub struct Placement<'m> {
     mdp: &'m Mdp,
     team: Team<'m>,
     options: SolveOptions,
-    chosen: Chosen<'m>,
+    /// The device with the model in its layout; `None` for the CPU.
+    on_device: Option<(AnyDevice, Prepared<'m>)>,
     /// Method, requested or chosen.
     pub method: Method,
     /// Precision, requested or chosen.
@@ -43,27 +44,13 @@ pub struct Placement<'m> {
     choice_time: Duration,
 }
 
-/// The chosen device, with the model in its layout.
-enum Chosen<'m> {
-    Cpu,
-    Device(Box<AnyDevice>, Box<Prepared<'m>>),
-}
-
-/// A chosen device, with notes and times.
-struct Found<'m> {
-    place: Chosen<'m>,
-    precision: Precision,
-    notes: Vec<String>,
-    phases: Phases,
-}
-
 impl<'m> Placement<'m> {
     /// Chooses the placement for a maximisation model and converts the model to its layout.
     ///
     /// # Errors
     /// [`SolveError`].
     pub fn choose(mdp: &'m Mdp, options: &SolveOptions) -> Result<Self, SolveError> {
-        Self::choose_by(mdp, &Team::alone(), Features::if_auto(mdp, options).as_ref(), options)
+        Self::choose_by(mdp, &Team::alone(), Features::if_auto(mdp, &Team::alone(), options)?.as_ref(), options)
     }
 
     /// [`choose`](Self::choose) with known features, `None` if the options name a method; for the ranks of `team`.
@@ -76,45 +63,40 @@ impl<'m> Placement<'m> {
         features: Option<&Features>,
         options: &SolveOptions,
     ) -> Result<Self, SolveError> {
-        let begun = Instant::now();
-        let Found { place: chosen, precision, mut notes, phases } = find(mdp, team, features, options)?;
-        let choice_time = begun.elapsed();
-        let method = match features.map(Features::method) {
-            Some((method, note)) => {
-                notes.push(note);
-                method
-            }
-            None => options.method.unwrap_or(Method::Values),
-        };
-        if team.part().is_some() && !method.divides() {
-            return Err(SolveError::OneRank(method));
-        }
-        let precision = chosen.precision(method, precision);
-        if options.precision == Precision::F32 && precision != Precision::F32 {
-            notes.push(format!("{method} computes in {precision} regardless of option precision"));
-        }
-        let one = matches!(method, Method::Serial | Method::Sequential);
-        let device = match &chosen {
-            Chosen::Cpu if one => cores::of(1),
-            Chosen::Cpu => cores::all(),
-            Chosen::Device(device, prepared) => {
-                notes.extend(prepared.note());
-                device.name()
-            }
-        };
-        Ok(Self {
+        let chosen = features.map(Features::method);
+        let mut place = Self {
             mdp,
             team: team.clone(),
             options: *options,
-            chosen,
-            method,
-            precision,
-            device,
-            notes,
-            phases,
-            begun,
-            choice_time,
-        })
+            on_device: None,
+            method: chosen.as_ref().map_or_else(|| options.method.unwrap_or(Method::Values), |(method, _)| *method),
+            precision: options.precision,
+            device: String::new(),
+            notes: Vec::new(),
+            phases: Phases::default(),
+            begun: Instant::now(),
+            choice_time: Duration::ZERO,
+        };
+        place.find(features)?;
+        place.choice_time = place.begun.elapsed();
+        place.notes.extend(chosen.map(|(_, note)| note));
+        let method = place.method;
+        if team.part().is_some() && !method.divides() {
+            return Err(SolveError::OneRank(method));
+        }
+        place.precision = place.supported();
+        if options.precision == Precision::F32 && place.precision != Precision::F32 {
+            place.notes.push(format!("{method} computes in {} regardless of option precision", place.precision));
+        }
+        place.device = match &place.on_device {
+            None if matches!(method, Method::Serial | Method::Sequential) => cores::of(1),
+            None => cores::all(),
+            Some((device, prepared)) => {
+                place.notes.extend(prepared.note());
+                device.name()
+            }
+        };
+        Ok(place)
     }
 
     /// Transfers the model to the device. Returns the backend, the time since the start of the choice, and the time of
@@ -124,120 +106,100 @@ impl<'m> Placement<'m> {
     /// Errors of the device, or [`SolveError::Shared`] for a storage that refinement does not support.
     pub fn open(&self) -> Result<(Dynamic<'_>, Duration, Duration), SolveError> {
         let Self { mdp, team, options, method, precision, .. } = self;
-        let backend = match &self.chosen {
-            Chosen::Cpu => match precision {
+        let backend = match &self.on_device {
+            None => match precision {
                 Precision::F32 => on_cpu::<f32>(mdp, team, *method, options)?,
                 Precision::Refined if *method == Method::Values => refined_on_cpu(mdp, team, options)?,
                 Precision::F64 | Precision::Mixed | Precision::Refined => on_cpu::<f64>(mdp, team, *method, options)?,
             },
-            Chosen::Device(device, prepared) => prepared.open(device, team, *precision)?,
+            Some((device, prepared)) => prepared.open(device, team, *precision)?,
         };
         let setup = self.begun.elapsed();
         Ok((backend, setup, setup.saturating_sub(self.choice_time)))
     }
-}
 
-impl Chosen<'_> {
-    /// The precision of `method` on this device for the `requested` precision.
-    fn precision(&self, method: Method, requested: Precision) -> Precision {
+    /// The precision of the method on this device for the requested precision.
+    fn supported(&self) -> Precision {
         // Streamed models have one precision. The CPU supports refinement but not mixed precision.
-        let (refines, mixes) = match self {
-            Self::Cpu => (true, false),
-            Self::Device(_, prepared) => (prepared.is_whole(), prepared.is_whole()),
-        };
-        match (method.precision(requested), method) {
+        let refines = self.on_device.as_ref().is_none_or(|(_, prepared)| prepared.is_whole());
+        let mixes = refines && self.on_device.is_some();
+        match (self.method.precision(self.precision), self.method) {
             (Precision::Mixed, Method::Values) if mixes => Precision::Mixed,
             (Precision::Refined, Method::Values) if refines => Precision::Refined,
             (Precision::Mixed | Precision::Refined, _) => Precision::F64,
             (precision, _) => precision,
         }
     }
-}
 
-/// The device that the options name, or the cheapest one by the features.
-fn find<'m>(
-    mdp: &'m Mdp,
-    team: &Team,
-    features: Option<&Features>,
-    options: &SolveOptions,
-) -> Result<Found<'m>, SolveError> {
-    let places = options.method.map_or(Places { cpu: true, gpu: true }, Method::places);
-    if let Some(method) = options.method {
-        let unsupported = |instead| Err(SolveError::Unsupported { method, device: options.device, instead });
-        match options.device {
-            DeviceChoice::Cpu if !places.cpu => return unsupported("it needs device cuda:N or emulated"),
-            DeviceChoice::Cuda(_) | DeviceChoice::Emulated if !places.gpu => {
-                return unsupported("it needs device cpu");
+    /// Finds the device that the options name, or the cheapest one by the features.
+    fn find(&mut self, features: Option<&Features>) -> Result<(), SolveError> {
+        let (mdp, options) = (self.mdp, &self.options);
+        let places = options.method.map_or(Places { cpu: true, gpu: true }, Method::places);
+        if let Some(method) = options.method {
+            let unsupported = |instead| Err(SolveError::Unsupported { method, device: options.device, instead });
+            match options.device {
+                DeviceChoice::Cpu if !places.cpu => return unsupported("it needs device cuda:N or emulated"),
+                DeviceChoice::Cuda(_) | DeviceChoice::Emulated if !places.gpu => {
+                    return unsupported("it needs device cpu");
+                }
+                _ => {}
             }
-            _ => {}
         }
-    }
-    let on_cpu = |note: Option<String>| Found {
-        place: Chosen::Cpu,
-        precision: options.precision,
-        notes: note.into_iter().collect(),
-        phases: Phases::default(),
-    };
-    let (decision, reason) = Decision::of(options.device, features.map(Features::cost).as_ref());
-    match decision {
-        Decision::Cpu => Ok(on_cpu(reason)),
-        Decision::Gpu { or_cpu: true, .. } if !places.gpu => Ok(on_cpu(None)),
-        Decision::Gpu { ordinal, or_cpu } => match on_gpu(ordinal, mdp, team, options) {
-            Ok(mut found) => {
-                found.notes.splice(0..0, reason);
-                Ok(found)
+        let (decision, reason) = Decision::of(options.device, features.map(Features::cost).as_ref());
+        match decision {
+            Decision::Cpu => self.notes.extend(reason),
+            Decision::Gpu { or_cpu: true, .. } if !places.gpu => {}
+            Decision::Gpu { ordinal, or_cpu } => match self.find_gpu(ordinal) {
+                Ok(()) => drop(self.notes.splice(0..0, reason)),
+                Err(SolveError::Runtime(error @ warpkov_runtime::Error::Device(_))) if or_cpu && places.cpu => {
+                    self.notes.push(Decision::fell_back(&error));
+                }
+                Err(error) => return Err(error),
+            },
+            Decision::Emulated => {
+                let free = options.device_memory.unwrap_or(u64::MAX);
+                let begun = Instant::now();
+                let prepared = Prepared::new(mdp, options)?.within(free, free, options)?;
+                self.phases.prepare = begun.elapsed();
+                self.on_device = Some((emulator().into(), prepared));
             }
-            Err(SolveError::Runtime(error @ warpkov_runtime::Error::Device(_))) if or_cpu && places.cpu => {
-                Ok(on_cpu(Some(Decision::fell_back(&error))))
-            }
-            Err(error) => Err(error),
-        },
-        Decision::Emulated => {
-            let free = options.device_memory.unwrap_or(u64::MAX);
-            let begun = Instant::now();
-            let prepared = Prepared::new(mdp, options)?.within(free, free, options)?;
-            let phases = Phases { prepare: begun.elapsed(), ..Phases::default() };
-            let place = Chosen::Device(Box::new(emulator().into()), Box::new(prepared));
-            Ok(Found { place, precision: options.precision, notes: Vec::new(), phases })
         }
+        Ok(())
     }
-}
 
-/// Opens a GPU and lays the model out for its free memory, in parts if necessary. The layout and the start of the GPU
-/// overlap.
-fn on_gpu<'m>(ordinal: u32, mdp: &'m Mdp, team: &Team, options: &SolveOptions) -> Result<Found<'m>, SolveError> {
-    // Without a driver, skip the layout.
-    Gpu::driver_version()?;
-    let begun = Instant::now();
-    let (gpu, start, prepared, prepare) = thread::scope(|scope| {
-        let prepared = scope.spawn(|| (Prepared::new(mdp, options), begun.elapsed()));
-        let (gpu, start) = (gpu::open(ordinal), begun.elapsed());
-        let (prepared, prepare) = prepared.join().unwrap_or_else(|panic| resume_unwind(panic));
-        (gpu, start, prepared, prepare)
-    });
-    let (gpu, prepared) = (gpu?, prepared?);
-    let phases = Phases { start, prepare, ..Phases::default() };
-    let (free, total) = gpu.memory()?;
-    let free = free.min(options.device_memory.unwrap_or(u64::MAX));
-    let precision = options.precision;
-    // All ranks have the same precision.
-    let alone = team.part().is_none();
-    if alone && precision == Precision::Mixed && options.method.is_none() && prepared.bytes(precision) > free {
-        // A model too large in f64 may fit in f32.
-        let precision = Precision::Refined;
-        let refined = Prepared::new(mdp, &SolveOptions { precision, storage: None, ..*options })?;
-        if refined.bytes(precision) <= free {
-            let note = "auto chose precision refined: GPU memory holds the model in f32 but not in f64";
-            return Ok(Found {
-                place: Chosen::Device(Box::new(gpu.into()), Box::new(refined)),
-                precision,
-                notes: vec![note.to_owned()],
-                phases,
-            });
+    /// Opens a GPU and lays the model out for its free memory, in parts if necessary. The layout and the start of the GPU
+    /// overlap.
+    fn find_gpu(&mut self, ordinal: u32) -> Result<(), SolveError> {
+        // Without a driver, skip the layout.
+        Gpu::driver_version()?;
+        let (mdp, options, precision) = (self.mdp, &self.options, self.precision);
+        let begun = Instant::now();
+        let (gpu, start, prepared, prepare) = thread::scope(|scope| {
+            let prepared = scope.spawn(|| (Prepared::new(mdp, options), begun.elapsed()));
+            let (gpu, start) = (gpu::open(ordinal), begun.elapsed());
+            let (prepared, prepare) = prepared.join().unwrap_or_else(|panic| resume_unwind(panic));
+            (gpu, start, prepared, prepare)
+        });
+        let (gpu, mut prepared) = (gpu?, prepared?);
+        let (free, total) = gpu.memory()?;
+        let free = free.min(options.device_memory.unwrap_or(u64::MAX));
+        // All ranks have the same precision.
+        let alone = self.team.part().is_none();
+        if alone && precision == Precision::Mixed && options.method.is_none() && prepared.bytes(precision) > free {
+            // A model too large in f64 may fit in f32.
+            let precision = Precision::Refined;
+            let refined = Prepared::new(mdp, &SolveOptions { precision, storage: None, ..*options })?;
+            if refined.bytes(precision) <= free {
+                (prepared, self.precision) = (refined, precision);
+                let note = "auto chose precision refined: GPU memory holds the model in f32 but not in f64";
+                self.notes.push(note.to_owned());
+            }
         }
+        let options = SolveOptions { precision: self.precision, ..*options };
+        self.on_device = Some((gpu.into(), prepared.within(free, total, &options)?));
+        self.phases = Phases { start, prepare, ..Phases::default() };
+        Ok(())
     }
-    let place = Chosen::Device(Box::new(gpu.into()), Box::new(prepared.within(free, total, options)?));
-    Ok(Found { place, precision, notes: Vec::new(), phases })
 }
 
 fn on_cpu<'m, T: Precise>(

@@ -175,115 +175,74 @@ impl<'m> Prepared<'m> {
         team: &Team<'d>,
         precision: Precision,
     ) -> Result<Dynamic<'d>, SolveError> {
-        if let Some(ranks) = Ranks::new(device, team)? {
-            return match self.is_wide() {
-                false => self.on_ranks::<u32>(device, &ranks, team, precision),
-                true => self.on_ranks::<u64>(device, &ranks, team, precision),
-            };
-        }
-        match (precision, self.is_wide()) {
-            (Precision::F32, false) => self.typed::<f32, u32>(device),
-            (Precision::F32, true) => self.typed::<f32, u64>(device),
-            (Precision::F64, false) => self.typed::<f64, u32>(device),
-            (Precision::F64, true) => self.typed::<f64, u64>(device),
-            (Precision::Mixed, false) => self.mixed::<u32>(device),
-            (Precision::Mixed, true) => self.mixed::<u64>(device),
-            (Precision::Refined, false) => self.refined::<u32>(device),
-            (Precision::Refined, true) => self.refined::<u64>(device),
+        let ranks = Ranks::new(device, team)?;
+        match self.is_wide() {
+            false => self.backend::<u32>(device, team, ranks.as_ref(), precision),
+            true => self.backend::<u64>(device, team, ranks.as_ref(), precision),
         }
     }
 
-    /// The backend of one of several ranks.
-    fn on_ranks<'d, O: Offset>(
+    /// The backend of one rank, or of one of several `ranks`.
+    fn backend<'d, O: Offset>(
         &'d self,
         device: &'d AnyDevice,
-        ranks: &Ranks<'d>,
         team: &Team<'d>,
+        ranks: Option<&Ranks<'d>>,
         precision: Precision,
     ) -> Result<Dynamic<'d>, SolveError> {
-        let layout = match (&self.layout, self.method) {
-            (Layout::Values(layout), _) => layout,
-            (Layout::Policies(layout), Method::Krylov) => {
-                let ghosts = Box::new(ranks.ghosts(device)?);
-                let system = System::<O>::in_team(device, self.mdp, *layout, Some(ghosts))?;
-                return Ok(Dynamic::Policies(Box::new(ranks.wrap(Krylov::new(system, Scale::of(self.mdp, team)?)?))));
-            }
-            (Layout::Policies(layout), Method::Projected | Method::Modified) => {
-                return match precision {
-                    Precision::F32 => self.policies_on_ranks::<f32, O>(device, ranks, *layout),
-                    _ => self.policies_on_ranks::<f64, O>(device, ranks, *layout),
-                };
-            }
-            _ => return Err(SolveError::OneRank(self.method)),
-        };
-        macro_rules! values {
-            ($T:ty, $local:expr) => {{
-                let ghosts = Box::new(ranks.ghosts::<$T>(device)?);
-                let values = ValueIteration::<$T, O>::in_team(device, layout, Some(ghosts))?;
-                ranks.wrap(values.with_local_sweeps($local)?)
-            }};
+        let on_ranks = self.is_whole() || matches!(self.layout, Layout::Policies(_)) && self.method.divides();
+        if ranks.is_some() && !on_ranks {
+            return Err(SolveError::OneRank(self.method));
         }
-        let local = self.local_sweeps;
-        Ok(Dynamic::Values(match precision {
-            Precision::F32 => Box::new(values!(f32, local)),
-            Precision::F64 => Box::new(values!(f64, local)),
-            Precision::Mixed => {
-                Box::new(ranks.wrap(Mixed::<O>::in_team(device, layout, Some(ranks))?.with_local_sweeps(local)?))
+        Ok(match (&self.layout, precision) {
+            (Layout::Values(layout), Precision::Mixed) => {
+                let mixed = Mixed::<O>::in_team(device, layout, ranks)?.with_local_sweeps(self.local_sweeps)?;
+                Dynamic::Values(Box::new(unified(mixed, ranks)))
             }
-            // Corrections end by the fall of their changes, which local sweeps do not assure.
-            Precision::Refined => Box::new(Refined::new(values!(f32, 1), self.mdp, team.clone())),
-        }))
-    }
-
-    /// The backend of one of several ranks for policy iteration.
-    fn policies_on_ranks<'d, T: Precise, O: Offset>(
-        &'d self,
-        device: &'d AnyDevice,
-        ranks: &Ranks<'d>,
-        layout: PolicyLayout,
-    ) -> Result<Dynamic<'d>, SolveError> {
-        let ghosts = Box::new(ranks.ghosts::<T>(device)?);
-        let backend = ranks.wrap(Projected::<T, O>::in_team(device, self.mdp, layout, Some(ghosts))?);
-        Ok(match self.method {
-            Method::Modified => Dynamic::Modified(Box::new(backend)),
-            _ => Dynamic::Policies(Box::new(backend)),
+            (Layout::Values(layout), Precision::Refined) => {
+                // Corrections end by the fall of their changes, which local sweeps do not assure.
+                let values = ValueIteration::<f32, O>::in_team(device, layout, Ranks::exchanges(ranks, device)?)?;
+                Dynamic::Values(Box::new(Refined::new(unified(values, ranks), self.mdp, team.clone())))
+            }
+            (_, Precision::F32) => self.typed::<f32, O>(device, team, ranks)?,
+            // Other methods run in f64.
+            _ => self.typed::<f64, O>(device, team, ranks)?,
         })
     }
 
-    fn typed<'d, T: Precise, O: Offset>(&'d self, device: &'d AnyDevice) -> Result<Dynamic<'d>, SolveError> {
+    fn typed<'d, T: Precise, O: Offset>(
+        &'d self,
+        device: &'d AnyDevice,
+        team: &Team<'d>,
+        ranks: Option<&Ranks<'d>>,
+    ) -> Result<Dynamic<'d>, SolveError> {
         let mdp = self.mdp;
         Ok(match (&self.layout, self.method) {
-            (Layout::Values(layout), _) => Dynamic::values(ValueIteration::<T, O>::new(device, layout)?),
+            (Layout::Values(layout), _) => {
+                let values = ValueIteration::<T, O>::in_team(device, layout, Ranks::exchanges(ranks, device)?)?;
+                Dynamic::Values(Box::new(unified(values.with_local_sweeps(self.local_sweeps)?, ranks)))
+            }
             (Layout::Streamed { streaming, .. }, _) => Dynamic::values(Streamed::<T, O>::new(device, streaming)?),
             (Layout::Results, _) => Dynamic::values(ResultIteration::<T, O>::new(device, mdp)?),
             (Layout::Blocks(division), _) => Dynamic::values(BlockIteration::<T, O>::new(device, mdp, division)?),
             (Layout::Policies(_), Method::Plain) => Dynamic::policies(BlockPerState::<T, O>::new(device, mdp)?),
             (Layout::Policies(layout), Method::Krylov) => {
-                let system = System::<O>::new(device, mdp, *layout)?;
-                Dynamic::policies(Krylov::new(system, Scale::of(mdp, &Team::alone())?)?)
+                let system = System::<O>::in_team(device, mdp, *layout, Ranks::exchanges(ranks, device)?)?;
+                Dynamic::Policies(Box::new(unified(Krylov::new(system, Scale::of(mdp, team)?)?, ranks)))
             }
-            (Layout::Policies(layout), Method::Modified) => {
-                Dynamic::modified(Projected::<T, O>::new(device, mdp, *layout)?)
+            (Layout::Policies(layout), method) => {
+                let projected = Projected::<T, O>::in_team(device, mdp, *layout, Ranks::exchanges(ranks, device)?)?;
+                let backend = Box::new(unified(projected, ranks));
+                if method == Method::Modified { Dynamic::Modified(backend) } else { Dynamic::Policies(backend) }
             }
-            (Layout::Policies(layout), _) => Dynamic::policies(Projected::<T, O>::new(device, mdp, *layout)?),
         })
     }
+}
 
-    fn mixed<'d, O: Offset>(&'d self, device: &'d AnyDevice) -> Result<Dynamic<'d>, SolveError> {
-        match &self.layout {
-            Layout::Values(layout) => Ok(Dynamic::values(Mixed::<O>::new(device, layout)?)),
-            // Other methods run in f64.
-            _ => self.typed::<f64, O>(device),
-        }
-    }
-
-    fn refined<'d, O: Offset>(&'d self, device: &'d AnyDevice) -> Result<Dynamic<'d>, SolveError> {
-        match &self.layout {
-            Layout::Values(layout) => {
-                let sweeps = Unified::new(ValueIteration::<f32, O>::new(device, layout)?);
-                Ok(Dynamic::Values(Box::new(Refined::new(sweeps, self.mdp, Team::alone()))))
-            }
-            _ => self.typed::<f64, O>(device),
-        }
+/// Wraps a backend of one rank, or of one of several `ranks`.
+fn unified<'d, B>(backend: B, ranks: Option<&Ranks<'d>>) -> Unified<'d, B> {
+    match ranks {
+        Some(ranks) => ranks.wrap(backend),
+        None => Unified::new(backend),
     }
 }

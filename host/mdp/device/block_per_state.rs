@@ -8,7 +8,8 @@ use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
 use warpkov_kernels::mdp::residual::{ResidualsArgs, max_change};
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use super::resident::{Resident, THREADS};
+use super::resident::Resident;
+use super::sweeps::THREADS;
 use crate::backend::{Evaluate, Evaluation, State};
 use crate::model::{Mdp, NO_ACTION};
 use warpkov_runtime::Precise;
@@ -70,9 +71,9 @@ impl<T: Precise, O: Offset> State for BlockPerState<'_, T, O> {
     /// written, and both read again for the residual.
     fn sweep_bytes(&mut self) -> Result<u64, DeviceError> {
         let policy = self.policy()?;
-        let row_ptr = self.device.to_vec(&self.resident.model.row_ptr)?;
-        let choices = self.device.to_vec(&self.resident.model.choices)?;
-        let first = |state: usize| match self.resident.model.actions {
+        let row_ptr = self.device.to_vec(&self.resident.rows.row_ptr)?;
+        let choices = self.device.to_vec(&self.resident.rows.choices)?;
+        let first = |state: usize| match self.resident.rows.actions {
             0 => choices[state].to_usize(),
             actions => state * actions as usize,
         };
@@ -93,8 +94,8 @@ impl<T: Precise, O: Offset> Evaluate for BlockPerState<'_, T, O> {
             // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `upload` and `new` allocated
             // the buffers with the sizes of this model.
             unsafe {
-                let Resident { states, model, policy, v_old, v_new, residuals, .. } = resident;
-                let model = ModelArgs { reward: action_reward, ..model.args() };
+                let Resident { states, rows, numbers, policy, v_old, v_new, residuals, .. } = resident;
+                let model = ModelArgs { reward: action_reward, ..rows.args(numbers) };
                 let v = IteratesArgs { old: v_old, new: v_new };
                 let residuals = &mut *residuals;
                 evaluate_block_per_state(

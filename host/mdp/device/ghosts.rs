@@ -10,10 +10,8 @@ use bytemuck::Pod;
 use warpkov_device::launch::{Arg, Buffer, Device, Shape};
 use warpkov_kernels::mdp::ghosts::{pack, unpack};
 
-use super::resident::THREADS;
-use super::values::{Certify, Residual};
+use super::sweeps::THREADS;
 use crate::dynamic::{Failure, Unified};
-use crate::error::SolveError;
 use crate::model::{Part, Peer};
 use crate::team::Team;
 use warpkov_common::interrupt;
@@ -61,6 +59,20 @@ impl<'c> Ranks<'c> {
             (part, _) => Values::Halo(Box::new(Halo::of(part.map_or(&[][..], |part| &part.peers), device)?)),
         };
         Ok(Ghosts { ranks: self.clone(), values, recorded: HashMap::new() })
+    }
+
+    /// The exchanges of vectors of `T` on one of several ranks.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn exchanges<T: Precise>(
+        ranks: Option<&Self>,
+        device: &AnyDevice,
+    ) -> Result<Option<Box<dyn Exchanges<T> + 'c>>, DeviceError> {
+        Ok(match ranks {
+            Some(ranks) => Some(Box::new(ranks.ghosts::<T>(device)?)),
+            None => None,
+        })
     }
 
     /// Wraps a backend whose exchanges may fail.
@@ -360,17 +372,5 @@ impl<T: Precise> Exchanges<T> for Ghosts<'_, T> {
 
     fn records(&self) -> bool {
         self.ranks.link.is_some()
-    }
-}
-
-impl<B: Certify> Certify for Unified<'_, B>
-where
-    SolveError: From<B::Error>,
-{
-    fn residual(&mut self) -> Result<Residual, SolveError> {
-        let Residual { range, largest } = self.of(Certify::residual)?;
-        let mut largest = [largest];
-        self.team().max(&mut largest)?;
-        Ok(Residual { range, largest: largest[0] })
     }
 }

@@ -9,7 +9,7 @@ use warpkov_runtime::link::Link;
 use warpkov_device::launch::{Device, Shape};
 use warpkov_kernels::mdp::matrix_free::{Compiled, MEASURED, MeasureLaunch, Measured, SLOTS, SweepLaunch};
 
-use super::values::{StopOnDevice, changes};
+use super::sweeps::{StopOnDevice, changes};
 use crate::backend::{Backups, GreedySweeps, Measure, Pace, State, Stop};
 use crate::error::SolveError;
 use warpkov_common::interrupt;

@@ -3,11 +3,10 @@
 use warpkov_device::device::Offset;
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
-use super::ghosts::{Exchanges, Ranks};
+use super::ghosts::Ranks;
 use super::layout::SweepLayout;
-use super::stored::Stored;
-use super::values::{Certify, Residual, ValueIteration};
-use crate::backend::{Backups, GreedySweeps, State, Stop};
+use super::values::ValueIteration;
+use crate::backend::{Backups, Certify, GreedySweeps, Residual, State, Stop};
 
 /// Value iteration in f32 until rounding errors or the target stop it, then in f64.
 pub struct Mixed<'d, O: Offset> {
@@ -25,7 +24,7 @@ impl<'d, O: Offset> Mixed<'d, O> {
     /// # Errors
     /// Errors of the device.
     pub fn new(device: &'d AnyDevice, sweep_layout: &SweepLayout<'d>) -> Result<Self, DeviceError> {
-        Self::of(device, sweep_layout, None, None)
+        Self::in_team(device, sweep_layout, None)
     }
 
     /// [`new`](Self::new) for the part of one rank. All ranks call the methods in the same order.
@@ -37,21 +36,11 @@ impl<'d, O: Offset> Mixed<'d, O> {
         sweep_layout: &SweepLayout<'d>,
         ranks: Option<&Ranks<'d>>,
     ) -> Result<Self, DeviceError> {
-        let Some(ranks) = ranks else { return Self::new(device, sweep_layout) };
-        let (fast, exact) = (ranks.ghosts(device)?, ranks.ghosts(device)?);
-        Self::of(device, sweep_layout, Some(Box::new(fast)), Some(Box::new(exact)))
-    }
-
-    fn of(
-        device: &'d AnyDevice,
-        sweep_layout: &SweepLayout<'d>,
-        fast: Option<Box<dyn Exchanges<f32> + 'd>>,
-        exact: Option<Box<dyn Exchanges<f64> + 'd>>,
-    ) -> Result<Self, DeviceError> {
-        let exact = ValueIteration::in_team(device, sweep_layout, exact)?;
-        let fast = match Stored::shortened(device, &exact.model)? {
-            Some(model) => ValueIteration::with(device, sweep_layout, model, fast)?,
-            None => ValueIteration::in_team(device, sweep_layout, fast)?,
+        let exact = ValueIteration::in_team(device, sweep_layout, Ranks::exchanges(ranks, device)?)?;
+        let ghosts = Ranks::exchanges(ranks, device)?;
+        let fast = match exact.model.shortened(device)? {
+            Some(model) => ValueIteration::with(device, sweep_layout, model, ghosts)?,
+            None => ValueIteration::in_team(device, sweep_layout, ghosts)?,
         };
         Ok(Self { fast, exact, in_f64: false, last: f64::INFINITY })
     }

@@ -2,8 +2,9 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `layout`, `patterns`, `slices` | layouts of a model for value iteration |
-//! | `stored` | a model in one of them, in device memory |
+//! | `layout` | a model in the most compact layout for value iteration that fits: its sizes and its tiles |
+//! | `layouts` | each kind of layout: on the host, in device memory, and the launch of its sweep |
+//! | `sweeps` | the launch of a sweep over states, the stopping rule and the tiles on the device |
 //! | `values`, `mixed`, `streamed` | value iteration: resident, in two precisions, larger than the device's memory |
 //! | `matrix_free` | value iteration of a model as code |
 //! | `ghosts` | the exchange of ghosts between the devices of several ranks |
@@ -16,16 +17,16 @@ pub mod divided;
 mod ghosts;
 mod krylov;
 mod layout;
+mod layouts;
 mod matrix_free;
 mod mixed;
-mod patterns;
 mod projected;
 mod resident;
-mod slices;
-mod stored;
 mod streamed;
+mod sweeps;
 mod values;
 
+pub use crate::backend::{Certify, Residual};
 pub use block_per_state::BlockPerState;
 pub use ghosts::{Exchanges, Ghosts, Ranks};
 pub use krylov::System;
@@ -34,4 +35,4 @@ pub use matrix_free::MatrixFree;
 pub use mixed::Mixed;
 pub use projected::{PolicyLayout, Projected};
 pub use streamed::{Streamed, Streaming};
-pub use values::{Certify, Residual, ValueIteration};
+pub use values::ValueIteration;

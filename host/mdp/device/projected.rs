@@ -13,7 +13,9 @@ use warpkov_kernels::primitives::rows::RowsArgs;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::ghosts::Exchanges;
-use super::resident::{Resident, THREADS, checked_offset, lanes_for};
+use super::layouts::rows::{checked_offset, lanes_for};
+use super::resident::Resident;
+use super::sweeps::THREADS;
 use crate::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
 use crate::model::Mdp;
 use warpkov_runtime::Precise;
@@ -97,9 +99,6 @@ pub struct Projected<'d, T: Precise, O: Offset> {
     device: &'d AnyDevice,
     resident: Resident<'d, T, O>,
     layout: PolicyLayout,
-    improve_lanes: u32,
-    /// States per block of the improvement kernel.
-    improve_states: u32,
     counts: AnyBuffer<O>,
     offsets: AnyBuffer<O>,
     scratch: AnyBuffer<O>,
@@ -159,14 +158,10 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
         let capacity = layout.capacity(model);
         // Fails here and not after the uploads.
         let _: O = checked_offset(capacity as u64);
-        let improve_lanes = lanes_for(model.transitions().nnz() as f64 / model.rows() as f64 / 2.0);
-        let actions = model.rows().div_ceil(model.states() as usize) as u32;
         Ok(Self {
             device,
             resident: Resident::upload(device, model, ranks)?,
             layout,
-            improve_lanes,
-            improve_states: (THREADS / improve_lanes / actions).max(1),
             counts: device.zeros(groups)?,
             offsets: device.zeros(groups + 1)?,
             scratch: device.zeros(scratch_len(groups))?,
@@ -229,7 +224,7 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
                 resident.states,
                 RowsArgs { ptr: offsets, col, prob },
                 reward.unwrap_or(own),
-                resident.model.gamma,
+                resident.rows.gamma,
                 IteratesArgs { old: x, new: y },
                 ResidualsArgs { theta: 0.0, sweep: 0, slots: &mut resident.residuals }
             )
@@ -252,8 +247,8 @@ impl<'d, T: Precise, O: Offset> Projected<'d, T, O> {
             return Ok(());
         }
         let Self { device, resident, layout, counts, offsets, scratch, col, prob, reward, .. } = self;
-        let Resident { states, model, policy, .. } = resident;
-        let (device, model) = (*device, model.args());
+        let Resident { states, rows, numbers, policy, .. } = resident;
+        let (device, model) = (*device, rows.args(numbers));
         let per_state = Shape::cover(u64::from(*states), THREADS);
         let per_warp = Shape::cover(u64::from(*states) * 32, THREADS);
         let groups = counts.len();
@@ -318,7 +313,7 @@ impl<T: Precise, O: Offset> Evaluate for Projected<'_, T, O> {
                     resident.states,
                     RowsArgs { ptr: offsets, col, prob },
                     reward,
-                    resident.model.gamma,
+                    resident.rows.gamma,
                     IteratesArgs { old: &resident.v_old, new: &mut resident.v_new },
                     ResidualsArgs { theta, sweep: k, slots: &mut resident.residuals }
                 )
@@ -327,7 +322,8 @@ impl<T: Precise, O: Offset> Evaluate for Projected<'_, T, O> {
     }
 
     fn improve(&mut self, tie: f64) -> Result<u64, DeviceError> {
-        let changed = self.resident.improve(self.device, tie, self.improve_lanes, THREADS, self.improve_states)?;
+        let (lanes, states_per_block) = self.resident.rows.lanes_and_states;
+        let changed = self.resident.improve(self.device, tie, lanes, THREADS, states_per_block)?;
         self.current &= changed == 0;
         Ok(changed)
     }

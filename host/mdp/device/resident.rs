@@ -6,105 +6,28 @@ use std::ops::Range;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 use warpkov_runtime::gpu::Graph;
 
-use warpkov_common::parallel;
+use warpkov_common::interrupt;
 use warpkov_device::device::Offset;
 use warpkov_device::launch::{Buffer, Device, Shape};
-use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::improve::improve;
-use warpkov_kernels::mdp::model::ModelArgs;
-use warpkov_kernels::primitives::rows::RowsArgs;
 
 use super::ghosts::Exchanges;
+use super::layouts::Numbers;
+use super::layouts::rows::RowIndex;
+use super::sweeps::launch_batch;
 use crate::backend::Evaluation;
 use crate::model::{Choices, Mdp};
-use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
-
-/// Threads per block for kernels without a fixed block size.
-pub(super) const THREADS: u32 = 256;
 
 /// Maximum sweeps per batch without host synchronisation.
 const MAX_BATCH: usize = 256;
-
-/// Converts row pointers to `O`; panics if they do not fit.
-pub(super) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
-    let mut offsets = vec![O::ZERO; row_ptr.len()];
-    parallel::fill(&mut offsets, |row| checked_offset(row_ptr[row]));
-    offsets
-}
-
-/// An offset as `O`, into which it must fit.
-pub(super) fn checked_offset<O: Offset>(offset: u64) -> O {
-    assert!(O::WIDE || u32::try_from(offset).is_ok(), "offsets of 32 bits are too small for the model");
-    O::from_usize(offset as usize)
-}
-
-/// Launches at most `batch` steps without synchronisation. Returns their number, which is smaller after an interrupt.
-pub(super) fn launch_batch<E>(batch: usize, mut step: impl FnMut(usize) -> Result<(), E>) -> Result<usize, E> {
-    for k in 0..batch {
-        if k > 0 && interrupt::requested() {
-            return Ok(k);
-        }
-        step(k)?;
-    }
-    Ok(batch)
-}
-
-/// Uploads the choices: A and no offsets if all states have A actions, otherwise 0 and the row offsets of the states.
-pub(super) fn upload_choices<O: Offset>(
-    device: &AnyDevice,
-    choices: &Choices,
-) -> Result<(u32, AnyBuffer<O>), DeviceError> {
-    match choices {
-        Choices::Uniform(actions) => Ok((*actions, device.upload(&[])?)),
-        Choices::Ragged(choices) => Ok((0, device.upload(&offsets(choices))?)),
-    }
-}
-
-/// A model in device memory.
-pub(super) struct Model<T: Precise, O: Offset> {
-    /// A, or 0 if the number of actions varies.
-    pub actions: u32,
-    /// Row offsets of the states if the number of actions varies.
-    pub choices: AnyBuffer<O>,
-    pub gamma: f64,
-    pub row_ptr: AnyBuffer<O>,
-    pub col: AnyBuffer<u32>,
-    pub prob: AnyBuffer<T>,
-    /// r(s, a).
-    pub reward: AnyBuffer<T>,
-}
-
-impl<T: Precise, O: Offset> Model<T, O> {
-    pub fn upload(device: &AnyDevice, model: &Mdp) -> Result<Self, DeviceError> {
-        let (actions, choices) = upload_choices(device, model.choices())?;
-        Ok(Self {
-            actions,
-            choices,
-            gamma: model.gamma(),
-            row_ptr: device.upload(&offsets::<O>(model.transitions().row_ptr()))?,
-            col: device.upload(model.transitions().col())?,
-            prob: device.upload(&T::of(model.transitions().val()))?,
-            reward: device.upload(&T::of(&model.expected_rewards()))?,
-        })
-    }
-
-    /// The model as kernel arguments.
-    pub fn args(&self) -> ModelArgs<'_, T, O, AnyDevice> {
-        ModelArgs {
-            choices: ChoicesArgs { actions: self.actions, offsets: &self.choices },
-            rows: RowsArgs { ptr: &self.row_ptr, col: &self.col, prob: &self.prob },
-            reward: &self.reward,
-            gamma: self.gamma,
-        }
-    }
-}
 
 /// The model, V and π in device memory.
 pub(super) struct Resident<'d, T: Precise, O: Offset> {
     /// The states of this rank; ghosts follow them.
     pub states: u32,
-    pub model: Model<T, O>,
+    pub rows: RowIndex<O>,
+    pub numbers: Numbers<T>,
     pub first_policy: Vec<u32>,
     pub policy: AnyBuffer<u32>,
     pub v_old: AnyBuffer<T>,
@@ -138,11 +61,13 @@ impl<'d, T: Precise, O: Offset> Resident<'d, T, O> {
         let states = model.states() as usize;
         let first_policy = model.first_policy();
         assert_eq!(model.own().start, 0, "ghosts follow the states of this rank");
+        let (rows, numbers) = RowIndex::upload(device, model, &model.expected_rewards())?;
         let ghosts = model.part().map_or(0, |part| part.ghosts());
         Ok(Self {
             ranks,
             states: (states - ghosts) as u32,
-            model: Model::upload(device, model)?,
+            rows,
+            numbers,
             policy: device.upload(&first_policy)?,
             first_policy,
             v_old: device.zeros(states)?,
@@ -292,7 +217,7 @@ impl<'d, T: Precise, O: Offset> Resident<'d, T, O> {
         device.clear(&mut self.changed)?;
         let blocks = self.states.div_ceil(states_per_block);
         let shape = Shape::new(blocks, threads).with_shared(threads / lanes * 8);
-        let model = self.model.args();
+        let model = self.rows.args(&self.numbers);
         macro_rules! launch {
             ($lanes:literal) => {
                 // SAFETY: `Mdp` guarantees columns below |S| and non-decreasing row pointers. `Resident::upload`
@@ -341,9 +266,4 @@ impl<'d, T: Precise, O: Offset> Resident<'d, T, O> {
         self.refresh(device)?;
         Ok(device.to_vec(&self.v_old)?.into_iter().map(T::to_f64).collect())
     }
-}
-
-/// Threads per row of `mean` entries: 1 to 32, with one to two entries per thread if that suffices.
-pub(super) fn lanes_for(mean: f64) -> u32 {
-    ((mean / 2.0).ceil() as u32).next_power_of_two().clamp(1, 32)
 }

@@ -11,16 +11,17 @@ use warpkov_runtime::device::{AnyBuffer, AnyDevice, AnyEvent, AnyPinned, DeviceE
 
 use rayon::prelude::*;
 use warpkov_device::device::{DeviceCopy, Offset};
-use warpkov_device::launch::{Device, Shape};
+use warpkov_device::launch::Device;
 use warpkov_kernels::mdp::backup::narrow::{NarrowSlicesArgs, backup_narrow};
 use warpkov_kernels::mdp::backup::slices::{SLICE, SlicesArgs, backup_slices};
 use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs};
 use warpkov_kernels::mdp::model::IteratesArgs;
 
-use super::layout::{Model, RowLayout, SLICES_TILE, Source, SweepLayout, discounted, tile};
-use super::resident::THREADS;
-use super::slices::Slices;
-use super::values::{Dependencies, StopOnDevice, changes};
+use super::layout::{AnyLayout, Source, SweepLayout};
+use super::layouts::Numbers;
+use super::layouts::narrow::Palettes;
+use super::layouts::slices::{Slices, array};
+use super::sweeps::{Dependencies, StopOnDevice, by_tile, changes};
 use crate::analysis::tiles::Tiles;
 use crate::backend::{Backups, GreedySweeps, State, Stop};
 use crate::certificate::greedy;
@@ -37,20 +38,15 @@ const WINDOWS: u64 = 8;
 
 /// A model in a layout that can be streamed through a device.
 pub struct Streaming<'m> {
-    mdp: &'m Mdp,
+    slices: Slices<'m>,
+    /// The palettes of [`Storage::Narrow`].
+    palettes: Option<Palettes>,
     reward: Vec<f64>,
-    slices: Slices,
-    small: Option<Small>,
     tiles: Option<Tiles>,
+    /// States per tile.
+    tile: u32,
     part_bytes: u64,
     room: u64,
-}
-
-/// The palettes of [`Storage::Narrow`], and whether offsets have two bytes.
-struct Small {
-    wide: bool,
-    palette: Vec<f64>,
-    rewards: Vec<f64>,
 }
 
 /// Neighbouring tiles that are copied together.
@@ -68,13 +64,14 @@ impl<'m> Streaming<'m> {
     /// `room` bytes, and at least two. `None` unless the layout is slices, plain or narrow.
     #[must_use]
     pub fn new(plan: SweepLayout<'m>, part_bytes: u64, room: u64) -> Option<Self> {
-        let SweepLayout { model: Model::Host { mdp, reward, layout }, tiles } = plan else { return None };
-        let (slices, small) = match layout {
-            RowLayout::Slices(slices) => (slices, None),
-            RowLayout::Narrow { slices, wide, palette, rewards } => (slices, Some(Small { wide, palette, rewards })),
-            RowLayout::Rows { .. } | RowLayout::Patterns { .. } => return None,
+        let tile = plan.tile();
+        let SweepLayout { reward, layout, tiles, .. } = plan;
+        let (slices, palettes) = match layout {
+            AnyLayout::Slices(slices) => (slices, None),
+            AnyLayout::Narrow(slices, palettes) => (slices, Some(palettes)),
+            AnyLayout::Rows(_) | AnyLayout::Patterns(_) => return None,
         };
-        Some(Self { mdp, reward, slices, small, tiles, part_bytes, room })
+        Some(Self { slices, palettes, reward, tiles, tile, part_bytes, room })
     }
 
     /// The same for `free` bytes of device memory, with V in T; `None` if V and two parts do not fit.
@@ -90,18 +87,13 @@ impl<'m> Streaming<'m> {
     /// The layout of the entries.
     #[must_use]
     pub fn storage(&self) -> Storage {
-        if self.small.is_some() { Storage::Narrow } else { Storage::Slices }
+        if self.palettes.is_some() { Storage::Narrow } else { Storage::Slices }
     }
 
     /// Whether sweeps skip tiles whose values cannot change.
     #[must_use]
     pub fn skips(&self) -> bool {
         self.tiles.is_some()
-    }
-
-    /// States per tile.
-    fn tile(&self) -> usize {
-        if self.small.is_some() { tile(self.mdp.states() as usize) } else { SLICES_TILE }
     }
 
     /// The number of parts, and the number of windows.
@@ -132,10 +124,8 @@ impl<'m> Streaming<'m> {
     }
 
     fn element_bytes<T>(&self, entries: usize, rewards: usize) -> u64 {
-        let (entry, reward) = match self.small {
-            None => (4 + size_of::<T>(), size_of::<T>()),
-            Some(Small { wide, .. }) => (if wide { 3 } else { 2 }, 2),
-        };
+        let plain = [4 + size_of::<T>(), size_of::<T>()];
+        let [entry, reward] = self.palettes.as_ref().map_or(plain, Palettes::bytes);
         (entries * entry + rewards * reward) as u64
     }
 
@@ -145,9 +135,9 @@ impl<'m> Streaming<'m> {
 
     /// Bytes of device memory other than windows.
     fn resident_bytes<T>(&self) -> u64 {
-        let palettes = self.small.as_ref().map_or(0, |small| small.palette.len() + small.rewards.len());
+        let palettes = self.palettes.as_ref().map_or(0, |palettes| palettes.prob.len() + palettes.reward.len());
         let tiles = self.tiles.as_ref().map_or(0, |tiles| 3 * tiles.ptr.len() + tiles.needs.len());
-        let values = 2 * u64::from(self.mdp.states()) * size_of::<T>() as u64;
+        let values = 2 * u64::from(self.slices.mdp.states()) * size_of::<T>() as u64;
         values + self.place_bytes() + (palettes * size_of::<T>() + 4 * tiles + 8 * SLOTS) as u64
     }
 
@@ -163,15 +153,14 @@ impl<'m> Streaming<'m> {
 
     /// The parts, in the order of their states.
     fn cut<T>(&self) -> Vec<Part> {
-        let Self { mdp, slices, .. } = self;
-        let states = mdp.states() as usize;
-        let tile = self.tile();
+        let Slices { mdp, ptr, reward_ptr, extent, .. } = &self.slices;
+        let (states, tile) = (mdp.states() as usize, self.tile as usize);
         let count = states.div_ceil(tile);
-        let slice = |t: usize| (t * tile / SLICE).min(slices.extent.len());
+        let slice = |t: usize| (t * tile / SLICE).min(extent.len());
         let elements = |first: usize, end: usize| {
             let (first, end) = (slice(first), slice(end));
             let range = |ptr: &[u64]| ptr[first] as usize..ptr[end] as usize;
-            (range(&slices.ptr), range(&slices.reward_ptr))
+            (range(ptr), range(reward_ptr))
         };
         let mut parts = Vec::new();
         let mut first = 0;
@@ -291,13 +280,8 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy> Elements<C, P, R> {
 /// The elements of the three layouts.
 enum Streams<T: Precise> {
     Plain(Elements<u32, T, T>),
-    One(Elements<i8, u8, u16>, Palettes<T>),
-    Two(Elements<i16, u8, u16>, Palettes<T>),
-}
-
-struct Palettes<T: Precise> {
-    probabilities: AnyBuffer<T>,
-    rewards: AnyBuffer<T>,
+    One(Elements<i8, u8, u16>, Numbers<T>),
+    Two(Elements<i16, u8, u16>, Numbers<T>),
 }
 
 /// Value iteration by greedy sweeps over a streamed model, with V in T.
@@ -305,8 +289,6 @@ pub struct Streamed<'d, T: Precise, O: Offset> {
     device: &'d AnyDevice,
     mdp: &'d Mdp,
     parts: Vec<Part>,
-    /// States per tile.
-    tile: usize,
     model: Streams<T>,
     model_bytes: u64,
     place: AnyBuffer<O>,
@@ -327,7 +309,8 @@ impl<'d, T: Precise, O: Offset> Streamed<'d, T, O> {
     /// If O has 32 bits and the model [needs](Streaming::is_wide) 64.
     pub fn new(device: &'d AnyDevice, streaming: &Streaming<'d>) -> Result<Self, DeviceError> {
         assert!(O::WIDE || !streaming.is_wide(), "offsets of 32 bits are too small for the model");
-        let Streaming { mdp, reward, slices, small, tiles, .. } = streaming;
+        let Streaming { slices, palettes, reward, tiles, tile, .. } = streaming;
+        let mdp = slices.mdp;
         let parts = streaming.cut::<T>();
         let windows = streaming.windows::<T>(&parts);
         // Positions are relative to the part.
@@ -339,30 +322,25 @@ impl<'d, T: Precise, O: Offset> Streamed<'d, T, O> {
         let place = device.upload(&place)?;
         let states = mdp.states() as usize;
         let (v_old, v_new) = (device.zeros(states)?, device.zeros(states)?);
-        let tiles = Dependencies::upload(device, tiles.as_ref())?;
+        let tiles = Dependencies::upload(device, tiles.as_ref(), *tile)?;
         // Windows take the remaining memory, so they are allocated last.
-        let model = match small {
+        let model = match palettes {
             None => {
-                let successor = slices.entries_of(slices.successors(mdp));
-                let probability = slices.entries_of(slices.probabilities(mdp));
-                let elements = (successor, probability, slices.rewards_of(slices.earnings(mdp, reward)));
+                let successor = array(&slices.ptr, slices.successors());
+                let probability = array(&slices.ptr, slices.probabilities());
+                let elements = (successor, probability, array(&slices.reward_ptr, slices.earnings(reward)));
                 Streams::Plain(Elements::new(device, elements, &parts, windows)?)
             }
-            Some(Small { wide, palette, rewards }) => {
-                let palettes = Palettes {
-                    probabilities: device.upload(&T::of(&discounted(mdp.gamma(), palette)))?,
-                    rewards: device.upload(&T::of(rewards))?,
-                };
-                let probability = slices.entries_of(slices.probability_indices(mdp, palette));
-                let reward = slices.rewards_of(slices.reward_indices(mdp, reward, rewards));
-                if *wide {
-                    let elements =
-                        (slices.entries_of(slices.distances(mdp, |distance| distance as i16)), probability, reward);
-                    Streams::Two(Elements::new(device, elements, &parts, windows)?, palettes)
+            Some(palettes) => {
+                let numbers = palettes.upload(device, mdp.gamma())?;
+                let probability = array(&slices.ptr, slices.probability_indices(&palettes.prob));
+                let reward = array(&slices.reward_ptr, slices.reward_indices(reward, &palettes.reward));
+                if palettes.wide {
+                    let elements = (array(&slices.ptr, slices.distances(|d| d as i16)), probability, reward);
+                    Streams::Two(Elements::new(device, elements, &parts, windows)?, numbers)
                 } else {
-                    let elements =
-                        (slices.entries_of(slices.distances(mdp, |distance| distance as i8)), probability, reward);
-                    Streams::One(Elements::new(device, elements, &parts, windows)?, palettes)
+                    let elements = (array(&slices.ptr, slices.distances(|d| d as i8)), probability, reward);
+                    Streams::One(Elements::new(device, elements, &parts, windows)?, numbers)
                 }
             }
         };
@@ -370,7 +348,6 @@ impl<'d, T: Precise, O: Offset> Streamed<'d, T, O> {
             device,
             mdp,
             parts,
-            tile: streaming.tile(),
             model,
             model_bytes: streaming.model_bytes::<T>(),
             place,
@@ -393,9 +370,8 @@ impl<'d, T: Precise, O: Offset> Streamed<'d, T, O> {
     }
 
     fn sweep(&mut self) -> Result<Backups, DeviceError> {
-        let Self { device, parts, tile, model, place, tiles, v_old, v_new, slots, stop, .. } = self;
+        let Self { device, parts, model, place, tiles, v_old, v_new, slots, stop, .. } = self;
         let device = *device;
-        let tile = *tile as u32;
         let changed = if tiles.skip { device.to_vec(&tiles.changed_old)? } else { Vec::new() };
         let may_change = |part: &Part| !tiles.skip || part.needs.iter().any(|&tile| changed[tile as usize] > 0);
         let active: Vec<usize> = (0..parts.len()).filter(|&number| may_change(&parts[number])).collect();
@@ -404,41 +380,34 @@ impl<'d, T: Precise, O: Offset> Streamed<'d, T, O> {
         // No kernel writes the flags of tiles in skipped parts.
         device.clear(&mut tiles.changed_new)?;
         macro_rules! through {
-            ($elements:ident, $kernel:ident, $slices:ident, $offset:ident $(, $palette:expr, $rewards:expr)?) => {
+            ($elements:ident, $kernel:ident, $slices:ident, $offset:ident $(, $numbers:ident)?) => {
                 for number in $elements.order(active) {
                     let part = &parts[number];
                     let window = $elements.hold(device, number, part)?;
                     let Window { successor, probability, reward, .. } = &*window;
-                    let sweep = SweepArgs { number: 0, stop: &stop.buffer, slots: &mut *slots, tiles: tiles.args(tile), lag: 1 };
                     let slices = $slices {
-                        place: &*place, $offset: successor, prob: probability, reward $(, palette: $palette, rewards: $rewards)?
+                        place: &*place,
+                        $offset: successor,
+                        prob: probability,
+                        reward,
+                        $(palette: &$numbers.prob, rewards: &$numbers.reward)?
                     };
-                    let blocks = part.states.len().div_ceil(tile as usize) as u64;
+                    let Range { start, end } = part.states;
+                    let shape = by_tile(&part.states, tiles.len);
+                    let sweep =
+                        SweepArgs { number: 0, stop: &stop.buffer, slots: &mut *slots, tiles: tiles.args(), lag: 1 };
+                    let v = IteratesArgs { old: &*v_old, new: &mut *v_new };
                     // SAFETY: `Mdp` guarantees columns below |S|. `Streamed::new` gave the buffers the model's sizes. The window
-                    // holds the part, and `place` has positions relative to it.
-                    unsafe {
-                        $kernel(
-                            device,
-                            Shape::grid_stride(blocks * u64::from(THREADS), THREADS),
-                            part.states.end,
-                            part.states.start,
-                            slices,
-                            IteratesArgs { old: &*v_old, new: &mut *v_new },
-                            sweep,
-                        )?;
-                    }
+                    // holds the part, which begins with a tile, and `place` has positions relative to it.
+                    unsafe { $kernel(device, shape, end, start, slices, v, sweep)? };
                     window.swept = device.record_event()?;
                 }
             };
         }
         match model {
             Streams::Plain(elements) => through!(elements, backup_slices, SlicesArgs, col),
-            Streams::One(elements, Palettes { probabilities, rewards }) => {
-                through!(elements, backup_narrow, NarrowSlicesArgs, offset, probabilities, rewards);
-            }
-            Streams::Two(elements, Palettes { probabilities, rewards }) => {
-                through!(elements, backup_narrow, NarrowSlicesArgs, offset, probabilities, rewards);
-            }
+            Streams::One(elements, numbers) => through!(elements, backup_narrow, NarrowSlicesArgs, offset, numbers),
+            Streams::Two(elements, numbers) => through!(elements, backup_narrow, NarrowSlicesArgs, offset, numbers),
         }
         std::mem::swap(v_old, v_new);
         std::mem::swap(&mut tiles.changed_old, &mut tiles.changed_new);

@@ -6,25 +6,16 @@ use warpkov_runtime::gpu::Graph;
 
 use rayon::prelude::*;
 use warpkov_device::device::Offset;
-use warpkov_device::launch::{Buffer, Device, Shape};
-use warpkov_kernels::mdp::backup::narrow::{NarrowSlicesArgs, backup_narrow};
-use warpkov_kernels::mdp::backup::patterns::{PatternsArgs, backup_patterns};
-use warpkov_kernels::mdp::backup::rows::backup_rows;
-use warpkov_kernels::mdp::backup::slices::{SlicesArgs, backup_slices};
-use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs, TilesArgs, convert};
-use warpkov_kernels::mdp::change::of_sweep;
-use warpkov_kernels::mdp::choices::ChoicesArgs;
-use warpkov_kernels::mdp::model::{IteratesArgs, ModelArgs};
+use warpkov_device::launch::{Device, Shape};
+use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs, convert};
+use warpkov_kernels::mdp::model::IteratesArgs;
 use warpkov_kernels::mdp::residual::largest;
-use warpkov_kernels::primitives::rows::RowsArgs;
 
 use super::ghosts::Exchanges;
-use super::layout::{Model, RowLayout, SLICES_TILE, Source, SweepLayout, tile};
-use super::resident::{THREADS, launch_batch};
-use super::slices::Slices;
-use super::stored::{Narrow, Stored};
-use crate::analysis::tiles::Tiles;
-use crate::backend::{Backups, Correct, GreedySweeps, State, Stop};
+use super::layout::{Source, SweepLayout};
+use super::layouts::Uploaded;
+use super::sweeps::{BackupLaunch, Dependencies, StopOnDevice, THREADS, changes, launch_batch};
+use crate::backend::{Backups, Certify, Correct, GreedySweeps, Residual, State, Stop};
 use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
 
@@ -34,81 +25,13 @@ const MAX_BATCH: usize = 64;
 /// Sweeps in the first batch. Its residuals predict the length of the next batches.
 const FIRST_BATCH: usize = 32;
 
-/// Maximum bytes of the pattern table in shared memory; several blocks still fit on a multiprocessor.
-const MAX_SHARED: u32 = 64 << 10;
-
-/// Bytes of the pattern table above which larger blocks share one copy of it.
-const PATTERN_BYTES: u32 = 8 << 10;
-
-/// The stopping rule in device memory, where the kernels read it.
-pub(super) struct StopOnDevice {
-    pub buffer: AnyBuffer<f64>,
-    now: Option<Stop>,
-}
-
-impl StopOnDevice {
-    pub fn new(device: &AnyDevice) -> Result<Self, DeviceError> {
-        Ok(Self { buffer: device.zeros(2)?, now: None })
-    }
-
-    /// Writes the rule to the device if it has changed.
-    pub fn set(&mut self, device: &AnyDevice, stop: Stop) -> Result<(), DeviceError> {
-        if self.now != Some(stop) {
-            self.now = Some(stop);
-            device.write(&mut self.buffer, &[stop.bound(), f64::from(u8::from(matches!(stop, Stop::Span(_))))])?;
-        }
-        Ok(())
-    }
-}
-
-/// Dependencies between tiles in device memory, for skipping.
-pub(super) struct Dependencies {
-    pub skip: bool,
-    pub ptr: AnyBuffer<u32>,
-    pub needs: AnyBuffer<u32>,
-    pub changed_old: AnyBuffer<u32>,
-    pub changed_new: AnyBuffer<u32>,
-    /// All ones, one per tile: before the first sweep, every tile counts as changed.
-    pub all: Vec<u32>,
-}
-
-impl Dependencies {
-    pub fn upload(device: &AnyDevice, tiles: Option<&Tiles>) -> Result<Self, DeviceError> {
-        let (ptr, needs) = tiles.map_or((&[][..], &[][..]), |tiles| (&tiles.ptr, &tiles.needs));
-        let all = vec![1; ptr.len().saturating_sub(1)];
-        Ok(Self {
-            skip: tiles.is_some(),
-            ptr: device.upload(ptr)?,
-            needs: device.upload(needs)?,
-            changed_old: device.upload(&all)?,
-            changed_new: device.zeros(all.len())?,
-            all,
-        })
-    }
-
-    /// Kernel arguments for tiles of `len` states.
-    pub fn args(&mut self, len: u32) -> TilesArgs<'_, AnyDevice> {
-        let Self { skip, ptr, needs, changed_old, changed_new, .. } = self;
-        TilesArgs { len, skip: u32::from(*skip), needs_ptr: ptr, needs, changed_old, changed_new }
-    }
-
-    /// Marks all tiles as changed.
-    pub fn changed_all(&mut self, device: &AnyDevice) -> Result<(), DeviceError> {
-        device.write(&mut self.changed_old, &self.all)
-    }
-}
-
 /// Value iteration by greedy sweeps, V in T.
 pub struct ValueIteration<'d, T: Precise, O: Offset> {
     device: &'d AnyDevice,
     pub(super) source: Source<'d>,
-    pub(super) model: Stored<T, O>,
-    /// Positions of the elements in the slice layout; `None` for other layouts.
-    slices: Option<Slices>,
+    pub(super) model: Uploaded<'d, T, O>,
     model_bytes: u64,
     tiles: Dependencies,
-    /// States per tile.
-    tile: u32,
     v_old: AnyBuffer<T>,
     v_new: AnyBuffer<T>,
     slots: AnyBuffer<u64>,
@@ -134,7 +57,7 @@ impl<'d, T: Precise, O: Offset> ValueIteration<'d, T, O> {
     /// # Errors
     /// Errors of the device.
     pub fn new(device: &'d AnyDevice, sweep_layout: &SweepLayout<'d>) -> Result<Self, DeviceError> {
-        Self::with(device, sweep_layout, Stored::upload(device, sweep_layout)?, None)
+        Self::with(device, sweep_layout, sweep_layout.upload(device)?, None)
     }
 
     /// [`new`](Self::new) for the part of one rank. All ranks call the methods in the same order.
@@ -146,18 +69,18 @@ impl<'d, T: Precise, O: Offset> ValueIteration<'d, T, O> {
         sweep_layout: &SweepLayout<'d>,
         ranks: Option<Box<dyn Exchanges<T> + 'd>>,
     ) -> Result<Self, DeviceError> {
-        Self::with(device, sweep_layout, Stored::upload(device, sweep_layout)?, ranks)
+        Self::with(device, sweep_layout, sweep_layout.upload(device)?, ranks)
     }
 
     /// Builds the backend for a model on the device. V starts at 0.
     pub(super) fn with(
         device: &'d AnyDevice,
         sweep_layout: &SweepLayout<'d>,
-        model: Stored<T, O>,
+        model: Uploaded<'d, T, O>,
         ranks: Option<Box<dyn Exchanges<T> + 'd>>,
     ) -> Result<Self, DeviceError> {
         assert!(O::WIDE || !sweep_layout.is_wide(), "offsets of 32 bits are too small for the model");
-        let source = sweep_layout.source();
+        let source = sweep_layout.source;
         let states = source.states() as usize;
         let interior = sweep_layout.interior();
         let worth = |range: &Range<u32>| !range.is_empty() && range.len() >= states / 2;
@@ -166,13 +89,8 @@ impl<'d, T: Precise, O: Offset> ValueIteration<'d, T, O> {
             device,
             source,
             model,
-            slices: match &sweep_layout.model {
-                Model::Host { layout: RowLayout::Slices(slices), .. } => Some(slices.clone()),
-                _ => None,
-            },
             model_bytes: sweep_layout.model_bytes::<T, O>(),
-            tiles: Dependencies::upload(device, sweep_layout.tiles.as_ref())?,
-            tile: sweep_layout.tile(),
+            tiles: Dependencies::upload(device, sweep_layout.tiles.as_ref(), sweep_layout.tile())?,
             v_old: device.zeros(states)?,
             v_new: device.zeros(states)?,
             slots: device.zeros(SLOTS * MAX_BATCH)?,
@@ -276,7 +194,7 @@ impl<'d, T: Precise, O: Offset> ValueIteration<'d, T, O> {
     /// Replaces the ghosts of the new V, and takes the maxima of a sweep.
     fn exchange(&mut self, sweep: Option<u32>) -> Result<(), DeviceError> {
         let Some(ranks) = &mut self.ranks else { return Ok(()) };
-        let tiles = self.tiles.skip.then_some((self.tile, &mut self.tiles.changed_new));
+        let tiles = self.tiles.skip.then_some((self.tiles.len, &mut self.tiles.changed_new));
         let maxima = sweep.map(|sweep| (&mut self.slots, slots_of(sweep)));
         ranks.exchange(self.device, &mut self.v_new, tiles, maxima)
     }
@@ -298,102 +216,12 @@ impl<'d, T: Precise, O: Offset> ValueIteration<'d, T, O> {
             return Ok(());
         }
         let lag = if self.overlaps() { 2 } else { 1 };
-        let Self { device, source, model, tiles, v_old, v_new, slots, stop, .. } = self;
-        let (device, gamma, Range { start, end }) = (*device, source.gamma(), states);
-        // A grid-stride loop over tiles: at most one block per tile.
-        let by_tile = |tile: u32| Shape { resident: true, ..Shape::new((end - start).div_ceil(tile), THREADS) };
-        macro_rules! launch {
-            ($kernel:expr, $shape:expr, $tile:expr, [$($argument:expr),*] $(, $start:expr)?) => {
-                // SAFETY: `Mdp` guarantees columns below |S|. `Stored` holds its arrays in the kernel's layout and
-                // size. V has |S| elements, `slots` has `SLOTS · MAX_BATCH`, and `number` is below `MAX_BATCH`. Ranges of
-                // states begin with a tile.
-                unsafe {
-                    let sweep = SweepArgs { number: sweep, stop: &stop.buffer, slots, tiles: tiles.args($tile), lag };
-                    let v = IteratesArgs { old: v_old, new: v_new };
-                    $kernel(device, $shape, end, $($argument,)* v, sweep $(, $start)?)
-                }
-            };
-        }
-        let tile = tile(source.states() as usize) as u32;
-        match model {
-            Stored::Slices { place, col, prob, reward } => {
-                let tile = SLICES_TILE as u32;
-                launch!(backup_slices, by_tile(tile), tile, [start, SlicesArgs { place, col, prob, reward }])
-            }
-            Stored::Narrow { place, offset, prob, palette, reward, rewards } => {
-                macro_rules! narrow {
-                    ($offset:expr) => {{
-                        let slices = NarrowSlicesArgs::<T, O, _, AnyDevice> {
-                            place,
-                            offset: $offset,
-                            prob,
-                            palette,
-                            reward,
-                            rewards,
-                        };
-                        launch!(backup_narrow, by_tile(tile), tile, [start, slices])
-                    }};
-                }
-                match offset {
-                    Narrow::One(offset) => narrow!(offset),
-                    Narrow::Two(offset) => narrow!(offset),
-                }
-            }
-            Stored::Patterns { actions, distinct, halves, pattern, offset, prob, reward } => {
-                let [moves, rewards, shift, mask] = *halves;
-                // Whole elements of T: the kernel's type for shared memory.
-                let numbers = (prob.len() + reward.len()) * size_of::<T>();
-                let bytes = (numbers + offset.len() * 4).next_multiple_of(size_of::<T>()) as u32;
-                let fits = bytes <= MAX_SHARED;
-                // Twice the threads per block halve the number of table copies.
-                let threads = if fits && bytes > PATTERN_BYTES { 2 * THREADS } else { THREADS };
-                let shape = Shape { block: threads.into(), ..by_tile(tile) }.with_shared(if fits { bytes } else { 0 });
-                let patterns = PatternsArgs::<T, AnyDevice> {
-                    actions: *actions,
-                    moves,
-                    rewards,
-                    shift,
-                    mask,
-                    pattern,
-                    offset,
-                    prob,
-                    reward,
-                };
-                macro_rules! patterns {
-                    ($distinct:literal) => {
-                        launch!(backup_patterns::<T, $distinct, _>, shape, tile, [patterns, u32::from(fits)], start)
-                    };
-                }
-                match distinct {
-                    3 => patterns!(3),
-                    5 => patterns!(5),
-                    7 => patterns!(7),
-                    _ => patterns!(15),
-                }
-            }
-            Stored::Rows { lanes, states_per_block, actions, choices, row_ptr, col, prob, reward } => {
-                let shape = by_tile(*states_per_block).with_shared(THREADS / *lanes * 8);
-                let model = ModelArgs::<T, O, AnyDevice> {
-                    choices: ChoicesArgs { actions: *actions, offsets: choices },
-                    rows: RowsArgs { ptr: row_ptr, col, prob },
-                    reward,
-                    gamma,
-                };
-                macro_rules! rows {
-                    ($lanes:literal) => {
-                        launch!(backup_rows::<T, O, $lanes, _>, shape, *states_per_block, [model], start)
-                    };
-                }
-                match lanes {
-                    1 => rows!(1),
-                    2 => rows!(2),
-                    4 => rows!(4),
-                    8 => rows!(8),
-                    16 => rows!(16),
-                    _ => rows!(32),
-                }
-            }
-        }
+        let Self { device, model, tiles, v_old, v_new, slots, stop, .. } = self;
+        let sweep = SweepArgs { number: sweep, stop: &stop.buffer, slots, tiles: tiles.args(), lag };
+        let launch = BackupLaunch { device, states, v: IteratesArgs { old: v_old, new: v_new }, sweep };
+        // SAFETY: V and V_new have |S| elements. `slots` has `SLOTS · MAX_BATCH`, and the number is below `MAX_BATCH`. The
+        // visited states and the interior begin with a tile, and `with` uploaded the tiles of the layout.
+        unsafe { model.launch(launch) }
     }
 
     /// Launches a batch of sweeps; returns their number, which is smaller after an interrupt.
@@ -464,18 +292,13 @@ impl<T: Precise, O: Offset> State for ValueIteration<'_, T, O> {
 
 impl<T: Precise, O: Offset> Correct for ValueIteration<'_, T, O> {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, DeviceError> {
-        if let Source::Host(mdp) = self.source {
-            assert_eq!(rewards.len(), mdp.rows(), "a reward for each row");
+        let Source::Host(mdp) = self.source else { return Ok(false) };
+        assert_eq!(rewards.len(), mdp.rows(), "a reward for each row");
+        let set = self.model.set_rewards(self.device, rewards)?;
+        if set {
+            self.tiles.changed_all(self.device)?;
         }
-        match (&mut self.model, &self.slices, self.source) {
-            (Stored::Rows { reward, .. }, ..) => self.device.write(reward, &T::of(rewards))?,
-            (Stored::Slices { reward, .. }, Some(slices), Source::Host(mdp)) => {
-                self.device.write(reward, &slices.rewards_of(slices.earnings::<T>(mdp, rewards)))?;
-            }
-            _ => return Ok(false),
-        }
-        self.tiles.changed_all(self.device)?;
-        Ok(true)
+        Ok(set)
     }
 }
 
@@ -549,27 +372,6 @@ impl<T: Precise, O: Offset> ValueIteration<'_, T, O> {
 fn slots_of(sweep: u32) -> Range<usize> {
     let first = SLOTS * sweep as usize;
     first..first + SLOTS
-}
-
-/// Least and greatest change from the slots of a sweep; 0 if no state has an action.
-pub(super) fn changes(slot: &[u64]) -> [f64; 2] {
-    let (least, greatest) = of_sweep(slot[0], slot[1]);
-    if greatest == f64::NEG_INFINITY { [0.0; 2] } else { [least, greatest] }
-}
-
-/// Extremes of TV − V and ‖V‖∞ in f64.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Residual {
-    /// Least and greatest TV − V over states with actions.
-    pub range: [f64; 2],
-    /// ‖V‖∞; infinite if V contains NaN.
-    pub largest: f64,
-}
-
-/// Operations for certifying V on the device, for backends without a model on the host.
-pub trait Certify: GreedySweeps {
-    /// The residual TV − V of the current V, from a sweep over all states. V stays.
-    fn residual(&mut self) -> Result<Residual, Self::Error>;
 }
 
 impl<O: Offset> Certify for ValueIteration<'_, f64, O> {

@@ -139,7 +139,7 @@ fn solve_alone(mdp: &Mdp, start: Start, options: &SolveOptions, watch: &mut Watc
         let (values, policy) = (order.to_old(&solution.values), order.to_old(&solution.policy));
         return Ok(Solution { values, policy, ..solution });
     }
-    let features = Features::if_auto(mdp, options);
+    let features = Features::if_auto(mdp, &Team::alone(), options)?;
     by_method(mdp, &Team::alone(), start, options, features, begun, watch)
 }
 

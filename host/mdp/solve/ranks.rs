@@ -94,7 +94,7 @@ pub(super) fn solve_parts(
     let of_rank = part.part().cloned().unwrap_or_default();
     let team = Team::of(comm, &of_rank);
     let options = &SolveOptions { reorder: Reorder::None, ..*options };
-    let features = Features::of_ranks_if_auto(&part, &team, options)?;
+    let features = Features::if_auto(&part, &team, options)?;
     let mut initial = initial.map(|values| {
         let mut local = vec![0.0; part.states() as usize];
         local[part.own()].copy_from_slice(&values);

@@ -6,9 +6,9 @@ use warpkov_kernels::mdp::choices::ChoicesArgs;
 use warpkov_kernels::mdp::result_divided::{action_values, greedy_actions, result_values, state_values};
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use super::super::resident::{offsets, upload_choices};
 use super::{EXTREMES, Extremes, THREADS};
 use crate::backend::{Backups, GreedySweeps, State, Stop};
+use crate::device::layouts::rows::{offsets, upload_choices};
 use crate::model::{Choices, Mdp};
 use warpkov_runtime::Precise;
 

@@ -1,18 +1,23 @@
-//! Models in sliced ELLPACK (SELL) layout, 32 states per slice, for the kernels of [`warpkov_kernels::mdp::backup`].
+//! Slices in SELL (sliced ELLPACK, C = 32) layout: 32 states per slice, one thread per state; for short rows.
 
 use std::ops::Range;
-use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use rayon::prelude::*;
 use warpkov_common::parallel;
 use warpkov_device::device::{DeviceCopy, Offset};
 use warpkov_device::launch::Device;
-use warpkov_kernels::mdp::backup::slices::SLICE;
-
-use super::resident::checked_offset;
-use crate::analysis::palette::{distinct, indices};
-use crate::model::Mdp;
+use warpkov_kernels::mdp::backup::slices::{SLICE, SlicesArgs, backup_slices};
 use warpkov_runtime::Precise;
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
+
+use super::rows::checked_offset;
+use super::{Footprint, Numbers};
+use crate::analysis::palette::indices;
+use crate::device::sweeps::{BackupLaunch, THREADS, by_tile};
+use crate::model::Mdp;
+
+/// States per tile: one per thread.
+pub(in crate::device) const TILE: u32 = THREADS;
 
 /// Slices per task of a parallel loop.
 const TASK: usize = 64;
@@ -20,9 +25,10 @@ const TASK: usize = 64;
 /// Bytes per upload piece; the host fills one piece while the previous one is copied.
 const PIECE: usize = 16 << 20;
 
-/// Positions of the elements of a model in SELL layout.
+/// Positions of the elements of a model in slices.
 #[derive(Clone)]
-pub(super) struct Slices {
+pub(in crate::device) struct Slices<'m> {
+    pub mdp: &'m Mdp,
     states: usize,
     /// First entry of each slice, then the number of entries.
     pub ptr: Vec<u64>,
@@ -32,10 +38,10 @@ pub(super) struct Slices {
     pub extent: Vec<u32>,
 }
 
-impl Slices {
+impl<'m> Slices<'m> {
     /// The slices of a model. `None` if padding more than doubles the size, or if a state has 2¹⁶ actions or a row has
     /// 2¹⁶ entries.
-    pub fn of(mdp: &Mdp) -> Option<Self> {
+    pub fn of(mdp: &'m Mdp) -> Option<Self> {
         let states = mdp.states() as usize;
         let extent = |slice: usize| {
             let states = slice * SLICE..states.min((slice + 1) * SLICE);
@@ -57,7 +63,28 @@ impl Slices {
             reward_ptr.push(rewards);
         }
         let least = mdp.transitions().nnz() as u64 + mdp.rows() as u64;
-        (entries + rewards <= 2 * least + 4096).then_some(Self { states, ptr, reward_ptr, extent })
+        (entries + rewards <= 2 * least + 4096).then_some(Self { mdp, states, ptr, reward_ptr, extent })
+    }
+
+    pub fn footprint<O: Offset>(&self) -> Footprint {
+        let (entries, rewards) = (self.entries(), self.rewards());
+        let shared = self.extent.len() * 4 * size_of::<O>() + entries * 4;
+        Footprint { longest: entries.max(rewards), shared, numbers: entries + rewards }
+    }
+
+    /// Uploads the slices with expected rewards `reward`.
+    pub fn upload<T: Precise, O: Offset>(
+        &self,
+        device: &AnyDevice,
+        reward: &[f64],
+    ) -> Result<(SliceIndex<'m, O>, Numbers<T>), DeviceError> {
+        let index = SliceIndex {
+            place: device.upload(&self.place::<O>(|_, first| first))?,
+            col: upload(device, &self.ptr, self.successors())?,
+            slices: self.clone(),
+        };
+        let prob = upload(device, &self.ptr, self.probabilities())?;
+        Ok((index, Numbers { prob, reward: upload(device, &self.reward_ptr, self.earnings(reward))? }))
     }
 
     /// The slice descriptors that the kernels read: first entry, first reward, actions, row length. `first` maps the
@@ -81,48 +108,16 @@ impl Slices {
         self.reward_ptr[self.extent.len()] as usize
     }
 
-    /// An array with one element per entry of all slices, filled by `fill`.
-    pub fn entries_of<E: DeviceCopy>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
-        let mut elements = vec![E::zeroed(); self.entries()];
-        fill(0..self.extent.len(), &mut elements);
-        elements
-    }
-
-    /// An array with one element per reward of all slices, filled by `fill`.
-    pub fn rewards_of<E: DeviceCopy>(&self, fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
-        let mut elements = vec![E::zeroed(); self.rewards()];
-        fill(0..self.extent.len(), &mut elements);
-        elements
-    }
-
-    /// Uploads an array with one element per entry; copies one piece while `fill` computes the next.
-    pub fn upload_entries<E: DeviceCopy>(
-        &self,
-        device: &AnyDevice,
-        fill: impl Fn(Range<usize>, &mut [E]),
-    ) -> Result<AnyBuffer<E>, DeviceError> {
-        upload(device, &self.ptr, PIECE, fill)
-    }
-
-    /// Uploads an array with one element per reward in the same way.
-    pub fn upload_rewards<E: DeviceCopy>(
-        &self,
-        device: &AnyDevice,
-        fill: impl Fn(Range<usize>, &mut [E]),
-    ) -> Result<AnyBuffer<E>, DeviceError> {
-        upload(device, &self.reward_ptr, PIECE, fill)
-    }
-
     /// Fills the entries of `slices` with `of(state, entry)`, where `entry` is the index in the model, and the padding
     /// with `padding(state)`.
     fn fill_entries<E: Send>(
         &self,
-        mdp: &Mdp,
         slices: Range<usize>,
         elements: &mut [E],
         of: impl Fn(usize, usize) -> E + Sync,
         padding: impl Fn(usize) -> E + Sync,
     ) {
+        let ends = self.mdp.transitions().row_ptr();
         parallel::map(tasks(&self.ptr, slices, elements), |(slices, elements)| {
             let first = slices.start;
             for slice in slices {
@@ -130,15 +125,10 @@ impl Slices {
                 let (actions, length) = ((self.extent[slice] >> 16) as usize, (self.extent[slice] & 0xFFFF) as usize);
                 for lane in 0..SLICE {
                     let state = slice * SLICE + lane;
-                    let rows = if state < self.states { mdp.choices().rows(state) } else { 0..0 };
+                    let rows = if state < self.states { self.mdp.choices().rows(state) } else { 0..0 };
                     for action in 0..actions {
                         let row = rows.start + action;
-                        let range = match row < rows.end {
-                            true => {
-                                mdp.transitions().row_ptr()[row] as usize..mdp.transitions().row_ptr()[row + 1] as usize
-                            }
-                            false => 0..0,
-                        };
+                        let range = if row < rows.end { ends[row] as usize..ends[row + 1] as usize } else { 0..0 };
                         for j in 0..length {
                             let inside = j < range.len();
                             let target = &mut elements[start + (action * length + j) * SLICE + lane];
@@ -152,55 +142,46 @@ impl Slices {
     }
 
     /// Fills with successors; padding refers to the state itself.
-    pub fn successors<'a>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [u32]) + 'a {
-        let of = move |_: usize, entry: usize| mdp.transitions().col()[entry];
-        move |slices, elements| self.fill_entries(mdp, slices, elements, of, |state| state as u32)
+    pub fn successors(&self) -> impl Fn(Range<usize>, &mut [u32]) {
+        let of = move |_: usize, entry: usize| self.mdp.transitions().col()[entry];
+        move |slices, elements| self.fill_entries(slices, elements, of, |state| state as u32)
     }
 
     /// Fills with discounted probabilities; padding is 0.
-    pub fn probabilities<'a, T: Precise>(&'a self, mdp: &'a Mdp) -> impl Fn(Range<usize>, &mut [T]) + 'a {
-        let of = move |_: usize, entry: usize| T::from_f64(mdp.gamma() * mdp.transitions().val()[entry]);
-        move |slices, elements| self.fill_entries(mdp, slices, elements, of, |_| T::ZERO)
+    pub fn probabilities<T: Precise>(&self) -> impl Fn(Range<usize>, &mut [T]) {
+        let of = move |_: usize, entry: usize| T::from_f64(self.mdp.gamma() * self.mdp.transitions().val()[entry]);
+        move |slices, elements| self.fill_entries(slices, elements, of, |_| T::ZERO)
     }
 
     /// Fills with expected rewards; −∞ for actions that a state lacks.
-    pub fn earnings<'a, T: Precise>(&'a self, mdp: &'a Mdp, reward: &'a [f64]) -> impl Fn(Range<usize>, &mut [T]) + 'a {
+    pub fn earnings<T: Precise>(&self, reward: &[f64]) -> impl Fn(Range<usize>, &mut [T]) {
         move |slices, elements| {
-            self.fill_rewards(mdp, slices, elements, |row| T::from_f64(reward[row]), T::NEG_INFINITY);
+            self.fill_rewards(slices, elements, |row| T::from_f64(reward[row]), T::NEG_INFINITY);
         }
     }
 
     /// Fills with successor offsets relative to the state, converted by `narrow`.
-    pub fn distances<'a, I: DeviceCopy>(
-        &'a self,
-        mdp: &'a Mdp,
-        narrow: impl Fn(i64) -> I + Sync + 'a,
-    ) -> impl Fn(Range<usize>, &mut [I]) + 'a {
-        let of = move |state: usize, entry: usize| narrow(i64::from(mdp.transitions().col()[entry]) - state as i64);
-        move |slices, elements| self.fill_entries(mdp, slices, elements, &of, |_| I::zeroed())
+    pub fn distances<I: DeviceCopy>(&self, narrow: impl Fn(i64) -> I + Sync) -> impl Fn(Range<usize>, &mut [I]) {
+        let of =
+            move |state: usize, entry: usize| narrow(i64::from(self.mdp.transitions().col()[entry]) - state as i64);
+        move |slices, elements| self.fill_entries(slices, elements, &of, |_| I::zeroed())
     }
 
     /// Fills with indices of probabilities in `palette`, whose element 0 is 0.
-    pub fn probability_indices<'a>(&'a self, mdp: &'a Mdp, palette: &[f64]) -> impl Fn(Range<usize>, &mut [u8]) + 'a {
-        let index: Vec<u8> = indices(mdp.transitions().val(), palette);
-        move |slices, elements| self.fill_entries(mdp, slices, elements, |_, entry| index[entry], |_| 0)
+    pub fn probability_indices(&self, palette: &[f64]) -> impl Fn(Range<usize>, &mut [u8]) {
+        let index: Vec<u8> = indices(self.mdp.transitions().val(), palette);
+        move |slices, elements| self.fill_entries(slices, elements, |_, entry| index[entry], |_| 0)
     }
 
     /// Fills with indices of expected rewards in `palette`, whose element 0 is −∞.
-    pub fn reward_indices<'a>(
-        &'a self,
-        mdp: &'a Mdp,
-        reward: &[f64],
-        palette: &[f64],
-    ) -> impl Fn(Range<usize>, &mut [u16]) + 'a {
+    pub fn reward_indices(&self, reward: &[f64], palette: &[f64]) -> impl Fn(Range<usize>, &mut [u16]) {
         let index: Vec<u16> = indices(reward, palette);
-        move |slices, elements| self.fill_rewards(mdp, slices, elements, |row| index[row], 0)
+        move |slices, elements| self.fill_rewards(slices, elements, |row| index[row], 0)
     }
 
     /// Fills the rewards of `slices` with `of(row)`, and with `none` for actions that a state lacks.
     fn fill_rewards<E: Copy + Send + Sync>(
         &self,
-        mdp: &Mdp,
         slices: Range<usize>,
         elements: &mut [E],
         of: impl Fn(usize) -> E + Sync,
@@ -212,7 +193,7 @@ impl Slices {
                 let start = (self.reward_ptr[slice] - self.reward_ptr[first]) as usize;
                 for lane in 0..SLICE {
                     let state = slice * SLICE + lane;
-                    let rows = if state < self.states { mdp.choices().rows(state) } else { 0..0 };
+                    let rows = if state < self.states { self.mdp.choices().rows(state) } else { 0..0 };
                     for action in 0..(self.extent[slice] >> 16) as usize {
                         let row = rows.start + action;
                         elements[start + action * SLICE + lane] = if row < rows.end { of(row) } else { none };
@@ -220,6 +201,31 @@ impl Slices {
                 }
             }
         });
+    }
+}
+
+/// Slices in device memory, without their numbers.
+pub(in crate::device) struct SliceIndex<'m, O: Offset> {
+    place: AnyBuffer<O>,
+    col: AnyBuffer<u32>,
+    slices: Slices<'m>,
+}
+
+impl<O: Offset> SliceIndex<'_, O> {
+    /// Expected rewards in the order of [`Numbers`].
+    pub fn rewards<T: Precise>(&self, reward: &[f64]) -> Vec<T> {
+        array(&self.slices.reward_ptr, self.slices.earnings(reward))
+    }
+
+    /// # Safety
+    /// As [`BackupLaunch`] says, with the `numbers` of these slices.
+    pub unsafe fn launch<T: Precise>(&self, numbers: &Numbers<T>, launch: BackupLaunch<T>) -> Result<(), DeviceError> {
+        let slices = SlicesArgs { place: &self.place, col: &self.col, prob: &numbers.prob, reward: &numbers.reward };
+        let BackupLaunch { device, states, v, sweep } = launch;
+        let shape = by_tile(&states, sweep.tiles.len);
+        // SAFETY: `Mdp` guarantees columns below |S|, and `upload` made all arrays by the same `Slices`. The caller assures
+        // the rest.
+        unsafe { backup_slices(device, shape, states.end, states.start, slices, v, sweep) }
     }
 }
 
@@ -234,8 +240,25 @@ fn tasks<'e, E>(ptr: &[u64], slices: Range<usize>, mut elements: &'e mut [E]) ->
     slices.step_by(TASK).map(part).collect()
 }
 
-/// Uploads the elements of all slices in pieces of at most `bytes` bytes or one slice.
-fn upload<E: DeviceCopy>(
+/// An array of the elements of all slices, which start at `ptr`, filled by `fill`.
+pub(in crate::device) fn array<E: DeviceCopy>(ptr: &[u64], fill: impl Fn(Range<usize>, &mut [E])) -> Vec<E> {
+    let slices = ptr.len() - 1;
+    let mut elements = vec![E::zeroed(); ptr[slices] as usize];
+    fill(0..slices, &mut elements);
+    elements
+}
+
+/// Uploads such an array; copies one piece while `fill` computes the next.
+pub(super) fn upload<E: DeviceCopy>(
+    device: &AnyDevice,
+    ptr: &[u64],
+    fill: impl Fn(Range<usize>, &mut [E]),
+) -> Result<AnyBuffer<E>, DeviceError> {
+    upload_pieces(device, ptr, PIECE, fill)
+}
+
+/// Uploads in pieces of at most `bytes` bytes or one slice.
+fn upload_pieces<E: DeviceCopy>(
     device: &AnyDevice,
     ptr: &[u64],
     bytes: usize,
@@ -257,15 +280,6 @@ fn upload<E: DeviceCopy>(
     })
 }
 
-/// The distinct numbers of an array, compared by their bits, with `first` at index 0; `None` if there are more than
-/// `most`.
-pub(super) fn palette(first: f64, numbers: &[f64], most: usize) -> Option<Vec<f64>> {
-    let mut found = distinct(numbers, most)?;
-    found.retain(|number| number.to_bits() != first.to_bits());
-    found.insert(0, first);
-    (found.len() <= most).then_some(found)
-}
-
 #[cfg(test)]
 mod tests {
     use warpkov_device::emulator::Emulator;
@@ -278,23 +292,24 @@ mod tests {
         let garnet = Garnet { states: 5001, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
         let mdp = garnet.generate().unwrap();
         let slices = Slices::of(&mdp).unwrap();
-        let whole = slices.entries_of(slices.probabilities::<f64>(&mdp));
+        let whole = array(&slices.ptr, slices.probabilities::<f64>());
         assert!(whole.len() > 50_000);
         let device = AnyDevice::from(Emulator::default());
         for bytes in [1, 1000, 8 * SLICE * 20, 100_000, usize::MAX] {
-            let uploaded = upload(&device, &slices.ptr, bytes, slices.probabilities::<f64>(&mdp)).unwrap();
+            let uploaded = upload_pieces(&device, &slices.ptr, bytes, slices.probabilities::<f64>()).unwrap();
             assert!(device.to_vec(&uploaded).unwrap() == whole, "{bytes}");
         }
         let reward = mdp.expected_rewards();
-        let whole = slices.rewards_of(slices.earnings::<f32>(&mdp, &reward));
-        let uploaded = upload(&device, &slices.reward_ptr, 500, slices.earnings::<f32>(&mdp, &reward)).unwrap();
+        let whole = array(&slices.reward_ptr, slices.earnings::<f32>(&reward));
+        let uploaded = upload_pieces(&device, &slices.reward_ptr, 500, slices.earnings::<f32>(&reward)).unwrap();
         assert!(device.to_vec(&uploaded).unwrap() == whole);
     }
 
     #[test]
     #[should_panic(expected = "too small")]
     fn offsets_do_not_wrap() {
-        let slices = Slices::of(&Garnet::default().generate().unwrap()).unwrap();
+        let mdp = Garnet::default().generate().unwrap();
+        let slices = Slices::of(&mdp).unwrap();
         let wide: Vec<u64> = slices.place(|_, [entry, reward]| [entry + (1 << 32), reward]);
         assert_eq!(wide[0], 1 << 32);
         let _: Vec<u32> = slices.place(|_, [entry, reward]| [entry + (1 << 32), reward]);
