@@ -12,7 +12,7 @@ use warpkov_device::launch::{Buffer, Device, Shape};
 use warpkov_kernels::mdp::improve::improve;
 
 use super::ghosts::Exchanges;
-use super::layouts::Numbers;
+use super::layouts::ModelNumbers;
 use super::layouts::rows::RowIndex;
 use super::sweeps::launch_batch;
 use crate::backend::Evaluation;
@@ -27,7 +27,7 @@ pub(super) struct Resident<'d, T: Precise, O: Offset> {
     /// The states of this rank; ghosts follow them.
     pub states: u32,
     pub rows: RowIndex<O>,
-    pub numbers: Numbers<T>,
+    pub numbers: ModelNumbers<T>,
     pub first_policy: Vec<u32>,
     pub policy: AnyBuffer<u32>,
     pub v_old: AnyBuffer<T>,

@@ -18,7 +18,7 @@ use warpkov_kernels::mdp::backup::{SLOTS, SweepArgs};
 use warpkov_kernels::mdp::model::IteratesArgs;
 
 use super::layout::{AnyLayout, Source, SweepLayout};
-use super::layouts::Numbers;
+use super::layouts::ModelNumbers;
 use super::layouts::narrow::Palettes;
 use super::layouts::slices::{Slices, array};
 use super::sweeps::{Dependencies, StopOnDevice, by_tile, changes};
@@ -280,8 +280,8 @@ impl<C: DeviceCopy, P: DeviceCopy, R: DeviceCopy> Elements<C, P, R> {
 /// The elements of the three layouts.
 enum Streams<T: Precise> {
     Plain(Elements<u32, T, T>),
-    One(Elements<i8, u8, u16>, Numbers<T>),
-    Two(Elements<i16, u8, u16>, Numbers<T>),
+    One(Elements<i8, u8, u16>, ModelNumbers<T>),
+    Two(Elements<i16, u8, u16>, ModelNumbers<T>),
 }
 
 /// Value iteration by greedy sweeps over a streamed model, with V in T.

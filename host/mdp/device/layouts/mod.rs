@@ -1,5 +1,5 @@
 //! The kinds of layout of a model for value iteration. Each file has one of them: what the host computes, its arrays in device
-//! memory, and the launch of its sweep. These arrays are two of [`Numbers`] in the precision of V, and an index of integers
+//! memory, and the launch of its sweep. These arrays are two of [`ModelNumbers`] in the precision of V, and an index of integers
 //! that precisions share.
 
 pub(super) mod narrow;
@@ -34,7 +34,7 @@ pub(super) struct Footprint {
 /// A model in device memory.
 pub(super) struct Uploaded<'m, T: Precise, O: Offset> {
     pub index: Rc<AnyIndex<'m, O>>,
-    pub numbers: Numbers<T>,
+    pub numbers: ModelNumbers<T>,
 }
 
 /// The arrays of a layout that are not in T.
@@ -47,14 +47,14 @@ pub(super) enum AnyIndex<'m, O: Offset> {
 }
 
 /// The arrays of a layout in T.
-pub(super) struct Numbers<T: Precise> {
+pub(super) struct ModelNumbers<T: Precise> {
     /// Probabilities; discounted ones except in rows.
     pub prob: AnyBuffer<T>,
     /// Expected rewards.
     pub reward: AnyBuffer<T>,
 }
 
-impl<T: Precise> Numbers<T> {
+impl<T: Precise> ModelNumbers<T> {
     pub fn upload(device: &AnyDevice, prob: &[f64], reward: &[f64]) -> Result<Self, DeviceError> {
         Ok(Self { prob: device.upload(&T::of(prob))?, reward: device.upload(&T::of(reward))? })
     }
@@ -94,10 +94,10 @@ impl<T: Precise, O: Offset> Uploaded<'_, T, O> {
 impl<'m, O: Offset> Uploaded<'m, f64, O> {
     /// Converts the model to f32 on the device; `None` if an array exceeds 2³² − 1 elements.
     pub fn shortened(&self, device: &AnyDevice) -> Result<Option<Uploaded<'m, f32, O>>, DeviceError> {
-        let Numbers { prob, reward } = &self.numbers;
+        let ModelNumbers { prob, reward } = &self.numbers;
         Ok(match (shortened(device, prob)?, shortened(device, reward)?) {
             (Some(prob), Some(reward)) => {
-                Some(Uploaded { index: Rc::clone(&self.index), numbers: Numbers { prob, reward } })
+                Some(Uploaded { index: Rc::clone(&self.index), numbers: ModelNumbers { prob, reward } })
             }
             _ => None,
         })
@@ -127,7 +127,7 @@ mod tests {
     fn device_and_host_convert_to_the_same_bits() {
         let device = AnyDevice::from(Emulator::default());
         let bits = |model: Uploaded<f32, u32>| {
-            let Numbers { prob, reward } = model.numbers;
+            let ModelNumbers { prob, reward } = model.numbers;
             [prob, reward]
                 .map(|numbers| device.to_vec(&numbers).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
         };

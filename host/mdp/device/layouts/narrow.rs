@@ -8,7 +8,7 @@ use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::slices::{Slices, upload};
-use super::{Footprint, Numbers};
+use super::{Footprint, ModelNumbers};
 use crate::analysis::palette::{distinct, seem_distinct};
 use crate::device::sweeps::{BackupLaunch, by_tile};
 use crate::model::Mdp;
@@ -59,9 +59,9 @@ impl Palettes {
     }
 
     /// Uploads the palettes, with discounted probabilities.
-    pub fn upload<T: Precise>(&self, device: &AnyDevice, gamma: f64) -> Result<Numbers<T>, DeviceError> {
+    pub fn upload<T: Precise>(&self, device: &AnyDevice, gamma: f64) -> Result<ModelNumbers<T>, DeviceError> {
         let discounted: Vec<f64> = self.prob.iter().map(|p| gamma * p).collect();
-        Numbers::upload(device, &discounted, &self.reward)
+        ModelNumbers::upload(device, &discounted, &self.reward)
     }
 
     /// Uploads `slices` with expected rewards `reward`, and their offsets converted by `narrow`.
@@ -101,9 +101,13 @@ pub(in crate::device) struct NarrowIndex<O: Offset, I: Distance> {
 impl<O: Offset, I: Distance> NarrowIndex<O, I> {
     /// # Safety
     /// As [`BackupLaunch`] says, with the palettes `numbers` of these slices.
-    pub unsafe fn launch<T: Precise>(&self, numbers: &Numbers<T>, launch: BackupLaunch<T>) -> Result<(), DeviceError> {
+    pub unsafe fn launch<T: Precise>(
+        &self,
+        numbers: &ModelNumbers<T>,
+        launch: BackupLaunch<T>,
+    ) -> Result<(), DeviceError> {
         let Self { place, offset, prob, reward } = self;
-        let Numbers { prob: palette, reward: rewards } = numbers;
+        let ModelNumbers { prob: palette, reward: rewards } = numbers;
         let slices = NarrowSlicesArgs { place, offset, prob, palette, reward, rewards };
         let BackupLaunch { device, states, v, sweep } = launch;
         let shape = by_tile(&states, sweep.tiles.len);

@@ -10,7 +10,7 @@ use warpkov_kernels::mdp::generate::grid_patterns;
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use super::{Footprint, Numbers};
+use super::{Footprint, ModelNumbers};
 use crate::analysis::patterns::Patterns;
 use crate::device::sweeps::{BackupLaunch, THREADS, by_tile};
 use crate::generate::GridPatterns;
@@ -94,7 +94,7 @@ impl Table {
         &self,
         device: &AnyDevice,
         grid: Option<&GridPatterns>,
-    ) -> Result<(PatternIndex, Numbers<T>), DeviceError> {
+    ) -> Result<(PatternIndex, ModelNumbers<T>), DeviceError> {
         let (number, of_state) = (&self.number, &self.of_state);
         let pattern = match grid {
             None => device.upload(&parallel::array(of_state.len(), |state| number[of_state[state] as usize]))?,
@@ -107,7 +107,7 @@ impl Table {
             pattern,
             offset: device.upload(&self.offset)?,
         };
-        Ok((index, Numbers::upload(device, &self.moves.numbers, &self.rewards.numbers)?))
+        Ok((index, ModelNumbers::upload(device, &self.moves.numbers, &self.rewards.numbers)?))
     }
 
     /// Builds the table with discounted probabilities; `None` if a pattern has too many successors or the table has too
@@ -221,9 +221,13 @@ pub(in crate::device) struct PatternIndex {
 impl PatternIndex {
     /// # Safety
     /// As [`BackupLaunch`] says, with the `numbers` of this table.
-    pub unsafe fn launch<T: Precise>(&self, numbers: &Numbers<T>, launch: BackupLaunch<T>) -> Result<(), DeviceError> {
+    pub unsafe fn launch<T: Precise>(
+        &self,
+        numbers: &ModelNumbers<T>,
+        launch: BackupLaunch<T>,
+    ) -> Result<(), DeviceError> {
         let Self { actions, distinct, halves: [moves, rewards, shift, mask], ref pattern, ref offset } = *self;
-        let Numbers { prob, reward } = numbers;
+        let ModelNumbers { prob, reward } = numbers;
         let BackupLaunch { device, states, v, sweep } = launch;
         // Whole elements of T: the kernel's type for shared memory.
         let elements = (prob.len() + reward.len()) * size_of::<T>();

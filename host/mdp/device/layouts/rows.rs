@@ -10,7 +10,7 @@ use warpkov_kernels::primitives::rows::RowsArgs;
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
-use super::{Footprint, Numbers};
+use super::{Footprint, ModelNumbers};
 use crate::device::sweeps::{BackupLaunch, THREADS, by_tile};
 use crate::model::{Choices, Mdp};
 
@@ -51,7 +51,7 @@ impl<O: Offset> RowIndex<O> {
         device: &AnyDevice,
         mdp: &Mdp,
         reward: &[f64],
-    ) -> Result<(Self, Numbers<T>), DeviceError> {
+    ) -> Result<(Self, ModelNumbers<T>), DeviceError> {
         let (actions, choices) = upload_choices(device, mdp.choices())?;
         let index = Self {
             actions,
@@ -61,11 +61,11 @@ impl<O: Offset> RowIndex<O> {
             row_ptr: device.upload(&offsets::<O>(mdp.transitions().row_ptr()))?,
             col: device.upload(mdp.transitions().col())?,
         };
-        Ok((index, Numbers::upload(device, mdp.transitions().val(), reward)?))
+        Ok((index, ModelNumbers::upload(device, mdp.transitions().val(), reward)?))
     }
 
     /// The model as kernel arguments.
-    pub fn args<'a, T: Precise>(&'a self, numbers: &'a Numbers<T>) -> ModelArgs<'a, T, O, AnyDevice> {
+    pub fn args<'a, T: Precise>(&'a self, numbers: &'a ModelNumbers<T>) -> ModelArgs<'a, T, O, AnyDevice> {
         ModelArgs {
             choices: ChoicesArgs { actions: self.actions, offsets: &self.choices },
             rows: RowsArgs { ptr: &self.row_ptr, col: &self.col, prob: &numbers.prob },
@@ -76,7 +76,11 @@ impl<O: Offset> RowIndex<O> {
 
     /// # Safety
     /// As [`BackupLaunch`] says, with the `numbers` of these rows.
-    pub unsafe fn launch<T: Precise>(&self, numbers: &Numbers<T>, launch: BackupLaunch<T>) -> Result<(), DeviceError> {
+    pub unsafe fn launch<T: Precise>(
+        &self,
+        numbers: &ModelNumbers<T>,
+        launch: BackupLaunch<T>,
+    ) -> Result<(), DeviceError> {
         let (lanes, _) = self.lanes_and_states;
         let BackupLaunch { device, states, v, sweep } = launch;
         let shape = by_tile(&states, sweep.tiles.len).with_shared(THREADS / lanes * 8);

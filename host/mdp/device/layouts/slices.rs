@@ -11,7 +11,7 @@ use warpkov_runtime::Precise;
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::rows::checked_offset;
-use super::{Footprint, Numbers};
+use super::{Footprint, ModelNumbers};
 use crate::analysis::palette::indices;
 use crate::device::sweeps::{BackupLaunch, THREADS, by_tile};
 use crate::model::Mdp;
@@ -77,14 +77,14 @@ impl<'m> Slices<'m> {
         &self,
         device: &AnyDevice,
         reward: &[f64],
-    ) -> Result<(SliceIndex<'m, O>, Numbers<T>), DeviceError> {
+    ) -> Result<(SliceIndex<'m, O>, ModelNumbers<T>), DeviceError> {
         let index = SliceIndex {
             place: device.upload(&self.place::<O>(|_, first| first))?,
             col: upload(device, &self.ptr, self.successors())?,
             slices: self.clone(),
         };
         let prob = upload(device, &self.ptr, self.probabilities())?;
-        Ok((index, Numbers { prob, reward: upload(device, &self.reward_ptr, self.earnings(reward))? }))
+        Ok((index, ModelNumbers { prob, reward: upload(device, &self.reward_ptr, self.earnings(reward))? }))
     }
 
     /// The slice descriptors that the kernels read: first entry, first reward, actions, row length. `first` maps the
@@ -212,14 +212,18 @@ pub(in crate::device) struct SliceIndex<'m, O: Offset> {
 }
 
 impl<O: Offset> SliceIndex<'_, O> {
-    /// Expected rewards in the order of [`Numbers`].
+    /// Expected rewards in the order of [`ModelNumbers`].
     pub fn rewards<T: Precise>(&self, reward: &[f64]) -> Vec<T> {
         array(&self.slices.reward_ptr, self.slices.earnings(reward))
     }
 
     /// # Safety
     /// As [`BackupLaunch`] says, with the `numbers` of these slices.
-    pub unsafe fn launch<T: Precise>(&self, numbers: &Numbers<T>, launch: BackupLaunch<T>) -> Result<(), DeviceError> {
+    pub unsafe fn launch<T: Precise>(
+        &self,
+        numbers: &ModelNumbers<T>,
+        launch: BackupLaunch<T>,
+    ) -> Result<(), DeviceError> {
         let slices = SlicesArgs { place: &self.place, col: &self.col, prob: &numbers.prob, reward: &numbers.reward };
         let BackupLaunch { device, states, v, sweep } = launch;
         let shape = by_tile(&states, sweep.tiles.len);
