@@ -7,6 +7,7 @@ pub mod analysis;
 pub mod ask;
 pub mod auto;
 pub mod backend;
+pub mod baselines;
 pub mod certificate;
 pub mod checkpoint;
 pub mod cpu;

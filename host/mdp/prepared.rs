@@ -3,9 +3,10 @@
 use warpkov_device::device::Offset;
 use warpkov_runtime::device::AnyDevice;
 
-use super::device::divided::{BlockIteration, Division, ResultIteration};
+use super::baselines::BlockPerState;
+use super::baselines::divided::{BlockIteration, Division, ResultIteration};
 use super::device::{
-    BlockPerState, Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System, ValueIteration,
+    Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System, ValueIteration,
 };
 use super::dynamic::{Dynamic, Unified};
 use super::error::SolveError;

@@ -7,7 +7,7 @@ use warpkov_runtime::device::AnyDevice;
 use warpkov::mdp::backend::{Backups, GreedySweeps, State, Stop};
 use warpkov::mdp::certificate::certify;
 use warpkov::mdp::cpu;
-use warpkov::mdp::device::divided::{BlockIteration, Division, ResultIteration};
+use warpkov::mdp::baselines::divided::{BlockIteration, Division, ResultIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::{Mdp, NO_ACTION};
 use warpkov::mdp::options::{BlockDivided, Limits, Target};

@@ -10,7 +10,7 @@ use warpkov::hmm::model::{Covariances, Emissions, HmmParts};
 use warpkov::hmm::sequences::{Observations, Sequences};
 use warpkov::mdp::analysis::reorder::Order;
 use warpkov::mdp::backend::{Correct, State};
-use warpkov::mdp::device::divided::{BlockIteration, Division, ResultIteration};
+use warpkov::mdp::baselines::divided::{BlockIteration, Division, ResultIteration};
 use warpkov::mdp::device::{PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration};
 use warpkov::mdp::generate::Forest;
 use warpkov::mdp::io::read_json;

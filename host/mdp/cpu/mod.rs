@@ -1,4 +1,4 @@
-//! CPU backends: the baselines on one core, policy iteration on all cores, and the engine, which runs on all cores over
+//! CPU backends: policy iteration on one core and on all, and the engine, which runs on all cores over
 //! a compact copy of the model.
 
 mod engine;
@@ -6,11 +6,9 @@ mod krylov;
 mod layout;
 mod matrix_free;
 mod policy;
-mod sequential;
 
 pub use engine::{Engine, EngineOptions, Order};
 pub use krylov::System;
 pub use layout::Storage;
 pub use matrix_free::MatrixFree;
 pub use policy::{Parallel, Serial};
-pub use sequential::Sequential;

@@ -8,26 +8,22 @@
 //! | `values`, `mixed`, `streamed` | value iteration: resident, in two precisions, larger than the device's memory |
 //! | `matrix_free` | value iteration of a model as code |
 //! | `ghosts` | the exchange of ghosts between the devices of several ranks |
-//! | `resident`, `block_per_state`, `projected` | policy iteration: the shared part, the plain method, the projected method |
+//! | `resident`, `projected` | policy iteration: the shared part, the projected method |
 //! | `krylov` | the linear systems of Krylov policy iteration |
-//! | [`divided`] | Block Divided and Result Divided |
 
-mod block_per_state;
-pub mod divided;
 mod ghosts;
 mod krylov;
 mod layout;
-mod layouts;
+pub(crate) mod layouts;
 mod matrix_free;
 mod mixed;
 mod projected;
-mod resident;
+pub(crate) mod resident;
 mod streamed;
-mod sweeps;
+pub(crate) mod sweeps;
 mod values;
 
 pub use crate::backend::{Certify, Residual};
-pub use block_per_state::BlockPerState;
 pub use ghosts::{Exchanges, Ghosts, Ranks};
 pub use krylov::System;
 pub use layout::SweepLayout;

@@ -23,7 +23,7 @@ use warpkov_runtime::Precise;
 const MAX_BATCH: usize = 256;
 
 /// The model, V and π in device memory.
-pub(super) struct Resident<'d, T: Precise, O: Offset> {
+pub(crate) struct Resident<'d, T: Precise, O: Offset> {
     /// The states of this rank; ghosts follow them.
     pub states: u32,
     pub rows: RowIndex<O>,

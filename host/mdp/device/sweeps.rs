@@ -14,10 +14,10 @@ use crate::analysis::tiles::Tiles;
 use crate::backend::Stop;
 
 /// Threads per block for kernels without a fixed block size.
-pub(super) const THREADS: u32 = 256;
+pub(crate) const THREADS: u32 = 256;
 
 /// Launches at most `batch` steps without synchronisation. Returns their number, which is smaller after an interrupt.
-pub(super) fn launch_batch<E>(batch: usize, mut step: impl FnMut(usize) -> Result<(), E>) -> Result<usize, E> {
+pub(crate) fn launch_batch<E>(batch: usize, mut step: impl FnMut(usize) -> Result<(), E>) -> Result<usize, E> {
     for k in 0..batch {
         if k > 0 && interrupt::requested() {
             return Ok(k);

@@ -4,7 +4,7 @@
 
 pub(super) mod narrow;
 pub(super) mod patterns;
-pub(super) mod rows;
+pub(crate) mod rows;
 pub(super) mod slices;
 
 use std::rc::Rc;
@@ -47,7 +47,7 @@ pub(super) enum AnyIndex<'m, O: Offset> {
 }
 
 /// The arrays of a layout in T.
-pub(super) struct ModelNumbers<T: Precise> {
+pub(crate) struct ModelNumbers<T: Precise> {
     /// Probabilities; discounted ones except in rows.
     pub prob: AnyBuffer<T>,
     /// Expected rewards.

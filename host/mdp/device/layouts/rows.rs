@@ -33,7 +33,7 @@ pub(in crate::device) fn footprint<O: Offset>(mdp: &Mdp) -> Footprint {
 }
 
 /// The rows of a model in device memory, without their numbers.
-pub(in crate::device) struct RowIndex<O: Offset> {
+pub(crate) struct RowIndex<O: Offset> {
     /// A, or 0 if the number of actions varies.
     pub actions: u32,
     /// Row offsets of the states if the number of actions varies.
@@ -104,20 +104,20 @@ impl<O: Offset> RowIndex<O> {
 }
 
 /// Converts row pointers to `O`; panics if they do not fit.
-pub(in crate::device) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
+pub(crate) fn offsets<O: Offset>(row_ptr: &[u64]) -> Vec<O> {
     let mut offsets = vec![O::ZERO; row_ptr.len()];
     parallel::fill(&mut offsets, |row| checked_offset(row_ptr[row]));
     offsets
 }
 
 /// An offset as `O`, into which it must fit.
-pub(in crate::device) fn checked_offset<O: Offset>(offset: u64) -> O {
+pub(crate) fn checked_offset<O: Offset>(offset: u64) -> O {
     assert!(O::WIDE || u32::try_from(offset).is_ok(), "offsets of 32 bits are too small for the model");
     O::from_usize(offset as usize)
 }
 
 /// Uploads the choices: A and no offsets if all states have A actions, otherwise 0 and the row offsets of the states.
-pub(in crate::device) fn upload_choices<O: Offset>(
+pub(crate) fn upload_choices<O: Offset>(
     device: &AnyDevice,
     choices: &Choices,
 ) -> Result<(u32, AnyBuffer<O>), DeviceError> {

@@ -1,0 +1,16 @@
+//! Methods of the literature, to compare with.
+//!
+//! | file | method |
+//! | --- | --- |
+//! | `block_per_state` | policy iteration on a GPU over the full model: `plain` |
+//! | [`divided`] | Block Divided and Result Divided Iteration on a GPU (Jóhannsson 2009) |
+//! | `sequential` | value iteration in place on one core, their baseline |
+//!
+//! [`cpu`](crate::cpu) and [`device`](crate::device) have the methods of Aydin 2025 that other methods use, too.
+
+mod block_per_state;
+pub mod divided;
+mod sequential;
+
+pub use block_per_state::BlockPerState;
+pub use sequential::Sequential;
