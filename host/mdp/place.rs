@@ -218,7 +218,7 @@ fn on_cpu<'m, T: Precise>(
     let engine = |order| cpu::Engine::<T>::in_team(mdp, with(order), team.clone());
     Ok(match method {
         Method::Serial => Dynamic::policies(cpu::Serial::<T>::new(mdp)),
-        Method::Sequential => Dynamic::values(cpu::Sequential::<T>::new(mdp)),
+        Method::Sequential => Dynamic::values(Sequential::<T>::new(mdp)),
         Method::Values => Dynamic::values(engine(cpu::Order::Jacobi)),
         Method::GaussSeidel => Dynamic::values(engine(cpu::Order::BLOCKS)),
         Method::Modified => Dynamic::modified(engine(cpu::Order::Jacobi)),
