@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use warpkov_runtime::device::AnyDevice;
 
 use super::auto::Features;
+use super::baselines::Sequential;
 use super::cpu;
 use super::dynamic::Dynamic;
 use super::error::SolveError;

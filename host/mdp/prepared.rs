@@ -5,9 +5,7 @@ use warpkov_runtime::device::AnyDevice;
 
 use super::baselines::BlockPerState;
 use super::baselines::divided::{BlockIteration, Division, ResultIteration};
-use super::device::{
-    Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System, ValueIteration,
-};
+use super::device::{Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System, ValueIteration};
 use super::dynamic::{Dynamic, Unified};
 use super::error::SolveError;
 use super::krylov::{Krylov, Scale};
