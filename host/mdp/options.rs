@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use warpkov_common::choice::choice;
+use warpkov_common::choice::{Choice, choice};
 use warpkov_runtime::choose::DeviceChoice;
 
 choice! {
@@ -198,6 +198,67 @@ impl BlockDivided {
 impl Default for BlockDivided {
     fn default() -> Self {
         Self::PLAIN
+    }
+}
+
+impl BlockDivided {
+    /// These parameters with one of them set: `block=16x8`, `sweeps-per-launch=8`, `buffering`, `states-per-thread=2` or
+    /// `update-constant=0.1`.
+    fn with(mut self, option: &str) -> Result<Self, String> {
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        let count = |text: &str| text.parse().ok().filter(|&count: &u32| count > 0);
+        match name {
+            "block" => {
+                let extent = value.split_once(['x', '×']).and_then(|(x, y)| Some((count(x)?, count(y)?)));
+                (self.width, self.height) = extent.ok_or("block: expected two counts, as in block=16x8")?;
+            }
+            "sweeps-per-launch" => {
+                self.sweeps_per_launch = count(value).ok_or("sweeps-per-launch: expected a count, at least 1")?;
+            }
+            "buffering" if !option.contains('=') => self.buffering = true,
+            "buffering" => return Err("buffering takes no value".to_owned()),
+            "states-per-thread" => {
+                let found = count(value).filter(|&count| count <= 5);
+                self.states_per_thread = found.ok_or("states-per-thread: expected a count from 1 to 5")?;
+            }
+            "update-constant" => {
+                let found = value.parse().ok().filter(|number: &f64| *number > 0.0 && number.is_finite());
+                self.update_constant = found.ok_or("update-constant: expected a finite number above 0")?;
+            }
+            _ => {
+                return Err(format!(
+                    "there is no option {name}, expected block, sweeps-per-launch, buffering, states-per-thread or update-constant"
+                ));
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Reads a method with its parameters: `values`, or `block-divided:block=16x8,buffering`.
+///
+/// ```
+/// use warpkov_mdp::options::{Method, method};
+///
+/// let (found, blocks) = method("block-divided:block=4x2,states-per-thread=2")?;
+/// assert_eq!((found, blocks.width, blocks.states_per_thread), (Method::BlockDivided, 4, 2));
+/// assert_eq!(method("values:block=4x2").unwrap_err(), "method values has no options");
+/// # Ok::<_, String>(())
+/// ```
+///
+/// # Errors
+/// There is no such method, or it has no such option, with what was expected.
+pub fn method(text: &str) -> Result<(Method, BlockDivided), String> {
+    let (name, options) = text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
+    let method = Method::of_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    })?;
+    let plain = BlockDivided::default();
+    match (method, options) {
+        (_, None) => Ok((method, plain)),
+        (Method::BlockDivided, Some(options)) => Ok((method, options.split(',').try_fold(plain, BlockDivided::with)?)),
+        _ => Err(format!("method {method} has no options")),
     }
 }
 

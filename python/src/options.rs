@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use warpkov_common::choice::Choice;
 use warpkov_mdp::ask::evaluate;
 use warpkov_mdp::criterion::{self, Criterion};
-use warpkov_mdp::options::{BlockDivided, Limits, Precision, SolveOptions, Target};
+use warpkov_mdp::options::{self, Limits, Precision, SolveOptions, Target};
 use warpkov_runtime::choose::DeviceChoice;
 
 use crate::array::Input;
@@ -42,24 +42,20 @@ pub struct Solve {
     max_sweeps: Option<u32>,
     max_policies: u32,
     tie: Option<f64>,
-    block_width: u32,
-    block_height: u32,
-    sweeps_per_launch: u32,
-    buffering: bool,
-    states_per_thread: u32,
-    update_constant: f64,
 }
 
 impl Solve {
     /// The options of a discounted solve. As on the command line, the default tie margin depends on γ.
     pub fn discounted(&self, gamma: f64) -> PyResult<SolveOptions> {
-        let method = self.method.as_deref().map(|name| choice("method", name)).transpose()?;
+        let with_options =
+            |text: &str| options::method(text).map_err(|problem| invalid(format!("method is '{text}', {problem}")));
+        let (method, blocks) = self.method.as_deref().map(with_options).transpose()?.unzip();
         let precision: Precision = choice("precision", &self.precision)?;
         let target = match self.theta {
             Some(theta) => Target::Theta(positive("theta", theta)?),
             None => Target::Epsilon(positive("epsilon", self.epsilon)?),
         };
-        let used = method.map_or(precision, |method: warpkov_mdp::options::Method| method.precision(precision));
+        let used = method.map_or(precision, |method| method.precision(precision));
         let tie = match self.tie {
             Some(tie) if tie.is_nan() || tie < 0.0 => {
                 return Err(invalid(format!("tie is {tie}, expected a number of at least 0")));
@@ -78,14 +74,7 @@ impl Solve {
             device_memory: self.device_memory,
             reorder: choice("reorder", &self.reorder)?,
             limits: Limits { target, max_sweeps, max_policies: self.max_policies, tie },
-            blocks: BlockDivided {
-                width: self.block_width,
-                height: self.block_height,
-                sweeps_per_launch: self.sweeps_per_launch,
-                buffering: self.buffering,
-                states_per_thread: self.states_per_thread,
-                update_constant: self.update_constant,
-            },
+            blocks: blocks.unwrap_or_default(),
             ..SolveOptions::default()
         })
     }

@@ -56,6 +56,7 @@ R = np.zeros((3, 2))
         ({"P": P, "epsilon": 0.0}, "epsilon is 0, expected a finite number above 0"),
         ({"P": P, "theta": -1.0}, "theta is -1"),
         ({"P": P, "method": "policy"}, "method is 'policy', expected one of serial, parallel"),
+        ({"P": P, "method": "values:buffering"}, "method is 'values:buffering', method values has no options"),
         ({"P": P, "method": "plain", "device": "cpu"}, "method plain does not run on device cpu"),
         ({"P": P, "device": "gpu"}, "device is 'gpu', expected auto, cpu"),
         ({"P": P, "values": np.zeros(4)}, r"values has shape \(4,\), expected a number per state, \(3,\)"),

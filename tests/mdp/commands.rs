@@ -424,13 +424,14 @@ fn divided_methods_agree_with_the_sequential_one() {
         values.collect::<Vec<_>>()
     };
     let expected = values(&["--method", "sequential"]);
-    let divided = ["--device", "emulated", "--method", "block-divided", "--block", "4x2"];
-    let enhanced = ["--sweeps-per-launch", "3", "--buffering", "--states-per-thread", "2", "--update-constant", "1"];
+    let divided = ["--device", "emulated", "--method", "block-divided"];
+    let enhanced = "block-divided:block=4x2,sweeps-per-launch=3,buffering,states-per-thread=2,update-constant=1";
     for arguments in [
         &["--device", "emulated", "--method", "result-divided"][..],
         &["--device", "emulated", "--method", "modified"],
         &["--device", "cpu", "--method", "modified"],
-        &[&divided[..], &enhanced[..]].concat(),
+        &["--device", "emulated", "--method", "block-divided:block=4x2"],
+        &["--device", "emulated", "--method", enhanced],
     ] {
         for (value, expected) in values(arguments).iter().zip(&expected) {
             assert!((value - expected).abs() < 2e-8, "{arguments:?}: {value}, {expected}");
@@ -438,20 +439,30 @@ fn divided_methods_agree_with_the_sequential_one() {
     }
     // As many sweeps as the thesis' algorithm.
     let domain = ["--generate", "wetfloor --domain GW-64x64x1", "--theta", "1e-4"];
-    let of_domain = [&["mdp", "solve", "--json", "--quiet"][..], &domain, &divided[..4]].concat();
+    let of_domain = [&["mdp", "solve", "--json", "--quiet"][..], &domain, &divided].concat();
     let solution: Value = serde_json::from_str(stdout(&succeeds(folder.path(), &of_domain))).unwrap();
     assert_eq!(solution["sweeps"].as_u64(), Some(144));
     // Launches of 8 sweeps and nothing in between, whatever the limit.
     for sweeps in [5_u64, 8, 20] {
         let limit = sweeps.to_string();
-        let limited =
-            [&["mdp", "solve", model, "--json", "--quiet", "--max-sweeps", &limit][..], &divided[..4]].concat();
+        let limited = [&["mdp", "solve", model, "--json", "--quiet", "--max-sweeps", &limit][..], &divided].concat();
         let output = warpkov(folder.path(), &limited).output().unwrap();
         let solution: Value = serde_json::from_str(stdout(&output)).unwrap();
         assert_eq!(solution["sweeps"], sweeps);
     }
-    let large = [&["mdp", "solve", model][..], &divided[..4], &["--block", "64x32"]].concat();
-    fails(folder.path(), &large, 2, &["blocks of 64 × 32 threads, expected 1 to 1024"]);
+    for (method, expected) in [
+        ("block-divided:block=64x32", "blocks of 64 × 32 threads, expected 1 to 1024"),
+        ("block-divided:block=0x8", "block: expected two counts, as in block=16x8"),
+        ("block-divided:block=16", "block: expected two counts"),
+        ("block-divided:buffering=yes", "buffering takes no value"),
+        ("block-divided:states-per-thread=6", "expected a count from 1 to 5"),
+        ("block-divided:update-constant=-1", "expected a finite number above 0"),
+        ("block-divided:", "there is no option , expected block"),
+        ("values:buffering", "method values has no options"),
+        ("blok-divided:buffering", "a similar value exists: 'block-divided'"),
+    ] {
+        fails(folder.path(), &["mdp", "solve", model, "--device", "emulated", "--method", method], 2, &[expected]);
+    }
     fails(folder.path(), &["mdp", "solve", model, "--device", "cpu", "--method", "block-divided"], 2, &["emulated"]);
     let table = ["bench", "mdp", "--suite", "table-6.1"];
     fails(folder.path(), &[&table[..], &["--case", "G1"]].concat(), 2, &["G1", "GW-64x64x1"]);

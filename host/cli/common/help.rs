@@ -15,13 +15,11 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Options that few people need: those for clusters, for layouts and for experiments.
-const RARE: [&str; 34] = [
+const RARE: [&str; 29] = [
     "all-steps",
     "auto-resume",
     "backups",
     "beliefs",
-    "block",
-    "buffering",
     "checkpoint-every",
     "costs",
     "device-memory",
@@ -39,16 +37,13 @@ const RARE: [&str; 34] = [
     "reorder",
     "reward",
     "scan",
-    "states-per-thread",
     "storage",
-    "sweeps-per-launch",
     "terminal-values",
     "tie",
     "to",
     "timeout",
     "trace",
     "trials",
-    "update-constant",
     "vectors",
 ];
 

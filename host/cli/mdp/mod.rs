@@ -8,7 +8,6 @@ use super::common::ranks;
 use super::error::{Error, Outcome};
 
 mod accuracy;
-mod blocks;
 mod compare;
 mod convert;
 mod criterion;
@@ -16,6 +15,7 @@ mod file;
 pub mod generate;
 mod info;
 mod many;
+mod method;
 mod origin;
 mod policy;
 mod q;

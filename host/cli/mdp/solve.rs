@@ -13,7 +13,7 @@ use warpkov_mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
 use warpkov_mdp::analysis::partition::require_metis;
 use warpkov_mdp::model::whole::Fault;
 use warpkov_mdp::model::{Grid, Mdp, Objective};
-use warpkov_mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov_mdp::options::{BlockDivided, Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov_mdp::plot;
 use warpkov_mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov_mdp::solution::{RankShare, Round, Solution, Status};
@@ -22,8 +22,9 @@ use warpkov_runtime::choose::{DeviceChoice, Devices};
 use warpkov_runtime::comm::Column;
 use warpkov_runtime::gpu::Gpu;
 
+use super::method::WithOptions;
 use super::origin::{self, Model, Origin, Parts};
-use super::{Error, Outcome, blocks, criterion};
+use super::{Error, Outcome, criterion};
 use crate::common::checkpoint;
 use crate::common::choice::{choice, format};
 use crate::common::file::{self, FileOrStd};
@@ -48,9 +49,10 @@ pub struct Arguments {
     device: Devices,
     #[command(flatten)]
     pub ranks: ranks::Arguments,
-    /// Method [default: chosen for the model; a note gives the reason].
-    #[arg(long, value_parser = choice::<Method>())]
-    method: Option<Method>,
+    /// Method [default: chosen for the model; a note gives the reason]. block-divided takes options, as in
+    /// block-divided:block=16x8,sweeps-per-launch=8,buffering,states-per-thread=2,update-constant=0.1.
+    #[arg(long, value_parser = WithOptions, value_name = "METHOD")]
+    method: Option<(Method, BlockDivided)>,
     /// Floating-point type of the sweeps.
     #[arg(long, value_parser = choice::<Precision>(), default_value = "mixed")]
     precision: Precision,
@@ -96,8 +98,6 @@ pub struct Arguments {
     tie: Option<f64>,
     #[command(flatten)]
     criterion: criterion::Arguments,
-    #[command(flatten)]
-    blocks: blocks::Blocks,
     #[command(flatten)]
     checkpoints: checkpoint::Arguments,
     /// Write values and policy to this file: .json with the report, .csv, .npy (values; the policy goes to .policy.npy) or .txt; or with
@@ -207,7 +207,8 @@ impl TryFrom<Arguments> for Options {
                 "{option} and --all-steps exclude each other: a checkpoint holds one step"
             )));
         }
-        if let (Some(method), true) = (arguments.method, arguments.local_sweeps > 1)
+        let (method, blocks) = arguments.method.unzip();
+        if let (Some(method), true) = (method, arguments.local_sweeps > 1)
             && method != Method::Values
         {
             return Err(Error::Usage(format!("--local-sweeps is for method values, found method {method}")));
@@ -240,7 +241,7 @@ impl TryFrom<Arguments> for Options {
             objective,
             criterion,
             solve: SolveOptions {
-                method: arguments.method,
+                method,
                 device: DeviceChoice::Auto,
                 precision,
                 storage: arguments.storage,
@@ -250,7 +251,7 @@ impl TryFrom<Arguments> for Options {
                 reorder: arguments.reorder,
                 divide: arguments.divide,
                 limits,
-                blocks: arguments.blocks.into(),
+                blocks: blocks.unwrap_or_default(),
             },
             initial: arguments.values,
             ranks: arguments.ranks,

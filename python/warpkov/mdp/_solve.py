@@ -46,7 +46,7 @@ def solve(
     objective: Objective | None = None,
     ends: Any = None,
     device: str = "auto",
-    method: Method | None = None,
+    method: Method | str | None = None,
     precision: Precision = "mixed",
     epsilon: float = 1e-6,
     theta: float | None = None,
@@ -64,12 +64,6 @@ def solve(
     skip: bool = True,
     device_memory: int | None = None,
     reorder: Reorder = "auto",
-    block_width: int = 16,
-    block_height: int = 8,
-    sweeps_per_launch: int = 8,
-    buffering: bool = False,
-    states_per_thread: int = 1,
-    update_constant: float = 0.1,
 ) -> Solution:
     """Solve a model: compute its optimal values and an optimal policy.
 
@@ -108,7 +102,8 @@ def solve(
     device : str
         "auto", "cpu", "cuda:0", or "emulated": the GPU's kernels on the CPU, which is slow.
     method : str, optional
-        The method; by default chosen, with a note.
+        The method; by default chosen, with a note. "block-divided" may have options, as in
+        "block-divided:block=16x8,sweeps-per-launch=8,buffering,states-per-thread=2,update-constant=0.1".
     precision : {"mixed", "f64", "f32", "refined"}
         Floating-point type of the sweeps. The certificate is computed in f64.
     epsilon : float
@@ -145,8 +140,6 @@ def solve(
         Maximum memory on a GPU, in bytes. Larger models are streamed through it.
     reorder : {"auto", "none", "rcm"}
         Renumbering of the states while solving.
-    block_width, block_height, sweeps_per_launch, buffering, states_per_thread, update_constant
-        Parameters of method "block-divided".
 
     Returns
     -------
@@ -231,12 +224,6 @@ def solve(
         max_sweeps=max_sweeps,
         max_policies=max_policies,
         tie=tie,
-        block_width=block_width,
-        block_height=block_height,
-        sweeps_per_launch=sweeps_per_launch,
-        buffering=buffering,
-        states_per_thread=states_per_thread,
-        update_constant=update_constant,
     )
     question = _question(model, criterion, goal, horizon, terminal_values, relative, all_steps)
     initial = None if values is None else _per_state(model, values, "values")
@@ -590,12 +577,6 @@ def _options(**given: Any) -> dict[str, Any]:
         "max_sweeps": None,
         "max_policies": 10_000,
         "tie": None,
-        "block_width": 16,
-        "block_height": 8,
-        "sweeps_per_launch": 8,
-        "buffering": False,
-        "states_per_thread": 1,
-        "update_constant": 0.1,
     }
     options = {**default, **given}
     for name in ("max_sweeps", "max_policies", "device_memory"):
