@@ -21,7 +21,7 @@ pub struct Belief {
 pub enum Invalid {
     #[error("needs strictly ascending states, each with one probability")]
     States,
-    #[error("has {prob} for state {state}, expected a probability")]
+    #[error("has {prob} for state {state}, expected a probability above 0, and at most 1")]
     Probability { state: u32, prob: f64 },
     #[error("sums to {0}, expected 1")]
     Sum(f64),

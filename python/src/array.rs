@@ -109,8 +109,8 @@ impl<T: Number> Input<T> {
         unsafe { Array::lent(self) }
     }
 
-    /// The numbers for a model that trusts them once it has checked them: the memory of the array if it is read-only, else a copy,
-    /// which nobody can change.
+    /// The numbers for a model that trusts them once it has checked them: the memory of the array if it is read-only, else a copy. NumPy's
+    /// flag is of the array: the documentation of the package forbids to write its memory through another one.
     pub fn kept(self) -> Array<T> {
         if self.read_only { self.lent() } else { self.to_vec().into() }
     }
@@ -150,7 +150,10 @@ pub fn greatest(py: Python<'_>, numbers: Input<u32>) -> u32 {
 #[pyfunction]
 pub fn interleave(py: Python<'_>, matrices: Vec<Matrix>, name: &str) -> PyResult<(Buffer, Buffer, Buffer)> {
     let name = if name == "P" { Name::P } else { Name::R };
-    let matrices: Vec<Csr> = matrices.into_iter().map(|arrays| matrix(arrays, name)).collect::<PyResult<_>>()?;
+    // They are copied at once, and the copies are checked again where they become a model.
+    let lent = |(row_ptr, col, val): Matrix| name.of(row_ptr.lent(), col.lent(), val.lent());
+    let matrices: Result<Vec<Csr>, _> = matrices.into_iter().map(lent).collect();
+    let matrices = matrices.map_err(|error| PyValueError::new_err(error.to_string()))?;
     let (states, actions) = (matrices.first().map_or(0, Csr::rows), matrices.len());
     if let Some(other) = matrices.iter().find(|matrix| matrix.rows() != states) {
         return Err(invalid(format!("{name} has matrices of {states} and of {} rows", other.rows())));

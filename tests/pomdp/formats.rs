@@ -487,7 +487,9 @@ fn a_start_has_names() {
             r#"{"states": ["x", "w"], "probs": [0.25, 0.75]}"#,
             "the start belief is in the state \"w\", expected the name or the number of a state",
         ),
-        (r#"{"states": ["x", "x"], "probs": [0.25, 0.75]}"#, "strictly ascending states"),
+        (r#"{"states": ["x", "x"], "probs": [0.25, 0.75]}"#, "has the state \"x\" twice"),
+        (r#"{"states": ["x", 0], "probs": [0.25, 0.75]}"#, "has the state \"x\" twice"),
+        (r#"{"states": ["x", 3], "probs": [0.25, 0.75]}"#, "in the state \"3\", expected the name or the number"),
         (r#"{"states": ["x"], "probs": [0.25, 0.75]}"#, "strictly ascending states, each with one probability"),
         (
             r#"{"states": ["x", 0.5], "probs": [0.25, 0.75]}"#,

@@ -77,7 +77,7 @@ impl<F: FileFormat> Output<F> {
 #[derive(Args, Clone, Copy)]
 #[group(skip)]
 pub struct Quiet {
-    /// Print the result line only: the certificate, the bounds, the mean or the log-likelihood. Show no progress.
+    /// Print the result line only: the certificate, the bounds, the mean, the return or the log-likelihood. Show no progress.
     #[arg(long)]
     pub quiet: bool,
 }

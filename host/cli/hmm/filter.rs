@@ -163,7 +163,10 @@ fn follow(
         };
         let parsed = stream.parse(&text);
         if parsed == Ok(Line::Blank) {
-            answers.end(|refused| survive(&refused.to_string(), "the sequence breaks off"))?;
+            answers.end(|id, refused| {
+                let whose = id.map_or_else(String::new, |id| format!("sequence {id}: "));
+                survive(&format!("{whose}{refused}"), "the sequence breaks off")
+            })?;
         }
         let readable = parsed.is_ok();
         let pushed = match parsed {
@@ -175,7 +178,7 @@ fn follow(
                 Ok(false)
             }
             parsed => {
-                answers.choose(stream.id());
+                answers.choose(stream.id().map(<[u8]>::to_owned));
                 parsed.and_then(|_| answers.push(stream.observation()).map_err(|refused| refused.to_string()))
             }
         };
@@ -228,7 +231,7 @@ struct Answers<'m, W: Write> {
     /// The sequences that have not ended, in order of appearance; never empty.
     open: Vec<Followed<'m>>,
     /// Index in `open` of each id.
-    ids: HashMap<Option<String>, usize>,
+    ids: HashMap<Option<Vec<u8>>, usize>,
     /// Index in `open` of the sequence of the last observation.
     at: usize,
     /// Number of the last sequence that has begun.
@@ -253,7 +256,7 @@ impl<'m, W: Write> Answers<'m, W> {
     }
 
     /// Turns to the sequence with this id, which may be new.
-    fn choose(&mut self, id: Option<String>) {
+    fn choose(&mut self, id: Option<Vec<u8>>) {
         self.at = match self.ids.get(&id) {
             Some(&at) => at,
             // The first sequence takes the first id.
@@ -265,7 +268,7 @@ impl<'m, W: Write> Answers<'m, W> {
                 self.open.len() - 1
             }
         };
-        self.open[self.at].id.clone_from(&id);
+        self.open[self.at].id = id.as_ref().map(|id| String::from_utf8_lossy(id).into_owned());
         self.ids.insert(id, self.at);
     }
 
@@ -291,7 +294,7 @@ impl<'m, W: Write> Answers<'m, W> {
     }
 
     /// Ends all sequences. Those that the model does not end here are broken off, if `survive` has no objection.
-    fn end(&mut self, survive: impl Fn(Refused) -> Result<(), Error>) -> Result<(), Error> {
+    fn end(&mut self, survive: impl Fn(Option<&str>, Refused) -> Result<(), Error>) -> Result<(), Error> {
         for at in 0..self.open.len() {
             self.at = at;
             let filter = &mut self.open[at].filter;
@@ -302,7 +305,7 @@ impl<'m, W: Write> Answers<'m, W> {
             match filter.finish() {
                 Ok(last) => self.close(steps, last)?,
                 Err(refused) => {
-                    survive(refused)?;
+                    survive(self.open[at].id.as_deref(), refused)?;
                     self.break_off()?;
                 }
             }

@@ -279,8 +279,8 @@ fn draw(plots: &Plots, name: &str, solution: &Solution) -> Result<(), Error> {
     plots.draw(name, &solution.ranks, |format| draw_bounds(&title, &solution.rounds, format))
 }
 
-/// On the `first` rank, prints one line of progress per second unless it is to be quiet, and once a hint if the gap closes slowly
-/// and nothing else ends the run. Stops the solver after Ctrl-C.
+/// On the `first` rank, unless it is to be quiet, prints one line of progress per second, and once a hint if the gap closes slowly and
+/// nothing else ends the run. Stops the solver after Ctrl-C.
 fn observer(options: &Options, first: bool) -> impl FnMut(&Round) -> ControlFlow<()> {
     let quiet = options.quiet || !first;
     let (mut due, mut patience) = (1.0, Patience::new(&options.solve.limits));
@@ -289,7 +289,7 @@ fn observer(options: &Options, first: bool) -> impl FnMut(&Round) -> ControlFlow
             due = round.seconds.floor() + 1.0;
             eprintln!("{}", progress(round));
         }
-        if first && patience.is_slow(round) {
+        if !quiet && patience.is_slow(round) {
             eprintln!(
                 "Hint: the gap, now {:.1e}, closes slowly: a larger --relative-gap or --gap, or --time, ends the run earlier, and \
                  Ctrl-C ends it now with the policy found so far",

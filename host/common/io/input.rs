@@ -250,7 +250,8 @@ impl<'r> Input<'r> {
     /// than 16 MiB and a thousand times their length.
     pub fn read_all(mut self) -> io::Result<Vec<u8>> {
         if let Some(length) = self.length()? {
-            let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
+            let mut text = Vec::new();
+            text.try_reserve_exact(usize::try_from(length).unwrap_or(usize::MAX).saturating_add(1))?;
             self.read_to_end(&mut text)?;
             return Ok(text);
         }

@@ -362,8 +362,8 @@ impl<'d, T: Precise> Batch<'d, T> {
             }
             let Work { trellis, counts, .. } = work;
             if let Some(gaussians) = &set.gaussians {
-                let (window, gamma) = (back.window, trellis.gamma.get());
-                let rest = gaussians.complete(device, &set.hosts, stride, window, partial, gamma, &mut completed)?;
+                let gamma = trellis.gamma.get();
+                let rest = gaussians.complete(device, &set.hosts, stride, back, partial, gamma, &mut completed)?;
                 gaussians.count(
                     &launch,
                     back,

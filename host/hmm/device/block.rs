@@ -48,7 +48,8 @@ impl<T: Precise> Variant<T> for Block {
             trellis.forward(launch, if *store { *capacity } else { 0 }, *again)?;
         // SAFETY: `Sequences` guarantees ascending offsets, from which `Packing` derives rows in bounds. `fit`, asserted
         // in `set_models`, guarantees a row of the emission table for every symbol. `Hmm` guarantees the shapes of π, A
-        // and B, which `Models` pads to the stride of the kernel instance. `Trellis::forward` sizes the buffers.
+        // and B, which `Models` pads to the stride of the kernel instance. `Trellis::forward` sizes the buffers for
+        // `capacity`, which covers the window.
         unsafe {
             instance!((self.per, *store);
                 (16, false) => forward_block::<16, false>, (16, true) => forward_block::<16, true>,
@@ -66,7 +67,8 @@ impl<T: Precise> Variant<T> for Block {
         let BackwardRows { alpha, exponents, likelihoods, carry, gamma, pairs, .. } =
             trellis.backward(launch, [capacity, if with_pairs { capacity } else { 0 }])?;
         let forward = ForwardArgs { alpha, exponents, likelihoods };
-        // SAFETY: as in `forward`, which has stored α̂ of this window. `Trellis::backward` sizes the buffers.
+        // SAFETY: as in `forward`, which has stored α̂ of this window. `Trellis::backward` sizes the buffers for
+        // `capacity`, which covers the window.
         unsafe {
             instance!((self.per, with_pairs);
                 (16, false) => backward_block::<16, false>, (16, true) => backward_block::<16, true>,

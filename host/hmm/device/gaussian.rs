@@ -225,7 +225,7 @@ impl Gaussians {
         device: &AnyDevice,
         models: &[Hmm],
         stride: usize,
-        window: &Window,
+        Back { window, capacity, .. }: &Back<'_>,
         partial: &[Partial],
         gamma: &AnyBuffer<T>,
         moments: &mut [f64],
@@ -237,7 +237,8 @@ impl Gaussians {
         }
         let (d, len) = (self.dimensions, self.moments_len());
         let mut all = device.to_vec(gamma)?;
-        let of_model = all.len() / models.len();
+        // The buffer may be longer.
+        let of_model = *capacity as usize * stride;
         let each = models.iter().zip(all.chunks_exact_mut(of_model)).zip(moments.chunks_exact_mut(len * stride));
         for ((model, gamma), moments) in each {
             let Emissions::Gaussian { means, covariances, .. } = model.emissions() else { continue };

@@ -58,7 +58,8 @@ pub trait Variant<T: Precise> {
     ) -> Result<(), DeviceError>;
 
     /// Launches a backward recursion, after the forward one that has stored α̂ of the window: writes ûₜ and γₜ, or
-    /// partial sums of the counts.
+    /// partial sums of the counts. For these, `trellis.parts` has [`parts`](Self::parts) sums of [`sums_len`](Self::sums_len)
+    /// elements for each model.
     fn backward(&self, launch: &Launch<'_, T>, back: &Back<'_>, trellis: &mut Trellis<T>) -> Result<(), DeviceError>;
 
     /// Launches Viterbi's algorithm by the logarithms of the models.
@@ -86,7 +87,8 @@ pub fn variant<T: Precise>(states: u32) -> Box<dyn Variant<T>> {
 /// A forward recursion over a window of steps.
 pub struct Onward<'a, T: Precise> {
     pub steps: Range<u32>,
-    /// Rows per model of the trellis.
+    /// Rows per model of the trellis: [`Variant::capacity`] of at least the rows of the window, or of 0 rows if α̂ is not
+    /// kept.
     pub capacity: u32,
     /// Whether to keep α̂ of all steps.
     pub store: bool,
@@ -99,7 +101,7 @@ pub struct Onward<'a, T: Precise> {
 /// A backward recursion over a window of steps.
 pub struct Back<'a> {
     pub window: &'a Window,
-    /// Rows per model of the trellis.
+    /// Rows per model of the trellis: [`Variant::capacity`] of at least the rows of the window.
     pub capacity: u32,
     pub wanted: Wanted,
     /// Whether to add to the partial sums of later windows.

@@ -28,6 +28,13 @@ pub struct Warp {
     pub tiles: usize,
 }
 
+impl Warp {
+    /// Blocks of the backward recursion, each with a partial sum.
+    fn blocks(sequences: u32) -> u32 {
+        sequences.div_ceil(SEQUENCES).min(PARTS)
+    }
+}
+
 impl<T: Precise> Variant<T> for Warp {
     fn stride(&self) -> usize {
         TILE * self.tiles
@@ -50,7 +57,7 @@ impl<T: Precise> Variant<T> for Warp {
     }
 
     fn parts(&self, sequences: u32) -> Option<u32> {
-        Some(sequences.div_ceil(SEQUENCES).min(PARTS))
+        Some(Self::blocks(sequences))
     }
 
     fn forward(
@@ -68,7 +75,8 @@ impl<T: Precise> Variant<T> for Warp {
             trellis.forward(launch, if *store { *capacity } else { 0 }, *again)?;
         // SAFETY: `Sequences` guarantees ascending offsets, from which `Packing` derives rows in bounds. `fit`, asserted
         // in `set_models`, guarantees a row of the emission table for every symbol. `Hmm` guarantees the shapes of π, A
-        // and B, which `Models` pads to the stride of the kernel instance. `Trellis::forward` sizes the buffers.
+        // and B, which `Models` pads to the stride of the kernel instance. `Trellis::forward` sizes the buffers for
+        // `capacity`, which covers the window.
         unsafe {
             instance!((self.tiles, *store);
                 (1, false) => forward_warp::<1, false>, (1, true) => forward_warp::<1, true>,
@@ -83,14 +91,14 @@ impl<T: Precise> Variant<T> for Warp {
         let (device, all, model) = (launch.device, launch.sequences(), launch.models.args(launch.symbols));
         let steps = WindowArgs { from: window.steps.start, until: window.steps.end, capacity };
         let shared = warp_shared(self.tiles, size_of::<T>(), slots as usize, want) as u32;
-        let blocks = launch.sequences.div_ceil(SEQUENCES).min(PARTS);
-        let shape = launch.shape(blocks, warp_threads(self.tiles, want)).with_shared(shared);
+        let shape = launch.shape(Self::blocks(launch.sequences), warp_threads(self.tiles, want)).with_shared(shared);
         let BackwardRows { alpha, exponents, likelihoods, carry, gamma, parts, .. } =
             trellis.backward(launch, [if want == want::COUNTS { 0 } else { capacity }, 0])?;
         let forward = ForwardArgs { alpha, exponents, likelihoods };
         let counts = CountsArgs { slots, more: u32::from(more), parts };
-        // SAFETY: as in `forward`, which has stored α̂ of this window. `Trellis::backward` sizes the buffers, and the
-        // caller `parts` for the partial sum of each block, unless only γ is wanted.
+        // SAFETY: as in `forward`, which has stored α̂ of this window. `Trellis::backward` sizes the buffers for
+        // `capacity`, which covers the window, and the caller `parts` for the partial sum of each block, unless only γ is
+        // wanted.
         unsafe {
             instance!((self.tiles, want);
                 (1, 0) => backward_warp::<1, 0>, (1, 1) => backward_warp::<1, 1>, (1, 2) => backward_warp::<1, 2>,

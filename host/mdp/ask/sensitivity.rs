@@ -206,6 +206,7 @@ impl Report for Sensitivity {
         let error = self.points.iter().map(|point| point.error.0).fold(0.0, f64::max);
         let count = self.points.len();
         Some(match error.is_finite() {
+            _ if count == 0 => "Not certified: stopped before the first value of gamma".to_owned(),
             true => format!("Certified: |V − V*| ≤ {} for {count} values of gamma", rounded_up(error)),
             false => format!("Not certified for all of {count} values of gamma"),
         })

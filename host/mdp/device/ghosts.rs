@@ -94,7 +94,7 @@ impl<'c> Ranks<'c> {
 /// States per tile, and a flag for each tile that has changed.
 pub type Flags<'b> = (u32, &'b mut AnyBuffer<u32>);
 
-/// ModelNumbers of which each is replaced by its maximum over all ranks.
+/// Numbers, each of which is replaced by its maximum over all ranks.
 pub type Maxima<'b> = (&'b mut AnyBuffer<u64>, Range<usize>);
 
 /// Exchanges of a backend on one of several ranks.

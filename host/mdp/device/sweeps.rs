@@ -30,7 +30,7 @@ pub(crate) fn launch_batch<E>(batch: usize, mut step: impl FnMut(usize) -> Resul
 /// The launch of a sweep over some states of a model.
 ///
 /// It is valid if V and V_new have one element per state of the model, `sweep.slots` has the slots of `sweep.number`, and
-/// `states` begins with a tile. `sweep.tiles` are those of the model's layout.
+/// `states` lies below |S|, begins with a tile, and ends with one or with the states to visit. `sweep.tiles` are those of the model's layout.
 pub(super) struct BackupLaunch<'a, T: Precise> {
     pub device: &'a AnyDevice,
     pub states: Range<u32>,

@@ -220,7 +220,7 @@ impl<'d, T: Precise, O: Offset> ValueIteration<'d, T, O> {
         let sweep = SweepArgs { number: sweep, stop: &stop.buffer, slots, tiles: tiles.args(), lag };
         let launch = BackupLaunch { device, states, v: IteratesArgs { old: v_old, new: v_new }, sweep };
         // SAFETY: V and V_new have |S| elements. `slots` has `SLOTS · MAX_BATCH`, and the number is below `MAX_BATCH`. The
-        // visited states and the interior begin with a tile, and `with` uploaded the tiles of the layout.
+        // visited states and the interior begin with a tile and end at or below |S|, and `with` uploaded the tiles of the layout.
         unsafe { model.launch(launch) }
     }
 

@@ -37,8 +37,9 @@ use crate::belief::{self, Belief};
 use crate::model::{Invalid, Names, Pomdp, PomdpParts};
 use warpkov_common::io::invalid;
 use warpkov_common::io::json::{
-    Array, Axis, Fields, ItemArray, Items, Number, Object, Path, Table, Tabular, field, nearest, parse,
+    Array, Axis, Fields, Item, ItemArray, Items, Number, Object, Path, Table, Tabular, field, nearest, parse,
 };
+use warpkov_common::names::name;
 use warpkov_common::terminal::quoted;
 use warpkov_mdp::io::json::{self, BESIDE_LIST, LIST, Matrix};
 use warpkov_mdp::model::{ActionNames, Choices, Csr, InvalidCsr, MdpParts};
@@ -157,14 +158,21 @@ fn names_of_list(process: &mut MdpParts, actions: u32, names: &mut Names) -> Res
 }
 
 /// The belief in these states, by their names or numbers in any order, with these probabilities.
-fn named_start(named: &[String], probs: &[f64], names: &[String], count: u32) -> Result<Belief, Invalid> {
+fn named_start(items: &[Item], probs: &[f64], names: &[String], count: u32) -> Result<Belief, Invalid> {
     let numbers: HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
     let mut belief = Vec::new();
-    for (name, &prob) in named.iter().zip(probs) {
-        let state = numbers.get(name.as_str()).copied().or_else(|| name.parse().ok().filter(|&state| state < count));
-        belief.push((state.ok_or_else(|| Invalid::Start(no_state(name, names)))?, prob));
+    for (item, &prob) in items.iter().zip(probs) {
+        let (number, text) = match item {
+            Item::Number(number) => (Some(*number), number.to_string()),
+            Item::Name(text) => (numbers.get(text.as_str()).copied().or_else(|| text.parse().ok()), text.clone()),
+        };
+        let state = number.filter(|&state| state < count);
+        belief.push((state.ok_or_else(|| Invalid::Start(no_state(&text, names)))?, prob));
     }
     belief.sort_by_key(|&(state, _)| state);
+    if let Some(pair) = belief.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(Invalid::Start(format!("has the state \"{}\" twice", name(names, pair[0].0))));
+    }
     let (states, probs) = belief.into_iter().unzip();
     Belief::new(states, probs).map_err(|error| Invalid::Start(error.to_string()))
 }
@@ -386,7 +394,7 @@ const NAMES: [&str; 3] = ["state_names", "action_names", "observation_names"];
 enum Start {
     Belief(Belief),
     /// Names or numbers of states, and their probabilities.
-    Named(Vec<String>, Vec<f64>),
+    Named(Vec<Item>, Vec<f64>),
 }
 
 /// A deserializer of [`Start`].
@@ -408,19 +416,20 @@ impl<'de> Visitor<'de> for StartSeed<'_> {
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Start, E> {
-        Ok(Start::Named(vec![number.to_string()], vec![1.0]))
+        let item = u32::try_from(number).map_or_else(|_| Item::Name(number.to_string()), Item::Number);
+        Ok(Start::Named(vec![item], vec![1.0]))
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Start, E> {
-        Ok(Start::Named(vec![name.to_owned()], vec![1.0]))
+        Ok(Start::Named(vec![Item::Name(name.trim().to_owned())], vec![1.0]))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Start, A::Error> {
         let Distribution { states, probs } = Object::at(self.0).deserialize(MapAccessDeserializer::new(map))?;
         let belief = match states {
             Items::Numbers(states) => Belief::new(states, probs).map(Start::Belief),
-            Items::Names(names) if names.len() == probs.len() => Ok(Start::Named(names, probs)),
-            Items::Names(_) => Err(belief::Invalid::States),
+            Items::Named(items) if items.len() == probs.len() => Ok(Start::Named(items, probs)),
+            Items::Named(_) => Err(belief::Invalid::States),
         };
         belief.map_err(|error| A::Error::custom(format!("it {error}")))
     }

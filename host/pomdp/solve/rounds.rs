@@ -14,7 +14,7 @@ const ROUND: u64 = 128;
 pub struct Apart {
     /// |Γ| at the begin of the round.
     pub shared: usize,
-    /// Value of [`Sawtooth::time`] at the begin of the round.
+    /// Value of [`Sawtooth::time`](super::bounds::sawtooth::Sawtooth::time) at the begin of the round.
     sent: u32,
     /// Number of backups at which this rank ends the round.
     backups: u64,

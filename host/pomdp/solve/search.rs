@@ -41,7 +41,7 @@ pub struct Search<'m, 'o> {
     pub magnitude: f64,
     /// Γ and what belongs to it.
     pub lower_bound: LowerBound<'m>,
-    /// Sawtooth points and what belongs to them.
+    /// The fast informed bound, and sawtooth points.
     pub upper_bound: UpperBound,
     /// Limits and progress of the run.
     pub clock: Clock<'o>,

@@ -14,7 +14,7 @@ const WORK_OF_POINT: u64 = 8;
 /// Number of pairs of belief and sawtooth point that justifies parallel work.
 const PARALLEL_POINTS: usize = 1 << 16;
 
-/// The upper bounds that hold at all beliefs.
+/// What the upper bound at any belief is computed from.
 pub struct UpperBound {
     /// Upper bound on the optimal value of the underlying MDP, per state.
     pub seen: Vec<f64>,

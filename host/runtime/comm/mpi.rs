@@ -488,7 +488,7 @@ pub fn abort(exit_code: u8) {
     let Some(library) = STARTED.get() else { return };
     // A rank that has ended or is stopped may keep MPI from its end.
     limited(
-        ABORT,
+        FORWARD + ABORT,
         move || signal_hook::low_level::exit(exit_code.into()),
         || {
             let mut running = running();

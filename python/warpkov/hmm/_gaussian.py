@@ -342,6 +342,8 @@ def _compact(covars: np.ndarray, kind: str, n: int) -> np.ndarray:
         return covars
     for state, matrix in enumerate(covars[None] if kind == "tied" else covars):
         place = "covars_" if kind == "tied" else f"covars_[{state}]"
+        if not np.isfinite(matrix).all():
+            raise ValueError(f"{place} has an entry that is not finite")
         if not np.allclose(matrix, matrix.T):
             raise ValueError(f"{place} is not symmetric")
         if not (np.linalg.eigvalsh(matrix) > 0).all():

@@ -164,8 +164,8 @@ def solve(
     -----
     The solver works in the memory of `P` and `R` if they are CSR matrices of SciPy in the order "sas" (or
     with indices in ascending order) with int32 indices, int64 row pointers and float64 data; row pointers of
-    int32 are copied, and indices and row pointers that can be written. Do not change values meanwhile.
-    Python's other threads run during a solve.
+    int32 are copied, and so are writable indices and row pointers. Do not change values meanwhile, nor the
+    memory of read-only indices through another array. Python's other threads run during a solve.
 
     Arrays of PyTorch, CuPy and JAX may take the place of dense NumPy arrays. Those in the memory of a GPU
     are copied to the host, where models are validated.

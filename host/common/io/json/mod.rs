@@ -378,8 +378,17 @@ impl<'de, T: Numeric + Scan> Visitor<'de> for Array<'_, T> {
 pub enum Items {
     /// All are numbers.
     Numbers(Vec<u32>),
-    /// Some are names; numbers are their text.
-    Names(Vec<String>),
+    /// Some are names.
+    Named(Vec<Item>),
+}
+
+/// A state or another item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// Its number.
+    Number(u32),
+    /// Its name, or its number as text.
+    Name(String),
 }
 
 impl Default for Items {
@@ -451,22 +460,20 @@ impl Visitor<'_> for ItemSeed<'_> {
     }
 
     fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<(), E> {
+        let number = number.try_into().map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))?;
         match self.1 {
-            Items::Names(names) => names.push(number.to_string()),
-            Items::Numbers(numbers) => match number.try_into() {
-                Ok(number) => numbers.push(number),
-                Err(_) => return Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
-            },
+            Items::Numbers(numbers) => numbers.push(number),
+            Items::Named(items) => items.push(Item::Number(number)),
         }
         Ok(())
     }
 
     fn visit_str<E>(self, name: &str) -> Result<(), E> {
         if let Items::Numbers(numbers) = self.1 {
-            *self.1 = Items::Names(numbers.iter().map(u32::to_string).collect());
+            *self.1 = Items::Named(numbers.iter().copied().map(Item::Number).collect());
         }
-        if let Items::Names(names) = self.1 {
-            names.push(name.to_owned());
+        if let Items::Named(items) = self.1 {
+            items.push(Item::Name(name.trim().to_owned()));
         }
         Ok(())
     }

@@ -58,8 +58,8 @@ impl<'m> Stream<'m> {
 
     /// The id of the sequence to which the last line belongs; `None` without a column of ids, or if the line has no id.
     #[must_use]
-    pub fn id(&self) -> Option<String> {
-        self.id.as_ref().map(|id| String::from_utf8_lossy(id).into_owned())
+    pub fn id(&self) -> Option<&[u8]> {
+        self.id.as_deref()
     }
 
     /// Whether the columns of the rows are known; always, unless this reads a table.

@@ -305,6 +305,23 @@ fn training_raises_the_likelihood_of_incomplete_vectors() {
     }
 }
 
+/// Several models in one batch have the counts of each by itself, also where a window's rows fill a buffer only in part.
+#[test]
+fn models_of_one_batch_do_not_mix() {
+    let emulated = Place::open(DeviceChoice::Emulated, None).unwrap().0;
+    for seed in 0..8 {
+        let (model, sequences) = case(seed, Constraint::None, seed % 2 == 0);
+        let models: Vec<Hmm> = (0..3).map(|at| restart(&model, &sequences, seed, at).clone()).collect();
+        let counts = |models: &[Hmm]| {
+            let mut batch = recursions(&emulated, &sequences, Precision::F64, Limits::default()).unwrap();
+            batch.set_models(models).unwrap();
+            batch.expect().unwrap()
+        };
+        let alone: Vec<_> = models.iter().flat_map(|model| counts(std::slice::from_ref(model))).collect();
+        assert_eq!(counts(&models), alone, "seed {seed}");
+    }
+}
+
 /// A random model as `train --restarts` begins with, which satisfies the constraint.
 fn restart_within(model: &Hmm, sequences: &Sequences, seed: u64, constraint: Constraint) -> Hmm {
     let mut parts = restart(model, sequences, seed, 1).into_parts();

@@ -1,6 +1,6 @@
 //! The kinds of layout of a model for value iteration. Each file has one of them: what the host computes, its arrays in device
-//! memory, and the launch of its sweep. These arrays are two of [`ModelNumbers`] in the precision of V, and an index of integers
-//! that precisions share.
+//! memory, and the launch of its sweep. The arrays are [`ModelNumbers`], two in the precision of V, and an index of integers that
+//! all precisions share.
 
 pub(super) mod narrow;
 pub(super) mod patterns;
