@@ -500,6 +500,13 @@ fn filter_reads_tables_and_survives_bad_lines() {
     let positions: Vec<String> =
         mixed(" --lag 1").iter().map(|line| line.rsplitn(4, ',').last().unwrap().into()).collect();
     assert_eq!(positions, ["a,1", "a,2", "b,1", "a,1"]);
+    // Ids are bytes.
+    let latin = b"day,ice\nS\xfcd,2\nS\xe4d,2\nS\xfcd,3\n";
+    fs::write(folder.path().join("latin.csv"), latin).unwrap();
+    let output = piped(folder.path(), &["filter", "ice.json", "latin.csv", "--id", "day"], "");
+    let told = String::from_utf8(output.stdout).unwrap();
+    let positions: Vec<&str> = told.lines().skip(1).map(|line| line.split(',').nth(1).unwrap()).collect();
+    assert_eq!(positions, ["1", "1", "2"], "{told}");
     // A row without an id belongs to no sequence.
     let torn =
         answered("filter ice.json - --format csv --id day --on-error missing", "day,ice\na,2\n7\n,1\nb,1\na,3\n", 2);
