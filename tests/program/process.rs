@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 /// Much longer than a stop takes, and much shorter than the runs below.
 const SOON: Duration = Duration::from_secs(10);
 
+/// The program, for which SIGHUP ends the run, also where `nohup` runs these tests.
 fn warpkov(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_warpkov")]);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -16,7 +16,7 @@ use warpkov_kernels::hmm::{normal, power};
 use crate::backend::Statistics;
 use crate::cpu::{Completion, Densities, is_partial};
 use crate::device::launch::Launch;
-use crate::device::packing::{Packing, Window};
+use crate::device::packing::Packing;
 use crate::device::variant::Back;
 use crate::model::{Covariances, Emissions, Hmm, cholesky};
 use crate::sequences::{Observations, Sequences};

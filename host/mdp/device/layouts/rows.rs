@@ -76,7 +76,7 @@ impl<O: Offset> RowIndex<O> {
 
     /// # Safety
     /// As [`BackupLaunch`] says, with the `numbers` of these rows.
-    pub unsafe fn launch<T: Precise>(
+    pub(in crate::device) unsafe fn launch<T: Precise>(
         &self,
         numbers: &ModelNumbers<T>,
         launch: BackupLaunch<T>,
