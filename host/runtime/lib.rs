@@ -10,7 +10,7 @@
 //! | [`cores`] | the description of the CPU |
 //! | [`link`] | GPUs of several ranks that exchange data |
 //! | [`gpu`] | GPUs and the table of compiled kernels |
-//! | [`prefix_sum`], [`scratch`] | a device prefix sum and growable device memory, for the backends of all model classes |
+//! | [`prefix_sum`], [`mod@scratch`] | a device prefix sum and growable device memory, for the backends of all model classes |
 
 pub mod choose;
 pub mod comm;

@@ -91,6 +91,7 @@ const CLASSES: [Class; 3] = [
             ("rows, expected", "Z has a row per action and state"),
             ("expected one below", "states and observations are below their number"),
             ("strictly ascending states, each with one probability", "the start has ascending states"),
+            ("twice", "the start has a state once"),
             ("add up beyond the range", "values are below 1e300"),
             ("observed component", "the observed component is one number below S per state"),
             ("expected the name or the number of a state", "the start is a state"),

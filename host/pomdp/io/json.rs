@@ -37,7 +37,7 @@ use crate::belief::{self, Belief};
 use crate::model::{Invalid, Names, Pomdp, PomdpParts};
 use warpkov_common::io::invalid;
 use warpkov_common::io::json::{
-    Array, Axis, Fields, Item, ItemArray, Items, Number, Object, Path, Table, Tabular, field, nearest, parse,
+    Array, Axis, Fields, ItemArray, Items, Listed, Number, Object, Path, Table, Tabular, field, nearest, parse,
 };
 use warpkov_common::names::name;
 use warpkov_common::terminal::quoted;
@@ -158,13 +158,13 @@ fn names_of_list(process: &mut MdpParts, actions: u32, names: &mut Names) -> Res
 }
 
 /// The belief in these states, by their names or numbers in any order, with these probabilities.
-fn named_start(items: &[Item], probs: &[f64], names: &[String], count: u32) -> Result<Belief, Invalid> {
+fn named_start(items: &[Listed], probs: &[f64], names: &[String], count: u32) -> Result<Belief, Invalid> {
     let numbers: HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
     let mut belief = Vec::new();
     for (item, &prob) in items.iter().zip(probs) {
         let (number, text) = match item {
-            Item::Number(number) => (Some(*number), number.to_string()),
-            Item::Name(text) => (numbers.get(text.as_str()).copied().or_else(|| text.parse().ok()), text.clone()),
+            Listed::Number(number) => (Some(*number), number.to_string()),
+            Listed::Name(text) => (numbers.get(text.as_str()).copied().or_else(|| text.parse().ok()), text.clone()),
         };
         let state = number.filter(|&state| state < count);
         belief.push((state.ok_or_else(|| Invalid::Start(no_state(&text, names)))?, prob));
@@ -394,7 +394,7 @@ const NAMES: [&str; 3] = ["state_names", "action_names", "observation_names"];
 enum Start {
     Belief(Belief),
     /// Names or numbers of states, and their probabilities.
-    Named(Vec<Item>, Vec<f64>),
+    Named(Vec<Listed>, Vec<f64>),
 }
 
 /// A deserializer of [`Start`].
@@ -416,12 +416,12 @@ impl<'de> Visitor<'de> for StartSeed<'_> {
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Start, E> {
-        let item = u32::try_from(number).map_or_else(|_| Item::Name(number.to_string()), Item::Number);
+        let item = u32::try_from(number).map_or_else(|_| Listed::Name(number.to_string()), Listed::Number);
         Ok(Start::Named(vec![item], vec![1.0]))
     }
 
     fn visit_str<E>(self, name: &str) -> Result<Start, E> {
-        Ok(Start::Named(vec![Item::Name(name.trim().to_owned())], vec![1.0]))
+        Ok(Start::Named(vec![Listed::Name(name.trim().to_owned())], vec![1.0]))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Start, A::Error> {

@@ -129,7 +129,7 @@ impl Search<'_, '_> {
         memory::release();
     }
 
-    /// Whether the clock is [late](Clock::late) or memory is full.
+    /// Whether the clock is [late](super::clock::Clock::late) or memory is full.
     pub fn late(&mut self) -> bool {
         self.is_full() || self.clock.late()
     }

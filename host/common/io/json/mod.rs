@@ -379,12 +379,12 @@ pub enum Items {
     /// All are numbers.
     Numbers(Vec<u32>),
     /// Some are names.
-    Named(Vec<Item>),
+    Named(Vec<Listed>),
 }
 
 /// A state or another item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
+pub enum Listed {
     /// Its number.
     Number(u32),
     /// Its name, or its number as text.
@@ -463,17 +463,17 @@ impl Visitor<'_> for ItemSeed<'_> {
         let number = number.try_into().map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))?;
         match self.1 {
             Items::Numbers(numbers) => numbers.push(number),
-            Items::Named(items) => items.push(Item::Number(number)),
+            Items::Named(items) => items.push(Listed::Number(number)),
         }
         Ok(())
     }
 
     fn visit_str<E>(self, name: &str) -> Result<(), E> {
         if let Items::Numbers(numbers) = self.1 {
-            *self.1 = Items::Named(numbers.iter().copied().map(Item::Number).collect());
+            *self.1 = Items::Named(numbers.iter().copied().map(Listed::Number).collect());
         }
         if let Items::Named(items) = self.1 {
-            items.push(Item::Name(name.trim().to_owned()));
+            items.push(Listed::Name(name.trim().to_owned()));
         }
         Ok(())
     }
