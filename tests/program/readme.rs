@@ -65,7 +65,9 @@ const FORMATS: [&str; 13] = [
 ];
 
 /// Files of the repository that commands of the book read.
-const FILES: [&str; 8] = [
+const FILES: [&str; 10] = [
+    "data/listing-a1.json",
+    "data/table-3.1.json",
     "data/two-state.json",
     "data/two-state.alpha",
     "data/two-state.beliefs",
@@ -206,6 +208,33 @@ fn is_understood(arguments: &[&str]) {
     assert!(!message.contains("Usage:") && !message.contains("unexpected"), "{arguments:?}: {message}");
 }
 
+/// The commands of blocks and tables succeed, in their order. A long benchmark is only understood.
+#[test]
+fn commands_for_the_sources_succeed() {
+    const PAGE: &str = include_str!("../../book/reference/sources.md");
+
+    let (folder, mut commands) = (folder(), 0);
+    // A line of a block is a command; a line of a table has some between backquotes.
+    let parts = |line: &'static str| line.split('`').skip(usize::from(!line.starts_with("warpkov "))).step_by(2);
+    for line in PAGE.lines().flat_map(parts).filter_map(|part| part.strip_prefix("warpkov ")) {
+        let arguments = words(line);
+        // A name, not a command line.
+        if line == "pomdp act" {
+            continue;
+        }
+        commands += 1;
+        if line.starts_with("bench mdp --case G5") {
+            is_understood(&arguments);
+            continue;
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_warpkov"));
+        let output = command.current_dir(folder.path()).args(&arguments).stdin(Stdio::null()).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "warpkov {line}: {message}");
+    }
+    assert!(commands >= 50, "{commands}");
+}
+
 /// What the page runs on a cluster, the command line understands.
 #[test]
 fn commands_for_clusters_are_understood() {
@@ -282,6 +311,7 @@ fn manual() -> Vec<(PathBuf, String)> {
     let parts = ["tutorials", "how-to", "explanation"].map(|part| fs::read_dir(book.join(part)).unwrap());
     let files = parts.into_iter().flatten().map(|entry| entry.unwrap().path());
     let pages = files.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let pages = pages.chain([book.join("errata.md")]);
     let mut pages: Vec<_> = pages.map(|path| (path.clone(), fs::read_to_string(&path).unwrap())).collect();
     pages.sort();
     pages
