@@ -93,19 +93,19 @@ pair() {
 # Tests that ranks with different inputs end with exit code 2, each with an error that names the difference, and without a result:
 # differ DIFFERENCE [COMMAND OF RANK 0] -- [COMMAND OF RANK 1]. `extension` is that of --out.
 differ() {
-    local difference=$1 code=0 many=$folder/ranks/differ out=$folder/ranks/differ.${extension:-npy} first=()
+    local difference=$1 code=0 many=$folder/ranks/differ out=$folder/ranks/differ.${extension:-npy} word commands=()
+    local both=(--timeout "$patience" --out "$out")
     shift
-    while [[ $1 != -- ]]; do
-        first+=("$1")
-        shift
+    for word in "$@"; do
+        [[ $word != -- ]] || commands+=("${both[@]}")
+        commands+=("$word")
     done
-    shift
     rm -f "$many".*
-    pair "${first[@]}" --timeout "$patience" --out "$out" -- "$@" --timeout "$patience" --out "$out" || code=$?
+    pair "${commands[@]}" "${both[@]}" || code=$?
     if ((code != 2)) || [[ -s $many.stdout || -e $out ]] ||
         [[ $(grep -c "^error: the ranks differ in .*$difference.*on rank 1" "$many.stderr") != 2 ]]; then
         head -n 20 "$many.stdout" "$many.stderr" >&2
-        fail "exit code $code and not two errors about $difference: warpkov ${first[*]}, and $*"
+        fail "exit code $code and not two errors about $difference: warpkov $*"
     fi
     echo "$launcher_name, 2 ranks: different $difference"
 }

@@ -15,6 +15,13 @@ pub trait Choice: Copy + Send + Sync + 'static {
     fn of_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|choice| choice.name() == name)
     }
+
+    /// What was expected in place of an unknown name.
+    #[must_use]
+    fn expected() -> String {
+        let names: Vec<_> = Self::ALL.iter().map(|choice| choice.name()).collect();
+        format!("expected one of {}", names.join(", "))
+    }
 }
 
 /// A format of files.

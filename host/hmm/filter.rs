@@ -71,6 +71,8 @@ pub struct Filter<'m> {
     /// The step that is computed, which replaces `now` unless the observation is refused.
     next: Distribution,
     emission: Vec<f64>,
+    /// Room for the computation of densities.
+    scratch: Vec<f64>,
     steps: u64,
     log_likelihood: Sum,
     lag: usize,
@@ -105,6 +107,7 @@ impl<'m> Filter<'m> {
             now: Distribution::new(n),
             next: Distribution::new(n),
             emission: Vec::new(),
+            scratch: Vec::new(),
             steps: 0,
             log_likelihood: Sum::default(),
             lag,
@@ -117,7 +120,7 @@ impl<'m> Filter<'m> {
     /// # Errors
     /// If the model does not emit it, at all or here. The filter is as before.
     pub fn push(&mut self, observation: Observation<'_>) -> Result<(), Refused> {
-        self.tables.emit.logs(self.model, observation, &mut self.emission)?;
+        self.tables.emit.logs(self.model, observation, &mut self.emission, &mut self.scratch)?;
         if self.steps == 0 {
             self.next.logs.iter_mut().zip(self.model.start()).for_each(|(log, p)| *log = p.ln());
         } else {
@@ -375,7 +378,13 @@ impl Emit {
     }
 
     /// Writes ln bⱼ(o) of all states j; 0 without an observation.
-    fn logs(&self, model: &Hmm, observation: Observation<'_>, logs: &mut Vec<f64>) -> Result<(), Refused> {
+    fn logs(
+        &self,
+        model: &Hmm,
+        observation: Observation<'_>,
+        logs: &mut Vec<f64>,
+        scratch: &mut Vec<f64>,
+    ) -> Result<(), Refused> {
         let n = model.start().len();
         logs.clear();
         match (self, observation, model.emissions()) {
@@ -388,9 +397,9 @@ impl Emit {
             (Self::Vectors(densities), Observation::Vector(x), Emissions::Gaussian { dimensions, .. })
                 if x.len() == *dimensions as usize && !x.iter().any(|x| x.is_infinite()) =>
             {
-                let mut scratch = vec![0.0; densities.stride()];
                 logs.resize(densities.stride(), 0.0);
-                densities.logs(x, logs, &mut scratch);
+                scratch.resize(densities.stride(), 0.0);
+                densities.logs(x, logs, scratch);
                 logs.truncate(n);
             }
             (_, Observation::Symbol(found), emissions) => {

@@ -250,10 +250,7 @@ impl BlockDivided {
 /// There is no such method, or it has no such option, with what was expected.
 pub fn method(text: &str) -> Result<(Method, BlockDivided), String> {
     let (name, options) = text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
-    let method = Method::of_name(name).ok_or_else(|| {
-        let names: Vec<&str> = Method::ALL.iter().map(|method| method.name()).collect();
-        format!("expected one of {}", names.join(", "))
-    })?;
+    let method = Method::of_name(name).ok_or_else(Method::expected)?;
     let plain = BlockDivided::default();
     match (method, options) {
         (_, None) => Ok((method, plain)),

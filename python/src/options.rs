@@ -12,10 +12,7 @@ use crate::error::invalid;
 
 /// A variant by name; `what` names the option.
 pub fn choice<T: Choice>(what: &str, name: &str) -> PyResult<T> {
-    T::of_name(name).ok_or_else(|| {
-        let names: Vec<_> = T::ALL.iter().map(|choice| choice.name()).collect();
-        invalid(format!("{what} is '{name}', expected one of {}", names.join(", ")))
-    })
+    T::of_name(name).ok_or_else(|| invalid(format!("{what} is '{name}', {}", T::expected())))
 }
 
 /// A number above 0; `what` names the option.

@@ -178,7 +178,9 @@ fn follow(
                 Ok(false)
             }
             parsed => {
-                answers.choose(stream.id().map(<[u8]>::to_owned));
+                if let Some(id) = stream.id() {
+                    answers.choose(id);
+                }
                 parsed.and_then(|_| answers.push(stream.observation()).map_err(|refused| refused.to_string()))
             }
         };
@@ -230,8 +232,8 @@ struct Answers<'m, W: Write> {
     json: bool,
     /// The sequences that have not ended, in order of appearance; never empty.
     open: Vec<Followed<'m>>,
-    /// Index in `open` of each id.
-    ids: HashMap<Option<Vec<u8>>, usize>,
+    /// Index in `open` of each id; empty without ids.
+    ids: HashMap<Vec<u8>, usize>,
     /// Index in `open` of the sequence of the last observation.
     at: usize,
     /// Number of the last sequence that has begun.
@@ -256,20 +258,20 @@ impl<'m, W: Write> Answers<'m, W> {
     }
 
     /// Turns to the sequence with this id, which may be new.
-    fn choose(&mut self, id: Option<Vec<u8>>) {
-        self.at = match self.ids.get(&id) {
-            Some(&at) => at,
-            // The first sequence takes the first id.
-            None if self.ids.is_empty() => 0,
-            None => {
-                let filter = self.open[0].filter.another();
-                self.last += 1;
-                self.open.push(Followed { filter, number: self.last, id: None });
-                self.open.len() - 1
-            }
-        };
-        self.open[self.at].id = id.as_ref().map(|id| String::from_utf8_lossy(id).into_owned());
-        self.ids.insert(id, self.at);
+    fn choose(&mut self, id: &[u8]) {
+        if let Some(&at) = self.ids.get(id) {
+            self.at = at;
+            return;
+        }
+        // The first sequence takes the first id.
+        if !self.ids.is_empty() {
+            let filter = self.open[0].filter.another();
+            self.last += 1;
+            self.open.push(Followed { filter, number: self.last, id: None });
+        }
+        self.at = self.open.len() - 1;
+        self.open[self.at].id = Some(String::from_utf8_lossy(id).into_owned());
+        self.ids.insert(id.to_owned(), self.at);
     }
 
     /// Takes an observation of the present sequence. Returns `true`.

@@ -2,7 +2,7 @@
 
 use warpkov_kernels::hmm::backward::{backward_block, want};
 use warpkov_kernels::hmm::forward::forward_block;
-use warpkov_kernels::hmm::model::{ForwardArgs, ModelArgs, Window as WindowArgs};
+use warpkov_kernels::hmm::model::ForwardArgs;
 use warpkov_kernels::hmm::viterbi::viterbi_block;
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::DeviceError;
@@ -39,19 +39,16 @@ impl<T: Precise> Variant<T> for Block {
         onward: &Onward<'_, T>,
         trellis: &mut Trellis<T>,
     ) -> Result<(), DeviceError> {
-        let Onward { steps, capacity, store, again, starts } = onward;
-        let (device, all, model) = (launch.device, launch.sequences(), launch.models.args(launch.symbols));
-        let (own, model) = (u32::from(starts.is_some()), ModelArgs { start: starts.unwrap_or(model.start), ..model });
-        let window = WindowArgs { from: steps.start, until: steps.end, capacity: *capacity };
+        let (device, all, (window, own, model)) = (launch.device, launch.sequences(), onward.args(launch));
         let shape = launch.shape(launch.sequences, self.threads());
         let ForwardRows { carry, alpha, exponents, likelihoods, .. } =
-            trellis.forward(launch, if *store { *capacity } else { 0 }, *again)?;
+            trellis.forward(launch, onward.stored(), onward.again)?;
         // SAFETY: `Sequences` guarantees ascending offsets, from which `Packing` derives rows in bounds. `fit`, asserted
         // in `set_models`, guarantees a row of the emission table for every symbol. `Hmm` guarantees the shapes of π, A
         // and B, which `Models` pads to the stride of the kernel instance. `Trellis::forward` sizes the buffers for
         // `capacity`, which covers the window.
         unsafe {
-            instance!((self.per, *store);
+            instance!((self.per, onward.store);
                 (16, false) => forward_block::<16, false>, (16, true) => forward_block::<16, true>,
                 (32, false) => forward_block::<32, false>, (32, true) => forward_block::<32, true>;
                 (device, shape, all, window, model, own, carry, alpha, exponents, likelihoods))
@@ -60,8 +57,7 @@ impl<T: Precise> Variant<T> for Block {
 
     fn backward(&self, launch: &Launch<'_, T>, back: &Back<'_>, trellis: &mut Trellis<T>) -> Result<(), DeviceError> {
         let (device, all, model) = (launch.device, launch.sequences(), launch.models.args(launch.symbols));
-        let (steps, capacity) = (&back.window.steps, back.capacity);
-        let steps = WindowArgs { from: steps.start, until: steps.end, capacity };
+        let capacity = back.capacity;
         let with_pairs = back.wanted.want != want::POSTERIORS;
         let shape = launch.shape(launch.sequences, self.threads());
         let BackwardRows { alpha, exponents, likelihoods, carry, gamma, pairs, .. } =
@@ -73,7 +69,7 @@ impl<T: Precise> Variant<T> for Block {
             instance!((self.per, with_pairs);
                 (16, false) => backward_block::<16, false>, (16, true) => backward_block::<16, true>,
                 (32, false) => backward_block::<32, false>, (32, true) => backward_block::<32, true>;
-                (device, shape, all, steps, model, forward, carry, gamma, pairs))
+                (device, shape, all, back.steps(), model, forward, carry, gamma, pairs))
         }
     }
 

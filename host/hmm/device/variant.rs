@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use warpkov_kernels::hmm::backward::want;
+use warpkov_kernels::hmm::model::{ModelArgs, Window as WindowArgs};
 use warpkov_runtime::Precise;
-use warpkov_runtime::device::{AnyBuffer, DeviceError};
+use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use crate::device::block::Block;
 use crate::device::launch::Launch;
@@ -98,6 +99,21 @@ pub struct Onward<'a, T: Precise> {
     pub starts: Option<&'a AnyBuffer<T>>,
 }
 
+impl<T: Precise> Onward<'_, T> {
+    /// Kernel arguments: the steps, whether each sequence has a π of its own, and the models with these.
+    pub fn args<'l>(&'l self, launch: &'l Launch<'_, T>) -> (WindowArgs, u32, ModelArgs<'l, T, AnyDevice>) {
+        let window = WindowArgs { from: self.steps.start, until: self.steps.end, capacity: self.capacity };
+        let model = launch.models.args(launch.symbols);
+        let model = ModelArgs { start: self.starts.unwrap_or(model.start), ..model };
+        (window, u32::from(self.starts.is_some()), model)
+    }
+
+    /// Rows per model in which α̂ is kept.
+    pub fn stored(&self) -> u32 {
+        if self.store { self.capacity } else { 0 }
+    }
+}
+
 /// A backward recursion over a window of steps.
 pub struct Back<'a> {
     pub window: &'a Window,
@@ -106,6 +122,13 @@ pub struct Back<'a> {
     pub wanted: Wanted,
     /// Whether to add to the partial sums of later windows.
     pub more: bool,
+}
+
+impl Back<'_> {
+    /// The steps, as a kernel argument.
+    pub fn steps(&self) -> WindowArgs {
+        WindowArgs { from: self.window.steps.start, until: self.window.steps.end, capacity: self.capacity }
+    }
 }
 
 /// Outputs of a backward kernel.

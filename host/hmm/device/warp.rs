@@ -3,7 +3,7 @@
 use warpkov_kernels::hmm::TILE;
 use warpkov_kernels::hmm::backward::{CountsArgs, backward_warp, counts_len, want, warp_shared, warp_threads};
 use warpkov_kernels::hmm::forward::forward_warp;
-use warpkov_kernels::hmm::model::{ForwardArgs, ModelArgs, Window as WindowArgs};
+use warpkov_kernels::hmm::model::ForwardArgs;
 use warpkov_kernels::hmm::viterbi::{self, viterbi_warp};
 use warpkov_runtime::Precise;
 use warpkov_runtime::device::DeviceError;
@@ -66,19 +66,16 @@ impl<T: Precise> Variant<T> for Warp {
         onward: &Onward<'_, T>,
         trellis: &mut Trellis<T>,
     ) -> Result<(), DeviceError> {
-        let Onward { steps, capacity, store, again, starts } = onward;
-        let (device, all, model) = (launch.device, launch.sequences(), launch.models.args(launch.symbols));
-        let (own, model) = (u32::from(starts.is_some()), ModelArgs { start: starts.unwrap_or(model.start), ..model });
-        let window = WindowArgs { from: steps.start, until: steps.end, capacity: *capacity };
+        let (device, all, (window, own, model)) = (launch.device, launch.sequences(), onward.args(launch));
         let shape = launch.shape(launch.sequences.div_ceil(SEQUENCES), 32);
         let ForwardRows { carry, alpha, exponents, likelihoods, .. } =
-            trellis.forward(launch, if *store { *capacity } else { 0 }, *again)?;
+            trellis.forward(launch, onward.stored(), onward.again)?;
         // SAFETY: `Sequences` guarantees ascending offsets, from which `Packing` derives rows in bounds. `fit`, asserted
         // in `set_models`, guarantees a row of the emission table for every symbol. `Hmm` guarantees the shapes of π, A
         // and B, which `Models` pads to the stride of the kernel instance. `Trellis::forward` sizes the buffers for
         // `capacity`, which covers the window.
         unsafe {
-            instance!((self.tiles, *store);
+            instance!((self.tiles, onward.store);
                 (1, false) => forward_warp::<1, false>, (1, true) => forward_warp::<1, true>,
                 (2, false) => forward_warp::<2, false>, (2, true) => forward_warp::<2, true>,
                 (4, false) => forward_warp::<4, false>, (4, true) => forward_warp::<4, true>;
@@ -87,9 +84,8 @@ impl<T: Precise> Variant<T> for Warp {
     }
 
     fn backward(&self, launch: &Launch<'_, T>, back: &Back<'_>, trellis: &mut Trellis<T>) -> Result<(), DeviceError> {
-        let Back { window, capacity, wanted: Wanted { want, slots }, more } = *back;
+        let Back { capacity, wanted: Wanted { want, slots }, more, .. } = *back;
         let (device, all, model) = (launch.device, launch.sequences(), launch.models.args(launch.symbols));
-        let steps = WindowArgs { from: window.steps.start, until: window.steps.end, capacity };
         let shared = warp_shared(self.tiles, size_of::<T>(), slots as usize, want) as u32;
         let shape = launch.shape(Self::blocks(launch.sequences), warp_threads(self.tiles, want)).with_shared(shared);
         let BackwardRows { alpha, exponents, likelihoods, carry, gamma, parts, .. } =
@@ -104,7 +100,7 @@ impl<T: Precise> Variant<T> for Warp {
                 (1, 0) => backward_warp::<1, 0>, (1, 1) => backward_warp::<1, 1>, (1, 2) => backward_warp::<1, 2>,
                 (2, 0) => backward_warp::<2, 0>, (2, 1) => backward_warp::<2, 1>, (2, 2) => backward_warp::<2, 2>,
                 (4, 0) => backward_warp::<4, 0>, (4, 1) => backward_warp::<4, 1>, (4, 2) => backward_warp::<4, 2>;
-                (device, shape, all, steps, model, forward, carry, gamma, counts))
+                (device, shape, all, back.steps(), model, forward, carry, gamma, counts))
         }
     }
 
