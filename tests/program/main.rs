@@ -4,6 +4,7 @@ mod architecture;
 mod figures;
 mod learn;
 mod newcomer;
+mod pages;
 mod process;
 mod quiet;
 mod readme;

@@ -49,8 +49,9 @@ pub struct Arguments {
     device: Devices,
     #[command(flatten)]
     pub ranks: ranks::Arguments,
-    /// Method [default: chosen for the model; a note gives the reason]. block-divided takes options, as in
-    /// block-divided:block=16x8,sweeps-per-launch=8,buffering,states-per-thread=2,update-constant=0.1.
+    /// Method [default: chosen for the model; a note gives the reason]. Options of block-divided follow a
+    /// colon: block-divided:block=16x8,buffering. They are block, sweeps-per-launch, states-per-thread and update-constant,
+    /// each with =VALUE, and buffering.
     #[arg(long, value_parser = WithOptions, value_name = "METHOD")]
     method: Option<(Method, BlockDivided)>,
     /// Floating-point type of the sweeps.
