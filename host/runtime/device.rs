@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use warpkov_device::device::DeviceCopy;
 use warpkov_device::emulator::{EmulatedBuffer, EmulatedEvent, Emulator, EmulatorError};
-use warpkov_device::launch::{Arg, Buffer, Call, Device};
+use warpkov_device::launch::{Arg, Buffer, Call, Device, Unmet};
 
 use crate::gpu::{self, CudaError, Gpu, GpuBuffer};
 
@@ -29,6 +29,9 @@ pub enum DeviceError {
     /// A fault that the emulator found.
     #[error(transparent)]
     Emulator(#[from] EmulatorError),
+    /// A launch that does not meet the kernel's contract.
+    #[error(transparent)]
+    Unmet(#[from] Unmet),
 }
 
 /// Memory of an [`AnyDevice`].
@@ -163,6 +166,7 @@ impl<T: DeviceCopy> Buffer<T> for AnyBuffer<T> {
 pub(crate) fn of_gpu(error: DeviceError) -> CudaError {
     match error {
         DeviceError::Gpu(error) => error,
+        DeviceError::Unmet(unmet) => unmet.into(),
         DeviceError::Emulator(_) => unreachable!("{FOREIGN}"),
     }
 }
@@ -171,6 +175,7 @@ pub(crate) fn of_gpu(error: DeviceError) -> CudaError {
 fn of_emulator(error: DeviceError) -> EmulatorError {
     match error {
         DeviceError::Emulator(error) => error,
+        DeviceError::Unmet(unmet) => unmet.into(),
         DeviceError::Gpu(_) => unreachable!("{FOREIGN}"),
     }
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use warpkov_device::emulator::EmulatorError;
+use warpkov_device::launch::Unmet;
 
 use super::comm;
 use super::device::DeviceError;
@@ -26,6 +27,9 @@ pub enum Error {
     /// The emulator found a fault in a kernel.
     #[error(transparent)]
     Emulator(EmulatorError),
+    /// A launch does not meet the kernel's contract.
+    #[error(transparent)]
+    Unmet(#[from] Unmet),
 }
 
 impl From<EmulatorError> for Error {
@@ -42,6 +46,7 @@ impl From<DeviceError> for Error {
         match error {
             DeviceError::Gpu(error) => error.into(),
             DeviceError::Emulator(error) => error.into(),
+            DeviceError::Unmet(unmet) => unmet.into(),
         }
     }
 }

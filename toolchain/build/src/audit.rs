@@ -6,7 +6,7 @@ use std::path::Path;
 
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Expr, ExprLit, ExprPath, Ident, Item, ItemFn, ItemMacro, Lit, Token, bracketed};
+use syn::{Expr, ExprLit, ExprPath, Ident, Item, ItemFn, ItemMacro, Lit, Token, bracketed, parenthesized, token};
 
 use crate::divergence;
 use crate::ptx::Module;
@@ -161,7 +161,8 @@ fn instances(function: &ItemFn) -> syn::Result<Vec<String>> {
     };
     let mut names = vec![function.sig.ident.to_string()];
     if matches!(attribute.meta, syn::Meta::List(_)) {
-        for List(values) in attribute.parse_args_with(Punctuated::<List, Token![,]>::parse_terminated)? {
+        let arguments = attribute.parse_args_with(Punctuated::<Argument, Token![,]>::parse_terminated)?;
+        for values in arguments.into_iter().filter_map(|Argument(values)| values) {
             names = names.iter().flat_map(|name| values.iter().map(move |value| format!("{name}_{value}"))).collect();
         }
     }
@@ -191,19 +192,30 @@ fn is_kernel(attribute: &syn::Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "kernel")
 }
 
-/// The values of one generic parameter: `T = [f32, f64]`.
-struct List(Vec<String>);
+/// An argument of `#[kernel]`: the values of one generic parameter, `T = [f32, f64]`, or none for a part of the contract,
+/// `requires(…)` or `block = …`.
+struct Argument(Option<Vec<String>>);
 
-impl Parse for List {
+impl Parse for Argument {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         input.parse::<Ident>()?;
+        if input.peek(token::Paren) {
+            let content;
+            parenthesized!(content in input);
+            Punctuated::<Expr, Token![,]>::parse_terminated(&content)?;
+            return Ok(Self(None));
+        }
         input.parse::<Token![=]>()?;
+        if !input.peek(token::Bracket) {
+            input.parse::<Expr>()?;
+            return Ok(Self(None));
+        }
         let content;
         bracketed!(content in input);
         let values = Punctuated::<Expr, Token![,]>::parse_terminated(&content)?;
         let names = values.iter().map(value).collect::<Option<_>>();
         names
-            .map(Self)
+            .map(|names| Self(Some(names)))
             .ok_or_else(|| input.error("the values of a generic parameter are types, integers, true or false"))
     }
 }

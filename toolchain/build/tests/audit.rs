@@ -154,6 +154,8 @@ fn expects_every_instance() {
     let path = audit::entries_of("#[warpkov_device::device::kernel] fn f() {}");
     assert_eq!(path.expect("the source is read"), Expected::of(["f"]));
     assert_eq!(audit::entries_of(source).expect("the source is read"), Expected::of(expected));
+    let contract = "#[kernel(T = [f32, f64], requires(x.len() >= n, shape.block % 32 == 0), block = 64)] fn g() {}";
+    assert_eq!(audit::entries_of(contract).expect("the source is read"), Expected::of(["g_f32", "g_f64"]));
     assert!(audit::entries_of("#[kernel(N = [1 + 1])] fn f() {}").is_err());
 }
 

@@ -10,6 +10,9 @@ use crate::driver;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
+    /// The launch does not meet the kernel's contract.
+    #[error(transparent)]
+    Unmet(#[from] warpkov_device::launch::Unmet),
     /// `libcuda` cannot be loaded.
     #[error("there is no NVIDIA driver here ({why}): install one, or use the CPU")]
     NoDriver {

@@ -4,7 +4,8 @@
 //! `warpkov-cuda`. The launcher that `#[kernel]` generates is generic over `Device`, so one program or test serves
 //! both. It packs the arguments into a [`Call`]; the kernel itself is compiled once, in the crate that defines it.
 
-use core::ops::Range;
+use core::fmt;
+use core::ops::{Add, Div, Mul, Range, Rem, Sub};
 
 use crate::device::DeviceCopy;
 
@@ -76,6 +77,17 @@ impl Shape {
         Self { overlapping: true, ..self }
     }
 
+    /// Dimensions that have an extent above 1, at least 1.
+    #[must_use]
+    pub fn dimensions(&self) -> u32 {
+        let [grid, block] = [self.grid, self.block];
+        match (grid.z > 1 || block.z > 1, grid.y > 1 || block.y > 1) {
+            (true, _) => 3,
+            (false, true) => 2,
+            (false, false) => 1,
+        }
+    }
+
     /// The same shape with `bytes` of dynamic shared memory per block.
     pub fn with_shared(self, bytes: u32) -> Self {
         Self { shared_bytes: bytes, ..self }
@@ -131,6 +143,113 @@ impl Arg {
     }
 }
 
+/// A number in a kernel's contract: the length of a buffer, a scalar argument, or the extent of a launch. Operations neither wrap nor
+/// panic: results are within 0 and 2¹²⁸ − 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Extent(pub u128);
+
+impl Extent {
+    /// The number.
+    pub fn of<N: Number>(number: N) -> Self {
+        Self(number.extent())
+    }
+
+    /// ⌈`self` / `other`⌉.
+    #[must_use]
+    pub fn div_ceil(self, other: Self) -> Self {
+        Self(if other.0 == 0 { u128::MAX } else { self.0.div_ceil(other.0) })
+    }
+
+    /// The smallest multiple of `other` that is at least `self`.
+    #[must_use]
+    pub fn next_multiple_of(self, other: Self) -> Self {
+        self.div_ceil(other) * other
+    }
+}
+
+impl Add for Extent {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Extent {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Mul for Extent {
+    type Output = Self;
+
+    fn mul(self, other: Self) -> Self {
+        Self(self.0.saturating_mul(other.0))
+    }
+}
+
+impl Div for Extent {
+    type Output = Self;
+
+    fn div(self, other: Self) -> Self {
+        Self(self.0.checked_div(other.0).unwrap_or(u128::MAX))
+    }
+}
+
+impl Rem for Extent {
+    type Output = Self;
+
+    fn rem(self, other: Self) -> Self {
+        Self(self.0.checked_rem(other.0).unwrap_or(self.0))
+    }
+}
+
+/// A type that a contract may count with.
+pub trait Number: Copy {
+    /// The number; 0 in place of a negative one.
+    fn extent(self) -> u128;
+}
+
+macro_rules! numbers {
+    ($($ty:ty)*) => {$(
+        impl Number for $ty {
+            #[allow(clippy::cast_lossless)]
+            fn extent(self) -> u128 {
+                u128::try_from(self).unwrap_or(0)
+            }
+        }
+    )*};
+}
+numbers!(u8 i8 u16 i16 u32 i32 u64 i64 usize);
+
+/// A requirement of a kernel's contract that a launch does not meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmet {
+    /// The kernel.
+    pub kernel: &'static str,
+    /// The requirement, as the kernel declares it.
+    pub requirement: &'static str,
+    /// The texts and the values of the requirement's two sides.
+    pub sides: [(&'static str, u128); 2],
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel {} cannot be launched: it requires {}", self.kernel, self.requirement)?;
+        // A number says its value itself.
+        let values = self.sides.iter().filter(|(text, value)| *text != value.to_string());
+        for (at, (text, value)) in values.enumerate() {
+            write!(f, "{} {text} is {value}", if at == 0 { ", and" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Unmet {}
+
 /// A launch, as a typed launcher passes it to [`Device::launch`].
 pub struct Call<'a> {
     /// Name of the kernel in the source, such as `axpy`.
@@ -171,7 +290,7 @@ pub trait Buffer<T: DeviceCopy> {
 /// before.
 pub trait Device {
     /// Errors of this device. An error of a launch may be returned by a later call.
-    type Error: std::error::Error + Send + Sync + 'static;
+    type Error: std::error::Error + From<Unmet> + Send + Sync + 'static;
     /// Memory of this device.
     type Buffer<T: DeviceCopy>: Buffer<T> + 'static;
     /// Host memory from which [`stage`](Device::stage) copies.

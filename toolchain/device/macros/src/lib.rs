@@ -1,6 +1,7 @@
 //! Macros of `warpkov_device`: the attribute `#[kernel]`, which generates a kernel's entry points and typed launcher,
 //! and the derive `Parameter`, for structs that are kernel parameters.
 
+mod contract;
 mod parameter;
 mod rounds;
 
@@ -15,6 +16,7 @@ use syn::{
     bracketed, parse_macro_input,
 };
 
+use contract::Requirement;
 use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 
 /// Declares a kernel: a free function without a return value.
@@ -28,15 +30,21 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 ///   scalars, `&D::Buffer<T>` for a `Global<T>`, `&mut D::Buffer<T>` for a `GlobalMut<T>`, and `NameArgs` for a struct
 ///   `Name`. The emulator counts the rounds of its loops.
 ///
+/// `requires(x.len() >= n, shape.block % 32 == 0)` is the kernel's contract, and `block = 256` stands for `shape.block == 256`. The
+/// launcher compares before anything is launched, and returns an [`Unmet`](../launch/struct.Unmet.html) requirement as an error. Both
+/// sides consist of numbers, scalar parameters and fields, constants, `len()` of buffers, `+ - * / %`, `div_ceil`, `max` and `min`.
+/// `shape` has the threads of a `block` and of all blocks, `threads`; the blocks of the `grid`; the bytes of dynamic `shared` memory;
+/// and the number of `dimensions`. A resident grid, whose blocks the device counts, meets no requirement of `grid` or `threads`.
+///
 /// A launch does not compile if the number or a type of its arguments is wrong, or if a buffer is both read and written
 /// through two parameters.
 #[proc_macro_attribute]
 pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let tokens = Tokens::from(attribute.clone());
-    let instances = parse_macro_input!(attribute as Instances);
+    let attribute = parse_macro_input!(attribute as Attribute);
     let function = parse_macro_input!(item as ItemFn);
-    let expanded = Kernel::new(instances, &function.sig).and_then(|kernel| {
-        let (device, host) = (kernel.entries(tokens, Vec::new())?, kernel.host(&function));
+    let expanded = Kernel::new(attribute, &function.sig).and_then(|kernel| {
+        let (device, host) = (kernel.entries(tokens, Vec::new())?, kernel.host(&function)?);
         Ok(quote! {
             #[cfg(target_arch = "nvptx64")]
             #[allow(clippy::too_many_arguments)]
@@ -70,7 +78,7 @@ pub fn __shape(input: TokenStream) -> TokenStream {
 pub fn __entries(input: TokenStream) -> TokenStream {
     let Answer { asked: Declared { tokens, signature }, known } = parse_macro_input!(input as Answer<Declared>);
     let expanded =
-        syn::parse2(tokens.clone()).and_then(|instances| Kernel::new(instances, &signature)?.entries(tokens, known));
+        syn::parse2(tokens.clone()).and_then(|attribute| Kernel::new(attribute, &signature)?.entries(tokens, known));
     expanded.unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
@@ -128,23 +136,38 @@ impl Parse for Declared {
     }
 }
 
-/// The attribute's argument: each generic parameter with its list of values.
-struct Instances(Vec<(Ident, Vec<Expr>)>);
+/// The attribute's arguments.
+#[derive(Default)]
+struct Attribute {
+    /// Each generic parameter with its list of values.
+    lists: Vec<(Ident, Vec<Expr>)>,
+    contract: Vec<Requirement>,
+}
 
-impl Parse for Instances {
+impl Parse for Attribute {
     fn parse(input: ParseStream) -> Result<Self> {
-        let mut lists = Vec::new();
+        let mut attribute = Self::default();
         while !input.is_empty() {
             let name: Ident = input.parse()?;
-            input.parse::<Token![=]>()?;
-            let values;
-            bracketed!(values in input);
-            lists.push((name, Punctuated::<Expr, Token![,]>::parse_terminated(&values)?.into_iter().collect()));
+            match name.to_string().as_str() {
+                "requires" => attribute.contract.extend(contract::parse(input)?),
+                "block" => {
+                    input.parse::<Token![=]>()?;
+                    attribute.contract.push(Requirement::block(&input.parse()?));
+                }
+                _ => {
+                    input.parse::<Token![=]>()?;
+                    let values;
+                    bracketed!(values in input);
+                    let values = Punctuated::<Expr, Token![,]>::parse_terminated(&values)?;
+                    attribute.lists.push((name, values.into_iter().collect()));
+                }
+            }
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
         }
-        Ok(Self(lists))
+        Ok(attribute)
     }
 }
 
@@ -159,10 +182,11 @@ struct Kernel<'a> {
     parameters: Vec<Parameter>,
     /// For each instance, the values of the generic parameters in the order of their declaration.
     instances: Vec<Vec<Expr>>,
+    contract: Vec<Requirement>,
 }
 
 impl<'a> Kernel<'a> {
-    fn new(Instances(lists): Instances, signature: &'a Signature) -> Result<Self> {
+    fn new(Attribute { lists, contract }: Attribute, signature: &'a Signature) -> Result<Self> {
         if !matches!(signature.output, ReturnType::Default) {
             return Err(Error::new(signature.output.span(), "a kernel has no return value"));
         }
@@ -188,7 +212,7 @@ impl<'a> Kernel<'a> {
                 .collect();
         }
         let parameters = signature.inputs.iter().map(Parameter::new).collect::<Result<_>>()?;
-        Ok(Self { signature, parameters, instances })
+        Ok(Self { signature, parameters, instances, contract })
     }
 
     /// The name of an instance's entry point, such as `name_f32_4`.
@@ -247,13 +271,15 @@ impl<'a> Kernel<'a> {
 
     /// For the host: the typed launcher, and for each instance the function that runs one emulated thread. Those are not
     /// generic, so that the compiler generates code for them in the crate of the kernel and nowhere else.
-    fn host(&self, function: &ItemFn) -> Tokens {
+    fn host(&self, function: &ItemFn) -> Result<Tokens> {
         let (visibility, ident, block) = (&function.vis, &function.sig.ident, rounds::count(&function.block));
         let (inputs, attributes) = (&function.sig.inputs, &function.attrs);
         let generics = &function.sig.generics.params;
         let clause = &function.sig.generics.where_clause;
         let declared = generics.iter();
         let kernel = ident.to_string();
+        let contract =
+            self.contract.iter().map(|requirement| requirement.check(&kernel)).collect::<Result<Vec<_>>>()?;
         let names: Vec<_> = self.parameters.iter().map(|parameter| &parameter.name).collect();
         let texts: Vec<_> = names.iter().map(|name| name.to_string()).collect();
         let types: Vec<_> = self.parameters.iter().map(|parameter| &parameter.ty).collect();
@@ -311,7 +337,7 @@ impl<'a> Kernel<'a> {
         } else {
             quote! { _ => panic!(#missing), }
         };
-        quote! {
+        Ok(quote! {
             #(#attributes)*
             ///
             /// # Safety
@@ -319,7 +345,7 @@ impl<'a> Kernel<'a> {
             /// to `device`. (The emulator checks the indices; a GPU does not.)
             ///
             /// # Errors
-            /// As for [`Device::launch`](::warpkov_device::launch::Device::launch).
+            /// As for [`Device::launch`](::warpkov_device::launch::Device::launch), and a launch that does not meet the kernel's contract.
             #[cfg(not(target_arch = "nvptx64"))]
             #[allow(clippy::too_many_arguments)]
             #visibility unsafe fn #ident<#(#declared,)* __D: ::warpkov_device::launch::Device>(
@@ -333,6 +359,7 @@ impl<'a> Kernel<'a> {
 
                 #(#threads)*
 
+                #(#contract)*
                 let (__entry, __thread): (&'static ::core::primitive::str, ::warpkov_device::launch::Thread) =
                     match (#(#keys,)*) {
                         #(#arms)*
@@ -352,7 +379,7 @@ impl<'a> Kernel<'a> {
                     })
                 }
             }
-        }
+        })
     }
 
     /// The generic parameters as aliases of an instance's values, so that the parameters' types need no substitution.

@@ -306,6 +306,9 @@ pub enum EmulatorError {
     /// The kernel has a fault.
     #[error(transparent)]
     Fault(#[from] Box<Fault>),
+    /// The launch does not meet the kernel's contract.
+    #[error(transparent)]
+    Unmet(#[from] crate::launch::Unmet),
     /// No GPU accepts the shape of the launch, or it has too many blocks to emulate.
     #[error("kernel {kernel} cannot be launched: {reason}")]
     Shape {
