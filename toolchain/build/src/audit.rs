@@ -9,7 +9,7 @@ use syn::punctuated::Punctuated;
 use syn::{Expr, ExprLit, ExprPath, Ident, Item, ItemFn, ItemMacro, Lit, Token, bracketed, parenthesized, token};
 
 use crate::divergence;
-use crate::ptx::Module;
+use crate::ptx::{Entry, Module};
 
 /// The faults of a module for baseline `sm`, with the given PTX version and the `expected` entry points. Empty if there
 /// are none.
@@ -42,6 +42,27 @@ pub fn faults(
         format!("the kernels {one} and {other} share the variable {name}, but each kernel becomes a module with its own copy")
     }));
     faults.extend(module.entries.iter().flat_map(divergence::duplicated_barriers));
+    let safe = module.entries.iter().filter(|entry| expected.safe.contains(entry.name));
+    faults.extend(safe.flat_map(|entry| unsafe_in(module, entry)));
+    faults
+}
+
+/// Finds what a safe kernel must not have, and the compiler does not refuse because a function that it calls has it.
+fn unsafe_in(module: &Module<'_>, entry: &Entry<'_>) -> Vec<String> {
+    let mut faults = divergence::collectives_apart(entry);
+    let alone = module.alone(entry);
+    let collectives =
+        |lines: &mut dyn Iterator<Item = &str>| lines.filter(|line| divergence::is_collective(line.trim())).count();
+    if collectives(&mut alone.lines()) > collectives(&mut entry.body.iter().map(|(_, line)| *line)) {
+        faults.push(format!("{}: a function that is not inlined has a collective operation", entry.name));
+    }
+    // `block` and `tile!` name their arrays so.
+    let own = alone.lines().filter_map(|line| {
+        let name = line.contains(".shared").then(|| line.split_whitespace().last())??;
+        line.trim_start().starts_with('.').then(|| name.split(['[', ';']).next().unwrap_or_default().to_owned())
+    });
+    let own = own.filter(|name| !name.is_empty() && !name.starts_with("block_") && !name.starts_with("tile_"));
+    faults.extend(own.map(|name| format!("{}: threads may race in the shared array {name}: use `tile!`", entry.name)));
     faults
 }
 
@@ -91,6 +112,8 @@ fn shared_symbols(text: &str, faults: &mut Vec<String>) {
 pub struct Expected {
     /// Their names.
     pub entries: BTreeSet<String>,
+    /// Those of safe kernels.
+    pub safe: BTreeSet<String>,
     /// Prefixes of names. A call of a macro with a type, `model!(DeMoor)`, may declare any kernels `de_moor_…`.
     pub prefixes: BTreeSet<String>,
 }
@@ -98,7 +121,7 @@ pub struct Expected {
 impl Expected {
     /// Entry points with these names.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        Self { entries: names.into_iter().map(str::to_owned).collect(), prefixes: BTreeSet::new() }
+        Self { entries: names.into_iter().map(str::to_owned).collect(), ..Self::default() }
     }
 
     /// Whether a macro may have declared this entry point.
@@ -109,6 +132,7 @@ impl Expected {
     /// Adds those of other sources.
     pub fn append(&mut self, mut other: Self) {
         self.entries.append(&mut other.entries);
+        self.safe.append(&mut other.safe);
         self.prefixes.append(&mut other.prefixes);
     }
 }
@@ -144,7 +168,11 @@ pub fn entries_of(source: &str) -> Result<Expected, String> {
 fn collect(items: &[Item], entries: &mut Expected) -> syn::Result<()> {
     for item in items {
         match item {
-            Item::Fn(function) => entries.entries.extend(instances(function)?),
+            Item::Fn(function) => {
+                let (names, safe) = instances(function)?;
+                entries.safe.extend(names.iter().filter(|_| safe).cloned());
+                entries.entries.extend(names);
+            }
             Item::Macro(call) => entries.prefixes.extend(type_of(call).map(|name| format!("{}_", snake_case(&name)))),
             Item::Mod(module) => collect(module.content.as_ref().map_or(&[], |(_, items)| items), entries)?,
             _ => {}
@@ -154,19 +182,27 @@ fn collect(items: &[Item], entries: &mut Expected) -> syn::Result<()> {
 }
 
 /// The entry points of a kernel: `name_f32_2`, `name_f32_4`, `name_f64_2` and `name_f64_4` for
-/// `#[kernel(T = [f32, f64], LANES = [2, 4])] fn name`.
-fn instances(function: &ItemFn) -> syn::Result<Vec<String>> {
+/// `#[kernel(T = [f32, f64], LANES = [2, 4])] fn name`; and whether the kernel is safe.
+fn instances(function: &ItemFn) -> syn::Result<(Vec<String>, bool)> {
     let Some(attribute) = function.attrs.iter().find(|attribute| is_kernel(attribute)) else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), false));
     };
+    let mut safe = false;
     let mut names = vec![function.sig.ident.to_string()];
     if matches!(attribute.meta, syn::Meta::List(_)) {
         let arguments = attribute.parse_args_with(Punctuated::<Argument, Token![,]>::parse_terminated)?;
-        for values in arguments.into_iter().filter_map(|Argument(values)| values) {
-            names = names.iter().flat_map(|name| values.iter().map(move |value| format!("{name}_{value}"))).collect();
+        for argument in arguments {
+            match argument {
+                Argument::Values(values) => {
+                    let with = |name: &String| values.iter().map(|value| format!("{name}_{value}")).collect::<Vec<_>>();
+                    names = names.iter().flat_map(with).collect();
+                }
+                Argument::Safe => safe = true,
+                Argument::Contract => {}
+            }
         }
     }
-    Ok(names)
+    Ok((names, safe))
 }
 
 /// The type with which an item's macro is called, if its only argument is one.
@@ -192,30 +228,39 @@ fn is_kernel(attribute: &syn::Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "kernel")
 }
 
-/// An argument of `#[kernel]`: the values of one generic parameter, `T = [f32, f64]`, or none for a part of the contract,
-/// `requires(…)` or `block = …`.
-struct Argument(Option<Vec<String>>);
+/// An argument of `#[kernel]`.
+enum Argument {
+    /// The values of one generic parameter: `T = [f32, f64]`.
+    Values(Vec<String>),
+    /// `requires(…)` or `block = …`.
+    Contract,
+    /// `safe`.
+    Safe,
+}
 
 impl Parse for Argument {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        input.parse::<Ident>()?;
+        let name = input.parse::<Ident>()?;
+        if name == "safe" {
+            return Ok(Self::Safe);
+        }
         if input.peek(token::Paren) {
             let content;
             parenthesized!(content in input);
             Punctuated::<Expr, Token![,]>::parse_terminated(&content)?;
-            return Ok(Self(None));
+            return Ok(Self::Contract);
         }
         input.parse::<Token![=]>()?;
         if !input.peek(token::Bracket) {
             input.parse::<Expr>()?;
-            return Ok(Self(None));
+            return Ok(Self::Contract);
         }
         let content;
         bracketed!(content in input);
         let values = Punctuated::<Expr, Token![,]>::parse_terminated(&content)?;
         let names = values.iter().map(value).collect::<Option<_>>();
         names
-            .map(|names| Self(Some(names)))
+            .map(Self::Values)
             .ok_or_else(|| input.error("the values of a generic parameter are types, integers, true or false"))
     }
 }

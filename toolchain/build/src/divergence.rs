@@ -15,6 +15,8 @@ struct Block<'a> {
     label: Option<&'a str>,
     /// Lines of barriers of the thread block, and of warp-wide operations; indexed by `Group`.
     barriers: [Vec<usize>; 2],
+    /// Lines of all collective operations and of the exchanges of a warp's lanes; indexed by `Group`.
+    collectives: [Vec<usize>; 2],
     writes: Vec<Write<'a>>,
     /// The conditional branch or indexed jump at the end of the block.
     branch: Option<Branch<'a>>,
@@ -51,6 +53,68 @@ pub fn duplicated_barriers(entry: &Entry<'_>) -> Vec<String> {
     let sides: Vec<_> = (0..blocks.len()).map(|at| sides(&blocks, at, joins[at])).collect();
     let of = |group| duplicated(entry, &blocks, &sides, group);
     [Group::Block, Group::Warp].into_iter().flat_map(of).collect()
+}
+
+/// A message for every collective operation of a safe kernel that not all threads of the block, or not all lanes of the warp, are sure to
+/// reach together: on a side of a divergent branch, under a divergent guard, or with a mask of some lanes.
+pub fn collectives_apart(entry: &Entry<'_>) -> Vec<String> {
+    let blocks = blocks(entry);
+    let joins = immediate_postdominators(&blocks);
+    let sides: Vec<_> = (0..blocks.len()).map(|at| sides(&blocks, at, joins[at])).collect();
+    let mut faults = Vec::new();
+    for group in [Group::Block, Group::Warp] {
+        let tainted = tainted(&blocks, &sides, group);
+        let mut apart = BTreeMap::new();
+        for (at, (block, sides)) in blocks.iter().zip(&sides).enumerate() {
+            let Some(branch) = block.branch.as_ref().filter(|branch| tainted.contains(branch.predicate)) else {
+                continue;
+            };
+            let divided: BTreeSet<_> = sides.iter().flatten().copied().collect();
+            // A side that leads back to the branch is a loop, of which threads do different numbers of rounds.
+            let repeated = block.next.contains(&at) || divided.iter().any(|&side| blocks[side].next.contains(&at));
+            let divided = divided.into_iter().chain(repeated.then_some(at));
+            for &line in divided.flat_map(|at| &blocks[at].collectives[group as usize]) {
+                apart.entry(line).or_insert(branch.line);
+            }
+        }
+        faults.extend(apart.into_iter().map(|(line, branch)| {
+            format!(
+                "{}: not all threads reach line {line} together: the branch at line {branch} divides them",
+                entry.name
+            )
+        }));
+    }
+    for &(line, text) in &entry.body {
+        for statement in
+            text.split(';').map(str::trim).filter(|statement| is_collective(statement.trim_start_matches('{').trim()))
+        {
+            if statement.starts_with('@') {
+                faults.push(format!("{}: not all threads execute line {line}: {statement}", entry.name));
+            }
+            let mask = statement.rsplit(',').next().unwrap_or_default().trim();
+            let masked = ["shfl.", "vote.", "redux.", "match.", "bar.warp", "elect."];
+            let whole =
+                ["-1", "0xffffffff", "0xFFFFFFFF", "4294967295"].contains(&mask.rsplit(' ').next().unwrap_or(mask));
+            if masked.iter().any(|with| statement.contains(with)) && !whole {
+                faults.push(format!("{}: line {line} names some lanes of the warp: {statement}", entry.name));
+            }
+        }
+    }
+    faults
+}
+
+/// Whether a statement, with or without a guard, is an operation in which several threads take part.
+pub fn is_collective(statement: &str) -> bool {
+    let code = match statement.strip_prefix('@') {
+        Some(guarded) => guarded.split_once(char::is_whitespace).map_or("", |(_, code)| code.trim()),
+        None => statement,
+    };
+    exchanges(code) || group_of(code).is_some()
+}
+
+/// Whether an instruction exchanges values between the lanes of a warp, or waits for them.
+fn exchanges(opcode: &str) -> bool {
+    ["shfl.", "vote.", "redux.", "match.", "bar.warp", "elect."].iter().any(|start| opcode.starts_with(start))
 }
 
 /// The messages for the barriers of one group.
@@ -118,6 +182,10 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
             let last = blocks.len() - 1;
             if let Some(group) = group_of(opcode) {
                 blocks[last].barriers[group as usize].push(line);
+                blocks[last].collectives[group as usize].push(line);
+            }
+            if exchanges(opcode) {
+                blocks[last].collectives[Group::Warp as usize].push(line);
             }
             if let Some((index, table)) = operands.split_once(',').filter(|_| opcode.starts_with("brx")) {
                 jumps[last] = tables.get(table.trim()).cloned().unwrap_or_default();

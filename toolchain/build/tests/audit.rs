@@ -287,3 +287,48 @@ fn reads_compiler_versions() {
     assert_eq!(compiler::parse_version("rustc 1.97.0-nightly"), Some((1, 97)));
     assert_eq!(compiler::parse_version("clang 19"), None);
 }
+
+/// The faults of a safe kernel with this body, after these declarations.
+fn safe_faults(declarations: &str, body: &str) -> Vec<String> {
+    let text = module(declarations, body);
+    let expected = audit::entries_of("#[kernel(safe)] fn k() {}").expect("the source is read");
+    assert!(expected.safe.contains("k"));
+    audit::faults(&text, &ptx::parse(&text).expect("the module is read"), 80, (7, 4), &expected)
+}
+
+#[test]
+fn refuses_collective_operations_of_safe_kernels_where_threads_divide() {
+    let one_side = |operation: &str| format!("{BY_THREAD}\n\t@%p1 bra $L1;\n\t{operation};\n$L1:\n\tret;");
+    for operation in ["bar.sync 0", "shfl.sync.down.b32 %r5|%p2, %r6, 1, 31, -1", "vote.sync.ballot.b32 %r5, %p3, -1"] {
+        assert_one(&safe_faults("", &one_side(operation)), "not all threads reach line");
+        // Where all threads meet again.
+        let after = format!("{BY_THREAD}\n\t@%p1 bra $L1;\n\tmov.u32 %r5, 1;\n$L1:\n\t{operation};\n\tret;");
+        assert_eq!(safe_faults("", &after), [""; 0]);
+        // Other kernels may know better.
+        assert_eq!(body_faults(&one_side(operation)), [""; 0]);
+    }
+    assert_one(&safe_faults("", &format!("{BY_THREAD}\n\t@%p1 bar.sync 0;\n\tret;")), "not all threads execute");
+    // Each thread leaves the loop after another number of rounds.
+    let round = format!("$L1:\n\tbar.sync 0;\n{BY_THREAD}\n\t@%p1 bra $L1;\n\tret;");
+    assert_one(&safe_faults("", &round), "not all threads reach line");
+    assert_one(&safe_faults("", "\tshfl.sync.down.b32 %r5|%p2, %r6, 1, 31, %r7;\n\tret;"), "names some lanes");
+}
+
+#[test]
+fn refuses_other_arrays_in_shared_memory_of_safe_kernels() {
+    let uses = |name: &str| {
+        safe_faults(&format!(".shared .align 16 .b8 {name}[256];"), &format!("\tmov.u32 %r1, {name};\n\tret;"))
+    };
+    assert_one(&uses("mine_4_5"), "shared array mine_4_5");
+    assert_eq!(uses("tile_mine_4_5"), [""; 0]);
+    assert_eq!(uses("block_reduce_partial_36_19"), [""; 0]);
+    let dynamic =
+        safe_faults(".extern .shared .align 16 .b8 dynamic_shared[];", "\tmov.u64 %rd1, dynamic_shared;\n\tret;");
+    assert_one(&dynamic, "shared array dynamic_shared");
+}
+
+#[test]
+fn refuses_collective_operations_in_functions_that_safe_kernels_call() {
+    let helper = ".func helper()\n{\n\tbar.sync 0;\n\tret;\n}";
+    assert_one(&safe_faults(helper, "\tcall.uni helper, ();\n\tret;"), "not inlined");
+}

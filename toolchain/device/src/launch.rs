@@ -225,6 +225,12 @@ macro_rules! numbers {
 }
 numbers!(u8 i8 u16 i16 u32 i32 u64 i64 usize);
 
+impl Number for bool {
+    fn extent(self) -> u128 {
+        self.into()
+    }
+}
+
 /// A requirement of a kernel's contract that a launch does not meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
@@ -280,6 +286,67 @@ pub trait Buffer<T: DeviceCopy> {
     }
     /// The buffer as a kernel argument.
     fn arg(&self) -> Arg;
+}
+
+/// Indices below a bound, in device memory: the argument for [`Indices`](crate::device::safe::Indices).
+pub struct IndexBuffer<B> {
+    buffer: B,
+    below: u32,
+}
+
+/// Why an [`IndexBuffer`] cannot be made.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IndexError<E> {
+    /// An index is not below the bound.
+    #[error("index {position} is {index}, expected a number below {below}")]
+    TooLarge {
+        /// Position of the index, from 0.
+        position: usize,
+        /// The index.
+        index: u32,
+        /// The bound.
+        below: u32,
+    },
+    /// The upload has failed.
+    #[error(transparent)]
+    Device(#[from] E),
+}
+
+impl<B: Buffer<u32>> IndexBuffer<B> {
+    /// A buffer that holds a copy of `indices`, all of which must be below `below`.
+    ///
+    /// # Errors
+    /// An index is not, or the device fails.
+    pub fn upload<D: Device<Buffer<u32> = B>>(
+        device: &D,
+        indices: &[u32],
+        below: u32,
+    ) -> Result<Self, IndexError<D::Error>> {
+        if let Some(position) = indices.iter().position(|&index| index >= below) {
+            return Err(IndexError::TooLarge { position, index: indices[position], below });
+        }
+        Ok(Self { buffer: device.upload(indices)?, below })
+    }
+
+    /// Number of indices.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether there is no index.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bound.
+    pub fn below(&self) -> u32 {
+        self.below
+    }
+
+    /// The buffer as a kernel argument.
+    pub fn arg(&self) -> Arg {
+        self.buffer.arg()
+    }
 }
 
 /// A device that runs kernels.

@@ -44,11 +44,16 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let attribute = parse_macro_input!(attribute as Attribute);
     let function = parse_macro_input!(item as ItemFn);
     let expanded = Kernel::new(attribute, &function.sig).and_then(|kernel| {
+        if kernel.safe {
+            contract::check_body(quote::ToTokens::to_token_stream(&function.block))?;
+        }
         let (device, host) = (kernel.entries(tokens, Vec::new())?, kernel.host(&function)?);
+        let forbid = kernel.safe.then(|| quote! { #[forbid(unsafe_code)] });
         Ok(quote! {
             #[cfg(target_arch = "nvptx64")]
             #[allow(clippy::too_many_arguments)]
             #[inline(always)]
+            #forbid
             #function
             #device
             #host
@@ -142,6 +147,7 @@ struct Attribute {
     /// Each generic parameter with its list of values.
     lists: Vec<(Ident, Vec<Expr>)>,
     contract: Vec<Requirement>,
+    safe: bool,
 }
 
 impl Parse for Attribute {
@@ -150,6 +156,7 @@ impl Parse for Attribute {
         while !input.is_empty() {
             let name: Ident = input.parse()?;
             match name.to_string().as_str() {
+                "safe" => attribute.safe = true,
                 "requires" => attribute.contract.extend(contract::parse(input)?),
                 "block" => {
                     input.parse::<Token![=]>()?;
@@ -183,14 +190,19 @@ struct Kernel<'a> {
     /// For each instance, the values of the generic parameters in the order of their declaration.
     instances: Vec<Vec<Expr>>,
     contract: Vec<Requirement>,
+    safe: bool,
 }
 
 impl<'a> Kernel<'a> {
-    fn new(Attribute { lists, contract }: Attribute, signature: &'a Signature) -> Result<Self> {
+    fn new(Attribute { lists, mut contract, safe }: Attribute, signature: &'a Signature) -> Result<Self> {
         if !matches!(signature.output, ReturnType::Default) {
             return Err(Error::new(signature.output.span(), "a kernel has no return value"));
         }
-        let generics = &signature.generics.params;
+        if let (Some(lifetime), false) = (signature.generics.lifetimes().next(), safe) {
+            let why = "a lifetime stands for a length in safe kernels: write `#[kernel(safe)]`";
+            return Err(Error::new(lifetime.span(), why));
+        }
+        let generics: Vec<_> = types_of(signature).collect();
         if generics.len() != lists.len() {
             return Err(Error::new(
                 signature.ident.span(),
@@ -198,7 +210,7 @@ impl<'a> Kernel<'a> {
             ));
         }
         let mut instances = vec![Vec::new()];
-        for (generic, (name, values)) in generics.iter().zip(&lists) {
+        for (generic, (name, values)) in generics.into_iter().zip(&lists) {
             let ident = generic_ident(generic)?;
             if ident != *name {
                 let why = format!("expected `{ident}`: list the generic parameters in the order of their declaration");
@@ -211,8 +223,13 @@ impl<'a> Kernel<'a> {
                 })
                 .collect();
         }
-        let parameters = signature.inputs.iter().map(Parameter::new).collect::<Result<_>>()?;
-        Ok(Self { signature, parameters, instances, contract })
+        let parameters = signature.inputs.iter().map(Parameter::new).collect::<Result<Vec<_>>>()?;
+        if safe {
+            let types: Vec<_> =
+                parameters.iter().map(|parameter: &Parameter| (&parameter.name, &parameter.ty)).collect();
+            contract.extend(contract::of_safe(&types)?);
+        }
+        Ok(Self { signature, parameters, instances, contract, safe })
     }
 
     /// The name of an instance's entry point, such as `name_f32_4`.
@@ -240,6 +257,7 @@ impl<'a> Kernel<'a> {
         let values =
             parameters.map(|(Parameter { name, ty, .. }, shape)| shape.flatten(&quote! { #ty }, name, &mut flat));
         let values: Vec<_> = values.collect();
+        let lifetimes: Vec<_> = self.signature.generics.lifetimes().collect();
         let entries = self.instances.iter().map(|instance| {
             let export = self.entry(instance);
             let aliases = self.aliases(instance);
@@ -249,7 +267,7 @@ impl<'a> Kernel<'a> {
                 const _: () = {
                     #(#[allow(dead_code)] #aliases)*
                     #[unsafe(export_name = #export)]
-                    unsafe extern "ptx-kernel" fn entry(#(#flat),*) {
+                    unsafe extern "ptx-kernel" fn entry<#(#lifetimes),*>(#(#flat),*) {
                         // SAFETY: the caller of the launcher promises that all addresses are valid.
                         unsafe {
                             #ident::<#(#instance),*>(
@@ -274,9 +292,11 @@ impl<'a> Kernel<'a> {
     fn host(&self, function: &ItemFn) -> Result<Tokens> {
         let (visibility, ident, block) = (&function.vis, &function.sig.ident, rounds::count(&function.block));
         let (inputs, attributes) = (&function.sig.inputs, &function.attrs);
-        let generics = &function.sig.generics.params;
+        let lifetimes: Vec<_> = function.sig.generics.lifetimes().collect();
+        let all = &function.sig.generics.params;
+        let generics: Vec<_> = types_of(&function.sig).collect();
         let clause = &function.sig.generics.where_clause;
-        let declared = generics.iter();
+        let declared = all.iter();
         let kernel = ident.to_string();
         let contract =
             self.contract.iter().map(|requirement| requirement.check(&kernel)).collect::<Result<Vec<_>>>()?;
@@ -301,7 +321,7 @@ impl<'a> Kernel<'a> {
             let (thread, aliases) = (thread(instance), self.aliases(instance));
             quote! {
                 #[allow(non_snake_case)]
-                unsafe fn #thread(__args: &[::warpkov_device::launch::Arg]) {
+                unsafe fn #thread<#(#lifetimes),*>(__args: &[::warpkov_device::launch::Arg]) {
                     #(#[allow(dead_code)] #aliases)*
                     static __NAMES: ::std::sync::OnceLock<::std::vec::Vec<::std::string::String>> =
                         ::std::sync::OnceLock::new();
@@ -331,6 +351,27 @@ impl<'a> Kernel<'a> {
             });
             quote! { (#(#patterns,)*) => (#entry, #thread), }
         });
+        let forbid = self.safe.then(|| quote! { #[forbid(unsafe_code)] });
+        let assert = self.safe.then(|| {
+            quote! {
+                fn __safe<P: ::warpkov_device::device::safe::Safe>() {}
+                #(__safe::<#types>();)*
+            }
+        });
+        let unsafety = (!self.safe).then(|| quote! { unsafe });
+        let promise = if self.safe {
+            quote! {
+                ///
+                /// The launch is safe: the launcher checks the kernel's contract, and the kernel accesses nothing else.
+            }
+        } else {
+            quote! {
+                ///
+                /// # Safety
+                /// Every index that the kernel computes from these arguments is within its buffer, and all buffers belong
+                /// to `device`. (The emulator checks the indices; a GPU does not.)
+            }
+        };
         let missing = format!("kernel {kernel} has no such instance: its #[kernel] attribute lists them");
         let fallback = if generics.is_empty() {
             quote! {}
@@ -339,23 +380,23 @@ impl<'a> Kernel<'a> {
         };
         Ok(quote! {
             #(#attributes)*
-            ///
-            /// # Safety
-            /// Every index that the kernel computes from these arguments is within its buffer, and all buffers belong
-            /// to `device`. (The emulator checks the indices; a GPU does not.)
+            #promise
             ///
             /// # Errors
             /// As for [`Device::launch`](::warpkov_device::launch::Device::launch), and a launch that does not meet the kernel's contract.
             #[cfg(not(target_arch = "nvptx64"))]
             #[allow(clippy::too_many_arguments)]
-            #visibility unsafe fn #ident<#(#declared,)* __D: ::warpkov_device::launch::Device>(
+            #visibility #unsafety fn #ident<#(#declared,)* __D: ::warpkov_device::launch::Device>(
                 device: &__D,
                 shape: ::warpkov_device::launch::Shape,
                 #(#names: #launched),*
             ) -> ::core::result::Result<(), __D::Error> #clause {
                 #[inline(always)]
                 #[allow(clippy::too_many_arguments)]
-                fn #body<#generics>(#inputs) #clause #block
+                #forbid
+                fn #body<#all>(#inputs) #clause #block
+
+                #assert
 
                 #(#threads)*
 
@@ -368,7 +409,7 @@ impl<'a> Kernel<'a> {
                 let mut __args = ::std::vec::Vec::new();
                 #(<#types as ::warpkov_device::device::Parameter>::push::<__D>(&#names, &mut __args);)*
                 // SAFETY: entry point, thread and arguments come from one declaration, so they match. The caller
-                // promises the rest.
+                // promises the rest, or the contract of a safe kernel has been checked.
                 unsafe {
                     device.launch(::warpkov_device::launch::Call {
                         kernel: #kernel,
@@ -384,8 +425,7 @@ impl<'a> Kernel<'a> {
 
     /// The generic parameters as aliases of an instance's values, so that the parameters' types need no substitution.
     fn aliases(&self, instance: &[Expr]) -> Vec<Tokens> {
-        let generics = self.signature.generics.params.iter();
-        let aliases = generics.zip(instance).map(|(generic, value)| match generic {
+        let aliases = types_of(self.signature).zip(instance).map(|(generic, value)| match generic {
             GenericParam::Const(constant) => {
                 let (name, ty) = (&constant.ident, &constant.ty);
                 quote! { const #name: #ty = #value; }
@@ -397,6 +437,11 @@ impl<'a> Kernel<'a> {
         });
         aliases.collect()
     }
+}
+
+/// The generic parameters that are types and constants.
+fn types_of(signature: &Signature) -> impl Iterator<Item = &GenericParam> {
+    signature.generics.params.iter().filter(|generic| !matches!(generic, GenericParam::Lifetime(_)))
 }
 
 fn generic_ident(generic: &GenericParam) -> Result<Ident> {

@@ -22,6 +22,8 @@ pub enum Role {
     /// `GlobalMut<T>`, with T.
     Write(Type),
     Scalar,
+    /// A parameter of a safe kernel.
+    Safe,
     /// A struct, with the path of its macro.
     Struct(Path),
 }
@@ -29,6 +31,7 @@ pub enum Role {
 impl Role {
     pub fn of(ty: &Type) -> Result<Self> {
         const SCALARS: [&str; 10] = ["u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f32", "f64"];
+        const SAFE: [&str; 8] = ["Len", "In", "Out", "In2", "Out2", "Indices", "Counters", "PerBlock"];
         const EXPECTED: &str = "expected a scalar, `Global<T>`, `GlobalMut<T>`, or a struct that derives `Parameter`";
         let error = || Error::new(ty.span(), EXPECTED);
         let Type::Path(path) = ty else { return Err(error()) };
@@ -44,6 +47,7 @@ impl Role {
             ("Global", Some(element)) => Self::Read(element),
             ("GlobalMut", Some(element)) => Self::Write(element),
             (name, None) if SCALARS.contains(&name) => Self::Scalar,
+            (name, _) if SAFE.contains(&name) && !matches!(last.arguments, PathArguments::None) => Self::Safe,
             _ => {
                 let mut path = path.path.clone();
                 path.segments.iter_mut().for_each(|segment| segment.arguments = PathArguments::None);
@@ -58,7 +62,7 @@ impl Role {
             Self::Read(element) => quote! { &#lifetime #device::Buffer<#element> },
             Self::Write(element) => quote! { &#lifetime mut #device::Buffer<#element> },
             Self::Scalar => quote! { #ty },
-            Self::Struct(_) => {
+            Self::Struct(_) | Self::Safe => {
                 let lifetime = if lifetime.is_empty() {
                     quote! { '_ }
                 } else {
@@ -308,6 +312,9 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
     let words = scalars.then(|| {
         let scalar = quote! { ::warpkov_device::device::Scalars };
         quote! {
+            #[automatically_derived]
+            impl #of ::warpkov_device::device::safe::Safe for #name #arguments #clause {}
+
             #[automatically_derived]
             impl #of #scalar for #name #arguments #clause {
                 const WORDS: usize = 0 #(+ <#types as #scalar>::WORDS)*;

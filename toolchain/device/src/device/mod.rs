@@ -9,6 +9,7 @@
 //! | [`grid`] | overlapping launches |
 //! | [`global`] | views of global memory: plain, streaming and vector accesses |
 //! | [`parameter`] | kernel parameters: scalars, views, and structs of both |
+//! | [`safe`] | parameters of kernels whose launch is safe |
 //! | [`shared`] | views of a block's shared memory, static and dynamic |
 //! | [`warp`] | shuffles, votes, reductions and scans over the 32 lanes of a warp |
 //! | [`block`] | reductions and scans over the threads of a block |
@@ -44,6 +45,7 @@ mod number;
 #[cfg(target_arch = "nvptx64")]
 mod nvvm;
 pub mod parameter;
+pub mod safe;
 pub mod shared;
 pub mod thread;
 pub mod warp;

@@ -42,7 +42,8 @@ pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
 
 /// The floating-point type of a kernel's instance: `f32` or `f64`.
 pub trait Real:
-    Word
+    super::safe::Safe
+    + Word
     + Named
     + PartialOrd
     + Add<Output = Self>

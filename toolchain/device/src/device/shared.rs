@@ -328,13 +328,14 @@ pub fn dynamic_shared_mem<T: Word>() -> Shared<T> {
 /// a generic kernel use the same declaration.
 #[macro_export]
 macro_rules! shared_array {
-    ($name:ident: $ty:ty; $len:literal) => {{
+    ($name:ident: $ty:ty; $len:literal) => { $crate::shared_array!(@named "", $name: $ty; $len) };
+    (@named $prefix:literal, $name:ident: $ty:ty; $len:literal) => {{
         #[cfg(target_arch = "nvptx64")]
         {
             // `global_asm!` is an item, which inside an expression needs a module.
             mod storage {
                 ::core::arch::global_asm!(
-                    concat!(".shared .align 16 .b8 ", stringify!($name), "_", line!(), "_", column!(), "[{bytes}];"),
+                    concat!(".shared .align 16 .b8 ", $prefix, stringify!($name), "_", line!(), "_", column!(), "[{bytes}];"),
                     bytes = const 8 * $len
                 );
             }
@@ -342,7 +343,7 @@ macro_rules! shared_array {
             // SAFETY: the declaration above reserves 8 bytes per element under this symbol.
             unsafe {
                 ::core::arch::asm!(
-                    concat!("mov.u32 {}, ", stringify!($name), "_", line!(), "_", column!(), ";"),
+                    concat!("mov.u32 {}, ", $prefix, stringify!($name), "_", line!(), "_", column!(), ";"),
                     out(reg32) address,
                     options(pure, nomem, nostack, preserves_flags)
                 );

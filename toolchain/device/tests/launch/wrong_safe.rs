@@ -1,0 +1,35 @@
+#![allow(unused_imports, dead_code)]
+
+use warpkov_device::device::safe::{In, Index, Len, Out};
+use warpkov_device::device::{Global, kernel};
+use warpkov_device::shared_array;
+
+#[kernel(safe)]
+fn takes_a_view<'n>(n: Len<'n>, x: Global<f32>, y: Out<'n, f32>) {
+    for i in n.elements() {
+        y.set(&i, x.get(0));
+    }
+}
+
+#[kernel(safe)]
+fn has_no_length<'n>(x: In<'n, f32>) {
+    let _ = x;
+}
+
+#[kernel(safe)]
+fn has_two_lengths<'n>(n: Len<'n>, m: Len<'n>) {
+    let _ = (n, m);
+}
+
+#[kernel(safe)]
+fn declares_shared_memory<'n>(n: Len<'n>) {
+    let array = shared_array!(array: f32; 32);
+    array.set(n.get(), 0.0);
+}
+
+#[kernel]
+fn has_a_lifetime<'n>(n: u32) {
+    let _ = n;
+}
+
+fn main() {}
