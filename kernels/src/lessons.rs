@@ -2,6 +2,7 @@
 //! runs all of them on every device. The first line of a kernel states its *mathematics*.
 
 use atomic::{AtomicInteger, AtomicNumber, Ordering, Scope};
+use warpkov_device::device::safe::{In, Len, Out};
 use warpkov_device::device::{Global, GlobalMut, Real, atomic, block, kernel, math, mma, shared, thread, warp};
 use warpkov_device::shared_array;
 
@@ -10,19 +11,11 @@ use warpkov_device::shared_array;
 /// - *Thread mapping*: one thread per element.
 /// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `z`.
 ///
-/// *Safety*:
-///
-/// | parameter | shape | range or unit |
-/// | --- | --- | --- |
-/// | `n` | scalar | elements |
-/// | `x`, `y`, `z` | n | |
-///
-/// *Launch*: ⌈n / B⌉ blocks or more of any B threads.
-#[kernel(T = [f32, f64])]
-pub fn vector_add<T: Real>(n: u32, x: Global<T>, y: Global<T>, z: GlobalMut<T>) {
-    let i = thread::index_1d() as usize;
-    if i < n as usize {
-        z.set(i, x.get(i) + y.get(i));
+/// *Launch*: ⌈n / B⌉ blocks or more of B threads in whole warps.
+#[kernel(safe, T = [f32, f64])]
+pub fn vector_add<'n, T: Real>(n: Len<'n>, x: In<'n, T>, y: In<'n, T>, z: Out<'n, T>) {
+    if let Some(i) = n.element() {
+        z.set(&i, x.get(&i) + y.get(&i));
     }
 }
 

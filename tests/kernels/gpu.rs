@@ -55,8 +55,7 @@ fn new_kernels(gpu: &Gpu, device: &str) -> Outcome {
 fn captured(gpu: &Gpu) -> Outcome {
     let (x, y) = (gpu.upload(&[1f32, 2.0, 3.0])?, gpu.upload(&[10f32, 20.0, 30.0])?);
     let mut z = gpu.zeros::<f32>(3)?;
-    // SAFETY: all three vectors have three elements.
-    let add = || unsafe { lessons::vector_add(gpu, Shape::cover(3, 256), 3, &x, &y, &mut z) };
+    let add = || lessons::vector_add(gpu, Shape::cover(3, 256), 3, &x, &y, &mut z);
     let graph = gpu.capture(add)?.ok_or("no graph was captured")?;
     same("before the replay", &gpu.to_vec(&z)?, &[0.0; 3])?;
     // SAFETY: the captured vectors still exist, with three elements each.
@@ -71,8 +70,7 @@ fn events(gpu: &Gpu) -> Outcome {
     let mut z = gpu.zeros::<f64>(n)?;
     let mut add = || {
         for _ in 0..100 {
-            // SAFETY: all three vectors have `n` elements.
-            unsafe { lessons::vector_add(gpu, Shape::cover(n as u64, 256), n as u32, &x, &y, &mut z)? };
+            lessons::vector_add(gpu, Shape::cover(n as u64, 256), n as u32, &x, &y, &mut z)?;
         }
         Ok::<_, CudaError>(())
     };

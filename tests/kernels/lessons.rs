@@ -41,8 +41,7 @@ pub fn vector_add<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
     let mut random = Random::new(1);
     let (x, y) = (of::<T>(&random.signed(n)), of::<T>(&random.signed(n)));
     let (dx, dy, mut dz) = (device.upload(&x)?, device.upload(&y)?, device.zeros::<T>(n)?);
-    // SAFETY: all three vectors have `n` elements.
-    unsafe { lessons::vector_add(device, Shape::cover(n as u64, 128), n as u32, &dx, &dy, &mut dz)? };
+    lessons::vector_add(device, Shape::cover(n as u64, 128), n as u32, &dx, &dy, &mut dz)?;
     let expected: Vec<T> = x.iter().zip(&y).map(|(&x, &y)| x + y).collect();
     same("z", &device.to_vec(&dz)?, &expected)
 }

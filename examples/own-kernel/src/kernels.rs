@@ -1,23 +1,13 @@
 //! The kernels of this program. The build script compiles this module, and nothing else of the crate, for GPUs. The
 //! emulator runs the same code on the host.
 
-use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, thread};
+use warpkov_device::device::safe::{In, Len, PerBlock};
+use warpkov_device::device::{Real, block, kernel};
 
 /// `partial[b]` = Σ x\[i]·y\[i] over the elements i of block b, in a grid-stride loop.
-///
-/// *Safety*: `x` and `y` have `n` elements; `partial` has one element per block.
-#[kernel(T = [f32, f64])]
-pub fn dot<T: Real>(n: u64, x: Global<T>, y: Global<T>, partial: GlobalMut<f64>) {
-    let threads = u64::from(thread::grid_dim_x()) * u64::from(thread::block_dim_x());
-    let mut sum = 0.0;
-    let mut i = thread::index_1d();
-    while i < n {
-        sum += x.get(i as usize).to_f64() * y.get(i as usize).to_f64();
-        i += threads;
-    }
+#[kernel(safe, T = [f32, f64])]
+pub fn dot<'n, T: Real>(n: Len<'n>, x: In<'n, T>, y: In<'n, T>, partial: PerBlock<f64>) {
+    let sum: f64 = n.elements().map(|i| x.get(&i).to_f64() * y.get(&i).to_f64()).sum();
     // The reduction uses shuffles and shared memory. Its result is valid in the first warp.
-    let sum = block::reduce(sum, 0.0, |x: f64, y: f64| x + y);
-    if thread::thread_idx_x() == 0 {
-        partial.set(thread::block_idx_x() as usize, sum);
-    }
+    partial.set(block::reduce(sum, 0.0, |x, y| x + y));
 }

@@ -15,13 +15,11 @@ static MODULES: Modules = warpkov_cuda::modules!();
 const BLOCKS: u32 = 8;
 const THREADS: u32 = 128;
 
-/// Σ x\[i]·y\[i] on any device. The vectors must have the same length.
+/// Σ x\[i]·y\[i] on any device. It is an error if y is shorter than x.
 fn dot<T: Real, D: Device>(device: &D, x: &[T], y: &[T]) -> Result<f64, D::Error> {
-    assert_eq!(x.len(), y.len());
-    let (n, x, y) = (x.len() as u64, device.upload(x)?, device.upload(y)?);
+    let (n, x, y) = (x.len() as u32, device.upload(x)?, device.upload(y)?);
     let mut partial = device.zeros::<f64>(BLOCKS as usize)?;
-    // SAFETY: x and y have n elements, and partial has one element per block.
-    unsafe { kernels::dot(device, Shape::new(BLOCKS, THREADS), n, &x, &y, &mut partial) }?;
+    kernels::dot(device, Shape::new(BLOCKS, THREADS), n, &x, &y, &mut partial)?;
     Ok(device.to_vec(&partial)?.iter().sum())
 }
 

@@ -111,7 +111,7 @@ pub fn of_safe(parameters: &[(&Ident, &Type)]) -> Result<Vec<Requirement>> {
             (Some("PerBlock"), []) => per_block.push(parse_quote! { #name.len() >= shape.grid }),
             _ => {}
         }
-        one |= view.is_some_and(|view| view == "Out");
+        one |= view.is_some_and(|view| view == "Out" || view == "PerBlock");
         two |= view.is_some_and(|view| view == "Out2");
     }
     contract.push(parse_quote! { shape.block % 32 == 0 });

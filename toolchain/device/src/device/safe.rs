@@ -387,11 +387,8 @@ impl<T: DeviceCopy> PerBlock<T> {
     #[inline(always)]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     pub fn set(self, value: T) {
-        if thread::index_in_block() == 0 {
-            let row =
-                u64::from(thread::block_idx_y()) + u64::from(thread::grid_dim_y()) * u64::from(thread::block_idx_z());
-            let block = u64::from(thread::block_idx_x()) + u64::from(thread::grid_dim_x()) * row;
-            self.view.set(block as usize, value);
+        if thread::thread_idx_x() == 0 {
+            self.view.set(thread::block_idx_x() as usize, value);
         }
     }
 }
