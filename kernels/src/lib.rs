@@ -8,6 +8,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`lessons`] | one small kernel per primitive of the device library |
+//! | [`library`] | kernels that test every function of the device library |
 //! | [`hmm`] | kernels for hidden Markov models |
 //! | [`mdp`] | kernels for Markov decision processes |
 //! | [`pomdp`] | kernels for partially observable Markov decision processes |
@@ -34,6 +35,7 @@
 
 pub mod hmm;
 pub mod lessons;
+pub mod library;
 pub mod mdp;
 pub mod pomdp;
 pub mod primitives;

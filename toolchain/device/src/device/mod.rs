@@ -35,6 +35,7 @@ macro_rules! target {
 pub mod atomic;
 pub mod block;
 pub mod copy;
+mod elementary;
 pub mod global;
 pub mod grid;
 pub mod half;

@@ -1,5 +1,6 @@
 //! Number types of kernels.
 
+use super::elementary;
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
 /// A type whose values device memory may hold: it has no padding, and every bit pattern is valid.
@@ -41,6 +42,35 @@ pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
 }
 
 /// The floating-point type of a kernel's instance: `f32` or `f64`.
+///
+/// The emulator and a GPU compute the same bits of every function here (of NaN, the payload may differ). An error of 1 ulp is
+/// the distance of two neighbouring numbers of the type at the result.
+///
+/// In a kernel that is generic over the type, `x.ln()` is the function of this trait. If the type is known, write
+/// `Real::ln(x)`: on the host, `x.ln()` is the function of `std`, whose last bit may differ.
+///
+/// ```
+/// use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// /// y = erf (ln x + cos x): all threads.
+/// #[kernel(T = [f32, f64])]
+/// fn compute<T: Real>(x: Global<T>, y: GlobalMut<T>) {
+///     let i = thread::index_1d() as usize;
+///     let x = x.get(i);
+///     y.set(i, (x.ln() + x.cos()).erf());
+/// }
+///
+/// let device = Emulator::default();
+/// let (x, mut y) = (device.upload(&[1.0, 2.0])?, device.zeros(2)?);
+/// // SAFETY: both vectors have an element per thread.
+/// unsafe { compute(&device, Shape::new(1, 2), &x, &mut y)? };
+/// let y = device.to_vec(&y)?;
+/// assert_eq!(y[0], Real::erf(1_f64.cos()));
+/// assert!((y[1] - 0.304807).abs() < 1e-6);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Real:
     Word
     + Named
@@ -68,6 +98,29 @@ pub trait Real:
     fn abs(self) -> Self;
     /// The larger of the two; if one is NaN, the other.
     fn max(self, other: Self) -> Self;
+    /// √x, rounded to the nearest number.
+    fn sqrt(self) -> Self;
+    /// 1/√x to within 2 ulp: √x and the quotient are rounded.
+    fn rsqrt(self) -> Self;
+    /// eˣ to within 1 ulp, for all x.
+    fn exp(self) -> Self;
+    /// 2ˣ to within 1 ulp, for all x; exact for integers.
+    fn exp2(self) -> Self;
+    /// ln x to within 1 ulp; −∞ for ±0 and NaN for x < 0.
+    fn ln(self) -> Self;
+    /// log₂ x to within 1 ulp; exact for powers of 2, −∞ for ±0 and NaN for x < 0.
+    fn log2(self) -> Self;
+    /// sin x to within 1 ulp, for all x; NaN for ±∞. Beyond π/4, x is reduced by an integer product with 2/π.
+    fn sin(self) -> Self;
+    /// cos x to within 1 ulp, as [`sin`](Self::sin).
+    fn cos(self) -> Self;
+    /// tanh x to within 1 ulp.
+    fn tanh(self) -> Self;
+    /// xʸ to within 1 ulp. Special cases are those of `pow` in C and of `powf` in Rust: 1 for y = 0 and for x = 1, NaN for
+    /// x < 0 unless y is an integer.
+    fn pow(self, y: Self) -> Self;
+    /// erf x = 2/√π ∫₀ˣ exp(−t²) dt to within 1 ulp.
+    fn erf(self) -> Self;
 }
 
 macro_rules! words {
@@ -96,7 +149,7 @@ words! {
 }
 
 macro_rules! reals {
-    ($($ty:ident $fma:ident;)*) => {$(
+    ($($ty:ident $fma:ident $sqrt:ident; [$($function:ident)*])*) => {$(
         impl Real for $ty {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -121,12 +174,34 @@ macro_rules! reals {
             fn max(self, other: Self) -> Self {
                 $ty::max(self, other)
             }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                target! { nvptx => core::intrinsics::$sqrt(self), emulated => $ty::sqrt(self) }
+            }
+            #[inline(always)]
+            fn rsqrt(self) -> Self {
+                1.0 / Real::sqrt(self)
+            }
+            #[inline(always)]
+            fn exp(self) -> Self {
+                elementary::exp(self, 0.0)
+            }
+            #[inline(always)]
+            fn pow(self, y: Self) -> Self {
+                elementary::pow(self, y)
+            }
+            $(
+                #[inline(always)]
+                fn $function(self) -> Self {
+                    elementary::$function(self)
+                }
+            )*
         }
     )*};
 }
 reals! {
-    f32 fma_f32;
-    f64 fma;
+    f32 fma_f32 sqrtf32; [exp2 ln log2 sin cos tanh erf]
+    f64 fma sqrtf64; [exp2 ln log2 sin cos tanh erf]
 }
 
 macro_rules! named {

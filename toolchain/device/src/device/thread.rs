@@ -136,6 +136,6 @@ pub fn fence() {
     target! {
         // SAFETY: a fence has no precondition.
         nvptx => unsafe { core::arch::asm!("fence.acq_rel.gpu;", options(nostack, preserves_flags)) },
-        emulated => emulated::current().fence(),
+        emulated => emulated::current().fence(super::atomic::Ordering::AcqRel, super::atomic::Scope::Device),
     }
 }

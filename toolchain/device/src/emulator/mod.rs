@@ -281,6 +281,7 @@ impl Emulator {
             methods: self.methods.borrow().clone(),
             copy_sites: RefCell::default(),
             declared: RefCell::default(),
+            sequence: RefCell::default(),
             spin_sites: RefCell::default(),
             random: Cell::new(self.schedule.seed()),
         };

@@ -563,7 +563,7 @@ impl Accesses {
 fn acquire(released: &Released, order: Ordering, wide: bool, clock: &mut Clock) {
     let seen = released.seen_by(clock.block, wide);
     if matches!(order, Ordering::Relaxed | Ordering::Release) {
-        clock.observe(&seen);
+        clock.observe(&seen, &released.seen_by(clock.block, false));
     } else {
         clock.acquire(&seen);
     }
@@ -866,6 +866,9 @@ impl Shadow {
                 if let Some(fenced) = &clock.fenced {
                     more.released.add(clock.block, wide, fenced);
                 }
+                if let Some(fenced) = &clock.fenced_in_block {
+                    more.released.add(clock.block, false, fenced);
+                }
                 if let Some((was_wide, known)) = clock.released_to(cell) {
                     more.released.add(clock.block, wide && was_wide, &known);
                 }
@@ -877,11 +880,12 @@ impl Shadow {
     }
 
     /// A value that a load may read instead of the last one: the write of the last one does not happen before the load,
-    /// and no other operation has read it.
+    /// and no other operation has read it. Nor do sequentially consistent fences order them.
     pub fn older(&self, element: usize, clock: &Clock) -> Option<u64> {
         let older = self.more(element)?.atomic.as_ref()?.older.as_ref()?;
         let (block, thread, time) = older.write;
-        (!clock.knows_access(block, thread, time)).then_some(older.value)
+        let sequenced = clock.sequenced.as_ref().is_some_and(|known| known.contains(block, thread, time));
+        (!sequenced && !clock.knows_access(block, thread, time)).then_some(older.value)
     }
 
     /// As [`synchronise`](Self::synchronise), for a load that reads the [older](Self::older) value.

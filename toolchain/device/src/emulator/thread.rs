@@ -982,14 +982,24 @@ impl Thread {
         self.vector.set(false);
     }
 
-    /// An acquire-release fence at device scope.
+    /// A fence.
     #[track_caller]
-    pub fn fence(&self) {
+    pub fn fence(&self, order: Ordering, scope: Scope) {
+        if order == Ordering::Relaxed {
+            return;
+        }
         let site = Location::caller();
         self.count_work(FENCE_STEPS, site);
         self.record(Operation::Fence, 0, 0, site);
         self.forget_peeks();
-        self.clock.borrow_mut().fence();
+        let (clock, wide) = (&mut *self.clock.borrow_mut(), scope != Scope::Block);
+        let known = clock.fence(order, wide);
+        if order == Ordering::SeqCst {
+            self.competes();
+            let sequence = &mut *self.launch().sequence.borrow_mut();
+            clock.sequenced = Some(sequence.seen_by(clock.block, wide));
+            sequence.add(clock.block, wide, &known);
+        }
     }
 
     /// Waits until all previous launches have ended.
