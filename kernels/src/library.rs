@@ -2,7 +2,7 @@
 //! every device. [`lessons`](crate::lessons) are for readers; these kernels are for coverage.
 
 use atomic::{AtomicCounter, AtomicFloat, AtomicInteger, AtomicNumber, Ordering, Scope};
-use warpkov_device::device::{Global, GlobalMut, Real, atomic, kernel, thread};
+use warpkov_device::device::{Global, GlobalMut, Named, Real, Word, atomic, block, kernel, thread, warp};
 use warpkov_device::shared_array;
 
 /// Every atomic operation that [`lessons::atomics`](crate::lessons::atomics) and `histogram` lack, all threads on the same
@@ -119,16 +119,164 @@ pub fn library_math<T: Real>(n: u32, x: Global<T>, y: Global<T>, out: GlobalMut<
     let i = thread::index_1d() as usize;
     if i < n as usize {
         let (x, y) = (x.get(i), y.get(i));
-        for (k, value) in elementary(x, y).into_iter().enumerate() {
-            out.set(11 * i + k, value);
-        }
+        out.set(11 * i, x.sqrt());
+        out.set(11 * i + 1, x.rsqrt());
+        out.set(11 * i + 2, x.exp());
+        out.set(11 * i + 3, x.exp2());
+        out.set(11 * i + 4, x.ln());
+        out.set(11 * i + 5, x.log2());
+        out.set(11 * i + 6, x.sin());
+        out.set(11 * i + 7, x.cos());
+        out.set(11 * i + 8, x.tanh());
+        out.set(11 * i + 9, x.erf());
+        out.set(11 * i + 10, x.pow(y));
     }
 }
 
-/// The numbers of [`library_math`].
+/// Shuffles of x within segments of `width` lanes: from lane 3, up by 2, down by 2, xor 1; four numbers per thread.
+///
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `width` | scalar | 2, 4, 8, 16 or 32 |
+/// | `x` | threads of the grid | |
+/// | `out` | 4 × threads of the grid | |
+///
+/// *Launch*: any grid; blocks of whole warps.
+#[kernel(T = [u32, u64])]
+pub fn library_segments<T: Word + Named>(width: u32, x: Global<T>, out: GlobalMut<T>) {
+    let i = thread::index_1d() as usize;
+    let x = x.get(i);
+    out.set(4 * i, warp::shuffle_in(warp::FULL, x, 3, width));
+    out.set(4 * i + 1, warp::shuffle_up_in(warp::FULL, x, 2, width));
+    out.set(4 * i + 2, warp::shuffle_down_in(warp::FULL, x, 2, width));
+    out.set(4 * i + 3, warp::shuffle_xor_in(warp::FULL, x, 1, width));
+}
+
+/// Votes, matches and reductions of x among the even lanes, and separately among the odd lanes: eleven numbers per thread.
+/// They are: whether x > 0 is the same in all lanes; the lanes with equal x and equal x · 2³²; whether x and x / 8 are the same
+/// in all; max, min, and, or, xor of x; whether the active lanes contain this one; and the number of threads, which one of
+/// each set of active lanes adds to `count`.
+///
+/// - *Thread mapping*: one thread per element; 16 lanes of a warp take part in each operation.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out` and `count`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `out` | 11 × threads of the grid | |
+/// | `count` | 1 | 0 before the launch |
+///
+/// *Launch*: any grid; blocks of whole warps.
+#[kernel]
+pub fn library_warps(x: Global<i32>, out: GlobalMut<u32>, count: GlobalMut<u32>) {
+    const EVEN: u32 = 0x5555_5555;
+    let i = thread::index_1d() as usize;
+    let x = x.get(i);
+    let lane = warp::lane_id();
+    let mask = if lane.is_multiple_of(2) { EVEN } else { !EVEN };
+    out.set(11 * i, u32::from(warp::uniform(mask, x > 0)));
+    out.set(11 * i + 1, warp::match_any(mask, x));
+    out.set(11 * i + 2, warp::match_any(mask, i64::from(x) << 32));
+    out.set(11 * i + 3, u32::from(warp::match_all(mask, x)));
+    out.set(11 * i + 4, u32::from(warp::match_all(mask, x / 8)));
+    out.set(11 * i + 5, warp::max_i32(mask, x) as u32);
+    out.set(11 * i + 6, warp::min_i32(mask, x) as u32);
+    out.set(11 * i + 7, warp::and_u32(mask, x as u32));
+    out.set(11 * i + 8, warp::or_u32(mask, x as u32));
+    out.set(11 * i + 9, warp::xor_u32(mask, x as u32));
+    let active = warp::active_mask();
+    out.set(11 * i + 10, active >> lane & 1);
+    if active.trailing_zeros() == lane {
+        atomic::add((count, 0), active.count_ones());
+    }
+}
+
+/// Scans of a block of any size with an operation that does not commute, the composition of x ↦ a·x + b over the integers
+/// modulo 2³², a in the high half: before, through and total; x of the last thread; and Σ of the low halves. Five numbers per
+/// thread.
+///
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: 1032 bytes, static. *Barriers*: six. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `out` | 5 × threads of the grid | |
+///
+/// *Launch*: any grid, any block.
+#[kernel]
+pub fn library_blocks(x: Global<u64>, out: GlobalMut<u64>) {
+    let block = thread::block_idx_x() * thread::block_size();
+    let i = (block + thread::index_in_block()) as usize;
+    let x = x.get(i);
+    let scan = block::scan(x, 1 << 32, composed);
+    let last = block::broadcast(x, thread::block_size() - 1);
+    let sum = block::reduce_all(x as u32, 0, |a, b| a.wrapping_add(b));
+    out.set(5 * i, scan.before);
+    out.set(5 * i + 1, scan.through);
+    out.set(5 * i + 2, scan.total);
+    out.set(5 * i + 3, last);
+    out.set(5 * i + 4, sum.into());
+}
+
+/// First x ↦ `first`(x), then `then`.
 #[inline(always)]
-pub fn elementary<T: Real>(x: T, y: T) -> [T; 11] {
-    [
-        x.sqrt(), x.rsqrt(), x.exp(), x.exp2(), x.ln(), x.log2(), x.sin(), x.cos(), x.tanh(), x.erf(), x.pow(y),
-    ]
+pub fn composed(first: u64, then: u64) -> u64 {
+    let [(a, b), (c, d)] = [first, then].map(|of| ((of >> 32) as u32, of as u32));
+    u64::from(a.wrapping_mul(c)) << 32 | u64::from(b.wrapping_mul(c).wrapping_add(d))
+}
+
+/// A warp hands numbers to each other warp of the block in turn, through one buffer and two named barriers: warp w > 0 writes
+/// the numbers plus w. Clocks do not go back.
+///
+/// - *Thread mapping*: one thread per element of a warp's part.
+/// - *Shared memory*: 32 words, static. *Barriers*: two named ones per other warp. *Deterministic*: yes.
+/// - *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | block | |
+/// | `out` | block | part 0: 1 if the clocks are right |
+///
+/// *Launch*: one block of whole warps, at least two.
+#[kernel]
+pub fn library_barriers(x: Global<u32>, out: GlobalMut<u32>) {
+    let buffer = shared_array!(library_buffer: u32; 32);
+    let (t, lane, role) = (thread::thread_idx_x(), warp::lane_id(), warp::warp_role());
+    let (cycles, narrow, nanoseconds) = (thread::clock64(), thread::clock(), thread::global_timer());
+    if role == 0 {
+        for other in 1..thread::block_dim_x() / 32 {
+            buffer.set(lane, x.get((32 * other + lane) as usize));
+            thread::arrive_barrier(1, 64);
+            thread::sync_barrier(2, 64);
+        }
+    } else {
+        // The warps take turns: each waits for the one before.
+        if role > 1 {
+            thread::sync_barrier(2 + role, 64);
+        }
+        thread::sync_barrier(1, 64);
+        out.set(t as usize, buffer.get(lane) + role);
+        thread::arrive_barrier(2, 64);
+        if role + 1 < thread::block_dim_x() / 32 {
+            thread::arrive_barrier(3 + role, 64);
+        }
+    }
+    thread::nanosleep(100);
+    if role == 0 {
+        let narrow = thread::clock().wrapping_sub(narrow);
+        let forward = thread::clock64() > cycles && narrow < 1 << 31 && thread::global_timer() >= nanoseconds;
+        out.set(t as usize, u32::from(forward));
+    }
 }

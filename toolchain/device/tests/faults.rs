@@ -1135,3 +1135,119 @@ fn until_stops_one_launch_between_blocks() {
     unsafe { identity(&emulator, Shape::new(9, 32), &mut out) }.unwrap();
     assert_eq!(emulator.to_vec(&out).unwrap()[9 * 32 - 1], 9 * 32 - 1);
 }
+
+/// Warps wait at a named barrier for `threads` threads: all but those below `missing`.
+#[kernel]
+fn named(barrier: u32, threads: u32, missing: u32) {
+    if thread::thread_idx_x() >= missing {
+        thread::sync_barrier(barrier, threads); // named barrier
+    }
+}
+
+#[test]
+fn a_named_barrier_that_too_few_threads_reach() {
+    for schedule in [Schedule::RoundRobin, Schedule::Random(1), Schedule::Interleaved(1)] {
+        let emulator = Emulator::new(schedule);
+        // SAFETY: the kernel touches no memory.
+        let launch =
+            |barrier, threads, missing| unsafe { named(&emulator, Shape::new(2, 96), barrier, threads, missing) };
+        launch(1, 96, 0).unwrap();
+        launch(15, 64, 32).unwrap();
+        launch(1, 32, 32).unwrap();
+        for (barrier, threads, missing, why) in [
+            (1, 96, 32, "only 64 have reached it"),
+            (1, 64, 0, "only 32 have reached it"),
+            (0, 96, 0, "the number is 1 to 15"),
+            (16, 96, 0, "the number is 1 to 15"),
+            (1, 48, 0, "a multiple of 32, at most 96"),
+            (1, 128, 0, "a multiple of 32, at most 96"),
+        ] {
+            let fault = fault(launch(barrier, threads, missing));
+            assert!(matches!(fault.kind, Kind::NamedBarrier { .. }) && fault.to_string().contains(why), "{fault}");
+            assert_site(&fault, "named barrier");
+        }
+    }
+}
+
+#[kernel]
+fn named_differently(out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    if t < 32 {
+        thread::sync_barrier(2, 64);
+    } else {
+        thread::arrive_barrier(2, 96);
+    }
+    out.set(t as usize, t);
+}
+
+#[test]
+fn a_named_barrier_for_two_numbers_of_threads() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(96).unwrap();
+    // SAFETY: `out` has one element per thread.
+    let fault = fault(unsafe { named_differently(&emulator, Shape::new(1, 96), &mut out) });
+    assert!(fault.to_string().contains("barrier 2 for 96 threads: others have arrived at it as one for 64"), "{fault}");
+}
+
+/// The first warp fills a buffer for the second one, round by round, with a barrier for either direction. Of the third warp,
+/// only one that takes part may read.
+#[kernel]
+fn produce(arrives: u32, reads: u32, out: GlobalMut<u32>) {
+    let cells = shared_array!(cells: u32; 32);
+    let t = thread::thread_idx_x();
+    for round in 0..3 {
+        if t < 32 {
+            cells.set(t, round + t); // produced
+            thread::arrive_barrier(1, 64);
+            thread::sync_barrier(2, 64);
+        } else if t < 64 {
+            if arrives == 1 {
+                thread::sync_barrier(1, 64);
+            } else {
+                thread::arrive_barrier(1, 64);
+            }
+            out.set((32 * round + t - 32) as usize, cells.get(63 - t)); // consumed
+            thread::arrive_barrier(2, 64);
+        }
+    }
+    if t >= 64 && reads == 1 {
+        out.set(t as usize, cells.get(t - 64));
+    }
+}
+
+#[test]
+fn a_named_barrier_orders_the_accesses_of_its_threads() {
+    for schedule in [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(1), Schedule::Interleaved(1)] {
+        let emulator = Emulator::new(schedule);
+        let mut out = emulator.zeros(96).unwrap();
+        // SAFETY: `out` has 96 elements.
+        let mut launch = |arrives, reads| unsafe { produce(&emulator, Shape::new(1, 96), arrives, reads, &mut out) };
+        launch(1, 0).unwrap();
+        for (arrives, reads) in [(0, 0), (1, 1)] {
+            let fault = fault(launch(arrives, reads));
+            assert!(matches!(fault.kind, Kind::Race { .. } | Kind::Uninitialised { .. }), "{fault}");
+        }
+        let expected: Vec<u32> = (0..96).map(|i| i / 32 + 31 - i % 32).collect();
+        launch(1, 0).unwrap();
+        assert_eq!(emulator.to_vec(&out).unwrap(), expected);
+    }
+}
+
+#[kernel]
+fn segments(width: u32, source: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    let value = warp::shuffle_xor_in(u32::MAX, t, 1, width);
+    out.set(t as usize, block::broadcast(value, source));
+}
+
+#[test]
+fn a_segment_of_five_lanes_and_a_broadcast_from_nowhere() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(64).unwrap();
+    // SAFETY: `out` has one element per thread.
+    let mut launch = |width, source| unsafe { segments(&emulator, Shape::new(1, 64), width, source, &mut out) };
+    launch(8, 63).unwrap();
+    assert!(matches!(fault(launch(5, 63)).kind, Kind::Panic { .. }));
+    assert!(matches!(fault(launch(8, 64)).kind, Kind::Uninitialised { .. }));
+    assert_eq!(emulator.to_vec(&out).unwrap(), [62; 64]);
+}

@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 
 use super::Word;
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::emulator::thread as emulated;
+use crate::emulator::{profile::Operation, thread as emulated};
 
 #[cfg(target_arch = "nvptx64")]
 // `warpkov-build` links this declaration, and the shared arrays of `block`, into the PTX of other crates' kernels.
@@ -141,13 +141,33 @@ impl<T: Word> Shared<T> {
         }
     }
 
+    /// Elements `2·index` and `2·index + 1`, by one load.
+    ///
+    /// *Safety*: the array begins at a multiple of 16 bytes.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get2(self, index: u32) -> [T; 2] {
+        self.get2_at(2 * index)
+    }
+
+    /// Elements `4·index … 4·index + 3`, by 16-byte loads, as [`Global::get4`](super::Global::get4).
+    ///
+    /// *Safety*: the array begins at a multiple of 16 bytes.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get4(self, index: u32) -> [T; 4] {
+        self.get4_at(4 * index)
+    }
+
     /// Elements `index` and `index + 1`, by one load.
     ///
     /// *Safety*: `index` is even, in an array that begins at a multiple of 16 bytes.
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get2(self, index: u32) -> [T; 2] {
+    pub fn get2_at(self, index: u32) -> [T; 2] {
         target! {
             nvptx => {
                 let address = self.address + index * Self::BYTES;
@@ -169,7 +189,7 @@ impl<T: Word> Shared<T> {
             },
             emulated => {
                 self.check_aligned(index, 2 * Self::BYTES);
-                emulated::current().begin_vector(self.address + index * Self::BYTES, 2 * Self::BYTES);
+                emulated::current().begin_vector(Operation::SharedLoad, self.address + index * Self::BYTES, 2 * Self::BYTES);
                 let pair = [self.get(index), self.get(index + 1)];
                 emulated::current().end_vector();
                 pair
@@ -183,11 +203,11 @@ impl<T: Word> Shared<T> {
     #[inline(always)]
     #[must_use]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get4(self, index: u32) -> [T; 4] {
+    pub fn get4_at(self, index: u32) -> [T; 4] {
         target! {
             nvptx => {
                 if T::WIDE {
-                    let ([a, b], [c, d]) = (self.get2(index), self.get2(index + 2));
+                    let ([a, b], [c, d]) = (self.get2_at(index), self.get2_at(index + 2));
                     return [a, b, c, d];
                 }
                 let address = self.address + index * Self::BYTES;
@@ -203,10 +223,10 @@ impl<T: Word> Shared<T> {
             emulated => {
                 self.check_aligned(index, 16);
                 if T::WIDE {
-                    let ([a, b], [c, d]) = (self.get2(index), self.get2(index + 2));
+                    let ([a, b], [c, d]) = (self.get2_at(index), self.get2_at(index + 2));
                     return [a, b, c, d];
                 }
-                emulated::current().begin_vector(self.address + index * Self::BYTES, 16);
+                emulated::current().begin_vector(Operation::SharedLoad, self.address + index * Self::BYTES, 16);
                 let four = [self.get(index), self.get(index + 1), self.get(index + 2), self.get(index + 3)];
                 emulated::current().end_vector();
                 four
@@ -235,6 +255,73 @@ impl<T: Word> Shared<T> {
             emulated => {
                 self.check(index);
                 emulated::current().store_shared(self.address + index * Self::BYTES, Self::BYTES, value.to_raw());
+            },
+        }
+    }
+
+    /// Writes elements `4·index … 4·index + 3`, by 16-byte stores, as [`GlobalMut::set4`](super::GlobalMut::set4).
+    ///
+    /// *Safety*: the array begins at a multiple of 16 bytes.
+    ///
+    /// ```
+    /// use warpkov_device::device::prelude::*;
+    /// use warpkov_device::emulator::Emulator;
+    /// use warpkov_device::launch::{Device, Shape};
+    ///
+    /// /// Reverses groups of four.
+    /// #[kernel]
+    /// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
+    ///     let tile = shared_array!(tile: f32; 128);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set4(t, x.get4(t as usize));
+    ///     thread::sync_threads();
+    ///     y.set4(t as usize, tile.get4(31 - t));
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
+    /// let (x, mut y) = (device.upload(&x)?, device.zeros(128)?);
+    /// // SAFETY: both vectors have four elements per thread.
+    /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
+    /// assert_eq!(device.to_vec(&y)?[..5], [124.0, 125.0, 126.0, 127.0, 120.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn set4(self, index: u32, values: [T; 4]) {
+        let first = 4 * index;
+        target! {
+            nvptx => {
+                let address = self.address + first * Self::BYTES;
+                let [a, b, c, d] = values.map(T::to_raw);
+                // SAFETY: all elements are in bounds, as the launcher's caller promises, and aligned, as the *Safety*
+                // section asks.
+                unsafe {
+                    if T::WIDE {
+                        asm!("st.shared.v2.b64 [{}], {{{}, {}}};", in(reg32) address, in(reg64) a, in(reg64) b,
+                             options(nostack, preserves_flags));
+                        asm!("st.shared.v2.b64 [{} + 16], {{{}, {}}};", in(reg32) address, in(reg64) c, in(reg64) d,
+                             options(nostack, preserves_flags));
+                    } else {
+                        asm!("st.shared.v4.b32 [{}], {{{}, {}, {}, {}}};", in(reg32) address, in(reg32) a as u32,
+                             in(reg32) b as u32, in(reg32) c as u32, in(reg32) d as u32,
+                             options(nostack, preserves_flags));
+                    }
+                }
+            },
+            emulated => {
+                self.check_aligned(first, 16);
+                let each = 16 / Self::BYTES;
+                for (k, value) in (0..).zip(values) {
+                    if k % each == 0 {
+                        let address = self.address + (first + k) * Self::BYTES;
+                        emulated::current().begin_vector(Operation::SharedStore, address, 16);
+                    }
+                    self.set(first + k, value);
+                    if k % each == each - 1 {
+                        emulated::current().end_vector();
+                    }
+                }
             },
         }
     }
@@ -277,14 +364,18 @@ impl<T: Word> Shared<T> {
         }
     }
 
+    /// The place of the view's first element, even if the view is empty.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(super) fn first_place(self) -> crate::emulator::fault::Place {
+        emulated::current().shared_place(self.address, Self::BYTES)
+    }
+
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     #[cold]
     fn out_of_bounds(self, index: u32) -> ! {
         use crate::emulator::fault;
-        let thread = emulated::current();
-        // The place of the view's first element is the array's, even if the view is empty.
-        let first = thread.shared_place(self.address, Self::BYTES);
+        let (thread, first) = (emulated::current(), self.first_place());
         let place = fault::Place { index: first.index + index as usize, ..first };
         let len = first.index + self.len as usize;
         let hint = if thread.block().shape.shared_bytes == 0 && first.array == "dynamic_shared_mem" {
