@@ -2,6 +2,7 @@
 //! every device. [`lessons`](crate::lessons) are for readers; these kernels are for coverage.
 
 use atomic::{AtomicCounter, AtomicFloat, AtomicInteger, AtomicNumber, Ordering, Scope};
+use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
 use warpkov_device::device::{Global, GlobalMut, Named, Real, Word, atomic, block, kernel, thread, warp};
 use warpkov_device::shared_array;
 
@@ -279,4 +280,68 @@ pub fn library_barriers(x: Global<u32>, out: GlobalMut<u32>) {
         let forward = thread::clock64() > cycles && narrow < 1 << 31 && thread::global_timer() >= nanoseconds;
         out.set(t as usize, u32::from(forward));
     }
+}
+
+/// Numbers of 1 and 2 bytes: x in each small format, through shared memory; the same number again from each; and x·y + x, x + y and x·y in pairs of f16 and bf16.
+///
+/// - *Thread mapping*: one thread per row of the matrices.
+/// - *Shared memory*: 1280 bytes, static. *Barriers*: one. *Deterministic*: yes. *Valid result in*: all buffers but `x`, `y`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x`, `y` | threads of the grid | |
+/// | `halves`, `brains` | threads of the grid | |
+/// | `bytes` | threads of the grid × 2 | E4M3, E5M2 |
+/// | `back` | threads of the grid × 4 | f16, bf16, E4M3, E5M2 as f32 |
+/// | `packed` | threads of the grid × 6 | f16: x·y + x, x + y, x·y; the same in bf16 |
+///
+/// *Launch*: any grid; blocks of 128 threads.
+#[kernel]
+pub fn library_elements(
+    x: Global<f32>,
+    y: Global<f32>,
+    halves: GlobalMut<F16>,
+    brains: GlobalMut<Bf16>,
+    bytes: GlobalMut<u8>,
+    back: GlobalMut<f32>,
+    packed: GlobalMut<u32>,
+) {
+    let of_two = shared_array!(library_two: F16; 128);
+    let of_brains = shared_array!(library_brains: Bf16; 128);
+    let of_one = shared_array!(library_one: E4m3; 128);
+    let (of_bytes, of_floats) = (shared_array!(library_bytes: E5m2; 128), shared_array!(library_floats: f32; 128));
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    let (x, y) = (x.get(i), y.get(i));
+    of_two.set(t, F16::from_f32(x));
+    of_brains.set(t, Bf16::from_f32(x));
+    of_one.set(t, E4m3::from_f32(x));
+    of_bytes.set(t, E5m2::from_f32(x));
+    of_floats.rows(4).set(t / 4, t % 4, x);
+    thread::sync_threads();
+    // The elements of the neighbour, back to its place.
+    let from = t ^ 1;
+    let place = i ^ 1;
+    let (half, brain, one, two) = (of_two.get(from), of_brains.get(from), of_one.get(from), of_bytes.get(from));
+    halves.set(place, half);
+    brains.set(place, brain);
+    bytes.rows(2).set(place, 0, one.to_bits());
+    bytes.rows(2).set(place, 1, two.to_bits());
+    let back = back.rows(4);
+    back.set(place, 0, half.to_f32());
+    back.set(place, 1, brain.to_f32());
+    back.set(place, 2, one.to_f32());
+    back.set(place, 3, two.to_f32());
+    let packed = packed.rows(6);
+    // The first number of each pair is of this thread, the second one of the first of four.
+    let first = of_floats.get4(t / 4)[0];
+    let (a, b) = (F16x2::from_f32(x, first), F16x2::from_f32(y, y));
+    packed.set(i, 0, a.fma(b, a).to_bits());
+    packed.set(i, 1, a.add(b).to_bits());
+    packed.set(i, 2, a.mul(b).to_bits());
+    let (a, b) = (Bf16x2::from_f32(x, first), Bf16x2::from_f32(y, y));
+    packed.set(i, 3, a.fma(b, a).to_bits());
+    packed.set(i, 4, a.add(b).to_bits());
+    packed.set(i, 5, a.mul(b).to_bits());
 }

@@ -1,6 +1,7 @@
 //! The device library, function by function, against references of the host.
 
 use warpkov::runtime::Precise;
+use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
 use warpkov_device::device::{Named, Real, Word};
 use warpkov_device::launch::{Device, Dim3, Shape};
 use warpkov_kernels::library;
@@ -19,6 +20,7 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_warps", warps);
     suite.add("library_blocks", blocks);
     suite.add("library_barriers", barriers);
+    suite.add("library_elements", elements);
 }
 
 fn atomics(device: &AnyDevice, scale: usize) -> Outcome {
@@ -188,4 +190,56 @@ fn barriers(device: &AnyDevice, _: usize) -> Outcome {
         same("barriers", &device.to_vec(&out)?, &expected.collect::<Vec<u32>>())?;
     }
     Ok(())
+}
+
+/// The host converts by integer operations and rounds pairs by f64; a GPU has instructions.
+fn elements(device: &AnyDevice, scale: usize) -> Outcome {
+    let n = 512 * scale;
+    let mut random = Random::new(44);
+    let mut number = || {
+        let exponent = random.below(60) as i32 - 34;
+        ((random.unit() - 0.5) * 2f64.powi(exponent)) as f32
+    };
+    let (mut x, mut y): (Vec<f32>, Vec<f32>) = (0..n).map(|_| (number(), number())).unzip();
+    let special =
+        [0.0, -0.0, 1e9, -1e9, f32::INFINITY, f32::MAX, 65519.0, 65520.0, 448.0, 465.0, 57344.0, 6e-8, 1e-40, 1.5];
+    x[..special.len()].copy_from_slice(&special);
+    y[..4].fill(0.0);
+    let (dx, dy) = (device.upload(&x)?, device.upload(&y)?);
+    let (mut halves, mut brains) = (device.zeros::<F16>(n)?, device.zeros::<Bf16>(n)?);
+    let (mut bytes, mut back, mut packed) =
+        (device.zeros::<u8>(2 * n)?, device.zeros::<f32>(4 * n)?, device.zeros::<u32>(6 * n)?);
+    let shape = Shape::new(n as u32 / 128, 128);
+    // SAFETY: all buffers have a row per thread.
+    unsafe {
+        library::library_elements(
+            device,
+            shape,
+            &dx,
+            &dy,
+            &mut halves,
+            &mut brains,
+            &mut bytes,
+            &mut back,
+            &mut packed,
+        )?;
+    }
+    let bits: Vec<u16> = device.to_vec(&halves)?.iter().map(|x| x.to_bits()).collect();
+    same("f16", &bits, &x.iter().map(|&x| F16::from_f32(x).to_bits()).collect::<Vec<_>>())?;
+    let bits: Vec<u16> = device.to_vec(&brains)?.iter().map(|x| x.to_bits()).collect();
+    same("bf16", &bits, &x.iter().map(|&x| Bf16::from_f32(x).to_bits()).collect::<Vec<_>>())?;
+    let small = x.iter().flat_map(|&x| [E4m3::from_f32(x).to_bits(), E5m2::from_f32(x).to_bits()]);
+    same("8 bits", &device.to_vec(&bytes)?, &small.collect::<Vec<_>>())?;
+    let wide = x.iter().flat_map(|&x| {
+        [F16::from_f32(x).to_f32(), Bf16::from_f32(x).to_f32(), E4m3::from_f32(x).into(), E5m2::from_f32(x).into()]
+    });
+    same("back", &device.to_vec(&back)?, &wide.collect::<Vec<f32>>())?;
+    let pairs = x.iter().zip(&y).enumerate().flat_map(|(i, (&a, &b))| {
+        let first = x[i / 4 * 4];
+        let (a16, b16) = (F16x2::from_f32(a, first), F16x2::from_f32(b, b));
+        let (ab, bb) = (Bf16x2::from_f32(a, first), Bf16x2::from_f32(b, b));
+        let f16 = [a16.fma(b16, a16), a16.add(b16), a16.mul(b16)].map(F16x2::to_bits);
+        f16.into_iter().chain([ab.fma(bb, ab), ab.add(bb), ab.mul(bb)].map(Bf16x2::to_bits))
+    });
+    same("pairs", &device.to_vec(&packed)?, &pairs.collect::<Vec<u32>>())
 }

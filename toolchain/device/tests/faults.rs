@@ -725,8 +725,8 @@ fn more_shared_memory_than_any_gpu_has() {
 
 #[kernel]
 fn large_arrays(third: u32) {
-    let _ = shared_array!(faults_large_a: f32; 3072);
-    let _ = shared_array!(faults_large_b: f32; 3072);
+    let _ = shared_array!(faults_large_a: f64; 3072);
+    let _ = shared_array!(faults_large_b: f64; 3072);
     if third == 1 {
         let _ = shared_array!(faults_large_c: f32; 1); // third array
     }
@@ -747,11 +747,11 @@ fn more_static_shared_memory_than_a_kernel_may_declare() {
 #[kernel]
 fn arrays_in_branches(way: u32) {
     if way == 1 {
-        let _ = shared_array!(faults_huge: f32; 40_000); // huge array
+        let _ = shared_array!(faults_huge: f64; 40_000); // huge array
     } else if thread::block_idx_x() == 0 {
-        let _ = shared_array!(faults_branch_a: f32; 4096);
+        let _ = shared_array!(faults_branch_a: f64; 4096);
     } else {
-        let _ = shared_array!(faults_branch_b: f32; 4096); // other branch
+        let _ = shared_array!(faults_branch_b: f32; 8192); // other branch
     }
 }
 
@@ -1250,4 +1250,109 @@ fn a_segment_of_five_lanes_and_a_broadcast_from_nowhere() {
     assert!(matches!(fault(launch(5, 63)).kind, Kind::Panic { .. }));
     assert!(matches!(fault(launch(8, 64)).kind, Kind::Uninitialised { .. }));
     assert_eq!(emulator.to_vec(&out).unwrap(), [62; 64]);
+}
+
+/// Threads write bytes of one word, and another one its neighbour or the word.
+#[kernel]
+fn bytes_of_a_word(way: u32, out: GlobalMut<u32>) {
+    let words = shared_array!(words: u32; 8);
+    let bytes = words.cast::<u8>();
+    let t = thread::thread_idx_x();
+    if way == 3 && t == 5 {
+        words.set(1, 0);
+    }
+    bytes.set(t, t as u8); // byte
+    match way {
+        1 if t == 5 => bytes.set(6, 0), // other byte
+        2 if t == 5 => words.set(1, 0),
+        _ => {}
+    }
+    thread::sync_threads();
+    if t < 8 {
+        out.set(t as usize, words.get(t));
+    }
+}
+
+#[test]
+fn bytes_race_with_the_same_bytes_only() {
+    for schedule in [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(1), Schedule::Interleaved(1)] {
+        let emulator = Emulator::new(schedule);
+        let mut out = emulator.zeros(8).unwrap();
+        // SAFETY: `out` has eight elements.
+        let mut launch = |way| unsafe { bytes_of_a_word(&emulator, Shape::new(1, 32), way, &mut out) };
+        launch(0).unwrap();
+        for way in [1, 2, 3] {
+            assert!(matches!(fault(launch(way)).kind, Kind::Race { .. }), "way {way}");
+        }
+        launch(0).unwrap();
+        assert_eq!(emulator.to_vec(&out).unwrap()[..2], [0x0302_0100, 0x0706_0504]);
+    }
+}
+
+/// A word of which one byte has no value.
+#[kernel]
+fn partly_written(out: GlobalMut<u32>) {
+    let words = shared_array!(words: u32; 1);
+    for k in 0..3 {
+        words.cast::<u8>().set(k, 1);
+    }
+    out.set(0, words.get(0)); // three bytes
+}
+
+#[test]
+fn a_word_with_a_byte_that_nothing_has_written() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(1).unwrap();
+    // SAFETY: `out` has one element.
+    let fault = fault(unsafe { partly_written(&emulator, Shape::new(1, 1), &mut out) });
+    assert_eq!(fault.kind, Kind::Uninitialised { place: shared("words", 0) });
+    assert_site(&fault, "three bytes");
+}
+
+#[kernel]
+fn columns(way: u32, x: Global<u16>, y: GlobalMut<u16>) {
+    let (tile, column) = (shared_array!(tile: u16; 8), thread::thread_idx_x());
+    if column < 4 {
+        tile.rows(4).set(0, column, 1);
+    }
+    let value = match way {
+        0 => x.rows(4).get(0, column as usize), // column of x
+        1 => tile.rows(4).get(0, column),       // column of tile
+        _ => x.rows(4).get(1, column as usize % 4),
+    };
+    y.rows(4).set(0, column as usize, value); // column of y
+}
+
+#[test]
+fn columns_beyond_the_end_of_a_row() {
+    let emulator = Emulator::default();
+    let (x, mut y) = (emulator.upload(&[7_u16; 8]).unwrap(), emulator.zeros(8).unwrap());
+    let mut launch = |way, threads| {
+        // SAFETY: both vectors have eight elements.
+        unsafe { columns(&emulator, Shape::new(1, threads), way, &x, &mut y) }
+    };
+    launch(2, 4).unwrap();
+    for (way, array) in [(0, "x"), (1, "tile"), (2, "y")] {
+        let fault = fault(launch(way, 5));
+        assert_eq!(fault.kind, Kind::ColumnOutOfBounds { array, column: 4, length: 4 });
+        assert_site(&fault, &format!("column of {array}"));
+    }
+}
+
+/// Instances of a generic function with elements of two sizes have two arrays.
+#[kernel]
+fn two_sizes(out: GlobalMut<u64>) {
+    let t = thread::thread_idx_x();
+    let narrow = block::broadcast(t, 3);
+    let wide = block::broadcast(u64::from(t) << 32, 2);
+    out.set(t as usize, wide + u64::from(narrow));
+}
+
+#[test]
+fn shared_arrays_of_two_instances() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(4).unwrap();
+    // SAFETY: `out` has one element per thread.
+    unsafe { two_sizes(&emulator, Shape::new(1, 4), &mut out) }.unwrap();
+    assert_eq!(emulator.to_vec(&out).unwrap(), [(2 << 32) + 3; 4]);
 }

@@ -49,6 +49,8 @@ use core::arch::asm;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread::{self as emulated, Atomic};
 
+#[cfg(target_arch = "nvptx64")]
+use super::Element;
 use super::{GlobalMut, Shared, Word};
 
 /// The threads for which an operation is atomic and its ordering holds.

@@ -43,8 +43,8 @@ fn check_whole_warps(function: &'static str) {
 
 /// Combines `value` over all threads of the block.
 ///
-/// *Takes part*: every thread of the block. *Valid result in*: every thread of the first warp. *Shared memory*: 256
-/// bytes. *Barriers*: two; no further barrier is needed before the next call. *Deterministic*: yes, the tree is fixed.
+/// *Takes part*: every thread of the block. *Valid result in*: every thread of the first warp. *Shared memory*: 32
+/// elements. *Barriers*: two; no further barrier is needed before the next call. *Deterministic*: yes, the tree is fixed.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -72,7 +72,7 @@ fn reduce_warps<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Co
 /// Exclusive scan over the threads of the block, and the total over all threads: thread i gets `value₀ ∘ … ∘ valueᵢ₋₁`,
 /// thread 0 the identity.
 ///
-/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 256 bytes. *Barriers*:
+/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 32 elements. *Barriers*:
 /// two; no further barrier is needed before the next call. *Deterministic*: yes.
 #[inline(always)]
 #[must_use]
@@ -117,7 +117,7 @@ pub struct Scan<T> {
 
 /// Scans over the threads of a block of any size, exclusive and inclusive, with an associative `combine`.
 ///
-/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 512 bytes. *Barriers*: two; no
+/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 64 elements. *Barriers*: two; no
 /// further barrier is needed before the next call. *Deterministic*: yes.
 #[inline(always)]
 #[must_use]
@@ -151,7 +151,7 @@ pub fn scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) 
 
 /// Combines `value` over all threads of a block of any size. `combine` is associative; it need not be commutative.
 ///
-/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 512 bytes. *Barriers*: two; no
+/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 64 elements. *Barriers*: two; no
 /// further barrier is needed before the next call. *Deterministic*: yes.
 #[inline(always)]
 #[must_use]
@@ -161,7 +161,7 @@ pub fn reduce_all<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + 
 
 /// The value of the thread whose [`index_in_block`](thread::index_in_block) is `source`.
 ///
-/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 8 bytes. *Barriers*: two; no
+/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: one element. *Barriers*: two; no
 /// further barrier is needed before the next call.
 #[inline(always)]
 #[must_use]

@@ -65,8 +65,8 @@ pub use warpkov_device_macros::{Parameter, kernel};
 /// What most kernels use: `use warpkov_device::device::prelude::*;`.
 pub mod prelude {
     pub use super::{
-        Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block, copy, grid, half, kernel,
-        math, mma, shared, shared_array, thread, warp,
+        Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block, copy, grid,
+        half, kernel, math, mma, shared, shared_array, thread, warp,
     };
 }
 

@@ -1,6 +1,7 @@
 //! Number types of kernels.
 
 use super::elementary;
+use super::half::{Bf16, E4m3, E5m2, F16};
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
 /// A type whose values device memory may hold: it has no padding, and every bit pattern is valid.
@@ -15,14 +16,18 @@ pub trait DeviceCopy: Copy + 'static {}
 #[cfg(target_arch = "nvptx64")]
 impl<T: Copy + 'static> DeviceCopy for T {}
 
-/// A number of 4 or 8 bytes: the unit of shuffles, atomic operations and shared memory.
-pub trait Word: DeviceCopy + PartialEq + super::Parameter {
-    /// True for 8 bytes.
-    const WIDE: bool;
+/// A number of 1, 2, 4 or 8 bytes: an element of shared memory.
+pub trait Element: DeviceCopy {
     /// The bits, zero-extended.
     fn to_raw(self) -> u64;
     /// The number with the low bits of `raw`.
     fn from_raw(raw: u64) -> Self;
+}
+
+/// A number of 4 or 8 bytes: the unit of shuffles and atomic operations.
+pub trait Word: Element + PartialEq + super::Parameter {
+    /// True for 8 bytes.
+    const WIDE: bool;
 }
 
 /// A type for which a kernel may be instantiated. The entry point's name ends in the type's name.
@@ -123,10 +128,9 @@ pub trait Real:
     fn erf(self) -> Self;
 }
 
-macro_rules! words {
-    ($($ty:ty, $wide:literal, |$x:ident| $to:expr, |$raw:ident| $from:expr;)*) => {$(
-        impl Word for $ty {
-            const WIDE: bool = $wide;
+macro_rules! elements {
+    ($($ty:ty, |$x:ident| $to:expr, |$raw:ident| $from:expr;)*) => {$(
+        impl Element for $ty {
             #[inline(always)]
             fn to_raw(self) -> u64 {
                 let $x = self;
@@ -139,14 +143,31 @@ macro_rules! words {
         }
     )*};
 }
-words! {
-    u32, false, |x| u64::from(x), |raw| raw as u32;
-    i32, false, |x| u64::from(x as u32), |raw| raw as i32;
-    f32, false, |x| u64::from(x.to_bits()), |raw| f32::from_bits(raw as u32);
-    u64, true, |x| x, |raw| raw;
-    i64, true, |x| x as u64, |raw| raw as i64;
-    f64, true, |x| x.to_bits(), |raw| f64::from_bits(raw);
+elements! {
+    u8, |x| u64::from(x), |raw| raw as u8;
+    i8, |x| u64::from(x as u8), |raw| raw as i8;
+    u16, |x| u64::from(x), |raw| raw as u16;
+    i16, |x| u64::from(x as u16), |raw| raw as i16;
+    u32, |x| u64::from(x), |raw| raw as u32;
+    i32, |x| u64::from(x as u32), |raw| raw as i32;
+    f32, |x| u64::from(x.to_bits()), |raw| f32::from_bits(raw as u32);
+    u64, |x| x, |raw| raw;
+    i64, |x| x as u64, |raw| raw as i64;
+    f64, |x| x.to_bits(), |raw| f64::from_bits(raw);
+    F16, |x| u64::from(x.to_bits()), |raw| F16::from_bits(raw as u16);
+    Bf16, |x| u64::from(x.to_bits()), |raw| Bf16::from_bits(raw as u16);
+    E4m3, |x| u64::from(x.to_bits()), |raw| E4m3::from_bits(raw as u8);
+    E5m2, |x| u64::from(x.to_bits()), |raw| E5m2::from_bits(raw as u8);
 }
+
+macro_rules! words {
+    ($($ty:ty)*) => {$(
+        impl Word for $ty {
+            const WIDE: bool = size_of::<$ty>() == 8;
+        }
+    )*};
+}
+words!(u32 i32 f32 u64 i64 f64);
 
 macro_rules! reals {
     ($($ty:ident $fma:ident $sqrt:ident; [$($function:ident)*])*) => {$(
@@ -211,7 +232,7 @@ macro_rules! named {
         }
     )*};
 }
-named!(f32 f64 u16 u32 u64 i8 i16);
+named!(f32 f64 u8 u16 u32 u64 i8 i16 i32 i64 F16 Bf16 E4m3 E5m2);
 
 macro_rules! offsets {
     ($($ty:ident)*) => {$(

@@ -8,7 +8,7 @@
 use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
 
-use super::Word;
+use super::{Element, Word};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::{profile::Operation, thread as emulated};
 
@@ -62,8 +62,8 @@ impl Shared<u32> {
     }
 }
 
-impl<T: Word> Shared<T> {
-    const BYTES: u32 = if T::WIDE { 8 } else { 4 };
+impl<T: Element> Shared<T> {
+    pub(super) const BYTES: u32 = size_of::<T>() as u32;
 
     /// The view of `len` elements that begins at byte `address` of the block's shared memory.
     ///
@@ -92,8 +92,8 @@ impl<T: Word> Shared<T> {
     /// The same memory as an array of `U`, a type that is not wider than `T`.
     #[inline(always)]
     #[must_use]
-    pub fn cast<U: Word>(self) -> Shared<U> {
-        const { assert!(T::WIDE || !U::WIDE, "wider elements might be misaligned") };
+    pub fn cast<U: Element>(self) -> Shared<U> {
+        const { assert!(size_of::<T>() >= size_of::<U>(), "wider elements might be misaligned") };
         Shared { address: self.address, len: self.len * (Self::BYTES / Shared::<U>::BYTES), element: PhantomData }
     }
 
@@ -119,20 +119,24 @@ impl<T: Word> Shared<T> {
         target! {
             nvptx => {
                 let address = self.address + index * Self::BYTES;
+                let (wide, narrow): (u64, u32);
                 // SAFETY: `index` is in bounds, as the launcher's caller promises and the emulator checks.
                 unsafe {
-                    if T::WIDE {
-                        let raw: u64;
-                        asm!("ld.shared.b64 {}, [{}];", out(reg64) raw, in(reg32) address,
-                             options(readonly, nostack, preserves_flags));
-                        T::from_raw(raw)
-                    } else {
-                        let raw: u32;
-                        asm!("ld.shared.b32 {}, [{}];", out(reg32) raw, in(reg32) address,
-                             options(readonly, nostack, preserves_flags));
-                        T::from_raw(raw as u64)
+                    match Self::BYTES {
+                        8 => {
+                            asm!("ld.shared.b64 {}, [{}];", out(reg64) wide, in(reg32) address,
+                                 options(readonly, nostack, preserves_flags));
+                            return T::from_raw(wide);
+                        }
+                        4 => asm!("ld.shared.b32 {}, [{}];", out(reg32) narrow, in(reg32) address,
+                                  options(readonly, nostack, preserves_flags)),
+                        2 => asm!("ld.shared.u16 {}, [{}];", out(reg32) narrow, in(reg32) address,
+                                  options(readonly, nostack, preserves_flags)),
+                        _ => asm!("ld.shared.u8 {}, [{}];", out(reg32) narrow, in(reg32) address,
+                                  options(readonly, nostack, preserves_flags)),
                     }
                 }
+                T::from_raw(narrow as u64)
             },
             emulated => {
                 self.check(index);
@@ -141,6 +145,96 @@ impl<T: Word> Shared<T> {
         }
     }
 
+    /// Writes the element at `index`.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn set(self, index: u32, value: T) {
+        target! {
+            nvptx => {
+                let (address, raw) = (self.address + index * Self::BYTES, value.to_raw());
+                // SAFETY: `index` is in bounds, as the launcher's caller promises and the emulator checks.
+                unsafe {
+                    match Self::BYTES {
+                        8 => asm!("st.shared.b64 [{}], {};", in(reg32) address, in(reg64) raw,
+                                  options(nostack, preserves_flags)),
+                        4 => asm!("st.shared.b32 [{}], {};", in(reg32) address, in(reg32) raw as u32,
+                                  options(nostack, preserves_flags)),
+                        2 => asm!("st.shared.b16 [{}], {};", in(reg32) address, in(reg16) raw as u16,
+                                  options(nostack, preserves_flags)),
+                        _ => asm!("st.shared.b8 [{}], {};", in(reg32) address, in(reg16) raw as u16,
+                                  options(nostack, preserves_flags)),
+                    }
+                }
+            },
+            emulated => {
+                self.check(index);
+                emulated::current().store_shared(self.address + index * Self::BYTES, Self::BYTES, value.to_raw());
+            },
+        }
+    }
+
+    /// Writes the element at `index` by an asynchronous copy.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn set_copied(self, index: u32, value: T) {
+        self.check(index);
+        emulated::current().copy_to_shared(self.address + index * Self::BYTES, Self::BYTES, value.to_raw());
+    }
+
+    /// Checks that an access of `bytes` bytes is aligned.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    pub(super) fn check_aligned(self, index: u32, bytes: u32) {
+        let address = self.address + index * Self::BYTES;
+        if !address.is_multiple_of(bytes) {
+            use crate::emulator::fault;
+            let place = emulated::current().shared_place(address, Self::BYTES);
+            fault::raise(fault::Kind::Misaligned { place, bytes: bytes as usize });
+        }
+    }
+
+    /// The byte address of the element at `index`, for an atomic operation.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub(super) fn address(self, index: u32) -> u32 {
+        #[cfg(not(target_arch = "nvptx64"))]
+        self.check(index);
+        self.address + index * Self::BYTES
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    #[inline(always)]
+    fn check(self, index: u32) {
+        if index >= self.len {
+            self.out_of_bounds(index);
+        }
+    }
+
+    /// The place of the view's first element, even if the view is empty.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(super) fn first_place(self) -> crate::emulator::fault::Place {
+        emulated::current().shared_place(self.address, Self::BYTES)
+    }
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[track_caller]
+    #[cold]
+    fn out_of_bounds(self, index: u32) -> ! {
+        use crate::emulator::fault;
+        let (thread, first) = (emulated::current(), self.first_place());
+        let place = fault::Place { index: first.index + index as usize, ..first };
+        let len = first.index + self.len as usize;
+        let hint = if thread.block().shape.shared_bytes == 0 && first.array == "dynamic_shared_mem" {
+            "the launch has no dynamic shared memory: was `with_shared` forgotten?".to_owned()
+        } else {
+            format!("do the bounds of the loop, or the length of `{}`, fit?", first.array)
+        };
+        fault::raise_with(fault::Kind::OutOfBounds { place, len }, hint);
+    }
+}
+
+impl<T: Word> Shared<T> {
     /// Elements `2·index` and `2·index + 1`, by one load.
     ///
     /// *Safety*: the array begins at a multiple of 16 bytes.
@@ -234,31 +328,6 @@ impl<T: Word> Shared<T> {
         }
     }
 
-    /// Writes the element at `index`.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn set(self, index: u32, value: T) {
-        target! {
-            nvptx => {
-                let address = self.address + index * Self::BYTES;
-                // SAFETY: `index` is in bounds, as the launcher's caller promises and the emulator checks.
-                unsafe {
-                    if T::WIDE {
-                        asm!("st.shared.b64 [{}], {};", in(reg32) address, in(reg64) value.to_raw(),
-                             options(nostack, preserves_flags));
-                    } else {
-                        asm!("st.shared.b32 [{}], {};", in(reg32) address, in(reg32) value.to_raw() as u32,
-                             options(nostack, preserves_flags));
-                    }
-                }
-            },
-            emulated => {
-                self.check(index);
-                emulated::current().store_shared(self.address + index * Self::BYTES, Self::BYTES, value.to_raw());
-            },
-        }
-    }
-
     /// Writes elements `4·index … 4·index + 3`, by 16-byte stores, as [`GlobalMut::set4`](super::GlobalMut::set4).
     ///
     /// *Safety*: the array begins at a multiple of 16 bytes.
@@ -325,66 +394,6 @@ impl<T: Word> Shared<T> {
             },
         }
     }
-
-    /// Writes the element at `index` by an asynchronous copy.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[track_caller]
-    pub(super) fn set_copied(self, index: u32, value: T) {
-        self.check(index);
-        emulated::current().copy_to_shared(self.address + index * Self::BYTES, Self::BYTES, value.to_raw());
-    }
-
-    /// Checks that an access of `bytes` bytes is aligned.
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[track_caller]
-    pub(super) fn check_aligned(self, index: u32, bytes: u32) {
-        let address = self.address + index * Self::BYTES;
-        if !address.is_multiple_of(bytes) {
-            use crate::emulator::fault;
-            let place = emulated::current().shared_place(address, Self::BYTES);
-            fault::raise(fault::Kind::Misaligned { place, bytes: bytes as usize });
-        }
-    }
-
-    /// The byte address of the element at `index`, for an atomic operation.
-    #[inline(always)]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub(super) fn address(self, index: u32) -> u32 {
-        #[cfg(not(target_arch = "nvptx64"))]
-        self.check(index);
-        self.address + index * Self::BYTES
-    }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[track_caller]
-    #[inline(always)]
-    fn check(self, index: u32) {
-        if index >= self.len {
-            self.out_of_bounds(index);
-        }
-    }
-
-    /// The place of the view's first element, even if the view is empty.
-    #[cfg(not(target_arch = "nvptx64"))]
-    pub(super) fn first_place(self) -> crate::emulator::fault::Place {
-        emulated::current().shared_place(self.address, Self::BYTES)
-    }
-
-    #[cfg(not(target_arch = "nvptx64"))]
-    #[track_caller]
-    #[cold]
-    fn out_of_bounds(self, index: u32) -> ! {
-        use crate::emulator::fault;
-        let (thread, first) = (emulated::current(), self.first_place());
-        let place = fault::Place { index: first.index + index as usize, ..first };
-        let len = first.index + self.len as usize;
-        let hint = if thread.block().shape.shared_bytes == 0 && first.array == "dynamic_shared_mem" {
-            "the launch has no dynamic shared memory: was `with_shared` forgotten?".to_owned()
-        } else {
-            format!("do the bounds of the loop, or the length of `{}`, fit?", first.array)
-        };
-        fault::raise_with(fault::Kind::OutOfBounds { place, len }, hint);
-    }
 }
 
 /// The dynamic shared memory of the launch ([`Shape::with_shared`](crate::launch::Shape::with_shared)) as an array of
@@ -393,7 +402,7 @@ impl<T: Word> Shared<T> {
 /// Every call returns the same memory. For several arrays use [`Shared::split`].
 #[inline(always)]
 #[must_use]
-pub fn dynamic_shared_mem<T: Word>() -> Shared<T> {
+pub fn dynamic_shared_mem<T: Element>() -> Shared<T> {
     target! {
         nvptx => {
             let (address, bytes): (u32, u32);
@@ -415,36 +424,60 @@ pub fn dynamic_shared_mem<T: Word>() -> Shared<T> {
 
 /// A static array in shared memory: `let partial = shared_array!(partial: f32; 32);`.
 ///
-/// The name identifies the array in the PTX. The array has 8 bytes per element for every type, so that all instances of
-/// a generic kernel use the same declaration.
+/// The name identifies the array in the PTX. It may have elements of any [`Element`](crate::device::Element) type; that of a
+/// generic function, too. Its instances with elements of other sizes are other arrays.
 #[macro_export]
 macro_rules! shared_array {
     ($name:ident: $ty:ty; $len:literal) => {{
         #[cfg(target_arch = "nvptx64")]
         {
-            // `global_asm!` is an item, which inside an expression needs a module.
+            // An array for each size of an element, of which a kernel's module keeps those that it uses: an item cannot
+            // depend on generic parameters. `global_asm!` is an item, which inside an expression needs a module.
             mod storage {
                 ::core::arch::global_asm!(
-                    concat!(".shared .align 16 .b8 ", stringify!($name), "_", line!(), "_", column!(), "[{bytes}];"),
-                    bytes = const 8 * $len
+                    concat!(".shared .align 16 .b8 ", stringify!($name), "_", line!(), "_", column!(), "_1[{one}];"),
+                    concat!(".shared .align 16 .b8 ", stringify!($name), "_", line!(), "_", column!(), "_2[{two}];"),
+                    concat!(".shared .align 16 .b8 ", stringify!($name), "_", line!(), "_", column!(), "_4[{four}];"),
+                    concat!(".shared .align 16 .b8 ", stringify!($name), "_", line!(), "_", column!(), "_8[{eight}];"),
+                    one = const $len,
+                    two = const 2 * $len,
+                    four = const 4 * $len,
+                    eight = const 8 * $len
                 );
             }
             let address: u32;
-            // SAFETY: the declaration above reserves 8 bytes per element under this symbol.
+            // SAFETY: the declarations above reserve the memory of the elements under these symbols.
             unsafe {
-                ::core::arch::asm!(
-                    concat!("mov.u32 {}, ", stringify!($name), "_", line!(), "_", column!(), ";"),
-                    out(reg32) address,
-                    options(pure, nomem, nostack, preserves_flags)
-                );
+                match ::core::mem::size_of::<$ty>() {
+                    1 => ::core::arch::asm!(
+                        concat!("mov.u32 {}, ", stringify!($name), "_", line!(), "_", column!(), "_1;"),
+                        out(reg32) address,
+                        options(pure, nomem, nostack, preserves_flags)
+                    ),
+                    2 => ::core::arch::asm!(
+                        concat!("mov.u32 {}, ", stringify!($name), "_", line!(), "_", column!(), "_2;"),
+                        out(reg32) address,
+                        options(pure, nomem, nostack, preserves_flags)
+                    ),
+                    4 => ::core::arch::asm!(
+                        concat!("mov.u32 {}, ", stringify!($name), "_", line!(), "_", column!(), "_4;"),
+                        out(reg32) address,
+                        options(pure, nomem, nostack, preserves_flags)
+                    ),
+                    _ => ::core::arch::asm!(
+                        concat!("mov.u32 {}, ", stringify!($name), "_", line!(), "_", column!(), "_8;"),
+                        out(reg32) address,
+                        options(pure, nomem, nostack, preserves_flags)
+                    ),
+                }
                 $crate::device::Shared::<$ty>::from_raw(address, $len)
             }
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
             static SITE: u8 = 0;
-            let address =
-                $crate::emulator::thread::static_shared(&raw const SITE as usize, stringify!($name), 8 * $len);
+            let bytes = ::core::mem::size_of::<$ty>() as u32 * $len;
+            let address = $crate::emulator::thread::static_shared(&raw const SITE as usize, stringify!($name), bytes);
             // SAFETY: the emulator has reserved these bytes for this site.
             unsafe { $crate::device::Shared::<$ty>::from_raw(address, $len) }
         }

@@ -265,7 +265,7 @@ pub enum Kind {
     /// The shared arrays of a kernel, those of all its branches together, are larger than it may declare.
     #[error("the shared arrays of the kernel have {bytes} bytes; it may declare at most {limit}")]
     StaticSharedExhausted {
-        /// Static shared memory declared so far: a `shared_array!` has 8 bytes for each element.
+        /// Static shared memory declared so far.
         bytes: usize,
         /// Maximum on every GPU.
         limit: usize,

@@ -624,7 +624,18 @@ impl Shadow {
             Action::Write => self.touch_plain::<true>(element, clock, site),
             _ => false,
         };
-        if done { Ok(()) } else { self.touch_any(element, action, clock, site) }
+        if done { Ok(()) } else { self.touch_any::<true>(element, action, clock, site) }
+    }
+
+    /// An earlier access that races with a read or a write, which is not recorded.
+    pub fn check(
+        &mut self,
+        element: usize,
+        action: Action,
+        clock: &Clock,
+        site: &'static Location<'static>,
+    ) -> Result<(), Stamp> {
+        self.touch_any::<false>(element, action, clock, site)
     }
 
     /// Records a read or a write if the words of the last write and the last read show that there is no race. Returns
@@ -682,7 +693,7 @@ impl Shadow {
     }
 
     #[inline(never)]
-    fn touch_any(
+    fn touch_any<const RECORDS: bool>(
         &mut self,
         element: usize,
         action: Action,
@@ -722,6 +733,9 @@ impl Shadow {
                 {
                     return Err(change);
                 }
+                if !RECORDS {
+                    return Ok(());
+                }
                 if read.same_group(now) {
                     // The word of the last reader becomes a bit.
                     let bit = 1 << (read.thread() % 32);
@@ -750,9 +764,14 @@ impl Shadow {
                     let atomic = || more.atomic.as_ref()?.accesses.unordered(clock, any);
                     let earlier = more.reads.unordered(clock, any).or_else(atomic);
                     earlier.map_or(Ok(()), Err)?;
-                    if let Some(more) = &mut page.more {
+                    if let Some(more) = &mut page.more
+                        && RECORDS
+                    {
                         pool.remove(&mut more[slot]);
                     }
+                }
+                if !RECORDS {
+                    return Ok(());
                 }
                 page.cells[slot] = Cell { write: now, read: Word::NONE };
                 if let Some(lanes) = &mut page.lanes {

@@ -1627,12 +1627,10 @@ impl Thread {
             shared = self.block().shared.borrow_mut();
         }
         let clock = self.clock.borrow();
-        for word in words(address, size) {
-            if let Err(earlier) = shared.shadow.touch(word, action, &clock, site) {
-                let place = shared.place(address, size);
-                drop((shared, clock));
-                self.race(place, earlier, action, site);
-            }
+        if let Err(earlier) = shared.touch(address, size, action, &clock, site) {
+            let place = shared.place(address, size);
+            drop((shared, clock));
+            self.race(place, earlier, action, site);
         }
         shared
     }
@@ -1705,7 +1703,7 @@ impl Thread {
         while copies.groups.len() > pending {
             for copied in copies.groups.pop_front().into_iter().flatten() {
                 match copied {
-                    Copied::To(word) => shared.shadow.end_copy(word, &clock),
+                    Copied::To(word) => shared.end_copy(word, &clock),
                     Copied::From { record, name, element, copy, changes } => {
                         let Some(site) = copy.site else { continue };
                         // SAFETY: the launch's buffers outlive it.
