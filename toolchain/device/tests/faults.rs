@@ -1156,6 +1156,8 @@ fn a_named_barrier_that_too_few_threads_reach() {
         launch(1, 32, 32).unwrap();
         for (barrier, threads, missing, why) in [
             (1, 96, 32, "only 64 have reached it"),
+            // Half of a warp.
+            (1, 96, 16, "only 64 have reached it"),
             (1, 64, 0, "only 32 have reached it"),
             (0, 96, 0, "the number is 1 to 15"),
             (16, 96, 0, "the number is 1 to 15"),

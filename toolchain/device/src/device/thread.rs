@@ -129,10 +129,10 @@ pub fn sync_threads_or(predicate: bool) -> bool {
 }
 
 /// Waits at the named barrier `barrier`, 1 to 15, until `threads` threads have reached it by this function or by
-/// [`arrive_barrier`] (`barrier.sync`). `threads` is a multiple of 32. The barrier is then ready for the next round.
+/// [`arrive_barrier`] (`barrier.sync`). The barrier is then ready for the next round.
 ///
-/// It orders memory accesses among those threads, as [`sync_threads`] does among all. The emulator reports barriers that too
-/// few threads reach.
+/// All lanes of a warp reach it, or none, so `threads` is a multiple of 32. It orders the memory accesses of these threads, as
+/// [`sync_threads`] does for the whole block. The emulator reports barriers that too few threads reach.
 ///
 /// ```
 /// use warpkov_device::device::{GlobalMut, kernel, thread};

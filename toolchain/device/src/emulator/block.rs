@@ -488,8 +488,8 @@ impl<'a> Runner<'a> {
             let reason =
                 format!("only {} have reached it when thread {id} waits on line {}", named.arrived, site.line());
             let kind = Kind::NamedBarrier { barrier, threads: named.threads, reason };
-            let hint = "as many threads as the barrier is for must reach it, by `sync_barrier` or `arrive_barrier`: is the number \
-                        too large, or does a branch keep a warp away?";
+            let hint = "as many threads as the barrier is for must reach it, by `sync_barrier` or `arrive_barrier`, and all lanes \
+                        of each warp: is the number too large, or does a branch keep some away?";
             return fault(kind, Threads::One(id as u32), Some(site), Some(hint.to_owned()));
         }
         let barrier = waits().find_map(|(id, wait)| match wait {

@@ -452,12 +452,13 @@ impl Barrier {
 /// A barrier for some threads of a block.
 #[derive(Default)]
 pub(crate) struct NamedBarrier {
-    /// Threads that it waits for, and those that have arrived in this round.
+    /// Threads that it waits for, and those of the warps that have arrived in this round.
     pub threads: u32,
     pub arrived: u32,
-    /// Those of them that wait.
+    /// Threads of warps of which some lanes have not arrived, whether they wait, and what they have published.
+    arriving: Vec<(u32, bool, Arc<Knowledge>)>,
+    /// Those of the warps that have arrived.
     waiting: Vec<u32>,
-    /// What they have published.
     known: Knowledge,
 }
 
@@ -899,11 +900,12 @@ impl Thread {
     #[track_caller]
     fn arrive_named(&self, barrier: u32, threads: u32, waits: bool) -> bool {
         let block = self.block();
+        let warps = block.shape.block.count().div_ceil(32) as u32;
         let all = &mut *block.named.borrow_mut();
         let reason = if !(1..16).contains(&barrier) {
             Some("the number is 1 to 15; barrier 0 is that of `sync_threads`".to_owned())
-        } else if threads == 0 || !threads.is_multiple_of(32) || u64::from(threads) > block.shape.block.count() {
-            Some(format!("the number of threads is a multiple of 32, at most {}", block.shape.block.count()))
+        } else if threads == 0 || !threads.is_multiple_of(32) || threads > 32 * warps {
+            Some(format!("the number of threads is a multiple of 32, at most {}", 32 * warps))
         } else {
             let named = &all[barrier as usize];
             let other = named.arrived > 0 && named.threads != threads;
@@ -914,16 +916,31 @@ impl Thread {
         }
         let named = &mut all[barrier as usize];
         named.threads = threads;
-        named.arrived += 1;
         let known = self.clock.borrow_mut().publish();
-        named.known.join(&known);
-        if waits {
-            named.waiting.push(self.id);
+        named.arriving.push((self.id, waits, known));
+        let (warp, bit) = (self.id / 32, |id: u32| 1_u32 << (id % 32));
+        let ids = named.arriving.iter().map(|(id, ..)| *id).filter(|id| id / 32 == warp);
+        if ids.fold(0, |lanes, id| lanes | bit(id)).count_ones()
+            == (block.shape.block.count() as u32 - 32 * warp).min(32)
+        {
+            let NamedBarrier { arriving, waiting, known, .. } = named;
+            let mut taken = 0;
+            // A lane that does not wait may have arrived in the next round, too.
+            arriving.retain(|(id, waits, published)| {
+                let stays = id / 32 != warp || taken & bit(*id) != 0;
+                if !stays {
+                    taken |= bit(*id);
+                    known.join(published);
+                    waiting.extend(waits.then_some(*id));
+                }
+                stays
+            });
+            named.arrived += 32;
         }
         let complete = named.arrived == threads;
         if complete {
-            let NamedBarrier { waiting, known, .. } = std::mem::take(named);
-            let known = Arc::new(known);
+            let (waiting, known) = (std::mem::take(&mut named.waiting), Arc::new(std::mem::take(&mut named.known)));
+            named.arrived = 0;
             for &id in &waiting {
                 // SAFETY: as in `Block::current_thread`.
                 unsafe { &*block.threads.add(id as usize) }.told.replace(Some(known.clone()));
