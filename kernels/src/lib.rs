@@ -8,6 +8,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`lessons`] | one small kernel per primitive of the device library |
+//! | [`library`] | kernels that test every function of the device library |
 //! | [`hmm`] | kernels for hidden Markov models |
 //! | [`mdp`] | kernels for Markov decision processes |
 //! | [`pomdp`] | kernels for partially observable Markov decision processes |
@@ -20,7 +21,8 @@
 //! - *Mathematics*: the formula that the kernel evaluates. Where all kernels of a file share it, it stands in the
 //!   file's head.
 //! - *Thread mapping*: the work of a thread, a warp and a block.
-//! - *Shared memory* and *Barriers*: per block. A word of static shared memory has 8 bytes; the barriers are those that
+//! - *Shared memory* and *Barriers*: per block. A word of static shared memory is an element, of 4 or
+//!   8 bytes; the barriers are those that
 //!   one thread passes.
 //! - *Deterministic*: whether equal launches give equal bits.
 //! - *Valid result in*: the buffers that hold the result, after the launch.
@@ -34,6 +36,7 @@
 
 pub mod hmm;
 pub mod lessons;
+pub mod library;
 pub mod mdp;
 pub mod pomdp;
 pub mod primitives;

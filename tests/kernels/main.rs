@@ -24,6 +24,7 @@ mod generate;
 mod gpu;
 mod hmm;
 mod lessons;
+mod library;
 mod mdp;
 mod pomdp;
 #[path = "../support/random.rs"]
@@ -143,6 +144,7 @@ impl Suite {
 fn trials(device: String, which: Which) -> Vec<Trial> {
     let mut suite = Suite::new(device, which);
     lessons::add(&mut suite);
+    library::add(&mut suite);
     mdp::add(&mut suite);
     pomdp::add(&mut suite);
     hmm::add(&mut suite);

@@ -262,8 +262,8 @@ pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
                     if alive {
                         for n in 0..TILES {
                             let at = slot_of(step) + 2 * n as u32;
-                            alpha_now[n] = ring.get2(at).map(T::to_f64);
-                            b[n] = emitted.get2(at).map(T::to_f64);
+                            alpha_now[n] = ring.get2_at(at).map(T::to_f64);
+                            b[n] = emitted.get2_at(at).map(T::to_f64);
                         }
                     }
                     if step >= from + stages - 1 {

@@ -258,7 +258,7 @@ pub(super) fn dot<const PER: usize>(a: &[f64; PER], x: shared::Shared<f64>) -> f
     let p = warp::lane_id() % 16;
     let mut sums = [0.0; 4];
     each!(Q < PER / 8, {
-        let pair = x.get2(32 * Q as u32 + 2 * p);
+        let pair = x.get2(16 * Q as u32 + p);
         for (r, x) in pair.iter().enumerate() {
             for c in 0..4 {
                 sums[c] = a[8 * Q + 4 * r + c].fma(*x, sums[c]);

@@ -322,7 +322,7 @@ pub fn forward_step<T: Multiply>(
     });
     let sums = combined(sums, |x, y| x + y);
     each!(HALF < 2, {
-        let of_groups = row_tops.get4((above + 8 * HALF as u32 + g) * GROUPS);
+        let of_groups = row_tops.get4(above + 8 * HALF as u32 + g);
         let top = of_groups[0].max(of_groups[1]).max(of_groups[2]).max(of_groups[3]);
         let (factor, e) = scale::<T>(if T::WIDE { top } else { high(f64::from(f32::from_bits(top))) });
         if m[HALF] < live {
@@ -579,10 +579,10 @@ pub fn viterbi_step<T: Real>(sequences: Sequences, logs: Model<T>, step: Step, d
             while k < 8 * group + 8 {
                 let mut x = [[T::ZERO; 4]; 4];
                 for i in 0..4 {
-                    x[i] = left.get4((r + i as u32) * LEFT + k);
+                    x[i] = left.get4_at((r + i as u32) * LEFT + k);
                 }
                 for q in 0..4 {
-                    let a = of_matrix.get4((k + q as u32) * right(T::WIDE) + c);
+                    let a = of_matrix.get4_at((k + q as u32) * right(T::WIDE) + c);
                     for i in 0..4 {
                         for j in 0..4 {
                             best[i][j] = best[i][j].max(x[i][q] + a[j]);

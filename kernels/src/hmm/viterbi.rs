@@ -131,7 +131,7 @@ pub fn viterbi_warp<T: Real, const STATES: usize>(
                 // comparisons.
                 let mut best = (T::NEG_INFINITY, 0);
                 each!(Q < STATES / 4, at most 8, {
-                    let four = row.get4(4 * Q as u32);
+                    let four = row.get4(Q as u32);
                     let sums = [0, 1, 2, 3].map(|k| (four[k] + column[4 * Q + k], (4 * Q + k) as u32));
                     let of_four = better(better(sums[0], sums[1]), better(sums[2], sums[3]));
                     best = if Q == 0 { of_four } else { better(best, of_four) };
@@ -297,7 +297,7 @@ pub fn viterbi_block<T: Real, const PER: usize>(sequences: Sequences, logs: Mode
             let row = half_of((step + 1) % 2);
             let mut best = [T::NEG_INFINITY; 4];
             each!(Q < PER / 16, {
-                let four = row.get4(64 * Q as u32 + 4 * l);
+                let four = row.get4(16 * Q as u32 + l);
                 for (k, x) in four.iter().enumerate() {
                     for c in 0..4 {
                         best[c] = larger(best[c], *x + a[4 * Q + k][c]);

@@ -176,7 +176,7 @@ impl Number {
     #[cfg_attr(target_arch = "nvptx64", inline(always))]
     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
     fn shared(row: Shared<f64>, j: u32) -> Self {
-        let [m, e] = row.get2(2 * j);
+        let [m, e] = row.get2(j);
         Self { m, e }
     }
 

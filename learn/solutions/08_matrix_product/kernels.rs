@@ -92,7 +92,7 @@ fn multiply(row: u32, column: u32, left: Shared<f32>, right: Shared<f32>, sums: 
     // ANCHOR: part3
     for k in 0..DEPTH {
         let of_rows = [0, 1, 2, 3].map(|i| left.get((row + i) * PITCH + k));
-        let of_columns = right.get4(k * pitch(TILE) + column);
+        let of_columns = right.get4((k * pitch(TILE) + column) / 4);
         for i in 0..4 {
             for j in 0..4 {
                 sums[i][j] += of_rows[i] * of_columns[j];

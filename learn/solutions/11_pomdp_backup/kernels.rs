@@ -60,7 +60,7 @@ fn scores_of(tile: Shared<f32>, states: u32, vectors: u32, alpha: Global<f32>, i
     for s in 0..states {
         let a = alpha.get(s as usize * vectors as usize + i as usize);
         for quad in 0..4 {
-            let b = tile.get4(s * PITCH + 4 * quad as u32);
+            let b = tile.get4(s * PITCH / 4 + quad as u32);
             for k in 0..4 {
                 sums[4 * quad + k] = math::fma_f32(b[k], a, sums[4 * quad + k]);
             }

@@ -180,7 +180,7 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
             let guard = guard.trim_start_matches('!');
             let (opcode, operands) = code.trim().split_once(char::is_whitespace).unwrap_or((code, ""));
             let last = blocks.len() - 1;
-            if let Some(group) = group_of(opcode) {
+            if let Some(group) = group_of(opcode, operands) {
                 blocks[last].barriers[group as usize].push(line);
                 blocks[last].collectives[group as usize].push(line);
             }
@@ -215,24 +215,33 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
     blocks
 }
 
-/// The threads that must reach an instruction together, if any. Not `bar.warp.sync`: its mask names its threads.
-fn group_of(opcode: &str) -> Option<Group> {
+/// The threads that must reach an instruction together, if any. Not `bar.warp.sync`: its mask names its threads. Nor named
+/// barriers, which have a number of threads: different warps may wait at different ones.
+fn group_of(opcode: &str, operands: &str) -> Option<Group> {
+    if is_barrier(opcode) && operands.contains(',') {
+        return None;
+    }
     let starts = |with: &[&str]| with.iter().any(|start| opcode.starts_with(start));
     let block = starts(&["bar.sync", "bar.red", "barrier."]).then_some(Group::Block);
     block.or_else(|| starts(&["mma.sync", "wmma.", "ldmatrix"]).then_some(Group::Warp))
+}
+
+/// Whether it is a barrier of threads of a block that has no result.
+fn is_barrier(opcode: &str) -> bool {
+    opcode.starts_with("bar") && ["sync", "arrive"].iter().any(|kind| opcode.contains(kind)) && !opcode.contains("warp")
 }
 
 fn write<'a>(opcode: &str, operands: &'a str, guard: &'a str) -> Option<Write<'a>> {
     // The first operand is the result: a register, a pair `a|b`, or a vector `{a, b}`.
     let end = if operands.starts_with('{') { operands.find('}') } else { operands.find(',') }?;
     let (result, rest) = operands.split_at(end);
-    if result.starts_with('[') || opcode.starts_with("bar.sync") {
+    if result.starts_with('[') || is_barrier(opcode) {
         return None;
     }
     // A reduction over the block gives every thread the same value.
     let uniform = opcode.starts_with("bar.red") || opcode.contains(".red.");
     let from: Vec<_> = if uniform { Vec::new() } else { registers(rest).chain(registers(guard)).collect() };
-    let own = ["%tid", "%laneid", "%lanemask", "%warpid", "%clock"];
+    let own = ["%tid", "%laneid", "%lanemask", "%warpid", "%clock", "%globaltimer"];
     let divergent = (opcode.starts_with("ld.") && !opcode.starts_with("ld.param"))
         || ["atom.", "activemask", "elect."].iter().any(|start| opcode.starts_with(start))
         || from.iter().any(|register| own.iter().any(|special| register.starts_with(special)));

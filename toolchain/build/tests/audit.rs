@@ -235,6 +235,14 @@ fn accepts_a_barrier_on_one_side_only() {
     assert_eq!(body_faults(&common), [""; 0]);
 }
 
+/// Warps with different tasks wait at different named barriers. These have no result, though their numbers are registers.
+#[test]
+fn accepts_named_barriers_on_both_sides() {
+    let named = two_barriers(BY_THREAD, "%p1").replace("bar.sync 0", "barrier.cta.sync %r8, %r9");
+    assert_eq!(body_faults(&named), [""; 0]);
+    assert_one(&body_faults(&named.replacen("\tbarrier", "\tbar.sync 0;\n\tbarrier", 2)), "different barriers");
+}
+
 #[test]
 fn handles_loops() {
     let inside = |branch: &str| format!("$L0:\n{BY_THREAD}\n{branch}\n\t@%p3 bra $L0;\n\tbar.sync 0;\n\tret;");

@@ -725,8 +725,8 @@ fn more_shared_memory_than_any_gpu_has() {
 
 #[kernel]
 fn large_arrays(third: u32) {
-    let _ = shared_array!(faults_large_a: f32; 3072);
-    let _ = shared_array!(faults_large_b: f32; 3072);
+    let _ = shared_array!(faults_large_a: f64; 3072);
+    let _ = shared_array!(faults_large_b: f64; 3072);
     if third == 1 {
         let _ = shared_array!(faults_large_c: f32; 1); // third array
     }
@@ -747,11 +747,11 @@ fn more_static_shared_memory_than_a_kernel_may_declare() {
 #[kernel]
 fn arrays_in_branches(way: u32) {
     if way == 1 {
-        let _ = shared_array!(faults_huge: f32; 40_000); // huge array
+        let _ = shared_array!(faults_huge: f64; 40_000); // huge array
     } else if thread::block_idx_x() == 0 {
-        let _ = shared_array!(faults_branch_a: f32; 4096);
+        let _ = shared_array!(faults_branch_a: f64; 4096);
     } else {
-        let _ = shared_array!(faults_branch_b: f32; 4096); // other branch
+        let _ = shared_array!(faults_branch_b: f32; 8192); // other branch
     }
 }
 
@@ -1134,4 +1134,227 @@ fn until_stops_one_launch_between_blocks() {
     // SAFETY: as above.
     unsafe { identity(&emulator, Shape::new(9, 32), &mut out) }.unwrap();
     assert_eq!(emulator.to_vec(&out).unwrap()[9 * 32 - 1], 9 * 32 - 1);
+}
+
+/// Warps wait at a named barrier for `threads` threads: all but those below `missing`.
+#[kernel]
+fn named(barrier: u32, threads: u32, missing: u32) {
+    if thread::thread_idx_x() >= missing {
+        thread::sync_barrier(barrier, threads); // named barrier
+    }
+}
+
+#[test]
+fn a_named_barrier_that_too_few_threads_reach() {
+    for schedule in [Schedule::RoundRobin, Schedule::Random(1), Schedule::Interleaved(1)] {
+        let emulator = Emulator::new(schedule);
+        // SAFETY: the kernel touches no memory.
+        let launch =
+            |barrier, threads, missing| unsafe { named(&emulator, Shape::new(2, 96), barrier, threads, missing) };
+        launch(1, 96, 0).unwrap();
+        launch(15, 64, 32).unwrap();
+        launch(1, 32, 32).unwrap();
+        for (barrier, threads, missing, why) in [
+            (1, 96, 32, "only 64 have reached it"),
+            // Half of a warp.
+            (1, 96, 16, "only 64 have reached it"),
+            (1, 64, 0, "only 32 have reached it"),
+            (0, 96, 0, "the number is 1 to 15"),
+            (16, 96, 0, "the number is 1 to 15"),
+            (1, 48, 0, "a multiple of 32, at most 96"),
+            (1, 128, 0, "a multiple of 32, at most 96"),
+        ] {
+            let fault = fault(launch(barrier, threads, missing));
+            assert!(matches!(fault.kind, Kind::NamedBarrier { .. }) && fault.to_string().contains(why), "{fault}");
+            assert_site(&fault, "named barrier");
+        }
+    }
+}
+
+#[kernel]
+fn named_differently(out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    if t < 32 {
+        thread::sync_barrier(2, 64);
+    } else {
+        thread::arrive_barrier(2, 96);
+    }
+    out.set(t as usize, t);
+}
+
+#[test]
+fn a_named_barrier_for_two_numbers_of_threads() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(96).unwrap();
+    // SAFETY: `out` has one element per thread.
+    let fault = fault(unsafe { named_differently(&emulator, Shape::new(1, 96), &mut out) });
+    assert!(fault.to_string().contains("barrier 2 for 96 threads: others have arrived at it as one for 64"), "{fault}");
+}
+
+/// The first warp fills a buffer for the second one, round by round, with a barrier for either direction. Of the third warp,
+/// only one that takes part may read.
+#[kernel]
+fn produce(arrives: u32, reads: u32, out: GlobalMut<u32>) {
+    let cells = shared_array!(cells: u32; 32);
+    let t = thread::thread_idx_x();
+    for round in 0..3 {
+        if t < 32 {
+            cells.set(t, round + t); // produced
+            thread::arrive_barrier(1, 64);
+            thread::sync_barrier(2, 64);
+        } else if t < 64 {
+            if arrives == 1 {
+                thread::sync_barrier(1, 64);
+            } else {
+                thread::arrive_barrier(1, 64);
+            }
+            out.set((32 * round + t - 32) as usize, cells.get(63 - t)); // consumed
+            thread::arrive_barrier(2, 64);
+        }
+    }
+    if t >= 64 && reads == 1 {
+        out.set(t as usize, cells.get(t - 64));
+    }
+}
+
+#[test]
+fn a_named_barrier_orders_the_accesses_of_its_threads() {
+    for schedule in [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(1), Schedule::Interleaved(1)] {
+        let emulator = Emulator::new(schedule);
+        let mut out = emulator.zeros(96).unwrap();
+        // SAFETY: `out` has 96 elements.
+        let mut launch = |arrives, reads| unsafe { produce(&emulator, Shape::new(1, 96), arrives, reads, &mut out) };
+        launch(1, 0).unwrap();
+        for (arrives, reads) in [(0, 0), (1, 1)] {
+            let fault = fault(launch(arrives, reads));
+            assert!(matches!(fault.kind, Kind::Race { .. } | Kind::Uninitialised { .. }), "{fault}");
+        }
+        let expected: Vec<u32> = (0..96).map(|i| i / 32 + 31 - i % 32).collect();
+        launch(1, 0).unwrap();
+        assert_eq!(emulator.to_vec(&out).unwrap(), expected);
+    }
+}
+
+#[kernel]
+fn segments(width: u32, source: u32, out: GlobalMut<u32>) {
+    let t = thread::thread_idx_x();
+    let value = warp::shuffle_xor_in(u32::MAX, t, 1, width);
+    out.set(t as usize, block::broadcast(value, source));
+}
+
+#[test]
+fn a_segment_of_five_lanes_and_a_broadcast_from_nowhere() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(64).unwrap();
+    // SAFETY: `out` has one element per thread.
+    let mut launch = |width, source| unsafe { segments(&emulator, Shape::new(1, 64), width, source, &mut out) };
+    launch(8, 63).unwrap();
+    assert!(matches!(fault(launch(5, 63)).kind, Kind::Panic { .. }));
+    assert!(matches!(fault(launch(8, 64)).kind, Kind::Uninitialised { .. }));
+    assert_eq!(emulator.to_vec(&out).unwrap(), [62; 64]);
+}
+
+/// Threads write bytes of one word, and another one its neighbour or the word.
+#[kernel]
+fn bytes_of_a_word(way: u32, out: GlobalMut<u32>) {
+    let words = shared_array!(words: u32; 8);
+    let bytes = words.cast::<u8>();
+    let t = thread::thread_idx_x();
+    if way == 3 && t == 5 {
+        words.set(1, 0);
+    }
+    bytes.set(t, t as u8); // byte
+    match way {
+        1 if t == 5 => bytes.set(6, 0), // other byte
+        2 if t == 5 => words.set(1, 0),
+        _ => {}
+    }
+    thread::sync_threads();
+    if t < 8 {
+        out.set(t as usize, words.get(t));
+    }
+}
+
+#[test]
+fn bytes_race_with_the_same_bytes_only() {
+    for schedule in [Schedule::RoundRobin, Schedule::Reversed, Schedule::Random(1), Schedule::Interleaved(1)] {
+        let emulator = Emulator::new(schedule);
+        let mut out = emulator.zeros(8).unwrap();
+        // SAFETY: `out` has eight elements.
+        let mut launch = |way| unsafe { bytes_of_a_word(&emulator, Shape::new(1, 32), way, &mut out) };
+        launch(0).unwrap();
+        for way in [1, 2, 3] {
+            assert!(matches!(fault(launch(way)).kind, Kind::Race { .. }), "way {way}");
+        }
+        launch(0).unwrap();
+        assert_eq!(emulator.to_vec(&out).unwrap()[..2], [0x0302_0100, 0x0706_0504]);
+    }
+}
+
+/// A word of which one byte has no value.
+#[kernel]
+fn partly_written(out: GlobalMut<u32>) {
+    let words = shared_array!(words: u32; 1);
+    for k in 0..3 {
+        words.cast::<u8>().set(k, 1);
+    }
+    out.set(0, words.get(0)); // three bytes
+}
+
+#[test]
+fn a_word_with_a_byte_that_nothing_has_written() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(1).unwrap();
+    // SAFETY: `out` has one element.
+    let fault = fault(unsafe { partly_written(&emulator, Shape::new(1, 1), &mut out) });
+    assert_eq!(fault.kind, Kind::Uninitialised { place: shared("words", 0) });
+    assert_site(&fault, "three bytes");
+}
+
+#[kernel]
+fn columns(way: u32, x: Global<u16>, y: GlobalMut<u16>) {
+    let (tile, column) = (shared_array!(tile: u16; 8), thread::thread_idx_x());
+    if column < 4 {
+        tile.rows(4).set(0, column, 1);
+    }
+    let value = match way {
+        0 => x.rows(4).get(0, column as usize), // column of x
+        1 => tile.rows(4).get(0, column),       // column of tile
+        _ => x.rows(4).get(1, column as usize % 4),
+    };
+    y.rows(4).set(0, column as usize, value); // column of y
+}
+
+#[test]
+fn columns_beyond_the_end_of_a_row() {
+    let emulator = Emulator::default();
+    let (x, mut y) = (emulator.upload(&[7_u16; 8]).unwrap(), emulator.zeros(8).unwrap());
+    let mut launch = |way, threads| {
+        // SAFETY: both vectors have eight elements.
+        unsafe { columns(&emulator, Shape::new(1, threads), way, &x, &mut y) }
+    };
+    launch(2, 4).unwrap();
+    for (way, array) in [(0, "x"), (1, "tile"), (2, "y")] {
+        let fault = fault(launch(way, 5));
+        assert_eq!(fault.kind, Kind::ColumnOutOfBounds { array, column: 4, length: 4 });
+        assert_site(&fault, &format!("column of {array}"));
+    }
+}
+
+/// Instances of a generic function with elements of two sizes have two arrays.
+#[kernel]
+fn two_sizes(out: GlobalMut<u64>) {
+    let t = thread::thread_idx_x();
+    let narrow = block::broadcast(t, 3);
+    let wide = block::broadcast(u64::from(t) << 32, 2);
+    out.set(t as usize, wide + u64::from(narrow));
+}
+
+#[test]
+fn shared_arrays_of_two_instances() {
+    let emulator = Emulator::default();
+    let mut out = emulator.zeros(4).unwrap();
+    // SAFETY: `out` has one element per thread.
+    unsafe { two_sizes(&emulator, Shape::new(1, 4), &mut out) }.unwrap();
+    assert_eq!(emulator.to_vec(&out).unwrap(), [(2 << 32) + 3; 4]);
 }

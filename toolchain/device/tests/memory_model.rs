@@ -505,3 +505,102 @@ fn a_failed_exchange_of_shared_memory_is_a_read() {
         assert_race(&fault(launch(0)));
     }
 }
+
+/// Each of two threads of different blocks writes its flag and reads that of the other one.
+#[kernel]
+fn store_buffering(way: u32, flags: GlobalMut<u32>, seen: GlobalMut<u32>) {
+    let own = thread::block_idx_x() as usize;
+    let order = if way == 1 { Ordering::SeqCst } else { Ordering::Relaxed };
+    atomic::store((flags, own), 1, order, Scope::Device);
+    match way {
+        2 => atomic::fence(Ordering::SeqCst, Scope::Device),
+        3 => atomic::fence(Ordering::AcqRel, Scope::Device),
+        4 => atomic::fence(Ordering::SeqCst, Scope::Block),
+        _ => {}
+    }
+    seen.set(own, atomic::load((flags, 1 - own), order, Scope::Device));
+}
+
+#[test]
+fn sequentially_consistent_operations_have_one_order() {
+    let run = |device: &Emulator, way| {
+        let (mut flags, mut seen) = (device.zeros(2).unwrap(), device.zeros(2).unwrap());
+        // SAFETY: both buffers have one element per block.
+        unsafe { store_buffering(device, Shape::new(2, 1), way, &mut flags, &mut seen) }.unwrap();
+        if device.to_vec(&seen).unwrap() == [0, 0] { Err("neither sees the other".to_owned()) } else { Ok(()) }
+    };
+    for way in [1, 2] {
+        Emulator::explore(400, |device| run(device, way)).unwrap();
+    }
+    for way in [0, 3, 4] {
+        assert!(Emulator::explore(400, |device| run(device, way)).is_err(), "way {way}");
+    }
+}
+
+/// The first block passes a message to the second one by relaxed operations and fences.
+#[kernel]
+fn fenced_message(write: u32, read: u32, narrow: u32, data: GlobalMut<u32>, flag: GlobalMut<u32>) {
+    let scope = if narrow == 1 { Scope::Block } else { Scope::Device };
+    let order = |way| [Ordering::Relaxed, Ordering::Acquire, Ordering::Release, Ordering::SeqCst][way as usize];
+    if thread::block_idx_x() == 0 {
+        data.set(0, 7);
+        atomic::fence(order(write), scope);
+        atomic::store((flag, 0), 1, Ordering::Relaxed, Scope::Device);
+    } else {
+        while atomic::load((flag, 0), Ordering::Relaxed, Scope::Device) == 0 {}
+        atomic::fence(order(read), scope);
+        data.set(1, data.get(0));
+    }
+}
+
+#[test]
+fn fences_have_an_order_and_a_scope() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule);
+        let launch = |write, read, narrow| {
+            let (mut data, mut flag) = (device.zeros(2).unwrap(), device.zeros(1).unwrap());
+            // SAFETY: `data` has two elements, `flag` one.
+            unsafe { fenced_message(&device, Shape::new(2, 1), write, read, narrow, &mut data, &mut flag) }
+        };
+        for (write, read) in [(2, 1), (3, 3), (2, 3)] {
+            launch(write, read, 0).unwrap();
+            assert_race(&fault(launch(write, read, 1)));
+        }
+        for (write, read) in [(1, 1), (2, 2), (0, 1), (2, 0)] {
+            assert_race(&fault(launch(write, read, 0)));
+        }
+    }
+}
+
+/// [`fenced_message`] between two threads of one block, in shared memory.
+#[kernel]
+fn fenced_in_block(write: u32, out: GlobalMut<u32>) {
+    let cells = shared_array!(memory_model_fenced: u32; 2);
+    let t = thread::thread_idx_x();
+    if t == 0 {
+        cells.set(1, 0);
+    }
+    thread::sync_threads();
+    if t == 0 {
+        cells.set(0, 7);
+        atomic::fence(if write == 1 { Ordering::Release } else { Ordering::Acquire }, Scope::Block);
+        atomic::store((cells, 1), 1, Ordering::Relaxed, Scope::Block);
+    } else if t == 32 {
+        while atomic::load((cells, 1), Ordering::Relaxed, Scope::Block) == 0 {}
+        atomic::fence(Ordering::Acquire, Scope::Block);
+        out.set(0, cells.get(0));
+    }
+}
+
+#[test]
+fn fences_at_block_scope_order_the_accesses_of_a_block() {
+    for schedule in SCHEDULES {
+        let device = Emulator::new(schedule);
+        let mut out = device.zeros(1).unwrap();
+        // SAFETY: `out` has one element.
+        let mut launch = |write| unsafe { fenced_in_block(&device, Shape::new(1, 64), write, &mut out) };
+        launch(1).unwrap();
+        assert_race(&fault(launch(0)));
+        assert_eq!(device.to_vec(&out).unwrap(), [7]);
+    }
+}

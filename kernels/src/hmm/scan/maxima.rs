@@ -82,7 +82,7 @@ pub fn chunk_maxima<T: Real, const STATES: usize>(
         while i < states {
             let mut best = [T::NEG_INFINITY; 4];
             each!(Q < STATES / 4, {
-                let four = from.get4(i * n + 4 * Q as u32);
+                let four = from.get4_at(i * n + 4 * Q as u32);
                 for k in 0..4 {
                     best[k] = larger(best[k], four[k] + column[4 * Q + k]);
                 }
@@ -204,7 +204,7 @@ pub fn chunk_scores<T: Real, const STATES: usize>(
 fn best_of<T: Real, const STATES: usize>(row: shared::Shared<T>, toward: impl Fn(usize) -> T) -> (T, u32) {
     let (mut best, mut places) = ([T::NEG_INFINITY; 4], [0; 4]);
     each!(Q < STATES / 4, {
-        let four = row.get4(4 * Q as u32);
+        let four = row.get4(Q as u32);
         for k in 0..4 {
             let x = four[k] + toward(4 * Q + k);
             if x > best[k] {

@@ -141,7 +141,7 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
         each!(K < TILES, at most 8, {
             let a = [x[K][0], x[K][2], x[K][1], x[K][3]];
             for n in 0..TILES {
-                let b = tiles.get2(64 * (K * TILES + n) as u32 + 2 * warp::lane_id());
+                let b = tiles.get2(32 * (K * TILES + n) as u32 + warp::lane_id());
                 sums[n] = mma::f64_16x8x8(a, b, sums[n]);
             }
         });

@@ -3,7 +3,40 @@
 //! An operation has an [`Ordering`] and a [`Scope`]. `Relaxed` makes the operation on the cell atomic and orders
 //! nothing else; this suffices for counters and maxima. `AcqRel` also orders the accesses around it; this is necessary
 //! if the cell signals that other data is ready. The scope names the threads for which this holds: those of the block,
-//! the GPU, or the system.
+//! the GPU, or the system. Operations with `SeqCst`, and [`fence`]s with it, have one order on which all threads agree.
+//!
+//! ```
+//! use warpkov_device::device::atomic::{self, AtomicInteger, Ordering, Scope};
+//! use warpkov_device::device::{GlobalMut, kernel, thread};
+//! use warpkov_device::emulator::Emulator;
+//! use warpkov_device::launch::{Device, Shape};
+//!
+//! /// Every thread toggles its bit and doubles a product by compare-and-exchange. The last one raises a flag.
+//! #[kernel]
+//! fn toggle(bits: GlobalMut<u64>, flag: GlobalMut<u32>) {
+//!     u64::fetch_xor((bits, 0), 1 << thread::thread_idx_x(), Ordering::Relaxed, Scope::Device);
+//!     let mut seen = atomic::load((bits, 1), Ordering::Relaxed, Scope::Device);
+//!     loop {
+//!         let found = atomic::compare_exchange((bits, 1), seen, 2 * seen, Ordering::AcqRel, Scope::Device);
+//!         if found == seen {
+//!             break;
+//!         }
+//!         seen = found;
+//!     }
+//!     if seen == 1 << 31 {
+//!         atomic::fence(Ordering::Release, Scope::System);
+//!         atomic::store((flag, 0), 1, Ordering::Relaxed, Scope::System);
+//!     }
+//! }
+//!
+//! let device = Emulator::default();
+//! let (mut bits, mut flag) = (device.upload(&[0_u64, 1])?, device.zeros(1)?);
+//! // SAFETY: `bits` has two elements, and `flag` one.
+//! unsafe { toggle(&device, Shape::new(1, 32), &mut bits, &mut flag)? };
+//! assert_eq!(device.to_vec(&bits)?, [0xffff_ffff, 1 << 32]);
+//! assert_eq!(device.to_vec(&flag)?, [1_u32]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 //!
 //! Floating-point sums by [`add`] depend on the order of the threads, and therefore differ from run to run in the last
 //! bits. Maxima, minima and integer sums are deterministic.
@@ -16,6 +49,8 @@ use core::arch::asm;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::thread::{self as emulated, Atomic};
 
+#[cfg(target_arch = "nvptx64")]
+use super::Element;
 use super::{GlobalMut, Shared, Word};
 
 /// The threads for which an operation is atomic and its ordering holds.
@@ -64,7 +99,7 @@ macro_rules! atom {
             Ordering::Relaxed => at_scope!(atom_instruction, "relaxed", $scope, $($rest)*),
             Ordering::Acquire => at_scope!(atom_instruction, "acquire", $scope, $($rest)*),
             Ordering::Release => at_scope!(atom_instruction, "release", $scope, $($rest)*),
-            // `atom` has no sequentially consistent form; acquire-release is its strongest.
+            // `atom` has no sequentially consistent form: a fence precedes it.
             _ => at_scope!(atom_instruction, "acq_rel", $scope, $($rest)*),
         }
     };
@@ -87,6 +122,7 @@ macro_rules! operations {
                     #[inline(always)]
                     #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
                     fn $op(cell: impl Cell<Self>, value: Self, order: Ordering, scope: Scope) -> Self {
+                        fence_before(order, scope);
                         target! {
                             nvptx => {
                                 let operand = value.to_raw() as $raw;
@@ -179,6 +215,8 @@ operations! {
     i32: u32, reg32, { fetch_add = "add.s32", |old, value| old.wrapping_add(value); fetch_replace = "exch.b32", |_, value| value; }
     f32: u32, reg32, { fetch_add = "add.f32", |old, value| old + value; fetch_replace = "exch.b32", |_, value| value; }
     u64: u64, reg64, { fetch_add = "add.u64", |old, value| old.wrapping_add(value); fetch_replace = "exch.b64", |_, value| value; }
+    // Two's complement: the sum of signed numbers has the bits of the unsigned sum.
+    i64: u64, reg64, { fetch_add = "add.u64", |old, value| old.wrapping_add(value); fetch_replace = "exch.b64", |_, value| value; }
     f64: u64, reg64, { fetch_add = "add.f64", |old, value| old + value; fetch_replace = "exch.b64", |_, value| value; }
 }
 
@@ -194,26 +232,151 @@ operations! {
         fetch_and;
         /// Bitwise or.
         fetch_or;
+        /// Bitwise exclusive or.
+        fetch_xor;
     }
     u32: u32, reg32, {
         fetch_max = "max.u32", |old, value| old.max(value);
         fetch_min = "min.u32", |old, value| old.min(value);
         fetch_and = "and.b32", |old, value| old & value;
         fetch_or = "or.b32", |old, value| old | value;
+        fetch_xor = "xor.b32", |old, value| old ^ value;
     }
     i32: u32, reg32, {
         fetch_max = "max.s32", |old, value| old.max(value);
         fetch_min = "min.s32", |old, value| old.min(value);
         fetch_and = "and.b32", |old, value| old & value;
         fetch_or = "or.b32", |old, value| old | value;
+        fetch_xor = "xor.b32", |old, value| old ^ value;
     }
     u64: u64, reg64, {
         fetch_max = "max.u64", |old, value| old.max(value);
         fetch_min = "min.u64", |old, value| old.min(value);
         fetch_and = "and.b64", |old, value| old & value;
         fetch_or = "or.b64", |old, value| old | value;
+        fetch_xor = "xor.b64", |old, value| old ^ value;
+    }
+    i64: u64, reg64, {
+        fetch_max = "max.s64", |old, value| old.max(value);
+        fetch_min = "min.s64", |old, value| old.min(value);
+        fetch_and = "and.b64", |old, value| old & value;
+        fetch_or = "or.b64", |old, value| old | value;
+        fetch_xor = "xor.b64", |old, value| old ^ value;
     }
 }
+
+operations! {
+    AtomicCounter,
+    /// Counters that wrap at a limit. Each operation returns the old value.
+    ///
+    /// ```
+    /// use warpkov_device::device::atomic::{AtomicCounter, Ordering, Scope};
+    /// use warpkov_device::device::{GlobalMut, kernel};
+    /// use warpkov_device::emulator::Emulator;
+    /// use warpkov_device::launch::{Device, Shape};
+    ///
+    /// /// Counts the threads modulo 10, and down from 10.
+    /// #[kernel]
+    /// fn count(counters: GlobalMut<u32>) {
+    ///     u32::fetch_inc((counters, 0), 9, Ordering::Relaxed, Scope::Device);
+    ///     u32::fetch_dec((counters, 1), 10, Ordering::Relaxed, Scope::Device);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let mut counters = device.zeros(2)?;
+    /// // SAFETY: `counters` has two elements.
+    /// unsafe { count(&device, Shape::new(1, 23), &mut counters)? };
+    /// assert_eq!(device.to_vec(&counters)?, [3_u32, 10]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    {
+        /// Adds 1, or writes 0 if the old value is `value` or more (`atomicInc`).
+        fetch_inc;
+        /// Subtracts 1, or writes `value` if the old value is 0 or more than `value` (`atomicDec`).
+        fetch_dec;
+    }
+    u32: u32, reg32, {
+        fetch_inc = "inc.u32", |old, value| if old >= value { 0 } else { old + 1 };
+        fetch_dec = "dec.u32", |old, value| if old == 0 || old > value { value } else { old - 1 };
+    }
+}
+
+/// Atomic maxima and minima of floating-point numbers. Each operation returns the old value.
+///
+/// The results do not depend on the order of the threads. −0 is less than +0. A `value` that is NaN changes nothing; a cell
+/// that holds NaN orders it by its sign, above +∞ or below −∞.
+///
+/// ```
+/// use warpkov_device::device::atomic::{AtomicFloat, Ordering, Scope};
+/// use warpkov_device::device::{Global, GlobalMut, kernel, thread};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// #[kernel]
+/// fn extremes(x: Global<f64>, found: GlobalMut<f64>) {
+///     let x = x.get(thread::index_1d() as usize);
+///     f64::fetch_max((found, 0), x, Ordering::Relaxed, Scope::Device);
+///     f64::fetch_min((found, 1), x, Ordering::Relaxed, Scope::Device);
+/// }
+///
+/// let device = Emulator::default();
+/// let x = device.upload(&[-1.5, f64::NAN, 2.0, -3.0])?;
+/// let mut found = device.upload(&[f64::NEG_INFINITY, f64::INFINITY])?;
+/// // SAFETY: `x` has one element per thread, and `found` has two.
+/// unsafe { extremes(&device, Shape::new(1, 4), &x, &mut found)? };
+/// assert_eq!(device.to_vec(&found)?, [2.0, -3.0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
+pub trait AtomicFloat: Word {
+    /// Writes the larger of the old value and `value`.
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn fetch_max(cell: impl Cell<Self>, value: Self, order: Ordering, scope: Scope) -> Self;
+    /// Writes the smaller of the old value and `value`.
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    fn fetch_min(cell: impl Cell<Self>, value: Self, order: Ordering, scope: Scope) -> Self;
+}
+
+/// Bits of floating-point numbers, read as integers: those of nonnegative numbers have the order of the numbers, those of
+/// negative ones the opposite, and as unsigned integers they are larger.
+macro_rules! extremes {
+    ($ty:ty: $raw:ty, $class:ident, $($op:ident = $nonnegative:literal, $negative:literal, $wins:ident;)*) => {
+        impl AtomicFloat for $ty {$(
+            #[inline(always)]
+            #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+            fn $op(cell: impl Cell<Self>, value: Self, order: Ordering, scope: Scope) -> Self {
+                if value.is_nan() {
+                    return load(cell, order, scope);
+                }
+                fence_before(order, scope);
+                target! {
+                    nvptx => {
+                        let operand = value.to_bits();
+                        // SAFETY: as for the other operations.
+                        let old: $raw = unsafe {
+                            match (cell.address(), value.is_sign_negative()) {
+                                (Address::Global(at), false) =>
+                                    atom!(order, scope, "global", $nonnegative, at: reg64, $class -> $raw, [operand], "{}"),
+                                (Address::Global(at), true) =>
+                                    atom!(order, scope, "global", $negative, at: reg64, $class -> $raw, [operand], "{}"),
+                                (Address::Shared(at), false) =>
+                                    atom!(order, scope, "shared", $nonnegative, at: reg32, $class -> $raw, [operand], "{}"),
+                                (Address::Shared(at), true) =>
+                                    atom!(order, scope, "shared", $negative, at: reg32, $class -> $raw, [operand], "{}"),
+                            }
+                        };
+                        <$ty>::from_bits(old)
+                    },
+                    emulated => {
+                        let atomic = Atomic { reads: true, writes: true, expected: None, order, scope };
+                        cell.update(atomic, |old| if value.total_cmp(&old).$wins() { value } else { old })
+                    },
+                }
+            }
+        )*}
+    };
+}
+extremes!(f32: u32, reg32, fetch_max = "max.s32", "min.u32", is_gt; fetch_min = "min.s32", "max.u32", is_lt;);
+extremes!(f64: u64, reg64, fetch_max = "max.s64", "min.u64", is_gt; fetch_min = "min.s64", "max.u64", is_lt;);
 
 /// Adds `value` to a cell (`atomicAdd`), relaxed, at device scope. Returns the old value.
 #[inline(always)]
@@ -229,6 +392,13 @@ pub fn max<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
     T::fetch_max(cell, value, Ordering::Relaxed, Scope::Device)
 }
 
+/// Writes the smaller of a cell's value and `value` (`atomicMin`), relaxed, at device scope. Returns the old value.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn min<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
+    T::fetch_min(cell, value, Ordering::Relaxed, Scope::Device)
+}
+
 /// Writes the larger of a cell's value and `value` ≥ 0, relaxed, at device scope.
 ///
 /// The cell holds the bits of a nonnegative f64. Such bits, read as integers, have the order of the numbers, so the
@@ -237,6 +407,43 @@ pub fn max<T: AtomicInteger>(cell: impl Cell<T>, value: T) -> T {
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn max_nonnegative(cells: GlobalMut<u64>, index: usize, value: f64) {
     AtomicInteger::fetch_max((cells, index), value.to_bits(), Ordering::Relaxed, Scope::Device);
+}
+
+#[cfg(target_arch = "nvptx64")]
+macro_rules! fence_instruction {
+    ($sem:literal, $scope:literal,) => {
+        asm!(concat!("fence.", $sem, ".", $scope, ";"), options(nostack, preserves_flags))
+    };
+}
+
+/// A fence: orders the accesses of this thread before it and those after it, for the threads of `scope`.
+///
+/// With an atomic operation on the cell that signals, it has the effect of an ordered operation: a release fence before a
+/// relaxed store, an acquire fence after a relaxed load. `SeqCst` fences also have one order on which all threads agree.
+/// `Relaxed` does nothing.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn fence(order: Ordering, scope: Scope) {
+    target! {
+        // SAFETY: a fence has no precondition.
+        nvptx => unsafe {
+            match order {
+                Ordering::Relaxed => {}
+                Ordering::SeqCst => at_scope!(fence_instruction, "sc", scope,),
+                _ => at_scope!(fence_instruction, "acq_rel", scope,),
+            }
+        },
+        emulated => emulated::current().fence(order, scope),
+    }
+}
+
+/// The fence that makes the next operation sequentially consistent, if `order` asks for that.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+fn fence_before(order: Ordering, scope: Scope) {
+    if order == Ordering::SeqCst {
+        fence(order, scope);
+    }
 }
 
 /// One `ld` instruction of a number of 4 or 8 bytes.
@@ -279,6 +486,7 @@ macro_rules! store_instruction {
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn load<T: Word>(cell: impl Cell<T>, order: Ordering, scope: Scope) -> T {
+    fence_before(order, scope);
     target! {
         nvptx => {
             // SAFETY: the view's buffer contains the cell (the launcher's *Safety* section) and is aligned for its
@@ -305,6 +513,7 @@ pub fn load<T: Word>(cell: impl Cell<T>, order: Ordering, scope: Scope) -> T {
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
 pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scope) {
+    fence_before(order, scope);
     target! {
         nvptx => {
             let raw = value.to_raw();
@@ -333,22 +542,29 @@ pub fn store<T: Word>(cell: impl Cell<T>, value: T, order: Ordering, scope: Scop
 /// only reads, and releases nothing.
 #[inline(always)]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn compare_exchange(cell: impl Cell<u32>, expected: u32, new: u32, order: Ordering, scope: Scope) -> u32 {
+pub fn compare_exchange<T: AtomicInteger>(cell: impl Cell<T>, expected: T, new: T, order: Ordering, scope: Scope) -> T {
+    fence_before(order, scope);
     target! {
         nvptx => {
+            let (expected, new) = (expected.to_raw(), new.to_raw());
+            let halves = (expected as u32, new as u32);
             // SAFETY: the view's buffer contains the cell (the launcher's *Safety* section) and is aligned for its
             // type.
-            unsafe {
-                match cell.address() {
-                    Address::Global(address) =>
-                        atom!(order, scope, "global", "cas.b32", address: reg64, reg32 -> u32, [expected, new], "{}, {}"),
-                    Address::Shared(address) =>
-                        atom!(order, scope, "shared", "cas.b32", address: reg32, reg32 -> u32, [expected, new], "{}, {}"),
+            T::from_raw(unsafe {
+                match (cell.address(), T::WIDE, halves) {
+                    (Address::Global(at), true, _) =>
+                        atom!(order, scope, "global", "cas.b64", at: reg64, reg64 -> u64, [expected, new], "{}, {}"),
+                    (Address::Shared(at), true, _) =>
+                        atom!(order, scope, "shared", "cas.b64", at: reg32, reg64 -> u64, [expected, new], "{}, {}"),
+                    (Address::Global(at), false, (expected, new)) =>
+                        atom!(order, scope, "global", "cas.b32", at: reg64, reg32 -> u32, [expected, new], "{}, {}") as u64,
+                    (Address::Shared(at), false, (expected, new)) =>
+                        atom!(order, scope, "shared", "cas.b32", at: reg32, reg32 -> u32, [expected, new], "{}, {}") as u64,
                 }
-            }
+            })
         },
         emulated => {
-            let atomic = Atomic { reads: true, writes: true, expected: Some(expected.into()), order, scope };
+            let atomic = Atomic { reads: true, writes: true, expected: Some(expected.to_raw()), order, scope };
             cell.update(atomic, |old| if old == expected { new } else { old })
         },
     }

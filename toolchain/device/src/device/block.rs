@@ -1,7 +1,31 @@
 //! Reductions and scans over the threads of a block.
 //!
 //! Each [warp] reduces by shuffles and writes its result to shared memory; the results of the warps are then reduced by
-//! shuffles. `block_size()` must be a multiple of 32: the emulator reports another size.
+//! shuffles. [`reduce`] and [`exclusive_scan`] need a `block_size()` that is a multiple of 32: the emulator reports another
+//! size. The other functions take any block.
+//!
+//! ```
+//! use warpkov_device::device::{GlobalMut, block, kernel, thread};
+//! use warpkov_device::emulator::Emulator;
+//! use warpkov_device::launch::{Device, Shape};
+//!
+//! /// The share of each thread in the sum of all indices, and the sum up to it.
+//! #[kernel]
+//! fn shares(out: GlobalMut<f64>, sums: GlobalMut<u32>) {
+//!     let t = thread::thread_idx_x();
+//!     let total = block::reduce_all(t, 0, |a, b| a + b);
+//!     out.set(t as usize, f64::from(t) / f64::from(total));
+//!     sums.set(t as usize, block::scan(t, 0, |a, b| a + b).through);
+//! }
+//!
+//! let device = Emulator::default();
+//! let (mut out, mut sums) = (device.zeros(45)?, device.zeros(45)?);
+//! // SAFETY: both buffers have one element per thread.
+//! unsafe { shares(&device, Shape::new(1, 45), &mut out, &mut sums)? };
+//! assert_eq!(device.to_vec(&out)?[44], 44.0 / 990.0);
+//! assert_eq!(device.to_vec(&sums)?[40..], [820_u32, 861, 903, 946, 990]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
 
 use super::{Word, thread, warp};
 use crate::shared_array;
@@ -19,8 +43,8 @@ fn check_whole_warps(function: &'static str) {
 
 /// Combines `value` over all threads of the block.
 ///
-/// *Takes part*: every thread of the block. *Valid result in*: every thread of the first warp. *Shared memory*: 256
-/// bytes. *Barriers*: two; no further barrier is needed before the next call. *Deterministic*: yes, the tree is fixed.
+/// *Takes part*: every thread of the block. *Valid result in*: every thread of the first warp. *Shared memory*: 32
+/// elements. *Barriers*: two; no further barrier is needed before the next call. *Deterministic*: yes, the tree is fixed.
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
@@ -48,7 +72,7 @@ fn reduce_warps<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Co
 /// Exclusive scan over the threads of the block, and the total over all threads: thread i gets `value₀ ∘ … ∘ valueᵢ₋₁`,
 /// thread 0 the identity.
 ///
-/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 256 bytes. *Barriers*:
+/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 32 elements. *Barriers*:
 /// two; no further barrier is needed before the next call. *Deterministic*: yes.
 #[inline(always)]
 #[must_use]
@@ -78,4 +102,76 @@ fn scan_warps<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy
     let base = if warp_id == 0 { identity } else { before_warp };
     let below = warp::shuffle_up(warp::FULL, inclusive, 1);
     (if lane == 0 { base } else { combine(base, below) }, all)
+}
+
+/// The results of [`scan`] in thread i.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scan<T> {
+    /// `value₀ ∘ … ∘ valueᵢ₋₁`; the identity in thread 0.
+    pub before: T,
+    /// `value₀ ∘ … ∘ valueᵢ`.
+    pub through: T,
+    /// The values of all threads combined.
+    pub total: T,
+}
+
+/// Scans over the threads of a block of any size, exclusive and inclusive, with an associative `combine`.
+///
+/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 64 elements. *Barriers*: two; no
+/// further barrier is needed before the next call. *Deterministic*: yes.
+#[inline(always)]
+#[must_use]
+pub fn scan<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> Scan<T> {
+    let (totals, prefixes) = (shared_array!(block_totals: T; 32), shared_array!(block_prefixes: T; 32));
+    let (lane, warp_id, threads) = (warp::lane_id(), warp::warp_id(), thread::block_size());
+    let (warps, lanes) = (threads.div_ceil(warp::SIZE), warp::SIZE.min(threads - warp::SIZE * warp_id));
+    let mask = warp::FULL >> (warp::SIZE - lanes);
+    let within = warp::scan_lanes(mask, value, combine);
+    if lane == lanes - 1 {
+        totals.set(warp_id, within);
+    }
+    thread::sync_threads();
+    // If there are several warps, the first one is whole.
+    if warp_id == 0 {
+        let total = if lane < warps { totals.get(lane) } else { identity };
+        let through = warp::scan_lanes(mask, total, combine);
+        if lane < warps {
+            prefixes.set(lane, through);
+        }
+    }
+    thread::sync_threads();
+    let total = prefixes.get(warps - 1);
+    let below = warp::shuffle_up(mask, within, 1);
+    if warp_id == 0 {
+        return Scan { before: if lane == 0 { identity } else { below }, through: within, total };
+    }
+    let base = prefixes.get(warp_id - 1);
+    Scan { before: if lane == 0 { base } else { combine(base, below) }, through: combine(base, within), total }
+}
+
+/// Combines `value` over all threads of a block of any size. `combine` is associative; it need not be commutative.
+///
+/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: 64 elements. *Barriers*: two; no
+/// further barrier is needed before the next call. *Deterministic*: yes.
+#[inline(always)]
+#[must_use]
+pub fn reduce_all<T: Word>(value: T, identity: T, combine: impl Fn(T, T) -> T + Copy) -> T {
+    scan(value, identity, combine).total
+}
+
+/// The value of the thread whose [`index_in_block`](thread::index_in_block) is `source`.
+///
+/// *Takes part*: every thread of the block. *Valid result in*: every thread. *Shared memory*: one element. *Barriers*: two; no
+/// further barrier is needed before the next call.
+#[inline(always)]
+#[must_use]
+pub fn broadcast<T: Word>(value: T, source: u32) -> T {
+    let cell = shared_array!(block_broadcast: T; 1);
+    if thread::index_in_block() == source {
+        cell.set(0, value);
+    }
+    thread::sync_threads();
+    let value = cell.get(0);
+    thread::sync_threads();
+    value
 }

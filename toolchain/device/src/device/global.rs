@@ -400,6 +400,11 @@ macro_rules! emulated_views {
                 let extent = Extent { record, first: 0, len, size: size_of::<T>(), name };
                 Self { ptr: core::ptr::with_exposed_provenance_mut::<T>(first) as $pointer, extent }
             }
+
+            /// The place of the view's first element.
+            pub(super) fn first_place(self) -> fault::Place {
+                self.extent.place(0)
+            }
         }
     )*};
 }

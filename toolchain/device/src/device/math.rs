@@ -1,6 +1,7 @@
 //! Fused multiply-add, the exponential, and the approximate functions of the special function unit.
 //!
-//! There is no device `libm`: a kernel has no other mathematical functions.
+//! [`Real`](super::Real) has the exponential for all arguments, logarithms, powers, trigonometric functions, tanh, erf and
+//! roots, in both precisions.
 
 #[cfg(target_arch = "nvptx64")]
 use core::arch::asm;
@@ -36,6 +37,7 @@ pub fn settled(x: u32) -> u32 {
 }
 
 /// eˣ for x ≤ 1, to within 2 ulp. 0 for x ≤ −708, near the smallest normal number, and for NaN.
+/// [`Real::exp`](super::Real::exp) takes all arguments, and keeps NaN and subnormal results.
 ///
 /// x = k ln 2 + r with |r| ≤ ½ ln 2, and eʳ by its Taylor polynomial of degree 13, with a remainder below 5·10⁻¹⁸.
 #[inline(always)]

@@ -10,13 +10,14 @@
 //! | [`global`] | views of global memory: plain, streaming and vector accesses |
 //! | [`parameter`] | kernel parameters: scalars, views, and structs of both |
 //! | [`safe`] | parameters of kernels whose launch is safe |
+//! | [`rows`] | views as matrices |
 //! | [`shared`] | views of a block's shared memory, static and dynamic |
 //! | [`warp`] | shuffles, votes, reductions and scans over the 32 lanes of a warp |
 //! | [`block`] | reductions and scans over the threads of a block |
 //! | [`atomic`] | atomic operations with ordering and scope |
 //! | [`copy`] | asynchronous copies from global to shared memory |
 //! | [`mma`] | tensor cores |
-//! | [`math`] | fused multiply-add, exponential, approximate functions |
+//! | [`math`] | fused multiply-add, exponential, approximate functions; [`Real`] has the elementary functions |
 //! | [`half`] | conversions between f16 and f32 |
 
 /// Selects an expression by target.
@@ -36,6 +37,7 @@ macro_rules! target {
 pub mod atomic;
 pub mod block;
 pub mod copy;
+mod elementary;
 pub mod global;
 pub mod grid;
 pub mod half;
@@ -45,19 +47,30 @@ mod number;
 #[cfg(target_arch = "nvptx64")]
 mod nvvm;
 pub mod parameter;
+pub mod rows;
 pub mod safe;
 pub mod shared;
 pub mod thread;
 pub mod warp;
 
+pub use crate::shared_array;
 pub use copy::Source;
 pub use global::{Global, GlobalMut};
-pub use number::{DeviceCopy, Named, Offset, Real, Word};
+pub use number::{DeviceCopy, Element, Named, Offset, Real, Word};
 pub use parameter::{Parameter, Scalars};
+pub use rows::Rows;
 pub use shared::Shared;
 #[doc(hidden)]
 pub use warpkov_device_macros::__with_prefix;
 pub use warpkov_device_macros::{Parameter, kernel};
+
+/// What most kernels use: `use warpkov_device::device::prelude::*;`.
+pub mod prelude {
+    pub use super::{
+        Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block, copy, grid,
+        half, kernel, math, mma, shared, shared_array, thread, warp,
+    };
+}
 
 /// The baseline of this compilation: 90 for `sm_90`; 0 under emulation.
 ///

@@ -1,5 +1,7 @@
 //! Number types of kernels.
 
+use super::elementary;
+use super::half::{Bf16, E4m3, E5m2, F16};
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
 /// A type whose values device memory may hold: it has no padding, and every bit pattern is valid.
@@ -14,14 +16,18 @@ pub trait DeviceCopy: Copy + 'static {}
 #[cfg(target_arch = "nvptx64")]
 impl<T: Copy + 'static> DeviceCopy for T {}
 
-/// A number of 4 or 8 bytes: the unit of shuffles, atomic operations and shared memory.
-pub trait Word: DeviceCopy + PartialEq + super::Parameter {
-    /// True for 8 bytes.
-    const WIDE: bool;
+/// A number of 1, 2, 4 or 8 bytes: an element of shared memory.
+pub trait Element: DeviceCopy {
     /// The bits, zero-extended.
     fn to_raw(self) -> u64;
     /// The number with the low bits of `raw`.
     fn from_raw(raw: u64) -> Self;
+}
+
+/// A number of 4 or 8 bytes: the unit of shuffles and atomic operations.
+pub trait Word: Element + PartialEq + super::Parameter {
+    /// True for 8 bytes.
+    const WIDE: bool;
 }
 
 /// A type for which a kernel may be instantiated. The entry point's name ends in the type's name.
@@ -41,6 +47,35 @@ pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
 }
 
 /// The floating-point type of a kernel's instance: `f32` or `f64`.
+///
+/// The emulator and a GPU compute the same bits of every function here (of NaN, the payload may differ). An error of 1 ulp is
+/// the distance of two neighbouring numbers of the type at the result.
+///
+/// In a kernel that is generic over the type, `x.ln()` is the function of this trait. If the type is known, write
+/// `Real::ln(x)`: on the host, `x.ln()` is the function of `std`, whose last bit may differ.
+///
+/// ```
+/// use warpkov_device::device::{Global, GlobalMut, Real, kernel, thread};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// /// y = erf (ln x + cos x): all threads.
+/// #[kernel(T = [f32, f64])]
+/// fn compute<T: Real>(x: Global<T>, y: GlobalMut<T>) {
+///     let i = thread::index_1d() as usize;
+///     let x = x.get(i);
+///     y.set(i, (x.ln() + x.cos()).erf());
+/// }
+///
+/// let device = Emulator::default();
+/// let (x, mut y) = (device.upload(&[1.0, 2.0])?, device.zeros(2)?);
+/// // SAFETY: both vectors have an element per thread.
+/// unsafe { compute(&device, Shape::new(1, 2), &x, &mut y)? };
+/// let y = device.to_vec(&y)?;
+/// assert_eq!(y[0], Real::erf(1_f64.cos()));
+/// assert!((y[1] - 0.304807).abs() < 1e-6);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 pub trait Real:
     super::safe::Safe
     + Word
@@ -69,12 +104,34 @@ pub trait Real:
     fn abs(self) -> Self;
     /// The larger of the two; if one is NaN, the other.
     fn max(self, other: Self) -> Self;
+    /// √x, rounded to the nearest number.
+    fn sqrt(self) -> Self;
+    /// 1/√x to within 2 ulp: √x and the quotient are rounded.
+    fn rsqrt(self) -> Self;
+    /// eˣ to within 1 ulp, for all x.
+    fn exp(self) -> Self;
+    /// 2ˣ to within 1 ulp, for all x; exact for integers.
+    fn exp2(self) -> Self;
+    /// ln x to within 1 ulp; −∞ for ±0 and NaN for x < 0.
+    fn ln(self) -> Self;
+    /// log₂ x to within 1 ulp; exact for powers of 2, −∞ for ±0 and NaN for x < 0.
+    fn log2(self) -> Self;
+    /// sin x to within 1 ulp, for all x; NaN for ±∞. Beyond π/4, x is reduced by an integer product with 2/π.
+    fn sin(self) -> Self;
+    /// cos x to within 1 ulp, as [`sin`](Self::sin).
+    fn cos(self) -> Self;
+    /// tanh x to within 1 ulp.
+    fn tanh(self) -> Self;
+    /// xʸ to within 1 ulp. Special cases are those of `pow` in C and of `powf` in Rust: 1 for y = 0 and for x = 1, NaN for
+    /// x < 0 unless y is an integer.
+    fn pow(self, y: Self) -> Self;
+    /// erf x = 2/√π ∫₀ˣ exp(−t²) dt to within 1 ulp.
+    fn erf(self) -> Self;
 }
 
-macro_rules! words {
-    ($($ty:ty, $wide:literal, |$x:ident| $to:expr, |$raw:ident| $from:expr;)*) => {$(
-        impl Word for $ty {
-            const WIDE: bool = $wide;
+macro_rules! elements {
+    ($($ty:ty, |$x:ident| $to:expr, |$raw:ident| $from:expr;)*) => {$(
+        impl Element for $ty {
             #[inline(always)]
             fn to_raw(self) -> u64 {
                 let $x = self;
@@ -87,17 +144,34 @@ macro_rules! words {
         }
     )*};
 }
-words! {
-    u32, false, |x| u64::from(x), |raw| raw as u32;
-    i32, false, |x| u64::from(x as u32), |raw| raw as i32;
-    f32, false, |x| u64::from(x.to_bits()), |raw| f32::from_bits(raw as u32);
-    u64, true, |x| x, |raw| raw;
-    i64, true, |x| x as u64, |raw| raw as i64;
-    f64, true, |x| x.to_bits(), |raw| f64::from_bits(raw);
+elements! {
+    u8, |x| u64::from(x), |raw| raw as u8;
+    i8, |x| u64::from(x as u8), |raw| raw as i8;
+    u16, |x| u64::from(x), |raw| raw as u16;
+    i16, |x| u64::from(x as u16), |raw| raw as i16;
+    u32, |x| u64::from(x), |raw| raw as u32;
+    i32, |x| u64::from(x as u32), |raw| raw as i32;
+    f32, |x| u64::from(x.to_bits()), |raw| f32::from_bits(raw as u32);
+    u64, |x| x, |raw| raw;
+    i64, |x| x as u64, |raw| raw as i64;
+    f64, |x| x.to_bits(), |raw| f64::from_bits(raw);
+    F16, |x| u64::from(x.to_bits()), |raw| F16::from_bits(raw as u16);
+    Bf16, |x| u64::from(x.to_bits()), |raw| Bf16::from_bits(raw as u16);
+    E4m3, |x| u64::from(x.to_bits()), |raw| E4m3::from_bits(raw as u8);
+    E5m2, |x| u64::from(x.to_bits()), |raw| E5m2::from_bits(raw as u8);
 }
 
+macro_rules! words {
+    ($($ty:ty)*) => {$(
+        impl Word for $ty {
+            const WIDE: bool = size_of::<$ty>() == 8;
+        }
+    )*};
+}
+words!(u32 i32 f32 u64 i64 f64);
+
 macro_rules! reals {
-    ($($ty:ident $fma:ident;)*) => {$(
+    ($($ty:ident $fma:ident $sqrt:ident; [$($function:ident)*])*) => {$(
         impl Real for $ty {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -122,12 +196,34 @@ macro_rules! reals {
             fn max(self, other: Self) -> Self {
                 $ty::max(self, other)
             }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                target! { nvptx => core::intrinsics::$sqrt(self), emulated => $ty::sqrt(self) }
+            }
+            #[inline(always)]
+            fn rsqrt(self) -> Self {
+                1.0 / Real::sqrt(self)
+            }
+            #[inline(always)]
+            fn exp(self) -> Self {
+                elementary::exp(self, 0.0)
+            }
+            #[inline(always)]
+            fn pow(self, y: Self) -> Self {
+                elementary::pow(self, y)
+            }
+            $(
+                #[inline(always)]
+                fn $function(self) -> Self {
+                    elementary::$function(self)
+                }
+            )*
         }
     )*};
 }
 reals! {
-    f32 fma_f32;
-    f64 fma;
+    f32 fma_f32 sqrtf32; [exp2 ln log2 sin cos tanh erf]
+    f64 fma sqrtf64; [exp2 ln log2 sin cos tanh erf]
 }
 
 macro_rules! named {
@@ -137,7 +233,7 @@ macro_rules! named {
         }
     )*};
 }
-named!(f32 f64 u16 u32 u64 i8 i16);
+named!(f32 f64 u8 u16 u32 u64 i8 i16 i32 i64 F16 Bf16 E4m3 E5m2);
 
 macro_rules! offsets {
     ($($ty:ident)*) => {$(

@@ -13,6 +13,10 @@ unsafe extern "C" {
     pub fn barrier_and(barrier: u32, predicate: bool) -> bool;
     #[link_name = "llvm.nvvm.barrier.cta.red.or.aligned.all"]
     pub fn barrier_or(barrier: u32, predicate: bool) -> bool;
+    #[link_name = "llvm.nvvm.barrier.cta.sync.count"]
+    pub fn barrier_some(barrier: u32, threads: u32);
+    #[link_name = "llvm.nvvm.barrier.cta.arrive.count"]
+    pub fn barrier_arrive(barrier: u32, threads: u32);
     #[link_name = "llvm.nvvm.bar.warp.sync"]
     pub fn warp_sync(mask: u32);
 
@@ -31,8 +35,14 @@ unsafe extern "C" {
     pub fn vote_any(mask: u32, predicate: bool) -> bool;
     #[link_name = "llvm.nvvm.vote.ballot.sync"]
     pub fn vote_ballot(mask: u32, predicate: bool) -> u32;
+    #[link_name = "llvm.nvvm.vote.uni.sync"]
+    pub fn vote_uniform(mask: u32, predicate: bool) -> bool;
     #[link_name = "llvm.nvvm.match.any.sync.i32"]
     pub fn match_any(mask: u32, value: u32) -> u32;
+    #[link_name = "llvm.nvvm.match.any.sync.i64"]
+    pub fn match_any_wide(mask: u32, value: u64) -> u32;
+    #[link_name = "llvm.nvvm.activemask"]
+    pub fn active_mask() -> u32;
 
     #[link_name = "llvm.nvvm.redux.sync.add"]
     pub fn redux_add(value: u32, mask: u32) -> u32;
@@ -40,4 +50,14 @@ unsafe extern "C" {
     pub fn redux_max(value: u32, mask: u32) -> u32;
     #[link_name = "llvm.nvvm.redux.sync.umin"]
     pub fn redux_min(value: u32, mask: u32) -> u32;
+    #[link_name = "llvm.nvvm.redux.sync.max"]
+    pub fn redux_max_signed(value: i32, mask: u32) -> i32;
+    #[link_name = "llvm.nvvm.redux.sync.min"]
+    pub fn redux_min_signed(value: i32, mask: u32) -> i32;
+    #[link_name = "llvm.nvvm.redux.sync.and"]
+    pub fn redux_and(value: u32, mask: u32) -> u32;
+    #[link_name = "llvm.nvvm.redux.sync.or"]
+    pub fn redux_or(value: u32, mask: u32) -> u32;
+    #[link_name = "llvm.nvvm.redux.sync.xor"]
+    pub fn redux_xor(value: u32, mask: u32) -> u32;
 }

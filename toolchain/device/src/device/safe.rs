@@ -49,7 +49,7 @@ use core::marker::PhantomData;
 use super::atomic::{self, AtomicNumber};
 #[cfg(not(target_arch = "nvptx64"))]
 use super::parameter::Leaves;
-use super::{DeviceCopy, Global, GlobalMut, Parameter, Shared, Word, thread};
+use super::{DeviceCopy, Element, Global, GlobalMut, Parameter, Shared, thread};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::emulator::fault;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -404,7 +404,7 @@ pub struct Filled<'t, T> {
     tile: &'t Tile<T>,
 }
 
-impl<T: Word> Tile<T> {
+impl<T: Element> Tile<T> {
     /// For [`tile!`](crate::tile).
     #[doc(hidden)]
     #[inline(always)]
@@ -431,7 +431,7 @@ impl<T: Word> Tile<T> {
     }
 }
 
-impl<T: Word> Filled<'_, T> {
+impl<T: Element> Filled<'_, T> {
     /// Element `i`, which must be one of the tile: otherwise the kernel stops, and the launch is an error.
     #[inline(always)]
     #[must_use]

@@ -8,9 +8,9 @@
 use core::arch::{asm, global_asm};
 use core::marker::PhantomData;
 
-use super::Word;
+use super::{Element, Word};
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::emulator::thread as emulated;
+use crate::emulator::{profile::Operation, thread as emulated};
 
 #[cfg(target_arch = "nvptx64")]
 // `warpkov-build` links this declaration, and the shared arrays of `block`, into the PTX of other crates' kernels.
@@ -62,8 +62,8 @@ impl Shared<u32> {
     }
 }
 
-impl<T: Word> Shared<T> {
-    const BYTES: u32 = if T::WIDE { 8 } else { 4 };
+impl<T: Element> Shared<T> {
+    pub(super) const BYTES: u32 = size_of::<T>() as u32;
 
     /// The view of `len` elements that begins at byte `address` of the block's shared memory.
     ///
@@ -92,8 +92,8 @@ impl<T: Word> Shared<T> {
     /// The same memory as an array of `U`, a type that is not wider than `T`.
     #[inline(always)]
     #[must_use]
-    pub fn cast<U: Word>(self) -> Shared<U> {
-        const { assert!(T::WIDE || !U::WIDE, "wider elements might be misaligned") };
+    pub fn cast<U: Element>(self) -> Shared<U> {
+        const { assert!(size_of::<T>() >= size_of::<U>(), "wider elements might be misaligned") };
         Shared { address: self.address, len: self.len * (Self::BYTES / Shared::<U>::BYTES), element: PhantomData }
     }
 
@@ -119,97 +119,28 @@ impl<T: Word> Shared<T> {
         target! {
             nvptx => {
                 let address = self.address + index * Self::BYTES;
+                let (wide, narrow): (u64, u32);
                 // SAFETY: `index` is in bounds, as the launcher's caller promises and the emulator checks.
                 unsafe {
-                    if T::WIDE {
-                        let raw: u64;
-                        asm!("ld.shared.b64 {}, [{}];", out(reg64) raw, in(reg32) address,
-                             options(readonly, nostack, preserves_flags));
-                        T::from_raw(raw)
-                    } else {
-                        let raw: u32;
-                        asm!("ld.shared.b32 {}, [{}];", out(reg32) raw, in(reg32) address,
-                             options(readonly, nostack, preserves_flags));
-                        T::from_raw(raw as u64)
+                    match Self::BYTES {
+                        8 => {
+                            asm!("ld.shared.b64 {}, [{}];", out(reg64) wide, in(reg32) address,
+                                 options(readonly, nostack, preserves_flags));
+                            return T::from_raw(wide);
+                        }
+                        4 => asm!("ld.shared.b32 {}, [{}];", out(reg32) narrow, in(reg32) address,
+                                  options(readonly, nostack, preserves_flags)),
+                        2 => asm!("ld.shared.u16 {}, [{}];", out(reg32) narrow, in(reg32) address,
+                                  options(readonly, nostack, preserves_flags)),
+                        _ => asm!("ld.shared.u8 {}, [{}];", out(reg32) narrow, in(reg32) address,
+                                  options(readonly, nostack, preserves_flags)),
                     }
                 }
+                T::from_raw(narrow as u64)
             },
             emulated => {
                 self.check(index);
                 T::from_raw(emulated::current().load_shared(self.address + index * Self::BYTES, Self::BYTES))
-            },
-        }
-    }
-
-    /// Elements `index` and `index + 1`, by one load.
-    ///
-    /// *Safety*: `index` is even, in an array that begins at a multiple of 16 bytes.
-    #[inline(always)]
-    #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get2(self, index: u32) -> [T; 2] {
-        target! {
-            nvptx => {
-                let address = self.address + index * Self::BYTES;
-                // SAFETY: both elements are in bounds, as the launcher's caller promises, and aligned, as the *Safety*
-                // section asks.
-                unsafe {
-                    if T::WIDE {
-                        let (a, b): (u64, u64);
-                        asm!("ld.shared.v2.b64 {{{}, {}}}, [{}];", out(reg64) a, out(reg64) b, in(reg32) address,
-                             options(readonly, nostack, preserves_flags));
-                        [T::from_raw(a), T::from_raw(b)]
-                    } else {
-                        let (a, b): (u32, u32);
-                        asm!("ld.shared.v2.b32 {{{}, {}}}, [{}];", out(reg32) a, out(reg32) b, in(reg32) address,
-                             options(readonly, nostack, preserves_flags));
-                        [T::from_raw(a as u64), T::from_raw(b as u64)]
-                    }
-                }
-            },
-            emulated => {
-                self.check_aligned(index, 2 * Self::BYTES);
-                emulated::current().begin_vector(self.address + index * Self::BYTES, 2 * Self::BYTES);
-                let pair = [self.get(index), self.get(index + 1)];
-                emulated::current().end_vector();
-                pair
-            },
-        }
-    }
-
-    /// Elements `index … index + 3`, by 16-byte loads.
-    ///
-    /// *Safety*: `index` is a multiple of 4, in an array that begins at a multiple of 16 bytes.
-    #[inline(always)]
-    #[must_use]
-    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-    pub fn get4(self, index: u32) -> [T; 4] {
-        target! {
-            nvptx => {
-                if T::WIDE {
-                    let ([a, b], [c, d]) = (self.get2(index), self.get2(index + 2));
-                    return [a, b, c, d];
-                }
-                let address = self.address + index * Self::BYTES;
-                let (a, b, c, d): (u32, u32, u32, u32);
-                // SAFETY: all elements are in bounds, as the launcher's caller promises, and aligned, as the *Safety*
-                // section asks.
-                unsafe {
-                    asm!("ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];", out(reg32) a, out(reg32) b, out(reg32) c,
-                         out(reg32) d, in(reg32) address, options(readonly, nostack, preserves_flags));
-                }
-                [a, b, c, d].map(|raw| T::from_raw(raw as u64))
-            },
-            emulated => {
-                self.check_aligned(index, 16);
-                if T::WIDE {
-                    let ([a, b], [c, d]) = (self.get2(index), self.get2(index + 2));
-                    return [a, b, c, d];
-                }
-                emulated::current().begin_vector(self.address + index * Self::BYTES, 16);
-                let four = [self.get(index), self.get(index + 1), self.get(index + 2), self.get(index + 3)];
-                emulated::current().end_vector();
-                four
             },
         }
     }
@@ -220,15 +151,18 @@ impl<T: Word> Shared<T> {
     pub fn set(self, index: u32, value: T) {
         target! {
             nvptx => {
-                let address = self.address + index * Self::BYTES;
+                let (address, raw) = (self.address + index * Self::BYTES, value.to_raw());
                 // SAFETY: `index` is in bounds, as the launcher's caller promises and the emulator checks.
                 unsafe {
-                    if T::WIDE {
-                        asm!("st.shared.b64 [{}], {};", in(reg32) address, in(reg64) value.to_raw(),
-                             options(nostack, preserves_flags));
-                    } else {
-                        asm!("st.shared.b32 [{}], {};", in(reg32) address, in(reg32) value.to_raw() as u32,
-                             options(nostack, preserves_flags));
+                    match Self::BYTES {
+                        8 => asm!("st.shared.b64 [{}], {};", in(reg32) address, in(reg64) raw,
+                                  options(nostack, preserves_flags)),
+                        4 => asm!("st.shared.b32 [{}], {};", in(reg32) address, in(reg32) raw as u32,
+                                  options(nostack, preserves_flags)),
+                        2 => asm!("st.shared.b16 [{}], {};", in(reg32) address, in(reg16) raw as u16,
+                                  options(nostack, preserves_flags)),
+                        _ => asm!("st.shared.b8 [{}], {};", in(reg32) address, in(reg16) raw as u16,
+                                  options(nostack, preserves_flags)),
                     }
                 }
             },
@@ -277,14 +211,18 @@ impl<T: Word> Shared<T> {
         }
     }
 
+    /// The place of the view's first element, even if the view is empty.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(super) fn first_place(self) -> crate::emulator::fault::Place {
+        emulated::current().shared_place(self.address, Self::BYTES)
+    }
+
     #[cfg(not(target_arch = "nvptx64"))]
     #[track_caller]
     #[cold]
     fn out_of_bounds(self, index: u32) -> ! {
         use crate::emulator::fault;
-        let thread = emulated::current();
-        // The place of the view's first element is the array's, even if the view is empty.
-        let first = thread.shared_place(self.address, Self::BYTES);
+        let (thread, first) = (emulated::current(), self.first_place());
         let place = fault::Place { index: first.index + index as usize, ..first };
         let len = first.index + self.len as usize;
         let hint = if thread.block().shape.shared_bytes == 0 && first.array == "dynamic_shared_mem" {
@@ -296,13 +234,175 @@ impl<T: Word> Shared<T> {
     }
 }
 
+impl<T: Word> Shared<T> {
+    /// Elements `2·index` and `2·index + 1`, by one load.
+    ///
+    /// *Safety*: the array begins at a multiple of 16 bytes.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get2(self, index: u32) -> [T; 2] {
+        self.get2_at(2 * index)
+    }
+
+    /// Elements `4·index … 4·index + 3`, by 16-byte loads, as [`Global::get4`](super::Global::get4).
+    ///
+    /// *Safety*: the array begins at a multiple of 16 bytes.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get4(self, index: u32) -> [T; 4] {
+        self.get4_at(4 * index)
+    }
+
+    /// Elements `index` and `index + 1`, by one load.
+    ///
+    /// *Safety*: `index` is even, in an array that begins at a multiple of 16 bytes.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get2_at(self, index: u32) -> [T; 2] {
+        target! {
+            nvptx => {
+                let address = self.address + index * Self::BYTES;
+                // SAFETY: both elements are in bounds, as the launcher's caller promises, and aligned, as the *Safety*
+                // section asks.
+                unsafe {
+                    if T::WIDE {
+                        let (a, b): (u64, u64);
+                        asm!("ld.shared.v2.b64 {{{}, {}}}, [{}];", out(reg64) a, out(reg64) b, in(reg32) address,
+                             options(readonly, nostack, preserves_flags));
+                        [T::from_raw(a), T::from_raw(b)]
+                    } else {
+                        let (a, b): (u32, u32);
+                        asm!("ld.shared.v2.b32 {{{}, {}}}, [{}];", out(reg32) a, out(reg32) b, in(reg32) address,
+                             options(readonly, nostack, preserves_flags));
+                        [T::from_raw(a as u64), T::from_raw(b as u64)]
+                    }
+                }
+            },
+            emulated => {
+                self.check_aligned(index, 2 * Self::BYTES);
+                emulated::current().begin_vector(Operation::SharedLoad, self.address + index * Self::BYTES, 2 * Self::BYTES);
+                let pair = [self.get(index), self.get(index + 1)];
+                emulated::current().end_vector();
+                pair
+            },
+        }
+    }
+
+    /// Elements `index … index + 3`, by 16-byte loads.
+    ///
+    /// *Safety*: `index` is a multiple of 4, in an array that begins at a multiple of 16 bytes.
+    #[inline(always)]
+    #[must_use]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn get4_at(self, index: u32) -> [T; 4] {
+        target! {
+            nvptx => {
+                if T::WIDE {
+                    let ([a, b], [c, d]) = (self.get2_at(index), self.get2_at(index + 2));
+                    return [a, b, c, d];
+                }
+                let address = self.address + index * Self::BYTES;
+                let (a, b, c, d): (u32, u32, u32, u32);
+                // SAFETY: all elements are in bounds, as the launcher's caller promises, and aligned, as the *Safety*
+                // section asks.
+                unsafe {
+                    asm!("ld.shared.v4.b32 {{{}, {}, {}, {}}}, [{}];", out(reg32) a, out(reg32) b, out(reg32) c,
+                         out(reg32) d, in(reg32) address, options(readonly, nostack, preserves_flags));
+                }
+                [a, b, c, d].map(|raw| T::from_raw(raw as u64))
+            },
+            emulated => {
+                self.check_aligned(index, 16);
+                if T::WIDE {
+                    let ([a, b], [c, d]) = (self.get2_at(index), self.get2_at(index + 2));
+                    return [a, b, c, d];
+                }
+                emulated::current().begin_vector(Operation::SharedLoad, self.address + index * Self::BYTES, 16);
+                let four = [self.get(index), self.get(index + 1), self.get(index + 2), self.get(index + 3)];
+                emulated::current().end_vector();
+                four
+            },
+        }
+    }
+
+    /// Writes elements `4·index … 4·index + 3`, by 16-byte stores, as [`GlobalMut::set4`](super::GlobalMut::set4).
+    ///
+    /// *Safety*: the array begins at a multiple of 16 bytes.
+    ///
+    /// ```
+    /// use warpkov_device::device::prelude::*;
+    /// use warpkov_device::emulator::Emulator;
+    /// use warpkov_device::launch::{Device, Shape};
+    ///
+    /// /// Reverses groups of four.
+    /// #[kernel]
+    /// fn reverse(x: Global<f32>, y: GlobalMut<f32>) {
+    ///     let tile = shared_array!(tile: f32; 128);
+    ///     let t = thread::thread_idx_x();
+    ///     tile.set4(t, x.get4(t as usize));
+    ///     thread::sync_threads();
+    ///     y.set4(t as usize, tile.get4(31 - t));
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let x: Vec<f32> = (0..128).map(|i| i as f32).collect();
+    /// let (x, mut y) = (device.upload(&x)?, device.zeros(128)?);
+    /// // SAFETY: both vectors have four elements per thread.
+    /// unsafe { reverse(&device, Shape::new(1, 32), &x, &mut y)? };
+    /// assert_eq!(device.to_vec(&y)?[..5], [124.0, 125.0, 126.0, 127.0, 120.0]);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+    pub fn set4(self, index: u32, values: [T; 4]) {
+        let first = 4 * index;
+        target! {
+            nvptx => {
+                let address = self.address + first * Self::BYTES;
+                let [a, b, c, d] = values.map(T::to_raw);
+                // SAFETY: all elements are in bounds, as the launcher's caller promises, and aligned, as the *Safety*
+                // section asks.
+                unsafe {
+                    if T::WIDE {
+                        asm!("st.shared.v2.b64 [{}], {{{}, {}}};", in(reg32) address, in(reg64) a, in(reg64) b,
+                             options(nostack, preserves_flags));
+                        asm!("st.shared.v2.b64 [{} + 16], {{{}, {}}};", in(reg32) address, in(reg64) c, in(reg64) d,
+                             options(nostack, preserves_flags));
+                    } else {
+                        asm!("st.shared.v4.b32 [{}], {{{}, {}, {}, {}}};", in(reg32) address, in(reg32) a as u32,
+                             in(reg32) b as u32, in(reg32) c as u32, in(reg32) d as u32,
+                             options(nostack, preserves_flags));
+                    }
+                }
+            },
+            emulated => {
+                self.check_aligned(first, 16);
+                let each = 16 / Self::BYTES;
+                for (k, value) in (0..).zip(values) {
+                    if k % each == 0 {
+                        let address = self.address + (first + k) * Self::BYTES;
+                        emulated::current().begin_vector(Operation::SharedStore, address, 16);
+                    }
+                    self.set(first + k, value);
+                    if k % each == each - 1 {
+                        emulated::current().end_vector();
+                    }
+                }
+            },
+        }
+    }
+}
+
 /// The dynamic shared memory of the launch ([`Shape::with_shared`](crate::launch::Shape::with_shared)) as an array of
 /// `T`.
 ///
 /// Every call returns the same memory. For several arrays use [`Shared::split`].
 #[inline(always)]
 #[must_use]
-pub fn dynamic_shared_mem<T: Word>() -> Shared<T> {
+pub fn dynamic_shared_mem<T: Element>() -> Shared<T> {
     target! {
         nvptx => {
             let (address, bytes): (u32, u32);
@@ -324,37 +424,61 @@ pub fn dynamic_shared_mem<T: Word>() -> Shared<T> {
 
 /// A static array in shared memory: `let partial = shared_array!(partial: f32; 32);`.
 ///
-/// The name identifies the array in the PTX. The array has 8 bytes per element for every type, so that all instances of
-/// a generic kernel use the same declaration.
+/// The name identifies the array in the PTX. It may have elements of any [`Element`](crate::device::Element) type; that of a
+/// generic function, too. Its instances with elements of other sizes are other arrays.
 #[macro_export]
 macro_rules! shared_array {
     ($name:ident: $ty:ty; $len:literal) => { $crate::shared_array!(@named "", $name: $ty; $len) };
     (@named $prefix:literal, $name:ident: $ty:ty; $len:literal) => {{
         #[cfg(target_arch = "nvptx64")]
         {
-            // `global_asm!` is an item, which inside an expression needs a module.
+            // An array for each size of an element, of which a kernel's module keeps those that it uses: an item cannot
+            // depend on generic parameters. `global_asm!` is an item, which inside an expression needs a module.
             mod storage {
                 ::core::arch::global_asm!(
-                    concat!(".shared .align 16 .b8 ", $prefix, stringify!($name), "_", line!(), "_", column!(), "[{bytes}];"),
-                    bytes = const 8 * $len
+                    concat!(".shared .align 16 .b8 ", $prefix, stringify!($name), "_", line!(), "_", column!(), "_1[{one}];"),
+                    concat!(".shared .align 16 .b8 ", $prefix, stringify!($name), "_", line!(), "_", column!(), "_2[{two}];"),
+                    concat!(".shared .align 16 .b8 ", $prefix, stringify!($name), "_", line!(), "_", column!(), "_4[{four}];"),
+                    concat!(".shared .align 16 .b8 ", $prefix, stringify!($name), "_", line!(), "_", column!(), "_8[{eight}];"),
+                    one = const $len,
+                    two = const 2 * $len,
+                    four = const 4 * $len,
+                    eight = const 8 * $len
                 );
             }
             let address: u32;
-            // SAFETY: the declaration above reserves 8 bytes per element under this symbol.
+            // SAFETY: the declarations above reserve the memory of the elements under these symbols.
             unsafe {
-                ::core::arch::asm!(
-                    concat!("mov.u32 {}, ", $prefix, stringify!($name), "_", line!(), "_", column!(), ";"),
-                    out(reg32) address,
-                    options(pure, nomem, nostack, preserves_flags)
-                );
+                match ::core::mem::size_of::<$ty>() {
+                    1 => ::core::arch::asm!(
+                        concat!("mov.u32 {}, ", $prefix, stringify!($name), "_", line!(), "_", column!(), "_1;"),
+                        out(reg32) address,
+                        options(pure, nomem, nostack, preserves_flags)
+                    ),
+                    2 => ::core::arch::asm!(
+                        concat!("mov.u32 {}, ", $prefix, stringify!($name), "_", line!(), "_", column!(), "_2;"),
+                        out(reg32) address,
+                        options(pure, nomem, nostack, preserves_flags)
+                    ),
+                    4 => ::core::arch::asm!(
+                        concat!("mov.u32 {}, ", $prefix, stringify!($name), "_", line!(), "_", column!(), "_4;"),
+                        out(reg32) address,
+                        options(pure, nomem, nostack, preserves_flags)
+                    ),
+                    _ => ::core::arch::asm!(
+                        concat!("mov.u32 {}, ", $prefix, stringify!($name), "_", line!(), "_", column!(), "_8;"),
+                        out(reg32) address,
+                        options(pure, nomem, nostack, preserves_flags)
+                    ),
+                }
                 $crate::device::Shared::<$ty>::from_raw(address, $len)
             }
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
             static SITE: u8 = 0;
-            let address =
-                $crate::emulator::thread::static_shared(&raw const SITE as usize, stringify!($name), 8 * $len);
+            let bytes = ::core::mem::size_of::<$ty>() as u32 * $len;
+            let address = $crate::emulator::thread::static_shared(&raw const SITE as usize, stringify!($name), bytes);
             // SAFETY: the emulator has reserved these bytes for this site.
             unsafe { $crate::device::Shared::<$ty>::from_raw(address, $len) }
         }

@@ -128,6 +128,131 @@ pub fn sync_threads_or(predicate: bool) -> bool {
     }
 }
 
+/// Waits at the named barrier `barrier`, 1 to 15, until `threads` threads have reached it by this function or by
+/// [`arrive_barrier`] (`barrier.sync`). The barrier is then ready for the next round.
+///
+/// All lanes of a warp reach it, or none, so `threads` is a multiple of 32. It orders the memory accesses of these threads, as
+/// [`sync_threads`] does for the whole block. The emulator reports barriers that too few threads reach.
+///
+/// ```
+/// use warpkov_device::device::{GlobalMut, kernel, thread};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+/// use warpkov_device::shared_array;
+///
+/// /// The first warp produces a number for the second one, and goes on at once. The third warp does not take part.
+/// #[kernel]
+/// fn pass(out: GlobalMut<u32>) {
+///     let cells = shared_array!(cells: u32; 32);
+///     let t = thread::thread_idx_x();
+///     if t < 32 {
+///         cells.set(t, t * t);
+///         thread::arrive_barrier(1, 64);
+///     } else if t < 64 {
+///         thread::sync_barrier(1, 64);
+///         out.set(t as usize - 32, cells.get(63 - t));
+///     }
+/// }
+///
+/// let device = Emulator::default();
+/// let mut out = device.zeros(32)?;
+/// // SAFETY: `out` has 32 elements.
+/// unsafe { pass(&device, Shape::new(1, 96), &mut out)? };
+/// assert_eq!(device.to_vec(&out)?[..3], [961_u32, 900, 841]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn sync_barrier(barrier: u32, threads: u32) {
+    target! {
+        // SAFETY: the function's contract: `threads` threads reach the barrier.
+        nvptx => unsafe { nvvm::barrier_some(barrier, threads) },
+        emulated => emulated::current().named_barrier(barrier, threads, true),
+    }
+}
+
+/// Arrives at the named barrier of [`sync_barrier`], and does not wait (`barrier.arrive`): what the thread has written is
+/// visible to those that wait.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn arrive_barrier(barrier: u32, threads: u32) {
+    target! {
+        // SAFETY: the function's contract: `threads` threads reach the barrier.
+        nvptx => unsafe { nvvm::barrier_arrive(barrier, threads) },
+        emulated => emulated::current().named_barrier(barrier, threads, false),
+    }
+}
+
+/// Suspends the thread for about `nanoseconds`, at most a millisecond, between two looks at what it waits for. It may
+/// continue at once, as it does under emulation, or after twice the time.
+#[inline(always)]
+pub fn nanosleep(nanoseconds: u32) {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the instruction has no precondition.
+    unsafe {
+        core::arch::asm!("nanosleep.u32 {};", in(reg32) nanoseconds, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    let _ = nanoseconds;
+}
+
+macro_rules! clocks {
+    ($($(#[$doc:meta])* $name:ident: $ty:ty, $class:ident = $instruction:literal, $emulated:expr;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        #[must_use]
+        pub fn $name() -> $ty {
+            target! {
+                nvptx => {
+                    let now: $ty;
+                    // SAFETY: the instruction reads a special register.
+                    unsafe { core::arch::asm!($instruction, out($class) now, options(nomem, nostack, preserves_flags)) };
+                    now
+                },
+                emulated => $emulated,
+            }
+        }
+    )*};
+}
+
+clocks! {
+    /// Cycles of the multiprocessor, modulo 2³². The difference of two calls of a thread is the time between them. Under
+    /// emulation, the steps of the thread.
+    clock: u32, reg32 = "mov.u32 {}, %clock;", emulated::current().time() as u32;
+    /// Cycles of the multiprocessor, as [`clock`], in 64 bits.
+    ///
+    /// ```
+    /// use warpkov_device::device::{GlobalMut, kernel, thread};
+    /// use warpkov_device::emulator::Emulator;
+    /// use warpkov_device::launch::{Device, Shape};
+    ///
+    /// /// Cycles and nanoseconds of a hundred reads.
+    /// #[kernel]
+    /// fn measure(x: GlobalMut<u64>) {
+    ///     let (start, begun) = (thread::clock64(), thread::global_timer());
+    ///     for _ in 0..100 {
+    ///         let _ = x.get(0);
+    ///     }
+    ///     x.set(0, thread::clock64() - start);
+    ///     x.set(1, thread::global_timer() - begun);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let mut x = device.zeros(2)?;
+    /// // SAFETY: `x` has two elements.
+    /// unsafe { measure(&device, Shape::new(1, 1), &mut x)? };
+    /// assert!(device.to_vec(&x)?[0] >= 100);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    clock64: u64, reg64 = "mov.u64 {}, %clock64;", emulated::current().time();
+    /// Nanoseconds of a clock that all multiprocessors share, in steps of up to a microsecond or more. Under emulation, those
+    /// of the host since 1970.
+    global_timer: u64, reg64 = "mov.u64 {}, %globaltimer;", {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_nanos() as u64)
+    };
+}
+
 /// Acquire-release fence at device scope (`__threadfence`): every thread of the GPU observes this thread's writes
 /// before the fence ahead of those after it.
 #[inline(always)]
@@ -136,6 +261,6 @@ pub fn fence() {
     target! {
         // SAFETY: a fence has no precondition.
         nvptx => unsafe { core::arch::asm!("fence.acq_rel.gpu;", options(nostack, preserves_flags)) },
-        emulated => emulated::current().fence(),
+        emulated => emulated::current().fence(super::atomic::Ordering::AcqRel, super::atomic::Scope::Device),
     }
 }

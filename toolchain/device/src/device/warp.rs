@@ -78,54 +78,92 @@ fn emulated_shuffle<T: Word>(op: WarpOp, mask: u32, value: T, source: impl Fn(u3
     T::from_raw(value)
 }
 
-/// The value of lane `source` mod 32 (`__shfl_sync`).
+/// The operand of a shuffle within segments of `width` lanes: the bits of a lane that number its segment, and the last lane
+/// of the first segment.
+#[cfg(target_arch = "nvptx64")]
 #[inline(always)]
-#[must_use]
-#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn shuffle<T: Word>(mask: u32, value: T, source: u32) -> T {
-    target! {
-        // SAFETY: the module's contract: every lane of the mask executes this call.
-        nvptx => by_halves(value, |half| unsafe { nvvm::shuffle_index(mask, half, source, 31) }),
-        emulated => emulated_shuffle(WarpOp::Shuffle, mask, value, |_| Some(source % SIZE)),
-    }
+fn segments(width: u32, last: u32) -> u32 {
+    (SIZE - width) << 8 | last
 }
 
-/// The value of lane i − `delta` in lane i; lanes below `delta` keep their own (`__shfl_up_sync`).
-#[inline(always)]
-#[must_use]
-#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn shuffle_up<T: Word>(mask: u32, value: T, delta: u32) -> T {
-    target! {
-        // SAFETY: the module's contract: every lane of the mask executes this call.
-        nvptx => by_halves(value, |half| unsafe { nvvm::shuffle_up(mask, half, delta, 0) }),
-        emulated => emulated_shuffle(WarpOp::ShuffleUp, mask, value, |lane| lane.checked_sub(delta)),
-    }
+macro_rules! shuffles {
+    ($($(#[$doc:meta])* $name:ident, $(#[$doc_width:meta])* $in_segments:ident = $intrinsic:ident, $op:ident, $last:literal,
+       $by:ident, |$lane:ident, $width:ident| $source:expr;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        #[must_use]
+        #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+        pub fn $name<T: Word>(mask: u32, value: T, $by: u32) -> T {
+            $in_segments(mask, value, $by, SIZE)
+        }
+
+        $(#[$doc_width])*
+        #[inline(always)]
+        #[must_use]
+        #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+        pub fn $in_segments<T: Word>(mask: u32, value: T, $by: u32, width: u32) -> T {
+            target! {
+                // SAFETY: the module's contract: every lane of the mask executes this call.
+                nvptx => by_halves(value, |half| unsafe { nvvm::$intrinsic(mask, half, $by, segments(width, $last)) }),
+                emulated => {
+                    assert!(width.is_power_of_two() && width <= SIZE, "a segment has 1, 2, 4, 8, 16 or 32 lanes, not {width}");
+                    let $width = width;
+                    emulated_shuffle(WarpOp::$op, mask, value, |$lane| $source)
+                },
+            }
+        }
+    )*};
 }
 
-/// The value of lane i + `delta` in lane i; the last `delta` lanes keep their own (`__shfl_down_sync`).
-#[inline(always)]
-#[must_use]
-#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn shuffle_down<T: Word>(mask: u32, value: T, delta: u32) -> T {
-    target! {
-        // SAFETY: the module's contract: every lane of the mask executes this call.
-        nvptx => by_halves(value, |half| unsafe { nvvm::shuffle_down(mask, half, delta, 31) }),
-        emulated => emulated_shuffle(WarpOp::ShuffleDown, mask, value, |lane| {
-            lane.checked_add(delta).filter(|&from| from < SIZE)
-        }),
-    }
-}
+shuffles! {
+    /// The value of lane `source` mod 32 (`__shfl_sync`).
+    shuffle,
+    /// [`shuffle`] within each segment of `width` lanes, 1, 2, 4, 8, 16 or 32: the value of the segment's lane `source` mod
+    /// `width`.
+    ///
+    /// ```
+    /// use warpkov_device::device::{GlobalMut, kernel, thread, warp};
+    /// use warpkov_device::emulator::Emulator;
+    /// use warpkov_device::launch::{Device, Shape};
+    ///
+    /// /// The first index of each segment of 8 lanes, and a wide sum over the segment.
+    /// #[kernel]
+    /// fn segments(first: GlobalMut<u32>, sums: GlobalMut<u64>) {
+    ///     let t = thread::thread_idx_x();
+    ///     first.set(t as usize, warp::shuffle_in(warp::FULL, t, 0, 8));
+    ///     let mut sum = u64::from(t) << 32;
+    ///     for distance in [4, 2, 1] {
+    ///         sum += warp::shuffle_xor_in(warp::FULL, sum, distance, 8);
+    ///     }
+    ///     sums.set(t as usize, sum);
+    /// }
+    ///
+    /// let device = Emulator::default();
+    /// let (mut first, mut sums) = (device.zeros(32)?, device.zeros(32)?);
+    /// // SAFETY: both buffers have one element per thread.
+    /// unsafe { segments(&device, Shape::new(1, 32), &mut first, &mut sums)? };
+    /// assert_eq!(device.to_vec(&first)?[6..10], [0, 0, 8, 8]);
+    /// assert_eq!(device.to_vec(&sums)?[31], (24..32).sum::<u64>() << 32);
+    /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+    /// ```
+    shuffle_in = shuffle_index, Shuffle, 31, source, |lane, width| Some(lane / width * width + source % width);
 
-/// The value of lane i ⊕ `lanes` (bitwise exclusive or) in lane i (`__shfl_xor_sync`).
-#[inline(always)]
-#[must_use]
-#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn shuffle_xor<T: Word>(mask: u32, value: T, lanes: u32) -> T {
-    target! {
-        // SAFETY: the module's contract: every lane of the mask executes this call.
-        nvptx => by_halves(value, |half| unsafe { nvvm::shuffle_xor(mask, half, lanes, 31) }),
-        emulated => emulated_shuffle(WarpOp::ShuffleXor, mask, value, |lane| Some((lane ^ lanes) % SIZE)),
-    }
+    /// The value of lane i − `delta` in lane i; lanes below `delta` keep their own (`__shfl_up_sync`).
+    shuffle_up,
+    /// [`shuffle_up`] within each segment of `width` lanes; its first `delta` lanes keep their own.
+    shuffle_up_in = shuffle_up, ShuffleUp, 0, delta,
+        |lane, width| lane.checked_sub(delta).filter(|&from| from >= lane / width * width);
+
+    /// The value of lane i + `delta` in lane i; the last `delta` lanes keep their own (`__shfl_down_sync`).
+    shuffle_down,
+    /// [`shuffle_down`] within each segment of `width` lanes; its last `delta` lanes keep their own.
+    shuffle_down_in = shuffle_down, ShuffleDown, 31, delta,
+        |lane, width| lane.checked_add(delta).filter(|&from| from / width == lane / width);
+
+    /// The value of lane i ⊕ `lanes` (bitwise exclusive or) in lane i (`__shfl_xor_sync`).
+    shuffle_xor,
+    /// [`shuffle_xor`] within each segment of `width` lanes: `lanes` is less than `width`.
+    shuffle_xor_in = shuffle_xor, ShuffleXor, 31, lanes, |lane, width| Some(lane / width * width + (lane ^ lanes) % width);
 }
 
 /// Whether `predicate` is true in every lane of `mask` (`__all_sync`).
@@ -170,18 +208,84 @@ fn emulated_ballot(op: WarpOp, mask: u32, predicate: bool) -> u32 {
     emulated::current().vote(op, mask, predicate)
 }
 
-/// The lanes of `mask` with the same `value` as this lane, one bit per lane (`__match_any_sync`).
+/// Whether `predicate` is the same in all lanes of `mask` (`vote.sync.uni`).
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn match_any(mask: u32, value: u32) -> u32 {
+pub fn uniform(mask: u32, predicate: bool) -> bool {
     target! {
         // SAFETY: the module's contract: every lane of the mask executes this call.
-        nvptx => unsafe { nvvm::match_any(mask, value) },
+        nvptx => unsafe { nvvm::vote_uniform(mask, predicate) },
         emulated => {
-            let values = emulated::current().exchange(WarpOp::MatchAny, mask, u64::from(value));
-            lanes(mask).filter(|&lane| values[lane as usize] == u64::from(value)).fold(0, |same, lane| same | 1 << lane)
+            let ballot = emulated_ballot(WarpOp::VoteUniform, mask, predicate);
+            ballot == 0 || ballot == mask
         },
+    }
+}
+
+/// The lanes of `mask` with the same `value` as this lane, one bit per lane (`__match_any_sync`). Values are compared by
+/// their bits.
+///
+/// ```
+/// use warpkov_device::device::{Global, GlobalMut, kernel, thread, warp};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// /// The lanes with equal x, whether all are equal, and the exclusive or of the numbers below 2.
+/// #[kernel]
+/// fn compare(x: Global<u64>, out: GlobalMut<u32>) {
+///     let i = thread::thread_idx_x() as usize;
+///     let x = x.get(i);
+///     let (same, all) = (warp::match_any(warp::FULL, x), warp::match_all(warp::FULL, x));
+///     let odd = warp::xor_u32(warp::FULL, x as u32 % 2);
+///     out.set(3 * i, same);
+///     out.set(3 * i + 1, u32::from(all));
+///     out.set(3 * i + 2, odd);
+/// }
+///
+/// let device = Emulator::default();
+/// let x: Vec<u64> = (0..32).map(|lane| (lane % 3) << 40 | lane % 2).collect();
+/// let (x, mut out) = (device.upload(&x)?, device.zeros(96)?);
+/// // SAFETY: `x` has one element per thread, and `out` three.
+/// unsafe { compare(&device, Shape::new(1, 32), &x, &mut out)? };
+/// assert_eq!(device.to_vec(&out)?[3..6], [0x8208_2082, 0, 0]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn match_any<T: Word>(mask: u32, value: T) -> u32 {
+    let raw = value.to_raw();
+    target! {
+        // SAFETY: the module's contract: every lane of the mask executes this call.
+        nvptx => unsafe { if T::WIDE { nvvm::match_any_wide(mask, raw) } else { nvvm::match_any(mask, raw as u32) } },
+        emulated => {
+            let values = emulated::current().exchange(WarpOp::MatchAny, mask, raw);
+            lanes(mask).filter(|&lane| values[lane as usize] == raw).fold(0, |same, lane| same | 1 << lane)
+        },
+    }
+}
+
+/// Whether all lanes of `mask` have the same `value` (`__match_all_sync`).
+#[inline(always)]
+#[must_use]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub fn match_all<T: Word>(mask: u32, value: T) -> bool {
+    match_any(mask, value) == mask
+}
+
+/// Lanes that execute this call together with this lane, one bit per lane (`__activemask`): any set that contains it.
+///
+/// Lanes that take the same branch need not execute together, so the result is no mask for an operation of all lanes in the
+/// branch. Whatever the result, one lane may act for those that have it, such as by one atomic addition of their number. Under
+/// emulation every lane executes alone.
+#[inline(always)]
+#[must_use]
+pub fn active_mask() -> u32 {
+    target! {
+        // SAFETY: the instruction has no precondition.
+        nvptx => unsafe { nvvm::active_mask() },
+        emulated => 1 << lane_id(),
     }
 }
 
@@ -191,18 +295,18 @@ fn lanes(mask: u32) -> impl Iterator<Item = u32> {
 }
 
 macro_rules! integer_reductions {
-    ($($(#[$doc:meta])* $name:ident = $intrinsic:ident, $op:ident, $identity:expr, |$a:ident, $b:ident| $fold:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $ty:ty = $intrinsic:ident, $op:ident, $identity:expr, |$a:ident, $b:ident| $fold:expr;)*) => {$(
         $(#[$doc])*
         #[inline(always)]
         #[must_use]
         #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-        pub fn $name(mask: u32, value: u32) -> u32 {
+        pub fn $name(mask: u32, value: $ty) -> $ty {
             target! {
                 // SAFETY: the module's contract: every lane of the mask executes this call.
                 nvptx => unsafe { nvvm::$intrinsic(value, mask) },
                 emulated => {
-                    let values = emulated::current().exchange(WarpOp::$op, mask, u64::from(value));
-                    lanes(mask).map(|lane| values[lane as usize] as u32).fold($identity, |$a: u32, $b: u32| $fold)
+                    let values = emulated::current().exchange(WarpOp::$op, mask, value as u64);
+                    lanes(mask).map(|lane| values[lane as usize] as $ty).fold($identity, |$a: $ty, $b: $ty| $fold)
                 },
             }
         }
@@ -212,12 +316,23 @@ macro_rules! integer_reductions {
 integer_reductions! {
     /// Σ `value` (mod 2³²) over the lanes of `mask`, in every lane of the mask, by one instruction
     /// (`__reduce_add_sync`).
-    sum_u32 = redux_add, ReduceAdd, 0, |a, b| a.wrapping_add(b);
+    sum_u32: u32 = redux_add, ReduceAdd, 0, |a, b| a.wrapping_add(b);
     /// The largest `value` of the lanes of `mask`, in every lane of the mask, by one instruction (`__reduce_max_sync`).
-    max_u32 = redux_max, ReduceMax, 0, |a, b| a.max(b);
+    max_u32: u32 = redux_max, ReduceMax, 0, |a, b| a.max(b);
     /// The smallest `value` of the lanes of `mask`, in every lane of the mask, by one instruction
     /// (`__reduce_min_sync`).
-    min_u32 = redux_min, ReduceMin, u32::MAX, |a, b| a.min(b);
+    min_u32: u32 = redux_min, ReduceMin, u32::MAX, |a, b| a.min(b);
+    /// [`max_u32`] of signed numbers.
+    max_i32: i32 = redux_max_signed, ReduceMaxSigned, i32::MIN, |a, b| a.max(b);
+    /// [`min_u32`] of signed numbers.
+    min_i32: i32 = redux_min_signed, ReduceMinSigned, i32::MAX, |a, b| a.min(b);
+    /// Bitwise and of `value` over the lanes of `mask`, in every lane of the mask, by one instruction
+    /// (`__reduce_and_sync`).
+    and_u32: u32 = redux_and, ReduceAnd, u32::MAX, |a, b| a & b;
+    /// Bitwise or, as [`and_u32`] (`__reduce_or_sync`).
+    or_u32: u32 = redux_or, ReduceOr, 0, |a, b| a | b;
+    /// Bitwise exclusive or, as [`and_u32`] (`__reduce_xor_sync`).
+    xor_u32: u32 = redux_xor, ReduceXor, 0, |a, b| a ^ b;
 }
 
 /// Reduces over each group of `width` consecutive lanes by a butterfly of shuffles. `width` is a power of two, at most
@@ -251,10 +366,17 @@ pub fn reduce<T: Word>(value: T, combine: impl Fn(T, T) -> T) -> T {
 #[inline(always)]
 #[must_use]
 #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
-pub fn inclusive_scan<T: Word>(mut value: T, combine: impl Fn(T, T) -> T) -> T {
+pub fn inclusive_scan<T: Word>(value: T, combine: impl Fn(T, T) -> T) -> T {
+    scan_lanes(FULL, value, combine)
+}
+
+/// [`inclusive_scan`] over the lanes of `mask`, which are the first lanes of the warp.
+#[inline(always)]
+#[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+pub(super) fn scan_lanes<T: Word>(mask: u32, mut value: T, combine: impl Fn(T, T) -> T) -> T {
     let mut distance = 1;
     while distance < SIZE {
-        let below = shuffle_up(FULL, value, distance);
+        let below = shuffle_up(mask, value, distance);
         if lane_id() >= distance {
             value = combine(below, value);
         }

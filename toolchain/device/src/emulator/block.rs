@@ -250,6 +250,7 @@ impl<'a> Runner<'a> {
         for warp in 0..self.states.len().div_ceil(32) {
             advanced |= self.release_warp(warp);
         }
+        advanced |= self.release_named();
         advanced |= self.release_barrier();
         self.ended(advanced)
     }
@@ -264,6 +265,7 @@ impl<'a> Runner<'a> {
             };
             advanced |= self.release_warp(id / 32);
         }
+        advanced |= self.release_named();
         advanced |= self.release_barrier();
         self.ended(advanced)
     }
@@ -433,6 +435,13 @@ impl<'a> Runner<'a> {
         Some(values)
     }
 
+    /// Lets the threads go on whose named barriers are complete.
+    fn release_named(&mut self) -> bool {
+        let released = self.block.released.take();
+        released.iter().for_each(|&id| self.set(id as usize, State::Ready));
+        !released.is_empty()
+    }
+
     /// Completes the barrier if every thread waits at it.
     fn release_barrier(&mut self) -> bool {
         let released = self.block.barrier.release(self.states.len());
@@ -472,6 +481,16 @@ impl<'a> Runner<'a> {
                 );
                 return fault(kind, Threads::Two(id as u32, (base + lane) as u32), Some(site), Some(hint));
             }
+        }
+        for (id, wait) in waits() {
+            let Wait::Named { site, barrier } = wait else { continue };
+            let named = &self.block.named.borrow()[barrier as usize];
+            let reason =
+                format!("only {} have reached it when thread {id} waits on line {}", named.arrived, site.line());
+            let kind = Kind::NamedBarrier { barrier, threads: named.threads, reason };
+            let hint = "as many threads as the barrier is for must reach it, by `sync_barrier` or `arrive_barrier`, and all lanes \
+                        of each warp: is the number too large, or does a branch keep some away?";
+            return fault(kind, Threads::One(id as u32), Some(site), Some(hint.to_owned()));
         }
         let barrier = waits().find_map(|(id, wait)| match wait {
             Wait::Barrier { site } => Some((id, site)),
@@ -516,7 +535,7 @@ impl<'a> Runner<'a> {
         let wait = || self.threads[id].wait.get();
         match self.states.get(id)? {
             State::Fresh | State::Ready | State::Ended => None,
-            State::Spinning | State::Unwritten | State::Barrier | State::Warp => Some(wait()),
+            State::Spinning | State::Unwritten | State::Barrier | State::Named | State::Warp => Some(wait()),
         }
     }
 
@@ -560,6 +579,9 @@ impl<'a> Runner<'a> {
                 format!("reads {read}, again and again at {}:{}", site.file(), site.line())
             }
             Some(Wait::Barrier { site }) => format!("waits at the barrier at {}:{}", site.file(), site.line()),
+            Some(Wait::Named { site, barrier }) => {
+                format!("waits at barrier {barrier} at {}:{}", site.file(), site.line())
+            }
             Some(Wait::Warp { site, op, mask, .. }) => {
                 format!("waits at {op:?} with mask {mask:#010x} at {}:{}", site.file(), site.line())
             }

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::Location;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -288,10 +289,17 @@ pub(crate) struct Clock {
     pub acquired: Option<Arc<Knowledge>>,
     /// The blocks that run [beside](crate::launch::Device::beside) this launch: an exception to `settled`.
     pub beside: Range<u64>,
-    /// What the thread knew at its last fence. Its relaxed atomic operations publish this.
+    /// What the thread knew at its last fence that releases. Its relaxed atomic operations publish this.
     pub fenced: Option<Arc<Knowledge>>,
-    /// What its relaxed atomic operations have read since its last fence. The next fence acquires this.
+    /// The same of a fence at block scope after that one.
+    pub fenced_in_block: Option<Arc<Knowledge>>,
+    /// What its relaxed atomic operations have read since its last fence that acquires. The next one acquires this.
     pub observed: Option<Knowledge>,
+    /// The part of it that a fence at block scope acquires.
+    observed_in_block: Option<Knowledge>,
+    /// The writes before the sequentially consistent fences that precede the last one of the thread: it reads no values
+    /// from before them.
+    pub sequenced: Option<Knowledge>,
     /// Its last release to each element, by the memory and the element.
     releases: BTreeMap<(usize, usize), Release>,
     /// Known times of the other lanes of its warp, if `synced`.
@@ -312,7 +320,10 @@ impl Clock {
             synced: false,
             acquired: None,
             fenced: None,
+            fenced_in_block: None,
             observed: None,
+            observed_in_block: None,
+            sequenced: None,
             releases: BTreeMap::new(),
         }
     }
@@ -330,8 +341,11 @@ impl Clock {
             self.lanes = [0; 32];
             self.synced = false;
         }
-        if self.acquired.is_some() || self.fenced.is_some() || self.observed.is_some() {
-            (self.acquired, self.fenced, self.observed) = (None, None, None);
+        if self.acquired.is_some() || self.observed.is_some() {
+            (self.acquired, self.observed, self.observed_in_block) = (None, None, None);
+        }
+        if self.fenced.is_some() || self.fenced_in_block.is_some() || self.sequenced.is_some() {
+            (self.fenced, self.fenced_in_block, self.sequenced) = (None, None, None);
         }
         if !self.releases.is_empty() {
             self.releases.clear();
@@ -444,18 +458,30 @@ impl Clock {
         Some((release.wide, release.own.and(release.acquired.as_deref())))
     }
 
-    /// An acquire-release fence.
-    pub fn fence(&mut self) {
-        if let Some(observed) = self.observed.take() {
-            self.acquire(&observed);
+    /// A fence. Returns all accesses before it.
+    pub fn fence(&mut self, order: Ordering, wide: bool) -> Arc<Knowledge> {
+        if order != Ordering::Release {
+            let in_block = self.observed_in_block.take();
+            if let Some(observed) = if wide { self.observed.take() } else { in_block } {
+                self.acquire(&observed);
+            }
         }
-        self.fenced = Some(self.publish());
+        let known = self.publish();
+        if order != Ordering::Acquire {
+            self.fenced_in_block = (!wide).then(|| known.clone());
+            if wide {
+                self.fenced = Some(known.clone());
+            }
+        }
+        known
     }
 
-    /// A relaxed atomic operation has read an element with these releases.
-    pub fn observe(&mut self, knowledge: &Knowledge) {
-        if !knowledge.0.is_empty() {
-            self.observed.get_or_insert_default().join(knowledge);
+    /// A relaxed atomic operation has read an element with these releases, and those that count at block scope.
+    pub fn observe(&mut self, seen: &Knowledge, in_block: &Knowledge) {
+        for (observed, seen) in [(&mut self.observed, seen), (&mut self.observed_in_block, in_block)] {
+            if !seen.is_empty() {
+                observed.get_or_insert_default().join(seen);
+            }
         }
     }
 }

@@ -159,6 +159,16 @@ pub enum Kind {
         /// State of the other thread.
         other: String,
     },
+    /// A named barrier that too few threads reach, or that cannot be.
+    #[error("barrier {barrier} for {threads} threads: {reason}")]
+    NamedBarrier {
+        /// Its number.
+        barrier: u32,
+        /// Threads that it is for.
+        threads: u32,
+        /// What is wrong.
+        reason: String,
+    },
     /// A lane of the mask never reaches a warp operation.
     #[error("warp divergence: {operation} with mask {mask:#010x} waits for lane {lane}, which {other}")]
     WarpDivergence {
@@ -194,6 +204,16 @@ pub enum Kind {
         place: Place,
         /// Length of the array.
         len: usize,
+    },
+    /// A column beyond the end of a row.
+    #[error("column {column} of a row of {array}, which has {length} elements")]
+    ColumnOutOfBounds {
+        /// The array.
+        array: &'static str,
+        /// The column.
+        column: usize,
+        /// Length of the row.
+        length: usize,
     },
     /// A vector access to an address that is not a multiple of its size: the GPU ends the program.
     #[error("misaligned: {place}, accessed {bytes} bytes at a time, is not at a multiple of {bytes} bytes")]
@@ -245,7 +265,7 @@ pub enum Kind {
     /// The shared arrays of a kernel, those of all its branches together, are larger than it may declare.
     #[error("the shared arrays of the kernel have {bytes} bytes; it may declare at most {limit}")]
     StaticSharedExhausted {
-        /// Static shared memory declared so far: a `shared_array!` has 8 bytes for each element.
+        /// Static shared memory declared so far.
         bytes: usize,
         /// Maximum on every GPU.
         limit: usize,

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::panic::Location;
 
 use super::block::{Pool, Round, Runner};
+use super::clock::Released;
 use super::fault::{Fault, Kind, Threads};
 use super::profile::Profiler;
 use super::shared::Declared;
@@ -49,6 +50,8 @@ pub struct Launch {
     pub copy_sites: RefCell<Vec<&'static Location<'static>>>,
     /// The static shared arrays of the kernel.
     pub declared: RefCell<Declared>,
+    /// What threads knew at their sequentially consistent fences so far.
+    pub(super) sequence: RefCell<Released>,
     /// Where threads wait by plain reads, for hints.
     pub spin_sites: RefCell<Vec<&'static Location<'static>>>,
     /// State of the generator that interleaves threads.

@@ -12,11 +12,11 @@
 //! vector clocks, so it reports a race in whatever order the two accesses run. An access happens before another one of
 //! a different thread if one of these is between them:
 //!
-//! - a barrier (`sync_threads`), for threads of a block;
+//! - a barrier, for the threads that reach it: those of a block (`sync_threads`), or some of them (`sync_barrier`);
 //! - `sync_warp`, for lanes of its mask. A shuffle, a vote or a warp reduction orders no memory accesses;
 //! - an atomic operation that releases, or a later one of the same thread on the same element, and one that reads its
 //!   value and acquires, if the scope of each includes the other thread. A fence before a relaxed operation makes it
-//!   release, a fence after it makes it acquire;
+//!   release, a fence after it makes it acquire, if the order of the fence says so, within its scope;
 //! - the end of a launch; for an overlapping launch, [`grid::wait`](crate::device::grid::wait).
 //!
 //! In random and interleaved orders, an atomic load may read the value before the last write, as it may on a GPU, if that
@@ -281,6 +281,7 @@ impl Emulator {
             methods: self.methods.borrow().clone(),
             copy_sites: RefCell::default(),
             declared: RefCell::default(),
+            sequence: RefCell::default(),
             spin_sites: RefCell::default(),
             random: Cell::new(self.schedule.seed()),
         };

@@ -563,7 +563,7 @@ impl Accesses {
 fn acquire(released: &Released, order: Ordering, wide: bool, clock: &mut Clock) {
     let seen = released.seen_by(clock.block, wide);
     if matches!(order, Ordering::Relaxed | Ordering::Release) {
-        clock.observe(&seen);
+        clock.observe(&seen, &released.seen_by(clock.block, false));
     } else {
         clock.acquire(&seen);
     }
@@ -624,7 +624,18 @@ impl Shadow {
             Action::Write => self.touch_plain::<true>(element, clock, site),
             _ => false,
         };
-        if done { Ok(()) } else { self.touch_any(element, action, clock, site) }
+        if done { Ok(()) } else { self.touch_any::<true>(element, action, clock, site) }
+    }
+
+    /// An earlier access that races with a read or a write, which is not recorded.
+    pub fn check(
+        &mut self,
+        element: usize,
+        action: Action,
+        clock: &Clock,
+        site: &'static Location<'static>,
+    ) -> Result<(), Stamp> {
+        self.touch_any::<false>(element, action, clock, site)
     }
 
     /// Records a read or a write if the words of the last write and the last read show that there is no race. Returns
@@ -682,7 +693,7 @@ impl Shadow {
     }
 
     #[inline(never)]
-    fn touch_any(
+    fn touch_any<const RECORDS: bool>(
         &mut self,
         element: usize,
         action: Action,
@@ -722,6 +733,9 @@ impl Shadow {
                 {
                     return Err(change);
                 }
+                if !RECORDS {
+                    return Ok(());
+                }
                 if read.same_group(now) {
                     // The word of the last reader becomes a bit.
                     let bit = 1 << (read.thread() % 32);
@@ -750,9 +764,14 @@ impl Shadow {
                     let atomic = || more.atomic.as_ref()?.accesses.unordered(clock, any);
                     let earlier = more.reads.unordered(clock, any).or_else(atomic);
                     earlier.map_or(Ok(()), Err)?;
-                    if let Some(more) = &mut page.more {
+                    if let Some(more) = &mut page.more
+                        && RECORDS
+                    {
                         pool.remove(&mut more[slot]);
                     }
+                }
+                if !RECORDS {
+                    return Ok(());
                 }
                 page.cells[slot] = Cell { write: now, read: Word::NONE };
                 if let Some(lanes) = &mut page.lanes {
@@ -866,6 +885,9 @@ impl Shadow {
                 if let Some(fenced) = &clock.fenced {
                     more.released.add(clock.block, wide, fenced);
                 }
+                if let Some(fenced) = &clock.fenced_in_block {
+                    more.released.add(clock.block, false, fenced);
+                }
                 if let Some((was_wide, known)) = clock.released_to(cell) {
                     more.released.add(clock.block, wide && was_wide, &known);
                 }
@@ -877,11 +899,12 @@ impl Shadow {
     }
 
     /// A value that a load may read instead of the last one: the write of the last one does not happen before the load,
-    /// and no other operation has read it.
+    /// and no other operation has read it. Nor do sequentially consistent fences order them.
     pub fn older(&self, element: usize, clock: &Clock) -> Option<u64> {
         let older = self.more(element)?.atomic.as_ref()?.older.as_ref()?;
         let (block, thread, time) = older.write;
-        (!clock.knows_access(block, thread, time)).then_some(older.value)
+        let sequenced = clock.sequenced.as_ref().is_some_and(|known| known.contains(block, thread, time));
+        (!sequenced && !clock.knows_access(block, thread, time)).then_some(older.value)
     }
 
     /// As [`synchronise`](Self::synchronise), for a load that reads the [older](Self::older) value.

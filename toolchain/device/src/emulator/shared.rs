@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::panic::Location;
 
+use super::clock::{Action, Clock, Stamp};
 use super::fault::{Kind, Place, Raised};
 use super::shadow::Shadow;
 
@@ -12,11 +14,14 @@ pub const LIMIT: usize = 227 * 1024;
 /// Maximum static shared memory per block: `ptxas` refuses kernels with more.
 const STATIC_LIMIT: usize = 48 * 1024;
 
-/// The unit of the shadow: the smallest element.
+/// The unit of the shadow. Smaller elements have one of their own.
 pub const WORD: u32 = 4;
 
+/// A declaration, and the bytes of the array: instances of a generic function may have several arrays there.
+type Site = (usize, u32);
+
 struct Array {
-    site: usize,
+    site: Site,
     name: &'static str,
     address: u32,
 }
@@ -25,9 +30,13 @@ struct Array {
 #[derive(Default)]
 pub struct SharedMemory {
     bytes: Vec<u8>,
-    /// Whether each word has a value.
+    /// Whether each byte has a value.
     written: Vec<bool>,
+    /// Accesses to words.
     pub(crate) shadow: Shadow,
+    /// Accesses to bytes by elements smaller than a word, and by others after the first such element.
+    fine: Shadow,
+    has_fine: bool,
     /// Static arrays in the order of their addresses, all behind the dynamic shared memory.
     statics: Vec<Array>,
     /// Bytes before these arrays.
@@ -37,7 +46,7 @@ pub struct SharedMemory {
 /// The static arrays of a launch: a kernel reserves memory for all, though not every block reaches each declaration.
 #[derive(Default)]
 pub struct Declared {
-    sites: Vec<usize>,
+    sites: Vec<Site>,
     bytes: usize,
 }
 
@@ -47,6 +56,9 @@ impl SharedMemory {
         self.bytes.clear();
         self.written.clear();
         self.shadow.reset();
+        if std::mem::take(&mut self.has_fine) {
+            self.fine.reset();
+        }
         self.statics.clear();
         self.grow(dynamic_bytes as usize);
         self.dynamic = self.bytes.len();
@@ -58,12 +70,13 @@ impl SharedMemory {
             Raised::new(Kind::SharedExhausted { bytes: end, limit: LIMIT }, None).raise();
         }
         self.bytes.resize(end, 0);
-        self.written.resize(end / WORD as usize, false);
+        self.written.resize(end, false);
     }
 
     /// The address of the static array declared at `site`. The first call reserves the memory.
     #[track_caller]
     pub fn static_array(&mut self, declared: &RefCell<Declared>, site: usize, name: &'static str, bytes: u32) -> u32 {
+        let site = (site, bytes);
         if let Some(array) = self.statics.iter().find(|array| array.site == site) {
             return array.address;
         }
@@ -106,7 +119,7 @@ impl SharedMemory {
             return u32::from_le_bytes([a, b, c, d]).into();
         }
         let mut raw = [0; 8];
-        raw.copy_from_slice(bytes);
+        raw[..bytes.len()].copy_from_slice(bytes);
         u64::from_le_bytes(raw)
     }
 
@@ -116,28 +129,63 @@ impl SharedMemory {
         if let Ok(target) = <&mut [u8; 4]>::try_from(&mut *target) {
             *target = (raw as u32).to_le_bytes();
         } else {
-            target.copy_from_slice(&raw.to_le_bytes());
+            let size = target.len();
+            target.copy_from_slice(&raw.to_le_bytes()[..size]);
         }
     }
 
     /// Whether an element has a value.
     #[inline]
     pub fn has_value(&self, address: u32, size: u32) -> bool {
-        let Range { start, end } = words(address, size);
-        self.written[start] && self.written[end - 1]
+        self.written[bytes(address, size)].iter().all(|&written| written)
     }
 
     /// Notes that an element has a value.
     #[inline]
     pub fn set_written(&mut self, address: u32, size: u32) {
-        let Range { start, end } = words(address, size);
-        self.written[start] = true;
-        self.written[end - 1] = true;
+        self.written[bytes(address, size)].fill(true);
     }
+
+    /// Records an access to an element. Returns an earlier one that races with it.
+    #[inline]
+    pub(crate) fn touch(
+        &mut self,
+        address: u32,
+        size: u32,
+        action: Action,
+        clock: &Clock,
+        site: &'static Location<'static>,
+    ) -> Result<(), Stamp> {
+        if size < WORD {
+            self.has_fine = true;
+            self.shadow.check(words(address, size).start, action, clock, site)?;
+        } else {
+            words(address, size).try_for_each(|word| self.shadow.touch(word, action, clock, site))?;
+        }
+        if self.has_fine {
+            bytes(address, size).try_for_each(|byte| self.fine.touch(byte, action, clock, site))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the asynchronous copy by this thread to a word.
+    pub(crate) fn end_copy(&mut self, word: usize, clock: &Clock) {
+        self.shadow.end_copy(word, clock);
+        if self.has_fine {
+            let first = word * WORD as usize;
+            (first..first + WORD as usize).for_each(|byte| self.fine.end_copy(byte, clock));
+        }
+    }
+}
+
+/// The bytes of an element.
+#[inline]
+fn bytes(address: u32, size: u32) -> Range<usize> {
+    address as usize..(address + size) as usize
 }
 
 /// The words of an element: one or two.
 #[inline]
 pub fn words(address: u32, size: u32) -> Range<usize> {
-    (address / WORD) as usize..((address + size) / WORD) as usize
+    (address / WORD) as usize..(address + size).div_ceil(WORD) as usize
 }

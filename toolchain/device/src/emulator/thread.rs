@@ -31,11 +31,17 @@ pub enum WarpOp {
     ShuffleXor,
     VoteAll,
     VoteAny,
+    VoteUniform,
     Ballot,
     MatchAny,
     ReduceAdd,
     ReduceMax,
     ReduceMin,
+    ReduceMaxSigned,
+    ReduceMinSigned,
+    ReduceAnd,
+    ReduceOr,
+    ReduceXor,
     Mma,
 }
 
@@ -45,9 +51,9 @@ impl WarpOp {
         match self {
             Self::Sync => Operation::WarpSync,
             Self::Shuffle | Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleXor => Operation::Shuffle,
-            Self::VoteAll | Self::VoteAny | Self::Ballot | Self::MatchAny => Operation::Vote,
-            Self::ReduceAdd | Self::ReduceMax | Self::ReduceMin => Operation::Reduction,
+            Self::VoteAll | Self::VoteAny | Self::VoteUniform | Self::Ballot | Self::MatchAny => Operation::Vote,
             Self::Mma => Operation::TensorProduct,
+            _ => Operation::Reduction,
         }
     }
 }
@@ -77,6 +83,10 @@ const ROUNDS_PER_STEP: u32 = 16;
 pub(crate) enum Wait {
     Barrier {
         site: &'static Location<'static>,
+    },
+    Named {
+        site: &'static Location<'static>,
+        barrier: u32,
     },
     Warp {
         site: &'static Location<'static>,
@@ -111,6 +121,8 @@ pub(crate) enum State {
     Unwritten,
     /// Waits at a barrier.
     Barrier,
+    /// Waits at a named barrier.
+    Named,
     /// Waits at a warp operation.
     Warp,
     Ended,
@@ -128,6 +140,7 @@ impl Wait {
     fn state(&self) -> State {
         match self {
             Self::Barrier { .. } => State::Barrier,
+            Self::Named { .. } => State::Named,
             Self::Warp { .. } => State::Warp,
             Self::Unwritten => State::Unwritten,
             Self::Spin { .. } => State::Spinning,
@@ -283,6 +296,9 @@ pub struct Block {
     /// Serial number, unique in the process.
     serial: u64,
     pub(crate) barrier: Barrier,
+    pub(crate) named: RefCell<[NamedBarrier; 16]>,
+    /// The threads that a named barrier has let go since the last round.
+    pub(crate) released: RefCell<Vec<u32>>,
     /// For each warp.
     pub(crate) exchanges: Vec<Exchange>,
     /// The order of the threads.
@@ -307,6 +323,8 @@ impl Default for Block {
             launch: ptr::null(),
             serial: 0,
             barrier: Barrier::default(),
+            named: RefCell::default(),
+            released: RefCell::default(),
             exchanges: Vec::new(),
             order: Vec::new(),
             threads: ptr::null(),
@@ -327,6 +345,7 @@ impl Block {
         self.launch = launch;
         self.serial = serial;
         self.barrier = Barrier::default();
+        self.named.get_mut().iter_mut().for_each(|named| *named = NamedBarrier::default());
         self.exchanges.resize_with(shape.block.count().div_ceil(32) as usize, Exchange::new);
         launch.schedule.fill(&mut self.order, shape.block.count() as u32, stream);
     }
@@ -428,6 +447,19 @@ impl Barrier {
         }
         complete.count
     }
+}
+
+/// A barrier for some threads of a block.
+#[derive(Default)]
+pub(crate) struct NamedBarrier {
+    /// Threads that it waits for, and those of the warps that have arrived in this round.
+    pub threads: u32,
+    pub arrived: u32,
+    /// Threads of warps of which some lanes have not arrived, whether they wait, and what they have published.
+    arriving: Vec<(u32, bool, Arc<Knowledge>)>,
+    /// Those of the warps that have arrived.
+    waiting: Vec<u32>,
+    known: Knowledge,
 }
 
 /// The operations of one warp in which all 32 lanes take part. Those of other masks take another way.
@@ -577,6 +609,8 @@ pub struct Thread {
     heard: RefCell<Vec<Stamp>>,
     /// Releases that the thread has read but not seen, because of their scope or its own, for hints.
     missed: RefCell<Knowledge>,
+    /// What a named barrier has told the thread.
+    told: RefCell<Option<Arc<Knowledge>>>,
     /// Instructions, if the launch is profiled.
     pub(crate) events: RefCell<Vec<Event>>,
 }
@@ -709,6 +743,7 @@ impl Thread {
             unrepeated: Cell::new(0),
             heard: RefCell::default(),
             missed: RefCell::default(),
+            told: RefCell::default(),
             events: RefCell::default(),
         }
     }
@@ -845,6 +880,82 @@ impl Thread {
         barrier.leave(&mut self.clock.borrow_mut())
     }
 
+    /// Arrives at a barrier for `threads` threads of the block. Waits for them if `waits`.
+    #[track_caller]
+    pub(crate) fn named_barrier(&self, barrier: u32, threads: u32, waits: bool) {
+        let site = Location::caller();
+        self.count_work(WAIT_STEPS, site);
+        self.record(Operation::Barrier, 0, 0, site);
+        self.communicates();
+        self.forget_peeks();
+        if !self.arrive_named(barrier, threads, waits) && waits {
+            self.wait(Wait::Named { site, barrier });
+        }
+        if let Some(known) = self.told.take() {
+            self.clock.borrow_mut().acquire(&known);
+        }
+    }
+
+    /// Arrives at a named barrier. Returns whether this completes it.
+    #[track_caller]
+    fn arrive_named(&self, barrier: u32, threads: u32, waits: bool) -> bool {
+        let block = self.block();
+        let warps = block.shape.block.count().div_ceil(32) as u32;
+        let all = &mut *block.named.borrow_mut();
+        let reason = if !(1..16).contains(&barrier) {
+            Some("the number is 1 to 15; barrier 0 is that of `sync_threads`".to_owned())
+        } else if threads == 0 || !threads.is_multiple_of(32) || threads > 32 * warps {
+            Some(format!("the number of threads is a multiple of 32, at most {}", 32 * warps))
+        } else {
+            let named = &all[barrier as usize];
+            let other = named.arrived > 0 && named.threads != threads;
+            other.then(|| format!("others have arrived at it as one for {} threads", named.threads))
+        };
+        if let Some(reason) = reason {
+            super::fault::raise(Kind::NamedBarrier { barrier, threads, reason });
+        }
+        let named = &mut all[barrier as usize];
+        named.threads = threads;
+        let known = self.clock.borrow_mut().publish();
+        named.arriving.push((self.id, waits, known));
+        let (warp, bit) = (self.id / 32, |id: u32| 1_u32 << (id % 32));
+        let ids = named.arriving.iter().map(|(id, ..)| *id).filter(|id| id / 32 == warp);
+        if ids.fold(0, |lanes, id| lanes | bit(id)).count_ones()
+            == (block.shape.block.count() as u32 - 32 * warp).min(32)
+        {
+            let NamedBarrier { arriving, waiting, known, .. } = named;
+            let mut taken = 0;
+            // A lane that does not wait may have arrived in the next round, too.
+            arriving.retain(|(id, waits, published)| {
+                let stays = id / 32 != warp || taken & bit(*id) != 0;
+                if !stays {
+                    taken |= bit(*id);
+                    known.join(published);
+                    waiting.extend(waits.then_some(*id));
+                }
+                stays
+            });
+            named.arrived += 32;
+        }
+        let complete = named.arrived == threads;
+        if complete {
+            let (waiting, known) = (std::mem::take(&mut named.waiting), Arc::new(std::mem::take(&mut named.known)));
+            named.arrived = 0;
+            for &id in &waiting {
+                // SAFETY: as in `Block::current_thread`.
+                unsafe { &*block.threads.add(id as usize) }.told.replace(Some(known.clone()));
+            }
+            block.released.borrow_mut().extend(waiting.into_iter().filter(|&id| id != self.id));
+        }
+        complete
+    }
+
+    /// Memory accesses and other steps so far.
+    pub(crate) fn time(&self) -> u64 {
+        self.count_work(1, Location::caller());
+        self.steps.get() + self.work.get()
+    }
+
     /// Passes `value` to the lanes of `mask`, and returns the values of all lanes; 0 outside of the mask.
     #[track_caller]
     pub fn exchange(&self, op: WarpOp, mask: u32, value: u64) -> [u64; 32] {
@@ -973,8 +1084,8 @@ impl Thread {
 
     /// Records a vector access to shared memory. Until [`end_vector`](Self::end_vector), accesses are parts of it.
     #[track_caller]
-    pub(crate) fn begin_vector(&self, address: u32, bytes: u32) {
-        self.record(Operation::SharedLoad, address.into(), bytes, Location::caller());
+    pub(crate) fn begin_vector(&self, operation: Operation, address: u32, bytes: u32) {
+        self.record(operation, address.into(), bytes, Location::caller());
         self.vector.set(true);
     }
 
@@ -982,14 +1093,24 @@ impl Thread {
         self.vector.set(false);
     }
 
-    /// An acquire-release fence at device scope.
+    /// A fence.
     #[track_caller]
-    pub fn fence(&self) {
+    pub fn fence(&self, order: Ordering, scope: Scope) {
+        if order == Ordering::Relaxed {
+            return;
+        }
         let site = Location::caller();
         self.count_work(FENCE_STEPS, site);
         self.record(Operation::Fence, 0, 0, site);
         self.forget_peeks();
-        self.clock.borrow_mut().fence();
+        let (clock, wide) = (&mut *self.clock.borrow_mut(), scope != Scope::Block);
+        let known = clock.fence(order, wide);
+        if order == Ordering::SeqCst {
+            self.competes();
+            let sequence = &mut *self.launch().sequence.borrow_mut();
+            clock.sequenced = Some(sequence.seen_by(clock.block, wide));
+            sequence.add(clock.block, wide, &known);
+        }
     }
 
     /// Waits until all previous launches have ended.
@@ -1523,12 +1644,10 @@ impl Thread {
             shared = self.block().shared.borrow_mut();
         }
         let clock = self.clock.borrow();
-        for word in words(address, size) {
-            if let Err(earlier) = shared.shadow.touch(word, action, &clock, site) {
-                let place = shared.place(address, size);
-                drop((shared, clock));
-                self.race(place, earlier, action, site);
-            }
+        if let Err(earlier) = shared.touch(address, size, action, &clock, site) {
+            let place = shared.place(address, size);
+            drop((shared, clock));
+            self.race(place, earlier, action, site);
         }
         shared
     }
@@ -1601,7 +1720,7 @@ impl Thread {
         while copies.groups.len() > pending {
             for copied in copies.groups.pop_front().into_iter().flatten() {
                 match copied {
-                    Copied::To(word) => shared.shadow.end_copy(word, &clock),
+                    Copied::To(word) => shared.end_copy(word, &clock),
                     Copied::From { record, name, element, copy, changes } => {
                         let Some(site) = copy.site else { continue };
                         // SAFETY: the launch's buffers outlive it.

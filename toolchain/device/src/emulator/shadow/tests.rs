@@ -151,7 +151,9 @@ impl Program {
             match self.draw(24) {
                 0 => self.barrier(block),
                 1 => self.sync_warp(block, thread),
-                2 => self.clocks[block][thread].fence(),
+                2 => {
+                    self.clocks[block][thread].fence(Ordering::AcqRel, true);
+                }
                 // Many synchronisations, so that a word cannot hold the time.
                 3 if self.draw(8) == 0 => {
                     let clock = &mut self.clocks[block][thread];

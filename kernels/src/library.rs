@@ -1,0 +1,347 @@
+//! The device library, function by function, with many results per thread: the test suite compares them with references on
+//! every device. [`lessons`](crate::lessons) are for readers; these kernels are for coverage.
+
+use atomic::{AtomicCounter, AtomicFloat, AtomicInteger, AtomicNumber, Ordering, Scope};
+use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
+use warpkov_device::device::{Global, GlobalMut, Named, Real, Word, atomic, block, kernel, thread, warp};
+use warpkov_device::shared_array;
+
+/// Every atomic operation that [`lessons::atomics`](crate::lessons::atomics) and `histogram` lack, all threads on the same
+/// cells.
+///
+/// - *Mathematics*: of x: Σ, max, min, and, or, xor, the number of elements; xor; counters modulo 100, up and down, and a
+///   count by compare-and-exchange; extremes of x / 2 without those of x divisible by 7, which are NaN; and Σ of the sums
+///   of all blocks, by the last block.
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: 2 words, static. *Barriers*: three. *Deterministic*: yes.
+/// - *Valid result in*: all buffers but `x` and `sums`, after the launch.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `wide` | 9 | Σ, max, min, and, or, xor, count, exchange, Σ of `sums` |
+/// | `narrow` | 4 | up, down, count, blocks that have ended |
+/// | `sums` | blocks | 0 before the launch |
+/// | `extremes` | 2 | max, min |
+/// | `narrow_extremes` | 2 | max, min |
+///
+/// *Launch*: any grid, any block.
+#[kernel]
+pub fn library_atomics(
+    x: Global<i64>,
+    wide: GlobalMut<i64>,
+    narrow: GlobalMut<u32>,
+    sums: GlobalMut<i64>,
+    extremes: GlobalMut<f64>,
+    narrow_extremes: GlobalMut<f32>,
+) {
+    let local = shared_array!(library_extremes: f32; 2);
+    let last = shared_array!(library_last: u32; 1);
+    let (t, block, value) =
+        (thread::thread_idx_x(), thread::block_idx_x() as usize, x.get(thread::index_1d() as usize));
+    if t == 0 {
+        local.set(0, f32::NEG_INFINITY);
+        local.set(1, f32::INFINITY);
+    }
+    thread::sync_threads();
+
+    i64::fetch_add((wide, 0), value, Ordering::SeqCst, Scope::Device);
+    i64::fetch_max((wide, 1), value, Ordering::Relaxed, Scope::System);
+    i64::fetch_min((wide, 2), value, Ordering::AcqRel, Scope::Device);
+    i64::fetch_and((wide, 3), value, Ordering::Release, Scope::Device);
+    i64::fetch_or((wide, 4), value, Ordering::Acquire, Scope::Device);
+    i64::fetch_xor((wide, 5), value, Ordering::SeqCst, Scope::System);
+    let mut seen = atomic::load((wide, 6), Ordering::SeqCst, Scope::Device);
+    loop {
+        let found = atomic::compare_exchange((wide, 6), seen, seen + 1, Ordering::SeqCst, Scope::Device);
+        if found == seen {
+            break;
+        }
+        seen = found;
+    }
+    i64::fetch_replace((wide, 7), -5, Ordering::Relaxed, Scope::Device);
+
+    u32::fetch_inc((narrow, 0), 99, Ordering::Relaxed, Scope::Device);
+    u32::fetch_dec((narrow, 1), 99, Ordering::SeqCst, Scope::Device);
+    let mut seen = 0;
+    loop {
+        let found = atomic::compare_exchange((narrow, 2), seen, seen + 1, Ordering::Relaxed, Scope::Device);
+        if found == seen {
+            break;
+        }
+        seen = found;
+    }
+
+    let half = if value % 7 == 0 { f64::NAN } else { value as f64 / 2.0 };
+    f64::fetch_max((extremes, 0), half, Ordering::Relaxed, Scope::Device);
+    f64::fetch_min((extremes, 1), half, Ordering::SeqCst, Scope::Device);
+    f32::fetch_max((local, 0), half as f32, Ordering::Relaxed, Scope::Block);
+    f32::fetch_min((local, 1), half as f32, Ordering::Relaxed, Scope::Block);
+
+    atomic::add((sums, block), value);
+    thread::sync_threads();
+    if t == 0 {
+        f32::fetch_max((narrow_extremes, 0), local.get(0), Ordering::Relaxed, Scope::Device);
+        f32::fetch_min((narrow_extremes, 1), local.get(1), Ordering::Relaxed, Scope::Device);
+        atomic::fence(Ordering::Release, Scope::Device);
+        let ended = u32::fetch_inc((narrow, 3), u32::MAX, Ordering::Relaxed, Scope::Device);
+        last.set(0, u32::from(ended == thread::grid_dim_x() - 1));
+    }
+    thread::sync_threads();
+    if t == 0 && last.get(0) == 1 {
+        atomic::fence(Ordering::SeqCst, Scope::System);
+        let mut sum = 0;
+        for block in 0..thread::grid_dim_x() {
+            sum += atomic::load((sums, block as usize), Ordering::Relaxed, Scope::Device);
+        }
+        atomic::store((wide, 8), sum, Ordering::SeqCst, Scope::Device);
+    }
+}
+
+/// The elementary functions of x and y, eleven numbers per element: √x, 1/√x, eˣ, 2ˣ, ln x, log₂ x, sin x, cos x, tanh x,
+/// erf x, xʸ.
+///
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes; NaN may have other bits. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `n` | scalar | elements |
+/// | `x`, `y` | n | |
+/// | `out` | 11n | |
+///
+/// *Launch*: ⌈n / B⌉ blocks or more of any B threads.
+#[kernel(T = [f32, f64])]
+pub fn library_math<T: Real>(n: u32, x: Global<T>, y: Global<T>, out: GlobalMut<T>) {
+    let i = thread::index_1d() as usize;
+    if i < n as usize {
+        let (x, y) = (x.get(i), y.get(i));
+        out.set(11 * i, x.sqrt());
+        out.set(11 * i + 1, x.rsqrt());
+        out.set(11 * i + 2, x.exp());
+        out.set(11 * i + 3, x.exp2());
+        out.set(11 * i + 4, x.ln());
+        out.set(11 * i + 5, x.log2());
+        out.set(11 * i + 6, x.sin());
+        out.set(11 * i + 7, x.cos());
+        out.set(11 * i + 8, x.tanh());
+        out.set(11 * i + 9, x.erf());
+        out.set(11 * i + 10, x.pow(y));
+    }
+}
+
+/// Shuffles of x within segments of `width` lanes: from lane 3, up by 2, down by 2, xor 1; four numbers per thread.
+///
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `width` | scalar | 2, 4, 8, 16 or 32 |
+/// | `x` | threads of the grid | |
+/// | `out` | 4 × threads of the grid | |
+///
+/// *Launch*: any grid; blocks of whole warps.
+#[kernel(T = [u32, u64])]
+pub fn library_segments<T: Word + Named>(width: u32, x: Global<T>, out: GlobalMut<T>) {
+    let i = thread::index_1d() as usize;
+    let x = x.get(i);
+    out.set(4 * i, warp::shuffle_in(warp::FULL, x, 3, width));
+    out.set(4 * i + 1, warp::shuffle_up_in(warp::FULL, x, 2, width));
+    out.set(4 * i + 2, warp::shuffle_down_in(warp::FULL, x, 2, width));
+    out.set(4 * i + 3, warp::shuffle_xor_in(warp::FULL, x, 1, width));
+}
+
+/// Votes, matches and reductions of x among the even lanes, and separately among the odd lanes: eleven numbers per thread.
+/// They are: whether x > 0 is the same in all lanes; the lanes with equal x and equal x · 2³²; whether x and x / 8 are the same
+/// in all; max, min, and, or, xor of x; whether the active lanes contain this one; and the number of threads, which one of
+/// each set of active lanes adds to `count`.
+///
+/// - *Thread mapping*: one thread per element; 16 lanes of a warp take part in each operation.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `out` and `count`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `out` | 11 × threads of the grid | |
+/// | `count` | 1 | 0 before the launch |
+///
+/// *Launch*: any grid; blocks of whole warps.
+#[kernel]
+pub fn library_warps(x: Global<i32>, out: GlobalMut<u32>, count: GlobalMut<u32>) {
+    const EVEN: u32 = 0x5555_5555;
+    let i = thread::index_1d() as usize;
+    let x = x.get(i);
+    let lane = warp::lane_id();
+    let mask = if lane.is_multiple_of(2) { EVEN } else { !EVEN };
+    out.set(11 * i, u32::from(warp::uniform(mask, x > 0)));
+    out.set(11 * i + 1, warp::match_any(mask, x));
+    out.set(11 * i + 2, warp::match_any(mask, i64::from(x) << 32));
+    out.set(11 * i + 3, u32::from(warp::match_all(mask, x)));
+    out.set(11 * i + 4, u32::from(warp::match_all(mask, x / 8)));
+    out.set(11 * i + 5, warp::max_i32(mask, x) as u32);
+    out.set(11 * i + 6, warp::min_i32(mask, x) as u32);
+    out.set(11 * i + 7, warp::and_u32(mask, x as u32));
+    out.set(11 * i + 8, warp::or_u32(mask, x as u32));
+    out.set(11 * i + 9, warp::xor_u32(mask, x as u32));
+    let active = warp::active_mask();
+    out.set(11 * i + 10, active >> lane & 1);
+    if active.trailing_zeros() == lane {
+        atomic::add((count, 0), active.count_ones());
+    }
+}
+
+/// Scans of a block of any size with an operation that does not commute, the composition of x ↦ a·x + b over the integers
+/// modulo 2³², a in the high half: before, through and total; x of the last thread; and Σ of the low halves. Five numbers per
+/// thread.
+///
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: 1032 bytes, static. *Barriers*: six. *Deterministic*: yes. *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | threads of the grid | |
+/// | `out` | 5 × threads of the grid | |
+///
+/// *Launch*: any grid, any block.
+#[kernel]
+pub fn library_blocks(x: Global<u64>, out: GlobalMut<u64>) {
+    let block = thread::block_idx_x() * thread::block_size();
+    let i = (block + thread::index_in_block()) as usize;
+    let x = x.get(i);
+    let scan = block::scan(x, 1 << 32, composed);
+    let last = block::broadcast(x, thread::block_size() - 1);
+    let sum = block::reduce_all(x as u32, 0, |a, b| a.wrapping_add(b));
+    out.set(5 * i, scan.before);
+    out.set(5 * i + 1, scan.through);
+    out.set(5 * i + 2, scan.total);
+    out.set(5 * i + 3, last);
+    out.set(5 * i + 4, sum.into());
+}
+
+/// First x ↦ `first`(x), then `then`.
+#[inline(always)]
+pub fn composed(first: u64, then: u64) -> u64 {
+    let [(a, b), (c, d)] = [first, then].map(|of| ((of >> 32) as u32, of as u32));
+    u64::from(a.wrapping_mul(c)) << 32 | u64::from(b.wrapping_mul(c).wrapping_add(d))
+}
+
+/// A warp hands numbers to each other warp of the block in turn, through one buffer and two named barriers: warp w > 0 writes
+/// the numbers plus w. Clocks do not go back.
+///
+/// - *Thread mapping*: one thread per element of a warp's part.
+/// - *Shared memory*: 32 words, static. *Barriers*: two named ones per other warp. *Deterministic*: yes.
+/// - *Valid result in*: `out`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x` | block | |
+/// | `out` | block | part 0: 1 if the clocks are right |
+///
+/// *Launch*: one block of whole warps, at least two.
+#[kernel]
+pub fn library_barriers(x: Global<u32>, out: GlobalMut<u32>) {
+    let buffer = shared_array!(library_buffer: u32; 32);
+    let (t, lane, role) = (thread::thread_idx_x(), warp::lane_id(), warp::warp_role());
+    let (cycles, narrow, nanoseconds) = (thread::clock64(), thread::clock(), thread::global_timer());
+    if role == 0 {
+        for other in 1..thread::block_dim_x() / 32 {
+            buffer.set(lane, x.get((32 * other + lane) as usize));
+            thread::arrive_barrier(1, 64);
+            thread::sync_barrier(2, 64);
+        }
+    } else {
+        // The warps take turns: each waits for the one before.
+        if role > 1 {
+            thread::sync_barrier(2 + role, 64);
+        }
+        thread::sync_barrier(1, 64);
+        out.set(t as usize, buffer.get(lane) + role);
+        thread::arrive_barrier(2, 64);
+        if role + 1 < thread::block_dim_x() / 32 {
+            thread::arrive_barrier(3 + role, 64);
+        }
+    }
+    thread::nanosleep(100);
+    if role == 0 {
+        let narrow = thread::clock().wrapping_sub(narrow);
+        let forward = thread::clock64() > cycles && narrow < 1 << 31 && thread::global_timer() >= nanoseconds;
+        out.set(t as usize, u32::from(forward));
+    }
+}
+
+/// Numbers of 1 and 2 bytes: x in each small format, through shared memory; the same number again from each; and x·y + x, x + y and x·y in pairs of f16 and bf16.
+///
+/// - *Thread mapping*: one thread per row of the matrices.
+/// - *Shared memory*: 1280 bytes, static. *Barriers*: one. *Deterministic*: yes. *Valid result in*: all buffers but `x`, `y`.
+///
+/// *Safety*:
+///
+/// | parameter | shape | range or unit |
+/// | --- | --- | --- |
+/// | `x`, `y` | threads of the grid | |
+/// | `halves`, `brains` | threads of the grid | |
+/// | `bytes` | threads of the grid × 2 | E4M3, E5M2 |
+/// | `back` | threads of the grid × 4 | f16, bf16, E4M3, E5M2 as f32 |
+/// | `packed` | threads of the grid × 6 | f16: x·y + x, x + y, x·y; the same in bf16 |
+///
+/// *Launch*: any grid; blocks of 128 threads.
+#[kernel]
+pub fn library_elements(
+    x: Global<f32>,
+    y: Global<f32>,
+    halves: GlobalMut<F16>,
+    brains: GlobalMut<Bf16>,
+    bytes: GlobalMut<u8>,
+    back: GlobalMut<f32>,
+    packed: GlobalMut<u32>,
+) {
+    let of_two = shared_array!(library_two: F16; 128);
+    let of_brains = shared_array!(library_brains: Bf16; 128);
+    let of_one = shared_array!(library_one: E4m3; 128);
+    let (of_bytes, of_floats) = (shared_array!(library_bytes: E5m2; 128), shared_array!(library_floats: f32; 128));
+    let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
+    let (x, y) = (x.get(i), y.get(i));
+    of_two.set(t, F16::from_f32(x));
+    of_brains.set(t, Bf16::from_f32(x));
+    of_one.set(t, E4m3::from_f32(x));
+    of_bytes.set(t, E5m2::from_f32(x));
+    of_floats.rows(4).set(t / 4, t % 4, x);
+    thread::sync_threads();
+    // The elements of the neighbour, back to its place.
+    let from = t ^ 1;
+    let place = i ^ 1;
+    let (half, brain, one, two) = (of_two.get(from), of_brains.get(from), of_one.get(from), of_bytes.get(from));
+    halves.set(place, half);
+    brains.set(place, brain);
+    bytes.rows(2).set(place, 0, one.to_bits());
+    bytes.rows(2).set(place, 1, two.to_bits());
+    let back = back.rows(4);
+    back.set(place, 0, half.to_f32());
+    back.set(place, 1, brain.to_f32());
+    back.set(place, 2, one.to_f32());
+    back.set(place, 3, two.to_f32());
+    let packed = packed.rows(6);
+    // The first number of each pair is of this thread, the second one of the first of four.
+    let first = of_floats.get4(t / 4)[0];
+    let (a, b) = (F16x2::from_f32(x, first), F16x2::from_f32(y, y));
+    packed.set(i, 0, a.fma(b, a).to_bits());
+    packed.set(i, 1, a.add(b).to_bits());
+    packed.set(i, 2, a.mul(b).to_bits());
+    let (a, b) = (Bf16x2::from_f32(x, first), Bf16x2::from_f32(y, y));
+    packed.set(i, 3, a.fma(b, a).to_bits());
+    packed.set(i, 4, a.add(b).to_bits());
+    packed.set(i, 5, a.mul(b).to_bits());
+}

@@ -1,0 +1,245 @@
+//! The device library, function by function, against references of the host.
+
+use warpkov::runtime::Precise;
+use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
+use warpkov_device::device::{Named, Real, Word};
+use warpkov_device::launch::{Device, Dim3, Shape};
+use warpkov_kernels::library;
+use warpkov_runtime::device::AnyDevice;
+
+use crate::check::same;
+use crate::random::Random;
+use crate::{Outcome, Suite};
+
+pub fn add(suite: &mut Suite) {
+    suite.add("library_atomics", atomics);
+    suite.add("library_math::f32", math::<f32>);
+    suite.add("library_math::f64", math::<f64>);
+    suite.add("library_segments::u32", segments::<u32>);
+    suite.add("library_segments::u64", segments::<u64>);
+    suite.add("library_warps", warps);
+    suite.add("library_blocks", blocks);
+    suite.add("library_barriers", barriers);
+    suite.add("library_elements", elements);
+}
+
+fn atomics(device: &AnyDevice, scale: usize) -> Outcome {
+    let (blocks, threads) = (3 * scale, 96);
+    let n = blocks * threads;
+    let mut random = Random::new(41);
+    let x: Vec<i64> = (0..n).map(|_| random.below(1 << 40) as i64 - (1 << 39)).collect();
+    let dx = device.upload(&x)?;
+    let mut wide = device.upload(&[0, i64::MIN, i64::MAX, -1, 0, 0, 0, 0, 0])?;
+    let (mut narrow, mut sums) = (device.zeros(4)?, device.zeros(blocks)?);
+    let mut extremes = device.upload(&[f64::NEG_INFINITY, f64::INFINITY])?;
+    let mut narrow_extremes = device.upload(&[f32::NEG_INFINITY, f32::INFINITY])?;
+    let shape = Shape::new(blocks as u32, threads as u32);
+    // SAFETY: `x` has one element per thread, `sums` one per block, and there are as many cells as the kernel uses.
+    unsafe {
+        library::library_atomics(
+            device,
+            shape,
+            &dx,
+            &mut wide,
+            &mut narrow,
+            &mut sums,
+            &mut extremes,
+            &mut narrow_extremes,
+        )?;
+    }
+    let (sum, count) = (x.iter().sum::<i64>(), n as i64);
+    let (max, min) = (x.iter().max().copied().unwrap_or(0), x.iter().min().copied().unwrap_or(0));
+    let (and, or, xor) = x.iter().fold((-1, 0, 0), |(and, or, xor), x| (and & x, or | x, xor ^ x));
+    same("wide", &device.to_vec(&wide)?, &[sum, max, min, and, or, xor, count, -5, sum])?;
+    let n = n as u32;
+    same("narrow", &device.to_vec(&narrow)?, &[n % 100, (100 - n % 100) % 100, n, blocks as u32])?;
+    let halves = || x.iter().filter(|&x| x % 7 != 0).map(|&x| x as f64 / 2.0);
+    let expected = [halves().fold(f64::NEG_INFINITY, f64::max), halves().fold(f64::INFINITY, f64::min)];
+    same("extremes", &device.to_vec(&extremes)?, &expected)?;
+    same("narrow extremes", &device.to_vec(&narrow_extremes)?, &expected.map(|x| x as f32))
+}
+
+/// The host computes the same functions, so a device must agree to the last bit.
+fn math<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
+    let mut random = Random::new(42);
+    let special = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e-310, 1e300, -1e22, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+    let mut x: Vec<T> = special.iter().flat_map(|&x| special.map(|_| T::from_f64(x))).collect();
+    let mut y: Vec<T> = special.iter().flat_map(|_| special.map(T::from_f64)).collect();
+    for _ in 0..1000 * scale {
+        let exponent = random.below(if T::WIDE { 2000 } else { 250 }) as i32;
+        let size = 2f64.powi(exponent - if T::WIDE { 1000 } else { 125 });
+        x.push(T::from_f64(if exponent % 2 == 0 { 20.0 } else { size } * (random.unit() - 0.3)));
+        y.push(T::from_f64(8.0 * (random.unit() - 0.5)));
+    }
+    let n = x.len();
+    let (dx, dy, mut out) = (device.upload(&x)?, device.upload(&y)?, device.zeros::<T>(11 * n)?);
+    // SAFETY: `x` and `y` have `n` elements, `out` eleven each.
+    unsafe { library::library_math(device, Shape::cover(n as u64, 128), n as u32, &dx, &dy, &mut out)? };
+    let functions: [fn(T) -> T; 10] = [
+        Real::sqrt,
+        Real::rsqrt,
+        Real::exp,
+        Real::exp2,
+        Real::ln,
+        Real::log2,
+        Real::sin,
+        Real::cos,
+        Real::tanh,
+        Real::erf,
+    ];
+    // All NaN are equal.
+    let bits = |x: T| if x.to_f64().is_nan() { u64::MAX } else { x.to_raw() };
+    let expected = x
+        .iter()
+        .zip(&y)
+        .flat_map(|(&x, &y)| functions.into_iter().map(move |function| function(x)).chain([Real::pow(x, y)]).map(bits));
+    let found: Vec<u64> = device.to_vec(&out)?.into_iter().map(bits).collect();
+    same("functions", &found, &expected.collect::<Vec<_>>())
+}
+
+fn segments<T: Word + Named + std::fmt::Debug>(device: &AnyDevice, scale: usize) -> Outcome {
+    let n = 64 * scale;
+    let x: Vec<T> = (0..n as u64).map(|i| T::from_raw(i << if T::WIDE { 33 } else { 3 })).collect();
+    let dx = device.upload(&x)?;
+    for width in [2, 4, 8, 16, 32] {
+        let mut out = device.zeros::<T>(4 * n)?;
+        // SAFETY: `x` has one element per thread, `out` four.
+        unsafe { library::library_segments(device, Shape::new(n as u32 / 64, 64), width as u32, &dx, &mut out)? };
+        let expected = (0..n).flat_map(|i| {
+            let (first, at) = (i / width * width, i % width);
+            let up = if at >= 2 { i - 2 } else { i };
+            let down = if at + 2 < width { i + 2 } else { i };
+            [first + 3 % width, up, down, i ^ 1].map(|from| x[from])
+        });
+        same("segments", &device.to_vec(&out)?, &expected.collect::<Vec<T>>())?;
+    }
+    Ok(())
+}
+
+fn warps(device: &AnyDevice, scale: usize) -> Outcome {
+    let n = 128 * scale;
+    let mut random = Random::new(43);
+    // The second warp of four has equal elements, the third one nearly.
+    let x: Vec<i32> = (0..n)
+        .map(|i| match i / 32 % 4 {
+            1 => 77,
+            2 => 800 + random.below(8) as i32,
+            _ => random.below(9) as i32 - 4,
+        })
+        .collect();
+    let (dx, mut out, mut count) = (device.upload(&x)?, device.zeros::<u32>(11 * n)?, device.zeros(1)?);
+    // SAFETY: `x` has one element per thread, `out` eleven, and `count` has one.
+    unsafe { library::library_warps(device, Shape::new(n as u32 / 64, 64), &dx, &mut out, &mut count)? };
+    let expected = x.chunks(32).flat_map(|warp| {
+        (0..32).flat_map(move |lane: usize| {
+            let group = || (lane % 2..32).step_by(2);
+            let values = || group().map(|i| warp[i]);
+            let positive = values().filter(|&x| x > 0).count();
+            let same = group().filter(|&i| warp[i] == warp[lane]).fold(0, |bits, i| bits | 1 << i);
+            [
+                u32::from(positive == 0 || positive == 16),
+                same,
+                same,
+                u32::from(values().all(|x| x == warp[lane])),
+                u32::from(values().all(|x| x / 8 == warp[lane] / 8)),
+                values().max().unwrap_or(0) as u32,
+                values().min().unwrap_or(0) as u32,
+                values().fold(-1, |a, b| a & b) as u32,
+                values().fold(0, |a, b| a | b) as u32,
+                values().fold(0, |a, b| a ^ b) as u32,
+                1,
+            ]
+        })
+    });
+    same("warps", &device.to_vec(&out)?, &expected.collect::<Vec<u32>>())?;
+    same("count", &device.to_vec(&count)?, &[n as u32])
+}
+
+fn blocks(device: &AnyDevice, scale: usize) -> Outcome {
+    for (x, y) in [(1, 1), (31, 1), (32, 1), (33, 1), (5, 13), (1000, 1), (1024, 1), (32, 32)] {
+        let (threads, blocks) = ((x * y) as usize, scale.min(8));
+        let mut random = Random::new(u64::from(x));
+        let values: Vec<u64> = (0..threads * blocks).map(|_| random.below(u64::MAX)).collect();
+        let (dx, mut out) = (device.upload(&values)?, device.zeros::<u64>(5 * values.len())?);
+        // SAFETY: `x` has one element per thread, `out` five.
+        unsafe { library::library_blocks(device, Shape::new(blocks as u32, Dim3 { x, y, z: 1 }), &dx, &mut out)? };
+        let mut expected = Vec::new();
+        for block in values.chunks(threads) {
+            let fold = |part: &[u64]| part.iter().fold(1 << 32, |a, &b| library::composed(a, b));
+            let sum = block.iter().fold(0, |sum: u32, &x| sum.wrapping_add(x as u32));
+            let (total, last) = (fold(block), block[threads - 1]);
+            let mut before = 1 << 32;
+            for &x in block {
+                let through = library::composed(before, x);
+                expected.extend([before, through, total, last, sum.into()]);
+                before = through;
+            }
+        }
+        same("blocks", &device.to_vec(&out)?, &expected)?;
+    }
+    Ok(())
+}
+
+fn barriers(device: &AnyDevice, _: usize) -> Outcome {
+    for warps in [2, 5, 12] {
+        let x: Vec<u32> = (0..32 * warps).map(|i| 3 * i + 1).collect();
+        let (dx, mut out) = (device.upload(&x)?, device.zeros::<u32>(x.len())?);
+        // SAFETY: both buffers have one element per thread.
+        unsafe { library::library_barriers(device, Shape::new(1, 32 * warps), &dx, &mut out)? };
+        let expected = x.iter().zip(0..).map(|(&x, i)| if i < 32 { 1 } else { x + i / 32 });
+        same("barriers", &device.to_vec(&out)?, &expected.collect::<Vec<u32>>())?;
+    }
+    Ok(())
+}
+
+/// The host converts by integer operations and rounds pairs by f64; a GPU has instructions.
+fn elements(device: &AnyDevice, scale: usize) -> Outcome {
+    let n = 512 * scale;
+    let mut random = Random::new(44);
+    let mut number = || {
+        let exponent = random.below(60) as i32 - 34;
+        ((random.unit() - 0.5) * 2f64.powi(exponent)) as f32
+    };
+    let (mut x, mut y): (Vec<f32>, Vec<f32>) = (0..n).map(|_| (number(), number())).unzip();
+    let special =
+        [0.0, -0.0, 1e9, -1e9, f32::INFINITY, f32::MAX, 65519.0, 65520.0, 448.0, 465.0, 57344.0, 6e-8, 1e-40, 1.5];
+    x[..special.len()].copy_from_slice(&special);
+    y[..4].fill(0.0);
+    let (dx, dy) = (device.upload(&x)?, device.upload(&y)?);
+    let (mut halves, mut brains) = (device.zeros::<F16>(n)?, device.zeros::<Bf16>(n)?);
+    let (mut bytes, mut back, mut packed) =
+        (device.zeros::<u8>(2 * n)?, device.zeros::<f32>(4 * n)?, device.zeros::<u32>(6 * n)?);
+    let shape = Shape::new(n as u32 / 128, 128);
+    // SAFETY: all buffers have a row per thread.
+    unsafe {
+        library::library_elements(
+            device,
+            shape,
+            &dx,
+            &dy,
+            &mut halves,
+            &mut brains,
+            &mut bytes,
+            &mut back,
+            &mut packed,
+        )?;
+    }
+    let bits: Vec<u16> = device.to_vec(&halves)?.iter().map(|x| x.to_bits()).collect();
+    same("f16", &bits, &x.iter().map(|&x| F16::from_f32(x).to_bits()).collect::<Vec<_>>())?;
+    let bits: Vec<u16> = device.to_vec(&brains)?.iter().map(|x| x.to_bits()).collect();
+    same("bf16", &bits, &x.iter().map(|&x| Bf16::from_f32(x).to_bits()).collect::<Vec<_>>())?;
+    let small = x.iter().flat_map(|&x| [E4m3::from_f32(x).to_bits(), E5m2::from_f32(x).to_bits()]);
+    same("8 bits", &device.to_vec(&bytes)?, &small.collect::<Vec<_>>())?;
+    let wide = x.iter().flat_map(|&x| {
+        [F16::from_f32(x).to_f32(), Bf16::from_f32(x).to_f32(), E4m3::from_f32(x).into(), E5m2::from_f32(x).into()]
+    });
+    same("back", &device.to_vec(&back)?, &wide.collect::<Vec<f32>>())?;
+    let pairs = x.iter().zip(&y).enumerate().flat_map(|(i, (&a, &b))| {
+        let first = x[i / 4 * 4];
+        let (a16, b16) = (F16x2::from_f32(a, first), F16x2::from_f32(b, b));
+        let (ab, bb) = (Bf16x2::from_f32(a, first), Bf16x2::from_f32(b, b));
+        let f16 = [a16.fma(b16, a16), a16.add(b16), a16.mul(b16)].map(F16x2::to_bits);
+        f16.into_iter().chain([ab.fma(bb, ab), ab.add(bb), ab.mul(bb)].map(Bf16x2::to_bits))
+    });
+    same("pairs", &device.to_vec(&packed)?, &pairs.collect::<Vec<u32>>())
+}

@@ -1,0 +1,92 @@
+//! Views as matrices, row after row.
+//!
+//! ```
+//! use warpkov_device::device::prelude::*;
+//! use warpkov_device::emulator::Emulator;
+//! use warpkov_device::launch::{Device, Dim3, Shape};
+//!
+//! /// The transpose of a matrix of `rows` × `columns` elements.
+//! #[kernel]
+//! fn transpose(rows: u32, columns: u32, x: Global<f64>, y: GlobalMut<f64>) {
+//!     let (x, y) = (x.rows(columns as usize), y.rows(rows as usize));
+//!     let (row, column) = (thread::thread_idx_y() as usize, thread::thread_idx_x() as usize);
+//!     y.set(column, row, x.get(row, column));
+//! }
+//!
+//! let device = Emulator::default();
+//! let (x, mut y) = (device.upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?, device.zeros(6)?);
+//! let shape = Shape::new(1, Dim3 { x: 3, y: 2, z: 1 });
+//! // SAFETY: both matrices have 2 · 3 elements.
+//! unsafe { transpose(&device, shape, 2, 3, &x, &mut y)? };
+//! assert_eq!(device.to_vec(&y)?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+//! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+//! ```
+
+use super::{DeviceCopy, Element, Global, GlobalMut, Shared};
+
+/// A view whose elements form rows of one length. A GPU checks no index; the emulator reports a column beyond the end of its
+/// row, too, though the view has an element at that place.
+#[derive(Clone, Copy)]
+pub struct Rows<View, Index> {
+    view: View,
+    length: Index,
+}
+
+macro_rules! rows {
+    ($($view:ident, $bound:ident, $index:ty;)*) => {$(
+        impl<T: $bound> $view<T> {
+            /// The view as a matrix with rows of `length` elements.
+            #[inline(always)]
+            #[must_use]
+            pub fn rows(self, length: $index) -> Rows<Self, $index> {
+                Rows { view: self, length }
+            }
+        }
+
+        impl<T: $bound> Rows<$view<T>, $index> {
+            /// The index in the view of the element at `column` of `row`, for an atomic operation or a copy.
+            #[inline(always)]
+            #[must_use]
+            #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+            pub fn index(self, row: $index, column: $index) -> $index {
+                #[cfg(not(target_arch = "nvptx64"))]
+                if column >= self.length {
+                    use crate::emulator::fault::{Kind, raise};
+                    let array = self.view.first_place().array;
+                    raise(Kind::ColumnOutOfBounds { array, column: column as usize, length: self.length as usize });
+                }
+                row * self.length + column
+            }
+
+            /// The element at `column` of `row`.
+            #[inline(always)]
+            #[must_use]
+            #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+            pub fn get(self, row: $index, column: $index) -> T {
+                self.view.get(self.index(row, column))
+            }
+        }
+    )*};
+}
+rows! {
+    Global, DeviceCopy, usize;
+    GlobalMut, DeviceCopy, usize;
+    Shared, Element, u32;
+}
+
+macro_rules! written_rows {
+    ($($view:ident, $bound:ident, $index:ty;)*) => {$(
+        impl<T: $bound> Rows<$view<T>, $index> {
+            /// Writes the element at `column` of `row`.
+            #[inline(always)]
+            #[cfg_attr(not(target_arch = "nvptx64"), track_caller)]
+            pub fn set(self, row: $index, column: $index, value: T) {
+                self.view.set(self.index(row, column), value);
+            }
+        }
+    )*};
+}
+written_rows! {
+    GlobalMut, DeviceCopy, usize;
+    Shared, Element, u32;
+}
