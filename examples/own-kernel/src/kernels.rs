@@ -5,8 +5,17 @@ use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, thread};
 
 /// `partial[b]` = Σ x\[i]·y\[i] over the elements i of block b, in a grid-stride loop.
 ///
-/// *Safety*: `x` and `y` have `n` elements; `partial` has one element per block.
-#[kernel(T = [f32, f64])]
+/// The contract says what `n` elements, and one partial sum per block, mean for a launch. The launcher checks it.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        x.len() >= n,
+        y.len() >= n,
+        partial.len() >= shape.grid,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn dot<T: Real>(n: u64, x: Global<T>, y: Global<T>, partial: GlobalMut<f64>) {
     let threads = u64::from(thread::grid_dim_x()) * u64::from(thread::block_dim_x());
     let mut sum = 0.0;
