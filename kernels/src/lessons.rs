@@ -30,9 +30,16 @@ pub fn vector_add<'n, T: Real>(n: Len<'n>, x: In<'n, T>, y: In<'n, T>, z: Out<'n
 /// | --- | --- | --- |
 /// | `quads` | scalar | quads |
 /// | `x`, `y`, `z` | 4·`quads` | aligned to 16 bytes |
-///
-/// *Launch*: ⌈`quads` / B⌉ blocks or more of any B threads.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        x.len() >= 4 * quads,
+        y.len() >= 4 * quads,
+        z.len() >= 4 * quads,
+        shape.threads >= quads,
+        shape.dimensions == 1,
+    )
+)]
 pub fn vector_add4<T: Real>(quads: u32, x: Global<T>, y: Global<T>, z: GlobalMut<T>) {
     let i = thread::index_1d() as usize;
     if i < quads as usize {
@@ -52,9 +59,7 @@ pub fn vector_add4<T: Real>(quads: u32, x: Global<T>, y: Global<T>, z: GlobalMut
 /// | --- | --- | --- |
 /// | `n` | scalar | elements |
 /// | `x`, `y` | n | |
-///
-/// *Launch*: any grid, any block.
-#[kernel(T = [f32, f64])]
+#[kernel(T = [f32, f64], requires(x.len() >= n, y.len() >= n, shape.dimensions == 1))]
 pub fn copy_streaming<T: Real>(n: u32, x: Global<T>, y: GlobalMut<T>) {
     let mut i = thread::index_1d() as usize;
     while i < n as usize {
@@ -73,9 +78,7 @@ pub fn copy_streaming<T: Real>(n: u32, x: Global<T>, y: GlobalMut<T>) {
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `out` | 12 × threads of the grid | threads in the order block, then thread in block |
-///
-/// *Launch*: any grid, any block, up to three dimensions.
-#[kernel]
+#[kernel(requires(out.len() >= 12 * shape.threads))]
 pub fn indices(out: GlobalMut<u32>) {
     let block = thread::block_idx_x()
         + thread::grid_dim_x() * (thread::block_idx_y() + thread::grid_dim_y() * thread::block_idx_z());
@@ -110,9 +113,15 @@ pub fn indices(out: GlobalMut<u32>) {
 /// | parameter | shape | range or unit |
 /// | --- | --- | --- |
 /// | `x`, `y` | threads of the grid | |
-///
-/// *Launch*: any grid of any B threads; B · size of `T` bytes of dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        x.len() >= shape.threads,
+        y.len() >= shape.threads,
+        shape.shared == shape.block * size_of::<T>(),
+        shape.dimensions == 1,
+    )
+)]
 pub fn reverse_blocks<T: Real>(x: Global<T>, y: GlobalMut<T>) {
     let tile = shared::dynamic_shared_mem::<T>();
     let (t, i) = (thread::thread_idx_x(), thread::index_1d() as usize);
@@ -135,9 +144,18 @@ pub fn reverse_blocks<T: Real>(x: Global<T>, y: GlobalMut<T>) {
 /// | --- | --- | --- |
 /// | `pitch` | scalar | floats from one row of the tile to the next, 32 or more |
 /// | `x`, `y` | (32 · grid x)² | |
-///
-/// *Launch*: a square grid; blocks of 32 × 8 threads; 128 · `pitch` bytes of dynamic shared memory.
-#[kernel]
+#[kernel(
+    requires(
+        pitch >= 32,
+        x.len() >= 1024 * shape.grid,
+        y.len() >= 1024 * shape.grid,
+        shape.grid.x == shape.grid.y,
+        shape.block.x == 32,
+        shape.block.y == 8,
+        shape.shared >= 128 * pitch,
+        shape.dimensions <= 2,
+    )
+)]
 pub fn transpose(pitch: u32, x: Global<f32>, y: GlobalMut<f32>) {
     let tile = shared::dynamic_shared_mem::<f32>();
     let (column, first) = (thread::thread_idx_x(), thread::thread_idx_y());
@@ -165,9 +183,7 @@ pub fn transpose(pitch: u32, x: Global<f32>, y: GlobalMut<f32>) {
 /// | --- | --- | --- |
 /// | `x` | threads of the grid | |
 /// | `out` | 3 × blocks | count, all, any |
-///
-/// *Launch*: any grid, any block.
-#[kernel]
+#[kernel(requires(x.len() >= shape.threads, out.len() >= 3 * shape.grid, shape.dimensions == 1))]
 pub fn barrier_votes(x: Global<i32>, out: GlobalMut<u32>) {
     let positive = x.get(thread::index_1d() as usize) > 0;
     let count = thread::sync_threads_count(positive);
@@ -192,9 +208,15 @@ pub fn barrier_votes(x: Global<i32>, out: GlobalMut<u32>) {
 /// | --- | --- | --- |
 /// | `x` | threads of the grid | |
 /// | `out` | 4 × threads of the grid | |
-///
-/// *Launch*: any grid; blocks of whole warps.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        x.len() >= shape.threads,
+        out.len() >= 4 * shape.threads,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn shuffles<T: Real>(x: Global<T>, out: GlobalMut<T>) {
     let i = thread::index_1d() as usize;
     let value = x.get(i);
@@ -218,9 +240,14 @@ pub fn shuffles<T: Real>(x: Global<T>, out: GlobalMut<T>) {
 /// | --- | --- | --- |
 /// | `x` | threads of the grid | the sum over a warp fits 32 bits |
 /// | `out` | 8 × threads of the grid | |
-///
-/// *Launch*: any grid; blocks of whole warps.
-#[kernel]
+#[kernel(
+    requires(
+        x.len() >= shape.threads,
+        out.len() >= 8 * shape.threads,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn partial_warps(x: Global<u32>, out: GlobalMut<u32>) {
     const EVEN: u32 = 0x5555_5555;
     let i = thread::index_1d() as usize;
@@ -258,9 +285,15 @@ fn among(mask: u32, value: u32, positive: bool) -> [u32; 8] {
 /// | --- | --- | --- |
 /// | `x` | threads of the grid | |
 /// | `out` | 3 × threads of the grid | |
-///
-/// *Launch*: any grid; blocks of whole warps.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        x.len() >= shape.threads,
+        out.len() >= 3 * shape.threads,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn scans<T: Real>(x: Global<T>, out: GlobalMut<T>) {
     let i = thread::index_1d() as usize;
     let value = x.get(i);
@@ -285,9 +318,7 @@ pub fn scans<T: Real>(x: Global<T>, out: GlobalMut<T>) {
 /// | `n` | scalar | elements |
 /// | `x` | n | |
 /// | `bins` | 64 | 0 before the launch |
-///
-/// *Launch*: ⌈n / B⌉ blocks or more of B ≥ 64 threads.
-#[kernel]
+#[kernel(requires(x.len() >= n, bins.len() >= 64, shape.block >= 64, shape.threads >= n, shape.dimensions == 1))]
 pub fn histogram(n: u32, x: Global<u32>, bins: GlobalMut<u32>) {
     let local = shared_array!(histogram_bins: u32; 64);
     let t = thread::thread_idx_x();
@@ -320,9 +351,15 @@ pub fn histogram(n: u32, x: Global<u32>, bins: GlobalMut<u32>) {
 /// | `cells` | 5 or more | sum, max, min, and, or |
 /// | `flags` | 3 or more | count, exchange, winners; 0 before the launch |
 /// | `sums` | 1 or more | Σx |
-///
-/// *Launch*: any grid, any block.
-#[kernel]
+#[kernel(
+    requires(
+        x.len() >= shape.threads,
+        cells.len() >= 5,
+        flags.len() >= 3,
+        sums.len() >= 1,
+        shape.dimensions == 1,
+    )
+)]
 pub fn atomics(x: Global<i32>, cells: GlobalMut<i32>, flags: GlobalMut<u32>, sums: GlobalMut<f64>) {
     let value = x.get(thread::index_1d() as usize);
     i32::fetch_add((cells, 0), value, Ordering::AcqRel, Scope::Device);
@@ -362,9 +399,17 @@ pub fn atomics(x: Global<i32>, cells: GlobalMut<i32>, flags: GlobalMut<u32>, sum
 /// | `ticket` | 1 or more | 0 before the launch |
 /// | `ready` | blocks | 0 before the launch |
 /// | `prefixes` | blocks | |
-///
-/// *Launch*: any grid; blocks of whole warps.
-#[kernel]
+#[kernel(
+    requires(
+        x.len() >= shape.threads,
+        y.len() >= shape.threads,
+        ticket.len() >= 1,
+        ready.len() >= shape.grid,
+        prefixes.len() >= shape.grid,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn chained_scan(
     x: Global<u32>,
     ticket: GlobalMut<u32>,
@@ -406,9 +451,17 @@ pub fn chained_scan(
 /// | --- | --- | --- |
 /// | `a`, `c`, `d` | 128 | |
 /// | `b` | 64 | |
-///
-/// *Launch*: one block of 32 threads.
-#[kernel]
+#[kernel(
+    requires(
+        a.len() >= 128,
+        b.len() >= 64,
+        c.len() >= 128,
+        d.len() >= 128,
+        shape.grid == 1,
+        shape.dimensions == 1,
+    ),
+    block = 32
+)]
 pub fn tensor_product(a: Global<f32>, b: Global<f32>, c: Global<f32>, d: GlobalMut<f32>) {
     let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
     let of_a = [8 * g + t, 8 * (g + 8) + t, 8 * g + t + 4, 8 * (g + 8) + t + 4].map(|place| a.get(place));
@@ -433,9 +486,17 @@ pub fn tensor_product(a: Global<f32>, b: Global<f32>, c: Global<f32>, d: GlobalM
 /// | `a` | 128 words | f16 pairs |
 /// | `b` | 64 words | f16 pairs |
 /// | `c`, `d` | 128 | |
-///
-/// *Launch*: one block of 32 threads.
-#[kernel]
+#[kernel(
+    requires(
+        a.len() >= 128,
+        b.len() >= 64,
+        c.len() >= 128,
+        d.len() >= 128,
+        shape.grid == 1,
+        shape.dimensions == 1,
+    ),
+    block = 32
+)]
 pub fn half_tensor_product(a: Global<u32>, b: Global<u32>, c: Global<f32>, d: GlobalMut<f32>) {
     let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
     let of_a = [8 * g + t, 8 * (g + 8) + t, 8 * g + t + 4, 8 * (g + 8) + t + 4].map(|place| a.get(place));
@@ -458,9 +519,17 @@ pub fn half_tensor_product(a: Global<u32>, b: Global<u32>, c: Global<f32>, d: Gl
 /// | --- | --- | --- |
 /// | `a`, `c`, `d` | 128 | |
 /// | `b` | 64 | |
-///
-/// *Launch*: one block of 32 threads.
-#[kernel]
+#[kernel(
+    requires(
+        a.len() >= 128,
+        b.len() >= 64,
+        c.len() >= 128,
+        d.len() >= 128,
+        shape.grid == 1,
+        shape.dimensions == 1,
+    ),
+    block = 32
+)]
 pub fn wide_tensor_product(a: Global<f64>, b: Global<f64>, c: Global<f64>, d: GlobalMut<f64>) {
     let (g, t) = ((warp::lane_id() / 4) as usize, (warp::lane_id() % 4) as usize);
     let of_a = [8 * g + t, 8 * (g + 8) + t, 8 * g + t + 4, 8 * (g + 8) + t + 4].map(|place| a.get(place));
@@ -484,9 +553,7 @@ pub fn wide_tensor_product(a: Global<f64>, b: Global<f64>, c: Global<f64>, d: Gl
 /// | `n` | scalar | elements |
 /// | `x` | n | |
 /// | `out` | 6n | |
-///
-/// *Launch*: ⌈n / B⌉ blocks or more of any B threads.
-#[kernel]
+#[kernel(requires(x.len() >= n, out.len() >= 6 * n, shape.threads >= n, shape.dimensions == 1))]
 pub fn special_functions(n: u32, x: Global<f32>, out: GlobalMut<f32>) {
     let i = thread::index_1d() as usize;
     if i < n as usize {

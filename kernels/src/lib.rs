@@ -30,8 +30,12 @@
 //!   each value is in its range, and that every buffer starts at a multiple of 16 bytes, as device allocations do. A
 //!   buffer that a kernel writes overlaps no other buffer unless the table permits it. The tables of structs stand at
 //!   the structs. "models × …" means that the part of model m + 1 follows that of model m.
-//! - *Launch*: grid, block and dynamic shared memory. "Any grid" means that the kernel covers all elements with any
-//!   number of blocks (grid-stride loop).
+//! - *Launch*: what a block of the grid has, where *Thread mapping* does not say it.
+//!
+//! The contract in the attribute, `requires(…)`, says what the launcher compares before a launch: lengths of buffers,
+//! grid, block and dynamic shared memory. A kernel whose contract names no grid covers all elements with any number of
+//! blocks (grid-stride loop), or its *Thread mapping* says what a block has. Structs of parameters have contracts of
+//! their own. The ranges of values in buffers are up to the caller.
 #![cfg_attr(target_arch = "nvptx64", no_std, feature(abi_ptx, asm_experimental_arch))]
 
 pub mod hmm;

@@ -226,6 +226,38 @@ fn kernels_point_down() {
     assert!(wrong.is_empty(), "forbidden dependencies:\n{}", wrong.join("\n"));
 }
 
+/// The kernels of a source file, also those that a macro defines: the name and the attribute of each.
+fn kernels(source: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut lines = source.lines().map(str::trim_start);
+    while let Some(line) = lines.next() {
+        if line.starts_with("#[kernel") || line.starts_with("#[::warpkov_device::device::kernel") {
+            let mut attribute = line.to_owned();
+            for line in lines.by_ref() {
+                if let Some((_, name)) = line.split_once("fn ") {
+                    found.push((name.split(['<', '(']).next().unwrap_or_default().to_owned(), attribute));
+                    break;
+                }
+                attribute.push_str(line);
+            }
+        }
+    }
+    found
+}
+
+/// Every kernel says what its launcher checks.
+#[test]
+fn kernels_have_contracts() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels/src");
+    let all = sources(&root).into_iter().flat_map(|path| kernels(&fs::read_to_string(path).unwrap()));
+    let (with, without): (Vec<_>, Vec<_>) = all.partition(|(_, attribute)| attribute.contains("requires("));
+    let without: Vec<_> = without.into_iter().map(|(name, _)| name).collect();
+    assert!(without.is_empty(), "kernels without `requires(…)`: {}", without.join(", "));
+    assert!(with.len() > 100, "{} kernels", with.len());
+    let bare = "#[kernel(T = [f32])]\npub fn f<T: Real>(x: Global<T>) {}\n/// #[kernel]\n#[kernel(requires(n >= 1))]\nfn g(n: u32) {}";
+    assert_eq!(kernels(bare).iter().map(|(name, _)| &name[..]).collect::<Vec<_>>(), ["f", "g"]);
+}
+
 /// The dependencies between the modules of the first `levels` levels, each with an example. Items of a folder's own
 /// `mod.rs` belong to no module of its level.
 fn dependencies(source: &Source, levels: usize) -> BTreeMap<(Module, Module), String> {

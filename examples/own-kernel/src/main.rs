@@ -68,6 +68,20 @@ mod tests {
         })
     }
 
+    /// A launch that does not meet the kernel's contract is an error, on a GPU too, and runs nothing.
+    #[test]
+    fn a_vector_that_is_too_short_is_an_error() -> Result<(), EmulatorError> {
+        let device = Emulator::default();
+        let (x, y) = (device.upload(&[1.0f32; 10])?, device.upload(&[1.0f32; 9])?);
+        let mut partial = device.zeros::<f64>(BLOCKS as usize)?;
+        let shape = Shape::new(BLOCKS, THREADS);
+        // SAFETY: the launcher compares the lengths before it launches anything.
+        let refused = unsafe { kernels::dot(&device, shape, 10, &x, &y, &mut partial) };
+        let said = refused.unwrap_err().to_string();
+        assert!(said.contains("y.len() is 9, n is 10"), "{said}");
+        Ok(())
+    }
+
     /// Passes without a test if there is no GPU.
     #[test]
     fn a_gpu_agrees() {

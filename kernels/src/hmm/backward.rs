@@ -128,10 +128,19 @@ pub struct Counts {
 /// | `carry` | models × M × stride | û of step `until` of longer sequences |
 /// | `gamma` | models × `window.capacity` × stride if `WANT` ≠ 1; else any length | γ |
 /// | `counts` | [`Counts`] if `WANT` ≠ 0 | `slots` ≤ the `slots` of [`warp_shared`] |
-///
-/// *Launch*: any x, one y per model; blocks of [`warp_threads`] threads; [`warp_shared`] bytes of dynamic shared
-/// memory.
-#[kernel(T = [f32, f64], TILES = [1, 2, 4], WANT = [0, 1, 2])]
+#[kernel(
+    T = [f32, f64], TILES = [1, 2, 4], WANT = [0, 1, 2],
+    requires(
+        model.holds(shape.grid.y, 8 * TILES),
+        forward.holds(shape.grid.y, window.capacity, 8 * TILES, sequences.rows, sequences.count),
+        carry.len() >= shape.grid.y * sequences.count * 8 * TILES,
+        if WANT != 1 { gamma.len() >= shape.grid.y * window.capacity * 8 * TILES },
+        if WANT != 0 { counts.parts.len() >= shape.grid * counts_len(8 * TILES, counts.slots as usize) },
+        shape.block == warp_threads(TILES, WANT),
+        shape.shared >= warp_shared(TILES, size_of::<T>(), counts.slots as usize, WANT),
+        shape.dimensions <= 2,
+    )
+)]
 pub fn backward_warp<T: Real, const TILES: usize, const WANT: u32>(
     sequences: Sequences,
     window: Window,
@@ -529,9 +538,19 @@ impl CountsPart {
 /// | `carry` | models × M × stride | û of step `until` of longer sequences |
 /// | `gamma` | models × `window.capacity` × stride | γ |
 /// | `pairs` | models × `window.capacity` × stride if `PAIRS`; else any length | û |
-///
-/// *Launch*: M × models blocks of 16·`PER` threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], PER = [16, 32], PAIRS = [false, true])]
+#[kernel(
+    T = [f32, f64], PER = [16, 32], PAIRS = [false, true],
+    requires(
+        model.holds(shape.grid.y, 4 * PER),
+        forward.holds(shape.grid.y, window.capacity, 4 * PER, sequences.rows, sequences.count),
+        carry.len() >= shape.grid.y * sequences.count * 4 * PER,
+        gamma.len() >= shape.grid.y * window.capacity * 4 * PER,
+        if PAIRS { pairs.len() >= shape.grid.y * window.capacity * 4 * PER },
+        shape.grid.x == sequences.count,
+        shape.dimensions <= 2,
+    ),
+    block = 16 * PER
+)]
 pub fn backward_block<T: Real, const PER: usize, const PAIRS: bool>(
     sequences: Sequences,
     window: Window,

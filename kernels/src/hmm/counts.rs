@@ -44,10 +44,18 @@ pub const fn product_shared(wide: bool) -> u32 {
 /// | `scale` | scalar | |
 /// | `x`, `y` | models × `split.window` × `stride` | aligned to 16 bytes |
 /// | `parts` | models × parts × `stride` × `stride` | |
-///
-/// *Launch*: grid (`stride`/[`TILE`])² × models × parts; [`PRODUCT_THREADS`] threads; [`product_shared`] bytes of
-/// dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        stride % TILE == 0,
+        x.len() >= shape.grid.y * split.window * stride,
+        y.len() >= shape.grid.y * split.window * stride,
+        parts.len() >= shape.grid.y * shape.grid.z * stride * stride,
+        shape.grid.x == stride / TILE * (stride / TILE),
+        shape.shared >= product_shared(T::WIDE),
+    ),
+    block = PRODUCT_THREADS
+)]
 pub fn pair_product<T: Real>(stride: u32, split: Split, scale: f64, x: Global<T>, y: Global<T>, parts: GlobalMut<f64>) {
     let Split { rows, window, split, more } = split;
     let memory = shared::dynamic_shared_mem::<T>();
@@ -181,9 +189,16 @@ pub const fn sum_threads(parts: u32) -> u32 {
 /// | `parts_count` | scalar | parts per model, ≥ 1 |
 /// | `parts` | models × `parts_count` × `len` | |
 /// | `sums` | models × `len` | |
-///
-/// *Launch*: ⌈`len`/32⌉ × models blocks of [`sum_threads`] threads; no dynamic shared memory.
-#[kernel]
+#[kernel(
+    requires(
+        parts_count >= 1,
+        parts.len() >= shape.grid.y * parts_count * len,
+        sums.len() >= shape.grid.y * len,
+        shape.grid.x == len.div_ceil(32),
+        shape.block == sum_threads(parts_count),
+        shape.dimensions <= 2,
+    )
+)]
 pub fn sum_parts(len: u32, parts_count: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
     let columns = warpkov_device::shared_array!(part_columns: f64; 1024);
     let model = thread::block_idx_y() as usize;
@@ -230,9 +245,15 @@ pub const CHUNK: u32 = 64;
 /// | `order` | rows | rows, below `window` |
 /// | `gamma` | models × `window` × `stride` | |
 /// | `sums` | models × chunks × `stride` | |
-///
-/// *Launch*: chunks × models blocks, any number of threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        chunk.len() >= shape.grid.x + 1,
+        gamma.len() >= shape.grid.y * window * stride,
+        sums.len() >= shape.grid * stride,
+        shape.dimensions <= 2,
+    )
+)]
 pub fn sum_rows<T: Real>(
     stride: u32,
     window: u32,
@@ -291,9 +312,14 @@ pub fn sum_rows<T: Real>(
 /// | `list` | lists + 1 | chunks, ascending, at most `chunk_count` |
 /// | `chunks` | models × `chunk_count` × `stride` | from [`sum_rows`] |
 /// | `sums` | models × lists × `stride` | |
-///
-/// *Launch*: lists × models blocks, any number of threads; no dynamic shared memory.
-#[kernel]
+#[kernel(
+    requires(
+        list.len() >= shape.grid.x + 1,
+        chunks.len() >= shape.grid.y * chunk_count * stride,
+        sums.len() >= shape.grid * stride,
+        shape.dimensions <= 2,
+    )
+)]
 pub fn sum_chunks(
     stride: u32,
     chunk_count: u32,

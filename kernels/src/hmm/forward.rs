@@ -105,9 +105,21 @@ fn row_top<const TILES: usize>(x: Part<TILES>) -> u32 {
 /// | `alpha` | models × `window.capacity` × stride if `STORE`; else any length | α̂ ≥ 0 |
 /// | `exponents` | models × `sequences.rows` if `STORE`; else any length | eₜ |
 /// | `likelihoods` | models × M × 2 | from the launch of the previous window, if `from` > 0 |
-///
-/// *Launch*: any x, one y per model; blocks of 32 threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], TILES = [1, 2, 4], STORE = [false, true])]
+#[kernel(
+    T = [f32, f64], TILES = [1, 2, 4], STORE = [false, true],
+    requires(
+        model.holds(shape.grid.y, 8 * TILES),
+        if own > 0 { model.start.len() >= shape.grid.y * sequences.count * 8 * TILES },
+        carry.len() >= shape.grid.y * sequences.count * 8 * TILES,
+        if STORE {
+            alpha.len() >= shape.grid.y * window.capacity * 8 * TILES;
+            exponents.len() >= shape.grid.y * sequences.rows
+        },
+        likelihoods.len() >= 2 * shape.grid.y * sequences.count,
+        shape.dimensions <= 2,
+    ),
+    block = 32
+)]
 pub fn forward_warp<T: Real, const TILES: usize, const STORE: bool>(
     sequences: Sequences,
     window: Window,
@@ -307,9 +319,22 @@ pub(super) fn sixteenth<T: Real, const PER: usize>(
 /// | `alpha` | models × `window.capacity` × stride if `STORE`; else any length | α̂ ≥ 0 |
 /// | `exponents` | models × `sequences.rows` if `STORE`; else any length | eₜ |
 /// | `likelihoods` | models × M × 2 | from the launch of the previous window, if `from` > 0 |
-///
-/// *Launch*: M × models blocks of 16·`PER` threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], PER = [16, 32], STORE = [false, true])]
+#[kernel(
+    T = [f32, f64], PER = [16, 32], STORE = [false, true],
+    requires(
+        model.holds(shape.grid.y, 4 * PER),
+        if own > 0 { model.start.len() >= shape.grid.y * sequences.count * 4 * PER },
+        carry.len() >= shape.grid.y * sequences.count * 4 * PER,
+        if STORE {
+            alpha.len() >= shape.grid.y * window.capacity * 4 * PER;
+            exponents.len() >= shape.grid.y * sequences.rows
+        },
+        likelihoods.len() >= 2 * shape.grid.y * sequences.count,
+        shape.grid.x == sequences.count,
+        shape.dimensions <= 2,
+    ),
+    block = 16 * PER
+)]
 pub fn forward_block<T: Real, const PER: usize, const STORE: bool>(
     sequences: Sequences,
     window: Window,

@@ -25,6 +25,15 @@ pub const THREADS: u32 = 128;
 /// | `inverse` | D × D × stride if `full`, else D × stride | 1 / unit of the observations |
 /// | `constant` | stride | logarithm; −∞ for missing states |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(models),
+    requires(
+        mean.len() >= models * dimensions * stride,
+        if full > 0 { inverse.len() >= models * dimensions * dimensions * stride },
+        if full == 0 { inverse.len() >= models * dimensions * stride },
+        constant.len() >= models * stride,
+    )
+)]
 pub struct Gaussians {
     /// Elements per row.
     pub stride: u32,
@@ -112,8 +121,20 @@ impl Densities {
 /// | `log_table` | models × rows × stride | logarithm |
 /// | `shift` | models × rows | logarithm |
 ///
-/// *Launch*: rows × models blocks of [`THREADS`] threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: rows × models blocks.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        gaussians.holds(shape.grid.y),
+        gaussians.dimensions >= 1,
+        x.len() >= shape.grid.x * gaussians.dimensions,
+        table.len() >= shape.grid * gaussians.stride,
+        log_table.len() >= shape.grid * gaussians.stride,
+        shift.len() >= shape.grid,
+        shape.dimensions <= 2,
+    ),
+    block = THREADS
+)]
 pub fn densities<T: Real>(
     gaussians: Gaussians,
     x: Global<f64>,
@@ -168,8 +189,16 @@ pub fn densities<T: Real>(
 /// | `shift` | models × `rows` | logarithm |
 /// | `sums` | models × M | logarithm |
 ///
-/// *Launch*: M × models blocks of 32 threads; no dynamic shared memory.
-#[kernel]
+/// *Launch*: M × models blocks.
+#[kernel(
+    requires(
+        lengths.len() >= shape.grid.x,
+        shift.len() >= shape.grid.y * rows,
+        sums.len() >= shape.grid,
+        shape.dimensions <= 2,
+    ),
+    block = 32
+)]
 pub fn sum_shifts(rows: u32, lengths: Global<u32>, base: Global<u32>, shift: Global<f64>, sums: GlobalMut<f64>) {
     let (m, model) = (thread::block_idx_x() as usize, thread::block_idx_y() as usize);
     let mut sum = 0.0;
@@ -222,9 +251,17 @@ pub(super) fn moment(g: f64, f: usize, dimensions: usize, full: u32, from_mean: 
 /// | `x` | `first` + `split.rows` rows of D | observations |
 /// | `gamma` | models × `split.window` × stride | γ |
 /// | `parts` | models × parts × [`moments_len`] × stride | |
-///
-/// *Launch*: grid ⌈[`moments_len`]·stride / B⌉ × models × parts, any B threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        gaussians.holds(shape.grid.y),
+        gaussians.dimensions >= 1,
+        x.len() >= (first + split.rows) * gaussians.dimensions,
+        gamma.len() >= shape.grid.y * split.window * gaussians.stride,
+        parts.len() >= shape.grid.y * shape.grid.z * moments_len(gaussians.dimensions as usize, gaussians.full != 0) * gaussians.stride,
+        shape.grid.x * shape.block >= moments_len(gaussians.dimensions as usize, gaussians.full != 0) * gaussians.stride,
+    )
+)]
 pub fn moments<T: Real>(
     gaussians: Gaussians,
     first: u32,

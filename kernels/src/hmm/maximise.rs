@@ -32,6 +32,13 @@ pub const EMISSION_THREADS: u32 = 32 * WARPS;
 /// | `first_start`, `first_final`, `first_symbol` | scalar | elements of `counts` |
 /// | `counts` | starts, ends: stride; symbols: V × stride | expected counts |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(models, stride),
+    requires(
+        pairs.len() >= (models - 1) * pairs_pitch + stride * stride,
+        counts.len() >= (models - 1) * counts_pitch + first_start.max(first_final) + stride,
+    )
+)]
 pub struct Counted {
     /// Distance between the `pairs` of consecutive models.
     pub pairs_pitch: u64,
@@ -58,6 +65,16 @@ pub struct Counted {
 /// | `start`, `end` | stride | probability |
 /// | `transitions`, `transposed` | stride × stride | probability |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(models, stride),
+    requires(
+        ends.len() >= models,
+        start.len() >= models * stride,
+        transitions.len() >= models * stride * stride,
+        transposed.len() >= models * stride * stride,
+        end.len() >= models * stride,
+    )
+)]
 pub struct Tables<T> {
     /// Whether each model has end probabilities.
     pub ends: Global<u32>,
@@ -91,9 +108,17 @@ fn weight(prob: f64, count: f64, pseudocount: f64) -> f64 {
 /// | `pseudocount_start`, `pseudocount` | scalar | ≥ 0 |
 /// | `counted` | [`Counted`] | |
 /// | `tables` | [`Tables`] | |
-///
-/// *Launch*: (N + 1) × models blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        states <= stride,
+        counted.holds(shape.grid.y, stride),
+        tables.holds(shape.grid.y, stride),
+        shape.grid.x == states + 1,
+        shape.block % 32 == 0,
+        shape.dimensions <= 2,
+    )
+)]
 pub fn maximise_transitions<T: Real>(
     states: u32,
     stride: u32,
@@ -168,9 +193,16 @@ pub fn maximise_transitions<T: Real>(
 /// | `pseudocount` | scalar | ≥ 0 |
 /// | `counted` | [`Counted`] | V rows of symbol counts |
 /// | `table` | models × V × `stride` | probability |
-///
-/// *Launch*: ⌈`stride`/32⌉ × models blocks of [`EMISSION_THREADS`] threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        counted.counts.len() >= (shape.grid.y - 1) * counted.counts_pitch + counted.first_symbol + symbols * stride,
+        table.len() >= shape.grid.y * symbols * stride,
+        shape.grid.x == stride.div_ceil(32),
+        shape.dimensions <= 2,
+    ),
+    block = EMISSION_THREADS
+)]
 pub fn maximise_emissions<T: Real>(stride: u32, symbols: u32, pseudocount: f64, counted: Counted, table: GlobalMut<T>) {
     let Counted { counts_pitch, first_symbol: first, counts, .. } = counted;
     let sums = shared_array!(emission_sums: f64; 256);

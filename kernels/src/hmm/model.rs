@@ -12,6 +12,7 @@ use warpkov_device::device::{Global, GlobalMut, Parameter};
 /// | `base` | longest + 1 | rows, ascending; `base[t + 1] − base[t]` sequences have step t |
 /// | `symbol` | `rows` | rows of the emission table, below `symbols` |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(count >= 1, lengths.len() >= count, symbol.len() >= rows))]
 pub struct Sequences {
     /// M.
     pub count: u32,
@@ -37,6 +38,16 @@ pub struct Sequences {
 /// | `table` | `symbols` × stride | bⱼ(v), probability or density |
 /// | `end` | stride | end probability, or 1 if sequences may end anywhere |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(models, stride),
+    requires(
+        start.len() >= models * stride,
+        transitions.len() >= models * stride * stride,
+        transposed.len() >= models * stride * stride,
+        table.len() >= models * symbols * stride,
+        end.len() >= models * stride,
+    )
+)]
 pub struct Model<T> {
     /// Rows of the emission table.
     pub symbols: u32,
@@ -59,6 +70,7 @@ pub struct Model<T> {
 /// | `from`, `until` | scalar | steps, `from` < `until` |
 /// | `capacity` | scalar | rows per model, ≥ rows of the window |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(from < until))]
 pub struct Window {
     /// First step.
     pub from: u32,
@@ -76,6 +88,14 @@ pub struct Window {
 /// | `exponents` | rows | eₜ |
 /// | `likelihoods` | M × 2 | P̂ or NaN, and Σ eₜ |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(models, capacity, stride, rows, sequences),
+    requires(
+        alpha.len() >= models * capacity * stride,
+        exponents.len() >= models * rows,
+        likelihoods.len() >= 2 * models * sequences,
+    )
+)]
 pub struct Forward<T> {
     /// α̂ of a window.
     pub alpha: Global<T>,
@@ -96,6 +116,7 @@ pub struct Forward<T> {
 /// | `window` | scalar | rows per model |
 /// | `plain` | scalar | 1 or 0 |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(live >= 1, stride % super::step::COLUMNS == 0))]
 pub struct Step {
     /// First row of the step.
     pub first: u32,
@@ -122,6 +143,7 @@ pub struct Step {
 /// | `split` | scalar | rows per part, ≥ 1 |
 /// | `more` | scalar | 1 or 0 |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(window >= rows, split >= 1))]
 pub struct Split {
     /// Rows of the window to sum.
     pub rows: u32,
@@ -141,6 +163,8 @@ pub struct Split {
 /// | `order` | chunks | chunks, each once |
 /// | `link` | M + 1 | elements of `order`, strictly ascending |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(order.len() >= chunks))]
+#[parameter(holds(sequences), requires(link.len() >= sequences + 1))]
 pub struct Chains {
     /// Number of chunks.
     pub chunks: u32,
@@ -157,6 +181,13 @@ pub struct Chains {
 /// | `values` | chunks × stride × stride | probability, or its logarithm |
 /// | `scales` | chunks × stride | exponents of two, or summands (logarithms) |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(models, chunks, stride),
+    requires(
+        values.len() >= models * chunks * stride * stride,
+        scales.len() >= models * chunks * stride,
+    )
+)]
 pub struct Operators {
     /// Elements of the operators.
     pub values: Global<f64>,
@@ -171,6 +202,13 @@ pub struct Operators {
 /// | `values` | chunks × stride × stride | probability, or its logarithm |
 /// | `scales` | chunks × stride | exponents of two, or summands (logarithms) |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(models, chunks, stride),
+    requires(
+        values.len() >= models * chunks * stride * stride,
+        scales.len() >= models * chunks * stride,
+    )
+)]
 pub struct NewOperators {
     /// Elements of the operators.
     pub values: GlobalMut<f64>,

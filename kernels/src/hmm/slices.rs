@@ -26,9 +26,17 @@ use warpkov_device::device::{Global, GlobalMut, Real, block, kernel, thread};
 /// | `observed` | M | symbols, below V |
 /// | `emissions` | N × V | probability |
 /// | `c`, `w` | M × N | |
-///
-/// *Launch*: ⌈M·N / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        observed.len() >= sequences,
+        emissions.len() >= states * symbols,
+        c.len() >= sequences * states,
+        w.len() >= sequences * states,
+        shape.threads >= sequences * states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn emission_product<T: Real>(
     sequences: u32,
     states: u32,
@@ -62,9 +70,16 @@ pub fn emission_product<T: Real>(
 /// | `w` | M × N | |
 /// | `transitions` | N × N | probability |
 /// | `d` | M × N | |
-///
-/// *Launch*: ⌈M·N / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        transitions.len() >= states * states,
+        d.len() >= sequences * states,
+        w.len() >= sequences * states,
+        shape.threads >= sequences * states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn product<T: Real>(sequences: u32, states: u32, w: Global<T>, transitions: Global<T>, d: GlobalMut<T>) {
     let (l, n) = (thread::index_1d() as usize, states as usize);
     if l < sequences as usize * n {
@@ -93,8 +108,16 @@ pub fn product<T: Real>(sequences: u32, states: u32, w: Global<T>, transitions: 
 /// | `w` | M × N | |
 /// | `sums` | M | |
 ///
-/// *Launch*: M blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: M blocks.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        w.len() >= shape.grid * states,
+        sums.len() >= shape.grid,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn row_sums<T: Real>(states: u32, w: Global<T>, sums: GlobalMut<f64>) {
     let (m, n) = (thread::block_idx_x() as usize, states as usize);
     let mut sum = 0.0;

@@ -283,10 +283,19 @@ fn place() -> (u32, u32, u32, u32) {
 /// | `doubts` | models × M | from [`forward_start`] |
 ///
 /// *Overlapping*: the launch may overlap the previous one, which may write α̂ of the previous step but no other input.
-///
-/// *Launch*: ⌈`step.live`/[`ROWS`]⌉·(`step.stride`/[`COLUMNS`]) × models blocks of [`THREADS`] threads; [`step_shared`]
-/// bytes of dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        model.holds(shape.grid.y, step.stride),
+        alpha.len() >= shape.grid.y * step.window * step.stride,
+        exponents.len() >= shape.grid.y * sequences.rows,
+        doubts.len() >= shape.grid.y * sequences.count,
+        shape.grid.x == step.live.div_ceil(ROWS) * (step.stride / COLUMNS),
+        shape.shared >= step_shared(T::WIDE),
+        shape.dimensions <= 2,
+    ),
+    block = THREADS
+)]
 pub fn forward_step<T: Multiply>(
     sequences: Sequences,
     model: Model<T>,
@@ -360,9 +369,17 @@ pub fn forward_step<T: Multiply>(
 /// | `alpha` | models × `step.window` × stride | |
 /// | `exponents` | models × `sequences.rows` | |
 /// | `doubts` | models × M | |
-///
-/// *Launch*: M × models blocks, any number of threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        model.holds(shape.grid.y, step.stride),
+        alpha.len() >= shape.grid.y * step.window * step.stride,
+        exponents.len() >= shape.grid.y * sequences.rows,
+        doubts.len() >= shape.grid.y * sequences.count,
+        shape.grid.x == sequences.count,
+        shape.dimensions <= 2,
+    )
+)]
 pub fn forward_start<T: Real>(
     sequences: Sequences,
     model: Model<T>,
@@ -407,9 +424,19 @@ pub fn forward_start<T: Real>(
 /// | `exponents` | models × `sequences.rows` | eₜ |
 /// | `doubts` | models × M | from [`forward_step`] |
 /// | `likelihoods` | models × M × 2 | |
-///
-/// *Launch*: sequences that end × models blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        model.holds(shape.grid.y, step.stride),
+        alpha.len() >= shape.grid.y * step.window * step.stride,
+        exponents.len() >= shape.grid.y * sequences.rows,
+        doubts.len() >= shape.grid.y * sequences.count,
+        likelihoods.len() >= 2 * shape.grid.y * sequences.count,
+        step.first + shape.grid.x <= sequences.count,
+        shape.block % 32 == 0,
+        shape.dimensions <= 2,
+    )
+)]
 pub fn forward_end<T: Real>(
     last: u32,
     sequences: Sequences,
@@ -469,10 +496,20 @@ pub fn forward_end<T: Real>(
 /// | `pairs` | models × `step.window` × stride | aligned to 16 bytes |
 ///
 /// *Overlapping*: the launch may overlap the previous one, which may write û of the succeeding step but no other input.
-///
-/// *Launch*: ⌈`step.live`/[`ROWS`]⌉·(`step.stride`/[`COLUMNS`]) × models blocks of [`THREADS`] threads; [`step_shared`]
-/// bytes of dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        model.holds(shape.grid.y, step.stride),
+        on <= step.live,
+        forward.holds(shape.grid.y, step.window, step.stride, sequences.rows, sequences.count),
+        gamma.len() >= shape.grid.y * step.window * step.stride,
+        pairs.len() >= shape.grid.y * step.window * step.stride,
+        shape.grid.x == step.live.div_ceil(ROWS) * (step.stride / COLUMNS),
+        shape.shared >= step_shared(T::WIDE),
+        shape.dimensions <= 2,
+    ),
+    block = THREADS
+)]
 pub fn backward_step<T: Multiply>(
     on: u32,
     here: u32,
@@ -553,10 +590,17 @@ pub fn backward_step<T: Multiply>(
 ///
 /// *Overlapping*: the launch may overlap the previous one, which may write δ of the previous step but no other input.
 /// The launch of the first step (`step.first` = 0) must not overlap.
-///
-/// *Launch*: ⌈`step.live`/[`ROWS`]⌉·(`step.stride`/[`COLUMNS`]) × models blocks of [`THREADS`] threads; [`step_shared`]
-/// bytes of dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        logs.holds(shape.grid.y, step.stride),
+        delta.len() >= shape.grid.y * sequences.rows * step.stride,
+        shape.grid.x == step.live.div_ceil(ROWS) * (step.stride / COLUMNS),
+        shape.shared >= step_shared(T::WIDE),
+        shape.dimensions <= 2,
+    ),
+    block = THREADS
+)]
 pub fn viterbi_step<T: Real>(sequences: Sequences, logs: Model<T>, step: Step, delta: GlobalMut<T>) {
     let Sequences { rows, symbol, .. } = sequences;
     let Model { symbols, start: log_start, transitions: log_transitions, table: log_table, .. } = logs;
@@ -615,8 +659,16 @@ pub fn viterbi_step<T: Real>(sequences: Sequences, logs: Model<T>, step: Step, d
 /// | `rows` | scalar | rows per model |
 /// | `delta` | models × `rows` × `stride` | logarithm |
 ///
-/// *Launch*: rows to level × models blocks of 32 threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: rows to level × models blocks.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        delta.len() >= shape.grid.y * rows * stride,
+        first + shape.grid.x <= rows,
+        shape.dimensions <= 2,
+    ),
+    block = 32
+)]
 pub fn level_rows<T: Real>(stride: u32, first: u32, rows: u32, delta: GlobalMut<T>) {
     let row = thread::block_idx_y() as usize * rows as usize + (first + thread::block_idx_x()) as usize;
     let (n, lane) = (stride as usize, warp::lane_id() as usize);
@@ -653,8 +705,17 @@ pub fn level_rows<T: Real>(stride: u32, first: u32, rows: u32, delta: GlobalMut<
 /// | `source` | models × `source_window` × `stride` | |
 /// | `target` | models × `target_window` × `stride` | |
 ///
-/// *Launch*: rows to copy × models blocks, any number of threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: rows to copy × models blocks.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        source.len() >= shape.grid.y * source_window * stride,
+        target.len() >= shape.grid.y * target_window * stride,
+        from + shape.grid.x <= source_window,
+        to + shape.grid.x <= target_window,
+        shape.dimensions <= 2,
+    )
+)]
 pub fn place_rows<T: Real>(
     stride: u32,
     from: u32,

@@ -58,9 +58,23 @@ fn best_of_warp<T: Real>((x, state): (T, u32)) -> u32 {
 /// | `delta` | models × `sequences.rows` × `stride` | δ; −∞ for missing states |
 /// | `path` | models × `sequences.rows` | states |
 /// | `scores` | models × M | ln P(path, O) |
-///
-/// *Launch*: M × models blocks of 32 threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], EARLY = [1, 4])]
+#[kernel(
+    T = [f32, f64], EARLY = [1, 4],
+    requires(
+        logs.holds(shape.grid.y, stride),
+        stride % 4 == 0,
+        if own > 0 {
+            logs.start.len() >= shape.grid.y * sequences.count * stride;
+            logs.end.len() >= shape.grid.y * sequences.count * stride
+        },
+        delta.len() >= shape.grid.y * sequences.rows * stride,
+        path.len() >= shape.grid.y * sequences.rows,
+        scores.len() >= shape.grid.y * sequences.count,
+        shape.grid.x == sequences.count,
+        shape.dimensions <= 2,
+    ),
+    block = 32
+)]
 pub fn trace<T: Real, const EARLY: usize>(
     sequences: Sequences,
     logs: Model<T>,

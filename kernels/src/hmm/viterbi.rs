@@ -69,9 +69,19 @@ fn better<T: Real>(x: (T, u32), y: (T, u32)) -> (T, u32) {
 /// | `pointers` | models × `sequences.rows` × `STATES` | predecessors |
 /// | `path` | models × `sequences.rows` | states |
 /// | `scores` | models × M | ln P(path, O) |
-///
-/// *Launch*: ⌈M·`STATES`/32⌉ × models blocks of 32 threads; [`warp_shared`] bytes of dynamic shared memory.
-#[kernel(T = [f32, f64], STATES = [8, 16, 32])]
+#[kernel(
+    T = [f32, f64], STATES = [8, 16, 32],
+    requires(
+        logs.holds(shape.grid.y, STATES),
+        pointers.len() >= shape.grid.y * sequences.rows * STATES,
+        path.len() >= shape.grid.y * sequences.rows,
+        scores.len() >= shape.grid.y * sequences.count,
+        shape.grid.x == (sequences.count * STATES).div_ceil(32),
+        shape.shared >= warp_shared(STATES, size_of::<T>()),
+        shape.dimensions <= 2,
+    ),
+    block = 32
+)]
 pub fn viterbi_warp<T: Real, const STATES: usize>(
     sequences: Sequences,
     logs: Model<T>,
@@ -259,9 +269,16 @@ pub(super) fn larger<T: Real>(x: T, y: T) -> T {
 /// | `sequences` | [`Sequences`] | |
 /// | `logs` | [`Model`], logarithms, stride 4·`PER` | −∞ for missing states |
 /// | `delta` | models × `sequences.rows` × 4·`PER` | δ |
-///
-/// *Launch*: M × models blocks of 16·`PER` threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], PER = [16, 32])]
+#[kernel(
+    T = [f32, f64], PER = [16, 32],
+    requires(
+        logs.holds(shape.grid.y, 4 * PER),
+        delta.len() >= shape.grid.y * sequences.rows * 4 * PER,
+        shape.grid.x == sequences.count,
+        shape.dimensions <= 2,
+    ),
+    block = 16 * PER
+)]
 pub fn viterbi_block<T: Real, const PER: usize>(sequences: Sequences, logs: Model<T>, delta: GlobalMut<T>) {
     let Sequences { rows, lengths, base, symbol, .. } = sequences;
     let Model { symbols, start: log_start, transitions: log_transitions, table: log_table, .. } = logs;

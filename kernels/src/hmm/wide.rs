@@ -231,6 +231,13 @@ impl Number {
 /// | `index` | `width` × N | states, below N |
 /// | `values` | `width` × N × 2 | probability, as m and e |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(models, states),
+    requires(
+        index.len() >= models * width * states,
+        values.len() >= 2 * models * width * states,
+    )
+)]
 pub struct Terms {
     /// Entries per sum.
     pub width: u32,
@@ -250,6 +257,16 @@ pub struct Terms {
 /// | `into` | [`Terms`] | for each j the i with Aᵢⱼ > 0 |
 /// | `onward` | [`Terms`] | for each i the j with Aᵢⱼ > 0 |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(states <= STATES))]
+#[parameter(
+    holds(models),
+    requires(
+        start.len() >= 2 * models * states,
+        end.len() >= 2 * models * states,
+        table.len() >= 2 * models * symbols * states,
+        into.holds(models, states),
+    )
+)]
 pub struct WideModel {
     /// N.
     pub states: u32,
@@ -279,6 +296,8 @@ pub struct WideModel {
 /// | `base` | steps + 1 | rows, ascending |
 /// | `symbol` | rows | rows of the emission table, or of x |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(until >= 1))]
+#[parameter(holds(count), requires(first.len() >= count + 1, models.len() >= count))]
 pub struct Doubtful {
     /// Steps per chunk.
     pub until: u32,
@@ -374,9 +393,28 @@ impl Sparse {
 /// | `likelihoods` | sequences × 2 | |
 /// | `gamma` | T × N per sequence if `WANTED` = 1 | γ |
 /// | `parts` | models × blocks × [`counts_len`] if `WANTED` = 2 | counts; incremented |
-///
-/// *Launch*: any x, one y per model; blocks of [`threads`] threads; [`wide_shared`] bytes of dynamic shared memory.
-#[kernel(WANTED = [0, 1, 2])]
+#[kernel(
+    WANTED = [0, 1, 2],
+    requires(
+        doubtful.holds(shape.grid.y),
+        model.holds(shape.grid.y),
+        if WANTED != 0 { model.onward.holds(shape.grid.y, model.states) },
+        if WANTED == 2 && gaussians.dimensions == 0 {
+            parts.len() >= shape.grid
+                * counts_len(model.states as usize, model.onward.width as usize, model.symbols as usize)
+        },
+        if WANTED == 2 && gaussians.dimensions > 0 {
+            parts.len() >= shape.grid * counts_len(
+                model.states as usize,
+                model.onward.width as usize,
+                moments_len(gaussians.dimensions as usize, gaussians.full != 0),
+            )
+        },
+        shape.block == threads(model.states),
+        shape.shared >= wide_shared(model.states),
+        shape.dimensions <= 2,
+    )
+)]
 pub fn take_again<const WANTED: u32>(
     doubtful: Doubtful,
     model: WideModel,

@@ -49,6 +49,17 @@ use super::model::Iterates;
 /// | `buffer` | buffered successors | positions; at most `resident` − cells per block |
 /// | `gamma` | scalar | discount per step, in \[0, 1\] |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(stride >= 1))]
+#[parameter(
+    holds(blocks, cells),
+    requires(
+        actions.len() >= blocks * cells,
+        first_row.len() >= blocks * cells,
+        first_entry.len() >= blocks * cells,
+        resident >= cells,
+        buffer_ptr.len() >= blocks + 1,
+    )
+)]
 pub struct Blocks<T, O> {
     /// Number of actions of each position.
     pub actions: Global<u32>,
@@ -170,9 +181,20 @@ impl<T: Real, O: Offset> Model<T, O> {
 /// | `v` | positions, [`Iterates`] | reward |
 /// | `change` | positions | ΔV, reward or NaN |
 ///
-/// *Launch*: one block of B threads, in one or two dimensions, per block of states; `resident` elements of T of dynamic
-/// shared memory, and 2·`per_thread`·B more if `per_thread` > 1.
-#[kernel(T = [f32, f64], O = [u32, u64])]
+/// *Launch*: one block per block of states.
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        per_thread >= 1,
+        blocks.holds(shape.grid, per_thread * shape.block),
+        v.holds(shape.threads * per_thread),
+        change.len() >= shape.threads * per_thread,
+        shape.shared >= blocks.resident * size_of::<T>(),
+        if per_thread > 1 { shape.shared >= (blocks.resident + 2 * per_thread * shape.block) * size_of::<T>() },
+        shape.grid.x == shape.grid,
+        shape.dimensions <= 2,
+    )
+)]
 pub fn sweep_blocks<T: Real, O: Offset>(
     per_thread: u32,
     passes: u32,

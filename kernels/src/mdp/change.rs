@@ -46,6 +46,7 @@ pub fn of_sweep(greatest: u64, opposite: u64) -> (f64, f64) {
 /// | `span` | scalar | 1 or 0 |
 /// | `keys` | 2·`sweep` + 2 or more | [`key`]s of rewards; 0 before the batch |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(keys.len() >= 2 * sweep + 2))]
 pub struct Extremes {
     /// Index of the sweep in its batch.
     pub sweep: u32,
@@ -93,9 +94,7 @@ pub fn within(greatest: u64, opposite: u64, span: u32, bound: f64) -> bool {
 /// | `states` | scalar | S |
 /// | `change` | S | ΔV, reward or NaN |
 /// | `extremes` | [`Extremes`] | |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(T = [f32, f64], requires(change.len() >= states, shape.block % 32 == 0, shape.dimensions == 1))]
 pub fn extremes_of_change<T: Real>(states: u32, change: Global<T>, extremes: Extremes) {
     if extremes.met() {
         return;
@@ -125,9 +124,16 @@ pub fn extremes_of_change<T: Real>(states: u32, change: Global<T>, extremes: Ext
 /// | `states` | scalar | S |
 /// | `v_old`, `v_new` | S | reward |
 /// | `extremes` | 2 or more | [`key`]s; 0 before the launch |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        v_old.len() >= states,
+        v_new.len() >= states,
+        extremes.len() >= 2,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn extremes_between<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, extremes: GlobalMut<u64>) {
     let (mut greatest, mut opposite) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
     let mut state = thread::index_1d() as usize;

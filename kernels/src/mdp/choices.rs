@@ -13,6 +13,7 @@ use warpkov_device::device::{Global, Offset, Parameter};
 /// | `actions` | scalar | A, or 0 |
 /// | `offsets` | S + 1; any length if A > 0 | rows, ascending |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(holds(states), requires(if actions == 0 { offsets.len() >= states + 1 }))]
 pub struct Choices<O: Offset> {
     /// A, or 0 if the number of actions varies.
     pub actions: u32,

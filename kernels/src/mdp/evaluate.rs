@@ -39,8 +39,18 @@ const UNROLL: usize = 4;
 /// | `v` | [`Iterates`] | |
 /// | `residuals` | [`Residuals`] | |
 ///
-/// *Launch*: S blocks of B threads, B a power of two; 8·B bytes of dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64])]
+/// *Launch*: one block per state.
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        model.holds(shape.grid),
+        policy.len() >= shape.grid,
+        v.holds(shape.grid),
+        shape.shared >= 8 * shape.block,
+        shape.block == shape.block.next_power_of_two(),
+        shape.dimensions == 1,
+    )
+)]
 pub fn evaluate_block_per_state<T: Real, O: Offset>(
     model: Model<T, O>,
     entry_reward: Global<T>,
@@ -100,9 +110,16 @@ pub fn evaluate_block_per_state<T: Real, O: Offset>(
 /// | `gamma` | scalar | in \[0, 1\] |
 /// | `v` | [`Iterates`] | |
 /// | `residuals` | [`Residuals`] | |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64], LANES = [2, 4, 8, 16, 32])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64], LANES = [2, 4, 8, 16, 32],
+    requires(
+        rows.holds(states),
+        reward.len() >= states,
+        v.holds(states),
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn evaluate_rows<T: Real, O: Offset, const LANES: u32>(
     states: u32,
     rows: Rows<T, O>,
@@ -152,9 +169,16 @@ pub fn evaluate_rows<T: Real, O: Offset, const LANES: u32>(
 /// | `gamma` | scalar | in \[0, 1\] |
 /// | `v` | [`Iterates`] | |
 /// | `residuals` | [`Residuals`] | |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        slices.holds(states.div_ceil(SLICE)),
+        reward.len() >= states,
+        v.holds(states),
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn evaluate_slices<T: Real, O: Offset>(
     states: u32,
     slices: Rows<T, O>,

@@ -56,9 +56,15 @@ pub fn kind_without_walls(width: u32, height: u32, cell: u32) -> u8 {
 /// | `kinds` | cells if `walled`; else any length | below 4 |
 /// | `index` | [`PATTERNS`] | index of each pattern number |
 /// | `pattern` | cells | |
-///
-/// *Launch*: any grid, any block; no dynamic shared memory.
-#[kernel]
+#[kernel(
+    requires(
+        width * height <= u32::MAX,
+        if walled > 0 { kinds.len() >= width * height },
+        index.len() >= PATTERNS,
+        pattern.len() >= width * height,
+        shape.dimensions == 1,
+    )
+)]
 pub fn grid_patterns(
     width: u32,
     height: u32,

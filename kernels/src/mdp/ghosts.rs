@@ -19,9 +19,7 @@ use warpkov_device::device::{Global, GlobalMut, Real, atomic, kernel, thread};
 /// | `states` | `count` | below the length of `values` |
 /// | `values` | states | reward |
 /// | `packed` | `count` | reward |
-///
-/// *Launch*: any grid, any block; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(T = [f32, f64], requires(states.len() >= count, packed.len() >= count, shape.dimensions == 1))]
 pub fn pack<T: Real>(count: u32, states: Global<u32>, values: Global<T>, packed: GlobalMut<T>) {
     let mut i = thread::index_1d();
     while i < u64::from(count) {
@@ -46,9 +44,7 @@ pub fn pack<T: Real>(count: u32, states: Global<u32>, values: Global<T>, packed:
 /// | `values` | states | reward |
 /// | `tile` | scalar | states per tile; 0 to mark none |
 /// | `changed` | ⌈states / `tile`⌉ if `tile` > 0; else any length | 1 or 0 |
-///
-/// *Launch*: any grid, any block; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(T = [f32, f64], requires(ghosts.len() >= count, received.len() >= count, shape.dimensions == 1))]
 pub fn unpack<T: Real>(
     count: u32,
     ghosts: Global<u32>,

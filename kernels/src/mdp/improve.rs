@@ -32,9 +32,21 @@ use super::model::Model;
 /// | `tie` | scalar | tolerance ≥ 0, reward |
 /// | `policy` | S | actions of each state |
 /// | `changed` | 1 | states; incremented |
-///
-/// *Launch*: ⌈S / `states_per_block`⌉ blocks of B threads in whole warps; 8·B / `LANES` bytes of dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32],
+    requires(
+        model.holds(states),
+        v.len() >= states,
+        policy.len() >= states,
+        changed.len() >= 1,
+        states_per_block >= 1,
+        states_per_block <= shape.block,
+        shape.grid * states_per_block >= states,
+        shape.shared >= 8 * shape.block / LANES,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn improve<T: Real, O: Offset, const LANES: u32>(
     states: u32,
     states_per_block: u32,

@@ -422,7 +422,19 @@ macro_rules! model {
             ///
             /// # Safety
             /// As for the function of the same name in that module.
-            #[::warpkov_device::device::kernel(T = [f32, f64], LANES = [1, 32])]
+            #[::warpkov_device::device::kernel(
+                T = [f32, f64], LANES = [1, 32],
+                requires(
+                    table.len() >= table_len,
+                    first + count <= $crate::mdp::matrix_free::Outcomes::states(&model),
+                    old.len() >= $crate::mdp::matrix_free::Outcomes::states(&model),
+                    new.len() >= $crate::mdp::matrix_free::Outcomes::states(&model),
+                    stop.len() >= 2,
+                    slots.len() >= $crate::mdp::matrix_free::SLOTS * (number + 1),
+                    shape.block % 32 == 0,
+                    shape.dimensions == 1,
+                )
+            )]
             pub fn PREFIX_sweep<T: ::warpkov_device::device::Real, const LANES: u32>(
                 model: $model,
                 table: ::warpkov_device::device::Global<f64>,
@@ -444,7 +456,18 @@ macro_rules! model {
             ///
             /// # Safety
             /// As for the function of the same name in that module.
-            #[::warpkov_device::device::kernel(T = [f32, f64], LANES = [1, 32])]
+            #[::warpkov_device::device::kernel(
+                T = [f32, f64], LANES = [1, 32],
+                requires(
+                    table.len() >= table_len,
+                    first + count <= $crate::mdp::matrix_free::Outcomes::states(&model),
+                    v.len() >= $crate::mdp::matrix_free::Outcomes::states(&model),
+                    policy.len() >= count,
+                    found.len() >= $crate::mdp::matrix_free::MEASURED,
+                    shape.block % 32 == 0,
+                    shape.dimensions == 1,
+                )
+            )]
             pub fn PREFIX_measure<T: ::warpkov_device::device::Real, const LANES: u32>(
                 model: $model,
                 table: ::warpkov_device::device::Global<f64>,
@@ -517,7 +540,18 @@ macro_rules! many {
             ///
             /// # Safety
             /// As for the function of the same name in that module.
-            #[::warpkov_device::device::kernel]
+            #[::warpkov_device::device::kernel(
+                requires(
+                    words.len() >= shape.grid * <$model as ::warpkov_device::device::Scalars>::WORDS,
+                    table_ptr.len() >= shape.grid + 1,
+                    state_ptr.len() >= shape.grid + 1,
+                    bounds.len() >= shape.grid,
+                    max_sweeps.len() >= shape.grid,
+                    found.len() >= shape.grid * ($crate::mdp::matrix_free::MEASURED + 1),
+                    shape.block % 32 == 0,
+                    shape.dimensions == 1,
+                )
+            )]
             pub fn PREFIX_many(
                 words: ::warpkov_device::device::Global<u64>,
                 tables: ::warpkov_device::device::Global<f64>,

@@ -14,6 +14,16 @@ use crate::primitives::rows::Rows;
 /// | `reward` | rows | r(s, a), finite |
 /// | `gamma` | scalar | discount per step, in \[0, 1\] |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(states),
+    requires(
+        choices.holds(states),
+        if choices.actions > 0 {
+            rows.holds(states * choices.actions);
+            reward.len() >= states * choices.actions
+        },
+    )
+)]
 pub struct Model<T, O: Offset> {
     /// Rows of each state.
     pub choices: Choices<O>,
@@ -32,6 +42,7 @@ pub struct Model<T, O: Offset> {
 /// | `old` | S | reward |
 /// | `new` | S; does not overlap `old` | reward |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(holds(states), requires(old.len() >= states, new.len() >= states))]
 pub struct Iterates<T> {
     /// V before the sweep.
     pub old: Global<T>,

@@ -20,6 +20,7 @@ use super::model::Model;
 /// | `prob` | entries | P(s'\|s, π(s)) |
 /// | `reward` | S | r(s, π(s)) |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(holds(parts, states), requires(ptr.len() >= parts + 1, reward.len() >= states))]
 pub struct Projected<T, O> {
     /// Offsets: row or slice k gets the entries `ptr[k]..ptr[k + 1]`.
     pub ptr: Global<O>,
@@ -45,9 +46,17 @@ pub struct Projected<T, O> {
 /// | `row_ptr` | rows + 1 | entries, ascending |
 /// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
 /// | `counts` | S | |
-///
-/// *Launch*: ⌈S / B⌉ blocks of any B threads; no dynamic shared memory.
-#[kernel(O = [u32, u64])]
+#[kernel(
+    O = [u32, u64],
+    requires(
+        choices.holds(states),
+        if choices.actions > 0 { row_ptr.len() >= states * choices.actions + 1 },
+        policy.len() >= states,
+        counts.len() >= states,
+        shape.threads >= states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn count_rows<O: Offset>(
     states: u32,
     choices: Choices<O>,
@@ -75,9 +84,17 @@ pub fn count_rows<O: Offset>(
 /// | `model` | [`Model`] | |
 /// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
 /// | `projected` | S rows, [`Projected`] | `ptr` from [`count_rows`] and a scan |
-///
-/// *Launch*: 32·S threads or more, in blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        model.holds(states),
+        policy.len() >= states,
+        projected.holds(states, states),
+        shape.threads >= 32 * states,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn copy_rows<T: Real, O: Offset>(states: u32, model: Model<T, O>, policy: Global<u32>, projected: Projected<T, O>) {
     let Model { choices, rows, reward, .. } = model;
     let state = thread::index_1d() as usize / 32;
@@ -113,9 +130,18 @@ pub fn copy_rows<T: Real, O: Offset>(states: u32, model: Model<T, O>, policy: Gl
 /// | `row_ptr` | rows + 1 | entries, ascending |
 /// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
 /// | `counts` | ⌈S / 32⌉ | |
-///
-/// *Launch*: ⌈S / B⌉ blocks of B threads in whole warps; no dynamic shared memory.
-#[kernel(O = [u32, u64])]
+#[kernel(
+    O = [u32, u64],
+    requires(
+        choices.holds(states),
+        if choices.actions > 0 { row_ptr.len() >= states * choices.actions + 1 },
+        policy.len() >= states,
+        counts.len() >= states.div_ceil(SLICE),
+        shape.threads >= states,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn count_slices<O: Offset>(
     states: u32,
     choices: Choices<O>,
@@ -149,9 +175,17 @@ pub fn count_slices<O: Offset>(
 /// | `model` | [`Model`] | |
 /// | `policy` | S | actions of each state, or [`NO_ACTION`](super::choices::NO_ACTION) |
 /// | `projected` | ⌈S / 32⌉ slices, [`Projected`] | `ptr` from [`count_slices`] and a scan |
-///
-/// *Launch*: ⌈S / B⌉ blocks of B threads in whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        model.holds(states),
+        policy.len() >= states,
+        projected.holds(states.div_ceil(SLICE), states),
+        shape.threads >= states,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn copy_slices<T: Real, O: Offset>(
     states: u32,
     model: Model<T, O>,

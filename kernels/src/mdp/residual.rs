@@ -17,6 +17,7 @@ use warpkov_device::device::{Global, GlobalMut, Parameter, Real, atomic, block, 
 /// | `sweep` | scalar | index in the batch, from 0 |
 /// | `slots` | `sweep` + 1 or more | bits of rewards ≥ 0; 0 before the batch |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(slots.len() >= sweep + 1))]
 pub struct Residuals {
     /// θ: sweeps after one with ‖ΔV‖∞ < θ return at once.
     pub theta: f64,
@@ -68,9 +69,15 @@ fn record(slots: GlobalMut<u64>, slot: u32, change: f64) {
 /// | `states` | scalar | S |
 /// | `v_old`, `v_new` | S | reward |
 /// | `residuals` | [`Residuals`] | |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        v_old.len() >= states,
+        v_new.len() >= states,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn max_change<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, residuals: Residuals) {
     if residuals.converged() {
         return;
@@ -99,9 +106,7 @@ pub fn max_change<T: Real>(states: u32, v_old: Global<T>, v_new: Global<T>, resi
 /// | `states` | scalar | S |
 /// | `v` | S | reward |
 /// | `slots` | 1 or more | 0 before the launch |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(T = [f32, f64], requires(v.len() >= states, slots.len() >= 1, shape.block % 32 == 0, shape.dimensions == 1))]
 pub fn largest<T: Real>(states: u32, v: Global<T>, slots: GlobalMut<u64>) {
     let mut found: f64 = 0.0;
     let mut state = thread::index_1d() as usize;

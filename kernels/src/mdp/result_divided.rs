@@ -35,9 +35,17 @@ use super::choices::{Choices, NO_ACTION};
 /// | `v` | S | reward |
 /// | `extremes` | [`Extremes`] | |
 /// | `results` | n | reward |
-///
-/// *Launch*: ⌈n / B⌉ blocks of any B threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        col.len() >= entries,
+        prob.len() >= entries,
+        reward.len() >= entries,
+        results.len() >= entries,
+        shape.threads >= entries,
+        shape.dimensions == 1,
+    )
+)]
 pub fn result_values<T: Real>(
     entries: u64,
     col: Global<u32>,
@@ -73,9 +81,16 @@ pub fn result_values<T: Real>(
 /// | `action_reward` | m | r(s, a) |
 /// | `extremes` | [`Extremes`] | |
 /// | `q` | m | reward |
-///
-/// *Launch*: ⌈m / B⌉ blocks of any B threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        row_ptr.len() >= rows + 1,
+        action_reward.len() >= rows,
+        q.len() >= rows,
+        shape.threads >= rows,
+        shape.dimensions == 1,
+    )
+)]
 pub fn action_values<T: Real, O: Offset>(
     rows: u64,
     row_ptr: Global<O>,
@@ -113,9 +128,17 @@ pub fn action_values<T: Real, O: Offset>(
 /// | `q` | m | from [`action_values`] |
 /// | `extremes` | [`Extremes`] | |
 /// | `v`, `change` | S | reward |
-///
-/// *Launch*: ⌈S / B⌉ blocks of any B threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        choices.holds(states),
+        if choices.actions > 0 { q.len() >= states * choices.actions },
+        v.len() >= states,
+        change.len() >= states,
+        shape.threads >= states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn state_values<T: Real, O: Offset>(
     states: u32,
     choices: Choices<O>,
@@ -150,9 +173,16 @@ pub fn state_values<T: Real, O: Offset>(
 /// | `choices` | [`Choices`] | rows below m |
 /// | `q` | m | from [`action_values`] |
 /// | `policy` | S | |
-///
-/// *Launch*: ⌈S / B⌉ blocks of any B threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        choices.holds(states),
+        if choices.actions > 0 { q.len() >= states * choices.actions },
+        policy.len() >= states,
+        shape.threads >= states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn greedy_actions<T: Real, O: Offset>(states: u32, choices: Choices<O>, q: Global<T>, policy: GlobalMut<u32>) {
     let state = thread::index_1d() as usize;
     if state < states as usize {

@@ -23,9 +23,16 @@ use super::model::Sizes;
 /// | `belief` | B·S | probability |
 /// | `g_ab` | B·A·S | reward |
 /// | `scores` | B·A | reward |
-///
-/// *Launch*: ⌈B·A / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        belief.len() >= sizes.beliefs * sizes.states,
+        g_ab.len() >= sizes.beliefs * sizes.actions * sizes.states,
+        scores.len() >= sizes.beliefs * sizes.actions,
+        shape.threads >= sizes.beliefs * sizes.actions,
+        shape.dimensions == 1,
+    )
+)]
 pub fn action_scores<T: Real>(sizes: Sizes, belief: Global<T>, g_ab: Global<T>, scores: GlobalMut<T>) {
     let (states, actions) = (sizes.states as usize, sizes.actions as usize);
     let l = thread::index_1d() as usize;

@@ -22,9 +22,16 @@ use super::model::Sizes;
 /// | `chosen` | B | actions, below A |
 /// | `g_ab` | B·A·S | reward |
 /// | `b_kp` | B·S | reward |
-///
-/// *Launch*: ⌈B·S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        chosen.len() >= sizes.beliefs,
+        g_ab.len() >= sizes.beliefs * sizes.actions * sizes.states,
+        b_kp.len() >= sizes.beliefs * sizes.states,
+        shape.threads >= sizes.beliefs * sizes.states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn backup<T: Real>(sizes: Sizes, chosen: Global<u32>, g_ab: Global<T>, b_kp: GlobalMut<T>) {
     let (states, actions) = (sizes.states as usize, sizes.actions as usize);
     let l = thread::index_1d() as usize;

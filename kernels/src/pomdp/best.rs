@@ -26,9 +26,16 @@ use super::model::Sizes;
 /// | `sizes` | [`Sizes`] | n ≥ 1 |
 /// | `scores` | B·Ω·A·n | reward |
 /// | `winners` | B·A·Ω | vectors, below n |
-///
-/// *Launch*: ⌈B·A·Ω / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        sizes.vectors >= 1,
+        scores.len() >= sizes.beliefs * sizes.observations * sizes.actions * sizes.vectors,
+        winners.len() >= sizes.beliefs * sizes.actions * sizes.observations,
+        shape.threads >= sizes.beliefs * sizes.actions * sizes.observations,
+        shape.dimensions == 1,
+    )
+)]
 pub fn best<T: Real>(sizes: Sizes, scores: Global<T>, winners: GlobalMut<u32>) {
     let (actions, observations, vectors) =
         (sizes.actions as usize, sizes.observations as usize, sizes.vectors as usize);

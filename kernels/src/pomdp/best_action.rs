@@ -21,9 +21,16 @@ use super::argmax;
 /// | `beliefs` | scalar | B |
 /// | `scores` | B·A | reward |
 /// | `chosen` | B | actions, below A |
-///
-/// *Launch*: ⌈B / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        actions >= 1,
+        scores.len() >= beliefs * actions,
+        chosen.len() >= beliefs,
+        shape.threads >= beliefs,
+        shape.dimensions == 1,
+    )
+)]
 pub fn best_action<T: Real>(actions: u32, beliefs: u32, scores: Global<T>, chosen: GlobalMut<u32>) {
     let j = thread::index_1d() as usize;
     if j < beliefs as usize {

@@ -28,9 +28,17 @@ use super::model::Sizes;
 /// | `winners` | B·A·Ω | vectors, below n |
 /// | `g_ao` | n·Ω·A·S | reward |
 /// | `sums` | B·A·S | reward |
-///
-/// *Launch*: ⌈B·A·S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        reward.len() >= sizes.actions * sizes.states,
+        winners.len() >= sizes.beliefs * sizes.actions * sizes.observations,
+        g_ao.len() >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
+        sums.len() >= sizes.beliefs * sizes.actions * sizes.states,
+        shape.threads >= sizes.beliefs * sizes.actions * sizes.states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn g_ab<T: Real>(
     sizes: Sizes,
     gamma: f64,

@@ -49,9 +49,17 @@ impl Element {
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `alpha` | n·S | Γ, reward |
 /// | `g_ao` | n·Ω·A·S | reward |
-///
-/// *Launch*: ⌈n·Ω·A·S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        next.len() >= sizes.actions * sizes.states,
+        observation.len() >= sizes.observations * sizes.actions * sizes.states,
+        alpha.len() >= sizes.vectors * sizes.states,
+        g_ao.len() >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
+        shape.threads >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn g_ao_deterministic<T: Real>(
     sizes: Sizes,
     next: Global<u32>,
@@ -83,9 +91,17 @@ pub fn g_ao_deterministic<T: Real>(
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `alpha` | n·S | Γ, reward |
 /// | `g_ao` | n·Ω·A·S | reward |
-///
-/// *Launch*: ⌈n·Ω·A·S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        transitions.holds(sizes.states * sizes.actions),
+        observation.len() >= sizes.observations * sizes.actions * sizes.states,
+        alpha.len() >= sizes.vectors * sizes.states,
+        g_ao.len() >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
+        shape.threads >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn g_ao_sparse<T: Real>(
     sizes: Sizes,
     transitions: Rows<T, u64>,

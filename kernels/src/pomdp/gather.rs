@@ -33,9 +33,17 @@ use crate::primitives::rows::Rows;
 /// | `winners` | B·A·Ω, by code | vectors, below n |
 /// | `alpha` | n·S | reward |
 /// | `scores` | B·A | reward |
-///
-/// *Launch*: ⌈B/[`TOGETHER`]⌉·A blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        beliefs >= 1,
+        q.len() >= beliefs * model.actions * model.states,
+        scores.len() >= beliefs * model.actions,
+        shape.grid == beliefs.div_ceil(TOGETHER) * model.actions,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn evaluate_actions<T: Real>(
     model: Model<T>,
     beliefs: u32,
@@ -93,9 +101,17 @@ pub fn evaluate_actions<T: Real>(
 /// | `terms` | scalar | terms per pair |
 /// | `scores` | `terms` × B·A | reward |
 /// | `values` | B·A | reward |
-///
-/// *Launch*: B·A blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        beliefs.holds(shape.grid / model.actions),
+        scores.len() >= terms * shape.grid,
+        values.len() >= shape.grid,
+        shape.grid % model.actions == 0,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn belief_values<T: Real>(
     model: Model<T>,
     beliefs: Rows<T, u32>,
@@ -134,6 +150,7 @@ pub fn belief_values<T: Real>(
 /// | `picked` | `count` | beliefs, below B |
 /// | `chosen` | B | actions, below A |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(count >= 1, picked.len() >= count))]
 pub struct Picks {
     /// Number of selected beliefs.
     pub count: u32,
@@ -162,9 +179,16 @@ pub struct Picks {
 /// | `winners` | B·A·Ω, by code | vectors, below n |
 /// | `alpha` | n·S | reward |
 /// | `expected` | ⌈`picks.count`/32⌉·S·w | reward |
-///
-/// *Launch*: ⌈`picks.count`/32⌉·⌈S/[`SIDE_STATES`]⌉ blocks of [`SIDE_THREADS`] threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        picks.chosen.len() >= beliefs,
+        expected.len() >= picks.count.div_ceil(SIDE) * model.states * side_by_side(picks.count),
+        shape.grid == picks.count.div_ceil(SIDE) * model.states.div_ceil(SIDE_STATES),
+        shape.dimensions == 1,
+    ),
+    block = SIDE_THREADS
+)]
 pub fn expect<T: Real>(
     model: Model<T>,
     beliefs: u32,
@@ -225,9 +249,16 @@ pub fn expect<T: Real>(
 /// | `picks` | [`Picks`] | |
 /// | `expected` | ⌈`picks.count`/32⌉·S·w | from [`expect`] |
 /// | `out` | `picks.count`·S | reward |
-///
-/// *Launch*: ⌈`picks.count`/32⌉·⌈S/[`SIDE_STATES`]⌉ blocks of [`SIDE_THREADS`] threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        expected.len() >= picks.count.div_ceil(SIDE) * model.states * side_by_side(picks.count),
+        out.len() >= picks.count * model.states,
+        shape.grid == picks.count.div_ceil(SIDE) * model.states.div_ceil(SIDE_STATES),
+        shape.dimensions == 1,
+    ),
+    block = SIDE_THREADS
+)]
 pub fn gather<T: Real>(model: Model<T>, picks: Picks, expected: Global<T>, out: GlobalMut<T>) {
     let Model { states, actions, gamma, transitions: t, reward, .. } = model;
     let Picks { count, picked, chosen } = picks;

@@ -33,9 +33,18 @@ use crate::primitives::rows::Rows;
 /// | `predecessors` | A·S × S, [`Rows`] | T(s, a, s'), row a·S + s', columns s |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `belief`, `next` | S | probability |
-///
-/// *Launch*: ⌈S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        action < actions,
+        observation.len() >= (seen + 1) * actions * states,
+        predecessors.holds(actions * states),
+        belief.len() >= states,
+        next.len() >= states,
+        shape.threads >= states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn next_belief<T: Real>(
     states: u32,
     actions: u32,
@@ -77,9 +86,18 @@ pub fn next_belief<T: Real>(
 /// | `inverse` | A·S | states, below S |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `belief`, `next` | S | probability |
-///
-/// *Launch*: ⌈S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        action < actions,
+        observation.len() >= (seen + 1) * actions * states,
+        inverse.len() >= actions * states,
+        belief.len() >= states,
+        next.len() >= states,
+        shape.threads >= states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn next_belief_inverse<T: Real>(
     states: u32,
     actions: u32,
@@ -114,9 +132,17 @@ pub fn next_belief_inverse<T: Real>(
 /// | `next` | A·S | states, below S |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `t_ao` | S | probability |
-///
-/// *Launch*: ⌈S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        action < actions,
+        observation.len() >= (seen + 1) * actions * states,
+        next.len() >= actions * states,
+        t_ao.len() >= states,
+        shape.threads >= states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn t_ao_deterministic<T: Real>(
     states: u32,
     actions: u32,
@@ -150,9 +176,17 @@ pub fn t_ao_deterministic<T: Real>(
 /// | `transitions` | S·A × S, [`Rows`] | T(s, a, s'), row s·A + a; columns below S |
 /// | `observation` | Ω·A·S | O(a, s', o) |
 /// | `t_ao` | S | probability |
-///
-/// *Launch*: ⌈S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        action < actions,
+        observation.len() >= (seen + 1) * actions * states,
+        transitions.holds(states * actions),
+        t_ao.len() >= states,
+        shape.threads >= states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn t_ao_sparse<T: Real>(
     states: u32,
     actions: u32,
@@ -191,9 +225,16 @@ pub fn t_ao_sparse<T: Real>(
 /// | `x` | S | |
 /// | `m` | `rows`·S | |
 /// | `found` | `rows` | |
-///
-/// *Launch*: ⌈`rows` / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        x.len() >= states,
+        m.len() >= rows * states,
+        found.len() >= rows,
+        shape.threads >= rows,
+        shape.dimensions == 1,
+    )
+)]
 pub fn products<T: Real>(states: u32, rows: u32, x: Global<T>, m: Global<T>, found: GlobalMut<T>) {
     let l = thread::index_1d() as usize;
     if l < rows as usize {

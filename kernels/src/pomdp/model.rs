@@ -15,6 +15,14 @@ use crate::primitives::rows::Rows;
 /// | `observations` | A·S × Ω, [`Rows`] | O(a, s', o), row a·S + s'; columns below Ω |
 /// | `reward` | S·A | r(s, a), at s·A + a |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    requires(
+        transitions.holds(states * actions),
+        predecessors.holds(actions * states),
+        observations.holds(actions * states),
+        reward.len() >= states * actions,
+    )
+)]
 pub struct Model<T> {
     /// S.
     pub states: u32,
@@ -60,6 +68,7 @@ pub struct Sizes {
 /// | `stride` | scalar | elements; 0 if there are no rows |
 /// | `values` | rows × `stride` | unit of the vectors |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(holds(rows, width), requires(if stride > 0 { stride >= width; values.len() >= rows * stride }))]
 pub struct Strided<T> {
     /// Distance between consecutive rows; 0 if there are no rows.
     pub stride: u32,

@@ -42,9 +42,16 @@ const PER_THREAD: usize = 4;
 /// | `source` | (`source_first` + `count`)·S | reward |
 /// | `rows` | `first` + `count` rows, [`Strided`] | stride ≥ S, or 0 |
 /// | `columns` | S rows, [`Strided`] | stride ≥ `first` + `count`, or 0 |
-///
-/// *Launch*: ⌈`count`·S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        source.len() >= (source_first + count) * states,
+        rows.holds(first + count, states),
+        columns.holds(states, first + count),
+        shape.threads >= count * states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn place_vectors<T: Real>(
     states: u32,
     first: u32,
@@ -82,9 +89,16 @@ pub fn place_vectors<T: Real>(
 /// | `rows` | (`first` + `count`)·S | reward |
 /// | `scale` | scalar | 1 / reward |
 /// | `factors` | `first` + `count` rows, [`Strided`] | stride ≥ S |
-///
-/// *Launch*: ⌈`count`·S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64], E = [f32, u16])]
+#[kernel(
+    T = [f32, f64], E = [f32, u16],
+    requires(
+        rows.len() >= (first + count) * states,
+        factors.stride >= states,
+        factors.holds(first + count, states),
+        shape.threads >= count * states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn place_factors<T: Real, E: Factor>(
     states: u32,
     first: u32,
@@ -115,9 +129,15 @@ pub fn place_factors<T: Real, E: Factor>(
 /// | `picked` | `count` | vectors, below n |
 /// | `rows` | n·S | reward |
 /// | `out` | `count`·S | reward |
-///
-/// *Launch*: ⌈`count`·S / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        picked.len() >= count,
+        out.len() >= count * states,
+        shape.threads >= count * states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn pick_vectors<T: Real>(states: u32, count: u32, picked: Global<u32>, rows: Global<T>, out: GlobalMut<T>) {
     let l = thread::index_1d() as usize;
     let states = states as usize;
@@ -150,6 +170,7 @@ impl<T: Real> Scored<T> {
 /// | `stride` | scalar | elements, ≥ n |
 /// | `values` | S × `stride` | reward |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(vectors >= 1, stride >= vectors))]
 pub struct Columns<T> {
     /// n.
     pub vectors: u32,
@@ -176,9 +197,16 @@ pub struct Columns<T> {
 /// | `alpha` | [`Columns`] | |
 /// | `winners` | codes | vectors, below n |
 /// | `scores` | codes | reward |
-///
-/// *Launch*: `count` blocks or more of [`SPARSE_THREADS`] threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        rows.holds(count),
+        row_code.len() >= count,
+        shape.grid >= count,
+        shape.dimensions == 1,
+    ),
+    block = SPARSE_THREADS
+)]
 pub fn best_of_sparse<T: Real>(
     count: u32,
     rows: Rows<T, u32>,
@@ -311,8 +339,15 @@ impl Factor for f32 {
 /// | `used` | tiles × `steps` | 1 or 0 |
 /// | `list` | tiles × (`steps` + 1) | steps |
 ///
-/// *Launch*: one block of 32 threads per tile; no dynamic shared memory.
-#[kernel]
+/// *Launch*: one block per tile.
+#[kernel(
+    requires(
+        used.len() >= shape.grid * steps,
+        list.len() >= shape.grid * (steps + 1),
+        shape.dimensions == 1,
+    ),
+    block = 32
+)]
 pub fn list_steps(steps: u32, used: Global<u8>, list: GlobalMut<u32>) {
     let (tile, lane) = (thread::block_idx_x() as usize, warp::lane_id());
     let (first, place) = (tile * steps as usize, tile * (steps as usize + 1));
@@ -380,10 +415,22 @@ fn stage<E: Factor>(
 /// | `list` | row tiles × (`words`/[`STEP`] + 1) | from [`list_steps`] with `words`/[`STEP`] steps |
 /// | `alpha` | whole tiles of vectors of `words` words | zeros behind S; aligned to 16 bytes |
 /// | `best` | `rows` | 0 before the launch |
-///
-/// *Launch*: ⌈`rows`/[`TILE`]⌉·⌈`vectors`/[`TILE`]⌉ blocks of [`DENSE_THREADS`] threads; [`DENSE_SHARED`] bytes of
-/// dynamic shared memory.
-#[kernel(E = [f32, u16])]
+#[kernel(
+    E = [f32, u16],
+    requires(
+        rows >= 1,
+        vectors >= 1,
+        words % STEP == 0,
+        x.len() >= rows.next_multiple_of(TILE) * words * E::PER_WORD,
+        alpha.len() >= vectors.next_multiple_of(TILE) * words * E::PER_WORD,
+        list.len() >= rows.div_ceil(TILE) * (words / STEP + 1),
+        best.len() >= rows,
+        shape.grid == rows.div_ceil(TILE) * vectors.div_ceil(TILE),
+        shape.shared >= DENSE_SHARED,
+        shape.dimensions == 1,
+    ),
+    block = DENSE_THREADS
+)]
 pub fn best_of_dense<E: Factor>(
     rows: u32,
     vectors: u32,
@@ -500,9 +547,7 @@ pub fn vector_of(key: u64) -> u32 {
 /// | `best` | `count` | [key]s |
 /// | `row_code` | `first` + `count` | codes |
 /// | `winners` | codes | vectors |
-///
-/// *Launch*: ⌈`count` / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel]
+#[kernel(requires(best.len() >= count, row_code.len() >= first + count, shape.threads >= count, shape.dimensions == 1))]
 pub fn note_winners(first: u32, count: u32, best: Global<u64>, row_code: Global<u32>, winners: GlobalMut<u32>) {
     let row = thread::index_1d() as usize;
     if row < count as usize {
@@ -525,8 +570,17 @@ pub fn note_winners(first: u32, count: u32, best: Global<u64>, row_code: Global<
 /// | `alpha` | n·S | reward |
 /// | `scores` | blocks | reward |
 ///
-/// *Launch*: one block of whole warps per belief; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: one block per belief.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        beliefs.holds(shape.grid),
+        winners.len() >= shape.grid,
+        scores.len() >= shape.grid,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn evaluate_winners<T: Real>(
     states: u32,
     beliefs: Rows<T, u32>,

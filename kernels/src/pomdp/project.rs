@@ -39,9 +39,15 @@ use crate::primitives::rows::Rows;
 /// | `count` | scalar | B |
 /// | `beliefs` | B × S, [`Rows`] | probability; columns below S |
 /// | `counts` | B·A·Ω | 0 before the launch |
-///
-/// *Launch*: 32·B·A threads or more, in blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        beliefs.holds(count),
+        shape.threads >= 32 * count * model.actions,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn count_entries<T: Real>(model: Model<T>, count: u32, beliefs: Rows<T, u32>, counts: GlobalMut<u32>) {
     let Model { states, actions, transitions: t, observations: o, .. } = model;
     let (pair, pairs) = (thread::index_1d() as usize / 32, count as usize * actions as usize);
@@ -79,9 +85,7 @@ pub fn count_entries<T: Real>(model: Model<T>, count: u32, beliefs: Rows<T, u32>
 /// | `codes` | scalar | B·A·Ω |
 /// | `counts` | `codes` | entries |
 /// | `flags` | `codes` | 1 or 0 |
-///
-/// *Launch*: ⌈`codes` / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel]
+#[kernel(requires(counts.len() >= codes, flags.len() >= codes, shape.threads >= codes, shape.dimensions == 1))]
 pub fn flag_rows(codes: u32, counts: Global<u32>, flags: GlobalMut<u32>) {
     let code = thread::index_1d() as usize;
     if code < codes as usize {
@@ -105,9 +109,16 @@ pub fn flag_rows(codes: u32, counts: Global<u32>, flags: GlobalMut<u32>) {
 /// | `row_code` | M | codes, ascending |
 /// | `row_ptr` | M + 1 | entries |
 /// | `rows` | 1 | M |
-///
-/// *Launch*: ⌈`codes` / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel]
+#[kernel(
+    requires(
+        codes >= 1,
+        ranks.len() >= codes + 1,
+        offsets.len() >= codes + 1,
+        rows.len() >= 1,
+        shape.threads >= codes,
+        shape.dimensions == 1,
+    )
+)]
 pub fn compact_rows(
     codes: u32,
     ranks: Global<u32>,
@@ -147,9 +158,15 @@ pub fn compact_rows(
 /// | `places` | B·A·Ω or more | offsets of all codes; the kernel increments them |
 /// | `col` | entries | states |
 /// | `weight` | entries | probability |
-///
-/// *Launch*: 32·B·A threads or more, in blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        beliefs.holds(count),
+        shape.threads >= 32 * count * model.actions,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn fill_entries<T: Real>(
     model: Model<T>,
     count: u32,
@@ -247,9 +264,16 @@ pub(super) const PITCH: u32 = 33;
 /// | `count` | scalar | B |
 /// | `beliefs` | B × S, [`Rows`] | columns ascend in each row |
 /// | `dense` | ⌈B/32⌉·S·w | probability |
-///
-/// *Launch*: ⌈B/32⌉·⌈S/[`DENSIFY_STATES`]⌉ blocks of [`SIDE_THREADS`] threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        beliefs.holds(count),
+        dense.len() >= count.div_ceil(SIDE) * states * side_by_side(count),
+        shape.grid == count.div_ceil(SIDE) * states.div_ceil(DENSIFY_STATES),
+        shape.dimensions == 1,
+    ),
+    block = SIDE_THREADS
+)]
 pub fn densify<T: Real>(states: u32, count: u32, beliefs: Rows<T, u32>, dense: GlobalMut<T>) {
     let tile = shared_array!(densify_tile: T; 4224);
     let tiles = states.div_ceil(DENSIFY_STATES);
@@ -311,6 +335,7 @@ pub fn densify<T: Real>(states: u32, count: u32, beliefs: Rows<T, u32>, dense: G
 /// | `steps` | scalar | steps of [`STEP`] words per row |
 /// | `used` | ⌈rows / [`TILE`]⌉ × `steps` | 1 or 0; 0 before the rows are filled |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(holds(count), requires(rows.len() >= count * stride, used.len() >= count.div_ceil(TILE) * steps))]
 pub struct DenseRows<E: Factor> {
     /// Distance between consecutive rows.
     pub stride: u32,
@@ -336,8 +361,15 @@ pub struct DenseRows<E: Factor> {
 /// | `beliefs` | `first` + blocks rows or more, [`Rows`] | columns below S |
 /// | `dense` | [`DenseRows`], one row per block | zeros |
 ///
-/// *Launch*: one block per row, any number of threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], E = [f32, u16])]
+/// *Launch*: one block per row.
+#[kernel(
+    T = [f32, f64], E = [f32, u16],
+    requires(
+        beliefs.holds(first + shape.grid),
+        dense.holds(shape.grid),
+        shape.dimensions == 1,
+    )
+)]
 pub fn expand_beliefs<T: Real, E: Factor>(first: u32, beliefs: Rows<T, u32>, dense: DenseRows<E>) {
     let DenseRows { stride, rows, steps, used } = dense;
     let row = thread::block_idx_x() as usize;
@@ -374,9 +406,16 @@ pub fn expand_beliefs<T: Real, E: Factor>(first: u32, beliefs: Rows<T, u32>, den
 /// | `dense` | ⌈B/32⌉·S·w, aligned to four elements | from [`densify`] |
 /// | `q` | B·A·S | probability |
 /// | `flags` | B·A·Ω | 0 before the launch |
-///
-/// *Launch*: ⌈B/32⌉·A·⌈S/[`SIDE_STATES`]⌉ blocks of [`SIDE_THREADS`] threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        dense.len() >= beliefs.div_ceil(SIDE) * model.states * side_by_side(beliefs),
+        q.len() >= beliefs * model.actions * model.states,
+        shape.grid == beliefs.div_ceil(SIDE) * model.actions * model.states.div_ceil(SIDE_STATES),
+        shape.dimensions == 1,
+    ),
+    block = SIDE_THREADS
+)]
 pub fn predict<T: Real>(model: Model<T>, beliefs: u32, dense: Global<T>, q: GlobalMut<T>, flags: GlobalMut<u32>) {
     let Model { states, actions, predecessors: c, observations: o, .. } = model;
     let tile = shared_array!(predict_tile: T; 1056);
@@ -440,9 +479,16 @@ pub const TOGETHER: u32 = 4;
 /// | `ranks` | B·A·Ω | row of each code |
 /// | `first`, `count` | scalar | rows |
 /// | `dense` | [`DenseRows`], `count` rows | zeros |
-///
-/// *Launch*: ⌈B/[`TOGETHER`]⌉·A·⌈S/N⌉ blocks of any N threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], E = [f32, u16])]
+#[kernel(
+    T = [f32, f64], E = [f32, u16],
+    requires(
+        beliefs >= 1,
+        q.len() >= beliefs * model.actions * model.states,
+        dense.holds(count),
+        shape.grid == beliefs.div_ceil(TOGETHER) * model.actions * model.states.div_ceil(shape.block),
+        shape.dimensions == 1,
+    )
+)]
 pub fn expand<T: Real, E: Factor>(
     model: Model<T>,
     beliefs: u32,

@@ -48,6 +48,7 @@ const LATER: f64 = 1.0 - 1.0 / (1_u64 << 20) as f64;
 /// | `now` | scalar | time: uses of the bound |
 /// | `used` | points | time of last use |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(corners.len() >= states, informed.len() >= states * actions, used.len() >= points.count))]
 pub struct UpperBound<T> {
     /// S.
     pub states: u32,
@@ -75,6 +76,7 @@ pub struct UpperBound<T> {
 /// | `peak_prob` | points | probability > 0 |
 /// | `drop` | points | d < 0, reward |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(rows.holds(count), peak_state.len() >= count, peak_prob.len() >= count, drop.len() >= count))]
 pub struct Points<T> {
     /// Number of points.
     pub count: u32,
@@ -202,6 +204,8 @@ fn bound_row<T: Real>(
 /// | `q` | B·A·S | probability |
 /// | `flags` | B·A·Ω | 1 or 0 |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(flags.len() >= codes))]
+#[parameter(holds(states), requires(q.len() >= pairs * states))]
 pub struct Successors<T> {
     /// Number of pairs of belief and action.
     pub pairs: u32,
@@ -233,9 +237,19 @@ pub struct Successors<T> {
 /// | `list` | S × blocks | scratch |
 /// | `scores` | B·A·Ω | reward |
 /// | `work` | 1 | counter; incremented |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        observations.holds(known.actions * known.states),
+        successors.holds(known.states),
+        x.len() >= known.states * shape.grid,
+        list.len() >= known.states * shape.grid,
+        scores.len() >= successors.codes,
+        work.len() >= 1,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn bound_successors<T: Real>(
     observations: Rows<T, u64>,
     successors: Successors<T>,
@@ -320,9 +334,17 @@ pub fn bound_successors<T: Real>(
 /// | `known` | [`UpperBound`] | |
 /// | `x` | S × blocks | 0 before and after the launch |
 /// | `bounds`, `bases` | `count` | reward |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        rows.holds(count),
+        x.len() >= known.states * shape.grid,
+        bounds.len() >= count,
+        bases.len() >= count,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn bound_beliefs<T: Real>(
     count: u32,
     rows: Rows<T, u32>,
@@ -371,6 +393,15 @@ pub fn bound_beliefs<T: Real>(
 /// | `drops` | new points | d < 0, reward |
 /// | `uses` | new points | time of last use |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(points),
+    requires(
+        picked.len() >= points,
+        starts.len() >= points,
+        drops.len() >= points,
+        uses.len() >= points,
+    )
+)]
 pub struct NewPoints {
     /// Row of each new point.
     pub picked: Global<u32>,
@@ -396,6 +427,16 @@ pub struct NewPoints {
 ///
 /// "Points" and "entries" include the new ones.
 #[derive(Clone, Copy, Parameter)]
+#[parameter(
+    holds(points),
+    requires(
+        ptr.len() >= points + 1,
+        peak_state.len() >= points,
+        peak_prob.len() >= points,
+        drop.len() >= points,
+        used.len() >= points,
+    )
+)]
 pub struct PlacedPoints<T> {
     /// First entry of each point, and the number of entries.
     pub ptr: GlobalMut<u32>,
@@ -429,8 +470,16 @@ pub struct PlacedPoints<T> {
 /// | `rows` | [`Rows`] | columns below S |
 /// | `points` | [`PlacedPoints`], room for all points and entries | |
 ///
-/// *Launch*: one block of whole warps per new point; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: one block per new point.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        new.holds(shape.grid),
+        points.holds(first + shape.grid),
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn place_points<T: Real>(first: u32, new: NewPoints, rows: Rows<T, u32>, points: PlacedPoints<T>) {
     let NewPoints { picked, starts, drops, uses } = new;
     let PlacedPoints { ptr, state, prob: probs, peak_state, peak_prob, drop, used } = points;

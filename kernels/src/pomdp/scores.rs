@@ -26,9 +26,16 @@ use super::model::Sizes;
 /// | `belief` | B·S | probability |
 /// | `g_ao` | n·Ω·A·S | reward |
 /// | `products` | B·Ω·A·n | reward |
-///
-/// *Launch*: ⌈B·Ω·A·n / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        belief.len() >= sizes.beliefs * sizes.states,
+        g_ao.len() >= sizes.vectors * sizes.observations * sizes.actions * sizes.states,
+        products.len() >= sizes.beliefs * sizes.observations * sizes.actions * sizes.vectors,
+        shape.threads >= sizes.beliefs * sizes.observations * sizes.actions * sizes.vectors,
+        shape.dimensions == 1,
+    )
+)]
 pub fn scores<T: Real>(sizes: Sizes, belief: Global<T>, g_ao: Global<T>, products: GlobalMut<T>) {
     let (states, actions, observations) = (sizes.states as usize, sizes.actions as usize, sizes.observations as usize);
     let vectors = sizes.vectors as usize;

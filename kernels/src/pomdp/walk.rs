@@ -51,6 +51,7 @@ fn draw<T: Real>(prob: Global<T>, start: u64, end: u64, mut u: f64) -> usize {
 /// | `seen` | walks | observations |
 /// | `history` | walks | hashes of histories |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(state.len() >= count, action.len() >= count, seen.len() >= count, history.len() >= count))]
 pub struct Walks {
     /// Number of walks.
     pub count: u32,
@@ -74,6 +75,7 @@ pub struct Walks {
 /// | `best_in` | S | actions, below A |
 /// | `best_of` | walks | actions, below A |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(holds(states, walks), requires(best_in.len() >= states, best_of.len() >= walks))]
 pub struct Guide {
     /// First walk guided by its state.
     pub first: u32,
@@ -95,6 +97,7 @@ pub struct Guide {
 /// | `state` | `count` | states, below S |
 /// | `sum` | `count` | cumulative probability, ascending |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(count >= 1, state.len() >= count, sum.len() >= count))]
 pub struct Start {
     /// Number of states of positive probability.
     pub count: u32,
@@ -125,9 +128,15 @@ pub struct Start {
 /// | `seed` | scalar | |
 /// | `step` | scalar | index of the step |
 /// | `walks` | [`Walks`] | |
-///
-/// *Launch*: ⌈`walks.count` / threads per block⌉ blocks; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        ends.len() >= model.states,
+        guide.holds(model.states, walks.count),
+        shape.threads >= walks.count,
+        shape.dimensions == 1,
+    )
+)]
 pub fn act<T: Real>(model: Model<T>, ends: Global<u8>, start: Start, guide: Guide, seed: u64, step: u32, walks: Walks) {
     let Model { states, actions, transitions: t, observations: o, .. } = model;
     let Guide { first, guided, explored, best_in, best_of } = guide;
@@ -190,8 +199,21 @@ pub fn act<T: Real>(model: Model<T>, ends: Global<u8>, start: Start, guide: Guid
 /// | `after` | walks × S | beliefs after the step; does not overlap `before` |
 /// | `sizes` | 2 × walks | states; sum of `ways` |
 ///
-/// *Launch*: one block of [`WALK_THREADS`] threads per walk; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: one block per walk.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        action.len() >= shape.grid,
+        seen.len() >= shape.grid,
+        start.len() >= model.states,
+        ways.len() >= model.states,
+        before.len() >= shape.grid * model.states,
+        after.len() >= shape.grid * model.states,
+        sizes.len() >= 2 * shape.grid,
+        shape.dimensions == 1,
+    ),
+    block = WALK_THREADS
+)]
 pub fn advance<T: Real>(
     model: Model<T>,
     action: Global<u32>,
@@ -277,8 +299,16 @@ pub fn advance<T: Real>(
 /// | `dense` | walks × S | probability |
 /// | `state`, `prob` | entries | |
 ///
-/// *Launch*: one block of [`WALK_THREADS`] threads per belief; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: one block per belief.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        picked.len() >= shape.grid,
+        belief_ptr.len() >= shape.grid,
+        shape.dimensions == 1,
+    ),
+    block = WALK_THREADS
+)]
 pub fn compress<T: Real>(
     states: u32,
     picked: Global<u32>,

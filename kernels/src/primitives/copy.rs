@@ -18,9 +18,7 @@ const STEP: usize = 4;
 /// | `quads` | scalar | quads |
 /// | `x` | 4·`quads` | aligned to 16 bytes |
 /// | `y` | 4·`quads` | aligned to 16 bytes; does not overlap `x` |
-///
-/// *Launch*: any grid, any block; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+#[kernel(T = [f32, f64], requires(x.len() >= 4 * quads, y.len() >= 4 * quads, shape.dimensions == 1))]
 pub fn copy<T: Real>(quads: u32, x: Global<T>, y: GlobalMut<T>) {
     let (quads, stride) = (quads as usize, thread::grid_dim_x() as usize * thread::block_dim_x() as usize);
     let mut i = thread::index_1d() as usize;

@@ -10,6 +10,7 @@ use warpkov_device::device::{Global, Parameter};
 /// | `col` | entries | column indices, below the number of columns |
 /// | `prob` | entries | probability |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(holds(rows), requires(ptr.len() >= rows + 1))]
 pub struct Rows<T, O> {
     /// Row pointers: row r holds the entries `ptr[r]..ptr[r + 1]`.
     pub ptr: Global<O>,

@@ -32,9 +32,17 @@ pub const TILE: usize = THREADS as usize * PER_THREAD;
 /// | `input` | n | the sum of all elements fits `O` |
 /// | `output` | n or more | |
 /// | `totals` | ⌈n / [`TILE`]⌉ or more | |
-///
-/// *Launch*: ⌈n / [`TILE`]⌉ blocks of [`THREADS`] threads; no dynamic shared memory.
-#[kernel(O = [u32, u64])]
+#[kernel(
+    O = [u32, u64],
+    requires(
+        input.len() >= n,
+        output.len() >= n,
+        totals.len() >= shape.grid,
+        shape.grid >= n.div_ceil(TILE),
+        shape.dimensions == 1,
+    ),
+    block = THREADS
+)]
 pub fn scan_tiles<O: Offset>(n: u64, input: Global<O>, output: GlobalMut<O>, totals: GlobalMut<O>) {
     let first = thread::index_1d() as usize * PER_THREAD;
     let n = n as usize;
@@ -70,9 +78,7 @@ pub fn scan_tiles<O: Offset>(n: u64, input: Global<O>, output: GlobalMut<O>, tot
 /// | --- | --- | --- |
 /// | `tiles` | scalar | tiles |
 /// | `totals` | `tiles` + 1 | the tiles' totals; the last element is output only |
-///
-/// *Launch*: one block of [`THREADS`] threads; no dynamic shared memory.
-#[kernel(O = [u32, u64])]
+#[kernel(O = [u32, u64], requires(totals.len() >= tiles + 1, shape.grid == 1, shape.dimensions == 1), block = THREADS)]
 pub fn scan_totals<O: Offset>(tiles: u64, totals: GlobalMut<O>) {
     let tiles = tiles as usize;
     let mut carry = O::ZERO;
@@ -104,9 +110,16 @@ pub fn scan_totals<O: Offset>(tiles: u64, totals: GlobalMut<O>) {
 /// | `n` | scalar | elements |
 /// | `totals` | tiles + 1 | from [`scan_totals`] |
 /// | `output` | n + 1 | from [`scan_tiles`] |
-///
-/// *Launch*: as [`scan_tiles`].
-#[kernel(O = [u32, u64])]
+#[kernel(
+    O = [u32, u64],
+    requires(
+        output.len() >= n + 1,
+        totals.len() >= shape.grid + 1,
+        shape.grid >= n.div_ceil(TILE),
+        shape.dimensions == 1,
+    ),
+    block = THREADS
+)]
 pub fn scan_add<O: Offset>(n: u64, totals: Global<O>, output: GlobalMut<O>) {
     let first = thread::index_1d() as usize * PER_THREAD;
     let n = n as usize;

@@ -26,9 +26,7 @@ pub const MAX_BLOCKS: u32 = 1024;
 /// | `n` | scalar | elements |
 /// | `a`, `b`, `c` | scalar | finite |
 /// | `x`, `y`, `z` | n | `y` overlaps neither `x` nor `z` |
-///
-/// *Launch*: any grid of [`THREADS`] threads; no dynamic shared memory.
-#[kernel]
+#[kernel(requires(x.len() >= n, y.len() >= n, z.len() >= n, shape.dimensions == 1), block = THREADS)]
 pub fn combine(n: u64, a: f64, y: GlobalMut<f64>, b: f64, x: Global<f64>, c: f64, z: Global<f64>) {
     let stride = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
     let mut i = thread::index_1d() as usize;
@@ -53,9 +51,17 @@ pub fn combine(n: u64, a: f64, y: GlobalMut<f64>, b: f64, x: Global<f64>, c: f64
 /// | `n` | scalar | elements |
 /// | `x`, `y`, `z` | n | |
 /// | `parts` | 2 × blocks | |
-///
-/// *Launch*: up to [`MAX_BLOCKS`] blocks of [`THREADS`] threads (whole warps); no dynamic shared memory.
-#[kernel]
+#[kernel(
+    requires(
+        x.len() >= n,
+        y.len() >= n,
+        z.len() >= n,
+        parts.len() >= 2 * shape.grid,
+        shape.grid <= MAX_BLOCKS,
+        shape.dimensions == 1,
+    ),
+    block = THREADS
+)]
 pub fn dots(n: u64, x: Global<f64>, y: Global<f64>, z: Global<f64>, parts: GlobalMut<f64>) {
     let stride = thread::grid_dim_x() as usize * thread::block_dim_x() as usize;
     let mut i = thread::index_1d() as usize;
@@ -82,9 +88,7 @@ pub fn dots(n: u64, x: Global<f64>, y: Global<f64>, z: Global<f64>, parts: Globa
 /// | `blocks` | scalar | blocks of [`dots`] |
 /// | `parts` | 2 × `blocks` | from [`dots`] |
 /// | `sums` | 2 | x·y, x·z |
-///
-/// *Launch*: one block of [`THREADS`] threads (whole warps); no dynamic shared memory.
-#[kernel]
+#[kernel(requires(parts.len() >= 2 * blocks, sums.len() >= 2, shape.grid == 1, shape.dimensions == 1), block = THREADS)]
 pub fn dots_total(blocks: u32, parts: Global<f64>, sums: GlobalMut<f64>) {
     let mut i = thread::thread_idx_x();
     let (mut first, mut second) = (0.0, 0.0);

@@ -160,6 +160,12 @@ impl Extent {
         Self(if other.0 == 0 { u128::MAX } else { self.0.div_ceil(other.0) })
     }
 
+    /// The smallest power of two that is at least `self`.
+    #[must_use]
+    pub fn next_power_of_two(self) -> Self {
+        Self(self.0.checked_next_power_of_two().unwrap_or(u128::MAX))
+    }
+
     /// The smallest multiple of `other` that is at least `self`.
     #[must_use]
     pub fn next_multiple_of(self, other: Self) -> Self {
@@ -213,6 +219,12 @@ pub trait Number: Copy {
     fn extent(self) -> u128;
 }
 
+impl Number for Extent {
+    fn extent(self) -> u128 {
+        self.0
+    }
+}
+
 macro_rules! numbers {
     ($($ty:ty)*) => {$(
         impl Number for $ty {
@@ -237,16 +249,44 @@ pub struct Unmet {
     /// The kernel.
     pub kernel: &'static str,
     /// The requirement, as the kernel declares it.
-    pub requirement: &'static str,
+    pub requirement: String,
     /// The texts and the values of the requirement's two sides.
-    pub sides: [(&'static str, u128); 2],
+    pub sides: Vec<(String, u128)>,
+}
+
+impl Unmet {
+    /// An error, unless the requirement `holds`. `texts` are those of the requirement and of its two sides.
+    #[doc(hidden)]
+    pub fn unless(
+        holds: bool,
+        kernel: &'static str,
+        [requirement, left, right]: [&str; 3],
+        values: [u128; 2],
+    ) -> Result<(), Self> {
+        if holds {
+            return Ok(());
+        }
+        let sides = [left, right].map(str::to_owned).into_iter().zip(values).collect();
+        Err(Self { kernel, requirement: requirement.to_owned(), sides })
+    }
+
+    /// The requirement of a struct at `path`. The derive writes `__self` for the struct.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn at(mut self, path: &str) -> Self {
+        let place = format!("{path}.");
+        for text in self.sides.iter_mut().map(|(text, _)| text).chain([&mut self.requirement]) {
+            *text = text.replace("__self.", &place);
+        }
+        self
+    }
 }
 
 impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "kernel {} cannot be launched: it requires {}", self.kernel, self.requirement)?;
         // A number says its value itself.
-        let values = self.sides.iter().filter(|(text, value)| *text != value.to_string());
+        let values = self.sides.iter().filter(|(text, value)| text.parse() != Ok(*value));
         for (at, (text, value)) in values.enumerate() {
             write!(f, "{} {text} is {value}", if at == 0 { ", and" } else { "," })?;
         }

@@ -106,6 +106,124 @@ fn a_refusal_names_the_requirement_and_the_numbers() {
     }
 }
 
+/// The bytes of shared memory for so many numbers.
+const fn shared(numbers: u32) -> u32 {
+    4 * numbers
+}
+
+/// Numbers that a rule reads or leaves alone.
+#[derive(Clone, Copy, Parameter)]
+#[parameter(requires(1 <= span, if span > BINS { marks.len() >= span.next_multiple_of(4) }))]
+#[parameter(holds(marked), requires(marks.len() >= marked.next_power_of_two() + 11))]
+pub struct Rule {
+    /// How many.
+    pub span: u32,
+    /// Their marks.
+    pub marks: Global<u32>,
+}
+
+/// A rule twice.
+#[derive(Clone, Copy, Parameter)]
+#[parameter(requires(first.span <= second.span.min(100)))]
+#[parameter(holds(models, grids), requires(results.len() >= models * grids, if first.span > 8 { second.holds(grids) }))]
+pub struct Rules<T> {
+    /// Once.
+    pub first: Rule,
+    /// Again.
+    pub second: Rule,
+    /// The results.
+    pub results: GlobalMut<T>,
+}
+
+#[kernel(
+    T = [f32, f64],
+    STORE = [false, true],
+    requires(
+        shape.shared >= shared(rules.first.span) + size_of::<T>() as u32,
+        shape.grid.y <= 2,
+        if STORE {
+            rules.holds(models, shape.grid.y);
+            if models > 1 && !(rules.first.span == 9) { shape.block.x == 32 }
+        },
+    )
+)]
+fn ruled<T: Real, const STORE: bool>(models: u32, rules: Rules<T>) {
+    if STORE && thread::index_1d() == 0 && thread::block_idx_y() == 0 {
+        rules.results.set(0, T::from_f64(f64::from(rules.second.span + models)));
+    }
+}
+
+fn refused(launched: Result<(), EmulatorError>) -> String {
+    match launched {
+        Err(EmulatorError::Unmet(unmet)) => unmet.to_string(),
+        other => panic!("expected an unmet requirement, got {other:?}"),
+    }
+}
+
+/// Launches with these spans and lengths of the marks.
+fn rule<const STORE: bool>(spans: [u32; 2], marks: [usize; 2], models: u32, shape: Shape) -> Result<(), EmulatorError> {
+    let device = Emulator::default();
+    let (first, second) = (device.zeros(marks[0])?, device.zeros(marks[1])?);
+    let rules = RulesArgs {
+        first: RuleArgs { span: spans[0], marks: &first },
+        second: RuleArgs { span: spans[1], marks: &second },
+        results: &mut device.zeros::<f64>(3)?,
+    };
+    // SAFETY: thread 0 writes one result.
+    unsafe { ruled::<f64, STORE, _>(&device, shape, models, rules) }
+}
+
+#[test]
+fn a_struct_requires_the_same_of_every_kernel() {
+    let shape = Shape::new(Dim3 { x: 1, y: 2, z: 1 }, 64).with_shared(48);
+    rule::<false>([1, 1], [0, 0], 9, shape).unwrap();
+    rule::<true>([9, 9], [12, 13], 1, shape).unwrap();
+    for (launched, expected) in [
+        (rule::<true>([0, 9], [0, 0], 1, shape), "1 <= rules.first.span, and rules.first.span is 0"),
+        (
+            rule::<true>([1, 5], [0, 7], 1, shape),
+            "rules.second.marks.len() >= rules.second.span.next_multiple_of(4) if rules.second.span > BINS, and \
+             rules.second.marks.len() is 7, rules.second.span.next_multiple_of(4) is 8",
+        ),
+        (
+            rule::<true>([4, 3], [0, 0], 1, shape),
+            "rules.first.span <= rules.second.span.min(100), and rules.first.span is 4, rules.second.span.min(100) is 3",
+        ),
+    ] {
+        assert_eq!(refused(launched), format!("kernel ruled cannot be launched: it requires {expected}"));
+    }
+}
+
+#[test]
+fn a_condition_requires_something_of_some_launches() {
+    let shape = Shape::new(Dim3 { x: 1, y: 2, z: 1 }, 64).with_shared(48);
+    rule::<false>([1, 1], [0, 0], 2, shape).unwrap();
+    // A device counts the blocks of a resident grid in x alone.
+    rule::<true>([1, 1], [0, 0], 1, Shape { resident: true, ..shape }).unwrap();
+    for (launched, expected) in [
+        (
+            rule::<true>([1, 1], [0, 0], 2, shape),
+            "rules.results.len() >= models * grids, and rules.results.len() is 3, models * grids is 4",
+        ),
+        (
+            rule::<true>([9, 9], [12, 12], 1, Shape::new(Dim3 { x: 1, y: 3, z: 1 }, 64).with_shared(48)),
+            "shape.grid.y <= 2, and shape.grid.y is 3",
+        ),
+        (
+            rule::<true>([9, 9], [12, 12], 1, shape),
+            "rules.second.marks.len() >= marked.next_power_of_two() + 11, and rules.second.marks.len() is 12, \
+             marked.next_power_of_two() + 11 is 13",
+        ),
+        (
+            rule::<true>([1, 1], [0, 0], 1, shape.with_shared(11)),
+            "shape.shared >= shared(rules.first.span) + size_of::<T>() as u32, and shape.shared is 11, \
+             shared(rules.first.span) + size_of::<T>() as u32 is 12",
+        ),
+    ] {
+        assert_eq!(refused(launched), format!("kernel ruled cannot be launched: it requires {expected}"));
+    }
+}
+
 #[test]
 fn extents_neither_wrap_nor_panic() {
     let of = Extent::of::<u64>;
@@ -117,6 +235,6 @@ fn extents_neither_wrap_nor_panic() {
         (of(4), of(8), of(3), of(3))
     );
     assert_eq!((of(7) / of(0), of(7).div_ceil(of(0))), (Extent(u128::MAX), Extent(u128::MAX)));
-    let unmet = Unmet { kernel: "k", requirement: "x.len() >= 4", sides: [("x.len()", 3), ("4", 4)] };
+    let unmet = Unmet::unless(false, "k", ["x.len() >= 4", "x.len()", "4"], [3, 4]).unwrap_err();
     assert_eq!(unmet.to_string(), "kernel k cannot be launched: it requires x.len() >= 4, and x.len() is 3");
 }

@@ -32,9 +32,20 @@ pub const fn maxima_shared(states: usize, element: usize) -> u32 {
 /// | `until` | scalar | steps per chunk, ≥ 1 |
 /// | `operators` | [`NewOperators`], stride `STATES` | |
 ///
-/// *Launch*: chunks that another one follows × models blocks of 4·`STATES` threads; [`maxima_shared`] bytes of dynamic
-/// shared memory.
-#[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
+/// *Launch*: one block per chunk that another one follows, × models.
+#[kernel(
+    T = [f32, f64], STATES = [8, 16, 32, 64],
+    requires(
+        logs.holds(shape.grid.y, STATES),
+        states <= STATES,
+        until >= 1,
+        operators.holds(shape.grid.y, sequences.count, STATES),
+        shape.grid.x <= sequences.count,
+        shape.shared >= maxima_shared(STATES, size_of::<T>()),
+        shape.dimensions <= 2,
+    ),
+    block = 4 * STATES
+)]
 pub fn chunk_maxima<T: Real, const STATES: usize>(
     sequences: Sequences,
     logs: Model<T>,
@@ -135,8 +146,19 @@ pub fn chunk_maxima<T: Real, const STATES: usize>(
 /// | `operators` | [`Operators`], stride `STATES` | from [`chunk_maxima`] |
 /// | `starts` | models × chunks × `STATES` | logarithm |
 ///
-/// *Launch*: M × models blocks of 4·`STATES` threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
+/// *Launch*: M × models blocks.
+#[kernel(
+    T = [f32, f64], STATES = [8, 16, 32, 64],
+    requires(
+        chains.holds(shape.grid.x),
+        logs.holds(shape.grid.y, STATES),
+        states <= STATES,
+        operators.holds(shape.grid.y, chains.chunks, STATES),
+        starts.len() >= shape.grid.y * chains.chunks * STATES,
+        shape.dimensions <= 2,
+    ),
+    block = 4 * STATES
+)]
 pub fn chunk_scores<T: Real, const STATES: usize>(
     chains: Chains,
     logs: Model<T>,
@@ -237,9 +259,20 @@ fn best_of<T: Real, const STATES: usize>(row: shared::Shared<T>, toward: impl Fn
 /// | `starts` | models × chunks × `STATES` | from [`chunk_scores`] |
 /// | `delta` | models × `sequences.rows` × `STATES` | δ |
 /// | `lasts`, `firsts` | models × chunks × `STATES` | states; `lasts` may be [`NO_STATE`] |
-///
-/// *Launch*: ⌈chunks·`STATES` / B⌉ × models blocks of B = max(32, `STATES`) threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
+#[kernel(
+    T = [f32, f64], STATES = [8, 16, 32, 64],
+    requires(
+        logs.holds(shape.grid.y, STATES),
+        until >= 1,
+        starts.len() >= shape.grid.y * sequences.count * STATES,
+        delta.len() >= shape.grid.y * sequences.rows * STATES,
+        lasts.len() >= shape.grid.y * sequences.count * STATES,
+        firsts.len() >= shape.grid.y * sequences.count * STATES,
+        shape.grid.x == (sequences.count * STATES).div_ceil(shape.block),
+        shape.block == STATES.max(32),
+        shape.dimensions <= 2,
+    )
+)]
 pub fn chunk_paths<T: Real, const STATES: usize>(
     sequences: Sequences,
     logs: Model<T>,
@@ -337,8 +370,16 @@ pub fn chunk_paths<T: Real, const STATES: usize>(
 /// | `lasts`, `firsts` | models × chunks × `stride` | from [`chunk_paths`] |
 /// | `bounds` | models × chunks × 2 | |
 ///
-/// *Launch*: M × models blocks, any number of threads; no dynamic shared memory.
-#[kernel]
+/// *Launch*: M × models blocks.
+#[kernel(
+    requires(
+        chains.holds(shape.grid.x),
+        lasts.len() >= shape.grid.y * chains.chunks * stride,
+        firsts.len() >= shape.grid.y * chains.chunks * stride,
+        bounds.len() >= 2 * shape.grid.y * chains.chunks,
+        shape.dimensions <= 2,
+    )
+)]
 pub fn link_chunks(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Global<u32>, bounds: GlobalMut<u32>) {
     let Chains { chunks, order: chain, link } = chains;
     if thread::thread_idx_x() > 0 {
@@ -386,8 +427,19 @@ pub fn link_chunks(chains: Chains, stride: u32, lasts: Global<u32>, firsts: Glob
 /// | `logs` | [`Model`], logarithms, stride `stride` | |
 /// | `starts`, `ends` | models × chunks × `stride` | logarithm |
 ///
-/// *Launch*: chunks × models blocks of 32 threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: chunks × models blocks.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        lengths.len() >= shape.grid.x,
+        bounds.len() >= 2 * shape.grid,
+        logs.holds(shape.grid.y, stride),
+        starts.len() >= shape.grid * stride,
+        ends.len() >= shape.grid * stride,
+        shape.dimensions <= 2,
+    ),
+    block = 32
+)]
 pub fn pin_chunks<T: Real>(
     stride: u32,
     until: u32,

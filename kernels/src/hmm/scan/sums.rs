@@ -63,10 +63,19 @@ fn times_power(x: f64, k: i32) -> f64 {
 /// | `states` | scalar | N ≤ 8·`TILES` |
 /// | `until` | scalar | steps per chunk, ≥ 1 |
 /// | `operators` | [`NewOperators`], stride 8·`TILES` | |
-///
-/// *Launch*: ⌈chunks·⌈N/8⌉/[`GROUPS`]⌉ × models blocks of [`THREADS`] threads; [`operators_shared`] bytes of dynamic
-/// shared memory.
-#[kernel(T = [f32, f64], TILES = [1, 2, 4, 8])]
+#[kernel(
+    T = [f32, f64], TILES = [1, 2, 4, 8],
+    requires(
+        model.holds(shape.grid.y, 8 * TILES),
+        states <= 8 * TILES,
+        until >= 1,
+        operators.holds(shape.grid.y, sequences.count, 8 * TILES),
+        shape.grid.x == (sequences.count * states.div_ceil(8)).div_ceil(GROUPS),
+        shape.shared >= operators_shared(TILES),
+        shape.dimensions <= 2,
+    ),
+    block = THREADS
+)]
 pub fn chunk_operators<T: Real, const TILES: usize>(
     sequences: Sequences,
     model: Model<T>,
@@ -204,8 +213,20 @@ pub fn chunk_operators<T: Real, const TILES: usize>(
 /// | `starts` | models × chunks × `STATES` | |
 /// | `likelihoods` | models × M × 2 | |
 ///
-/// *Launch*: M × models blocks of 4·`STATES` threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
+/// *Launch*: M × models blocks.
+#[kernel(
+    T = [f32, f64], STATES = [8, 16, 32, 64],
+    requires(
+        chains.holds(shape.grid.x),
+        model.holds(shape.grid.y, STATES),
+        states <= STATES,
+        operators.holds(shape.grid.y, chains.chunks, STATES),
+        starts.len() >= shape.grid.y * chains.chunks * STATES,
+        likelihoods.len() >= 2 * shape.grid,
+        shape.dimensions <= 2,
+    ),
+    block = 4 * STATES
+)]
 pub fn chunk_starts<T: Real, const STATES: usize>(
     chains: Chains,
     model: Model<T>,
@@ -311,8 +332,20 @@ pub fn chunk_starts<T: Real, const STATES: usize>(
 /// | `starts` | models × chunks × `STATES` | from [`chunk_starts`] |
 /// | `behind` | models × chunks × `STATES` | |
 ///
-/// *Launch*: M × models blocks of 4·`STATES` threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], STATES = [8, 16, 32, 64])]
+/// *Launch*: M × models blocks.
+#[kernel(
+    T = [f32, f64], STATES = [8, 16, 32, 64],
+    requires(
+        chains.holds(shape.grid.x),
+        model.holds(shape.grid.y, STATES),
+        states <= STATES,
+        operators.holds(shape.grid.y, chains.chunks, STATES),
+        starts.len() >= shape.grid.y * chains.chunks * STATES,
+        behind.len() >= shape.grid.y * chains.chunks * STATES,
+        shape.dimensions <= 2,
+    ),
+    block = 4 * STATES
+)]
 pub fn chunk_ends<T: Real, const STATES: usize>(
     chains: Chains,
     model: Model<T>,
@@ -406,8 +439,16 @@ pub fn chunk_ends<T: Real, const STATES: usize>(
 /// | `likelihoods` | models × chunks × 2 | |
 /// | `totals` | models × M × 2 | |
 ///
-/// *Launch*: M × models blocks of 32 threads; no dynamic shared memory.
-#[kernel]
+/// *Launch*: M × models blocks.
+#[kernel(
+    requires(
+        chains.holds(shape.grid.x),
+        likelihoods.len() >= 2 * shape.grid.y * chains.chunks,
+        totals.len() >= 2 * shape.grid,
+        shape.dimensions <= 2,
+    ),
+    block = 32
+)]
 pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalMut<f64>) {
     let Chains { chunks, order: chain, link } = chains;
     let (model, sequence) = (thread::block_idx_y() as usize, thread::block_idx_x() as usize);
@@ -455,8 +496,20 @@ pub fn share_doubts(chains: Chains, likelihoods: GlobalMut<f64>, totals: GlobalM
 /// | `last` | models × `chunks` × `stride` | α̂ of the last step of each chunk |
 /// | `carry` | models × `chunks` × `stride` | |
 ///
-/// *Launch*: chunks that another one follows × models blocks of 32 threads; no dynamic shared memory.
-#[kernel(T = [f32, f64])]
+/// *Launch*: one block per chunk that another one follows, × models.
+#[kernel(
+    T = [f32, f64],
+    requires(
+        transitions.len() >= shape.grid.y * stride * stride,
+        likelihoods.len() >= 2 * shape.grid.y * chunks,
+        behind.len() >= shape.grid.y * chunks * stride,
+        last.len() >= shape.grid.y * chunks * stride,
+        carry.len() >= shape.grid.y * chunks * stride,
+        shape.grid.x <= chunks,
+        shape.dimensions <= 2,
+    ),
+    block = 32
+)]
 pub fn join_chunks<T: Real>(
     chunks: u32,
     stride: u32,

@@ -42,6 +42,8 @@ pub const SLOTS: usize = 3;
 /// | `tiles` | [`Tiles`], ⌈states / `tiles.len`⌉ tiles | |
 /// | `lag` | scalar | sweeps, ≥ 1 |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(stop.len() >= 2, slots.len() >= SLOTS * (number + 1), lag >= 1))]
+#[parameter(holds(states), requires(tiles.holds(states)))]
 pub struct Sweep {
     /// Index of the sweep in its batch.
     pub number: u32,
@@ -68,6 +70,17 @@ pub struct Sweep {
 /// | `needs` | dependences | tiles |
 /// | `changed_old`, `changed_new` | tiles if `skip` | 1 or 0 |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(len >= 1))]
+#[parameter(
+    holds(states),
+    requires(
+        if skip > 0 {
+            needs_ptr.len() >= states.div_ceil(len) + 1;
+            changed_old.len() >= states.div_ceil(len);
+            changed_new.len() >= states.div_ceil(len)
+        },
+    )
+)]
 pub struct Tiles {
     /// States per tile.
     pub len: u32,
@@ -232,9 +245,15 @@ fn is_nan<T: Real>(x: T) -> bool {
 /// | --- | --- | --- |
 /// | `states` | scalar | S |
 /// | `source`, `target` | S | reward |
-///
-/// *Launch*: ⌈S / B⌉ blocks of any B threads; no dynamic shared memory.
-#[kernel(T = [f32, f64], U = [f32, f64])]
+#[kernel(
+    T = [f32, f64], U = [f32, f64],
+    requires(
+        source.len() >= states,
+        target.len() >= states,
+        shape.threads >= states,
+        shape.dimensions == 1,
+    )
+)]
 pub fn convert<T: Real, U: Real>(states: u32, source: Global<T>, target: GlobalMut<U>) {
     let state = thread::index_1d() as usize;
     if state < states as usize {

@@ -45,6 +45,8 @@ distances!(i8 i16);
 /// | `reward` | elements of rewards | below the length of `rewards` |
 /// | `rewards` | 1 … 2¹⁶ | r(s, a); −∞ for a missing action |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(palette.len() >= 1, rewards.len() >= 1))]
+#[parameter(holds(slices), requires(place.len() >= 4 * slices))]
 pub struct NarrowSlices<T, O, I: Distance> {
     /// Position and size of each slice, as in [`Placed`]; aligned to four elements.
     pub place: Global<O>,
@@ -108,9 +110,18 @@ impl<T: Real, I: Distance> Elements<T> for Small<T, I> {
 /// | `slices` | [`NarrowSlices`], ⌈S / 32⌉ slices | elements of the slices from `start` on |
 /// | `v` | [`Iterates`] | |
 /// | `sweep` | [`Sweep`] | `tiles.len` a multiple of 32 |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64], I = [i8, i16])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64], I = [i8, i16],
+    requires(
+        slices.holds(states.div_ceil(super::slices::SLICE)),
+        v.holds(states),
+        sweep.holds(states),
+        start % sweep.tiles.len == 0,
+        sweep.tiles.len % super::slices::SLICE == 0,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn backup_narrow<T: Real, O: Offset, I: Distance>(
     states: u32,
     start: u32,

@@ -59,6 +59,7 @@ impl<T: Word> Numbers<T> for Shared<T> {
 /// | `prob` | `moves` × row_stride(A·D) | γ P(s'\|s, a) |
 /// | `reward` | `rewards` × row_stride(A) | r(s, a) |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(requires(reward.len() >= rewards * row_stride(actions)))]
 pub struct Patterns<T> {
     /// A.
     pub actions: u32,
@@ -98,10 +99,23 @@ pub struct Patterns<T> {
 /// | `v` | [`Iterates`] | |
 /// | `sweep` | [`Sweep`] | |
 /// | `start` | scalar | multiple of `sweep.tiles.len` |
-///
-/// *Launch*: any grid; blocks of whole warps; if `shared_table`, dynamic shared memory for `prob` and `reward` (T) and
-/// `offset` (i32).
-#[kernel(T = [f32, f64], D = [3, 5, 7, 15])]
+#[kernel(
+    T = [f32, f64], D = [3, 5, 7, 15],
+    requires(
+        patterns.pattern.len() >= states,
+        patterns.offset.len() >= patterns.moves * row_stride(D as u32),
+        patterns.prob.len() >= patterns.moves * row_stride(patterns.actions * D as u32),
+        if shared_table > 0 {
+            shape.shared >= size_of::<T>() * (patterns.moves * row_stride(patterns.actions * D as u32)
+                + patterns.rewards * row_stride(patterns.actions)) + 4 * patterns.moves * row_stride(D as u32)
+        },
+        v.holds(states),
+        sweep.holds(states),
+        start % sweep.tiles.len == 0,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn backup_patterns<T: Real, const D: usize>(
     states: u32,
     patterns: Patterns<T>,

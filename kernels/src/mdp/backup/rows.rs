@@ -25,9 +25,19 @@ use crate::mdp::model::{Iterates, Model};
 /// | `v` | [`Iterates`] | |
 /// | `sweep` | [`Sweep`] | `tiles.len` ≤ B |
 /// | `start` | scalar | multiple of `sweep.tiles.len` |
-///
-/// *Launch*: any grid of B threads in whole warps; 8·B / `LANES` bytes of dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64], LANES = [1, 2, 4, 8, 16, 32],
+    requires(
+        model.holds(states),
+        v.holds(states),
+        sweep.holds(states),
+        start % sweep.tiles.len == 0,
+        sweep.tiles.len <= shape.block,
+        shape.shared >= 8 * shape.block / LANES,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn backup_rows<T: Real, O: Offset, const LANES: u32>(
     states: u32,
     model: Model<T, O>,

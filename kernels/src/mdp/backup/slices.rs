@@ -99,6 +99,7 @@ impl<O: Offset> Placed<O> {
 /// | `prob` | elements | γ P(s'\|s, a) |
 /// | `reward` | elements of rewards | r(s, a); −∞ for a missing action |
 #[derive(Clone, Copy, Parameter)]
+#[parameter(holds(slices), requires(place.len() >= 4 * slices))]
 pub struct Slices<T, O> {
     /// Position and size of each slice, as in [`Placed`]; aligned to four elements.
     pub place: Global<O>,
@@ -159,9 +160,18 @@ impl<T: Real> Elements<T> for Columns<T> {
 /// | `slices` | [`Slices`], ⌈S / 32⌉ slices | elements of the slices from `start` on |
 /// | `v` | [`Iterates`] | |
 /// | `sweep` | [`Sweep`] | `tiles.len` a multiple of 32 |
-///
-/// *Launch*: any grid; blocks of whole warps; no dynamic shared memory.
-#[kernel(T = [f32, f64], O = [u32, u64])]
+#[kernel(
+    T = [f32, f64], O = [u32, u64],
+    requires(
+        slices.holds(states.div_ceil(SLICE)),
+        v.holds(states),
+        sweep.holds(states),
+        start % sweep.tiles.len == 0,
+        sweep.tiles.len % SLICE == 0,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn backup_slices<T: Real, O: Offset>(states: u32, start: u32, slices: Slices<T, O>, v: Iterates<T>, sweep: Sweep) {
     let Slices { place, col, prob, reward } = slices;
     Placed(place).sweep(sweep, start, states, v, Columns { col, prob, reward, v: v.old });

@@ -4,6 +4,7 @@
 mod contract;
 mod parameter;
 mod rounds;
+mod safe;
 
 use proc_macro::TokenStream;
 use proc_macro2::{Group, Span, TokenStream as Tokens, TokenTree};
@@ -32,9 +33,15 @@ use parameter::{Answer, Role, Shape, ShapesOf, Struct};
 ///
 /// `requires(x.len() >= n, shape.block % 32 == 0)` is the kernel's contract, and `block = 256` stands for `shape.block == 256`. The
 /// launcher compares before anything is launched, and returns an [`Unmet`](../launch/struct.Unmet.html) requirement as an error. Both
-/// sides consist of numbers, scalar parameters and fields, constants, `len()` of buffers, `+ - * / %`, `div_ceil`, `max` and `min`.
-/// `shape` has the threads of a `block` and of all blocks, `threads`; the blocks of the `grid`; the bytes of dynamic `shared` memory;
-/// and the number of `dimensions`. A resident grid, whose blocks the device counts, meets no requirement of `grid` or `threads`.
+/// sides consist of numbers, scalar parameters and fields, constants, `len()` of buffers, `+ - * / %`, `div_ceil`,
+/// `next_multiple_of`, `next_power_of_two`, `max` and `min`, and calls of functions that return an integer, whose arguments are
+/// Rust expressions.
+/// `if condition { x.len() >= n; y.len() >= n }` requires something of some launches only; a condition has comparisons and constants.
+///
+/// `shape` has the threads of a `block` and of all blocks, `threads`; the blocks of the `grid`; both in one direction, as in
+/// `grid.y`; the bytes of dynamic `shared` memory; and the number of `dimensions`. A resident grid, whose blocks the device counts,
+/// meets no requirement of `grid`, `grid.x` or `threads`. Parameter structs have [contracts](derive@Parameter) of their own; a kernel
+/// requires `model.holds(n)` of one that depends on its numbers.
 ///
 /// A launch does not compile if the number or a type of its arguments is wrong, or if a buffer is both read and written
 /// through two parameters.
@@ -45,7 +52,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as ItemFn);
     let expanded = Kernel::new(attribute, &function.sig).and_then(|kernel| {
         if kernel.safe {
-            contract::check_body(quote::ToTokens::to_token_stream(&function.block))?;
+            safe::check_body(quote::ToTokens::to_token_stream(&function.block))?;
         }
         let (device, host) = (kernel.entries(tokens, Vec::new())?, kernel.host(&function)?);
         let forbid = kernel.safe.then(|| quote! { #[forbid(unsafe_code)] });
@@ -63,7 +70,13 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Implements the trait of the same name for a struct, which is then a kernel parameter.
-#[proc_macro_derive(Parameter)]
+///
+/// `#[parameter(requires(keys.len() >= 2 * sweep + 2))]` is the contract of the fields, in the words of [`macro@kernel`] but for
+/// `shape`. The launcher of every kernel with such a parameter checks it, also where the struct is a field of another.
+///
+/// Numbers that the struct does not have come from the kernel: `#[parameter(holds(rows), requires(ptr.len() >= rows + 1))]` is
+/// checked where a contract requires `matrix.holds(n)`.
+#[proc_macro_derive(Parameter, attributes(parameter))]
 pub fn parameter(item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);
     parameter::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
@@ -227,7 +240,7 @@ impl<'a> Kernel<'a> {
         if safe {
             let types: Vec<_> =
                 parameters.iter().map(|parameter: &Parameter| (&parameter.name, &parameter.ty)).collect();
-            contract.extend(contract::of_safe(&types)?);
+            contract.extend(safe::contract(&types)?);
         }
         Ok(Self { signature, parameters, instances, contract, safe })
     }
@@ -298,8 +311,18 @@ impl<'a> Kernel<'a> {
         let clause = &function.sig.generics.where_clause;
         let declared = all.iter();
         let kernel = ident.to_string();
-        let contract =
-            self.contract.iter().map(|requirement| requirement.check(&kernel)).collect::<Result<Vec<_>>>()?;
+        let structs = self.parameters.iter().filter(|parameter| matches!(parameter.role, Role::Struct(_)));
+        let of_structs = structs.map(|Parameter { name, ty, .. }| {
+            let path = name.to_string();
+            quote! {
+                <#ty as ::warpkov_device::device::Parameter>::check::<__D>(&#name, #kernel)
+                    .map_err(|__unmet| __unmet.at(#path))?;
+            }
+        });
+        let contract = self.contract.iter().map(|requirement| requirement.check(&quote! { #kernel }));
+        let contract = contract.collect::<Result<Vec<_>>>()?;
+        let listed = (!self.contract.is_empty()).then(|| format!("\n# Contract\n{}", contract::list(&self.contract)));
+        let listed = listed.map(|text| quote! { #[doc = #text] });
         let names: Vec<_> = self.parameters.iter().map(|parameter| &parameter.name).collect();
         let texts: Vec<_> = names.iter().map(|name| name.to_string()).collect();
         let types: Vec<_> = self.parameters.iter().map(|parameter| &parameter.ty).collect();
@@ -380,6 +403,7 @@ impl<'a> Kernel<'a> {
         };
         Ok(quote! {
             #(#attributes)*
+            #listed
             #promise
             ///
             /// # Errors
@@ -400,6 +424,7 @@ impl<'a> Kernel<'a> {
 
                 #(#threads)*
 
+                #(#of_structs)*
                 #(#contract)*
                 let (__entry, __thread): (&'static ::core::primitive::str, ::warpkov_device::launch::Thread) =
                     match (#(#keys,)*) {

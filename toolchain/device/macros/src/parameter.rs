@@ -15,6 +15,8 @@ use syn::{
     Type, Visibility, parse_quote,
 };
 
+use crate::contract::{self, OfStruct, of_struct};
+
 /// The kind of a parameter or of a field.
 pub enum Role {
     /// `Global<T>`, with T.
@@ -250,6 +252,19 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
         types: types.iter().map(|ty| (*ty).clone()).collect(),
     };
     let shape = shape_macro(&declared, Vec::new())?;
+    let mut contracts: Vec<OfStruct> = Vec::new();
+    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("parameter")) {
+        contracts.push(syn::parse2(of_struct(attribute.meta.require_list()?.tokens.clone(), &names))?);
+    }
+    let checks = |contract: &OfStruct| {
+        contract
+            .requirements
+            .iter()
+            .map(|requirement| requirement.check(&quote! { __kernel }))
+            .collect::<Result<Vec<_>>>()
+    };
+    let (of_numbers, always): (Vec<_>, Vec<_>) = contracts.iter().partition(|contract| contract.numbers.is_some());
+    let contract = always.into_iter().map(checks).collect::<Result<Vec<_>>>()?.concat();
 
     // Every type parameter is an element type, whose values are in device memory.
     let mut generics = input.generics.clone();
@@ -262,6 +277,9 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
 
     // A struct of scalars only is its own argument.
     let scalars = roles.iter().all(|role| matches!(role, Role::Scalar));
+    if scalars && !of_numbers.is_empty() {
+        return Err(Error::new(name.span(), "`holds(…)` is for structs with buffers"));
+    }
     let launched = format_ident!("{}Args", name);
     let idents: Vec<&Ident> = generics.type_params().map(|parameter| &parameter.ident).collect();
     let (launched_type, definition) = if scalars {
@@ -278,7 +296,30 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
         extended.params.insert(0, parse_quote! { 'a });
         extended.params.push(parse_quote! { __D: ::warpkov_device::launch::Device });
         let (of, arguments, clause) = extended.split_for_impl();
-        let about = format!("The launcher's argument for [`{name}`].");
+        let mut about = format!("The launcher's argument for [`{name}`].");
+        for OfStruct { numbers, requirements } in &contracts {
+            let of = numbers.as_ref().map(|numbers| {
+                let numbers: Vec<_> = numbers.iter().map(Ident::to_string).collect();
+                format!(" of `holds({})`", numbers.join(", "))
+            });
+            about += &format!("\n\n# Contract{}\n{}", of.unwrap_or_default(), contract::list(requirements));
+        }
+        let holds = of_numbers.iter().map(|contract| {
+            let (numbers, checks) = (&contract.numbers.as_deref().unwrap_or_default(), checks(contract)?);
+            Ok(quote! {
+                #[doc(hidden)]
+                pub fn holds(
+                    &self,
+                    __kernel: &'static ::core::primitive::str,
+                    #(#numbers: ::warpkov_device::launch::Extent),*
+                ) -> ::core::result::Result<(), ::warpkov_device::launch::Unmet> {
+                    let __self = self;
+                    #(#checks)*
+                    ::core::result::Result::Ok(())
+                }
+            })
+        });
+        let holds = holds.collect::<Result<Vec<_>>>()?;
         // An argument without `&mut` can be copied.
         let read_only = !roles.iter().any(|role| matches!(role, Role::Write(_)));
         let inner = field_types.iter().zip(&roles).filter(|(_, role)| matches!(role, Role::Struct(_)));
@@ -305,10 +346,20 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
                 #(#docs pub #names: #field_types,)*
             }
             #copies
+            #[cfg(not(target_arch = "nvptx64"))]
+            #[automatically_derived]
+            impl #of #launched #arguments #clause {
+                #(#holds)*
+            }
         };
         (quote! { #launched<'a, #(#idents,)* __D> }, definition)
     };
     let texts = names.iter().map(|name| format!(".{name}"));
+    let structs = names.iter().zip(&types).zip(&roles).filter(|(_, role)| matches!(role, Role::Struct(_)));
+    let of_structs = structs.map(|((name, ty), _)| {
+        let path = format!("__self.{name}");
+        quote! { <#ty as #parameter>::check::<__D>(&__self.#name, __kernel).map_err(|__unmet| __unmet.at(#path))?; }
+    });
     let words = scalars.then(|| {
         let scalar = quote! { ::warpkov_device::device::Scalars };
         quote! {
@@ -375,6 +426,15 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
                 args: &mut Vec<::warpkov_device::launch::Arg>,
             ) {
                 #(<#types as #parameter>::push::<__D>(&launched.#names, args);)*
+            }
+
+            fn check<__D: ::warpkov_device::launch::Device>(
+                __self: &Self::Launched<'_, __D>,
+                __kernel: &'static ::core::primitive::str,
+            ) -> ::core::result::Result<(), ::warpkov_device::launch::Unmet> {
+                #(#of_structs)*
+                #(#contract)*
+                ::core::result::Result::Ok(())
             }
 
             #[inline]

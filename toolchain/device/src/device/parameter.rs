@@ -41,7 +41,7 @@
 //! through a pointer parameter by `ld.global`, or by `ld.global.nc` for a [`Global`].
 
 #[cfg(not(target_arch = "nvptx64"))]
-use crate::launch::{Arg, Buffer, Device};
+use crate::launch::{Arg, Buffer, Device, Unmet};
 #[cfg(not(target_arch = "nvptx64"))]
 use core::slice;
 
@@ -92,6 +92,17 @@ pub trait Parameter: Sized {
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
     fn push<D: Device>(launched: &Self::Launched<'_, D>, args: &mut Vec<Arg>);
+
+    /// Compares what the parameter requires of itself.
+    ///
+    /// # Errors
+    /// If a launch of `kernel` with these arguments does not meet a requirement.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn check<D: Device>(launched: &Self::Launched<'_, D>, kernel: &'static str) -> Result<(), Unmet> {
+        let _ = (launched, kernel);
+        Ok(())
+    }
 
     /// The parameter of an emulated thread. Takes as many `leaves` as the parameter has scalars and views.
     ///

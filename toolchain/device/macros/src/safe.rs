@@ -1,0 +1,83 @@
+//! Safe kernels: what they must not contain, and the contract that follows from their parameters.
+
+use proc_macro2::{TokenStream as Tokens, TokenTree};
+use syn::{Error, ExprBinary, GenericArgument, Ident, Lifetime, PathArguments, Result, Type, parse_quote};
+
+use crate::contract::Requirement;
+
+/// The contract of a safe kernel with these parameters: lengths by brand, whole warps, one dimension for elements in one dimension, and
+/// no overlap with the launch before.
+pub fn contract(parameters: &[(&Ident, &Type)]) -> Result<Vec<Requirement>> {
+    let mut lengths: Vec<(&Lifetime, &Ident)> = Vec::new();
+    let branded: Vec<_> = parameters.iter().map(|&(name, ty)| (name, brands(ty))).collect();
+    for &(name, (view, ref brands)) in &branded {
+        if let ([brand], true) = (brands.as_slice(), view.is_some_and(|view| view == "Len")) {
+            if lengths.iter().any(|(known, _)| known == brand) {
+                return Err(Error::new(
+                    brand.span(),
+                    format!("another parameter is `Len<{brand}>`: a lifetime stands for one length"),
+                ));
+            }
+            lengths.push((brand, name));
+        }
+    }
+    let length = |brand: &&Lifetime| match lengths.iter().find(|(known, _)| known == brand) {
+        Some(&(_, name)) => Ok(name),
+        None => Err(Error::new(brand.span(), format!("no parameter is `Len<{brand}>`"))),
+    };
+    let mut contract: Vec<ExprBinary> = Vec::new();
+    let (mut one, mut two, mut per_block) = (false, false, Vec::new());
+    for (name, (view, brands)) in branded {
+        let brands = brands.iter().map(length).collect::<Result<Vec<_>>>()?;
+        match (view.map(Ident::to_string).as_deref(), brands.as_slice()) {
+            (Some("In" | "Out" | "Counters"), [n]) => contract.push(parse_quote! { #name.len() >= #n }),
+            (Some("In2" | "Out2"), [rows, columns]) => contract.push(parse_quote! { #name.len() >= #rows * #columns }),
+            (Some("Indices"), [n, below]) => {
+                contract.push(parse_quote! { #name.len() >= #n });
+                contract.push(parse_quote! { #name.below() <= #below });
+            }
+            (Some("PerBlock"), []) => per_block.push(parse_quote! { #name.len() >= shape.grid }),
+            _ => {}
+        }
+        one |= view.is_some_and(|view| view == "Out" || view == "PerBlock");
+        two |= view.is_some_and(|view| view == "Out2");
+    }
+    contract.push(parse_quote! { shape.block % 32 == 0 });
+    if one {
+        contract.push(parse_quote! { shape.dimensions == 1 });
+    } else if two {
+        contract.push(parse_quote! { shape.dimensions <= 2 });
+    }
+    contract.push(parse_quote! { shape.overlapping == 0 });
+    Ok(contract.into_iter().chain(per_block).map(Requirement::from).collect())
+}
+
+/// Checks that a safe kernel's body has no array in shared memory of its own.
+pub fn check_body(body: Tokens) -> Result<()> {
+    for token in body {
+        match token {
+            TokenTree::Ident(name) if name == "shared_array" => {
+                let why =
+                    "threads may race in a `shared_array!`: a safe kernel uses `tile!` and the functions of `block`";
+                return Err(Error::new(name.span(), why));
+            }
+            TokenTree::Group(group) => check_body(group.stream())?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The name of a parameter's type, and its lifetimes.
+fn brands(ty: &Type) -> (Option<&Ident>, Vec<&Lifetime>) {
+    let Type::Path(path) = ty else { return (None, Vec::new()) };
+    let Some(last) = path.path.segments.last() else { return (None, Vec::new()) };
+    let lifetimes = match &last.arguments {
+        PathArguments::AngleBracketed(arguments) => arguments.args.iter().filter_map(|argument| match argument {
+            GenericArgument::Lifetime(lifetime) => Some(lifetime),
+            _ => None,
+        }),
+        _ => return (Some(&last.ident), Vec::new()),
+    };
+    (Some(&last.ident), lifetimes.collect())
+}
