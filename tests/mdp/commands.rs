@@ -383,7 +383,7 @@ fn solve_generates_its_model() {
         (&["--generate", "grid --width 3"][..], "--height <CELLS>"),
         (&["--generate", "grid --widht 3"], "unexpected argument '--widht' found"),
         (&["--generate", "girder"], "unrecognized subcommand 'girder'"),
-        (&["--generate", "forest --out f.json"], "--out is an option of mdp generate"),
+        (&["--generate", "forest --out f.json"], "--out is an option of generate"),
         (&["--generate", "forest --fire 2"], "--fire <P>"),
         (&["--generate", "forest --help"], "expected a family and its options"),
         (&["--generate", ""], "expected a family and its options"),

@@ -131,8 +131,8 @@ mod tests {
             [prob, reward]
                 .map(|numbers| device.to_vec(&numbers).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
         };
-        let garnet = Garnet { states: 300, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
-        let grid = SlipGrid { width: 30, height: 20, wall_fraction: 0.2, ..SlipGrid::default() };
+        let garnet = Garnet { states: 300, ragged: true, terminals: 0.1, ..Garnet::default() };
+        let grid = SlipGrid { width: 30, height: 20, walls: 0.2, ..SlipGrid::default() };
         let mut kinds = 0;
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
             for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {

@@ -264,8 +264,7 @@ mod tests {
 
     #[test]
     fn walls_and_obstacles_share_moves_and_rewards() {
-        let grid =
-            SlipGrid { width: 90, height: 90, wall_fraction: 0.3, obstacle_fraction: 0.1, ..SlipGrid::default() };
+        let grid = SlipGrid { width: 90, height: 90, walls: 0.3, obstacles: 0.1, ..SlipGrid::default() };
         let mdp = grid.generate().unwrap();
         let patterns = Patterns::find(&mdp, &mdp.expected_rewards()).unwrap();
         let table = Table::of(&patterns, 0.9).unwrap();

@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn uploads_in_pieces_equal_one_upload() {
-        let garnet = Garnet { states: 5001, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
+        let garnet = Garnet { states: 5001, ragged: true, terminals: 0.1, ..Garnet::default() };
         let mdp = garnet.generate().unwrap();
         let slices = Slices::of(&mdp).unwrap();
         let whole = array(&slices.ptr, slices.probabilities::<f64>());
