@@ -10,12 +10,12 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Sub
 use warpkov_common::parameters::{Parameter, Parameters};
 
 /// The options of a family that were given.
-pub struct Given<P> {
+pub struct FamilyOptions<P> {
     options: Vec<(&'static str, String)>,
     family: PhantomData<fn() -> P>,
 }
 
-impl<P: Parameters> Given<P> {
+impl<P: Parameters> FamilyOptions<P> {
     /// The family with these options, and its defaults.
     pub fn family(&self) -> P {
         self.over(P::default())
@@ -52,7 +52,7 @@ fn option<P: Parameters>(parameter: &Parameter) -> Arg {
     option.value_name(unit).help(help).value_parser(parser).allow_hyphen_values(read("-1").is_ok())
 }
 
-impl<P: Parameters> Args for Given<P> {
+impl<P: Parameters> Args for FamilyOptions<P> {
     fn augment_args(command: Command) -> Command {
         command.args(P::ALL.iter().filter(|parameter| !parameter.unit.is_empty()).map(option::<P>))
     }
@@ -62,7 +62,7 @@ impl<P: Parameters> Args for Given<P> {
     }
 }
 
-impl<P: Parameters> FromArgMatches for Given<P> {
+impl<P: Parameters> FromArgMatches for FamilyOptions<P> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         let given = |parameter: &Parameter| {
             let text = match parameter.unit {
@@ -79,6 +79,15 @@ impl<P: Parameters> FromArgMatches for Given<P> {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+// A family whose options are its parameters, and a destination. (A doc comment would be the text of the command.)
+#[derive(Args)]
+pub struct Plain<P: Parameters, O: Args> {
+    #[command(flatten)]
+    pub options: FamilyOptions<P>,
+    #[command(flatten)]
+    pub output: O,
 }
 
 /// Options of the destination, which a model without a file has not.

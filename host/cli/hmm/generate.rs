@@ -11,7 +11,7 @@ use warpkov_hmm::model::Hmm;
 use super::file::{output_format, write};
 use super::{Error, Outcome};
 use crate::common::choice::choice;
-use crate::common::family::Given;
+use crate::common::family::FamilyOptions;
 use crate::common::file::FileOrStd;
 
 pub const EXAMPLES: &str = "\
@@ -51,7 +51,7 @@ struct Output {
 #[derive(Args)]
 pub struct Emitting<P: Parameters> {
     #[command(flatten)]
-    given: Given<P>,
+    options: FamilyOptions<P>,
     /// Number of symbols that states emit.
     #[arg(long, value_name = "V", default_value_t = 2, conflicts_with = "dimensions")]
     symbols: u32,
@@ -112,10 +112,10 @@ impl Family {
     pub fn generate(&self) -> Result<Hmm, Error> {
         Ok(match self {
             Self::Random(arguments) => {
-                generate::Uniform { kind: arguments.kind(), ..arguments.given.family() }.generate()?
+                generate::Uniform { kind: arguments.kind(), ..arguments.options.family() }.generate()?
             }
             Self::LeftRight(arguments) => {
-                generate::LeftRight { kind: arguments.kind(), ..arguments.given.family() }.generate()?
+                generate::LeftRight { kind: arguments.kind(), ..arguments.options.family() }.generate()?
             }
             Self::IceCream(_) => generate::IceCream.generate()?,
         })

@@ -15,7 +15,7 @@ use warpkov_runtime as runtime;
 use super::file::{output_format, write};
 use super::{Error, Outcome, convert};
 use crate::common::choice::choice;
-use crate::common::family::{Given, named};
+use crate::common::family::{FamilyOptions, Plain, named};
 use crate::common::file::FileOrStd;
 use crate::common::interrupts::handle_interrupts;
 use crate::common::progress::Fraction;
@@ -33,7 +33,11 @@ Examples:
   warpkov mdp generate grid --width 64 --height 64 --out grid.json
   warpkov mdp generate grid --width 1024 --height 1024 --walls 0.3 --obstacles 0.1 --out g4.safetensors
   warpkov mdp generate grid --width 16 --height 16 --out - | warpkov mdp solve -")]
-    Grid(Plain<generate::SlipGrid>),
+    #[command(
+        mut_arg("width", |option| option.requires("height")),
+        mut_arg("height", |option| option.requires("width"))
+    )]
+    Grid(Plain<generate::SlipGrid, Output>),
     /// Generates a grid world with scattered rewards.
     ///
     /// Actions are up, right, down and left. With one successor, moves are certain; with two, the next direction clockwise has probability
@@ -44,13 +48,17 @@ Examples:
   warpkov mdp generate wetfloor --domain GW-1024x1024x4 --out gw.safetensors
   warpkov mdp generate wetfloor --domain GW-256x256x1 --redirected 0.15 --out locality.safetensors
   warpkov mdp generate wetfloor --width 100 --height 50 --successors 2 --reward-states 7 --out gw.json")]
+    #[command(
+        mut_arg("width", |option| option.requires("height")),
+        mut_arg("height", |option| option.requires("width"))
+    )]
     Wetfloor(Wetfloor),
     /// Generates Sutton and Barto's 5 × 5 grid, in which any move from two special cells jumps to another cell and earns a reward.
     #[command(after_help = "\
 Examples:
   warpkov mdp generate sutton-grid --out grid.json
   warpkov mdp generate sutton-grid --out - | warpkov mdp solve -")]
-    SuttonGrid(Plain<generate::SuttonGrid>),
+    SuttonGrid(Plain<generate::SuttonGrid, Output>),
     /// Generates a random model.
     ///
     /// Every action has the same number of successors, drawn from all states. Their probabilities are the gaps between uniform random
@@ -60,7 +68,7 @@ Examples:
   warpkov mdp generate garnet --states 100000 --actions 8 --branching 6 --out garnet.safetensors
   warpkov mdp generate garnet --states 5000 --branching 1000 --power-law --ragged --out irregular.safetensors
   warpkov mdp generate garnet --states 1000000 --window 64 --out local.safetensors")]
-    Garnet(Plain<generate::Garnet>),
+    Garnet(Plain<generate::Garnet, Output>),
     /// Generates queues in tandem with controlled servers.
     ///
     /// Jobs arrive at the first queue and pass through all queues. Fast servers, waiting jobs and lost jobs cost. The bits of an action
@@ -69,7 +77,7 @@ Examples:
 Examples:
   warpkov mdp generate queueing --gamma 0.9999 --out queues.safetensors
   warpkov mdp generate queueing --queues 3 --capacity 20 --arrival-rate 0.9 --out queues.safetensors")]
-    Queueing(Plain<generate::QueueNetwork>),
+    Queueing(Plain<generate::QueueNetwork, Output>),
     /// Generates the forest management model of the MDP toolbox.
     ///
     /// A forest ages by one year unless it burns down. Waiting earns a reward in the oldest forest; cutting earns one in all but the
@@ -78,7 +86,7 @@ Examples:
 Examples:
   warpkov mdp generate forest --out forest.json
   warpkov mdp generate forest --ages 1000 --fire 0.05 --gamma 0.99 --out forest.safetensors")]
-    Forest(Plain<generate::Forest>),
+    Forest(Plain<generate::Forest, Output>),
     /// Generates the gambler's problem of Sutton and Barto.
     ///
     /// A state is a capital, an action a stake on the toss of a coin. V is the probability of reaching the goal, undiscounted by default. The
@@ -87,7 +95,7 @@ Examples:
 Examples:
   warpkov mdp generate gambler --out gambler.json
   warpkov mdp generate gambler --goal 1000 --heads 0.25 --out gambler.safetensors")]
-    Gambler(Plain<generate::Gambler>),
+    Gambler(Plain<generate::Gambler, Output>),
     /// Generates Jack's car rental of Sutton and Barto.
     ///
     /// Two locations rent out cars. An action is the number of cars moved overnight from the first location to the second.
@@ -95,7 +103,7 @@ Examples:
 Examples:
   warpkov mdp generate car-rental --out cars.safetensors
   warpkov mdp generate car-rental --max-cars 10 --move-cost 4 --out cars.json")]
-    CarRental(Plain<generate::CarRental>),
+    CarRental(Plain<generate::CarRental, Output>),
     /// Generates a stochastic inventory control model, as in Puterman's section 3.2.
     ///
     /// A state is the number of units in stock, an action the number of units ordered. Orders and stock cost; sales earn revenue.
@@ -104,7 +112,7 @@ Examples:
   warpkov mdp generate inventory --out inventory.json
   warpkov mdp generate inventory --capacity 500 --demand-mean 20 --gamma 0.99 --out inventory.safetensors")]
     #[command(mut_arg("demand_mean", |option| option.conflicts_with("demand")))]
-    Inventory(Plain<generate::Inventory>),
+    Inventory(Plain<generate::Inventory, Output>),
     /// Generates the shared coin of randomised consensus.
     ///
     /// Every step earns 1 until all processes have decided. Labels: finished, agree, all_coins_equal_0, all_coins_equal_1.
@@ -112,7 +120,7 @@ Examples:
 Examples:
   warpkov mdp generate consensus --out consensus.json
   warpkov mdp generate consensus --processes 4 --bound 2 --out consensus.safetensors")]
-    Consensus(Plain<generate::Consensus>),
+    Consensus(Plain<generate::Consensus, Output>),
     /// Generates the root contention protocol of IEEE 1394, FireWire.
     ///
     /// Every unit of time earns 1 until a root is elected. Label: elected.
@@ -120,7 +128,7 @@ Examples:
 Examples:
   warpkov mdp generate firewire --out firewire.safetensors
   warpkov mdp generate firewire --delay 36 --fast 0.6 --out firewire.safetensors")]
-    Firewire(Plain<generate::Firewire>),
+    Firewire(Plain<generate::Firewire, Output>),
     /// Generates carrier sense multiple access with collision detection, IEEE 802.3.
     ///
     /// Every unit of time earns 1 until all messages are delivered. Labels: all_delivered, one_delivered, early,
@@ -129,7 +137,7 @@ Examples:
 Examples:
   warpkov mdp generate csma --out csma.json
   warpkov mdp generate csma --stations 3 --backoff 2 --out csma.safetensors")]
-    Csma(Plain<generate::Csma>),
+    Csma(Plain<generate::Csma, Output>),
     /// Generates the address configuration of IPv4 Zeroconf.
     ///
     /// Every unit of time earns 1 until the host uses an address. Labels: configured, and collision if another host has the address, too.
@@ -137,7 +145,7 @@ Examples:
 Examples:
   warpkov mdp generate zeroconf --out zeroconf.json
   warpkov mdp generate zeroconf --hosts 1000 --probes 8 --no-reset --out zeroconf.safetensors")]
-    Zeroconf(Plain<generate::Zeroconf>),
+    Zeroconf(Plain<generate::Zeroconf, Output>),
 }
 
 /// Examples of the command that lists the families.
@@ -149,7 +157,7 @@ Examples:
 
 /// The destination of the model.
 #[derive(Args)]
-struct Output {
+pub struct Output {
     /// Write the model to this file, or with - to the standard output. Rows of .safetensors are written as they are made, in parts by
     /// several ranks; in other formats, and of the protocols, the first rank makes the whole model.
     #[arg(long, value_name = "FILE|-", required = true)]
@@ -210,18 +218,9 @@ trait Arguments {
     fn output(&self) -> &Output;
 }
 
-// A family whose options are its parameters.
-#[derive(Args)]
-pub struct Plain<P: Parameters> {
-    #[command(flatten)]
-    given: Given<P>,
-    #[command(flatten)]
-    output: Output,
-}
-
-impl<P: Parameters + Generate> Arguments for Plain<P> {
+impl<P: Parameters + Generate> Arguments for Plain<P, Output> {
     fn family(&self) -> Box<dyn Generate> {
-        Box::new(self.given.family())
+        Box::new(self.options.family())
     }
 
     fn output(&self) -> &Output {
@@ -233,10 +232,11 @@ impl<P: Parameters + Generate> Arguments for Plain<P> {
 #[derive(Args)]
 pub struct Wetfloor {
     /// Domain of Table 6.1, in place of --width, --height and --successors.
-    #[arg(long, value_name = "NAME", value_parser = domain, conflicts_with_all = ["width", "height", "successors"])]
+    #[arg(long, value_name = "NAME", value_parser = domain, required_unless_present = "width",
+        conflicts_with_all = ["width", "height", "successors"])]
     domain: Option<WetFloor>,
     #[command(flatten)]
-    given: Given<WetFloor>,
+    options: FamilyOptions<WetFloor>,
     #[command(flatten)]
     output: Output,
 }
@@ -250,7 +250,7 @@ fn domain(name: &str) -> Result<WetFloor, String> {
 
 impl Arguments for Wetfloor {
     fn family(&self) -> Box<dyn Generate> {
-        Box::new(self.given.over(self.domain.unwrap_or_default()))
+        Box::new(self.options.over(self.domain.unwrap_or_default()))
     }
 
     fn output(&self) -> &Output {

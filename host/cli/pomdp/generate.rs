@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use warpkov_common::io::input::Input;
-use warpkov_common::parameters::{Parameters, Value};
+use warpkov_common::parameters::Value;
 use warpkov_pomdp::generate::{self, Layout, Map};
 use warpkov_pomdp::io::{Format, Kind};
 use warpkov_pomdp::model::Pomdp;
@@ -14,7 +14,7 @@ use super::convert::note_losses;
 use super::file::{output_format, write};
 use super::{Error, Outcome};
 use crate::common::choice::choice;
-use crate::common::family::Given;
+use crate::common::family::{FamilyOptions, Plain};
 use crate::common::file::{FileOrStd, reads};
 
 pub const EXAMPLES: &str = "\
@@ -31,12 +31,12 @@ pub enum Family {
     ///
     /// One of two doors hides a tiger, the other a treasure. Listening gives a noisy observation of the tiger's door.
     #[command(after_help = "Examples:\n  warpkov pomdp generate tiger --out tiger.json")]
-    Tiger(Plain<generate::Tiger>),
+    Tiger(Plain<generate::Tiger, Output>),
     /// Generates the 4 × 3 grid of Russell and Norvig, with observations by Parr and Russell.
     ///
     /// Moves slip to either side. An observation shows which sides of the cell are walls.
     #[command(after_help = "Examples:\n  warpkov pomdp generate four-by-three --out 4x3.json")]
-    FourByThree(Plain<generate::FourByThree>),
+    FourByThree(Plain<generate::FourByThree, Output>),
     /// Generates the corridor of Littman, Cassandra and Kaelbling: 60 states.
     ///
     /// A robot starts at a random place and looks for one of four niches. Its observations of walls and openings are noisy.
@@ -66,7 +66,7 @@ Examples:
     ///
     /// A robot chases an opponent that flees. It sees the opponent only in its own cell.
     #[command(after_help = "Examples:\n  warpkov pomdp generate tag --out tag.json")]
-    Tag(Plain<generate::Tag>),
+    Tag(Plain<generate::Tag, Output>),
     /// Generates RockSample[n,k] of Smith and Simmons.
     ///
     /// A rover on n × n cells checks k rocks from a distance, samples good rocks, and leaves to the east.
@@ -87,7 +87,7 @@ Examples:
 Examples:
   warpkov pomdp generate olfactory --out plume.json
   warpkov pomdp generate olfactory --width 60 --height 31 --source 8,15 --spread 0.2 --out small.json")]
-    Olfactory(Plain<generate::Olfactory>),
+    Olfactory(Plain<generate::Olfactory, Output>),
     /// Generates the maintenance of a machine by Smallwood and Sondik, with any number of parts.
     ///
     /// Parts wear in operation, unobserved. The product is good or bad; an inspection is a noisy observation of each part as fine or worn; a
@@ -96,7 +96,7 @@ Examples:
 Examples:
   warpkov pomdp generate maintenance --out machine.json
   warpkov pomdp generate maintenance --parts 4 --levels 4 --gamma 0.9999 --out machine.pomdp")]
-    Maintenance(Plain<generate::Maintenance>),
+    Maintenance(Plain<generate::Maintenance, Output>),
     /// Generates the inspection of a machine that wears and fails unseen: 3 states.
     ///
     /// The machine is good, worn or failed. Every step gives a noisy observation of its state, an inspection a better one; a repair may mend a
@@ -105,7 +105,7 @@ Examples:
 Examples:
   warpkov pomdp generate inspection --out machine.json
   warpkov pomdp generate inspection --monitoring 0.34 --downtime 40 --gamma 0.99 --out machine.pomdp")]
-    Inspection(Plain<generate::Inspection>),
+    Inspection(Plain<generate::Inspection, Output>),
     /// Generates slotted Aloha: stations that share a channel.
     ///
     /// Packets that collide wait to be sent again. The action is the probability of sending in a slot, chosen without knowledge of the number
@@ -114,12 +114,12 @@ Examples:
 Examples:
   warpkov pomdp generate aloha --out aloha.json
   warpkov pomdp generate aloha --backlogs 30 --gamma 0.99 --out aloha.pomdp")]
-    Aloha(Plain<generate::Aloha>),
+    Aloha(Plain<generate::Aloha, Output>),
 }
 
 /// The destination of the model.
 #[derive(Args)]
-struct Output {
+pub struct Output {
     /// Write the model to this file, or with - to the standard output.
     #[arg(long, value_name = "FILE|-", required = true)]
     out: Option<FileOrStd>,
@@ -128,44 +128,11 @@ struct Output {
     to: Option<Format>,
 }
 
-/// The arguments of a family.
-trait Arguments {
-    fn generate(&self) -> Result<Pomdp, Error>;
-
-    fn output(&self) -> &Output;
-}
-
-// A family whose options are its parameters.
-#[derive(Args)]
-pub struct Plain<P: Parameters> {
-    #[command(flatten)]
-    given: Given<P>,
-    #[command(flatten)]
-    output: Output,
-}
-
-/// Implements the arguments of families whose options are their parameters.
-macro_rules! plain {
-    ($($family:ident),+) => {
-        $(impl Arguments for Plain<generate::$family> {
-            fn generate(&self) -> Result<Pomdp, Error> {
-                Ok(self.given.family().generate()?)
-            }
-
-            fn output(&self) -> &Output {
-                &self.output
-            }
-        })+
-    };
-}
-
-plain!(Tiger, FourByThree, Tag, Olfactory, Maintenance, Inspection, Aloha);
-
 // A maze with a map of its own.
 #[derive(Args)]
 pub struct Known {
     #[command(flatten)]
-    given: Given<generate::Maze>,
+    options: FamilyOptions<generate::Maze>,
     /// Print the map to the standard error.
     #[arg(long)]
     show: bool,
@@ -175,11 +142,11 @@ pub struct Known {
 
 impl Known {
     /// The model of this maze, with the options that were given.
-    fn of(&self, maze: generate::Maze) -> Result<Pomdp, Error> {
+    fn generate(&self, maze: generate::Maze) -> Result<Pomdp, Error> {
         if self.show {
             eprint!("{}", maze.map);
         }
-        Ok(self.given.over(maze).generate()?)
+        Ok(self.options.over(maze).generate()?)
     }
 }
 
@@ -202,7 +169,7 @@ pub struct Maze {
     known: Known,
 }
 
-impl Arguments for Maze {
+impl Maze {
     fn generate(&self) -> Result<Pomdp, Error> {
         let of_file = |path: &PathBuf| {
             reads(path)?;
@@ -215,11 +182,7 @@ impl Arguments for Maze {
             (None, Some(width), Some(height)) => Map::random(width, height, self.seed)?,
             _ => maze.map.clone(),
         };
-        self.known.of(generate::Maze { map, ..maze })
-    }
-
-    fn output(&self) -> &Output {
-        &self.known.output
+        self.known.generate(generate::Maze { map, ..maze })
     }
 }
 
@@ -234,22 +197,18 @@ pub struct RockSample {
     #[arg(long, value_name = "X,Y", value_parser = <(u32, u32)>::read)]
     rock: Vec<(u32, u32)>,
     #[command(flatten)]
-    given: Given<generate::RockSample>,
+    options: FamilyOptions<generate::RockSample>,
     #[command(flatten)]
     output: Output,
 }
 
-impl Arguments for RockSample {
+impl RockSample {
     fn generate(&self) -> Result<Pomdp, Error> {
         let places = match self.layout {
             Some(layout) => generate::RockSample::new(layout),
             None => generate::RockSample { rocks: self.rock.clone(), ..generate::RockSample::default() },
         };
-        Ok(self.given.over(places).generate()?)
-    }
-
-    fn output(&self) -> &Output {
-        &self.output
+        Ok(self.options.over(places).generate()?)
     }
 }
 
@@ -257,34 +216,34 @@ impl Family {
     fn output(&self) -> &Output {
         match self {
             Self::Hallway(known) | Self::Hallway2(known) | Self::TigerGrid(known) => &known.output,
-            Self::Tiger(arguments) => arguments.output(),
-            Self::FourByThree(arguments) => arguments.output(),
-            Self::Maze(arguments) => arguments.output(),
-            Self::Tag(arguments) => arguments.output(),
-            Self::RockSample(arguments) => arguments.output(),
-            Self::Olfactory(arguments) => arguments.output(),
-            Self::Maintenance(arguments) => arguments.output(),
-            Self::Inspection(arguments) => arguments.output(),
-            Self::Aloha(arguments) => arguments.output(),
+            Self::Tiger(arguments) => &arguments.output,
+            Self::FourByThree(arguments) => &arguments.output,
+            Self::Maze(arguments) => &arguments.known.output,
+            Self::Tag(arguments) => &arguments.output,
+            Self::RockSample(arguments) => &arguments.output,
+            Self::Olfactory(arguments) => &arguments.output,
+            Self::Maintenance(arguments) => &arguments.output,
+            Self::Inspection(arguments) => &arguments.output,
+            Self::Aloha(arguments) => &arguments.output,
         }
     }
 
     /// Generates the model.
     pub fn generate(&self) -> Result<Pomdp, Error> {
-        match self {
-            Self::Hallway(known) => known.of(generate::Maze::hallway()),
-            Self::Hallway2(known) => known.of(generate::Maze::hallway2()),
-            Self::TigerGrid(known) => known.of(generate::Maze::tiger_grid()),
-            Self::Tiger(arguments) => arguments.generate(),
-            Self::FourByThree(arguments) => arguments.generate(),
-            Self::Maze(arguments) => arguments.generate(),
-            Self::Tag(arguments) => arguments.generate(),
-            Self::RockSample(arguments) => arguments.generate(),
-            Self::Olfactory(arguments) => arguments.generate(),
-            Self::Maintenance(arguments) => arguments.generate(),
-            Self::Inspection(arguments) => arguments.generate(),
-            Self::Aloha(arguments) => arguments.generate(),
-        }
+        Ok(match self {
+            Self::Hallway(known) => known.generate(generate::Maze::hallway())?,
+            Self::Hallway2(known) => known.generate(generate::Maze::hallway2())?,
+            Self::TigerGrid(known) => known.generate(generate::Maze::tiger_grid())?,
+            Self::Tiger(arguments) => arguments.options.family().generate()?,
+            Self::FourByThree(arguments) => arguments.options.family().generate()?,
+            Self::Maze(arguments) => arguments.generate()?,
+            Self::Tag(arguments) => arguments.options.family().generate()?,
+            Self::RockSample(arguments) => arguments.generate()?,
+            Self::Olfactory(arguments) => arguments.options.family().generate()?,
+            Self::Maintenance(arguments) => arguments.options.family().generate()?,
+            Self::Inspection(arguments) => arguments.options.family().generate()?,
+            Self::Aloha(arguments) => arguments.options.family().generate()?,
+        })
     }
 }
 
