@@ -300,7 +300,7 @@ fn pomdp_solve(
 
 /// The vectors of a policy that fits a model.
 fn vectors_of(model: &Model, values: &Input<f64>, actions: &Input<u32>) -> PyResult<AlphaVectors> {
-    let vectors = AlphaVectors::of(model.states(), values.to_vec(), actions.to_vec()).map_err(invalid)?;
+    let vectors = AlphaVectors::from_parts(model.states(), values.to_vec(), actions.to_vec()).map_err(invalid)?;
     check(model, &vectors).map_err(invalid)?;
     Ok(vectors)
 }

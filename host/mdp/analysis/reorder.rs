@@ -74,7 +74,7 @@ impl Order {
     /// The reverse Cuthill–McKee order of a model.
     #[must_use]
     pub fn rcm(mdp: &Mdp) -> Self {
-        let neighbours = Neighbours::of(mdp);
+        let neighbours = Neighbours::new(mdp);
         let first = neighbours.any();
         first.then(&neighbours.renumbered(&first).rcm())
     }
@@ -90,7 +90,7 @@ impl Order {
             return None;
         }
         let before = mean_distance(mdp);
-        let neighbours = Neighbours::of(mdp);
+        let neighbours = Neighbours::new(mdp);
         // Few levels of breadth-first search mean wide levels, in which successors are far away in any order.
         let (reached, levels) = neighbours.breadth_first(0, &mut vec![false; mdp.states() as usize]);
         if reached.len() as f64 / levels as f64 > before || interrupt::requested() {
@@ -295,7 +295,7 @@ struct Neighbours {
 }
 
 impl Neighbours {
-    fn of(mdp: &Mdp) -> Self {
+    fn new(mdp: &Mdp) -> Self {
         let states = mdp.states() as usize;
         let successors = |state: usize, found: &mut Vec<u32>| {
             found.clear();

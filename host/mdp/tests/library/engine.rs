@@ -23,7 +23,7 @@ const LIMITS: Limits = Limits { target: Target::Theta(1e-10), max_sweeps: 1_000_
 const STORAGES: [Storage; 4] = [Storage::Auto, Storage::Plain, Storage::Packed, Storage::Patterns];
 
 fn krylov(model: &Mdp, options: EngineOptions) -> Result<Krylov<System<'_>>, warpkov_runtime::comm::Error> {
-    Krylov::new(System::new(Engine::new(model, options)), Scale::of(model, &Team::alone())?)
+    Krylov::new(System::new(Engine::new(model, options)), Scale::new(model, &Team::alone())?)
 }
 
 /// Models of every kind: ragged ones with terminal states and ends, long rows, grids with repeated patterns, and

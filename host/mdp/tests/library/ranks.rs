@@ -788,7 +788,7 @@ fn a_grid_generated_in_parts_has_the_bits_of_one() {
             let work = |comm: &Local| {
                 let device = DeviceChoice::Emulated.open_kernels(false)?.0;
                 let made = grid.patterns_of(comm.rank(), comm.size()).unwrap();
-                let team = made.part().map_or_else(Team::alone, |part| Team::of(comm, part));
+                let team = made.part().map_or_else(Team::alone, |part| Team::new(comm, part));
                 let layout = SweepLayout::generated(&made).unwrap();
                 let ranks = Ranks::new(&device, &team)?;
                 let ghosts = ranks.map(|ranks| ranks.ghosts::<f64>(&device)).transpose()?;
