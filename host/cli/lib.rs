@@ -24,8 +24,10 @@ mod man;
 pub mod mdp;
 pub mod memory;
 mod new;
-mod pomdp;
+pub mod pomdp;
 mod schema;
+
+pub use common::family::named;
 
 /// Solves Markov models on NVIDIA GPUs and on CPUs.
 #[derive(Parser)]

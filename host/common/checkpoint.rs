@@ -42,7 +42,7 @@ pub struct Hash(u64);
 impl Hash {
     /// The hash of one item.
     #[must_use]
-    pub fn of(item: u64, bytes: &[u8]) -> Self {
+    pub fn new(item: u64, bytes: &[u8]) -> Self {
         Self(XxHash3_64::oneshot_with_seed(item, bytes))
     }
 
@@ -457,7 +457,7 @@ mod tests {
     use super::*;
 
     fn contents() -> Contents {
-        let mut contents = Contents::new("test", Hash::of(0, b"model"));
+        let mut contents = Contents::new("test", Hash::new(0, b"model"));
         contents.set("seconds", 0.1);
         contents.put("values", vec![1.5, f64::NEG_INFINITY, f64::NAN]);
         contents.put("counts", vec![u64::MAX]);
@@ -473,7 +473,7 @@ mod tests {
 
     #[test]
     fn a_file_is_read_as_it_was_written() {
-        let (file, model) = (bytes(&contents()), Hash::of(0, b"model"));
+        let (file, model) = (bytes(&contents()), Hash::new(0, b"model"));
         let mut found = Contents::parse(&file, "test", model, None).unwrap();
         assert_eq!(found.number::<f64>("seconds").unwrap(), 0.1);
         let values: Vec<f64> = found.take_all("values", 3).unwrap();
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn other_and_damaged_files_are_refused() {
-        let (file, model) = (bytes(&contents()), Hash::of(0, b"model"));
+        let (file, model) = (bytes(&contents()), Hash::new(0, b"model"));
         for length in 0..file.len() {
             let error = Contents::parse(&file[..length], "test", model, None).unwrap_err();
             assert!(error.contains("damaged"), "{length}: {error}");
@@ -497,7 +497,7 @@ mod tests {
         assert!(Contents::parse(&longer, "test", model, None).is_err());
         let error = |file: &[u8], kind, model| Contents::parse(file, kind, model, None).unwrap_err();
         assert!(error(&file, "mdp", model).contains("kind \"test\", expected kind \"mdp\""));
-        assert!(error(&file, "test", Hash::of(0, b"other")).contains("another model"));
+        assert!(error(&file, "test", Hash::new(0, b"other")).contains("another model"));
         for (key, value) in [("version", "1"), ("format", "warpkov-mdp")] {
             let mut other = contents();
             other.set(key, value);
@@ -524,6 +524,6 @@ mod tests {
         assert!(failed.finish().unwrap_err().to_string().contains("cannot write"));
         // One that can be written later makes up for it.
         checkpoints.save(&contents());
-        assert!(checkpoints.finish().is_ok() && Contents::read(&path, "test", Hash::of(0, b"model")).is_ok());
+        assert!(checkpoints.finish().is_ok() && Contents::read(&path, "test", Hash::new(0, b"model")).is_ok());
     }
 }

@@ -25,7 +25,7 @@ pub struct Warning {
 impl Warning {
     /// A finding about these items. `message` makes the sentence from their number and from the list of the first ones.
     /// `None` if there are no items.
-    pub fn of(
+    pub fn new(
         kind: &'static str,
         items: impl IntoIterator<Item = String>,
         message: impl FnOnce(usize, &str) -> String,

@@ -51,7 +51,7 @@ pub fn hash(models: &[Hmm], (sequences, sets): (&Sequences, &[Vec<u32>])) -> Has
     for model in models {
         arrays.extend(numbers(model).map(|(_, numbers)| cast_slice::<f64, u8>(numbers)));
     }
-    (0..).zip(arrays).map(|(item, bytes)| Hash::of(item, bytes)).fold(Hash::default(), Hash::and)
+    (0..).zip(arrays).map(|(item, bytes)| Hash::new(item, bytes)).fold(Hash::default(), Hash::and)
 }
 
 /// The arrays of a model, and their names.
@@ -115,10 +115,10 @@ impl Checkpoint {
         options: &Options,
     ) -> Result<Self, Error> {
         let contents = Contents::read(path, KIND, hash(models, data))?;
-        Self::of(contents, models, options).map_err(content(path))
+        Self::from_contents(contents, models, options).map_err(content(path))
     }
 
-    fn of(mut contents: Contents, models: &[Hmm], options: &Options) -> Result<Self, String> {
+    fn from_contents(mut contents: Contents, models: &[Hmm], options: &Options) -> Result<Self, String> {
         contents.expect("objective", &objective(options))?;
         let (iteration, seconds) = (contents.number("iterations")?, contents.number("seconds")?);
         let count = models.len();

@@ -79,13 +79,13 @@ impl<'s> Division<'s> {
 
     /// Indices of a rank's sequences, in ascending order.
     #[must_use]
-    pub fn of(&self, rank: u32) -> &[usize] {
+    pub fn of_rank(&self, rank: u32) -> &[usize] {
         &self.shares[rank as usize]
     }
 
     /// Steps of a rank's sequences.
     fn steps(&self, rank: u32) -> usize {
-        self.of(rank).iter().map(|&sequence| self.sequences.range(sequence).len()).sum()
+        self.of_rank(rank).iter().map(|&sequence| self.sequences.range(sequence).len()).sum()
     }
 }
 
@@ -180,7 +180,7 @@ impl<'a> Divided<'a> {
     /// If a rank fails.
     pub fn shares(&self, device: &str) -> Result<Vec<RankShare>, Error> {
         let rank = self.comm.rank();
-        let work = RankWork { sequences: self.division.of(rank).len(), steps: self.division.steps(rank) };
+        let work = RankWork { sequences: self.division.of_rank(rank).len(), steps: self.division.steps(rank) };
         Ok(self.comm.shares(device, work).map_err(runtime::Error::from)?)
     }
 
@@ -197,7 +197,7 @@ impl<'a> Divided<'a> {
                 Ok(Vec::new())
             }
             Err(Error::Violated(violated)) => {
-                let sequence = self.division.of(self.comm.rank())[violated.sequence - 1] + 1;
+                let sequence = self.division.of_rank(self.comm.rank())[violated.sequence - 1] + 1;
                 Err(Violated { sequence, ..violated }.into())
             }
             found => found,
@@ -220,7 +220,7 @@ impl<'a> Divided<'a> {
     /// Sums the expected counts of all ranks, and collects their log-likelihoods, by one exchange.
     fn sum(&mut self, found: Vec<Expected>) -> Result<Vec<Expected>, Error> {
         let mut all: Vec<Expected> = self.models.iter().map(Expected::zero).collect();
-        let (count, share) = (self.division.sequences.len(), self.division.of(self.comm.rank()));
+        let (count, share) = (self.division.sequences.len(), self.division.of_rank(self.comm.rank()));
         let [double, single] = self.on_device;
         let mut numbers = [self.stopped, self.slow, double, single].map(|flag| f64::from(u8::from(flag))).to_vec();
         let mut own = found.iter();
@@ -287,7 +287,7 @@ impl<'a> Divided<'a> {
         let mut rest = &collected[..];
         for rank in 0..self.comm.size() {
             for all in &mut all {
-                for &sequence in division.of(rank) {
+                for &sequence in division.of_rank(rank) {
                     let (part, behind) = rest.split_at(width(sequence));
                     all[offsets[sequence]..][..part.len()].copy_from_slice(part);
                     rest = behind;
@@ -492,7 +492,7 @@ mod tests {
         let sequences = Sequences::of_symbols(&sequences).unwrap();
         for ranks in 1..12 {
             let division = Division::new(&sequences, ranks);
-            let mut all: Vec<usize> = (0..ranks).flat_map(|rank| division.of(rank).to_vec()).collect();
+            let mut all: Vec<usize> = (0..ranks).flat_map(|rank| division.of_rank(rank).to_vec()).collect();
             all.sort_unstable();
             assert!(all.iter().copied().eq(0..lengths.len()), "{all:?}");
             let most = (0..ranks).map(|rank| division.steps(rank)).max();

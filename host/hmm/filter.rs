@@ -124,7 +124,7 @@ impl<'m> Filter<'m> {
         if self.steps == 0 {
             self.next.logs.iter_mut().zip(self.model.start()).for_each(|(log, p)| *log = p.ln());
         } else {
-            self.tables.onward.of(&self.now, &mut self.next.logs);
+            self.tables.onward.weigh(&self.now, &mut self.next.logs);
         }
         self.next.logs.iter_mut().zip(&self.emission).for_each(|(log, emission)| *log += emission);
         let log = self.next.normalise().ok_or(Refused::Impossible)?;
@@ -175,7 +175,7 @@ impl<'m> Filter<'m> {
         let mut state = Distribution { logs: self.now.logs.clone(), probs: self.now.probs.clone() };
         let mut logs = vec![0.0; state.logs.len()];
         for _ in 0..ahead {
-            self.tables.onward.of(&state, &mut logs);
+            self.tables.onward.weigh(&state, &mut logs);
             std::mem::swap(&mut state.logs, &mut logs);
             if state.normalise().is_none() {
                 break;
@@ -266,7 +266,7 @@ impl<'m> Filter<'m> {
             behind.logs.iter_mut().zip(emission.iter().zip(&beta)).for_each(|(log, (b, beta))| *log = b + beta);
             behind.normalise();
             if let Some(back) = &self.tables.back {
-                back.of(&behind, &mut beta);
+                back.weigh(&behind, &mut beta);
             }
         }
         all
@@ -329,7 +329,7 @@ impl Products {
     }
 
     /// Writes ln y.
-    fn of(&self, x: &Distribution, log_y: &mut [f64]) {
+    fn weigh(&self, x: &Distribution, log_y: &mut [f64]) {
         let n = x.probs.len();
         for (j, log) in log_y.iter_mut().enumerate() {
             let sum = dot(&self.weights[j * n..][..n], &x.probs);

@@ -42,7 +42,7 @@ pub struct Info<'a> {
 impl<'a> Info<'a> {
     /// Describes a model.
     #[must_use]
-    pub fn of(model: &'a Hmm) -> Self {
+    pub fn new(model: &'a Hmm) -> Self {
         let positive = |probs: &[f64]| probs.iter().filter(|p| **p > 0.0).count();
         let (emissions, symbols, dimensions) = match model.emissions() {
             Emissions::Categorical { symbols, .. } => (format!("{symbols} symbols"), Some(*symbols), None),
@@ -81,13 +81,13 @@ fn warnings(model: &Hmm) -> Vec<Warning> {
     let left_right = states().all(|i| model.row(i)[..i].iter().all(|p| *p <= 0.0));
     let stays = |i: usize| model.row(i)[i] >= 1.0 && !(left_right && i + 1 == n);
     let mut found = vec![
-        Warning::of("unreachable-states", states().filter(|&i| !reached[i]).map(named), |count, list| {
+        Warning::new("unreachable-states", states().filter(|&i| !reached[i]).map(named), |count, list| {
             format!("no path from the start enters {}: {list}", counted(count, "state"))
         }),
-        Warning::of("stuck-states", states().filter(|&i| n > 1 && stays(i)).map(named), |count, list| {
+        Warning::new("stuck-states", states().filter(|&i| n > 1 && stays(i)).map(named), |count, list| {
             format!("{} lead only to themselves: {list}", counted(count, "state"))
         }),
-        Warning::of(
+        Warning::new(
             "copied-states",
             copies(model).map(|[first, copy]| format!("{} = {}", named(copy), named(first))),
             |count, list| {
@@ -97,14 +97,14 @@ fn warnings(model: &Hmm) -> Vec<Warning> {
     ];
     if let Some(end) = model.end() {
         let ends = reachable(n, states().filter(|&i| end[i] > 0.0), |i, j| model.row(j)[i] > 0.0);
-        found.push(Warning::of(
+        found.push(Warning::new(
             "endless-states",
             states().filter(|&i| reached[i] && !ends[i]).map(named),
             |count, list| format!("no sequence that enters {} can end: {list}", counted(count, "state")),
         ));
     }
     if n > 1 && states().all(|i| emission(model, i) == emission(model, 0)) {
-        found.push(Warning::of("uninformative", states().map(named), |count, _| {
+        found.push(Warning::new("uninformative", states().map(named), |count, _| {
             format!("all {} emit alike: observations tell nothing about them", counted(count, "state"))
         }));
     }
@@ -114,13 +114,13 @@ fn warnings(model: &Hmm) -> Vec<Warning> {
         both.push(("B", "B[state][symbol]", probs, v));
         let emitted = |o: usize| states().any(|i| reached[i] && probs[i * v + o] > 0.0);
         let symbol = |o: usize| escaped(&name(&model.names().symbols, o as u32));
-        found.push(Warning::of("unemitted-symbols", (0..v).filter(|&o| !emitted(o)).map(symbol), |count, list| {
+        found.push(Warning::new("unemitted-symbols", (0..v).filter(|&o| !emitted(o)).map(symbol), |count, list| {
             format!("no state that can be reached emits {}: {list}", counted(count, "symbol"))
         }));
     }
     for (matrix, order, numbers, columns) in both {
         if columns == n && reads_both_ways(numbers, n) {
-            found.push(Warning::of("transposed", [matrix.to_owned()], |_, _| {
+            found.push(Warning::new("transposed", [matrix.to_owned()], |_, _| {
                 format!("the columns of {matrix} sum to 1 as its rows do: expected {order}, not the transpose")
             }));
         }
@@ -202,7 +202,7 @@ pub struct Row {
 impl Row {
     /// The row of a state of the model.
     #[must_use]
-    pub fn of(model: &Hmm, state: u32) -> Self {
+    pub fn new(model: &Hmm, state: u32) -> Self {
         let at = state as usize;
         let [first, second] = emission(model, at);
         let categorical = matches!(model.emissions(), Emissions::Categorical { .. });

@@ -440,7 +440,7 @@ pub struct Posteriors<'a> {
 impl Posteriors<'_> {
     /// γₜ(i) of one sequence, T × N.
     #[must_use]
-    pub fn of(&self, sequence: usize) -> &[f64] {
+    pub fn of_sequence(&self, sequence: usize) -> &[f64] {
         let (range, n) = (self.context.records.sequences.range(sequence), self.context.states());
         &self.probabilities[range.start * n..range.end * n]
     }
@@ -448,7 +448,7 @@ impl Posteriors<'_> {
     /// Whether the model can emit a sequence.
     #[must_use]
     pub fn is_possible(&self, sequence: usize) -> bool {
-        self.of(sequence)[..self.context.states()].iter().any(|p| *p > 0.0)
+        self.of_sequence(sequence)[..self.context.states()].iter().any(|p| *p > 0.0)
     }
 
     fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -460,7 +460,7 @@ impl Posteriors<'_> {
         for sequence in 0..self.context.sequences() {
             let records = self.context.records;
             let name = field(&records.name(sequence));
-            let rows = self.of(sequence).chunks_exact(self.context.states());
+            let rows = self.of_sequence(sequence).chunks_exact(self.context.states());
             for (position, row) in records.positions(sequence).map(|at| at + 1).zip(rows) {
                 write!(out, "{name},{position}")?;
                 for p in row {
@@ -491,7 +491,8 @@ impl Report for Posteriors<'_> {
                 serializer.collect_seq(self.0.chunks_exact(self.1).map(Numbers))
             }
         }
-        let rows = (0..self.context.sequences()).map(|sequence| Rows(self.of(sequence), self.context.states()));
+        let rows =
+            (0..self.context.sequences()).map(|sequence| Rows(self.of_sequence(sequence), self.context.states()));
         self.context.write_json(out, Fields { posteriors: Each(rows.collect()) })
     }
 }

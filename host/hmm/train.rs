@@ -61,7 +61,7 @@ pub struct Trained {
 
 impl Trained {
     /// The result of `runs`. The best run's own end takes precedence over `status`. `None` if `runs` is empty.
-    fn of(runs: Vec<Run>, status: Status) -> Option<Self> {
+    fn from_runs(runs: Vec<Run>, status: Status) -> Option<Self> {
         let mut best = 0;
         for (index, run) in runs.iter().enumerate() {
             best = if run.objective() > runs[best].objective() { index } else { best };
@@ -168,7 +168,7 @@ pub fn train_session<R: Recursions + ?Sized>(
     };
     let first = resume.map_or(0, |checkpoint| checkpoint.iteration);
     if first > options.iterations || !runs.is_empty() && runs.iter().all(Run::ended) {
-        return Trained::of(runs, Status::Iterations).ok_or(Error::None);
+        return Trained::from_runs(runs, Status::Iterations).ok_or(Error::None);
     }
     for run in runs.iter_mut().filter(|run| !run.ended()) {
         // The E step that follows the last M step is done again.
@@ -232,7 +232,7 @@ pub fn train_session<R: Recursions + ?Sized>(
         let so_far = match recursions.slow(begun.elapsed()) {
             true => {
                 take(recursions, &active, &mut runs)?;
-                Trained::of(runs.clone(), Status::Interrupted)
+                Trained::from_runs(runs.clone(), Status::Interrupted)
             }
             false => None,
         };
@@ -262,7 +262,7 @@ pub fn train_session<R: Recursions + ?Sized>(
             }
         }
     }
-    Trained::of(runs, status).ok_or(Error::None)
+    Trained::from_runs(runs, status).ok_or(Error::None)
 }
 
 /// Relative decrease of an objective that ill-conditioned covariances explain. Densities lose as many digits as the

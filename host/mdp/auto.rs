@@ -118,12 +118,12 @@ impl Features {
         let negated = |extremes: [[f64; 2]; 2]| extremes.map(|[least, greatest]| [-least, greatest]);
         let mut extremes = negated(extremes(part));
         team.max(extremes.as_flattened_mut())?;
-        Ok(Some(Self::by(Size::of(part, team)?, negated(extremes), part.gamma(), options.limits.target)))
+        Ok(Some(Self::by(Size::new(part, team)?, negated(extremes), part.gamma(), options.limits.target)))
     }
 
     /// The features of a model for the given target.
     #[must_use]
-    pub fn of(mdp: &Mdp, target: Target) -> Self {
+    pub fn new(mdp: &Mdp, target: Target) -> Self {
         let size = Size {
             states: mdp.states().into(),
             rows: mdp.rows() as u64,
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn sweeps_follow_from_gamma_and_epsilon() {
         let grid = SlipGrid { width: 20, height: 20, ..SlipGrid::default() }.generate().unwrap();
-        let features = Features { gamma: 0.9, ..Features::of(&grid, Target::Epsilon(1e-6)) };
+        let features = Features { gamma: 0.9, ..Features::new(&grid, Target::Epsilon(1e-6)) };
         let span = features.sweeps;
         assert!(span > 100.0 && span < 250.0, "{span}");
         assert!(!features.needs_trial());
@@ -234,7 +234,7 @@ mod tests {
     fn a_gamma_near_one_and_a_target_of_zero_need_a_trial() {
         let queues = QueueNetwork { gamma: 0.999, ..QueueNetwork::default() }.generate().unwrap();
         for target in [Target::Epsilon(1e-6), Target::Epsilon(0.0), Target::Theta(0.0)] {
-            let features = Features::of(&queues, target);
+            let features = Features::new(&queues, target);
             assert!(features.needs_trial(), "{features:?}");
         }
     }

@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn certified_policy_is_greedy() {
-        let garnet = Garnet { states: 500, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
+        let garnet = Garnet { states: 500, ragged: true, terminals: 0.1, ..Garnet::default() };
         let grid = SlipGrid { width: 40, height: 30, ..SlipGrid::default() };
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
             for mdp in [mdp.to_maximize().into_owned(), mdp.with_objective(Objective::Minimize)] {

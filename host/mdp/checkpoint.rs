@@ -106,7 +106,7 @@ fn hash_of_lines<P: Column, R: Column>(rows: &Rows, p: Lines<P>, r: Lines<R>) ->
             bytes.extend(transitions.iter().flat_map(|(col, _)| col.to_le_bytes()));
             bytes.extend(transitions.iter().flat_map(|(_, val)| val.to_le_bytes()));
         }
-        Hash::of(state, bytes)
+        Hash::new(state, bytes)
     };
     let states = rows.states.clone().into_par_iter();
     states.map_init(Default::default, of_state).reduce(Hash::default, Hash::and)
@@ -165,10 +165,10 @@ impl Proposal {
     /// If the file cannot be read, is damaged, or is a checkpoint of another problem.
     pub fn read(path: &Path, mdp: &Mdp, problem: &str) -> Result<Self, Error> {
         let contents = Contents::read(path, KIND, hash(mdp))?;
-        Self::of(contents, mdp, problem).map_err(content(path))
+        Self::from_contents(contents, mdp, problem).map_err(content(path))
     }
 
-    fn of(mut contents: Contents, mdp: &Mdp, problem: &str) -> Result<Self, String> {
+    fn from_contents(mut contents: Contents, mdp: &Mdp, problem: &str) -> Result<Self, String> {
         contents.expect("problem", problem)?;
         let mut optional = |name: &str| match contents.has(name) {
             true => contents.take_finite(name, mdp.states() as usize).map(Some),
@@ -202,10 +202,10 @@ impl Checkpoint {
     /// If the file cannot be read, is damaged, or is a checkpoint of another problem.
     pub fn open(path: &Path, whole: &dyn Whole, model: Hash) -> Result<(Self, Apart), Error> {
         let (contents, values) = Contents::read_apart(path, KIND, model, VALUES, whole.states())?;
-        Ok((Self::of(contents, &problem(whole)).map_err(content(path))?, values))
+        Ok((Self::from_contents(contents, &problem(whole)).map_err(content(path))?, values))
     }
 
-    fn of(mut contents: Contents, problem: &str) -> Result<Self, String> {
+    fn from_contents(mut contents: Contents, problem: &str) -> Result<Self, String> {
         contents.expect("problem", problem)?;
         let method = contents.text("method")?;
         let method = Method::of_name(method).ok_or_else(|| format!("metadata method: found \"{method}\""))?;

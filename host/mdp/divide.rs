@@ -131,7 +131,7 @@ const PER_ENTRY: usize = 4;
 
 impl Local {
     /// The own states of `rows` and all their successors, in a model of `states` states.
-    fn of(rows: &Rows, states: u64, order: GhostOrder) -> Result<Self, Fault> {
+    fn new(rows: &Rows, states: u64, order: GhostOrder) -> Result<Self, Fault> {
         let own = rows.states.clone();
         let ghosts = with_lines!(&rows.transitions, |lines| ghosts(lines.col, &own, states));
         let found = own.end - own.start + ghosts.len() as u64;
@@ -326,7 +326,7 @@ pub fn cut(whole: &dyn Whole, splits: &[u64], order: GhostOrder, comm: &dyn Comm
             return Err(too_large(own.end - own.start, states));
         }
         let rows = whole.rows(own.clone())?;
-        let local = Local::of(&rows, states, order)?;
+        let local = Local::new(&rows, states, order)?;
         Ok((rows, local))
     };
     let (rows, local) = agreed(read(), comm)?;

@@ -80,7 +80,7 @@ impl<'c, B> Unified<'c, B> {
     }
 
     /// The result of the backend, unless an exchange failed.
-    fn of<X, E>(&mut self, work: impl FnOnce(&mut B) -> Result<X, E>) -> Result<X, SolveError>
+    fn with<X, E>(&mut self, work: impl FnOnce(&mut B) -> Result<X, E>) -> Result<X, SolveError>
     where
         SolveError: From<E>,
     {
@@ -96,21 +96,21 @@ where
     type Error = SolveError;
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
-        self.of(|backend| backend.reset(initial))
+        self.with(|backend| backend.reset(initial))
     }
 
     fn values(&mut self) -> Result<Vec<f64>, SolveError> {
-        self.of(State::values)
+        self.with(State::values)
     }
 
     fn magnitude(&mut self) -> Result<f64, SolveError> {
-        let mut largest = [self.of(State::magnitude)?];
+        let mut largest = [self.with(State::magnitude)?];
         self.team.max(&mut largest)?;
         Ok(largest[0])
     }
 
     fn policy(&mut self) -> Result<Vec<u32>, SolveError> {
-        self.of(State::policy)
+        self.with(State::policy)
     }
 
     fn policy_is_implicit(&self) -> bool {
@@ -130,7 +130,7 @@ where
     }
 
     fn sweep_bytes(&mut self) -> Result<u64, SolveError> {
-        self.of(State::sweep_bytes)
+        self.with(State::sweep_bytes)
     }
 }
 
@@ -139,11 +139,11 @@ where
     SolveError: From<B::Error>,
 {
     fn evaluate(&mut self, theta: f64, max_sweeps: u32) -> Result<Evaluation, SolveError> {
-        self.of(|backend| backend.evaluate(theta, max_sweeps))
+        self.with(|backend| backend.evaluate(theta, max_sweeps))
     }
 
     fn improve(&mut self, tie: f64) -> Result<u64, SolveError> {
-        let changed = self.of(|backend| backend.improve(tie))?;
+        let changed = self.with(|backend| backend.improve(tie))?;
         Ok(self.team.count(changed)?)
     }
 
@@ -157,7 +157,7 @@ where
     SolveError: From<B::Error>,
 {
     fn backup(&mut self, stop: Stop, max_sweeps: u32) -> Result<Backups, SolveError> {
-        self.of(|backend| backend.backup(stop, max_sweeps))
+        self.with(|backend| backend.backup(stop, max_sweeps))
     }
 
     fn sweeps_per_round(&self) -> u32 {
@@ -183,7 +183,7 @@ where
     SolveError: From<B::Error>,
 {
     fn set_rewards(&mut self, rewards: &[f64]) -> Result<bool, SolveError> {
-        self.of(|backend| backend.set_rewards(rewards))
+        self.with(|backend| backend.set_rewards(rewards))
     }
 }
 
@@ -192,7 +192,7 @@ where
     SolveError: From<B::Error>,
 {
     fn residual(&mut self) -> Result<Residual, SolveError> {
-        let Residual { range, largest } = self.of(Certify::residual)?;
+        let Residual { range, largest } = self.with(Certify::residual)?;
         let mut largest = [largest];
         self.team.max(&mut largest)?;
         Ok(Residual { range, largest: largest[0] })

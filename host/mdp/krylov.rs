@@ -63,7 +63,7 @@ impl Scale {
     ///
     /// # Errors
     /// If a rank fails.
-    pub fn of(mdp: &Mdp, team: &Team) -> Result<Self, comm::Error> {
+    pub fn new(mdp: &Mdp, team: &Team) -> Result<Self, comm::Error> {
         let chunks = parallel::map(mdp.expected_rewards().chunks(CHUNK).enumerate(), |(chunk, rewards)| {
             let (mut reward, mut sum): (f64, f64) = (0.0, 0.0);
             for (row, expected) in (chunk * CHUNK..).zip(rewards) {

@@ -177,7 +177,7 @@ fn on_device(
         Ok(solved.into_iter().map(|(_, solution)| solution).collect())
     };
     let missing = || SolveError::Model("GPUs need the compiled kernels of the model: set `modules`".to_owned());
-    match Decision::of(options.device, None).0 {
+    match Decision::new(options.device, None).0 {
         Decision::Cpu => on_cpu(None),
         Decision::Emulated => on_blocks(&emulator().into(), DeviceChoice::Emulated),
         Decision::Gpu { ordinal, or_cpu } => {

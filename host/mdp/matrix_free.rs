@@ -181,7 +181,7 @@ pub fn solve_model_on_ranks<M: Compiled>(
     }
     let (decision, note) = match options.method {
         Some(Method::GaussSeidel) => (Decision::Cpu, None),
-        _ => Decision::of(options.device, None),
+        _ => Decision::new(options.device, None),
     };
     solve.notes.extend(note);
     match decision {

@@ -90,7 +90,7 @@ impl<'m> Placement<'m> {
             place.notes.push(format!("{method} computes in {} regardless of option precision", place.precision));
         }
         place.device = match &place.on_device {
-            None if matches!(method, Method::Serial | Method::Sequential) => cores::of(1),
+            None if matches!(method, Method::Serial | Method::Sequential) => cores::text(1),
             None => cores::all(),
             Some((device, prepared)) => {
                 place.notes.extend(prepared.note());
@@ -146,7 +146,7 @@ impl<'m> Placement<'m> {
                 _ => {}
             }
         }
-        let (decision, reason) = Decision::of(options.device, features.map(Features::cost).as_ref());
+        let (decision, reason) = Decision::new(options.device, features.map(Features::cost).as_ref());
         match decision {
             Decision::Cpu => self.notes.extend(reason),
             Decision::Gpu { or_cpu: true, .. } if !places.gpu => {}
@@ -225,7 +225,7 @@ fn on_cpu<'m, T: Precise>(
         Method::Modified => Dynamic::modified(engine(cpu::Order::Jacobi)),
         Method::Krylov => {
             let engine = cpu::Engine::in_team(mdp, with(cpu::Order::Jacobi), team.clone());
-            Dynamic::policies(Krylov::new(cpu::System::new(engine), Scale::of(mdp, team)?)?)
+            Dynamic::policies(Krylov::new(cpu::System::new(engine), Scale::new(mdp, team)?)?)
         }
         _ if team.part().is_some() => Dynamic::policies(engine(cpu::Order::Jacobi)),
         _ => Dynamic::policies(cpu::Parallel::<T>::new(mdp)),

@@ -130,7 +130,7 @@ impl<'m> Prepared<'m> {
     /// Bytes of device memory for the layout.
     #[must_use]
     pub fn bytes(&self, precision: Precision) -> u64 {
-        fn of<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
+        fn bytes<T: Precise, O: Offset>(prepared: &Prepared) -> u64 {
             match (&prepared.layout, prepared.method) {
                 (Layout::Values(layout), _) => layout.bytes::<T, O>(),
                 (Layout::Results, _) => ResultIteration::<T, O>::bytes(prepared.mdp),
@@ -142,8 +142,8 @@ impl<'m> Prepared<'m> {
             }
         }
         let (f32s, f64s) = match self.is_wide() {
-            false => (of::<f32, u32>(self), of::<f64, u32>(self)),
-            true => (of::<f32, u64>(self), of::<f64, u64>(self)),
+            false => (bytes::<f32, u32>(self), bytes::<f64, u32>(self)),
+            true => (bytes::<f32, u64>(self), bytes::<f64, u64>(self)),
         };
         match precision {
             Precision::F32 => f32s,
@@ -227,7 +227,7 @@ impl<'m> Prepared<'m> {
             (Layout::Policies(_), Method::Plain) => Dynamic::policies(BlockPerState::<T, O>::new(device, mdp)?),
             (Layout::Policies(layout), Method::Krylov) => {
                 let system = System::<O>::in_team(device, mdp, *layout, Ranks::exchanges(ranks, device)?)?;
-                Dynamic::Policies(Box::new(unified(Krylov::new(system, Scale::of(mdp, team)?)?, ranks)))
+                Dynamic::Policies(Box::new(unified(Krylov::new(system, Scale::new(mdp, team)?)?, ranks)))
             }
             (Layout::Policies(layout), method) => {
                 let projected = Projected::<T, O>::in_team(device, mdp, *layout, Ranks::exchanges(ranks, device)?)?;

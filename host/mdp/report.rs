@@ -238,7 +238,7 @@ struct Seconds {
 }
 
 impl Seconds {
-    fn of(phases: &Phases, solve: Duration, write: Duration) -> Self {
+    fn new(phases: &Phases, solve: Duration, write: Duration) -> Self {
         let Phases { read, prepare, start, upload, certify } = *phases;
         let [read, prepare, start, upload, solve, certify, write] =
             [read, prepare, start, upload, solve, certify, write].map(|phase| phase.as_secs_f64());
@@ -290,7 +290,7 @@ impl Summary for Report<'_> {
             sweeps: solution.run.sweeps(),
             setup_seconds: solution.setup.as_secs_f64(),
             compute_seconds: solution.run.elapsed.as_secs_f64(),
-            phases: Seconds::of(&solution.phases, solution.run.elapsed, written),
+            phases: Seconds::new(&solution.phases, solution.run.elapsed, written),
             certificate: &solution.certificate,
             ranks: &solution.ranks,
             exchange: exchange(&solution.ranks),
@@ -299,7 +299,7 @@ impl Summary for Report<'_> {
             rounds: &solution.run.rounds,
             policy: with_solution.then_some(AllActions(policy)),
             values: with_solution.then_some(AllNumbers(values)),
-            names: PolicyNames::of(model.names.filter(|_| with_solution), policy),
+            names: PolicyNames::new(model.names.filter(|_| with_solution), policy),
         };
         serde_json::to_writer(&mut *out, &record)?;
         writeln!(out)
@@ -445,7 +445,7 @@ pub(super) struct PolicyNames<'a> {
 }
 
 impl<'a> PolicyNames<'a> {
-    pub(super) fn of(names: Option<&'a dyn Named>, policy: Column<'a, u32>) -> Option<Self> {
+    pub(super) fn new(names: Option<&'a dyn Named>, policy: Column<'a, u32>) -> Option<Self> {
         let names = names?;
         Some(Self { state_names: StateNames(names, policy.len()), policy_names: ChosenNames(names, policy) })
     }

@@ -120,7 +120,7 @@ pub struct RankWork {
 impl RankWork {
     /// The part that a model is; `None` for a whole model.
     #[must_use]
-    pub fn of(mdp: &Mdp) -> Option<Self> {
+    pub fn new(mdp: &Mdp) -> Option<Self> {
         mdp.part().map(|part| Self {
             states: part.own.len() as u64,
             ghosts: part.ghosts() as u64,
@@ -154,7 +154,7 @@ impl Size {
     ///
     /// # Errors
     /// If a rank fails.
-    pub(super) fn of(mdp: &Mdp, team: &Team) -> Result<Self, comm::Error> {
+    pub(super) fn new(mdp: &Mdp, team: &Team) -> Result<Self, comm::Error> {
         let count = |own: usize| team.count(if team.works() { own as u64 } else { 0 });
         let mut actions = [if team.works() { f64::from(mdp.choices().max()) } else { 0.0 }];
         team.max(&mut actions)?;

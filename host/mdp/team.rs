@@ -22,7 +22,7 @@ impl<'c> Team<'c> {
 
     /// The ranks of `comm`, each with its part of a model.
     #[must_use]
-    pub fn of(comm: &'c dyn Communicator, part: &Arc<Part>) -> Self {
+    pub fn new(comm: &'c dyn Communicator, part: &Arc<Part>) -> Self {
         Self { others: (comm.size() > 1).then(|| (comm, Arc::clone(part))) }
     }
 

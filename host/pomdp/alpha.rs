@@ -43,7 +43,7 @@ impl AlphaVectors {
     ///
     /// # Errors
     /// If `values` has more or fewer than `states` entries per action.
-    pub fn of(states: u32, values: Vec<f64>, actions: Vec<u32>) -> Result<Self, Invalid> {
+    pub fn from_parts(states: u32, values: Vec<f64>, actions: Vec<u32>) -> Result<Self, Invalid> {
         if actions.len().checked_mul(states as usize) == Some(values.len()) {
             Ok(Self { states, values, actions })
         } else {

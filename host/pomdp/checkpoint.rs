@@ -73,7 +73,7 @@ pub fn hash(model: &Pomdp) -> Hash {
         cast_slice(start.probs()),
         cast_slice(model.seen()),
     ];
-    (first..).zip(arrays).map(|(item, bytes)| Hash::of(item, bytes)).fold(process_hash(process), Hash::and)
+    (first..).zip(arrays).map(|(item, bytes)| Hash::new(item, bytes)).fold(process_hash(process), Hash::and)
 }
 
 impl Checkpoint {
@@ -83,17 +83,17 @@ impl Checkpoint {
     /// If the file cannot be read, is damaged, or is a checkpoint of another model.
     pub fn read(path: &Path, model: &Pomdp) -> Result<Self, Error> {
         let contents = Contents::read(path, KIND, hash(model))?;
-        Self::of(contents, model).map_err(content(path))
+        Self::from_contents(contents, model).map_err(content(path))
     }
 
-    fn of(mut contents: Contents, model: &Pomdp) -> Result<Self, String> {
+    fn from_contents(mut contents: Contents, model: &Pomdp) -> Result<Self, String> {
         let (states, width) = (model.states(), model.observation_count() as usize);
         let actions: Vec<u32> = contents.take("actions")?;
         let count = actions.len();
         let length = |each: usize| count.checked_mul(each).ok_or("too many vectors");
         let values = contents.take_finite("vectors", length(states as usize)?)?;
         let next: Vec<u32> = contents.take_all("next", length(width)?)?;
-        let vectors = AlphaVectors::of(states, values, actions).map_err(|error| error.to_string())?;
+        let vectors = AlphaVectors::from_parts(states, values, actions).map_err(|error| error.to_string())?;
         if !vectors.fit(states, model.actions()) {
             return Err(format!("tensor actions: expected actions below {}", model.actions()));
         }

@@ -76,34 +76,34 @@ fn warnings(model: &Pomdp) -> Vec<Warning> {
     let seen_as = |s: u32| (0..actions).map(move |a| model.observed(a, s));
     let tells_nothing = states > 1 && (1..states).all(|s| seen_as(s).eq(seen_as(0)));
     [
-        Warning::of("unreachable-states", (0..states).filter(|&s| !reached[s as usize]).map(state), |count, list| {
+        Warning::new("unreachable-states", (0..states).filter(|&s| !reached[s as usize]).map(state), |count, list| {
             format!("no actions lead from the start to {}: {list}", counted(count, "state"))
         }),
-        Warning::of("copied-actions", copies(model, &rewards).map(|[a, b]| format!("{} = {}", action(b), action(a))), |count, list| {
+        Warning::new("copied-actions", copies(model, &rewards).map(|[a, b]| format!("{} = {}", action(b), action(a))), |count, list| {
             format!("{} have the transitions, observations and rewards of another one: {list}", counted(count, "action"))
         }),
-        Warning::of(
+        Warning::new(
             "unseen-observations",
             (0..model.observation_count()).filter(|&o| !seen[o as usize]).map(|o| escaped(&name(&names.observations, o))),
             |count, list| format!("no state that can be reached gives {}: {list}", counted(count, "observation")),
         ),
-        Warning::of("uninformative", tells_nothing.then(|| "O".to_owned()), |_, _| {
+        Warning::new("uninformative", tells_nothing.then(|| "O".to_owned()), |_, _| {
             "observations have the same probabilities in all states: they tell nothing".to_owned()
         }),
-        Warning::of("fully-observed", (states > 1 && observed(model)).then(|| "O".to_owned()), |_, _| {
+        Warning::new("fully-observed", (states > 1 && observed(model)).then(|| "O".to_owned()), |_, _| {
             "observations tell the state: an MDP, which `warpkov mdp solve` solves exactly".to_owned()
         }),
-        Warning::of("no-reward", rewards.iter().all(|r| *r == 0.0).then(|| "R".to_owned()), |_, _| {
+        Warning::new("no-reward", rewards.iter().all(|r| *r == 0.0).then(|| "R".to_owned()), |_, _| {
             "all rewards are 0: every policy is optimal".to_owned()
         }),
-        Warning::of("transposed", (0..actions).filter(|&a| reads_both_ways(model, a)).map(action), |count, list| {
+        Warning::new("transposed", (0..actions).filter(|&a| reads_both_ways(model, a)).map(action), |count, list| {
             format!(
                 "the transition matrices of {} have columns that sum to 1 as their rows do: expected T(s, a, s') from s \
                  to s', not the transpose: {list}",
                 counted(count, "action")
             )
         }),
-        Warning::of("state-major", looks_state_major(model).then(|| "Z".to_owned()), |_, _| {
+        Warning::new("state-major", looks_state_major(model).then(|| "Z".to_owned()), |_, _| {
             "rows of O look ordered by state first: expected all states of action 0, then those of action 1".to_owned()
         }),
     ]
@@ -204,7 +204,7 @@ struct Seen {
 impl Row {
     /// The row of a state of the model.
     #[must_use]
-    pub fn of(model: &Pomdp, state: u32) -> Self {
+    pub fn new(model: &Pomdp, state: u32) -> Self {
         let (rewards, names) = (model.expected_rewards(), model.names());
         let named = |(indices, probs): (&[u32], &[f64]), names: &[String]| named(indices.iter().copied(), probs, names);
         let action = |a: u32| name(&names.actions, a);

@@ -207,7 +207,7 @@ impl<T: Precise> Resident<T> {
             Transitions::Sparse(matrix) => Self::Sparse {
                 row_ptr: device.upload(matrix.row_ptr())?,
                 col: device.upload(matrix.col())?,
-                prob: device.upload(&T::of(matrix.val()))?,
+                prob: device.upload(&T::rounded(matrix.val()))?,
             },
         })
     }
@@ -232,10 +232,10 @@ pub fn full_backup<T: Precise>(device: &AnyDevice, operands: &Operands) -> Resul
     let size = |factors: &[u32]| factors.iter().map(|&factor| factor as usize).product::<usize>();
     let zeros = |factors: &[u32]| device.zeros::<T>(size(factors));
     let shape = |factors: &[u32]| Shape::cover(size(factors) as u64, THREADS);
-    let observation = device.upload(&T::of(&operands.observations))?;
-    let reward = device.upload(&T::of(&operands.rewards))?;
-    let alpha = device.upload(&T::of(&operands.vectors))?;
-    let belief = device.upload(&T::of(&operands.beliefs))?;
+    let observation = device.upload(&T::rounded(&operands.observations))?;
+    let reward = device.upload(&T::rounded(&operands.rewards))?;
+    let alpha = device.upload(&T::rounded(&operands.vectors))?;
+    let belief = device.upload(&T::rounded(&operands.beliefs))?;
 
     let [of_g_ao, of_scores] = [[vectors, observed, actions, states], [beliefs, observed, actions, vectors]];
     let [of_best, of_g_ab] = [[beliefs, actions, observed], [beliefs, actions, states]];
@@ -380,16 +380,16 @@ pub fn one_step_lookahead<T: Precise>(
     assert!(inverse.is_none_or(from), "the inverse has |A||S| elements below |S|");
     let shape = Shape::cover(u64::from(states), THREADS);
     let transitions = Resident::<T>::upload(device, &operands.transitions)?;
-    let observation = device.upload(&T::of(&operands.observations))?;
-    let reward = device.upload(&T::of(&operands.rewards))?;
-    let alpha = device.upload(&T::of(&operands.vectors))?;
+    let observation = device.upload(&T::rounded(&operands.observations))?;
+    let reward = device.upload(&T::rounded(&operands.rewards))?;
+    let alpha = device.upload(&T::rounded(&operands.vectors))?;
     let inverse = inverse.map(|inverse| device.upload(inverse)).transpose()?;
     let columns = match inverse {
         None => operands.predecessors(),
         Some(_) => Csr::default(),
     };
     let (col_ptr, row) = (device.upload(columns.row_ptr())?, device.upload(columns.col())?);
-    let prob = device.upload(&T::of(columns.val()))?;
+    let prob = device.upload(&T::rounded(columns.val()))?;
     let rows_times = |x: &AnyBuffer<T>, matrix: &AnyBuffer<T>, rows: u32| -> Result<Vec<f64>, DeviceError> {
         let mut out = device.zeros::<T>(rows as usize)?;
         // SAFETY: `x` has |S| elements, and so has each of the `rows` rows of `matrix`; `out` has `rows` elements.
@@ -397,7 +397,7 @@ pub fn one_step_lookahead<T: Precise>(
         widened(device, &out)
     };
 
-    let b = device.upload(&T::of(belief))?;
+    let b = device.upload(&T::rounded(belief))?;
     let c1 = rows_times(&b, &reward, actions)?;
     let (mut next, mut t_ao) = (device.zeros::<T>(states as usize)?, device.zeros::<T>(states as usize)?);
     let mut prospects = Vec::new();
@@ -443,7 +443,7 @@ pub fn one_step_lookahead<T: Precise>(
             let value = match &belief {
                 None => 0.0,
                 Some(belief) => {
-                    let belief = device.upload(&T::of(belief))?;
+                    let belief = device.upload(&T::rounded(belief))?;
                     rows_times(&belief, &alpha, operands.vector_count())?.into_iter().fold(f64::NEG_INFINITY, f64::max)
                 }
             };

@@ -117,7 +117,7 @@ impl Devices {
     ///
     /// # Errors
     /// If there is no driver for the GPUs that are asked for, or if the other processes cannot be asked.
-    pub fn of(&self, world: &World) -> Result<Vec<DeviceChoice>, Error> {
+    pub fn choose(&self, world: &World) -> Result<Vec<DeviceChoice>, Error> {
         let all = || Ok::<_, Error>((0..Gpu::count()?).collect::<Vec<u32>>());
         let alone = world.comm().size() == 1;
         let own = |ordinals: &[u32]| match ordinals.len() {
@@ -243,7 +243,7 @@ pub enum Decision {
 impl Decision {
     /// Resolves `device`; for `auto`, also returns the note with the reason. Without a cost, `auto` takes GPU 0.
     #[must_use]
-    pub fn of(device: DeviceChoice, cost: Option<&Cost>) -> (Self, Option<String>) {
+    pub fn new(device: DeviceChoice, cost: Option<&Cost>) -> (Self, Option<String>) {
         match device {
             DeviceChoice::Cpu => (Self::Cpu, None),
             DeviceChoice::Cuda(ordinal) => (Self::Gpu { ordinal, or_cpu: false }, None),
@@ -271,12 +271,12 @@ pub enum Place {
 }
 
 impl Place {
-    /// Opens the device that [`Decision::of`] chooses; for `auto`, also returns the note with the reason.
+    /// Opens the device that [`Decision::new`] chooses; for `auto`, also returns the note with the reason.
     ///
     /// # Errors
     /// If the device does not exist or is not usable, unless `auto` falls back to the CPU.
     pub fn open(device: DeviceChoice, cost: Option<&Cost>) -> Result<(Self, Option<String>), Error> {
-        let (decision, reason) = Decision::of(device, cost);
+        let (decision, reason) = Decision::new(device, cost);
         Ok(match decision {
             Decision::Cpu => (Self::Cpu, reason),
             Decision::Emulated => (Self::Device(emulator().into()), reason),
@@ -338,7 +338,7 @@ mod tests {
             assert_eq!(text.parse::<Devices>(), Err(UnknownDevices), "{text}");
         }
         let alone = World::alone();
-        let of = |devices: Devices| devices.of(&alone).unwrap();
+        let of = |devices: Devices| devices.choose(&alone).unwrap();
         assert_eq!(of(Devices::One(DeviceChoice::Auto)), [DeviceChoice::Auto]);
         assert_eq!(of(Devices::These(vec![0, 2])), [DeviceChoice::Cuda(0), DeviceChoice::Cuda(2)]);
     }
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn auto_takes_the_cheaper_place_and_says_why() {
         let cost = |cpu, gpu| Cost { work: "3 products".to_owned(), cpu, gpu };
-        let (place, reason) = Decision::of(DeviceChoice::Auto, Some(&cost(0.01, 0.0)));
+        let (place, reason) = Decision::new(DeviceChoice::Auto, Some(&cost(0.01, 0.0)));
         assert_eq!(place, Decision::Cpu);
         let reason = reason.unwrap();
         assert!(
@@ -354,17 +354,17 @@ mod tests {
                 && reason.contains("333 ms on a GPU"),
             "{reason}"
         );
-        let (place, reason) = Decision::of(DeviceChoice::Auto, Some(&cost(20.0, 1.0)));
+        let (place, reason) = Decision::new(DeviceChoice::Auto, Some(&cost(20.0, 1.0)));
         assert_eq!(place, Decision::Gpu { ordinal: 0, or_cpu: true });
         assert!(reason.unwrap().starts_with("auto chose the GPU: 3 products take about 20.0 s on "));
-        assert_eq!(Decision::of(DeviceChoice::Auto, Some(&cost(2.0, 1.8))).0, Decision::Cpu);
+        assert_eq!(Decision::new(DeviceChoice::Auto, Some(&cost(2.0, 1.8))).0, Decision::Cpu);
         // An explicit choice is taken without a note.
         for (device, decision) in [
             (DeviceChoice::Cpu, Decision::Cpu),
             (DeviceChoice::Cuda(3), Decision::Gpu { ordinal: 3, or_cpu: false }),
             (DeviceChoice::Emulated, Decision::Emulated),
         ] {
-            assert_eq!(Decision::of(device, Some(&cost(20.0, 1.0))), (decision, None));
+            assert_eq!(Decision::new(device, Some(&cost(20.0, 1.0))), (decision, None));
         }
     }
 }

@@ -11,13 +11,13 @@ pub trait Precise: Multiply + Default + std::fmt::Debug {
     const UNIT: f64;
 
     /// Converts the f64 numbers of a model, rounded to nearest. Borrows them if the type is f64.
-    fn of(model: &[f64]) -> Cow<'_, [Self]>;
+    fn rounded(model: &[f64]) -> Cow<'_, [Self]>;
 }
 
 impl Precise for f32 {
     const UNIT: f64 = Self::EPSILON as f64 / 2.0;
 
-    fn of(model: &[f64]) -> Cow<'_, [Self]> {
+    fn rounded(model: &[f64]) -> Cow<'_, [Self]> {
         Cow::Owned(model.par_iter().map(|&x| x as f32).collect())
     }
 }
@@ -25,7 +25,7 @@ impl Precise for f32 {
 impl Precise for f64 {
     const UNIT: f64 = Self::EPSILON / 2.0;
 
-    fn of(model: &[f64]) -> Cow<'_, [Self]> {
+    fn rounded(model: &[f64]) -> Cow<'_, [Self]> {
         Cow::Borrowed(model)
     }
 }

@@ -17,7 +17,7 @@ impl<T: DeviceCopy> Scratch<T> {
     }
 
     /// A buffer of at least `len` elements with unspecified content.
-    pub fn of(&mut self, device: &AnyDevice, len: usize) -> Result<&mut AnyBuffer<T>, DeviceError> {
+    pub fn at_least(&mut self, device: &AnyDevice, len: usize) -> Result<&mut AnyBuffer<T>, DeviceError> {
         if self.0.len() < len {
             // Frees the old memory before the new allocation.
             self.0 = device.zeros(0)?;
@@ -28,7 +28,7 @@ impl<T: DeviceCopy> Scratch<T> {
 
     /// A buffer of at least `len` elements, all bytes zero.
     pub fn cleared(&mut self, device: &AnyDevice, len: usize) -> Result<&mut AnyBuffer<T>, DeviceError> {
-        device.clear(self.of(device, len)?)?;
+        device.clear(self.at_least(device, len)?)?;
         Ok(&mut self.0)
     }
 
@@ -70,7 +70,7 @@ impl Scratch<u32> {
 /// }
 /// let device = AnyDevice::from(warpkov_device::emulator::Emulator::default());
 /// let mut product = Product::new(&device)?;
-/// assert!(product.parts.of(&device, 100)?.len() >= 100);
+/// assert!(product.parts.at_least(&device, 100)?.len() >= 100);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[macro_export]

@@ -127,7 +127,7 @@ pub type Matrix = (Input<u64>, Input<u32>, Input<f64>);
 /// A matrix with the values in the memory of an array of NumPy. Kernels trust row pointers and columns once they are checked. An error
 /// is a violated invariant of `name`.
 pub fn matrix((row_ptr, col, val): Matrix, name: Name) -> PyResult<Csr> {
-    name.of(row_ptr.kept(), col.kept(), val.lent()).map_err(|error| PyValueError::new_err(error.to_string()))
+    name.csr(row_ptr.kept(), col.kept(), val.lent()).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// Whether the columns of each row ascend, none of them twice. Row pointers that are wrong are found elsewhere. Runs on all
@@ -151,7 +151,7 @@ pub fn greatest(py: Python<'_>, numbers: Input<u32>) -> u32 {
 pub fn interleave(py: Python<'_>, matrices: Vec<Matrix>, name: &str) -> PyResult<(Buffer, Buffer, Buffer)> {
     let name = if name == "P" { Name::P } else { Name::R };
     // They are copied at once, and the copies are checked again where they become a model.
-    let lent = |(row_ptr, col, val): Matrix| name.of(row_ptr.lent(), col.lent(), val.lent());
+    let lent = |(row_ptr, col, val): Matrix| name.csr(row_ptr.lent(), col.lent(), val.lent());
     let matrices: Result<Vec<Csr>, _> = matrices.into_iter().map(lent).collect();
     let matrices = matrices.map_err(|error| PyValueError::new_err(error.to_string()))?;
     let (states, actions) = (matrices.first().map_or(0, Csr::rows), matrices.len());

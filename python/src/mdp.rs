@@ -31,6 +31,7 @@ use crate::options::{Question, Solve, choice};
 use crate::wait::detached;
 use warpkov_cli::error::Error;
 use warpkov_cli::mdp::generate::Family;
+use warpkov_cli::named;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Buffer>()?;
@@ -497,6 +498,6 @@ fn simulate(py: Python<'_>, model: &Model, policy: Input<u32>, question: Questio
 /// A model of a family, whose options are those of the command line.
 #[pyfunction]
 fn generate(py: Python<'_>, words: Vec<OsString>) -> PyResult<Model> {
-    let family = Family::of_words(words.into_iter()).map_err(invalid)?;
+    let family: Family = named(words.into_iter()).map_err(invalid)?;
     detached(py, || family.generate())?.map(Model).map_err(exception)
 }

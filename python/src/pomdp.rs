@@ -1,5 +1,6 @@
 //! Partially observable Markov decision processes.
 
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -31,10 +32,13 @@ use crate::mdp::wrong;
 use crate::options::choice;
 use crate::wait::{detached, detached_with};
 use warpkov_cli::error::Error;
+use warpkov_cli::named;
+use warpkov_cli::pomdp::generate::Family;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Pomdp>()?;
     module.add_class::<Controller>()?;
+    module.add_function(wrap_pyfunction!(pomdp_generate, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_solve, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_simulate, module)?)?;
     module.add_function(wrap_pyfunction!(pomdp_load_policy, module)?)?;
@@ -296,7 +300,7 @@ fn pomdp_solve(
 
 /// The vectors of a policy that fits a model.
 fn vectors_of(model: &Model, values: &Input<f64>, actions: &Input<u32>) -> PyResult<AlphaVectors> {
-    let vectors = AlphaVectors::of(model.states(), values.to_vec(), actions.to_vec()).map_err(invalid)?;
+    let vectors = AlphaVectors::from_parts(model.states(), values.to_vec(), actions.to_vec()).map_err(invalid)?;
     check(model, &vectors).map_err(invalid)?;
     Ok(vectors)
 }
@@ -462,4 +466,11 @@ fn pomdp_save_policy(
         Ok(if format.kind() == Kind::Graph { PolicyGraph::shortfall(&model.0, &vectors) } else { None })
     };
     detached(py, write)?.map_err(|error: io::Error| exception(error))
+}
+
+/// The model of the family that the first word names, with the options that the other words are.
+#[pyfunction]
+fn pomdp_generate(py: Python<'_>, words: Vec<OsString>) -> PyResult<Pomdp> {
+    let family: Family = named(words.into_iter()).map_err(invalid)?;
+    detached(py, || family.generate())?.map(Pomdp).map_err(exception)
 }

@@ -228,3 +228,16 @@ def test_a_gap_that_closes_slowly_warns():
         pomdp.solve(model, gap=1e-9)
     # Nothing of the request to stop is left.
     assert pomdp.solve(tiger()).converged
+
+
+def test_generate():
+    assert pomdp.generate("tiger", accuracy=0.75, gamma=0.5).gamma == 0.5
+    rocks = pomdp.generate("rock_sample", size=3, rock=[(0, 0), (2, 1)], start=(0, 1))
+    assert (rocks.states, rocks.actions, rocks.observations) == (9 * 4 + 1, 7, 2)
+    assert pomdp.generate("rock_sample", layout="4,4").states == 257
+    with pytest.raises(ValueError, match="two rocks are at"):
+        pomdp.generate("rock_sample", size=3, rock=[(0, 0), (0, 0)], start=(0, 1))
+    with pytest.raises(ValueError, match="--accuracy"):
+        pomdp.generate("tiger", accuracy=2)
+    with pytest.raises(ValueError, match="--out is an option of generate"):
+        pomdp.generate("tiger", out="x.json")

@@ -218,6 +218,12 @@ def test_generate():
         mdp.generate("grid", widht=5)
     with pytest.raises(ValueError, match="unrecognized subcommand 'gird'"):
         mdp.generate("gird")
+    with pytest.raises(ValueError, match=r"--slip <P>': expected a number in \[0, 1\]"):
+        mdp.generate("grid", slip=1.5)
+    rental = mdp.generate("car_rental", max_cars=3, rentals=(1.5, 2), returns=np.array([1.0, 1.0]))
+    assert rental.states == 16
+    same = mdp.generate("car_rental", max_cars=3, rentals="1.5,2", returns="1,1")
+    assert np.array_equal(rental.P.toarray(), same.P.toarray())
 
 
 def test_a_model_does_not_depend_on_its_file(tmp_path):

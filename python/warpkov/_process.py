@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, Union
+from typing import Any, Literal, Union
+
+import numpy as np
 
 from . import _warpkov
 
@@ -41,3 +43,21 @@ def minimize(objective: str | None) -> bool | None:
     if objective not in (None, "maximize", "minimize"):
         raise ValueError(f"objective is '{objective}', expected 'maximize' or 'minimize'")
     return None if objective is None else objective == "minimize"
+
+
+def words(family: str, parameters: dict[str, Any]) -> list[str]:
+    """Return the arguments of the command ``generate`` for a family: a sequence is numbers with commas between them, and a
+    sequence of sequences an option that is repeated."""
+    found = [family.replace("_", "-")]
+    for name, value in parameters.items():
+        if value is None or value is False:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            found.append(option)
+            continue
+        several = isinstance(value, (list, tuple, np.ndarray))
+        repeated = several and len(value) > 0 and isinstance(value[0], (list, tuple, np.ndarray))
+        for one in value if repeated else [value]:
+            found.append(f"{option}={','.join(map(str, one)) if several else one}")
+    return found

@@ -736,7 +736,8 @@ fn errors_name_the_cause() {
     let message = fails(folder.path(), "train ice.json diary.txt --out model.xyz", 2);
     assert_eq!(message, "error: model.xyz: the name must end in .json or .npz or .hmm\n");
     let message = fails(folder.path(), "generate random --states 0 --symbols 2 --out -", 2);
-    assert_eq!(message, "error: states is 0, expected 1 to 32768\n");
+    let expected = "error: invalid value '0' for '--states <N>': expected 1 to 32768";
+    assert!(message.starts_with(expected), "{message}");
     run(folder.path(), "generate random --states 2 --symbols 2 --out r.json");
     let message = fails(folder.path(), "sample r.json", 2);
     assert_eq!(message, "error: the model has no end probabilities: expected a length, as in --length 100\n");

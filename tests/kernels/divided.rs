@@ -65,7 +65,7 @@ fn variants() -> Vec<BlockDivided> {
 fn models(scale: usize) -> Result<Vec<Mdp>, Box<dyn std::error::Error>> {
     let mut random = Random::new(31);
     let n = scale as u32;
-    let grid = SlipGrid { width: 11, height: 7, wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    let grid = SlipGrid { width: 11, height: 7, walls: 0.2, obstacles: 0.1, ..SlipGrid::default() };
     // One state; fewer states than a block; one action; long rows; many actions; states without actions and rows that
     // end; a grid whose size is not a multiple of the tile; grids of one row and of one column.
     Ok(vec![

@@ -28,7 +28,7 @@ pub fn add(suite: &mut Suite) {
 /// Grids of all shapes, with and without walls.
 fn grids(scale: usize) -> Vec<SlipGrid> {
     let side = if scale > 1 { 300 } else { 23 };
-    let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    let walls = SlipGrid { walls: 0.2, obstacles: 0.1, ..SlipGrid::default() };
     let sized = |grid: SlipGrid, width, height| SlipGrid { width, height, ..grid };
     vec![
         sized(SlipGrid::default(), side, side + 4),

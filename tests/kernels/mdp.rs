@@ -237,8 +237,7 @@ fn modified_solves<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> O
 
 fn slip_grid<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome {
     let side = if scale > 1 { 64 } else { 8 };
-    let grid =
-        SlipGrid { width: side, height: side + 1, wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    let grid = SlipGrid { width: side, height: side + 1, walls: 0.2, obstacles: 0.1, ..SlipGrid::default() };
     let model = grid.generate()?;
     solves::<T, O>(device, &model, Some(PolicyLayout::choose(&model)))?;
     solves::<T, O>(device, &model, None)

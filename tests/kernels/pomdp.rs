@@ -159,7 +159,7 @@ impl Random {
     /// Vectors with entries in [−1, 1).
     pub fn vectors(&mut self, count: usize, states: u32) -> AlphaVectors {
         let actions = (0..count).map(|i| i as u32 % 2).collect();
-        AlphaVectors::of(states, self.signed(count * states as usize), actions).unwrap()
+        AlphaVectors::from_parts(states, self.signed(count * states as usize), actions).unwrap()
     }
 }
 
@@ -346,7 +346,7 @@ fn best_vectors<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
         let once = random.vectors(count, 30);
         // Duplicate vectors: the first one is best.
         let values = [once.values(), once.values()].concat();
-        let twice = AlphaVectors::of(30, values, [once.actions(), once.actions()].concat())?;
+        let twice = AlphaVectors::from_parts(30, values, [once.actions(), once.actions()].concat())?;
         tested.set_vectors(&twice)?;
         let (found, values): (Vec<_>, Vec<_>) = tested.best(&beliefs)?.into_iter().unzip();
         let expected: Vec<_> = beliefs.iter().filter_map(|belief| once.best(belief)).collect();
@@ -358,7 +358,7 @@ fn best_vectors<T: Precise>(device: &AnyDevice, _: usize) -> Outcome {
 
 /// The same vectors with other actions.
 fn of_actions(vectors: &AlphaVectors, actions: Vec<u32>) -> AlphaVectors {
-    AlphaVectors::of(vectors.states(), vectors.values().to_vec(), actions).expect("an action for each")
+    AlphaVectors::from_parts(vectors.states(), vectors.values().to_vec(), actions).expect("an action for each")
 }
 
 /// The beliefs of walks are b₀ and successors of beliefs of the previous step. Walks are reproducible. Backups of the

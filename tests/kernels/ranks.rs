@@ -74,8 +74,8 @@ pub fn of_gpus(gpus: u32) -> Vec<Trial> {
 
 /// Jacobi sweeps on ranks have the bits of one GPU; all precisions have certified values.
 fn divided(ordinals: &[u32]) -> Outcome {
-    let grid = SlipGrid { width: 300, height: 400, wall_fraction: 0.1, ..SlipGrid::default() }.generate()?;
-    let near = Garnet { states: 60_000, window: Some(100), terminal_fraction: 0.02, ragged: true, ..Garnet::default() };
+    let grid = SlipGrid { width: 300, height: 400, walls: 0.1, ..SlipGrid::default() }.generate()?;
+    let near = Garnet { states: 60_000, window: Some(100), terminals: 0.02, ragged: true, ..Garnet::default() };
     let far = Garnet { states: 20_000, ..Garnet::default() };
     for mdp in [grid, near.generate()?, far.generate()?] {
         let theta = Limits { target: Target::Theta(1e-9), max_sweeps: 250, ..Limits::default() };

@@ -35,7 +35,7 @@ const STORAGES: [Storage; 4] = [Storage::Rows, Storage::Slices, Storage::Narrow,
 /// Models with successors near their states and few distinct probabilities and rewards: some allow every layout.
 fn local_models(scale: usize) -> Vec<Mdp> {
     let side = if scale > 1 { 250 } else { 25 };
-    let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    let walls = SlipGrid { walls: 0.2, obstacles: 0.1, ..SlipGrid::default() };
     let mut models = vec![
         SlipGrid { width: side, height: side + 3, ..SlipGrid::default() }.generate().expect("a grid"),
         SlipGrid { width: side, height: side, ..walls }.generate().expect("a grid"),

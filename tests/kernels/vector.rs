@@ -78,7 +78,7 @@ fn krylov(device: &AnyDevice, scale: usize) -> Outcome {
         let Ok(_) = policy_iteration(&mut reference, 1e-12, &limits, to_the_end);
         let Ok(optimal) = reference.values();
         for layout in [PolicyLayout::Slices, PolicyLayout::Rows { lanes: 4 }] {
-            let scale = Scale::of(&model, &Team::alone())?;
+            let scale = Scale::new(&model, &Team::alone())?;
             let mut tested = Krylov::new(System::<u32>::new(device, &model, layout)?, scale)?;
             let run = policy_iteration(&mut tested, 1e-10, &limits, to_the_end)?;
             same("status", &[run.status], &[Status::Solved])?;

@@ -110,21 +110,22 @@ fn families() -> Vec<(String, Mdp)> {
     }
     for (width, height) in [(4, 4), (8, 8), (16, 16), (64, 64), (3, 50), (50, 3), (40, 1)] {
         for (slip, walls) in [(0.1, 0.0), (0.0, 0.0), (0.1, 0.3)] {
-            let grid = SlipGrid {
-                width,
-                height,
-                slip,
-                wall_fraction: walls,
-                obstacle_fraction: walls / 2.0,
-                ..SlipGrid::default()
-            };
+            let grid = SlipGrid { width, height, slip, walls, obstacles: walls / 2.0, ..SlipGrid::default() };
             add(format!("grid {width}x{height}, slip {slip}, walls {walls}"), grid.generate().unwrap());
         }
         for successors in [1, 2, 4] {
             for redirected in [0.0, 0.1] {
-                let (reward_states, whole_rewards, gamma, seed) = (2, true, 0.95, 1);
-                let floor =
-                    WetFloor { width, height, successors, reward_states, whole_rewards, redirected, gamma, seed };
+                let (reward_states, gamma, seed) = (Some(2), 0.95, 1);
+                let floor = WetFloor {
+                    width,
+                    height,
+                    successors,
+                    reward_states,
+                    redirected,
+                    gamma,
+                    seed,
+                    ..WetFloor::default()
+                };
                 add(format!("wetfloor {width}x{height}, {successors}, {redirected}"), floor.generate().unwrap());
             }
         }
@@ -138,7 +139,7 @@ fn families() -> Vec<(String, Mdp)> {
     }
     for capacity in [3, 10, 30] {
         for max_order in [1, 2, 5, 10, 40] {
-            let inventory = Inventory { capacity, max_order, ..Inventory::default() };
+            let inventory = Inventory { capacity, max_order: Some(max_order), ..Inventory::default() };
             add(format!("inventory {capacity}, {max_order}"), inventory.generate().unwrap());
         }
     }
@@ -155,8 +156,7 @@ fn families() -> Vec<(String, Mdp)> {
         }
         let near = Garnet { states: 500, actions: 3, branching: 4, window: Some(20), seed, ..Garnet::default() };
         add(format!("window {seed}"), near.generate().unwrap());
-        let far =
-            Garnet { states: 300, power_law: true, ragged: true, terminal_fraction: 0.1, seed, ..Garnet::default() };
+        let far = Garnet { states: 300, power_law: true, ragged: true, terminals: 0.1, seed, ..Garnet::default() };
         add(format!("garnet ragged {seed}"), far.generate().unwrap());
     }
     let of_transition = Garnet { reward_of: RewardOf::Transition, reward_density: 0.1, ..Garnet::default() };
@@ -513,7 +513,7 @@ fn policies_must_fit() {
     assert!(matches!(chain(&mdp, &[0, 0]), Err(InvalidPolicy::Length { found: 2, expected: 4 })));
     assert!(matches!(chain(&mdp, &[0, 2, 0, 0]), Err(InvalidPolicy::Action { actions: 2, .. })));
     assert!(matches!(chain(&mdp, &[0, 0, 0, NO_ACTION]), Err(InvalidPolicy::Action { actions: 2, .. })));
-    let garnet = Garnet { states: 50, ragged: true, terminal_fraction: 0.3, ..Garnet::default() }.generate().unwrap();
+    let garnet = Garnet { states: 50, ragged: true, terminals: 0.3, ..Garnet::default() }.generate().unwrap();
     let of = chain(&garnet, &garnet.first_policy()).unwrap();
     assert!((0..50).all(|state| of.choices().count(state) == garnet.choices().count(state).min(1)));
 }

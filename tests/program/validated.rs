@@ -222,9 +222,9 @@ fn invalid_beliefs_and_alpha_vectors_are_refused() {
     assert_eq!(Belief::uniform(vec![3, 1, 3]), Belief::new(vec![1, 3], vec![0.5; 2]).unwrap(), "in order, each once");
     assert!(Belief::at(4).is_below(5) && !Belief::at(4).is_below(4));
 
-    assert!(AlphaVectors::of(2, vec![0.0; 4], vec![0, 1]).is_ok());
+    assert!(AlphaVectors::from_parts(2, vec![0.0; 4], vec![0, 1]).is_ok());
     for (states, values, actions) in [(2, 3, 2), (2, 4, 1), (0, 1, 1), (u32::MAX, 1, usize::from(u16::MAX))] {
-        assert!(AlphaVectors::of(states, vec![0.0; values], vec![0; actions]).is_err());
+        assert!(AlphaVectors::from_parts(states, vec![0.0; values], vec![0; actions]).is_err());
     }
     let mut vectors = AlphaVectors::new(2);
     assert!(panics(|| vectors.push(0, &[1.0])) && panics(|| vectors.push(0, &[1.0; 3])) && vectors.is_empty());
@@ -345,7 +345,8 @@ fn backends_check_their_arguments() {
     let tiger = Tiger::default().generate().unwrap();
     let backups = |model: &Pomdp| Backups::<f64>::new(device, model, None, Limits::default()).unwrap();
     let mut tested = backups(&tiger);
-    let vectors = |states: u32, action| AlphaVectors::of(states, vec![0.0; states as usize], vec![action]).unwrap();
+    let vectors =
+        |states: u32, action| AlphaVectors::from_parts(states, vec![0.0; states as usize], vec![action]).unwrap();
     assert!(panics(|| drop(tested.set_vectors(&vectors(3, 0)))) && panics(|| drop(tested.set_vectors(&vectors(2, 3)))));
     assert!(panics(|| drop(tested.best(&[Belief::at(0)]))), "there is no vector");
     tested.set_vectors(&vectors(2, 2)).unwrap();

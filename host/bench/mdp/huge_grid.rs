@@ -79,7 +79,7 @@ pub fn measure(
     grid: &GridPatterns,
     options: &HugeOptions,
 ) -> Result<Measured, SolveError> {
-    let team = grid.part().map_or_else(Team::alone, |part| Team::of(comm, part));
+    let team = grid.part().map_or_else(Team::alone, |part| Team::new(comm, part));
     let ranks = Ranks::new(device, &team)?;
     let start = Instant::now();
     let layout = SweepLayout::generated(grid).ok_or(SolveError::Storage(Storage::Patterns))?;

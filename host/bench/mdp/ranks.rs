@@ -145,7 +145,7 @@ pub struct Computed {
 pub const GPUS: [u32; 4] = [8, 64, 512, 4096];
 
 impl Computed {
-    fn of(grid: Grid, gpus: u32) -> Self {
+    fn new(grid: Grid, gpus: u32) -> Self {
         let sweep = H200.sweep(grid, gpus);
         let alone = H200.launch + H200.cell * grid.cells() / f64::from(gpus);
         Self { gpus, grid, sweep_us: 1e6 * sweep, seconds: f64::from(SWEEPS) * sweep, efficiency: alone / sweep }
@@ -155,13 +155,13 @@ impl Computed {
 /// Weak scaling: 10,000² cells on each GPU, in strips one below the other.
 #[must_use]
 pub fn weak() -> Vec<Computed> {
-    GPUS.map(|gpus| Computed::of(Grid { width: 10_000, height: 10_000 * u64::from(gpus) }, gpus)).to_vec()
+    GPUS.map(|gpus| Computed::new(Grid { width: 10_000, height: 10_000 * u64::from(gpus) }, gpus)).to_vec()
 }
 
 /// Strong scaling: 100,000² cells on all GPUs together.
 #[must_use]
 pub fn strong() -> Vec<Computed> {
-    GPUS.map(|gpus| Computed::of(Grid { width: 100_000, height: 100_000 }, gpus)).to_vec()
+    GPUS.map(|gpus| Computed::new(Grid { width: 100_000, height: 100_000 }, gpus)).to_vec()
 }
 
 #[cfg(test)]

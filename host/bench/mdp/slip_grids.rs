@@ -62,8 +62,8 @@ impl Case {
         SlipGrid {
             width: self.side,
             height: self.side,
-            wall_fraction: self.walls,
-            obstacle_fraction: self.obstacles,
+            walls: self.walls,
+            obstacles: self.obstacles,
             gamma: self.gamma,
             ..SlipGrid::default()
         }

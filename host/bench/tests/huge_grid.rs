@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_grid_in_parts_has_the_bits_of_one() {
-    let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    let walls = SlipGrid { walls: 0.2, obstacles: 0.1, ..SlipGrid::default() };
     for grid in [SlipGrid { width: 23, height: 31, ..SlipGrid::default() }, SlipGrid { width: 40, height: 17, ..walls }]
     {
         let grid = SlipGrid { gamma: 0.8, ..grid };

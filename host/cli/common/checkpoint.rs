@@ -58,7 +58,7 @@ impl TryFrom<Arguments> for Options {
 
     fn try_from(arguments: Arguments) -> Result<Self, Error> {
         let Arguments { checkpoint: file, checkpoint_every, resume, auto_resume: auto } = arguments;
-        let identity = |path: &PathBuf| Identity::of(path).ok().flatten();
+        let identity = |path: &PathBuf| Identity::read(path).ok().flatten();
         let same =
             file.as_ref().and_then(identity).is_some_and(|file| resume.as_ref().and_then(identity) == Some(file));
         if let Some(path) = resume.as_ref().filter(|_| !same) {

@@ -119,7 +119,7 @@ pub fn writes(path: &Path) -> Result<(), Error> {
     }
     let file = path.display().to_string();
     output::check(path).map_err(files::Error::write(path))?;
-    let Some(identity) = Identity::of(path).map_err(files::Error::write(path))? else { return Ok(()) };
+    let Some(identity) = Identity::read(path).map_err(files::Error::write(path))? else { return Ok(()) };
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, read)) = files.read.iter().find(|(known, _)| *known == identity) {
         return Err(both(&file, read));
@@ -141,7 +141,7 @@ pub fn writes(path: &Path) -> Result<(), Error> {
 /// If the file will be written as well.
 pub fn reads(path: &Path) -> Result<(), Error> {
     // Reading the file reports why it cannot be read.
-    let Ok(Some(identity)) = Identity::of(path) else { return Ok(()) };
+    let Ok(Some(identity)) = Identity::read(path) else { return Ok(()) };
     read(identity, path.display().to_string())?;
     FILES.lock().unwrap_or_else(PoisonError::into_inner).paths.push(path.to_owned());
     Ok(())

@@ -64,8 +64,8 @@ pub fn grouped(command: Command) -> Command {
             _ => argument,
         };
         match group {
-            Some(&(heading, _)) => argument.help_heading(heading),
-            None => argument,
+            Some(&(heading, _)) if argument.get_help_heading().is_none() => argument.help_heading(heading),
+            _ => argument,
         }
     };
     command.allow_negative_numbers(true).mut_args(with_heading).mut_subcommands(grouped)

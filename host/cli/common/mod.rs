@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 pub mod choice;
+pub mod family;
 pub mod file;
 pub mod help;
 pub mod interrupts;

@@ -22,14 +22,14 @@ pub struct Output<F> {
 impl<F: FileFormat> Output<F> {
     /// Validates `--out`, `--to` and `--json`. Results on the standard output are in the format `standard` unless `--to` names another.
     pub fn new(out: Option<FileOrStd>, to: Option<F>, json: bool, standard: F) -> Result<Self, Error> {
-        let Some(file) = out else { return Self::of(None, json) };
+        let Some(file) = out else { return Self::to_file(None, json) };
         let format = file.format(to, F::ALL, standard)?;
         file.writes()?;
-        Self::of(Some((file, format)), json)
+        Self::to_file(Some((file, format)), json)
     }
 
     /// Validates a file whose format is known.
-    pub fn of(file: Option<(FileOrStd, F)>, json: bool) -> Result<Self, Error> {
+    pub fn to_file(file: Option<(FileOrStd, F)>, json: bool) -> Result<Self, Error> {
         if json && matches!(file, Some((FileOrStd::Standard, _))) {
             return Err(Error::Usage("--out - and --json both write to the standard output".to_owned()));
         }

@@ -215,7 +215,7 @@ impl Ranks {
             _ if self.traced => return Err(no_trace()),
             _ => {}
         }
-        Ok(devices.of(&self.world)?)
+        Ok(devices.choose(&self.world)?)
     }
 
     /// Runs `work` on every rank, each with its device, and returns the result of this process's first rank.

@@ -201,7 +201,7 @@ fn identity(path: &Path) -> io::Result<String> {
     #[cfg(not(unix))]
     let number = 0;
     let place = place(&file, &about)?;
-    Ok(format!("{place} {number} {size} {:?} {}", about.modified()?, Hash::of(0, &bytes)))
+    Ok(format!("{place} {number} {size} {:?} {}", about.modified()?, Hash::new(0, &bytes)))
 }
 
 /// The hash of every `parts`-th block of a file, from block `part` on.
@@ -212,7 +212,7 @@ fn hash(path: &Path, part: u64, parts: u64) -> io::Result<Hash> {
         bytes.clear();
         file.seek(SeekFrom::Start(block * BLOCK))?;
         file.by_ref().take(BLOCK).read_to_end(&mut bytes)?;
-        sum = sum.and(Hash::of(block, &bytes));
+        sum = sum.and(Hash::new(block, &bytes));
     }
     Ok(sum)
 }

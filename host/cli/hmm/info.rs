@@ -59,11 +59,11 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         plot.draw(|format| draw_transitions(&title, &model, format))?;
     }
     match &options.show {
-        None => print(&Info::of(&model), options.json, out)?,
+        None => print(&Info::new(&model), options.json, out)?,
         Some(text) => {
             let state = index(text, &model.names().states, model.states());
             let state = state.ok_or_else(|| no_such(text, "state", model.states()))?;
-            print(&Row::of(&model, state), options.json, out)?;
+            print(&Row::new(&model, state), options.json, out)?;
         }
     }
     Ok(Outcome::Success)

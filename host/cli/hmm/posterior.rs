@@ -86,7 +86,7 @@ impl Options {
         // Rows of zeros stand for observations that were removed.
         let (n, at) = (posteriors.context.model.start().len(), records.positions(sequence));
         let mut shown = Vec::new();
-        for (position, row) in at.zip(posteriors.of(sequence).chunks_exact(n)) {
+        for (position, row) in at.zip(posteriors.of_sequence(sequence).chunks_exact(n)) {
             shown.resize((position + 1 - first).saturating_mul(n as u64) as usize, 0.0);
             shown.extend_from_slice(row);
         }

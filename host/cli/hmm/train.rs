@@ -248,7 +248,7 @@ impl TryFrom<Arguments> for Options {
         let constraint = covariances.map_or(Constraint::None, Kind::constraint);
         let training =
             options::Options { iterations, tolerance, pseudocounts, constraint, floor, ..options::Options::default() };
-        let output = Output::of(file, json)?.quiet(quiet);
+        let output = Output::to_file(file, json)?.quiet(quiet);
         let (checkpoints, plots, quiet) = (checkpoints.try_into()?, Plots::new(plot)?, quiet || json);
         Ok(Self { source, restarts, seed, training, covariances, freeze, output, streamed, checkpoints, plots, quiet })
     }

@@ -97,7 +97,7 @@ impl TryFrom<Criteria> for Question {
 
 impl Question {
     /// The model as the question has it, the criterion (none is the discounted sum), and the options of a solve.
-    pub fn of(&self, mdp: Mdp) -> Result<(Mdp, Option<Criterion>, Solve), Error> {
+    pub fn ask(&self, mdp: Mdp) -> Result<(Mdp, Option<Criterion>, Solve), Error> {
         let mut mdp = self.discount.apply(mdp)?;
         if let Some(objective) = self.objective {
             mdp = mdp.with_objective(objective);

@@ -86,7 +86,7 @@ pub fn read(path: &Path, mdp: &Mdp) -> Result<Vec<u32>, Error> {
 /// Reads model and policy, solves the chain, writes the values, prints the report.
 fn evaluate(options: &Options, out: impl Write) -> Result<Outcome, Error> {
     let Destination { output, quiet } = &options.destination;
-    let (mdp, criterion, solve) = options.question.of(options.input.read()?)?;
+    let (mdp, criterion, solve) = options.question.ask(options.input.read()?)?;
     let policy = read(&options.policy, &mdp)?;
     let mut observe = observer(mdp.states().into(), *quiet);
     let begun = Instant::now();

@@ -115,7 +115,7 @@ impl TryFrom<Arguments> for Options {
 pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
     let options = Options::try_from(arguments)?;
     let Options { question, arguments } = options;
-    let (mdp, criterion, solve) = question.of(arguments.input.read()?)?;
+    let (mdp, criterion, solve) = question.ask(arguments.input.read()?)?;
     let criterion = criterion.as_ref();
     let (starts, starts_from) = arguments.start.states(&mdp)?;
     let (policy, policy_from) = match &arguments.policy {

@@ -39,7 +39,7 @@ pub fn run(arguments: Arguments, out: impl Write) -> Result<Outcome, Error> {
         Some(text) => {
             let state = index(text, &model.names().states, model.states());
             let state = state.ok_or_else(|| no_such(text, "state", model.states()))?;
-            print(&Row::of(&model, state), arguments.json, out)?;
+            print(&Row::new(&model, state), arguments.json, out)?;
         }
     }
     Ok(Outcome::Success)

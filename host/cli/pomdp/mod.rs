@@ -12,7 +12,7 @@ mod bound;
 mod convert;
 mod evaluate;
 mod file;
-mod generate;
+pub mod generate;
 mod info;
 mod simulate;
 mod solve;

@@ -177,7 +177,7 @@ impl TryFrom<Arguments> for Options {
             devices: arguments.device,
             solve,
             checkpoints: arguments.checkpoints.try_into()?,
-            output: Output::of(file, arguments.json)?.quiet(arguments.quiet.quiet),
+            output: Output::to_file(file, arguments.json)?.quiet(arguments.quiet.quiet),
             plots: Plots::new(arguments.plot)?,
             quiet: arguments.quiet.quiet,
         })

@@ -60,7 +60,7 @@ impl Compression {
     const MAGIC: usize = 6;
 
     /// The compression format with the magic number at `start`. Zstandard includes its skippable frames.
-    fn of(start: &[u8]) -> Option<Self> {
+    fn detect(start: &[u8]) -> Option<Self> {
         match start {
             [0x1f, 0x8b, ..] => Some(Self::Gzip),
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some(Self::Xz),
@@ -138,7 +138,7 @@ impl Input<'static> {
             None => Box::new(packed),
             Some(compression) => Box::new(Ahead::start(move || compression.unpack(packed))?),
         };
-        Ok(Self { file: whole, ..Self::of(reader, compression, count)? })
+        Ok(Self { file: whole, ..Self::from_reader(reader, compression, count)? })
     }
 }
 
@@ -171,7 +171,7 @@ type Rewound<R> = Chain<Cursor<Vec<u8>>, R>;
 fn begin<R: Read>(mut reader: R) -> io::Result<(Rewound<R>, Option<Compression>)> {
     let mut start = Vec::new();
     reader.by_ref().take(Compression::MAGIC as u64).read_to_end(&mut start)?;
-    let compression = Compression::of(&start);
+    let compression = Compression::detect(&start);
     Ok((Cursor::new(start).chain(reader), compression))
 }
 
@@ -187,11 +187,15 @@ impl<'r> Input<'r> {
             None => Box::new(packed),
             Some(compression) => compression.unpack(packed),
         };
-        Self::of(reader, compression, count)
+        Self::from_reader(reader, compression, count)
     }
 
     /// Wraps a decompressed stream and removes the UTF-8 byte-order mark.
-    fn of(reader: Box<dyn Read + 'r>, compression: Option<Compression>, packed: Arc<AtomicU64>) -> io::Result<Self> {
+    fn from_reader(
+        reader: Box<dyn Read + 'r>,
+        compression: Option<Compression>,
+        packed: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
         let mut input = Self { reader, ahead: Vec::new(), read: 0, compression, packed, file: None };
         match input.start(MARK.len())? {
             MARK => input.ahead.clear(),

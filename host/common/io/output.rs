@@ -104,7 +104,7 @@ impl Identity {
     ///
     /// # Errors
     /// If `path` cannot be resolved.
-    pub fn of(path: &Path) -> io::Result<Option<Self>> {
+    pub fn read(path: &Path) -> io::Result<Option<Self>> {
         match resolve(path)? {
             Target::File { old: Some(metadata), path } => Ok(Some(Self::of_file(&metadata, &path)?)),
             Target::Pipe(path) => Ok(Some(Self::of_file(&fs::metadata(&path)?, &path)?)),
@@ -819,11 +819,11 @@ mod tests {
             assert_eq!(fs::read_to_string(at("folder/target")).unwrap(), content_of);
             assert!(at("a").is_symlink() && at("b").is_symlink());
         }
-        assert_eq!(Identity::of(&at("b")).unwrap(), Identity::of(&at("folder/target")).unwrap());
+        assert_eq!(Identity::read(&at("b")).unwrap(), Identity::read(&at("folder/target")).unwrap());
         fs::hard_link(at("folder/target"), at("c")).unwrap();
-        assert_eq!(Identity::of(&at("b")).unwrap(), Identity::of(&at("c")).unwrap());
-        assert_ne!(Identity::of(&at("d")).unwrap(), Identity::of(&at("c")).unwrap());
-        assert_eq!(Identity::of(&at("d")).unwrap(), Identity::of(&at("folder/../d")).unwrap());
+        assert_eq!(Identity::read(&at("b")).unwrap(), Identity::read(&at("c")).unwrap());
+        assert_ne!(Identity::read(&at("d")).unwrap(), Identity::read(&at("c")).unwrap());
+        assert_eq!(Identity::read(&at("d")).unwrap(), Identity::read(&at("folder/../d")).unwrap());
 
         symlink("y", at("x")).unwrap();
         symlink("x", at("y")).unwrap();
@@ -847,7 +847,7 @@ mod tests {
             let written = atomic_write(device, content(b"text", None));
             assert_eq!(written.is_err(), device.ends_with("full"), "{written:?}");
             assert!(kind(device).is_char_device());
-            assert!(Identity::of(device).unwrap().is_none() && !is_file(device).unwrap());
+            assert!(Identity::read(device).unwrap().is_none() && !is_file(device).unwrap());
         }
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");

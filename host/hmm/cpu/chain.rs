@@ -51,7 +51,8 @@ impl<T: Precise> Chain<T> {
         let n = model.start().len();
         let (ones, reach) = (vec![1.0; n], Reach::new(model));
         // u Σ α is at least 1, so p(j) is at least the least Aᵢⱼ. The factor 2 covers rounding.
-        let firm = model.start().iter().chain(model.transitions()).all(|prob| *prob >= 2.0 * Limits::of::<T>().least);
+        let firm =
+            model.start().iter().chain(model.transitions()).all(|prob| *prob >= 2.0 * Limits::current::<T>().least);
         Self {
             n,
             stride: stride(n),

@@ -66,7 +66,7 @@ impl<T: Precise> Emitter<T> {
                     let (first, second) = (power(-half), power(half - exponent));
                     for state in 0..n {
                         table[symbol * stride + state] =
-                            T::from_f64(prob(state) * first * second * power(Limits::of::<T>().bias));
+                            T::from_f64(prob(state) * first * second * power(Limits::current::<T>().bias));
                     }
                 }
                 Self::Table { probs: table, scales }
@@ -111,7 +111,7 @@ impl<T: Precise> Emitter<T> {
                         let exact = exact[lane] - log;
                         // Unreachable states may have larger densities. Any finite value will do: their p is 0.
                         let exact = if exact < 0.0 { exact } else { 0.0 };
-                        all[lane] = T::from_f64(exp::<S>(exact, Limits::of::<T>().bias));
+                        all[lane] = T::from_f64(exp::<S>(exact, Limits::current::<T>().bias));
                     }
                     *row = all;
                 }

@@ -49,7 +49,7 @@ pub struct Limits {
 
 impl Limits {
     /// The thresholds of `T`.
-    pub const fn of<T: Precise>() -> Self {
+    pub const fn current<T: Precise>() -> Self {
         if T::WIDE {
             Self {
                 bias: 500,

@@ -192,7 +192,7 @@ impl<T: Precise> Course<T> {
         scratch: &mut Row<T>,
         errors: Errors<'_, T>,
     ) -> Mark {
-        let (chain, limits) = (given.chain, Limits::of::<T>());
+        let (chain, limits) = (given.chain, Limits::current::<T>());
         let scale = Scale::Largest(&self.frontier.needed[..row.len()]);
         let (emitted, scaled) = chain.emitter.row::<S>(given.seen, at, scale, row.len(), scratch);
         let unit = T::from_f64(self.unit);
@@ -232,7 +232,7 @@ impl<T: Precise> Course<T> {
     /// matter, 0 for the others, and returns the sum.
     #[inline(always)]
     fn doubt(&self, n: usize, row: &[T], emitted: &[T], now: &mut [T], predicted: &mut [T]) -> f64 {
-        let limits = Limits::of::<T>();
+        let limits = Limits::current::<T>();
         if !self.doubtful {
             predicted.fill(T::ZERO);
         }
@@ -257,7 +257,7 @@ impl<T: Precise> Course<T> {
 
     /// Multiplies P(O) by the factor Σ α̂_T(i) endᵢ.
     fn end(&mut self, chain: &Chain<T>, row: &[T], errors: &[T]) {
-        let limits = Limits::of::<T>();
+        let limits = Limits::current::<T>();
         self.sum = dot(row, &chain.ending).to_f64() * self.unit;
         let wrong = if self.doubtful { dot(errors, &chain.ending).to_f64() } else { 0.0 };
         let certain = self.sum >= limits.least && wrong <= limits.negligible * self.sum;
@@ -300,7 +300,7 @@ impl<'a, T: Precise, const OPEN: bool> Forward<'a, T, OPEN> {
     fn new(given: Given<'a, T>, excluded: &[bool]) -> Self {
         let chain = given.chain;
         let course = Course {
-            frontier: Frontier::new(&chain.reach, chain.n, T::from_f64(Limits::of::<T>().least)),
+            frontier: Frontier::new(&chain.reach, chain.n, T::from_f64(Limits::current::<T>().least)),
             unit: 1.0,
             sum: 1.0,
             exponent: 0,
@@ -514,7 +514,7 @@ impl<T: Precise, W: Show<T>> ForwardBackward<'_, T, W> {
     #[inline(always)]
     fn by<S: Registers>(self, stride: usize) -> Vec<f64> {
         let Self { chain, seen, group, excluded, bytes, mut pairs, mut show } = self;
-        let (size, limits) = (group.size(), Limits::of::<T>());
+        let (size, limits) = (group.size(), Limits::current::<T>());
         let mut trellis = Trellis::new(group, stride, bytes);
         let given = Given { chain, seen, group };
         let mut forward = Forward::<T, false>::new(given, excluded);

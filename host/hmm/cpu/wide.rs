@@ -128,7 +128,7 @@ impl Row {
         Self { m: vec![0.0; n], e: vec![f64::NEG_INFINITY; n] }
     }
 
-    fn of(x: &[f64]) -> Self {
+    fn from_numbers(x: &[f64]) -> Self {
         let mut row = Self::new(x.len());
         x.iter().enumerate().for_each(|(j, &x)| row.set(j, Number::new(x, 0.0)));
         row
@@ -317,7 +317,7 @@ impl<'m> Exact<'m> {
             Emissions::Categorical { symbols, probs } => {
                 let symbols = *symbols as usize;
                 let row = |symbol: usize| -> Vec<f64> { (0..n).map(|j| probs[j * symbols + symbol]).collect() };
-                Emitter::Table((0..symbols).map(|symbol| Row::of(&row(symbol))).collect())
+                Emitter::Table((0..symbols).map(|symbol| Row::from_numbers(&row(symbol))).collect())
             }
             Emissions::Gaussian { dimensions, means, covariances } => {
                 Emitter::Densities(Box::new(Densities::new(n, *dimensions as usize, means, covariances)))
@@ -326,10 +326,10 @@ impl<'m> Exact<'m> {
         Self {
             model,
             n,
-            start: Row::of(model.start()),
+            start: Row::from_numbers(model.start()),
             forward: Matrix::new(n, |i, j| model.transitions()[i * n + j]),
             backward: OnceLock::new(),
-            ending: Row::of(model.end().unwrap_or(&vec![1.0; n])),
+            ending: Row::from_numbers(model.end().unwrap_or(&vec![1.0; n])),
             emitter,
         }
     }

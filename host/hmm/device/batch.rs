@@ -350,10 +350,10 @@ impl<'d, T: Precise> Batch<'d, T> {
         let parts = set.variant.parts(launch.sequences).unwrap_or(splits);
         let moment_splits = capacity.div_ceil(64).min(MOMENT_PARTS);
         let moments_len = set.gaussians.as_ref().map_or(0, |gaussians| gaussians.moments_len() * stride);
-        work.trellis.parts.of(device, count * parts as usize * len)?;
-        work.counts.sums.of(device, count * len)?;
-        work.counts.moment_parts.of(device, count * moment_splits as usize * moments_len)?;
-        work.counts.moments.of(device, count * moments_len)?;
+        work.trellis.parts.at_least(device, count * parts as usize * len)?;
+        work.counts.sums.at_least(device, count * len)?;
+        work.counts.moment_parts.at_least(device, count * moment_splits as usize * moments_len)?;
+        work.counts.moments.at_least(device, count * moments_len)?;
         // The moments of vectors with missing components.
         let mut completed = vec![0.0; if partial.is_empty() { 0 } else { count * moments_len }];
         sweep(&launch, work, wanted, &windows, capacity, |work, back, w| {
@@ -654,7 +654,7 @@ fn sweep<T: Precise>(
     }
     for w in 0..=last {
         if w > 0 {
-            let checkpoint = checkpoints[w - 1].of(device, carried)?;
+            let checkpoint = checkpoints[w - 1].at_least(device, carried)?;
             copy_all(device, carried, trellis.forward_carry.get(), checkpoint)?;
         }
         let starts = launch.chunks.map(|_| scan.starts.get());
@@ -690,7 +690,7 @@ fn copy_all<T: Precise>(
     from: &AnyBuffer<T>,
     to: &mut AnyBuffer<T>,
 ) -> Result<(), DeviceError> {
-    // SAFETY: callers take both buffers from `Scratch::of` with `len` elements.
+    // SAFETY: callers take both buffers from `Scratch::at_least` with `len` elements.
     unsafe { copy(device, Shape::grid_stride(len as u64 / 4, 256), len as u32 / 4, from, to) }
 }
 

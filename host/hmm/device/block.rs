@@ -81,7 +81,7 @@ impl<T: Precise> Variant<T> for Block {
         paths: &mut Paths,
     ) -> Result<(), DeviceError> {
         let device = launch.device;
-        let delta = trellis.alpha.of(device, launch.count as usize * launch.rows as usize * launch.stride)?;
+        let delta = trellis.alpha.at_least(device, launch.count as usize * launch.rows as usize * launch.stride)?;
         let shape = launch.shape(launch.sequences, self.threads());
         // SAFETY: as in `forward`, with logarithms; `delta` has a row per observation of each model.
         unsafe {

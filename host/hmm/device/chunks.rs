@@ -105,7 +105,7 @@ impl Chunks {
         let (offsets, link) = cut(sequences.offsets(), steps);
         let mut last = vec![false; offsets.len() - 1];
         link[1..].iter().for_each(|&end| last[end as usize - 1] = true);
-        let mut packing = Packing::of(&offsets, |p| !last[p as usize]);
+        let mut packing = Packing::from_offsets(&offsets, |p| !last[p as usize]);
         let mut chain = vec![0; last.len()];
         packing.order.iter().zip(0..).for_each(|(&p, m)| chain[p as usize] = m);
         packing.begins = link[..link.len() - 1].iter().map(|&p| chain[p as usize]).collect();
@@ -133,13 +133,13 @@ impl Chunks {
     }
 
     /// Packed indices of the chunks of a sequence, in order of time.
-    pub fn of(&self, sequence: usize) -> &[u32] {
+    pub fn of_sequence(&self, sequence: usize) -> &[u32] {
         &self.chain[self.link[sequence] as usize..self.link[sequence + 1] as usize]
     }
 
     /// Sums a number per chunk over each sequence, in order of time.
     pub fn sums(&self, of_chunks: &[f64]) -> Vec<f64> {
-        let sum = |sequence| self.of(sequence).iter().map(|&m| of_chunks[m as usize]).sum();
+        let sum = |sequence| self.of_sequence(sequence).iter().map(|&m| of_chunks[m as usize]).sum();
         (0..self.sequences()).map(sum).collect()
     }
 }
@@ -174,10 +174,10 @@ impl<T: Precise> Launch<'_, T> {
         let (all, model) = (self.sequences(), models.args(symbols));
         let Work { operators, scales, starts, totals, .. } = work;
         let cells = self.cells() * stride;
-        let (operators, scales) = (operators.of(device, cells * stride)?, scales.of(device, cells)?);
-        let starts = starts.of(device, cells)?;
+        let (operators, scales) = (operators.at_least(device, cells * stride)?, scales.at_least(device, cells)?);
+        let starts = starts.at_least(device, cells)?;
         let of_sequences = chunks.sequences();
-        let totals = totals.of(device, 2 * count as usize * of_sequences)?;
+        let totals = totals.at_least(device, 2 * count as usize * of_sequences)?;
         let chains = chunks.chains();
         let tiles = stride / 8;
         let blocks = (sequences * states.div_ceil(8)).div_ceil(GROUPS);
@@ -216,7 +216,7 @@ impl<T: Precise> Launch<'_, T> {
     pub(super) fn chunk_ends(&self, chunks: &Chunks, work: &mut Work<T>) -> Result<(), DeviceError> {
         let Self { device, states, stride, symbols, models, .. } = *self;
         let Work { operators, scales, starts, behind, .. } = work;
-        let behind = behind.of(device, self.cells() * stride)?;
+        let behind = behind.at_least(device, self.cells() * stride)?;
         let (operators, starts) = (OperatorsArgs { values: operators.get(), scales: scales.get() }, starts.get());
         let (chains, model) = (chunks.chains(), models.args(symbols));
         let shape = self.shape(chunks.sequences() as u32, 4 * stride as u32);
@@ -236,7 +236,7 @@ impl<T: Precise> Launch<'_, T> {
         trellis: &mut Trellis<T>,
         work: &Work<T>,
     ) -> Result<(), DeviceError> {
-        let carry = trellis.backward_carry.of(self.device, self.cells() * self.stride)?;
+        let carry = trellis.backward_carry.at_least(self.device, self.cells() * self.stride)?;
         if chunks.open == 0 {
             return Ok(());
         }
@@ -263,11 +263,12 @@ impl<T: Precise> Launch<'_, T> {
         let (told, logs) = (self.sequences(), logs.args(symbols));
         let Work { operators, scales, starts, behind, lasts, firsts, bounds, .. } = work;
         let (cells, all) = (self.cells(), count as usize * rows as usize);
-        let (operators, scales) = (operators.of(device, cells * stride * stride)?, scales.of(device, cells * stride)?);
-        let (starts, ends) = (starts.of(device, cells * stride)?, behind.of(device, cells * stride)?);
-        let (lasts, firsts) = (lasts.of(device, cells * stride)?, firsts.of(device, cells * stride)?);
-        let (bounds, scores) = (bounds.of(device, 2 * cells)?, paths.scores.of(device, cells)?);
-        let (delta, path) = (trellis.alpha.of(device, all * stride)?, paths.path.of(device, all)?);
+        let (operators, scales) =
+            (operators.at_least(device, cells * stride * stride)?, scales.at_least(device, cells * stride)?);
+        let (starts, ends) = (starts.at_least(device, cells * stride)?, behind.at_least(device, cells * stride)?);
+        let (lasts, firsts) = (lasts.at_least(device, cells * stride)?, firsts.at_least(device, cells * stride)?);
+        let (bounds, scores) = (bounds.at_least(device, 2 * cells)?, paths.scores.at_least(device, cells)?);
+        let (delta, path) = (trellis.alpha.at_least(device, all * stride)?, paths.path.at_least(device, all)?);
         let (chains, own_lengths) = (chunks.chains(), &chunks.on_device.lengths);
         let (of_sequences, until, width) = (chunks.sequences() as u32, chunks.steps, stride as u32);
         // SAFETY: as in `chunk_starts`; `delta` and `path` have `rows` rows per model.

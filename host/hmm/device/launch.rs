@@ -85,8 +85,8 @@ impl<T: Precise> Launch<'_, T> {
         let (device, models, stride) = (self.device, self.count as usize, self.stride as u32);
         let (capacity, more) = (back.capacity, u32::from(back.more));
         let threads = stride.next_multiple_of(32).min(512);
-        let chunks = counts.chunks.of(device, models * lists.chunks as usize * self.stride)?;
-        let listed = counts.listed.of(device, models * lists.count as usize * self.stride)?;
+        let chunks = counts.chunks.at_least(device, models * lists.chunks as usize * self.stride)?;
+        let listed = counts.listed.at_least(device, models * lists.count as usize * self.stride)?;
         let Trellis { alpha, gamma, pairs, parts, .. } = trellis;
         let (gamma, alpha) = (gamma.get(), alpha.get());
         // SAFETY: `Lists` names rows of this window, which has at most `capacity` rows. `chunks` and `listed` have a row
@@ -113,8 +113,8 @@ impl<T: Precise> Launch<'_, T> {
     /// Launches the traceback of Viterbi's algorithm through δ, which has a row per observation of each model.
     pub fn trace(&self, logs: &Models<T>, delta: &AnyBuffer<T>, paths: &mut Paths) -> Result<(), DeviceError> {
         let (device, stride) = (self.device, self.stride as u32);
-        let path = paths.path.of(device, self.count as usize * self.rows as usize)?;
-        let scores = paths.scores.of(device, self.cells())?;
+        let path = paths.path.at_least(device, self.count as usize * self.rows as usize)?;
+        let scores = paths.scores.at_least(device, self.cells())?;
         let (all, logs, shape) = (self.sequences(), logs.args(self.symbols), self.shape(self.sequences, 32));
         // SAFETY: `Packing` derives rows in bounds from ascending offsets; `path` has an element per row of each model,
         // `scores` one per sequence and model.

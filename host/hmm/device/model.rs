@@ -66,7 +66,7 @@ impl<T: Precise> Models<T> {
                 })
             });
             let cells: Vec<f64> = cells.collect();
-            device.upload(&T::of(&cells))
+            device.upload(&T::rounded(&cells))
         };
         let symbols = models.first().map_or(0, symbols);
         let (normal, entry) = (hmm::normal(T::WIDE), hmm::entry(T::WIDE));

@@ -41,14 +41,14 @@ impl Packing {
     /// # Panics
     /// If there are 2³² observations or more.
     pub fn new(sequences: &Sequences) -> Self {
-        Self::of(sequences.offsets(), |_| false)
+        Self::from_offsets(sequences.offsets(), |_| false)
     }
 
     /// Packs sequences with the given offsets. Among equally long ones, those with `early` come first.
     ///
     /// # Panics
     /// If there are 2³² observations or more.
-    pub fn of(offsets: &[u64], early: impl Fn(u32) -> bool) -> Self {
+    pub fn from_offsets(offsets: &[u64], early: impl Fn(u32) -> bool) -> Self {
         let steps = offsets.last().copied().unwrap_or(0);
         assert!(u32::try_from(steps).is_ok(), "rows are counted in 32 bits");
         let length = |m: u32| (offsets[m as usize + 1] - offsets[m as usize]) as u32;

@@ -23,7 +23,7 @@ pub struct Step {
 }
 
 impl Step {
-    pub fn of(states: u32) -> Self {
+    pub fn new(states: u32) -> Self {
         Self { stride: (states as usize).next_multiple_of(step::COLUMNS as usize) }
     }
 
@@ -162,7 +162,7 @@ impl<T: Precise> Variant<T> for Step {
     ) -> Result<(), DeviceError> {
         let (device, rows, stride) = (launch.device, launch.rows, self.stride as u32);
         let base = &launch.packing.base;
-        let delta = trellis.alpha.of(device, launch.count as usize * rows as usize * self.stride)?;
+        let delta = trellis.alpha.at_least(device, launch.count as usize * rows as usize * self.stride)?;
         for t in launch.packing.steps() {
             let (on, first) = (live(launch, t), base[t as usize]);
             let tiles = self.tiles(launch, on);

@@ -95,11 +95,11 @@ impl<T: Precise> Trellis<T> {
         let rows = models * launch.rows as usize + launch.sequences as usize;
         let likelihoods = if again { &mut self.replayed } else { &mut self.likelihoods };
         Ok(ForwardRows {
-            carry: self.forward_carry.of(device, cells * launch.stride)?,
-            alpha: self.alpha.of(device, models * capacity as usize * launch.stride)?,
-            exponents: self.exponents.of(device, stored * rows)?,
-            doubts: self.doubts.of(device, stored * cells)?,
-            likelihoods: likelihoods.of(device, 2 * cells)?,
+            carry: self.forward_carry.at_least(device, cells * launch.stride)?,
+            alpha: self.alpha.at_least(device, models * capacity as usize * launch.stride)?,
+            exponents: self.exponents.at_least(device, stored * rows)?,
+            doubts: self.doubts.at_least(device, stored * cells)?,
+            likelihoods: likelihoods.at_least(device, 2 * cells)?,
         })
     }
 
@@ -116,9 +116,9 @@ impl<T: Precise> Trellis<T> {
             alpha: self.alpha.get(),
             exponents: self.exponents.get(),
             likelihoods: self.likelihoods.get(),
-            carry: self.backward_carry.of(device, launch.cells() * launch.stride)?,
-            gamma: self.gamma.of(device, elements(gamma))?,
-            pairs: self.pairs.of(device, elements(pairs))?,
+            carry: self.backward_carry.at_least(device, launch.cells() * launch.stride)?,
+            gamma: self.gamma.at_least(device, elements(gamma))?,
+            pairs: self.pairs.at_least(device, elements(pairs))?,
             parts: self.parts.get_mut(),
         })
     }

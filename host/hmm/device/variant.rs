@@ -81,7 +81,7 @@ pub fn variant<T: Precise>(states: u32) -> Box<dyn Variant<T>> {
         17..=32 => Box::new(Warp { tiles: 4 }),
         33..=64 => Box::new(Block { per: 16 }),
         65..=128 => Box::new(Block { per: 32 }),
-        _ => Box::new(Step::of(states)),
+        _ => Box::new(Step::new(states)),
     }
 }
 

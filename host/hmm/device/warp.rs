@@ -113,8 +113,8 @@ impl<T: Precise> Variant<T> for Warp {
     ) -> Result<(), DeviceError> {
         let (device, all, logs) = (launch.device, launch.sequences(), logs.args(launch.symbols));
         let (rows, stride) = (launch.count as usize * launch.rows as usize, launch.stride);
-        let pointers = paths.pointers.of(device, rows * stride)?;
-        let (path, scores) = (paths.path.of(device, rows)?, paths.scores.of(device, launch.cells())?);
+        let pointers = paths.pointers.at_least(device, rows * stride)?;
+        let (path, scores) = (paths.path.at_least(device, rows)?, paths.scores.at_least(device, launch.cells())?);
         let shared = viterbi::warp_shared(stride, size_of::<T>()) as u32;
         let shape = launch.shape(launch.sequences.div_ceil(32 / stride as u32), 32).with_shared(shared);
         // SAFETY: as in `forward`, with logarithms; the buffers have `rows` rows or elements, and one score per sequence

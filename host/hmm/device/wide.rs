@@ -204,9 +204,9 @@ impl Recomputation<'_> {
             let shape = shape.with_shared(wide_shared(n as u32));
             let (first, places, chain) = (&device.upload(&first)?, &device.upload(&places)?, &device.upload(&chain)?);
             let Work { alpha, gamma, likelihoods, parts, .. } = &mut *work;
-            let alpha = alpha.of(device, 2 * round.rows * n)?;
-            let (likelihoods, parts) = (likelihoods.of(device, 2 * items.len())?, parts.get_mut());
-            let gamma = gamma.of(device, round.shown * n)?;
+            let alpha = alpha.at_least(device, 2 * round.rows * n)?;
+            let (likelihoods, parts) = (likelihoods.at_least(device, 2 * items.len())?, parts.get_mut());
+            let gamma = gamma.at_least(device, round.shown * n)?;
             macro_rules! launch {
                 ($wanted:literal) => {
                     take_again::<$wanted, _>(
@@ -275,7 +275,7 @@ impl Recomputation<'_> {
             }
         }
         if let Asked::Counts(missing) = asked {
-            let sums = work.sums.of(device, count * len)?;
+            let sums = work.sums.at_least(device, count * len)?;
             let shape = Dim3 { x: len.div_ceil(32) as u32, y: count as u32, z: 1 };
             let shape = Shape::new(shape, sum_threads(blocks as u32));
             // SAFETY: `parts` has `blocks` parts of `len` elements per model, cleared before the first launch; `sums`
@@ -353,7 +353,7 @@ impl Recomputation<'_> {
         for item in items {
             places.extend([chain.len() as u32, item.steps as u32, row, item.stretch as u32, shown]);
             match self.chunks {
-                Some(chunks) => chain.extend(chunks.of(item.sequence as usize)),
+                Some(chunks) => chain.extend(chunks.of_sequence(item.sequence as usize)),
                 None => chain.push(of_sequence[item.sequence as usize]),
             }
             row += item.rows as u32;

@@ -2,23 +2,25 @@
 
 use super::{Error, Kind, distribution};
 use crate::model::{Hmm, HmmParts, Names};
-use warpkov_common::parameters::count;
+use warpkov_common::parameters::{Parameters as _, parameters};
 use warpkov_common::random::random;
 
-/// A random left-right model. It starts in the first state and moves forward by at most `jump` states per step. The
-/// last state is absorbing, or may end the sequence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeftRight {
-    /// N, the number of states.
-    pub states: u32,
-    /// Maximum number of states per forward move, at least 1.
-    pub jump: u32,
-    /// The emissions.
-    pub kind: Kind,
-    /// Whether the last state has an end probability.
-    pub ends: bool,
-    /// Random seed.
-    pub seed: u64,
+parameters! {
+    /// A random left-right model. It starts in the first state and moves forward by at most `jump` states per step. The
+    /// last state is absorbing, or may end the sequence.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct LeftRight {
+        /// N, the number of states, 1 to 2¹⁵.
+        pub states: u32 = 2, "N" in 1..=1 << 15;
+        /// Maximum number of states per forward move, 1 to 2¹⁵.
+        pub jump: u32 = 1, "J" in 1..=1 << 15;
+        /// The emissions.
+        pub kind: Kind = Kind::Symbols(2);
+        /// Give the last state an end probability.
+        pub ends: bool = false, "flag";
+        /// Seed of the random numbers.
+        pub seed: u64 = 42, "N";
+    }
 }
 
 impl LeftRight {
@@ -27,8 +29,7 @@ impl LeftRight {
     /// # Errors
     /// If the number of states, symbols or dimensions, or the jump, is out of range.
     pub fn generate(&self) -> Result<Hmm, Error> {
-        count("states", self.states, 1, 1 << 15)?;
-        count("jump", self.jump, 1, 1 << 15)?;
+        self.check()?;
         let random = &mut random(self.seed, 0);
         let n = self.states as usize;
         let mut start = vec![0.0; n];

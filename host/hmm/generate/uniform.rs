@@ -2,20 +2,22 @@
 
 use super::{Error, Kind, distribution};
 use crate::model::{Hmm, HmmParts, Names};
-use warpkov_common::parameters::count;
+use warpkov_common::parameters::{Parameters as _, parameters};
 use warpkov_common::random::random;
 
-/// A random model. Every distribution is drawn uniformly from its simplex; all entries are positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Uniform {
-    /// N, the number of states.
-    pub states: u32,
-    /// The emissions.
-    pub kind: Kind,
-    /// Whether states have end probabilities, drawn together with the rows of A.
-    pub ends: bool,
-    /// Random seed.
-    pub seed: u64,
+parameters! {
+    /// A random model. Every distribution is drawn uniformly from its simplex; all entries are positive.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Uniform {
+        /// N, the number of states, 1 to 2¹⁵.
+        pub states: u32 = 2, "N" in 1..=1 << 15;
+        /// The emissions.
+        pub kind: Kind = Kind::Symbols(2);
+        /// Give states end probabilities, drawn together with the rows of A.
+        pub ends: bool = false, "flag";
+        /// Seed of the random numbers.
+        pub seed: u64 = 42, "N";
+    }
 }
 
 impl Uniform {
@@ -24,7 +26,7 @@ impl Uniform {
     /// # Errors
     /// If the number of states, symbols or dimensions is out of range.
     pub fn generate(&self) -> Result<Hmm, Error> {
-        count("states", self.states, 1, 1 << 15)?;
+        self.check()?;
         let random = &mut random(self.seed, 0);
         let n = self.states as usize;
         let start = distribution(random, n);

@@ -12,14 +12,14 @@ pub(crate) trait Index: Copy + Default + Send + Sync + 'static {
     /// Number of index values.
     const COUNT: usize;
     /// The index of `position`, which must be below [`COUNT`](Self::COUNT).
-    fn of(position: usize) -> Self;
+    fn from_position(position: usize) -> Self;
     /// The position in the palette.
     fn position(self) -> usize;
 }
 
 impl Index for u8 {
     const COUNT: usize = 1 << 8;
-    fn of(position: usize) -> Self {
+    fn from_position(position: usize) -> Self {
         position as Self
     }
     #[inline(always)]
@@ -30,7 +30,7 @@ impl Index for u8 {
 
 impl Index for u16 {
     const COUNT: usize = 1 << 16;
-    fn of(position: usize) -> Self {
+    fn from_position(position: usize) -> Self {
         position as Self
     }
     #[inline(always)]
@@ -74,7 +74,8 @@ pub(crate) fn distinct(numbers: &[f64], most: usize) -> Option<Vec<f64>> {
 
 /// The index of each number in `palette`, which must contain all of them.
 pub(crate) fn indices<I: Index>(numbers: &[f64], palette: &[f64]) -> Vec<I> {
-    let positions: HashMap<u64, I> = palette.iter().enumerate().map(|(i, x)| (x.to_bits(), I::of(i))).collect();
+    let positions: HashMap<u64, I> =
+        palette.iter().enumerate().map(|(i, x)| (x.to_bits(), I::from_position(i))).collect();
     // Numbers repeat at short distances: a small cache per chunk saves most lookups in the hash map.
     let of_chunk = |numbers: &[f64]| {
         let mut recent = [(f64::NAN.to_bits(), I::default()); 64];

@@ -135,7 +135,7 @@ fn metis(mdp: &Mdp, parts: u32) -> Result<Vec<u32>, String> {
     /// One call at a time: METIS's random numbers are those of the process.
     static ALONE: Mutex<()> = Mutex::new(());
 
-    let network = Network::of(mdp);
+    let network = Network::new(mdp);
     let too_large = || format!("METIS counts edges in 31 bits, and the graph of the model has {}", network.edges.len());
     let (ends, neighbours, weights) = network.adjacency().ok_or_else(too_large)?;
     if neighbours.is_empty() {
@@ -164,7 +164,7 @@ struct Network<'m> {
 
 #[cfg(feature = "metis")]
 impl<'m> Network<'m> {
-    fn of(mdp: &'m Mdp) -> Self {
+    fn new(mdp: &'m Mdp) -> Self {
         use rayon::prelude::*;
 
         let of_state = |state: u32| {

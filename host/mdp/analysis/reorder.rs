@@ -74,7 +74,7 @@ impl Order {
     /// The reverse Cuthill–McKee order of a model.
     #[must_use]
     pub fn rcm(mdp: &Mdp) -> Self {
-        let neighbours = Neighbours::of(mdp);
+        let neighbours = Neighbours::new(mdp);
         let first = neighbours.any();
         first.then(&neighbours.renumbered(&first).rcm())
     }
@@ -90,7 +90,7 @@ impl Order {
             return None;
         }
         let before = mean_distance(mdp);
-        let neighbours = Neighbours::of(mdp);
+        let neighbours = Neighbours::new(mdp);
         // Few levels of breadth-first search mean wide levels, in which successors are far away in any order.
         let (reached, levels) = neighbours.breadth_first(0, &mut vec![false; mdp.states() as usize]);
         if reached.len() as f64 / levels as f64 > before || interrupt::requested() {
@@ -295,7 +295,7 @@ struct Neighbours {
 }
 
 impl Neighbours {
-    fn of(mdp: &Mdp) -> Self {
+    fn new(mdp: &Mdp) -> Self {
         let states = mdp.states() as usize;
         let successors = |state: usize, found: &mut Vec<u32>| {
             found.clear();
@@ -483,9 +483,8 @@ mod tests {
         let queues = QueueNetwork { queues: 3, capacity: 40, ..QueueNetwork::default() }.generate().unwrap();
         let ring = Garnet { states: 100_001, window: Some(20), ..Garnet::default() }.generate().unwrap();
         // Terminal states and walls cut neighbourhoods short.
-        let ends =
-            Garnet { states: 100_001, window: Some(20), terminal_fraction: 0.2, ragged: true, ..Garnet::default() };
-        let maze = SlipGrid { width: 300, height: 300, wall_fraction: 0.3, ..SlipGrid::default() };
+        let ends = Garnet { states: 100_001, window: Some(20), terminals: 0.2, ragged: true, ..Garnet::default() };
+        let maze = SlipGrid { width: 300, height: 300, walls: 0.3, ..SlipGrid::default() };
         for mdp in [queues, ring, ends.generate().unwrap(), maze.generate().unwrap()] {
             let mdp = scattered(&mdp);
             assert!(may_pay(&mdp));
@@ -499,7 +498,7 @@ mod tests {
     #[test]
     fn models_without_locality_stay_as_they_are() {
         let garnet = |states, actions, branching| Garnet { states, actions, branching, ..Garnet::default() };
-        let irregular = Garnet { ragged: true, power_law: true, terminal_fraction: 0.1, ..garnet(80_000, 5, 40) };
+        let irregular = Garnet { ragged: true, power_law: true, terminals: 0.1, ..garnet(80_000, 5, 40) };
         for garnet in [garnet(70_000, 2, 3), garnet(100_000, 8, 6), garnet(70_000, 1, 2), irregular] {
             assert!(!may_pay(&garnet.generate().unwrap()), "{garnet:?}");
         }

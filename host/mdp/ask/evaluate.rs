@@ -281,11 +281,11 @@ pub fn bounds(
     let accuracy = &options.accuracy;
     let solved =
         solve_kept_on(&Local::alone(), options.device, mdp, criterion, accuracy, Persistence::default(), observe)?;
-    Ok(Bounds::of(solved, accuracy))
+    Ok(Bounds::from_solved(solved, accuracy))
 }
 
 impl Bounds {
-    fn of(solved: Solved, accuracy: &criterion::Options) -> Self {
+    fn from_solved(solved: Solved, accuracy: &criterion::Options) -> Self {
         let bounded = solved.bounded;
         Self {
             values: bounded.values(),
@@ -346,7 +346,7 @@ pub fn value(
                 solved.bounded.status = from_above.bounded.status;
             }
         }
-        let mut bounds = Bounds::of(solved, &options.accuracy);
+        let mut bounds = Bounds::from_solved(solved, &options.accuracy);
         bounds.sweeps += before.map_or(0, |bounds| bounds.sweeps);
         let interrupted = bounds.status == Status::Interrupted;
         found = Some(bounds);
@@ -369,7 +369,7 @@ pub fn plan(
     observe: &mut criterion::Observe,
 ) -> Result<Bounds, criterion::Error<SolveError>> {
     let (solved, stages) = backward_on(&Local::alone(), options.device, mdp, steps, None, true, observe)?;
-    let mut bounds = Bounds::of(solved, &options.accuracy);
+    let mut bounds = Bounds::from_solved(solved, &options.accuracy);
     if let Some(Steps { policies, .. }) = stages.filter(|stages| !stages.policies.is_empty()) {
         bounds.policy = policies;
     }

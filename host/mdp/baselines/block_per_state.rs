@@ -38,8 +38,8 @@ impl<'d, T: Precise, O: Offset> BlockPerState<'d, T, O> {
         Ok(Self {
             device,
             resident: Resident::upload(device, model, None)?,
-            transition_reward: device.upload(&T::of(&model.transition_rewards()))?,
-            action_reward: device.upload(&T::of(&action_reward))?,
+            transition_reward: device.upload(&T::rounded(&model.transition_rewards()))?,
+            action_reward: device.upload(&T::rounded(&action_reward))?,
             evaluate_threads: whole_warps(longest),
             improve_threads: whole_warps(u64::from(model.choices().max())),
         })

@@ -30,8 +30,8 @@ impl<'m, T: Precise> Sequential<'m, T> {
         Self {
             model,
             gamma: T::from_f64(model.gamma()),
-            prob: T::of(model.transitions().val()),
-            reward: T::of(&model.transition_rewards()).into_owned(),
+            prob: T::rounded(model.transitions().val()),
+            reward: T::rounded(&model.transition_rewards()).into_owned(),
             action_reward: (0..model.rows()).map(|row| T::from_f64(model.action_reward(row))).collect(),
             v: vec![T::ZERO; model.states() as usize],
             policy: model.first_policy(),
@@ -77,7 +77,7 @@ impl<T: Precise> State for Sequential<'_, T> {
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), Infallible> {
         self.policy = self.model.first_policy();
         match initial {
-            Some(values) => self.v.copy_from_slice(&T::of(values)),
+            Some(values) => self.v.copy_from_slice(&T::rounded(values)),
             None => self.v.fill(T::ZERO),
         }
         Ok(())

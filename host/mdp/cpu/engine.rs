@@ -326,7 +326,7 @@ impl<T: Precise> State for Engine<'_, T> {
         (self.stale, self.projected, self.values.changed_valid) = (false, None, false);
         self.in_round = InRound::START;
         match initial {
-            Some(initial) => self.values.old.copy_from_slice(&T::of(initial)),
+            Some(initial) => self.values.old.copy_from_slice(&T::rounded(initial)),
             None => self.values.old.fill(T::ZERO),
         }
         let Iterates { old, new, .. } = &mut self.values;

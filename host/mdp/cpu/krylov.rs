@@ -63,7 +63,7 @@ struct Dense {
 }
 
 impl Dense {
-    fn of(matrix: &dyn Layout<f64>, size: usize) -> Self {
+    fn new(matrix: &dyn Layout<f64>, size: usize) -> Self {
         let mut factors = vec![0.0; size * size];
         let (mut unit, mut image) = (vec![0.0; size], vec![0.0; size]);
         for column in 0..size {
@@ -197,7 +197,7 @@ impl<'m> System<'m> {
             let has_actions = level.coarsen();
             let size = has_actions.len();
             if size <= DENSE {
-                *dense = Some(Dense::of(&*next, size));
+                *dense = Some(Dense::new(&*next, size));
                 return;
             }
             let mut level = Level { has_actions, ..Level::default() };

@@ -36,8 +36,8 @@ impl<'m, T: Precise> Working<'m, T> {
             gamma: model.gamma(),
             row_ptr: model.transitions().row_ptr(),
             col: model.transitions().col(),
-            prob: T::of(model.transitions().val()),
-            reward: T::of(&model.expected_rewards()).into_owned(),
+            prob: T::rounded(model.transitions().val()),
+            reward: T::rounded(&model.expected_rewards()).into_owned(),
             policy: model.first_policy(),
             v_old: vec![T::ZERO; states],
             v_new: vec![T::ZERO; states],
@@ -101,7 +101,7 @@ impl<'m, T: Precise> Working<'m, T> {
     fn reset(&mut self, initial: Option<&[f64]>) {
         self.policy = self.model.first_policy();
         match initial {
-            Some(values) => self.v_old.copy_from_slice(&T::of(values)),
+            Some(values) => self.v_old.copy_from_slice(&T::rounded(values)),
             None => self.v_old.fill(T::ZERO),
         }
     }

@@ -158,7 +158,7 @@ impl Average<'_> {
         }
         let quotient = self.quotient(&pay)?;
         let component = self.component_of(&quotient);
-        let stay = |state: usize, numbers: Numbers| numbers.of(pay[component[state]]);
+        let stay = |state: usize, numbers: Numbers| numbers.big(pay[component[state]]);
         let source = Source { graph, reward: &|_, _, _| (Big::ZERO, Big::ZERO), stay: &stay };
         let found = proper::solve(&quotient, &source, Policies::Proper, session)?;
         session.options = options;
@@ -289,7 +289,7 @@ impl Average<'_> {
             let policy = actions(graph, rows.iter().copied());
             return Ok(Solution { lower: vec![lower; states], upper: vec![upper; states], rest: (policy, Some(bias)) });
         };
-        let half = numbers.of(0.5);
+        let half = numbers.big(0.5);
         let pay: Vec<Big> = gains.iter().map(|gain| (&gain.lower + &gain.upper) * &half).collect();
         // The full width exceeds the distance of the midpoint from the gain. The second term bounds the rounding error
         // of the midpoint.

@@ -48,7 +48,7 @@ impl Make for Cpu<'_> {
         let backend = |team| Unified::new(Engine::<f64>::in_team(mdp, EngineOptions::default(), team));
         Ok(match (self.comm, mdp.part()) {
             (Some(comm), Some(of_rank)) => {
-                Box::new(Gathered { backend: backend(Team::of(comm, of_rank)), comm, part: of_rank })
+                Box::new(Gathered { backend: backend(Team::new(comm, of_rank)), comm, part: of_rank })
             }
             _ => Box::new(backend(Team::alone())),
         })
@@ -85,7 +85,7 @@ impl<'c> OnDevice<'c> {
         let device = &self.device;
         Ok(match (self.comm, mdp.part()) {
             (Some(comm), Some(part)) => {
-                let ranks = Ranks::linked(&Team::of(comm, part), self.link.clone());
+                let ranks = Ranks::linked(&Team::new(comm, part), self.link.clone());
                 let ghosts = Box::new(ranks.ghosts(device)?);
                 let backend = ValueIteration::<f64, O>::in_team(device, layout, Some(ghosts))?;
                 Box::new(Gathered { backend: ranks.wrap(backend), comm, part })
@@ -278,7 +278,7 @@ impl Make for Opened<'_> {
 
     fn part<'m>(&self, mdp: &'m Mdp) -> Result<Cow<'m, Mdp>, SolveError> {
         let part = self.make.part(mdp)?;
-        if let Some(work) = RankWork::of(&part).filter(|work| work.states >= self.work.get().states) {
+        if let Some(work) = RankWork::new(&part).filter(|work| work.states >= self.work.get().states) {
             self.work.set(work);
         }
         Ok(part)

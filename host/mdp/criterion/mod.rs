@@ -256,12 +256,12 @@ pub fn problem(mdp: &Mdp, criterion: &Criterion, terminal: Option<&[f64]>) -> St
     let (name, objective) = (criterion.name(), mdp.objective());
     match criterion {
         Criterion::Reach { goal } | Criterion::TotalReward { goal: Some(goal) } => {
-            format!("{name}, {objective}, {} goal states {}", goal.len(), Hash::of(0, bytemuck::cast_slice(goal)))
+            format!("{name}, {objective}, {} goal states {}", goal.len(), Hash::new(0, bytemuck::cast_slice(goal)))
         }
         Criterion::TotalReward { goal: None } | Criterion::Average => format!("{name}, {objective}"),
         Criterion::Horizon(steps) => {
             let terminal =
-                terminal.map(|values| format!(", terminal values {}", Hash::of(0, bytemuck::cast_slice(values))));
+                terminal.map(|values| format!(", terminal values {}", Hash::new(0, bytemuck::cast_slice(values))));
             format!("{name} {steps}, gamma {}, {objective}{}", mdp.gamma(), terminal.unwrap_or_default())
         }
     }

@@ -57,8 +57,8 @@ pub(super) fn solve<E: std::error::Error>(
     .quotient()?;
     let arrived = |row: usize, _: &Big, numbers: Numbers| {
         let (cols, probs) = mdp.transitions().row(row);
-        let arrived = cols.iter().zip(probs).filter(|(col, _)| one[**col as usize]).map(|(_, &p)| numbers.of(p));
-        let reward = arrived.fold(Big::ZERO, |sum, p| sum + p) * numbers.of(sign);
+        let arrived = cols.iter().zip(probs).filter(|(col, _)| one[**col as usize]).map(|(_, &p)| numbers.big(p));
+        let reward = arrived.fold(Big::ZERO, |sum, p| sum + p) * numbers.big(sign);
         let magnitude = size(&reward);
         (reward, magnitude)
     };

@@ -222,7 +222,7 @@ impl Summary for Report<'_> {
             lower: with_solution.then_some(Numbers(&bounded.lower)),
             upper: with_solution.then_some(Numbers(&bounded.upper)),
             bias: bounded.bias.as_deref().filter(|_| with_solution).map(Numbers),
-            names: PolicyNames::of(mdp.names().filter(|_| with_solution), self.policy()),
+            names: PolicyNames::new(mdp.names().filter(|_| with_solution), self.policy()),
         };
         serde_json::to_writer(&mut *out, &record)?;
         writeln!(out)

@@ -56,7 +56,7 @@ impl<'c> Ranks<'c> {
     pub fn ghosts<T: Precise>(&self, device: &AnyDevice) -> Result<Ghosts<'c, T>, DeviceError> {
         let values = match (self.team.part(), self.team.comm()) {
             (Some(part), Some(comm)) if part.all_gather => Values::All(parts(part, comm)),
-            (part, _) => Values::Halo(Box::new(Halo::of(part.map_or(&[][..], |part| &part.peers), device)?)),
+            (part, _) => Values::Halo(Box::new(Halo::new(part.map_or(&[][..], |part| &part.peers), device)?)),
         };
         Ok(Ghosts { ranks: self.clone(), values, recorded: HashMap::new() })
     }
@@ -172,7 +172,7 @@ struct Halo<T: Precise> {
 }
 
 impl<T: Precise> Halo<T> {
-    fn of(peers: &[Peer], device: &AnyDevice) -> Result<Self, DeviceError> {
+    fn new(peers: &[Peer], device: &AnyDevice) -> Result<Self, DeviceError> {
         let states: Vec<u32> = peers.iter().flat_map(|peer| peer.sends.iter()).collect();
         let ghosts: Vec<u32> = peers.iter().flat_map(|peer| peer.ghosts.clone()).map(|ghost| ghost as u32).collect();
         let ranges = |count: fn(&Peer) -> usize| {

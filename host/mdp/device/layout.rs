@@ -43,22 +43,22 @@ impl<'m> SweepLayout<'m> {
     #[must_use]
     pub fn new(mdp: &'m Mdp, storage: Option<Storage>) -> Option<Self> {
         let reward = mdp.expected_rewards();
-        let narrow = || Palettes::of(mdp, &reward).map(|(slices, palettes)| AnyLayout::Narrow(slices, palettes));
+        let narrow = || Palettes::new(mdp, &reward).map(|(slices, palettes)| AnyLayout::Narrow(slices, palettes));
         let patterns = || Table::find(mdp, &reward).map(|table| AnyLayout::Patterns(table.into()));
         let layout = match storage {
             Some(Storage::Rows) => AnyLayout::Rows(mdp),
-            Some(Storage::Slices) => AnyLayout::Slices(Slices::of(mdp)?),
+            Some(Storage::Slices) => AnyLayout::Slices(Slices::new(mdp)?),
             Some(Storage::Narrow) => narrow()?,
             Some(Storage::Patterns) => patterns()?,
             None => patterns().or_else(narrow).unwrap_or_else(|| slices_or_rows(mdp)),
         };
-        Some(Self::of(mdp, reward, layout))
+        Some(Self::with_layout(mdp, reward, layout))
     }
 
     /// The pattern layout of a grid whose pattern numbers the device generates; `None` if rows are too long for it.
     #[must_use]
     pub fn generated(grid: &'m GridPatterns) -> Option<Self> {
-        let layout = AnyLayout::Patterns(Table::of(&grid.patterns, grid.grid.gamma)?.into());
+        let layout = AnyLayout::Patterns(Table::new(&grid.patterns, grid.grid.gamma)?.into());
         let layout = Self { source: Source::Generated(grid), reward: Vec::new(), layout, tiles: None };
         let tiles = Tiles::of_grid(grid.grid.width, grid.states(), layout.tile() as usize);
         Some(Self { tiles: Some(tiles), ..layout })
@@ -67,10 +67,10 @@ impl<'m> SweepLayout<'m> {
     /// The most compact layout with a separate reward per row, as refinement requires.
     #[must_use]
     pub fn with_rewards(mdp: &'m Mdp) -> Self {
-        Self::of(mdp, mdp.expected_rewards(), slices_or_rows(mdp))
+        Self::with_layout(mdp, mdp.expected_rewards(), slices_or_rows(mdp))
     }
 
-    fn of(mdp: &'m Mdp, reward: Vec<f64>, layout: AnyLayout<'m>) -> Self {
+    fn with_layout(mdp: &'m Mdp, reward: Vec<f64>, layout: AnyLayout<'m>) -> Self {
         let layout = Self { source: Source::Host(mdp), reward, layout, tiles: None };
         // An all-gather replaces the ghosts in their place, and does not tell which ones change; tiles would depend on most
         // of them.
@@ -220,7 +220,7 @@ impl<'m> SweepLayout<'m> {
 /// Slices if rows are short and padding at most doubles the size; otherwise rows.
 fn slices_or_rows(mdp: &Mdp) -> AnyLayout<'_> {
     let mean = mdp.transitions().nnz() as f64 / mdp.rows() as f64;
-    let slices = if mean <= 8.0 { Slices::of(mdp) } else { None };
+    let slices = if mean <= 8.0 { Slices::new(mdp) } else { None };
     slices.map_or_else(|| AnyLayout::Rows(mdp), AnyLayout::Slices)
 }
 

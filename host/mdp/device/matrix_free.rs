@@ -171,7 +171,7 @@ impl<M: Compiled, T: Precise> State for MatrixFree<'_, M, T> {
 
     fn reset(&mut self, initial: Option<&[f64]>) -> Result<(), SolveError> {
         match initial {
-            Some(values) => self.device.write(&mut self.old, &T::of(values))?,
+            Some(values) => self.device.write(&mut self.old, &T::rounded(values))?,
             None => self.device.clear(&mut self.old)?,
         }
         Ok(())

@@ -255,7 +255,7 @@ impl<'d, T: Precise, O: Offset> Resident<'d, T, O> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.v_old.len(), "a value for each state");
-                device.write(&mut self.v_old, &T::of(values))?;
+                device.write(&mut self.v_old, &T::rounded(values))?;
             }
             None => device.clear(&mut self.v_old)?,
         }

@@ -426,7 +426,7 @@ impl<T: Precise, O: Offset> State for Streamed<'_, T, O> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.mdp.states() as usize, "a value for each state");
-                self.device.write(&mut self.v_old, &T::of(&Source::Host(self.mdp).without_terminal(values)))?;
+                self.device.write(&mut self.v_old, &T::rounded(&Source::Host(self.mdp).without_terminal(values)))?;
             }
             None => self.device.clear(&mut self.v_old)?,
         }

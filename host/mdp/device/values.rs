@@ -262,7 +262,7 @@ impl<T: Precise, O: Offset> State for ValueIteration<'_, T, O> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.source.states() as usize, "a value for each state");
-                self.device.write(&mut self.v_old, &T::of(&self.source.without_terminal(values)))?;
+                self.device.write(&mut self.v_old, &T::rounded(&self.source.without_terminal(values)))?;
                 if let Some(ranks) = &mut self.ranks {
                     ranks.refresh(self.device, &mut self.v_old)?;
                 }

@@ -4,45 +4,37 @@ use super::demand::{Family, OnDemand};
 use super::{Error, poisson};
 use crate::model::Mdp;
 use crate::model::whole::{At, Described};
-use warpkov_common::parameters::{count, discount, finite, number};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, Interval, Parameters as _, parameters};
 
-/// Two rental locations between which cars are moved overnight.
-///
-/// State n₁·(`max_cars` + 1) + n₂ encodes the cars n₁ and n₂ at the two locations in the evening. An action is the net
-/// number of cars moved from the first location to the second, from −min(`max_moves`, n₂) to min(`max_moves`, n₁), in
-/// ascending order. Each moved car costs `move_cost`. On the next day, each location rents out as many cars as are
-/// requested and available, at `rental_credit` each. Returned cars are available from the following day. Cars beyond
-/// `max_cars` at a location leave the system. Requests and returns are Poisson, with tails cut at 60.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CarRental {
-    /// Maximum cars at a location, 1 to 200.
-    pub max_cars: u32,
-    /// Maximum cars moved in a night, 0 to 200.
-    pub max_moves: u32,
-    /// Mean requests per day at each location, in [0, 20].
-    pub rental_rates: [f64; 2],
-    /// Mean returns per day at each location, in [0, 20].
-    pub return_rates: [f64; 2],
-    /// Cost per moved car; finite.
-    pub move_cost: f64,
-    /// Revenue per rented car; finite.
-    pub rental_credit: f64,
-    /// γ, the discount factor, in [0, 1).
-    pub gamma: f64,
-}
+/// The means of demand and returns.
+const RATE: Interval = Interval { text: "a number in [0, 20]", holds: |x| (0.0..=20.0).contains(&x) };
 
-/// Defaults of the source.
-impl Default for CarRental {
-    fn default() -> Self {
-        Self {
-            max_cars: 20,
-            max_moves: 5,
-            rental_rates: [3.0, 4.0],
-            return_rates: [3.0, 2.0],
-            move_cost: 2.0,
-            rental_credit: 10.0,
-            gamma: 0.9,
-        }
+parameters! {
+    /// Two rental locations between which cars are moved overnight.
+    ///
+    /// State n₁·(`max_cars` + 1) + n₂ encodes the cars n₁ and n₂ at the two locations in the evening. An action is the net
+    /// number of cars moved from the first location to the second, from −min(`max_moves`, n₂) to min(`max_moves`, n₁), in
+    /// ascending order. Each moved car costs `move_cost`. On the next day, each location rents out as many cars as are
+    /// requested and available, at `credit` each. Returned cars are available from the following day. Cars beyond
+    /// `max_cars` at a location leave the system. Requests and returns are Poisson, with tails cut at 60.
+    ///
+    /// The defaults are those of the source.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct CarRental {
+        /// Maximum cars at a location, 1 to 200.
+        pub max_cars: u32 = 20, "CARS" in 1..=200;
+        /// Maximum cars moved in a night, 0 to 200.
+        pub max_moves: u32 = 5, "CARS" in 0..=200;
+        /// Mean requests per day at each location, in [0, 20].
+        pub rentals: [f64; 2] = [3.0, 4.0], "MEAN,MEAN" in RATE;
+        /// Mean returns per day at each location, in [0, 20].
+        pub returns: [f64; 2] = [3.0, 2.0], "MEAN,MEAN" in RATE;
+        /// Cost per moved car; finite.
+        pub move_cost: f64 = 2.0, "COST" in FINITE;
+        /// Revenue per rented car; finite.
+        pub credit: f64 = 10.0, "R" in FINITE;
+        /// γ, the discount factor, in [0, 1).
+        pub gamma: f64 = 0.9, "G" in BELOW_ONE;
     }
 }
 
@@ -67,16 +59,9 @@ impl CarRental {
     }
 
     fn on_demand(&self) -> Result<OnDemand<Days>, Error> {
-        let Self { max_cars, max_moves, rental_rates, return_rates, .. } = *self;
-        count("max_cars", max_cars, 1, 200)?;
-        count("max_moves", max_moves, 0, 200)?;
-        for rate in rental_rates.into_iter().chain(return_rates) {
-            number("a rate of rentals or returns", rate, (0.0..=20.0).contains(&rate), "a number in [0, 20]")?;
-        }
-        finite("move_cost", self.move_cost)?;
-        finite("rental_credit", self.rental_credit)?;
-        discount(self.gamma)?;
-        let places = [0, 1].map(|place| Location::new(max_cars as usize, rental_rates[place], return_rates[place]));
+        self.check()?;
+        let Self { max_cars, rentals, returns, .. } = *self;
+        let places = [0, 1].map(|place| Location::new(max_cars as usize, rentals[place], returns[place]));
         OnDemand::new(Days { rental: *self, places })
     }
 }
@@ -139,7 +124,7 @@ impl Family for Days {
     fn reward(&self, at: At) -> f64 {
         let [first, second] = self.morning(at);
         let rented = self.places[0].rented[first] + self.places[1].rented[second];
-        self.rental.rental_credit * rented - self.rental.move_cost * self.moved(at).unsigned_abs() as f64
+        self.rental.credit * rented - self.rental.move_cost * self.moved(at).unsigned_abs() as f64
     }
 
     fn action_names(&self) -> Vec<String> {
@@ -197,8 +182,8 @@ mod tests {
     fn few_cars_and_extreme_rates_are_a_model() {
         for (rentals, returns) in [(0.0, 20.0), (20.0, 0.0), (0.0, 0.0), (20.0, 20.0)] {
             for max_cars in [1, 2, 9] {
-                let (rental_rates, return_rates) = ([rentals; 2], [returns; 2]);
-                CarRental { max_cars, rental_rates, return_rates, ..CarRental::default() }.generate().unwrap();
+                let (rentals, returns) = ([rentals; 2], [returns; 2]);
+                CarRental { max_cars, rentals, returns, ..CarRental::default() }.generate().unwrap();
             }
         }
     }

@@ -5,31 +5,28 @@
 use super::Error;
 use super::explore::explore;
 use crate::model::Mdp;
-use warpkov_common::parameters::count;
+use warpkov_common::parameters::{Parameters as _, parameters};
 
-/// N processes that agree on a coin by a random walk of a shared counter. An action selects the process that moves
-/// next.
-///
-/// A process flips its own coin, moves the counter up on heads or down on tails, and then reads the counter, whose
-/// range is 0 … 2(K + 1)N. Within N of the lower end, the process decides for tails; within N of the upper end, for
-/// heads; otherwise it flips again. Every step earns 1 until all processes have decided. The state is then absorbing
-/// with reward 0. Undiscounted.
-///
-/// Labels: `init`; `finished`, all processes have decided; `agree`, all coins are equal; `all_coins_equal_0` and
-/// `all_coins_equal_1`. As in the benchmark, a coin counts as tails before and after its use, so `agree` and the last
-/// two labels are meaningful in finished states only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Consensus {
-    /// N, the number of processes, 1 to 10.
-    pub processes: u32,
-    /// K, the bound of the random walk, 1 to 10⁶.
-    pub bound: u32,
-}
-
-/// N = 2, K = 2: 272 states.
-impl Default for Consensus {
-    fn default() -> Self {
-        Self { processes: 2, bound: 2 }
+parameters! {
+    /// N processes that agree on a coin by a random walk of a shared counter. An action selects the process that moves
+    /// next.
+    ///
+    /// A process flips its own coin, moves the counter up on heads or down on tails, and then reads the counter, whose
+    /// range is 0 … 2(K + 1)N. Within N of the lower end, the process decides for tails; within N of the upper end, for
+    /// heads; otherwise it flips again. Every step earns 1 until all processes have decided. The state is then absorbing
+    /// with reward 0. Undiscounted.
+    ///
+    /// Labels: `init`; `finished`, all processes have decided; `agree`, all coins are equal; `all_coins_equal_0` and
+    /// `all_coins_equal_1`. As in the benchmark, a coin counts as tails before and after its use, so `agree` and the last
+    /// two labels are meaningful in finished states only.
+    ///
+    /// By default, 272 states.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Consensus {
+        /// N, the number of processes, 1 to 10.
+        pub processes: u32 = 2, "N" in 1..=MOST as u32;
+        /// K, the bound of the random walk, 1 to 10⁶.
+        pub bound: u32 = 2, "K" in 1..=1_000_000;
     }
 }
 
@@ -59,8 +56,7 @@ impl Consensus {
     /// # Errors
     /// A field is out of its range, or there are too many states.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        count("processes", self.processes, 1, MOST as u32)?;
-        count("bound", self.bound, 1, 1_000_000)?;
+        self.check()?;
         let (all, range) = (self.processes as usize, 2 * (self.bound + 1) * self.processes);
         let start = State { counter: range / 2, processes: [At::Flip; MOST] };
         let finished = |state: &State| state.processes[..all].iter().all(|at| matches!(at, At::Decided(_)));

@@ -4,29 +4,26 @@
 use super::Error;
 use super::explore::{Search, explore};
 use crate::model::Mdp;
-use warpkov_common::parameters::count;
+use warpkov_common::parameters::{Parameters as _, parameters};
 
-/// Stations that each have one message to send over a shared bus.
-///
-/// A station that finds the bus free sends for 30 time units. Other stations detect the signal after 1 unit, so two
-/// stations may start within that time and collide. After its c-th collision, a station backs off for a random number
-/// of slots of 2 units, uniform below 2ᶜ, with c at most `backoff`. Actions select the next event, or a time step of 1
-/// unit, which earns 1. Undiscounted.
-///
-/// Labels: `init`; `all_delivered`, where all rewards are 0; `one_delivered`; `collision_max_backoff`, a collision that
-/// involves a station with `backoff` collisions; `early`, some station delivered after fewer than `backoff` collisions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Csma {
-    /// N, the number of stations, 1 to 4.
-    pub stations: u32,
-    /// K, the maximum backoff exponent, 1 to 10.
-    pub backoff: u32,
-}
-
-/// N = 2, K = 2: 1,038 states.
-impl Default for Csma {
-    fn default() -> Self {
-        Self { stations: 2, backoff: 2 }
+parameters! {
+    /// Stations that each have one message to send over a shared bus.
+    ///
+    /// A station that finds the bus free sends for 30 time units. Other stations detect the signal after 1 unit, so two
+    /// stations may start within that time and collide. After its c-th collision, a station backs off for a random number
+    /// of slots of 2 units, uniform below 2ᶜ, with c at most `backoff`. Actions select the next event, or a time step of 1
+    /// unit, which earns 1. Undiscounted.
+    ///
+    /// Labels: `init`; `all_delivered`, where all rewards are 0; `one_delivered`; `collision_max_backoff`, a collision that
+    /// involves a station with `backoff` collisions; `early`, some station delivered after fewer than `backoff` collisions.
+    ///
+    /// By default, 1,038 states.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Csma {
+        /// N, the number of stations, 1 to 4.
+        pub stations: u32 = 2, "N" in 1..=MOST as u32;
+        /// K, the maximum backoff exponent, 1 to 10.
+        pub backoff: u32 = 2, "K" in 1..=10;
     }
 }
 
@@ -122,8 +119,7 @@ impl Csma {
     /// # Errors
     /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        count("stations", self.stations, 1, MOST as u32)?;
-        count("backoff", self.backoff, 1, 10)?;
+        self.check()?;
         let (all, most) = (self.stations as usize, self.backoff);
         let start = State { bus: Bus::Idle, stations: [(Station::Begins, 0); MOST] };
         let explored = explore(start, &NAMES, |state, search| self.expand(state, search))?;

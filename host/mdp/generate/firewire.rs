@@ -4,28 +4,25 @@
 use super::Error;
 use super::explore::{Search, explore};
 use crate::model::Mdp;
-use warpkov_common::parameters::{count, fraction};
+use warpkov_common::parameters::{FRACTION, Parameters as _, parameters};
 
-/// Two nodes of a bus that each ask the other to be the root. They wait at random and retry until one asks while the
-/// other waits.
-///
-/// A node tosses a coin to wait for a short (fast) or a long (slow) time within bounds. Signals travel along two wires,
-/// one per direction. A wire holds at most two signals, each for at most `delay` time units. Actions select the next
-/// signal to send or receive, or a time step of 1 unit, which earns 1. Undiscounted.
-///
-/// Labels: `init`; `elected`, one node is the root and the other its child. These states are absorbing with reward 0.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Firewire {
-    /// Maximum travel time of a signal, in time units, 1 to 360.
-    pub delay: u32,
-    /// The probability of the short waiting time, in [0, 1].
-    pub fast: f64,
-}
-
-/// Delay 3, a fair coin: 4,093 states.
-impl Default for Firewire {
-    fn default() -> Self {
-        Self { delay: 3, fast: 0.5 }
+parameters! {
+    /// Two nodes of a bus that each ask the other to be the root. They wait at random and retry until one asks while the
+    /// other waits.
+    ///
+    /// A node tosses a coin to wait for a short (fast) or a long (slow) time within bounds. Signals travel along two wires,
+    /// one per direction. A wire holds at most two signals, each for at most `delay` time units. Actions select the next
+    /// signal to send or receive, or a time step of 1 unit, which earns 1. Undiscounted.
+    ///
+    /// Labels: `init`; `elected`, one node is the root and the other its child. These states are absorbing with reward 0.
+    ///
+    /// By default, 4,093 states.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Firewire {
+        /// Maximum travel time of a signal, in time units, 1 to 360.
+        pub delay: u32 = 3, "TIME" in 1..=360;
+        /// The probability of the short waiting time, in [0, 1].
+        pub fast: f64 = 0.5, "P" in FRACTION;
     }
 }
 
@@ -159,8 +156,7 @@ impl Firewire {
     /// # Errors
     /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        count("delay", self.delay, 1, 360)?;
-        fraction("fast", self.fast)?;
+        self.check()?;
         let start = State([(Node::Contends(Heard::Request), Wire::EMPTY); 2]);
         let explored = explore(start, &NAMES, |state, search| self.expand(state, search))?;
         Ok(explored.label("elected", State::elected).mdp)

@@ -4,31 +4,28 @@ use super::demand::{Family, OnDemand};
 use super::{Error, MOST_STATES};
 use crate::model::Mdp;
 use crate::model::whole::{At, Described};
-use warpkov_common::parameters::{count, discount, finite, fraction};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, FRACTION, Parameters as _, parameters};
 
-/// A forest that ages by a year each year, unless it burns or is cut.
-///
-/// State s is the age of the forest, at most `ages` − 1. Action 0, wait: the forest ages with probability 1 −
-/// `fire_probability`, else it burns down to age 0; in the oldest state the action earns `wait_reward`. Action 1, cut:
-/// the forest returns to age 0; the action earns `cut_reward` in the oldest state, 0 at age 0, and 1 in all others.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Forest {
-    /// S, the number of ages, at least 2.
-    pub ages: u64,
-    /// r₁, the reward for waiting in the oldest state; finite.
-    pub wait_reward: f64,
-    /// r₂, the reward for cutting in the oldest state; finite.
-    pub cut_reward: f64,
-    /// p, the probability of fire in a year, in [0, 1].
-    pub fire_probability: f64,
-    /// γ, the discount factor, in [0, 1).
-    pub gamma: f64,
-}
-
-/// Defaults of the source: S = 3, r₁ = 4, r₂ = 2, p = 0.1; γ = 0.9.
-impl Default for Forest {
-    fn default() -> Self {
-        Self { ages: 3, wait_reward: 4.0, cut_reward: 2.0, fire_probability: 0.1, gamma: 0.9 }
+parameters! {
+    /// A forest that ages by a year each year, unless it burns or is cut.
+    ///
+    /// State s is the age of the forest, at most `ages` − 1. Action 0, wait: the forest ages with probability 1 −
+    /// `fire`, else it burns down to age 0; in the oldest state the action earns `wait_reward`. Action 1, cut:
+    /// the forest returns to age 0; the action earns `cut_reward` in the oldest state, 0 at age 0, and 1 in all others.
+    ///
+    /// The defaults are those of the source; γ = 0.9.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Forest {
+        /// S, the number of ages, at least 2.
+        pub ages: u64 = 3, "S" in 2..=MOST_STATES;
+        /// r₁, the reward for waiting in the oldest state; finite.
+        pub wait_reward: f64 = 4.0, "R" in FINITE;
+        /// r₂, the reward for cutting in the oldest state; finite.
+        pub cut_reward: f64 = 2.0, "R" in FINITE;
+        /// p, the probability of fire in a year, in [0, 1].
+        pub fire: f64 = 0.1, "P" in FRACTION;
+        /// γ, the discount factor, in [0, 1).
+        pub gamma: f64 = 0.9, "G" in BELOW_ONE;
     }
 }
 
@@ -50,11 +47,7 @@ impl Forest {
     }
 
     fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
-        count("ages", self.ages, 2, MOST_STATES)?;
-        finite("wait_reward", self.wait_reward)?;
-        finite("cut_reward", self.cut_reward)?;
-        fraction("fire_probability", self.fire_probability)?;
-        discount(self.gamma)?;
+        self.check()?;
         OnDemand::new(*self)
     }
 }
@@ -73,7 +66,7 @@ impl Family for Forest {
     }
 
     fn successors(&self, At { state: age, action, .. }: At) -> impl Iterator<Item = (u64, f64)> {
-        let fire = self.fire_probability;
+        let fire = self.fire;
         let entries = match action {
             0 => [(0, fire), ((self.ages - 1).min(age + 1), 1.0 - fire)],
             _ => [(0, 1.0), (0, 0.0)],

@@ -6,27 +6,24 @@ use super::demand::{Family, OnDemand};
 use super::{Error, RewardOf};
 use crate::model::Mdp;
 use crate::model::whole::{At, Described};
-use warpkov_common::parameters::{count, fraction, number};
+use warpkov_common::parameters::{FRACTION, Parameters as _, parameters};
 
-/// A gambler who stakes part of a capital on coin tosses until the capital reaches the goal or 0.
-///
-/// State s is the capital, 0 to `goal`. Action a stakes a + 1, at most min(s, goal − s). The gambler wins the stake
-/// with probability `heads`, else loses it. Reaching the goal earns 1, so with γ = 1, V is the probability of reaching
-/// it. The capitals 0 and `goal` are terminal; the label `goal` marks the latter.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gambler {
-    /// The capital to reach, 2 to 100,000.
-    pub goal: u32,
-    /// The probability that the coin comes up heads, in [0, 1].
-    pub heads: f64,
-    /// γ, the discount factor, in [0, 1]; 1 in the source.
-    pub gamma: f64,
-}
-
-/// Defaults of the source: goal 100, heads with probability 0.4, undiscounted.
-impl Default for Gambler {
-    fn default() -> Self {
-        Self { goal: 100, heads: 0.4, gamma: 1.0 }
+parameters! {
+    /// A gambler who stakes part of a capital on coin tosses until the capital reaches the goal or 0.
+    ///
+    /// State s is the capital, 0 to `goal`. Action a stakes a + 1, at most min(s, goal − s). The gambler wins the stake
+    /// with probability `heads`, else loses it. Reaching the goal earns 1, so with γ = 1, V is the probability of reaching
+    /// it. The capitals 0 and `goal` are terminal; the label `goal` marks the latter.
+    ///
+    /// The defaults are those of the source.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Gambler {
+        /// The capital to reach, 2 to 100,000.
+        pub goal: u32 = 100, "CAPITAL" in 2..=100_000;
+        /// The probability that the coin comes up heads, in [0, 1].
+        pub heads: f64 = 0.4, "P" in FRACTION;
+        /// γ, the discount factor, in [0, 1]; 1 in the source.
+        pub gamma: f64 = 1.0, "G" in FRACTION;
     }
 }
 
@@ -48,9 +45,7 @@ impl Gambler {
     }
 
     fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
-        count("goal", self.goal, 2, 100_000)?;
-        fraction("heads", self.heads)?;
-        number("gamma", self.gamma, (0.0..=1.0).contains(&self.gamma), "a number in [0, 1]")?;
+        self.check()?;
         OnDemand::new(*self)
     }
 }

@@ -8,39 +8,41 @@ use super::{Error, MOST_STATES};
 use crate::model::Mdp;
 use crate::model::whole::{At, Described};
 use warpkov_common::choice::choice;
-use warpkov_common::parameters::{count, discount, fraction, number};
+use warpkov_common::parameters::{FRACTION, Parameters as _, count, discount, parameters};
 use warpkov_common::random::{below, random, unit};
 
-/// A random model.
-///
-/// An action has `branching` distinct successors, drawn uniformly from all such sets. Their probabilities are the gaps
-/// that `branching` − 1 uniform numbers leave in [0, 1]. Rewards are uniform in [0, 1). `ragged`, `terminal_fraction`
-/// and `power_law` make the model irregular; `window` makes it local.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Garnet {
-    /// S, the number of states, 1 to 2⁴⁸.
-    pub states: u64,
-    /// A, the number of actions of a state, at least 1.
-    pub actions: u32,
-    /// b, the number of successors of an action, from 1 to S or to the size of the window, 2·`window` + 1.
-    pub branching: u32,
-    /// Whether the number of actions of a state is uniform in 1 to `actions` instead of always `actions`.
-    pub ragged: bool,
-    /// The probability that a state is terminal, that is, has no actions; in [0, 1].
-    pub terminal_fraction: f64,
-    /// Whether the number of successors of an action is random, in 1 to `branching`, with P(k or more) = 1/k, instead
-    /// of always `branching`.
-    pub power_law: bool,
-    /// Maximum distance from a state to its successors on the ring of all states; `None` for no limit.
-    pub window: Option<u64>,
-    /// Argument of the reward function.
-    pub reward_of: RewardOf,
-    /// The probability that a reward is not 0, in [0, 1].
-    pub reward_density: f64,
-    /// γ, the discount factor, in [0, 1].
-    pub gamma: f64,
-    /// Seed of all random numbers.
-    pub seed: u64,
+parameters! {
+    /// A random model.
+    ///
+    /// An action has `branching` distinct successors, drawn uniformly from all such sets. Their probabilities are the gaps
+    /// that `branching` − 1 uniform numbers leave in [0, 1]. Rewards are uniform in [0, 1). `ragged`, `terminals`
+    /// and `power_law` make the model irregular; `window` makes it local.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Garnet {
+        /// S, the number of states, 1 to 2⁴⁸.
+        pub states: u64 = 1000, "S" in 1..=MOST_STATES;
+        /// A, the number of actions of a state, at least 1.
+        pub actions: u32 = 4, "A" in 1..=u32::MAX - 1;
+        /// b, the number of successors of an action, from 1 to S or to the size of the window, 2·`window` + 1.
+        pub branching: u32 = 5, "B" in 1..=u32::MAX;
+        /// Whether the number of actions of a state is uniform in 1 to `actions` instead of always `actions`.
+        pub ragged: bool = false, "flag";
+        /// The probability that a state is terminal, that is, has no actions; in [0, 1].
+        pub terminals: f64 = 0.0, "FRACTION" in FRACTION;
+        /// Whether the number of successors of an action is random, in 1 to `branching`, with P(k or more) = 1/k, instead
+        /// of always `branching`.
+        pub power_law: bool = false, "flag";
+        /// Maximum distance from a state to its successors on the ring of all states; `None` for no limit.
+        pub window: Option<u64> = None, "STATES";
+        /// Argument of the reward function.
+        pub reward_of: RewardOf = RewardOf::Action, "WHAT";
+        /// The probability that a reward is not 0, in [0, 1].
+        pub reward_density: f64 = 1.0, "FRACTION" in FRACTION;
+        /// γ, the discount factor, in [0, 1].
+        pub gamma: f64 = 0.95, "G" in FRACTION;
+        /// Seed of all random numbers.
+        pub seed: u64 = 42, "N";
+    }
 }
 
 choice! {
@@ -52,25 +54,6 @@ choice! {
         Action = "action",
         /// A state, an action and a successor.
         Transition = "transition",
-    }
-}
-
-/// 1000 states with 4 actions of 5 successors each; γ = 0.95, seed 42.
-impl Default for Garnet {
-    fn default() -> Self {
-        Self {
-            states: 1000,
-            actions: 4,
-            branching: 5,
-            ragged: false,
-            terminal_fraction: 0.0,
-            power_law: false,
-            window: None,
-            reward_of: RewardOf::Action,
-            reward_density: 1.0,
-            gamma: 0.95,
-            seed: 42,
-        }
     }
 }
 
@@ -102,21 +85,11 @@ impl Garnet {
 
     fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
         self.check()?;
-        OnDemand::new(*self)
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        count("states", self.states, 1, MOST_STATES)?;
-        count("actions", self.actions, 1, u32::MAX - 1)?;
         count("branching", self.branching, 1, u32::try_from(self.pool()).unwrap_or(u32::MAX))?;
-        fraction("terminal_fraction", self.terminal_fraction)?;
-        fraction("reward_density", self.reward_density)?;
-        if self.terminal_fraction == 0.0 {
+        if self.terminals == 0.0 {
             discount(self.gamma)?;
-        } else {
-            number("gamma", self.gamma, (0.0..=1.0).contains(&self.gamma), "a number in [0, 1]")?;
         }
-        Ok(())
+        OnDemand::new(*self)
     }
 
     /// The number of candidate successors of a row: S, or the size of the window.
@@ -157,7 +130,7 @@ impl Family for Garnet {
     }
 
     fn uniform(&self) -> Option<u32> {
-        (!self.ragged && self.terminal_fraction == 0.0).then_some(self.actions)
+        (!self.ragged && self.terminals == 0.0).then_some(self.actions)
     }
 
     fn actions_of(&self, state: u64) -> u32 {
@@ -165,7 +138,7 @@ impl Family for Garnet {
             return actions;
         }
         let mut random = self.random(state, Use::Actions);
-        if unit(&mut random) < self.terminal_fraction {
+        if unit(&mut random) < self.terminals {
             0
         } else if self.ragged {
             1 + below(&mut random, self.actions.into()) as u32
@@ -289,8 +262,7 @@ mod tests {
 
     #[test]
     fn has_the_requested_irregularity() {
-        let garnet =
-            Garnet { ragged: true, terminal_fraction: 0.1, power_law: true, branching: 400, ..Garnet::default() };
+        let garnet = Garnet { ragged: true, terminals: 0.1, power_law: true, branching: 400, ..Garnet::default() };
         let mdp = garnet.generate().unwrap();
         let counts: Vec<_> = (0..1000).map(|state| mdp.choices().count(state)).collect();
         let having = |actions| counts.iter().filter(|&&count| count == actions).count();
@@ -321,7 +293,7 @@ mod tests {
         let wide = Garnet { window: Some(1), ..Garnet::default() };
         assert_eq!(message(wide), "branching is 5, expected 1 to 3");
         assert_eq!(message(Garnet { states: 0, ..Garnet::default() }), "states is 0, expected 1 to 281474976710656");
-        let over = Garnet { terminal_fraction: 1.0, ..Garnet::default() };
+        let over = Garnet { terminals: 1.0, ..Garnet::default() };
         assert_eq!(message(over), "no state has an action, expected at least one");
     }
 }

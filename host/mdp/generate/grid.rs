@@ -8,58 +8,45 @@ use super::demand::{Family, OnDemand};
 use super::{Error, RewardOf, choose};
 use crate::model::whole::{At, Described};
 use crate::model::{Grid, Mdp};
-use warpkov_common::parameters::{cells, discount, finite, fraction};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, FRACTION, Parameters as _, cells, parameters};
 use warpkov_common::random::random;
 
 mod patterns;
 
 pub use patterns::GridPatterns;
 
-/// A grid world of `width` × `height` cells, one state each.
-///
-/// Actions 0 to 3 are up, down, right and left. An action moves in its direction with probability 1 − `slip` and to
-/// either side of it with probability `slip` / 2; it never reverses. A move off the grid or into a wall leaves the
-/// agent in place, and so does any move from a wall cell. The goal is the last cell; it is not absorbing. Every step
-/// that ends in the goal, including staying there, earns `goal_reward`. Every step that ends in an obstacle earns
-/// −`obstacle_penalty`.
-///
-/// Equal fields give bit-identical models on every machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SlipGrid {
-    /// Cells in a row, at least 1.
-    pub width: u32,
-    /// Cells in a column, at least 1; `width` · `height` is at most 2³² − 1.
-    pub height: u32,
-    /// ε, the probability of slipping, in [0, 1].
-    pub slip: f64,
-    /// Fraction of the cells that are walls, in [0, 1]; the number of walls is rounded.
-    pub wall_fraction: f64,
-    /// Fraction of the cells that are obstacles, in [0, 1]; the number of obstacles is rounded.
-    pub obstacle_fraction: f64,
-    /// γ, the discount factor, in [0, 1).
-    pub gamma: f64,
-    /// Seed of the positions of walls and obstacles.
-    pub seed: u64,
-    /// Reward of a step that ends in the goal; finite.
-    pub goal_reward: f64,
-    /// Cost of a step that ends in an obstacle; finite.
-    pub obstacle_penalty: f64,
-}
-
-/// The grid of the source's Table 5.3, G1: 64 × 64 cells, slip 0.1, no walls or obstacles, γ = 0.9, seed 42.
-impl Default for SlipGrid {
-    fn default() -> Self {
-        Self {
-            width: 64,
-            height: 64,
-            slip: 0.1,
-            wall_fraction: 0.0,
-            obstacle_fraction: 0.0,
-            gamma: 0.9,
-            seed: 42,
-            goal_reward: 1.0,
-            obstacle_penalty: 1.0,
-        }
+parameters! {
+    /// A grid world of `width` × `height` cells, one state each.
+    ///
+    /// Actions 0 to 3 are up, down, right and left. An action moves in its direction with probability 1 − `slip` and to
+    /// either side of it with probability `slip` / 2; it never reverses. A move off the grid or into a wall leaves the
+    /// agent in place, and so does any move from a wall cell. The goal is the last cell; it is not absorbing. Every step
+    /// that ends in the goal, including staying there, earns `goal_reward`. Every step that ends in an obstacle earns
+    /// −`obstacle_penalty`.
+    ///
+    /// Equal fields give bit-identical models on every machine.
+    ///
+    /// The default is grid G1 of the source's Table 5.3.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct SlipGrid {
+        /// Cells in a row, at least 1.
+        pub width: u32 = 64, "CELLS";
+        /// Cells in a column, at least 1; `width` · `height` is at most 2³² − 1.
+        pub height: u32 = 64, "CELLS";
+        /// ε, the probability of slipping, in [0, 1].
+        pub slip: f64 = 0.1, "P" in FRACTION;
+        /// Fraction of the cells that are walls, in [0, 1); the number of walls is rounded.
+        pub walls: f64 = 0.0, "FRACTION" in BELOW_ONE;
+        /// Fraction of the cells that are obstacles, in [0, 1); the number of obstacles is rounded.
+        pub obstacles: f64 = 0.0, "FRACTION" in BELOW_ONE;
+        /// γ, the discount factor, in [0, 1).
+        pub gamma: f64 = 0.9, "G" in BELOW_ONE;
+        /// Seed of the positions of walls and obstacles.
+        pub seed: u64 = 42, "N";
+        /// Reward of a step that ends in the goal; finite.
+        pub goal_reward: f64 = 1.0, "R" in FINITE;
+        /// Cost of a step that ends in an obstacle; finite.
+        pub obstacle_penalty: f64 = 1.0, "COST" in FINITE;
     }
 }
 
@@ -69,7 +56,7 @@ impl SlipGrid {
     /// # Errors
     /// A field is out of its range, or walls and obstacles do not fit.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        self.check()?;
+        cells(self.width, self.height)?;
         self.on_demand()?.whole()
     }
 
@@ -83,10 +70,10 @@ impl SlipGrid {
     }
 
     fn on_demand(&self) -> Result<OnDemand<Cells>, Error> {
-        self.check_fields()?;
+        self.check()?;
         let (walls, obstacles) = match self.is_open() && self.width > 0 && self.height > 0 {
             true => Default::default(),
-            false => self.place(self.check()?)?,
+            false => self.place(cells(self.width, self.height)?)?,
         };
         let open = walls.is_empty() && obstacles.is_empty();
         let kinds = if open { Vec::new() } else { kinds(self.width * self.height, &walls, &obstacles) };
@@ -95,30 +82,13 @@ impl SlipGrid {
 
     /// Whether no walls and obstacles are asked for.
     fn is_open(&self) -> bool {
-        self.wall_fraction == 0.0 && self.obstacle_fraction == 0.0
-    }
-
-    /// Checks the range of every field and returns the number of states.
-    fn check(&self) -> Result<u32, Error> {
-        let states = cells(self.width, self.height)?;
-        self.check_fields()?;
-        Ok(states)
-    }
-
-    /// Checks the range of every field but the size.
-    fn check_fields(&self) -> Result<(), Error> {
-        fraction("slip", self.slip)?;
-        fraction("wall_fraction", self.wall_fraction)?;
-        fraction("obstacle_fraction", self.obstacle_fraction)?;
-        discount(self.gamma)?;
-        finite("goal_reward", self.goal_reward)?;
-        Ok(finite("obstacle_penalty", self.obstacle_penalty)?)
+        self.walls == 0.0 && self.obstacles == 0.0
     }
 
     /// Draws walls and obstacles without replacement from all cells but the goal; both ascend.
     fn place(&self, states: u32) -> Result<(Vec<u32>, Vec<u32>), Error> {
         let count = |fraction: f64| (fraction * f64::from(states)).round() as u32;
-        let (walls, obstacles) = (count(self.wall_fraction), count(self.obstacle_fraction));
+        let (walls, obstacles) = (count(self.walls), count(self.obstacles));
         let free = states - 1;
         let chosen = walls.checked_add(obstacles).filter(|&chosen| chosen <= free);
         let chosen = chosen.ok_or(Error::Full { walls, obstacles, free })? as usize;
@@ -242,8 +212,7 @@ mod tests {
 
     #[test]
     fn walls_are_the_same_everywhere() {
-        let grid =
-            SlipGrid { width: 512, height: 512, wall_fraction: 0.3, obstacle_fraction: 0.1, ..SlipGrid::default() };
+        let grid = SlipGrid { width: 512, height: 512, walls: 0.3, obstacles: 0.1, ..SlipGrid::default() };
         let Grid { walls, obstacles, .. } = grid.generate().unwrap().grid().unwrap().clone();
         assert_eq!((walls.len(), obstacles.len()), (78_643, 26_214));
         assert_eq!(walls[..8], [2, 4, 8, 9, 10, 13, 16, 19]);
@@ -255,7 +224,7 @@ mod tests {
 
     #[test]
     fn walls_hold_and_obstacles_cost() {
-        let grid = SlipGrid { width: 9, height: 7, wall_fraction: 0.3, obstacle_fraction: 0.2, ..SlipGrid::default() };
+        let grid = SlipGrid { width: 9, height: 7, walls: 0.3, obstacles: 0.2, ..SlipGrid::default() };
         let grid = SlipGrid { obstacle_penalty: 2.5, goal_reward: 4.0, ..grid };
         let mdp = grid.generate().unwrap();
         let Grid { walls, obstacles, goal, .. } = mdp.grid().unwrap().clone();
@@ -297,7 +266,7 @@ mod tests {
             "slip is NaN, expected a number in [0, 1]"
         );
         assert_eq!(message(SlipGrid { gamma: 1.0, ..SlipGrid::default() }), "gamma is 1, expected a number in [0, 1)");
-        let full = SlipGrid { width: 2, height: 2, wall_fraction: 0.5, obstacle_fraction: 0.5, ..SlipGrid::default() };
+        let full = SlipGrid { width: 2, height: 2, walls: 0.5, obstacles: 0.5, ..SlipGrid::default() };
         assert_eq!(message(full), "2 walls and 2 obstacles do not fit in the 3 cells other than the goal");
     }
 }

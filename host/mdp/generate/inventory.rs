@@ -4,61 +4,43 @@ use super::demand::{Family, OnDemand};
 use super::{Error, poisson};
 use crate::model::Mdp;
 use crate::model::whole::{At, Described};
-use warpkov_common::parameters::{count, discount, finite, number};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, FRACTION, Interval, Parameters as _, number, parameters};
 
-/// A store of one product, which orders at the start of a month and sells during the month.
-///
-/// State s is the stock, 0 to `capacity`. Action a orders a units, at most `max_order` and at most the free capacity.
-/// They arrive at once and cost `fixed_cost` + a·`unit_cost`, or 0 for a = 0. Each of the s + a units costs
-/// `holding_cost`. The store sells min(demand, s + a) units at `price` each; the excess demand is lost.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Inventory {
-    /// M, the capacity of the store in units, at least 1.
-    pub capacity: u32,
-    /// Maximum units per order, at least 1.
-    pub max_order: u32,
-    /// Probabilities of a monthly demand of 0, 1, … units; their sum is 1 within 10⁻⁹.
-    pub demand: Vec<f64>,
-    /// K, the fixed cost of an order; finite.
-    pub fixed_cost: f64,
-    /// The cost of a unit ordered; finite.
-    pub unit_cost: f64,
-    /// The cost of holding a unit for a month; finite.
-    pub holding_cost: f64,
-    /// The revenue per unit sold; finite.
-    pub price: f64,
-    /// γ, the discount factor, in [0, 1).
-    pub gamma: f64,
-}
+/// The mean of a Poisson demand.
+const MEAN: Interval = Interval { text: "a number in [0, 1000000]", holds: |x| (0.0..=1e6).contains(&x) };
 
-/// The example of the source's section 3.2.2; γ = 0.9.
-impl Default for Inventory {
-    fn default() -> Self {
-        Self {
-            capacity: 3,
-            max_order: 3,
-            demand: vec![0.25, 0.5, 0.25],
-            fixed_cost: 4.0,
-            unit_cost: 2.0,
-            holding_cost: 1.0,
-            price: 8.0,
-            gamma: 0.9,
-        }
+parameters! {
+    /// A store of one product, which orders at the start of a month and sells during the month.
+    ///
+    /// State s is the stock, 0 to `capacity`. Action a orders a units, at most `max_order` and at most the free capacity.
+    /// They arrive at once and cost `fixed_cost` + a·`unit_cost`, or 0 for a = 0. Each of the s + a units costs
+    /// `holding_cost`. The store sells min(demand, s + a) units at `price` each; the excess demand is lost.
+    ///
+    /// The defaults are the example of the source's section 3.2.2; γ = 0.9.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Inventory {
+        /// M, the capacity of the store in units, at least 1.
+        pub capacity: u32 = 3, "UNITS" in 1..=u32::MAX - 1;
+        /// Maximum units per order, at least 1. By default the capacity.
+        pub max_order: Option<u32> = None, "UNITS" in 1..=u32::MAX;
+        /// Probabilities of a monthly demand of 0, 1, … units; their sum is 1 within 10⁻⁹.
+        pub demand: Vec<f64> = vec![0.25, 0.5, 0.25], "P,P,…" in FRACTION;
+        /// Mean of a Poisson demand in units per month, in place of `demand`, in [0, 10⁶]. Its cut-off tail is negligible.
+        pub demand_mean: Option<f64> = None, "UNITS" in MEAN;
+        /// K, the fixed cost of an order; finite.
+        pub fixed_cost: f64 = 4.0, "COST" in FINITE;
+        /// The cost of a unit ordered; finite.
+        pub unit_cost: f64 = 2.0, "COST" in FINITE;
+        /// The cost of holding a unit for a month; finite.
+        pub holding_cost: f64 = 1.0, "COST" in FINITE;
+        /// The revenue per unit sold; finite.
+        pub price: f64 = 8.0, "R" in FINITE;
+        /// γ, the discount factor, in [0, 1).
+        pub gamma: f64 = 0.9, "G" in BELOW_ONE;
     }
 }
 
 impl Inventory {
-    /// Poisson probabilities of the demand with mean `rate`, in units per month. The cut-off tail is negligible: the
-    /// demands run to `rate` + 9·√`rate` + 20.
-    ///
-    /// # Errors
-    /// `rate` is not in [0, 10⁶].
-    pub fn poisson_demand(rate: f64) -> Result<Vec<f64>, Error> {
-        number("the rate of demand", rate, (0.0..=1e6).contains(&rate), "a number in [0, 1000000]")?;
-        // Nine standard deviations above the mean, and 20 more for small rates.
-        Ok(poisson(rate, (rate + 9.0 * rate.sqrt()) as usize + 20))
-    }
-
     /// Generates the model on all cores.
     ///
     /// # Errors
@@ -76,20 +58,15 @@ impl Inventory {
     }
 
     fn on_demand(&self) -> Result<OnDemand<Months>, Error> {
-        let Self { capacity, max_order, ref demand, .. } = *self;
-        count("capacity", capacity, 1, u32::MAX - 1)?;
-        count("max_order", max_order, 1, u32::MAX)?;
-        for &probability in demand {
-            number("a probability of demand", probability, (0.0..=1.0).contains(&probability), "a number in [0, 1]")?;
-        }
+        self.check()?;
+        let demand = match self.demand_mean {
+            // Nine standard deviations above the mean, and 20 more for small means.
+            Some(mean) => poisson(mean, (mean + 9.0 * mean.sqrt()) as usize + 20),
+            None => self.demand.clone(),
+        };
         // `fold` starts at +0; `sum` of an empty iterator is −0, which the message would print.
         let total = demand.iter().fold(0.0, |sum, probability| sum + probability);
         number("the sum of the probabilities of demand", total, (total - 1.0).abs() <= 1e-9, "1 within 1e-9")?;
-        finite("fixed_cost", self.fixed_cost)?;
-        finite("unit_cost", self.unit_cost)?;
-        finite("holding_cost", self.holding_cost)?;
-        finite("price", self.price)?;
-        discount(self.gamma)?;
 
         let mut tail = demand.clone();
         for k in (1..tail.len()).rev() {
@@ -100,13 +77,15 @@ impl Inventory {
         for (u, probability) in tail.iter().enumerate().skip(1) {
             sold.push(sold[u - 1] + probability);
         }
-        OnDemand::new(Months { inventory: self.clone(), tail, sold })
+        OnDemand::new(Months { inventory: self.clone(), demand, tail, sold })
     }
 }
 
 /// The store, and what a month sells.
 struct Months {
     inventory: Inventory,
+    /// P(D = u), up to the largest demand.
+    demand: Vec<f64>,
     /// P(D ≥ u), up to the largest demand.
     tail: Vec<f64>,
     /// E min(D, u) = Σ P(D ≥ k) over k = 1 … u, the expected sales from u units, up to the largest demand.
@@ -128,11 +107,11 @@ impl Family for Months {
 
     fn actions_of(&self, stock: u64) -> u32 {
         let Inventory { capacity, max_order, .. } = self.inventory;
-        1 + (capacity - stock as u32).min(max_order)
+        1 + (capacity - stock as u32).min(max_order.unwrap_or(capacity))
     }
 
     fn successors(&self, At { state: stock, action: ordered, .. }: At) -> impl Iterator<Item = (u64, f64)> {
-        let (units, demand) = ((stock + u64::from(ordered)) as usize, &self.inventory.demand);
+        let (units, demand) = ((stock + u64::from(ordered)) as usize, &self.demand);
         let left = move |left: usize| (left as u64, demand.get(units - left).copied().unwrap_or_default());
         let none = (0, self.tail.get(units).copied().unwrap_or_default());
         let some = (units + 1).saturating_sub(demand.len()).max(1)..=units;
@@ -170,8 +149,10 @@ mod tests {
         };
         assert_eq!(message(&[0.5, 0.25]), "the sum of the probabilities of demand is 0.75, expected 1 within 1e-9");
         assert_eq!(message(&[]), "the sum of the probabilities of demand is 0, expected 1 within 1e-9");
-        assert_eq!(message(&[1.5, -0.5]), "a probability of demand is 1.5, expected a number in [0, 1]");
-        let poisson = Inventory::poisson_demand(0.0).unwrap();
-        assert!(Inventory { demand: poisson, ..Inventory::default() }.generate().is_ok());
+        assert_eq!(message(&[1.5, -0.5]), "demand is 1.5, expected a number in [0, 1]");
+        let poisson = Inventory { demand_mean: Some(0.0), ..Inventory::default() };
+        assert!(poisson.generate().is_ok());
+        let message = Inventory { demand_mean: Some(1e7), ..poisson }.generate().err().unwrap().to_string();
+        assert_eq!(message, "demand_mean is 10000000, expected a number in [0, 1000000]");
     }
 }

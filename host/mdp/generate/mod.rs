@@ -184,7 +184,7 @@ fn arrays<C: Column, P: Iterator, E: Iterator<Item = (N, f64)>, N: Into<u64>>(
     parallel::map(chunks, |((first, col), (_, val))| {
         let rows = first..rows.min(first + CHUNK);
         for ((found, value), target) in places(rows).flat_map(&entries).zip(col.iter_mut().zip(val)) {
-            (*target.0, *target.1) = (C::of(found.into()), value);
+            (*target.0, *target.1) = (C::from_number(found.into()), value);
         }
     });
     Ok(Arrays { row_ptr, col, val })

@@ -5,55 +5,42 @@ use super::demand::{Family, OnDemand};
 use super::{Error, MOST_STATES};
 use crate::model::Mdp;
 use crate::model::whole::{At, Described};
-use warpkov_common::parameters::{self, count, discount, number};
+use warpkov_common::parameters::{self, BELOW_ONE, NON_NEGATIVE, POSITIVE, Parameters as _, number, parameters};
 
-/// Jobs that pass through a series of queues.
-///
-/// Jobs arrive at the first queue at `arrival_rate` and are lost while it is full. Each queue has one server, which
-/// works at `slow_rate` or `fast_rate`. A finished job moves to the next queue, or leaves the system after the last.
-/// While the next queue is full, the server is blocked. State Σ nᵢ·(`capacity` + 1)ⁱ encodes the number of jobs nᵢ in
-/// each queue. Bit i of an action selects the fast rate for server i. Costs accrue over time: `holding_cost` per job,
-/// `effort_cost` per fast server, and `loss_cost` per lost job. Rewards are negative costs.
-///
-/// Time is uniformised: a step is one event at rate Λ = `arrival_rate` + `queues` · `fast_rate`, so γ discounts a time
-/// of 1/Λ. The process is recurrent under every policy. Near critical load, where service rates are close to the
-/// arrival rate, it mixes in about `capacity`² steps, so a γ close to 1 is hard for iterative methods.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QueueNetwork {
-    /// Number of queues, 1 to 8.
-    pub queues: u32,
-    /// Maximum jobs in a queue, at least 1; (`capacity` + 1)^`queues` is at most 2⁴⁸.
-    pub capacity: u32,
-    /// Arrivals per unit of time, above 0.
-    pub arrival_rate: f64,
-    /// Jobs per unit of time that a slow server finishes, above 0.
-    pub slow_rate: f64,
-    /// Jobs per unit of time that a fast server finishes, at least `slow_rate`.
-    pub fast_rate: f64,
-    /// Cost per job and unit of time, 0 or above.
-    pub holding_cost: f64,
-    /// Cost per fast server and unit of time, 0 or above.
-    pub effort_cost: f64,
-    /// Cost per lost job, 0 or above.
-    pub loss_cost: f64,
-    /// γ, the discount factor, in [0, 1).
-    pub gamma: f64,
-}
-
-/// Two queues of up to 63 jobs, critically loaded at the slow rate; γ = 0.999.
-impl Default for QueueNetwork {
-    fn default() -> Self {
-        Self {
-            queues: 2,
-            capacity: 63,
-            arrival_rate: 1.0,
-            slow_rate: 1.0,
-            fast_rate: 1.5,
-            holding_cost: 1.0,
-            effort_cost: 10.0,
-            loss_cost: 100.0,
-            gamma: 0.999,
-        }
+parameters! {
+    /// Jobs that pass through a series of queues.
+    ///
+    /// Jobs arrive at the first queue at `arrival_rate` and are lost while it is full. Each queue has one server, which
+    /// works at `slow_rate` or `fast_rate`. A finished job moves to the next queue, or leaves the system after the last.
+    /// While the next queue is full, the server is blocked. State Σ nᵢ·(`capacity` + 1)ⁱ encodes the number of jobs nᵢ in
+    /// each queue. Bit i of an action selects the fast rate for server i. Costs accrue over time: `holding_cost` per job,
+    /// `effort_cost` per fast server, and `loss_cost` per lost job. Rewards are negative costs.
+    ///
+    /// Time is uniformised: a step is one event at rate Λ = `arrival_rate` + `queues` · `fast_rate`, so γ discounts a time
+    /// of 1/Λ. The process is recurrent under every policy. Near critical load, where service rates are close to the
+    /// arrival rate, it mixes in about `capacity`² steps, so a γ close to 1 is hard for iterative methods.
+    ///
+    /// The defaults are two queues that are critically loaded at the slow rate.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct QueueNetwork {
+        /// Number of queues, 1 to 8.
+        pub queues: u32 = 2, "N" in 1..=8;
+        /// Maximum jobs in a queue, at least 1; (`capacity` + 1)^`queues` is at most 2⁴⁸.
+        pub capacity: u32 = 63, "JOBS" in 1..=u32::MAX - 1;
+        /// Arrivals per unit of time, above 0.
+        pub arrival_rate: f64 = 1.0, "RATE" in POSITIVE;
+        /// Jobs per unit of time that a slow server finishes, above 0.
+        pub slow_rate: f64 = 1.0, "RATE" in POSITIVE;
+        /// Jobs per unit of time that a fast server finishes, at least `slow_rate`.
+        pub fast_rate: f64 = 1.5, "RATE" in POSITIVE;
+        /// Cost per job and unit of time, 0 or above.
+        pub holding_cost: f64 = 1.0, "COST" in NON_NEGATIVE;
+        /// Cost per fast server and unit of time, 0 or above.
+        pub effort_cost: f64 = 10.0, "COST" in NON_NEGATIVE;
+        /// Cost per lost job, 0 or above.
+        pub loss_cost: f64 = 100.0, "COST" in NON_NEGATIVE;
+        /// γ, the discount factor, in [0, 1).
+        pub gamma: f64 = 0.999, "G" in BELOW_ONE;
     }
 }
 
@@ -75,19 +62,8 @@ impl QueueNetwork {
     }
 
     fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
-        count("queues", self.queues, 1, 8)?;
-        count("capacity", self.capacity, 1, u32::MAX - 1)?;
-        let positive = |name, x: f64| number(name, x, x.is_finite() && x > 0.0, "a number above 0");
-        positive("arrival_rate", self.arrival_rate)?;
-        positive("slow_rate", self.slow_rate)?;
-        let fast = self.fast_rate.is_finite() && self.fast_rate >= self.slow_rate;
-        number("fast_rate", self.fast_rate, fast, "a number, the slow rate or above")?;
-        for (name, cost) in
-            [("holding_cost", self.holding_cost), ("effort_cost", self.effort_cost), ("loss_cost", self.loss_cost)]
-        {
-            number(name, cost, cost.is_finite() && cost >= 0.0, "a number, 0 or above")?;
-        }
-        discount(self.gamma)?;
+        self.check()?;
+        number("fast_rate", self.fast_rate, self.fast_rate >= self.slow_rate, "a number, the slow rate or above")?;
         let states = (u64::from(self.capacity) + 1).checked_pow(self.queues);
         match states.is_some_and(|states| states <= MOST_STATES) {
             true => OnDemand::new(*self),

@@ -6,23 +6,18 @@ use super::Error;
 use super::demand::{Family, OnDemand};
 use crate::model::whole::{At, Described};
 use crate::model::{Grid, Mdp};
-use warpkov_common::parameters::discount;
+use warpkov_common::parameters::{BELOW_ONE, Parameters as _, parameters};
 
-/// A grid of 5 × 5 cells. From two of them, A and B, every action jumps to a fixed cell.
-///
-/// Actions 0 to 3 move up, down, right and left, deterministically. A move off the grid leaves the agent in place and
-/// earns −1. From A, cell 1, every action leads to cell 21 and earns 10. From B, cell 3, every action leads to cell 13
-/// and earns 5.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SuttonGrid {
-    /// γ, the discount factor, in [0, 1).
-    pub gamma: f64,
-}
-
-/// γ = 0.9, as in the source.
-impl Default for SuttonGrid {
-    fn default() -> Self {
-        Self { gamma: 0.9 }
+parameters! {
+    /// A grid of 5 × 5 cells. From two of them, A and B, every action jumps to a fixed cell.
+    ///
+    /// Actions 0 to 3 move up, down, right and left, deterministically. A move off the grid leaves the agent in place and
+    /// earns −1. From A, cell 1, every action leads to cell 21 and earns 10. From B, cell 3, every action leads to cell 13
+    /// and earns 5.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct SuttonGrid {
+        /// γ, the discount factor, in [0, 1).
+        pub gamma: f64 = 0.9, "G" in BELOW_ONE;
     }
 }
 
@@ -49,7 +44,7 @@ impl SuttonGrid {
     }
 
     fn on_demand(&self) -> Result<OnDemand<Self>, Error> {
-        discount(self.gamma)?;
+        self.check()?;
         OnDemand::new(*self)
     }
 }

@@ -7,44 +7,48 @@ use super::demand::{Family, OnDemand};
 use super::{Error, RewardOf, choose};
 use crate::model::whole::{At, Described};
 use crate::model::{Grid, Mdp};
-use warpkov_common::parameters::{cells, count, discount, fraction, number};
+use warpkov_common::parameters::{BELOW_ONE, FRACTION, Parameters as _, cells, count, number, parameters};
 use warpkov_common::random::{below, random, unit};
 
-/// A grid world of `width` × `height` cells, one state each.
-///
-/// Actions 0 to 3 are up, right, down and left. A move off the grid leaves the agent in place. `successors` is the
-/// number of outcomes of an action:
-///
-/// | `successors` | intended direction | other directions |
-/// | --- | --- | --- |
-/// | 1 | 1 | |
-/// | 2 | 0.9 | 0.1, the next clockwise |
-/// | 4 | 0.7 | 0.1 each |
-///
-/// (The source gives these probabilities, but not the other directions.) Outcomes that end in the same cell are merged.
-///
-/// Randomly chosen cells have a reward, uniform in 2 to 20. As the source defines R, a transition earns it: every step
-/// that ends in such a cell, including staying there. No cell is terminal. `grid.goal` is the cell with the largest
-/// reward.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WetFloor {
-    /// Cells in a row, at least 1.
-    pub width: u32,
-    /// Cells in a column, at least 1; `width` · `height` is at most 2³² − 1.
-    pub height: u32,
-    /// Outcomes of an action: 1, 2 or 4.
-    pub successors: u32,
-    /// Number of cells with a reward, at most all.
-    pub reward_states: u32,
-    /// Whether rewards are integers.
-    pub whole_rewards: bool,
-    /// The source's locality modification: the probability that an outcome is redirected to a uniformly drawn cell, in
-    /// [0, 1].
-    pub redirected: f64,
-    /// γ, the discount factor, in [0, 1).
-    pub gamma: f64,
-    /// Seed of the cells and sizes of rewards and of the redirected outcomes.
-    pub seed: u64,
+parameters! {
+    /// A grid world of `width` × `height` cells, one state each.
+    ///
+    /// Actions 0 to 3 are up, right, down and left. A move off the grid leaves the agent in place. `successors` is the
+    /// number of outcomes of an action:
+    ///
+    /// | `successors` | intended direction | other directions |
+    /// | --- | --- | --- |
+    /// | 1 | 1 | |
+    /// | 2 | 0.9 | 0.1, the next clockwise |
+    /// | 4 | 0.7 | 0.1 each |
+    ///
+    /// (The source gives these probabilities, but not the other directions.) Outcomes that end in the same cell are merged.
+    ///
+    /// Randomly chosen cells have a reward, uniform in 2 to 20. As the source defines R, a transition earns it: every step
+    /// that ends in such a cell, including staying there. No cell is terminal. `grid.goal` is the cell with the largest
+    /// reward.
+    ///
+    /// The default is GW-64x64x1, the first domain of Table 6.1.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct WetFloor {
+        /// Cells in a row, at least 1.
+        pub width: u32 = 64, "CELLS";
+        /// Cells in a column, at least 1; `width` · `height` is at most 2³² − 1.
+        pub height: u32 = 64, "CELLS";
+        /// Outcomes of an action: 1, 2 or 4.
+        pub successors: u32 = 1, "N";
+        /// Number of cells with a reward, at most all. By default that of Table 6.1 for its sizes, else S / 1000, rounded, at least 1.
+        pub reward_states: Option<u32> = None, "STATES";
+        /// Draw real rewards, in place of integers.
+        pub real_rewards: bool = false, "flag";
+        /// The source's locality modification: the probability that an outcome is redirected to a uniformly drawn cell, in
+        /// [0, 1].
+        pub redirected: f64 = 0.0, "FRACTION" in FRACTION;
+        /// γ, the discount factor, in [0, 1).
+        pub gamma: f64 = 0.9, "G" in BELOW_ONE;
+        /// Seed of the cells and sizes of rewards and of the redirected outcomes.
+        pub seed: u64 = 42, "N";
+    }
 }
 
 /// The twelve domains of the source's Table 6.1.
@@ -68,8 +72,8 @@ const fn domain(side: u32, successors: u32) -> WetFloor {
         width: side,
         height: side,
         successors,
-        reward_states: default_reward_states(side as u64 * side as u64),
-        whole_rewards: true,
+        reward_states: None,
+        real_rewards: false,
         redirected: 0.0,
         gamma: 0.9,
         seed: 42,
@@ -77,14 +81,14 @@ const fn domain(side: u32, successors: u32) -> WetFloor {
 }
 
 /// Number of reward states: Table 6.1's for its sizes, otherwise S / 1000, rounded, at least 1.
-const fn default_reward_states(states: u64) -> u32 {
+fn default_reward_states(states: u32) -> u32 {
     match states {
         4_096 => 5,
         65_536 => 65,
         262_144 => 260,
         1_048_576 => 1_024,
         _ if states < 1_500 => 1,
-        _ => ((states + 500) / 1_000) as u32,
+        _ => states.saturating_add(500) / 1_000,
     }
 }
 
@@ -92,8 +96,7 @@ impl WetFloor {
     /// A grid in the style of Table 6.1: integer rewards in about 1 of 1000 cells, γ = 0.9, seed 42.
     #[must_use]
     pub const fn new(width: u32, height: u32, successors: u32) -> Self {
-        let reward_states = default_reward_states(width as u64 * height as u64);
-        Self { width, height, reward_states, ..domain(64, successors) }
+        Self { width, height, ..domain(64, successors) }
     }
 
     /// The domain of Table 6.1 with this name, case-insensitively.
@@ -125,22 +128,22 @@ impl WetFloor {
     }
 
     fn on_demand(&self) -> Result<OnDemand<Floor>, Error> {
+        self.check()?;
         let states = cells(self.width, self.height)?;
         let outcomes = matches!(self.successors, 1 | 2 | 4);
         number("successors", f64::from(self.successors), outcomes, "1, 2 or 4")?;
-        count("reward_states", self.reward_states, 0, states)?;
-        fraction("redirected", self.redirected)?;
-        discount(self.gamma)?;
-        OnDemand::new(Floor { grid: *self, rewards: self.rewards(states) })
+        let rewarded = self.reward_states.unwrap_or(default_reward_states(states));
+        count("reward_states", rewarded, 0, states)?;
+        OnDemand::new(Floor { grid: *self, rewards: self.rewards(states, rewarded) })
     }
 
     /// The cells with rewards, ascending, and the rewards of ending a step there.
-    fn rewards(&self, states: u32) -> Vec<(u64, f64)> {
+    fn rewards(&self, states: u32, rewarded: u32) -> Vec<(u64, f64)> {
         let mut random = random(self.seed, 0);
-        let cells = choose(&mut random, states, self.reward_states as usize);
-        let mut draw = || match self.whole_rewards {
-            true => 2.0 + below(&mut random, 19) as f64,
-            false => 2.0 + 18.0 * unit(&mut random),
+        let cells = choose(&mut random, states, rewarded as usize);
+        let mut draw = || match self.real_rewards {
+            true => 2.0 + 18.0 * unit(&mut random),
+            false => 2.0 + below(&mut random, 19) as f64,
         };
         let mut rewards: Vec<_> = cells.into_iter().map(|cell| (u64::from(cell), draw())).collect();
         rewards.sort_unstable_by_key(|&(cell, _)| cell);
@@ -243,7 +246,10 @@ mod tests {
     #[test]
     fn domains_are_those_of_the_table() {
         assert_eq!(TABLE_6_1[3].name(), "GW-1024x1024x1");
-        assert_eq!(TABLE_6_1.map(|domain| domain.reward_states)[..4], [5, 65, 260, 1024]);
+        assert_eq!(
+            TABLE_6_1.map(|domain| default_reward_states(domain.width * domain.height))[..4],
+            [5, 65, 260, 1024]
+        );
         for domain in TABLE_6_1.into_iter().filter(|domain| domain.width <= 256) {
             assert_eq!(WetFloor::named(&domain.name().to_lowercase()), Some(domain));
             let mdp = domain.generate().unwrap();
@@ -251,7 +257,12 @@ mod tests {
             let mut rewarded: Vec<_> = mdp.rewards().col().to_vec();
             rewarded.sort_unstable();
             rewarded.dedup();
-            assert_eq!(rewarded.len(), domain.reward_states as usize, "{}", domain.name());
+            assert_eq!(
+                rewarded.len(),
+                default_reward_states(domain.width * domain.height) as usize,
+                "{}",
+                domain.name()
+            );
             assert!(mdp.rewards().val().iter().all(|&r| (2.0..=20.0).contains(&r) && r.fract() == 0.0));
             let goal = mdp.grid().unwrap().goal;
             assert!(rewarded.binary_search(&(goal as u32)).is_ok());
@@ -291,7 +302,7 @@ mod tests {
 
     #[test]
     fn is_the_same_everywhere() {
-        let grid = WetFloor { redirected: 0.3, whole_rewards: false, ..WetFloor::new(40, 30, 4) };
+        let grid = WetFloor { redirected: 0.3, real_rewards: true, ..WetFloor::new(40, 30, 4) };
         let mdp = grid.generate().unwrap();
         let single = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let again = single.install(|| grid.generate()).unwrap();
@@ -304,7 +315,7 @@ mod tests {
     fn says_what_is_wrong() {
         let message = |grid: WetFloor| grid.generate().err().unwrap().to_string();
         assert_eq!(message(WetFloor::new(8, 8, 3)), "successors is 3, expected 1, 2 or 4");
-        let full = WetFloor { reward_states: 65, ..WetFloor::new(8, 8, 1) };
+        let full = WetFloor { reward_states: Some(65), ..WetFloor::new(8, 8, 1) };
         assert_eq!(message(full), "reward_states is 65, expected 0 to 64");
     }
 }

@@ -4,30 +4,27 @@
 use super::Error;
 use super::explore::{Search, explore};
 use crate::model::Mdp;
-use warpkov_common::parameters::count;
+use warpkov_common::parameters::{Parameters as _, parameters};
 
-/// A host that joins a network and configures an address without a server.
-///
-/// The host draws one of 65,024 addresses, probes `probes` times at intervals of 2 time units whether another host has
-/// it, announces it twice, and uses it. If another host answers before that, the host draws a new address; while it
-/// announces, it may instead defend the address. A message takes up to 1 time unit and is lost with probability 0.1.
-/// Actions select the next message, or a time step of 1 unit, which earns 1. Undiscounted.
-///
-/// Labels: `init`; `configured`, the host uses its address; `collision`, another host uses the same address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Zeroconf {
-    /// N, the number of hosts that already have an address, 1 to 65,023.
-    pub hosts: u32,
-    /// K, the number of probes, 1 to 1000.
-    pub probes: u32,
-    /// Whether the host discards its queued messages when it gives up an address.
-    pub reset: bool,
-}
-
-/// N = 20, K = 2, with reset: 670 states.
-impl Default for Zeroconf {
-    fn default() -> Self {
-        Self { hosts: 20, probes: 2, reset: true }
+parameters! {
+    /// A host that joins a network and configures an address without a server.
+    ///
+    /// The host draws one of 65,024 addresses, probes `probes` times at intervals of 2 time units whether another host has
+    /// it, announces it twice, and uses it. If another host answers before that, the host draws a new address; while it
+    /// announces, it may instead defend the address. A message takes up to 1 time unit and is lost with probability 0.1.
+    /// Actions select the next message, or a time step of 1 unit, which earns 1. Undiscounted.
+    ///
+    /// Labels: `init`; `configured`, the host uses its address; `collision`, another host uses the same address.
+    ///
+    /// By default, 670 states.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Zeroconf {
+        /// N, the number of hosts that already have an address, 1 to 65,023.
+        pub hosts: u32 = 20, "N" in 1..=65_023;
+        /// K, the number of probes, 1 to 1000.
+        pub probes: u32 = 2, "K" in 1..=1000;
+        /// Keep the queued messages when the host gives up an address.
+        pub no_reset: bool = false, "flag";
     }
 }
 
@@ -185,11 +182,10 @@ impl Zeroconf {
     /// # Errors
     /// A field is out of its range.
     pub fn generate(&self) -> Result<Mdp, Error> {
-        count("hosts", self.hosts, 1, 65_023)?;
-        count("probes", self.probes, 1, 1000)?;
+        self.check()?;
         let explored = explore(State::START, &NAMES, |state, search| {
             if state.at == At::Reconfigure {
-                search.action(HOST, 0.0, [(1.0, state.reconfigured(self.reset))]);
+                search.action(HOST, 0.0, [(1.0, state.reconfigured(!self.no_reset))]);
                 return;
             }
             if let Some(later) = state.tick() {

@@ -247,7 +247,7 @@ pub fn write(out: &mut impl Write, mdp: &Mdp) -> io::Result<()> {
     let model = if rewarded { "reward" } else { "" };
     writeln!(out, "@type: MDP\n@value_type: double\n@parameters\n\n@reward_models\n{model}\n@nr_states")?;
     writeln!(out, "{}\n@nr_choices\n{}\n@model", mdp.states(), mdp.rows() + terminal)?;
-    let mut labels = Labels::of(mdp);
+    let mut labels = Labels::new(mdp);
     if let Some(label) = labels.names().find(|label| label.is_empty() || label.contains(['"', '\n', '\r'])) {
         return Err(no_place(format!("DRN has no place for the label {label:?}")));
     }

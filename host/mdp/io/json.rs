@@ -453,7 +453,7 @@ fn of_list(
     actions: Option<&[String]>,
     note: &mut dyn FnMut(String),
 ) -> Result<MdpParts, String> {
-    let mut outcomes = Outcomes::of(states, actions);
+    let mut outcomes = Outcomes::new(states, actions);
     for (index, transition) in (0..).zip(list) {
         let Transition { state, action, next, probability, reward } = transition;
         match (action, next, probability, reward) {

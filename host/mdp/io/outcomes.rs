@@ -43,7 +43,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn of(message: String) -> Self {
+    fn new(message: String) -> Self {
         Self { place: None, message }
     }
 
@@ -54,8 +54,8 @@ impl Fault {
 
 impl Outcomes {
     /// Outcomes of states and actions that are known before, in this order. Without a list, the names in the file are the names.
-    pub fn of(states: Option<&[String]>, actions: Option<&[String]>) -> Self {
-        let (states, actions) = (Known::of(states), Known::of(actions));
+    pub fn new(states: Option<&[String]>, actions: Option<&[String]>) -> Self {
+        let (states, actions) = (Known::new(states), Known::new(actions));
         let count = if states.given { states.names.len() } else { 0 };
         Self { order: (0..count as u32).collect(), ordered: vec![true; count], states, actions, outcomes: Vec::new() }
     }
@@ -132,7 +132,7 @@ impl Outcomes {
     /// the names first come.
     pub fn into_model(mut self, place: impl Fn(u64) -> String) -> Result<MdpParts, Fault> {
         if self.outcomes.is_empty() {
-            return Err(Fault::of("found no transitions, expected at least one".to_owned()));
+            return Err(Fault::new("found no transitions, expected at least one".to_owned()));
         }
         let count = self.states.names.len();
         self.ordered.resize(count, false);
@@ -195,7 +195,7 @@ impl Outcomes {
                 }
             }
         }
-        let parts = rows.into_model(count as u32).map_err(|gap| Fault::of(gap.to_string()))?;
+        let parts = rows.into_model(count as u32).map_err(|gap| Fault::new(gap.to_string()))?;
         Ok(MdpParts { state_names: names.map(Arc::new), ..parts })
     }
 
@@ -208,7 +208,7 @@ impl Outcomes {
         let (largest, place) = numbers.iter().zip(&self.states.places).max().map_or((0, 0), |(&n, &place)| (n, place));
         let expected = "expected the numbers from 0 to S − 1 without gaps, or names";
         Err(match missing == 0 && largest as usize == count {
-            true => Fault::of(format!("the states are numbered from 1 to {count}, {expected}")),
+            true => Fault::new(format!("the states are numbered from 1 to {count}, {expected}")),
             false => Fault::at(place, format!("found state {largest}, but no state {missing}; {expected}")),
         })
     }
@@ -228,7 +228,7 @@ struct Known {
 }
 
 impl Known {
-    fn of(names: Option<&[String]>) -> Self {
+    fn new(names: Option<&[String]>) -> Self {
         let mut known = Self { given: names.is_some(), ..Self::default() };
         for name in names.unwrap_or_default() {
             known.insert(name, 0);

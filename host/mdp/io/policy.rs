@@ -40,7 +40,7 @@ use warpkov_common::terminal::quoted;
 pub fn read_policy(path: &Path, mdp: &Mdp) -> Result<Vec<u32>, Error> {
     let file = path.display().to_string();
     let mut input = Input::open(path).map_err(of_file(file.clone()))?;
-    let mut policy = Policy::of(mdp);
+    let mut policy = Policy::new(mdp);
     let npy = plain_name(path).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"))
         || npy::sniff(input.start(SNIFFED).map_err(of_file(file.clone()))?);
     if npy {
@@ -70,7 +70,7 @@ pub fn read_policy(path: &Path, mdp: &Mdp) -> Result<Vec<u32>, Error> {
             "-" => Some(Given::None),
             _ => word.parse().ok().map(Given::Number),
         };
-        let actions = entries(&text, &file, ACTIONS, "an action", number).map_err(|error| error.of(&file))?;
+        let actions = entries(&text, &file, ACTIONS, "an action", number).map_err(|error| error.in_file(&file))?;
         policy.in_order(actions.into_iter()).map_err(content)?;
     } else {
         return policy.csv(text.as_bytes(), &file);
@@ -101,7 +101,7 @@ struct Policy<'m> {
 }
 
 impl<'m> Policy<'m> {
-    fn of(mdp: &'m Mdp) -> Self {
+    fn new(mdp: &'m Mdp) -> Self {
         let names = mdp.state_names().unwrap_or_default();
         let states = Rc::new(names.iter().map(String::as_str).zip(0..).collect());
         Self { mdp, states, actions: vec![None; mdp.states() as usize] }
@@ -216,7 +216,7 @@ impl<'m> Policy<'m> {
                 Err(format!("found {}, expected an action: its name or number", quoted(other.to_string().as_bytes())))
             }
         };
-        fn of(given: &Option<Result<u32, String>>) -> Given<'_> {
+        fn stated(given: &Option<Result<u32, String>>) -> Given<'_> {
             match given {
                 None => Given::None,
                 Some(Ok(number)) => Given::Number(*number),
@@ -226,11 +226,11 @@ impl<'m> Policy<'m> {
         match value {
             Value::Array(actions) => {
                 let actions: Vec<_> = actions.iter().map(given).collect::<Result<_, _>>()?;
-                self.in_order(actions.iter().map(of))
+                self.in_order(actions.iter().map(stated))
             }
             Value::Object(actions) => actions.iter().try_for_each(|(name, action)| {
                 let state = self.state(name).ok_or_else(|| self.no_state(name))?;
-                self.set(state, of(&given(action)?))
+                self.set(state, stated(&given(action)?))
             }),
             _ => Err("expected an array of actions or an object of states".to_owned()),
         }

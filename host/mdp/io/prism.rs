@@ -362,7 +362,7 @@ pub fn beside(path: &Path, dialect: Dialect) -> impl Iterator<Item = PathBuf> {
 pub fn write(path: &Path, mdp: &Mdp, dialect: Dialect) -> Result<(), Error> {
     let mdp = &*without_ends(mdp);
     check(mdp, dialect).map_err(Error::write(path))?;
-    let rewards = Rewards::of(mdp);
+    let rewards = Rewards::new(mdp);
     let [states, transitions] = dialect.rewards();
     let file = |extension: &str, content: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
         let path = path.with_extension(extension);
@@ -403,7 +403,7 @@ fn check(mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
         Dialect::Prism => label.contains(['"', '\n', '\r']),
         Dialect::Storm => label.is_empty() || label.contains(char::is_whitespace),
     };
-    if let Some(label) = Labels::of(mdp).names().find(wrong) {
+    if let Some(label) = Labels::new(mdp).names().find(wrong) {
         return Err(no_place(format!("there is no place for the label {label:?}")));
     }
     let mut names = (0..mdp.rows()).filter_map(|row| name_of(mdp, row));
@@ -451,7 +451,7 @@ fn write_entry(out: &mut impl Write, state: u32, choice: usize, successor: u32, 
 }
 
 fn write_labels(out: &mut dyn Write, mdp: &Mdp, dialect: Dialect) -> io::Result<()> {
-    let mut labels = Labels::of(mdp);
+    let mut labels = Labels::new(mdp);
     match dialect {
         Dialect::Prism => {
             let names: Vec<_> = labels.names().enumerate().map(|(i, name)| format!("{i}=\"{name}\"")).collect();
@@ -491,7 +491,7 @@ struct Rewards<'m> {
 }
 
 impl<'m> Rewards<'m> {
-    fn of(mdp: &'m Mdp) -> Self {
+    fn new(mdp: &'m Mdp) -> Self {
         let mut rewards = Self { mdp, states: 0, transitions: 0 };
         for state in 0..mdp.states() as usize {
             rewards.states += usize::from(state_reward(mdp, state) != 0.0);

@@ -338,7 +338,7 @@ pub struct Labels<'m>(Vec<(&'m str, &'m [u32])>);
 
 impl<'m> Labels<'m> {
     /// The labels of a model, with "init" first.
-    pub fn of(mdp: &'m Mdp) -> Self {
+    pub fn new(mdp: &'m Mdp) -> Self {
         let mut labels: Vec<_> = mdp.labels().iter().map(|(label, members)| (label.as_str(), &members[..])).collect();
         labels.sort_by_key(|(label, _)| *label != "init");
         Self(labels)

@@ -65,11 +65,11 @@ pub fn sniff(start: &[u8], length: Option<u64>) -> bool {
 pub fn read(file: &File, name: String, maps: bool) -> Result<Mdp, Error> {
     let map = if maps { map(file, &name)? } else { copied(file).map(Arc::new).map_err(Error::read(&name))? };
     let content = |message| Error::Content { file: name.clone(), message };
-    let parts = Parts::of(map).map_err(content)?;
+    let parts = Parts::from_map(map).map_err(content)?;
     parts.states().map_err(content)?;
     if !parts.is_short() {
         // Columns of 64 bits are checked before they become numbers of 32 bits.
-        let mapped = Mapped::of(parts, name.clone())?;
+        let mapped = Mapped::from_parts(parts, name.clone())?;
         mapped.check(0..mapped.states)?;
         let parts = mapped.parts.model().map_err(content)?;
         return parts.validated().map_err(invalid(name));
@@ -154,10 +154,10 @@ impl Mapped {
     /// If the file cannot be mapped, or its header is not that of a model.
     pub(super) fn open(file: &File, name: String) -> Result<Self, Error> {
         let content = |message| Error::Content { file: name.clone(), message };
-        Self::of(Parts::of(map(file, &name)?).map_err(content)?, name)
+        Self::from_parts(Parts::from_map(map(file, &name)?).map_err(content)?, name)
     }
 
-    fn of(parts: Parts, file: String) -> Result<Self, Error> {
+    fn from_parts(parts: Parts, file: String) -> Result<Self, Error> {
         let content = |message| Error::Content { file: file.clone(), message };
         let read = || {
             parts.check_version()?;
@@ -486,7 +486,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(map: Arc<Mmap>) -> Result<Self, String> {
+    fn from_map(map: Arc<Mmap>) -> Result<Self, String> {
         let (length, header) =
             SafeTensors::read_metadata(&map).map_err(|error| format!("not a safetensors file: {error}"))?;
         let metadata = header.metadata().clone().unwrap_or_default();

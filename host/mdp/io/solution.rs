@@ -128,7 +128,7 @@ pub fn read_values(path: &Path) -> Result<Vec<f64>, Error> {
         match text.trim_ascii_start().as_bytes() {
             [b'[' | b'{', ..] => parse_json(&text, &file)?,
             _ if text.lines().any(|line| line.starts_with(Solved::VALUES)) => {
-                Solved::parse(&text, file.clone()).map_err(|error| error.of(&file))?.values
+                Solved::parse(&text, file.clone()).map_err(|error| error.in_file(&file))?.values
             }
             _ => parse_csv(&text, &file)?,
         }

@@ -138,7 +138,7 @@ pub enum ReadError {
 
 impl ReadError {
     /// The error of a file.
-    pub(super) fn of(&self, file: &str) -> Error {
+    pub(super) fn in_file(&self, file: &str) -> Error {
         Error::Content { file: file.to_owned(), message: self.without(file) }
     }
 
@@ -166,11 +166,13 @@ impl Solved {
             let input = Input::open(&beside).map_err(of_policy())?;
             let policy = npy::read::<i64>(&mut BufReader::new(input)).map_err(of_policy())?.elements;
             let policy = policy.into_iter().map(|action| u32::try_from(action).unwrap_or(NO_ACTION)).collect();
-            return Self { policy, values, steps, ..Self::default() }.checked(&file).map_err(|error| error.of(&file));
+            return Self { policy, values, steps, ..Self::default() }
+                .checked(&file)
+                .map_err(|error| error.in_file(&file));
         }
         let text = input.read_text().map_err(of_file(file.clone()))?;
         if !has_columns(text.as_bytes(), &["value", "action"]) {
-            return Self::parse(&text, file.clone()).map_err(|error| error.of(&file));
+            return Self::parse(&text, file.clone()).map_err(|error| error.in_file(&file));
         }
         let mut solved = Self::default();
         let optional = ["action_number", "step", "state"];
@@ -195,7 +197,7 @@ impl Solved {
             });
             Ok(())
         })?;
-        solved.checked(&file).map_err(|error| error.of(&file))
+        solved.checked(&file).map_err(|error| error.in_file(&file))
     }
 
     /// Start of the line of values in text.

@@ -139,11 +139,11 @@ impl Archive {
                 let kind = match path.strip_prefix("annotations/rewards/").and_then(|rest| rest.split_once('/')) {
                     // An index read earlier tells which rewards to skip.
                     Some((name, _)) if !self.index.is_null() => match self.reward(reward) {
-                        Ok(Some((chosen, description))) if chosen == name => Type::of(&description["type"]).ok(),
+                        Ok(Some((chosen, description))) if chosen == name => Type::parse(&description["type"]).ok(),
                         _ => return Ok(()),
                     },
                     None if path == PROBABILITIES && !self.index.is_null() => {
-                        Type::of(&self.index["transition-system"]["branch-probability-type"]).ok()
+                        Type::parse(&self.index["transition-system"]["branch-probability-type"]).ok()
                     }
                     _ => None,
                 };
@@ -250,7 +250,7 @@ impl Archive {
         let actions = count("#choice-actions").unwrap_or_default();
         let kind = match &system["branch-probability-type"] {
             Value::Null => None,
-            found => Some(Type::of(found)?),
+            found => Some(Type::parse(found)?),
         };
 
         let targets = self.targets.take().ok_or_else(|| missing(TARGETS))?.counted(TARGETS, &OFFSET, branches)?;
@@ -305,7 +305,7 @@ impl Archive {
         for ((part, count), rewards) in ["states", "choices", "branches"].into_iter().zip(counts).zip(&mut rewards) {
             if description["applies-to"].as_array().is_some_and(|parts| parts.iter().any(|known| known == part)) {
                 let file = format!("annotations/rewards/{name}/{part}/values.bin");
-                *rewards = self.reals(&file, &Type::of(&description["type"])?, count)?;
+                *rewards = self.reals(&file, &Type::parse(&description["type"])?, count)?;
             }
         }
         Ok(rewards)
@@ -436,7 +436,7 @@ enum Type {
 const OFFSET: Type = Type::Number(Encoding::little(Kind::Unsigned, 8));
 
 impl Type {
-    fn of(description: &Value) -> io::Result<Self> {
+    fn parse(description: &Value) -> io::Result<Self> {
         let size = description["size"].as_u64();
         let encoding = |kind, bits: u64| {
             matches!(bits, 8 | 16 | 32 | 64).then(|| Self::Number(Encoding::little(kind, bits as usize / 8)))

@@ -40,7 +40,7 @@ enum Element {
 }
 
 impl Element {
-    fn of(name: &[u8], parent: Option<Self>) -> Self {
+    fn parse(name: &[u8], parent: Option<Self>) -> Self {
         match (parent, name) {
             (None, b"MDP") => Self::Mdp,
             (Some(Self::Mdp), b"Actions") => Self::Actions,
@@ -105,7 +105,7 @@ struct Model {
 
 impl Model {
     fn start(&mut self, tag: &BytesStart<'_>, line: u64) -> Result<(), String> {
-        let element = Element::of(tag.name().as_ref(), self.open.last().copied());
+        let element = Element::parse(tag.name().as_ref(), self.open.last().copied());
         if self.open.is_empty() && (self.begun || element != Element::Mdp) {
             let expected = if self.begun { "the end of the file" } else { "<MDP>" };
             return Err(format!("found <{}>, expected {expected}", quoted(tag.name().as_ref())));

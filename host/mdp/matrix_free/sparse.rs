@@ -59,7 +59,7 @@ fn action<M: Outcomes>(
 
 impl Rows {
     /// The rows of `states`: successors ascending, each once. An error is a state that is not valid.
-    fn of<M: Outcomes>(model: &M, table: &Vec<f64>, states: Range<u64>) -> Result<Self, u64> {
+    fn new<M: Outcomes>(model: &M, table: &Vec<f64>, states: Range<u64>) -> Result<Self, u64> {
         let (mut rows, mut successors) = (Self::default(), Vec::new());
         for state in states {
             let actions = model.actions(table, state);
@@ -124,7 +124,7 @@ pub fn sparse<M: Outcomes + Sync>(model: &M) -> Result<Mdp, SolveError> {
         return Err(SolveError::Model(format!("a sparse model has at most {MOST_STATES} states, found {states}")));
     }
     let table = model.table();
-    let of_block = |block: u64| Rows::of(model, &table, block * BLOCK..states.min((block + 1) * BLOCK));
+    let of_block = |block: u64| Rows::new(model, &table, block * BLOCK..states.min((block + 1) * BLOCK));
     let blocks: Vec<_> = (0..states.div_ceil(BLOCK)).into_par_iter().map(of_block).collect();
     let blocks: Result<Vec<Rows>, u64> = blocks.into_iter().collect();
     let blocks = blocks.map_err(|state| SolveError::Model(why_wrong(model, &table, state)))?;
@@ -262,7 +262,7 @@ impl Switch {
             let (place, model) = (Arc::<OnceLock<Cost>>::default(), *model);
             let found = Arc::clone(&place);
             // Without the thread, the cost stays unknown.
-            let _ = thread::Builder::new().spawn(move || found.set(Cost::of(&model)));
+            let _ = thread::Builder::new().spawn(move || found.set(Cost::new(&model)));
             place
         });
         let Some(&Cost { make, transitions }) = cost.get() else { return false };
@@ -291,7 +291,7 @@ impl Switch {
 
 impl Cost {
     /// The cost of a model, from the rows of some states.
-    fn of<M: Outcomes + Sync>(model: &M) -> Self {
+    fn new<M: Outcomes + Sync>(model: &M) -> Self {
         let (states, table, begun) = (model.states(), model.table(), Instant::now());
         if states > MOST_STATES {
             return Self { make: f64::INFINITY, transitions: 0.0 };
@@ -302,7 +302,7 @@ impl Cost {
             let stride = (states / round).max(1);
             let of_state = |at: u64| {
                 let state = (at * stride + made) % states;
-                Rows::of(model, &table, state..state + 1).map_or(0, |rows| rows.col.len())
+                Rows::new(model, &table, state..state + 1).map_or(0, |rows| rows.col.len())
             };
             transitions += (0..round).into_par_iter().map(of_state).sum::<usize>();
             (made, round) = (made + round, 2 * round);

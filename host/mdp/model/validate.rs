@@ -31,7 +31,7 @@ impl Matrix {
     ///
     /// # Errors
     /// [`Invalid::Csr`].
-    pub fn of(
+    pub fn csr(
         self,
         row_ptr: impl Into<Array<u64>>,
         col: impl Into<Array<u32>>,
@@ -217,9 +217,9 @@ fn rows_of(mdp: &MdpParts) -> Rows<'_> {
             Choices::Uniform(actions) => Actions::Uniform(*actions),
             Choices::Ragged(offsets) => Actions::Ragged(Cow::Borrowed(offsets)),
         },
-        transitions: Entries::of(&mdp.transitions),
+        transitions: Entries::new(&mdp.transitions),
         ends: Cow::Borrowed(&mdp.ends),
-        rewards: Entries::of(&mdp.rewards),
+        rewards: Entries::new(&mdp.rewards),
         action_rewards: Cow::Borrowed(&mdp.action_rewards),
         names: Cow::Borrowed(&[]),
     }

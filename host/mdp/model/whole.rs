@@ -155,14 +155,14 @@ pub enum Columns<'a> {
 /// A type of columns.
 pub(crate) trait Column: Copy + Default + Ord + Send + Sync + Into<u64> + 'static {
     /// A number that the type can hold.
-    fn of(number: u64) -> Self;
+    fn from_number(number: u64) -> Self;
 
     /// Columns of this type.
     fn columns(columns: Vec<Self>) -> Columns<'static>;
 }
 
 impl Column for u32 {
-    fn of(number: u64) -> Self {
+    fn from_number(number: u64) -> Self {
         number as Self
     }
 
@@ -172,7 +172,7 @@ impl Column for u32 {
 }
 
 impl Column for u64 {
-    fn of(number: u64) -> Self {
+    fn from_number(number: u64) -> Self {
         number
     }
 
@@ -224,7 +224,7 @@ pub(crate) use with_lines;
 
 impl<'a> Entries<'a> {
     /// All rows of a matrix.
-    pub(super) fn of(csr: &'a Csr) -> Self {
+    pub(super) fn new(csr: &'a Csr) -> Self {
         Self {
             row_ptr: Cow::Borrowed(csr.row_ptr()),
             col: Columns::Short(Cow::Borrowed(csr.col())),

@@ -96,7 +96,7 @@ pub(super) fn order(mdp: &Mdp, options: &SolveOptions) -> Option<(Order, String)
             if options.method.is_some_and(|method| !methods.contains(&method)) {
                 return None;
             }
-            let sweeps = || Features::of(mdp, options.limits.target).sweeps;
+            let sweeps = || Features::new(mdp, options.limits.target).sweeps;
             let (order, [before, after]) = Order::worthwhile(mdp, sweeps)?;
             let note = format!(
                 "auto chose reverse Cuthill–McKee order: mean distance of successors {after:.0} states, was {before:.0}"

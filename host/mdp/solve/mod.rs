@@ -183,7 +183,7 @@ fn once(
         values,
         policy,
         first: mdp.part().map_or(0, |part| part.first),
-        size: Size::of(mdp, team)?,
+        size: Size::new(mdp, team)?,
         run,
         certificate,
         method,

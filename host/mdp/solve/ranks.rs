@@ -92,7 +92,7 @@ pub(super) fn solve_parts(
     let initial = agreed(initial(splits[rank]..splits[rank + 1]), comm)?;
     let part = cut(whole, &splits, order, comm)?;
     let of_rank = part.part().cloned().unwrap_or_default();
-    let team = Team::of(comm, &of_rank);
+    let team = Team::new(comm, &of_rank);
     let options = &SolveOptions { reorder: Reorder::None, ..*options };
     let features = Features::if_auto(&part, &team, options)?;
     let mut initial = initial.map(|values| {
@@ -124,6 +124,6 @@ pub(super) fn solve_parts(
     solution.values.drain(..part.own().start);
     solution.policy.truncate(part.own().end);
     solution.policy.drain(..part.own().start);
-    solution.ranks = clocked.shares(&solution.device, RankWork::of(&part).unwrap_or_default())?;
+    solution.ranks = clocked.shares(&solution.device, RankWork::new(&part).unwrap_or_default())?;
     Ok(solution)
 }

@@ -94,7 +94,7 @@ impl Session<'_> {
                 if options.precision == Precision::Mixed && checkpoint.in_f64 {
                     options.precision = Precision::F64;
                 }
-                Start::of(checkpoint, options.limits.target)
+                Start::from_checkpoint(checkpoint, options.limits.target)
             }
         };
         let values = |states: Range<u64>| {
@@ -153,7 +153,7 @@ impl<'a> Start<'a> {
     }
 
     /// Where a solve with this target goes on.
-    fn of(checkpoint: &'a Checkpoint, target: Target) -> Self {
+    fn from_checkpoint(checkpoint: &'a Checkpoint, target: Target) -> Self {
         let (Checkpoint { values, run, .. }, mut in_round) = (checkpoint, checkpoint.in_round);
         // A run that its certificate has sent on with a tighter rule goes on with that rule.
         let mut attempt = checkpoint.attempt;

@@ -377,13 +377,13 @@ impl<'d, T: Precise> Backups<'d, T> {
     fn compact(&mut self, codes: usize, entries: usize) -> Result<u32, DeviceError> {
         let Work { counts, flags, offsets, ranks, scan, row_code, row_ptr, rows, .. } = &mut self.work;
         let device = self.device;
-        let scan = scan.of(device, scratch_len(codes))?;
+        let scan = scan.at_least(device, scratch_len(codes))?;
         let most = codes.min(entries);
-        let (ranks, offsets) = (ranks.of(device, codes + 1)?, offsets.of(device, codes + 1)?);
+        let (ranks, offsets) = (ranks.at_least(device, codes + 1)?, offsets.at_least(device, codes + 1)?);
         exclusive_scan(device, codes, flags.get(), ranks, scan)?;
         exclusive_scan(device, codes, counts.get(), offsets, scan)?;
-        let (row_code, row_ptr) = (row_code.of(device, most)?, row_ptr.of(device, most + 1)?);
-        let (rows, shape) = (rows.of(device, 1)?, Shape::cover(codes as u64, THREADS));
+        let (row_code, row_ptr) = (row_code.at_least(device, most)?, row_ptr.at_least(device, most + 1)?);
+        let (rows, shape) = (rows.at_least(device, 1)?, Shape::cover(codes as u64, THREADS));
         // SAFETY: `row_code` and `row_ptr` have room for min(codes, entries) rows, and every row has a code and an
         // entry of its own.
         unsafe { compact_rows(device, shape, codes as u32, ranks, offsets, row_code, row_ptr, rows)? };
@@ -399,7 +399,7 @@ impl<'d, T: Precise> Backups<'d, T> {
         let codes = self.codes(beliefs.count);
         let warps = Shape::cover(u64::from(beliefs.count) * u64::from(actions) * 32, THREADS);
         let counts = self.work.counts.cleared(device, codes)?;
-        let flags = self.work.flags.of(device, codes)?;
+        let flags = self.work.flags.at_least(device, codes)?;
         // SAFETY: `Pomdp` guarantees columns of T below |S| and of O below |Ω|; `upload` and `compress` yield states
         // below |S|; buffers have an element per code.
         unsafe {
@@ -409,7 +409,7 @@ impl<'d, T: Precise> Backups<'d, T> {
         let rows = self.compact(codes, entries)?;
         self.work.scores.cleared(device, codes)?;
         let Work { offsets, row_code, row_ptr, col, weight, winners, scores, .. } = &mut self.work;
-        let (col, weight) = (col.of(device, entries)?, weight.of(device, entries)?);
+        let (col, weight) = (col.at_least(device, entries)?, weight.at_least(device, entries)?);
         let alpha = self.vectors.columns(device)?;
         // SAFETY: as above; rows have `entries` nonzeros in total, and Γ is not empty.
         unsafe {
@@ -436,7 +436,7 @@ impl<'d, T: Precise> Backups<'d, T> {
         let (codes, groups) = (self.codes(count), count.div_ceil(SIDE));
         let Work { flags, dense, predicted, .. } = &mut self.work;
         let flags = flags.cleared(device, codes)?;
-        let dense = dense.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
+        let dense = dense.at_least(device, (groups * side_by_side(count)) as usize * states as usize)?;
         // SAFETY: `Pomdp` guarantees columns of T below |S| and of O below |Ω|; `upload` and `compress` yield states
         // below |S|; buffers have an element per code, and `dense` holds whole groups.
         unsafe {
@@ -448,7 +448,7 @@ impl<'d, T: Precise> Backups<'d, T> {
                 self.model.args(),
                 count,
                 dense,
-                predicted.of(device, (count * actions) as usize * states as usize)?,
+                predicted.at_least(device, (count * actions) as usize * states as usize)?,
                 flags,
             )
         }
@@ -501,7 +501,7 @@ impl<'d, T: Precise> Backups<'d, T> {
                 predicted.get(),
                 winners.get(),
                 self.vectors.rows(),
-                scores.of(device, pairs)?,
+                scores.at_least(device, pairs)?,
             )?;
         }
         Ok(rows)
@@ -536,7 +536,7 @@ impl<'d, T: Precise> Backups<'d, T> {
         };
         let keys = best.cleared(device, count as usize)?;
         let (tiles, each) = (count.div_ceil(TILE as u32), words / STEP as u32);
-        let steps = steps.of(device, tiles as usize * (each as usize + 1))?;
+        let steps = steps.at_least(device, tiles as usize * (each as usize + 1))?;
         let product = Shape::new(tiles * vectors.div_ceil(TILE as u32), DENSE_THREADS).with_shared(DENSE_SHARED);
         let factors = E::kept(&self.vectors);
         // SAFETY: `clear_rows` and `Vectors` pad rows and vectors with zeros to whole tiles and steps; codes are below
@@ -562,7 +562,7 @@ impl<'d, T: Precise> Backups<'d, T> {
         };
         let Work { scores, values, chosen, .. } = &mut self.work;
         let (count, pairs) = (beliefs.count as usize, beliefs.count * actions);
-        let (values, chosen) = (values.of(device, pairs as usize)?, chosen.of(device, count)?);
+        let (values, chosen) = (values.at_least(device, pairs as usize)?, chosen.at_least(device, count)?);
         // SAFETY: `upload` and `compress` yield states below |S|, and `scores` has `terms` elements per belief and
         // action.
         unsafe {
@@ -587,8 +587,8 @@ impl<'d, T: Precise> Backups<'d, T> {
         let Work { winners, chosen, expected, out, .. } = &mut self.work;
         let (count, groups) = (picked.len() as u32, (picked.len() as u32).div_ceil(SIDE));
         let (picked, shape) = (device.upload(picked)?, Shape::new(groups * states.div_ceil(SIDE_STATES), SIDE_THREADS));
-        let expected = expected.of(device, (groups * side_by_side(count)) as usize * states as usize)?;
-        let out = out.of(device, (count as usize) * states as usize)?;
+        let expected = expected.at_least(device, (groups * side_by_side(count)) as usize * states as usize)?;
+        let out = out.at_least(device, (count as usize) * states as usize)?;
         // SAFETY: winners are indices of Γ, chosen actions are below |A|, and callers pass `picked` below `beliefs`.
         unsafe {
             let (model, picks) = (self.model.args(), PicksArgs { count, picked: &picked, chosen: chosen.get() });
@@ -639,8 +639,8 @@ impl<'d, T: Precise> Backups<'d, T> {
         let product = self.cheaper(count as f64, beliefs.entries());
         let Self { device, .. } = *self;
         let Work { numbers, best_vector, best_value, .. } = &mut self.work;
-        best_vector.of(device, count)?;
-        best_value.of(device, count)?;
+        best_vector.at_least(device, count)?;
+        best_value.at_least(device, count)?;
         let numbers = numbers.numbers(device, count)?;
         match product {
             Product::Sparse => {

@@ -40,7 +40,7 @@ impl<T: Precise> Beliefs<T> {
             branches,
             row_ptr: device.upload(&row_ptr)?,
             state: device.upload(&states)?,
-            prob: device.upload(&T::of(&probs))?,
+            prob: device.upload(&T::rounded(&probs))?,
         })
     }
 

@@ -24,7 +24,7 @@ pub struct Matrix<T: Precise> {
 impl<T: Precise> Matrix<T> {
     pub fn upload(device: &AnyDevice, matrix: &Csr) -> Result<Self, DeviceError> {
         let (row_ptr, col) = (device.upload(matrix.row_ptr())?, device.upload(matrix.col())?);
-        Ok(Self { row_ptr, col, val: device.upload(&T::of(matrix.val()))? })
+        Ok(Self { row_ptr, col, val: device.upload(&T::rounded(matrix.val()))? })
     }
 
     /// The matrix as kernel arguments.
@@ -59,7 +59,7 @@ impl<T: Precise> Model<T> {
             transitions: Matrix::upload(device, model.process().transitions())?,
             predecessors: Matrix::upload(device, &by_columns(model.process().transitions(), states, actions))?,
             observations: Matrix::upload(device, model.observations())?,
-            reward: device.upload(&T::of(&model.expected_rewards()))?,
+            reward: device.upload(&T::rounded(&model.expected_rewards()))?,
         })
     }
 
@@ -252,7 +252,7 @@ impl<T: Precise> Vectors<T> {
 
     /// Appends concatenated vectors of S elements each.
     pub fn add(&mut self, device: &AnyDevice, values: &[f64]) -> Result<(), DeviceError> {
-        let source = device.upload(&T::of(values))?;
+        let source = device.upload(&T::rounded(values))?;
         self.append(device, (values.len() / self.states as usize) as u32, &source)
     }
 

@@ -350,7 +350,7 @@ impl<T: Precise> Upper<T> {
         let Backups { model, work, observations, .. } = backups;
         let model = model.args();
         let (q, flags) = (work.predicted.get(), work.flags.get());
-        let (scores, values) = (work.scores.of(device, codes)?, work.values.of(device, pairs as usize)?);
+        let (scores, values) = (work.scores.at_least(device, codes)?, work.values.at_least(device, pairs as usize)?);
         let shape = self.shape(codes);
         device.clear(&mut self.work)?;
         let known = known!(self);
@@ -402,7 +402,7 @@ impl<T: Precise> Upper<T> {
     ) -> Result<Vec<u32>, DeviceError> {
         self.look_ahead(backups, beliefs, count)?;
         let (device, values) = (backups.device, backups.work.values.get());
-        let (best, shape) = (self.chosen.of(device, count as usize)?, Shape::cover(u64::from(count), THREADS));
+        let (best, shape) = (self.chosen.at_least(device, count as usize)?, Shape::cover(u64::from(count), THREADS));
         // SAFETY: `look_ahead` has written a value for each belief and action.
         unsafe { best_action(device, shape, self.actions, count, values, best)? };
         let mut chosen = vec![0; count as usize];
@@ -420,7 +420,7 @@ impl<T: Precise> Upper<T> {
         rows: Option<Rows<'_, T>>,
     ) -> Result<(Vec<f64>, Vec<f64>), DeviceError> {
         let shape = self.shape(count);
-        let (bounds, bases) = (self.bounds.of(device, count)?, self.bases.of(device, count)?);
+        let (bounds, bases) = (self.bounds.at_least(device, count)?, self.bases.at_least(device, count)?);
         let known = known!(self);
         let (themselves, rows) = (u32::from(rows.is_none()), rows.unwrap_or(known.points.rows));
         // SAFETY: states of rows and points are below |S|, and every kernel leaves `row` zeroed.

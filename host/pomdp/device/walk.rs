@@ -104,7 +104,7 @@ impl<'d, T: Precise> Walkers<'d, T> {
             ends: device.upload(&ends)?,
             branches: device.upload(backups.branches())?,
             start: (start, start_states, start_sums),
-            start_row: device.upload(&T::of(&row))?,
+            start_row: device.upload(&T::rounded(&row))?,
             place: WalkState::new(device)?,
             batches: Vec::new(),
             terms: [longest.iter().sum(), f64::from(states) + f64::from(model.observation_count())],
@@ -178,7 +178,7 @@ impl<'d, T: Precise> Walkers<'d, T> {
         let WalkState { state, action, seen, history, sizes, now, next } = &mut self.place;
         std::mem::swap(now, next);
         let cells = count * states as usize;
-        let (action, seen) = (action.of(device, count)?, seen.of(device, count)?);
+        let (action, seen) = (action.at_least(device, count)?, seen.at_least(device, count)?);
         // SAFETY: `Pomdp` guarantees columns of T below |S| and of O below |Ω|. `walk` and `add_vectors` have checked
         // that actions are below |A|. `best_in` has |S| elements, and all other buffers have an element or a row per
         // walk.
@@ -203,7 +203,7 @@ impl<'d, T: Precise> Walkers<'d, T> {
                     state: state.get_mut(),
                     action: &mut *action,
                     seen: &mut *seen,
-                    history: history.of(device, count)?,
+                    history: history.at_least(device, count)?,
                 },
             )?;
             advance(
@@ -214,9 +214,9 @@ impl<'d, T: Precise> Walkers<'d, T> {
                 seen,
                 &self.start_row,
                 &self.branches,
-                now.of(device, cells)?,
-                next.of(device, cells)?,
-                sizes.of(device, 2 * count)?,
+                now.at_least(device, cells)?,
+                next.at_least(device, cells)?,
+                sizes.at_least(device, 2 * count)?,
             )
         }
     }
@@ -351,7 +351,7 @@ impl<T: Precise> Trials for Walkers<'_, T> {
         assert!(one_each && walks.best_in.iter().all(known), "best actions are below |A|, one per state");
         let best_in = device.upload(&walks.best_in)?;
         self.batches.clear();
-        let state = self.place.state.of(device, count)?;
+        let state = self.place.state.at_least(device, count)?;
         *state = device.upload(&vec![ANEW; state.len()])?;
         let mut best_of = vec![0; count];
         for step in 0..=steps {

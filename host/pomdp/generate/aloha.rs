@@ -4,28 +4,25 @@
 use super::{Error, Matrices, Sizes, names};
 use crate::belief::Belief;
 use crate::model::{Names, Pomdp};
-use warpkov_common::parameters::{count, discount, number};
+use warpkov_common::parameters::{BELOW_ONE, NON_NEGATIVE, Parameters as _, parameters};
 
-/// Stations share a channel and observe the outcome of each slot: empty, a success (one packet), or a collision.
-///
-/// Of n < N waiting packets, each is sent with probability 1/(a + 1), the meaning of action a < N − 1. Then new packets
-/// arrive, Poisson distributed with mean λ; arrivals beyond N − 1 waiting packets are lost. A slot that begins with n
-/// packets has the reward N − 1 − n. State 3 n + x has n packets after a slot with outcome x: 0 empty, 1 success, 2
-/// collision. Outcome x is observed. No packets wait at the start.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Aloha {
-    /// N, the capacity for waiting packets plus 1; at least 3.
-    pub backlogs: u32,
-    /// λ, mean number of arrivals per slot, ≥ 0.
-    pub arrivals: f64,
-    /// γ, in [0, 1).
-    pub gamma: f64,
-}
-
-/// Cassandra's `aloha.10`, whose file has six digits.
-impl Default for Aloha {
-    fn default() -> Self {
-        Self { backlogs: 10, arrivals: 0.9, gamma: 0.999 }
+parameters! {
+    /// Stations share a channel and observe the outcome of each slot: empty, a success (one packet), or a collision.
+    ///
+    /// Of n < N waiting packets, each is sent with probability 1/(a + 1), the meaning of action a < N − 1. Then new packets
+    /// arrive, Poisson distributed with mean λ; arrivals beyond N − 1 waiting packets are lost. A slot that begins with n
+    /// packets has the reward N − 1 − n. State 3 n + x has n packets after a slot with outcome x: 0 empty, 1 success, 2
+    /// collision. Outcome x is observed. No packets wait at the start.
+    ///
+    /// The defaults are Cassandra's `aloha.10`, whose file has six digits.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Aloha {
+        /// N, the capacity for waiting packets plus 1; 3 to 1024.
+        pub backlogs: u32 = 10, "N" in 3..=1024;
+        /// λ, mean number of arrivals per slot, ≥ 0.
+        pub arrivals: f64 = 0.9, "L" in NON_NEGATIVE;
+        /// γ, in [0, 1).
+        pub gamma: f64 = 0.999, "G" in BELOW_ONE;
     }
 }
 
@@ -35,10 +32,8 @@ impl Aloha {
     /// # Errors
     /// If a field is out of its range.
     pub fn generate(&self) -> Result<Pomdp, Error> {
+        self.check()?;
         let Self { backlogs, arrivals, gamma } = *self;
-        number("arrivals", arrivals, (0.0..f64::INFINITY).contains(&arrivals), "a finite number, 0 or more")?;
-        discount(gamma)?;
-        count("backlogs", backlogs, 3, 1 << 10)?;
         let sizes = Sizes { states: 3 * backlogs, actions: backlogs - 1, observations: 3 };
         // Truncated Poisson distribution of arrivals: e^−λ λᵏ/k! for k < `room`, the rest at `room`.
         let arrive = |room: u32| {

@@ -4,37 +4,34 @@
 use super::{Error, Matrices, Sizes, names};
 use crate::belief::Belief;
 use crate::model::{Names, Pomdp};
-use warpkov_common::parameters::{discount, finite, fraction};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, FRACTION, Parameters as _, parameters};
 
-/// Four columns and three rows with a wall in the second column of the second row: 11 cells in row-major order from the
-/// top.
-///
-/// Actions: north, south, east, west. A move succeeds with probability 1 − `slip`, and slips to either side with
-/// probability `slip` / 2; a move into a wall stays. Observations are exact: left, right, neither or both, the sides
-/// with a wall; good or bad in the last cell of the first or second row. Every action in the good or bad cell yields
-/// `good` or `bad` and moves to a random other cell. Every action elsewhere yields `step`. The process starts in a
-/// random cell except these two.
-///
-/// V\*(b₀) is between 1.9038 and 1.9048. Cassandra's file of this grid differs in one entry: a move east from the third
-/// cell of the last row that slips goes west instead of staying. Its V\*(b₀) is between 1.88988 and 1.89085.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FourByThree {
-    /// Probability of a slip, in [0, 1].
-    pub slip: f64,
-    /// Reward of an action in any other cell; finite.
-    pub step: f64,
-    /// Reward of an action in the good cell; finite.
-    pub good: f64,
-    /// Reward of an action in the bad cell; finite.
-    pub bad: f64,
-    /// γ, in [0, 1).
-    pub gamma: f64,
-}
-
-/// The source's parameters with γ = 0.95.
-impl Default for FourByThree {
-    fn default() -> Self {
-        Self { slip: 0.2, step: -0.04, good: 1.0, bad: -1.0, gamma: 0.95 }
+parameters! {
+    /// Four columns and three rows with a wall in the second column of the second row: 11 cells in row-major order from the
+    /// top.
+    ///
+    /// Actions: north, south, east, west. A move succeeds with probability 1 − `slip`, and slips to either side with
+    /// probability `slip` / 2; a move into a wall stays. Observations are exact: left, right, neither or both, the sides
+    /// with a wall; good or bad in the last cell of the first or second row. Every action in the good or bad cell yields
+    /// `good` or `bad` and moves to a random other cell. Every action elsewhere yields `step`. The process starts in a
+    /// random cell except these two.
+    ///
+    /// V\*(b₀) is between 1.9038 and 1.9048. Cassandra's file of this grid differs in one entry: a move east from the third
+    /// cell of the last row that slips goes west instead of staying. Its V\*(b₀) is between 1.88988 and 1.89085.
+    ///
+    /// The defaults are the source's, with γ = 0.95.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct FourByThree {
+        /// Probability of a slip, in [0, 1].
+        pub slip: f64 = 0.2, "P" in FRACTION;
+        /// Reward of an action in any other cell; finite.
+        pub step: f64 = -0.04, "R" in FINITE;
+        /// Reward of an action in the good cell; finite.
+        pub good: f64 = 1.0, "R" in FINITE;
+        /// Reward of an action in the bad cell; finite.
+        pub bad: f64 = -1.0, "R" in FINITE;
+        /// γ, in [0, 1).
+        pub gamma: f64 = 0.95, "G" in BELOW_ONE;
     }
 }
 
@@ -58,12 +55,8 @@ impl FourByThree {
     /// # Errors
     /// If a field is out of its range.
     pub fn generate(&self) -> Result<Pomdp, Error> {
+        self.check()?;
         let Self { slip, step, good, bad, gamma } = *self;
-        fraction("slip", slip)?;
-        for (name, reward) in [("step", step), ("good", good), ("bad", bad)] {
-            finite(name, reward)?;
-        }
-        discount(gamma)?;
         let sizes = Sizes { states: CELLS, actions: 4, observations: 6 };
         let others = Belief::uniform((0..CELLS).filter(|&cell| cell != GOOD && cell != BAD).collect());
         let outcomes = |s: u32, a: u32| {

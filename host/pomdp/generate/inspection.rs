@@ -4,60 +4,44 @@
 use super::{Error, Matrices, Sizes, names};
 use crate::belief::Belief;
 use crate::model::{Names, Pomdp};
-use warpkov_common::parameters::{discount, finite, fraction};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, FRACTION, Parameters as _, parameters};
 
-/// A machine that is good, worn or failed; costs are minimised.
-///
-/// | action | state | cost | accuracy of the observation |
-/// | --- | --- | --- | --- |
-/// | run | good to worn with probability `wear`, worn to failed with probability `failure` | 0, `loss`, `downtime` by state | `monitoring` |
-/// | inspect | unchanged | `inspection`, and that of running | `accuracy` |
-/// | repair | worn to good with probability `repaired` | `repair` | `monitoring` |
-/// | replace | good | `replacement` | `monitoring` |
-///
-/// An observation is the state after the action with the probability in the last column, and each of the two others with half of the
-/// rest. The machine is good at the start.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Inspection {
-    /// Probability that a good machine is worn after a step, in [0, 1].
-    pub wear: f64,
-    /// Probability that a worn machine fails in a step, in [0, 1].
-    pub failure: f64,
-    /// Probability that the observation is correct without an inspection, in [0, 1]. One third tells nothing.
-    pub monitoring: f64,
-    /// Probability that an inspection is correct, in [0, 1].
-    pub accuracy: f64,
-    /// Probability that a repair succeeds, in [0, 1].
-    pub repaired: f64,
-    /// Cost of a step of a worn machine; finite.
-    pub loss: f64,
-    /// Cost of a step of a failed machine; finite.
-    pub downtime: f64,
-    /// Cost of an inspection; finite.
-    pub inspection: f64,
-    /// Cost of a repair; finite.
-    pub repair: f64,
-    /// Cost of a new machine; finite.
-    pub replacement: f64,
-    /// γ, in [0, 1).
-    pub gamma: f64,
-}
-
-impl Default for Inspection {
-    fn default() -> Self {
-        Self {
-            wear: 0.1,
-            failure: 0.2,
-            monitoring: 0.5,
-            accuracy: 0.9,
-            repaired: 0.8,
-            loss: 2.0,
-            downtime: 10.0,
-            inspection: 1.0,
-            repair: 4.0,
-            replacement: 15.0,
-            gamma: 0.98,
-        }
+parameters! {
+    /// A machine that is good, worn or failed; costs are minimised.
+    ///
+    /// | action | state | cost | accuracy of the observation |
+    /// | --- | --- | --- | --- |
+    /// | run | good to worn with probability `wear`, worn to failed with probability `failure` | 0, `loss`, `downtime` by state | `monitoring` |
+    /// | inspect | unchanged | `inspection`, and that of running | `accuracy` |
+    /// | repair | worn to good with probability `repaired` | `repair` | `monitoring` |
+    /// | replace | good | `replacement` | `monitoring` |
+    ///
+    /// An observation is the state after the action with the probability in the last column, and each of the two others with half of the
+    /// rest. The machine is good at the start.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Inspection {
+        /// Probability that a good machine is worn after a step, in [0, 1].
+        pub wear: f64 = 0.1, "P" in FRACTION;
+        /// Probability that a worn machine fails in a step, in [0, 1].
+        pub failure: f64 = 0.2, "P" in FRACTION;
+        /// Probability that the observation is correct without an inspection, in [0, 1]. One third tells nothing.
+        pub monitoring: f64 = 0.5, "P" in FRACTION;
+        /// Probability that an inspection is correct, in [0, 1].
+        pub accuracy: f64 = 0.9, "P" in FRACTION;
+        /// Probability that a repair succeeds, in [0, 1].
+        pub repaired: f64 = 0.8, "P" in FRACTION;
+        /// Cost of a step of a worn machine; finite.
+        pub loss: f64 = 2.0, "C" in FINITE;
+        /// Cost of a step of a failed machine; finite.
+        pub downtime: f64 = 10.0, "C" in FINITE;
+        /// Cost of an inspection; finite.
+        pub inspection: f64 = 1.0, "C" in FINITE;
+        /// Cost of a repair; finite.
+        pub repair: f64 = 4.0, "C" in FINITE;
+        /// Cost of a new machine; finite.
+        pub replacement: f64 = 15.0, "C" in FINITE;
+        /// γ, in [0, 1).
+        pub gamma: f64 = 0.98, "G" in BELOW_ONE;
     }
 }
 
@@ -67,17 +51,9 @@ impl Inspection {
     /// # Errors
     /// If a field is out of its range.
     pub fn generate(&self) -> Result<Pomdp, Error> {
+        self.check()?;
         let Self { wear, failure, monitoring, accuracy, repaired, .. } = *self;
         let Self { loss, downtime, inspection, repair, replacement, gamma, .. } = *self;
-        let chances = [("wear", wear), ("failure", failure), ("monitoring", monitoring)];
-        for (name, probability) in chances.into_iter().chain([("accuracy", accuracy), ("repaired", repaired)]) {
-            fraction(name, probability)?;
-        }
-        let costs = [("loss", loss), ("downtime", downtime), ("inspection", inspection), ("repair", repair)];
-        for (name, cost) in costs.into_iter().chain([("replacement", replacement)]) {
-            finite(name, cost)?;
-        }
-        discount(gamma)?;
         let sizes = Sizes { states: 3, actions: 4, observations: 3 };
         let moves = |state: u32, next: u32, p: f64| vec![(state, 1.0 - p), (next, p)];
         let running = |state: u32| [0.0, loss, downtime][state as usize];

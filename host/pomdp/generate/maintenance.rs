@@ -6,55 +6,41 @@
 use super::{Error, Matrices, Sizes, names};
 use crate::belief::Belief;
 use crate::model::{Names, Pomdp};
-use warpkov_common::parameters::{count, discount, finite, fraction};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, FRACTION, Parameters as _, count, parameters};
 
-/// A machine of N parts, each at one of L levels from 0, broken, to L − 1, new.
-///
-/// | action | levels | reward | observation |
-/// | --- | --- | --- | --- |
-/// | operate | each unbroken part loses one with probability `wear` | Π q(l) | a good product with probability Π q(l) |
-/// | inspect | unchanged | −`inspection` | each part fine with probability 1 − a + (2a − 1) l/(L − 1) |
-/// | repair | each part that is not new gains one with probability `repaired` | −`repair` | none |
-/// | replace | all new | −`replacement` | none |
-///
-/// Here q(l) = 1 − (1 − l/(L − 1))³, and a is the `accuracy`. States are Σ lₖ Lᵏ. Observations are Σ 2ᵏ over the parts
-/// that look fine: all of them for a good product, no part for a bad one or for no observation. All parts are new at the
-/// start. With little discounting, a single vector of this model helps only with the long plan that it begins.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Maintenance {
-    /// N, from 1 to 10.
-    pub parts: u32,
-    /// L, from 2.
-    pub levels: u32,
-    /// Probability that a part loses a level in operation, in [0, 1].
-    pub wear: f64,
-    /// Probability that an inspection classifies a new or a broken part correctly, in [0, 1].
-    pub accuracy: f64,
-    /// Probability that a repair gains a level, in [0, 1].
-    pub repaired: f64,
-    /// Cost of an inspection; finite.
-    pub inspection: f64,
-    /// Cost of a repair; finite.
-    pub repair: f64,
-    /// Cost of a new machine; finite.
-    pub replacement: f64,
-    /// γ, in [0, 1).
-    pub gamma: f64,
-}
-
-impl Default for Maintenance {
-    fn default() -> Self {
-        Self {
-            parts: 3,
-            levels: 3,
-            wear: 0.03,
-            accuracy: 0.97,
-            repaired: 0.8,
-            inspection: 1.0,
-            repair: 3.0,
-            replacement: 15.0,
-            gamma: 0.999,
-        }
+parameters! {
+    /// A machine of N parts, each at one of L levels from 0, broken, to L − 1, new.
+    ///
+    /// | action | levels | reward | observation |
+    /// | --- | --- | --- | --- |
+    /// | operate | each unbroken part loses one with probability `wear` | Π q(l) | a good product with probability Π q(l) |
+    /// | inspect | unchanged | −`inspection` | each part fine with probability 1 − a + (2a − 1) l/(L − 1) |
+    /// | repair | each part that is not new gains one with probability `repaired` | −`repair` | none |
+    /// | replace | all new | −`replacement` | none |
+    ///
+    /// Here q(l) = 1 − (1 − l/(L − 1))³, and a is the `accuracy`. States are Σ lₖ Lᵏ. Observations are Σ 2ᵏ over the parts
+    /// that look fine: all of them for a good product, no part for a bad one or for no observation. All parts are new at the
+    /// start. With little discounting, a single vector of this model helps only with the long plan that it begins.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Maintenance {
+        /// N, the number of parts, 1 to 10.
+        pub parts: u32 = 3, "N" in 1..=10;
+        /// L, the number of levels of a part, at least 2.
+        pub levels: u32 = 3, "L" in 2..=u32::MAX;
+        /// Probability that a part loses a level in operation, in [0, 1].
+        pub wear: f64 = 0.03, "P" in FRACTION;
+        /// Probability that an inspection classifies a new or a broken part correctly, in [0, 1].
+        pub accuracy: f64 = 0.97, "P" in FRACTION;
+        /// Probability that a repair gains a level, in [0, 1].
+        pub repaired: f64 = 0.8, "P" in FRACTION;
+        /// Cost of an inspection; finite.
+        pub inspection: f64 = 1.0, "C" in FINITE;
+        /// Cost of a repair; finite.
+        pub repair: f64 = 3.0, "C" in FINITE;
+        /// Cost of a new machine; finite.
+        pub replacement: f64 = 15.0, "C" in FINITE;
+        /// γ, in [0, 1).
+        pub gamma: f64 = 0.999, "G" in BELOW_ONE;
     }
 }
 
@@ -64,15 +50,8 @@ impl Maintenance {
     /// # Errors
     /// If a field is out of its range, or if there are more than 2²⁰ states.
     pub fn generate(&self) -> Result<Pomdp, Error> {
+        self.check()?;
         let Self { parts, levels, wear, accuracy, repaired, inspection, repair, replacement, gamma } = *self;
-        for (name, probability) in [("wear", wear), ("accuracy", accuracy), ("repaired", repaired)] {
-            fraction(name, probability)?;
-        }
-        for (name, cost) in [("inspection", inspection), ("repair", repair), ("replacement", replacement)] {
-            finite(name, cost)?;
-        }
-        discount(gamma)?;
-        count("parts", parts, 1, 10)?;
         // The largest L with at most 2²⁰ states.
         count("levels", levels, 2, (2..).take_while(|levels: &u32| levels.pow(parts) <= 1 << 20).last().unwrap_or(2))?;
         let states = levels.pow(parts);

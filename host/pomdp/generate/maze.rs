@@ -4,53 +4,50 @@
 use super::{Error, Matrices, Sizes, names};
 use crate::belief::Belief;
 use crate::model::{Names, Pomdp};
-use warpkov_common::parameters::{cells, discount, finite, fraction};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, FRACTION, Parameters as _, cells, parameters};
 use warpkov_common::random::{below, random};
 use warpkov_mdp::generate::matrix;
 
-/// A robot with an orientation that knows the map, but not its own position.
-///
-/// State 4 · cell + orientation; cells are numbered in row-major order from the top, orientations are north, east,
-/// south, west. Actions: stay, forward, right, around, left.
-///
-/// - Forward succeeds with probability `forward`. The rest is split evenly among a step right, a step left, a step
-///   back, and no step. A step to a side also turns the robot to that side; a step back turns it around in one of two
-///   cases. A step into a wall stays.
-/// - Right and left succeed with probability `turn`. The rest is split evenly among the other three orientations.
-/// - Around succeeds with probability `around`. Of the rest, one quarter is no turn, and right and left share the other
-///   three.
-///
-/// Observations: first 8f + 4r + 2b + l, where front, right, back and left are 1 if the robot sees a wall there: with
-/// probability `sees_wall` if there is one, and 1 − `sees_opening` if not. Then the marks of the map in the order of
-/// their digits: a robot that looks south on a mark observes exactly this mark. Last the goal, which is observed
-/// exactly there. Entering a goal yields `goal`, and every action in a goal leads back to the start. Every step that
-/// ends at a tiger yields `tiger`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Maze {
-    /// The map.
-    pub map: Map,
-    /// Probability that a step succeeds, in [0, 1].
-    pub forward: f64,
-    /// Probability that a quarter turn succeeds, in [0, 1].
-    pub turn: f64,
-    /// Probability that a half turn succeeds, in [0, 1].
-    pub around: f64,
-    /// Probability of seeing an existing wall, in [0, 1].
-    pub sees_wall: f64,
-    /// Probability of seeing that there is no wall, in [0, 1].
-    pub sees_opening: f64,
-    /// Reward of entering a goal; finite.
-    pub goal: f64,
-    /// Reward of a step that ends at a tiger; finite.
-    pub tiger: f64,
-    /// γ, in [0, 1).
-    pub gamma: f64,
-}
-
-/// [`hallway`](Maze::hallway).
-impl Default for Maze {
-    fn default() -> Self {
-        Self::hallway()
+parameters! {
+    /// A robot with an orientation that knows the map, but not its own position.
+    ///
+    /// State 4 · cell + orientation; cells are numbered in row-major order from the top, orientations are north, east,
+    /// south, west. Actions: stay, forward, right, around, left.
+    ///
+    /// - Forward succeeds with probability `forward`. The rest is split evenly among a step right, a step left, a step
+    ///   back, and no step. A step to a side also turns the robot to that side; a step back turns it around in one of two
+    ///   cases. A step into a wall stays.
+    /// - Right and left succeed with probability `turn`. The rest is split evenly among the other three orientations.
+    /// - Around succeeds with probability `around`. Of the rest, one quarter is no turn, and right and left share the other
+    ///   three.
+    ///
+    /// Observations: first 8f + 4r + 2b + l, where front, right, back and left are 1 if the robot sees a wall there: with
+    /// probability `sees_wall` if there is one, and 1 − `sees_opening` if not. Then the marks of the map in the order of
+    /// their digits: a robot that looks south on a mark observes exactly this mark. Last the goal, which is observed
+    /// exactly there. Entering a goal yields `goal`, and every action in a goal leads back to the start. Every step that
+    /// ends at a tiger yields `tiger`.
+    ///
+    /// The default is [`hallway`](Maze::hallway).
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Maze {
+        /// The map.
+        pub map: Map = Map::hallway();
+        /// Probability that a step succeeds, in [0, 1].
+        pub forward: f64 = 0.8, "P" in FRACTION;
+        /// Probability that a quarter turn succeeds, in [0, 1].
+        pub turn: f64 = 0.7, "P" in FRACTION;
+        /// Probability that a half turn succeeds, in [0, 1].
+        pub around: f64 = 0.6, "P" in FRACTION;
+        /// Probability of seeing an existing wall, in [0, 1].
+        pub sees_wall: f64 = 0.9, "P" in FRACTION;
+        /// Probability of seeing that there is no wall, in [0, 1].
+        pub sees_opening: f64 = 0.95, "P" in FRACTION;
+        /// Reward of entering a goal; finite.
+        pub goal: f64 = 1.0, "R" in FINITE;
+        /// Reward of a step that ends at a tiger; finite.
+        pub tiger: f64 = -1.0, "R" in FINITE;
+        /// γ, in [0, 1).
+        pub gamma: f64 = 0.95, "G" in BELOW_ONE;
     }
 }
 
@@ -60,7 +57,7 @@ impl Maze {
     /// observations.
     #[must_use]
     pub fn hallway() -> Self {
-        Self::known(11, "..1.2.3.4..##.#.#.#G##")
+        Self::default()
     }
 
     /// A block of similar corridors: 92 states, 17 observations.
@@ -77,17 +74,7 @@ impl Maze {
     }
 
     fn known(width: usize, cells: &str) -> Self {
-        Self {
-            map: Map { width, cells: cells.chars().collect() },
-            forward: 0.8,
-            turn: 0.7,
-            around: 0.6,
-            sees_wall: 0.9,
-            sees_opening: 0.95,
-            goal: 1.0,
-            tiger: -1.0,
-            gamma: 0.95,
-        }
+        Self { map: Map::known(width, cells), ..Self::default() }
     }
 }
 
@@ -135,6 +122,15 @@ impl std::fmt::Display for Map {
 }
 
 impl Map {
+    fn known(width: usize, cells: &str) -> Self {
+        Self { width, cells: cells.chars().collect() }
+    }
+
+    /// The map of [`Maze::hallway`].
+    fn hallway() -> Self {
+        Self::known(11, "..1.2.3.4..##.#.#.#G##")
+    }
+
     /// A random maze without cycles: `width` × `height` rooms with walls or passages between them, from a randomised
     /// depth-first search that starts in the first room. The goal is the last room. Equal seeds give equal mazes.
     ///
@@ -184,14 +180,8 @@ impl Maze {
     /// # Errors
     /// If a field is out of its range, or if the map has no goal or no other cell.
     pub fn generate(&self) -> Result<Pomdp, Error> {
+        self.check()?;
         let Self { ref map, forward, turn, around, sees_wall, sees_opening, goal, tiger, gamma } = *self;
-        let chances = [("forward", forward), ("turn", turn), ("around", around)];
-        for (name, chance) in chances.into_iter().chain([("sees_wall", sees_wall), ("sees_opening", sees_opening)]) {
-            fraction(name, chance)?;
-        }
-        finite("goal", goal)?;
-        finite("tiger", tiger)?;
-        discount(gamma)?;
         let places: Vec<usize> = (0..map.cells.len()).filter(|&place| map.cells[place] != '#').collect();
         let goals = places.iter().filter(|&&place| map.cells[place] == 'G').count();
         if goals == 0 || goals == places.len() {

@@ -5,40 +5,39 @@
 use super::{Error, Matrices, Sizes, inside, names};
 use crate::belief::Belief;
 use crate::model::{Names, Pomdp};
-use warpkov_common::parameters::{cells, count, discount, finite, number};
+use warpkov_common::parameters::{
+    BELOW_ONE, FRACTION, NON_NEGATIVE, POSITIVE, Parameters as _, cells, count, parameters,
+};
 
-/// An agent that knows the position of the source, but not its own.
-///
-/// State y · width + x. Actions: north (y + 1), east, south, west, each deterministically to the next cell; moves off
-/// the grid stay. Observations: nothing, odour, source. The wind blows east. The agent perceives odour dx cells
-/// downwind of the source and dy cells off its line with probability
-///
-/// > p(dx, dy) = peak · (σ₀ / σ) · e^(−dy² / 2σ²), with σ = σ₀ + spread · dx for dx ≥ 0,
-///
-/// and upwind with probability peak · e^(−(dx² + dy²) / 2σ₀²). Probabilities below 10⁻⁶ are 0. The agent recognises the
-/// source with certainty; reaching it yields 1 and ends the search. The search starts in a random other cell.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Olfactory {
-    /// Number of columns.
-    pub width: u32,
-    /// Number of rows; width · height is at most 10⁸.
-    pub height: u32,
-    /// Position of the source, (x, y).
-    pub source: (u32, u32),
-    /// Probability of perceiving odour next to the source, in [0, 1].
-    pub peak: f64,
-    /// σ₀, half-width of the plume at the source in cells, above 0.
-    pub width_at_source: f64,
-    /// Growth of σ per cell downwind, at least 0.
-    pub spread: f64,
-    /// γ, in [0, 1).
-    pub gamma: f64,
-}
-
-/// 209 × 65 cells: 13,585 states; γ = 0.99.
-impl Default for Olfactory {
-    fn default() -> Self {
-        Self { width: 209, height: 65, source: (20, 32), peak: 0.9, width_at_source: 1.5, spread: 0.1, gamma: 0.99 }
+parameters! {
+    /// An agent that knows the position of the source, but not its own.
+    ///
+    /// State y · width + x. Actions: north (y + 1), east, south, west, each deterministically to the next cell; moves off
+    /// the grid stay. Observations: nothing, odour, source. The wind blows east. The agent perceives odour dx cells
+    /// downwind of the source and dy cells off its line with probability
+    ///
+    /// > p(dx, dy) = peak · (σ₀ / σ) · e^(−dy² / 2σ²), with σ = σ₀ + spread · dx for dx ≥ 0,
+    ///
+    /// and upwind with probability peak · e^(−(dx² + dy²) / 2σ₀²). Probabilities below 10⁻⁶ are 0. The agent recognises the
+    /// source with certainty; reaching it yields 1 and ends the search. The search starts in a random other cell.
+    ///
+    /// By default, 13,585 states.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Olfactory {
+        /// Number of columns.
+        pub width: u32 = 209, "CELLS";
+        /// Number of rows; width · height is at most 10⁸.
+        pub height: u32 = 65, "CELLS";
+        /// Position of the source, (x, y).
+        pub source: (u32, u32) = (20, 32), "X,Y";
+        /// Probability of perceiving odour next to the source, in [0, 1].
+        pub peak: f64 = 0.9, "P" in FRACTION;
+        /// σ₀, half-width of the plume at the source in cells, above 0.
+        pub width_at_source: f64 = 1.5, "CELLS" in POSITIVE;
+        /// Growth of σ per cell downwind, at least 0.
+        pub spread: f64 = 0.1, "CELLS" in NON_NEGATIVE;
+        /// γ, in [0, 1).
+        pub gamma: f64 = 0.99, "G" in BELOW_ONE;
     }
 }
 
@@ -51,16 +50,11 @@ impl Olfactory {
     /// # Errors
     /// If a field is out of its range, or the source is outside the grid.
     pub fn generate(&self) -> Result<Pomdp, Error> {
-        let Self { width, height, source, peak, width_at_source, spread, gamma } = *self;
+        self.check()?;
+        let Self { width, height, source, gamma, .. } = *self;
         let states = cells(width, height)?;
         count("the number of cells", states, 2, 100_000_000)?;
         inside("the source", source, width, height)?;
-        number("peak", peak, (0.0..=1.0).contains(&peak), "a number in [0, 1]")?;
-        let positive = width_at_source > 0.0 && width_at_source.is_finite();
-        number("width_at_source", width_at_source, positive, "a finite number above 0")?;
-        number("spread", spread, spread >= 0.0 && spread.is_finite(), "a finite number, 0 or above")?;
-        finite("gamma", gamma)?;
-        discount(gamma)?;
         let sizes = Sizes { states, actions: 4, observations: 3 };
         let found = source.1 * width + source.0;
         let next = |s: u32, a: u32| {

@@ -4,43 +4,40 @@ use super::{Error, Matrices, Sizes, inside, names};
 use crate::belief::Belief;
 use crate::model::{Names, Pomdp};
 use warpkov_common::choice::choice;
-use warpkov_common::parameters::{count, discount, finite, number};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, POSITIVE, Parameters as _, count, parameters};
 
-/// A rover on a grid of `size` × `size` cells with k rocks, each good or bad.
-///
-/// State ((y · size) + x) · 2ᵏ + Σ 2ⁱ·goodᵢ, plus a last state for a rover that has left. Actions: north (y + 1),
-/// south, east (x + 1), west, sample, check0 to check(k−1). A move off the grid has no effect, except that a move east
-/// from the last column leaves the grid and yields `exit`. Sampling a good rock yields `good` and makes it bad;
-/// sampling a bad rock yields `bad`; sampling without a rock has no effect. Check i reports whether rock i is good,
-/// correctly with probability (1 + η)/2, where η = 2^(−d/d₀) at Euclidean distance d. Observations: good, bad. All
-/// other actions observe bad.
-///
-/// In the files of ZMDP and SARSOP, other moves off the grid and sampling without a rock end the process and cost 100.
-/// V\*(b₀) is the same, because neither action is ever useful.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RockSample {
-    /// n, number of columns and of rows, 1 to 1000.
-    pub size: u32,
-    /// Positions of the rocks, (x, y); 0 to 24 of them.
-    pub rocks: Vec<(u32, u32)>,
-    /// Start of the rover, (x, y).
-    pub start: (u32, u32),
-    /// d₀, distance at which the efficiency η of the sensor is ½; above 0.
-    pub half_efficiency_distance: f64,
-    /// Reward of sampling a good rock; finite.
-    pub good: f64,
-    /// Reward of sampling a bad rock; finite.
-    pub bad: f64,
-    /// Reward of leaving; finite.
-    pub exit: f64,
-    /// γ, in [0, 1).
-    pub gamma: f64,
-}
-
-/// RockSample\[7,8\].
-impl Default for RockSample {
-    fn default() -> Self {
-        Self::new(Layout::R7x8)
+parameters! {
+    /// A rover on a grid of `size` × `size` cells with k rocks, each good or bad.
+    ///
+    /// State ((y · size) + x) · 2ᵏ + Σ 2ⁱ·goodᵢ, plus a last state for a rover that has left. Actions: north (y + 1),
+    /// south, east (x + 1), west, sample, check0 to check(k−1). A move off the grid has no effect, except that a move east
+    /// from the last column leaves the grid and yields `exit`. Sampling a good rock yields `good` and makes it bad;
+    /// sampling a bad rock yields `bad`; sampling without a rock has no effect. Check i reports whether rock i is good,
+    /// correctly with probability (1 + η)/2, where η = 2^(−d/d₀) at Euclidean distance d. Observations: good, bad. All
+    /// other actions observe bad.
+    ///
+    /// In the files of ZMDP and SARSOP, other moves off the grid and sampling without a rock end the process and cost 100.
+    /// V\*(b₀) is the same, because neither action is ever useful.
+    ///
+    /// The default is RockSample\[7,8\].
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct RockSample {
+        /// n, number of columns and of rows, 1 to 1000.
+        pub size: u32 = 7, "N" in 1..=1000;
+        /// Positions of the rocks, (x, y); 0 to 24 of them.
+        pub rocks: Vec<(u32, u32)> = vec![(2, 0), (0, 1), (3, 1), (6, 3), (2, 4), (3, 4), (5, 5), (1, 6)];
+        /// Start of the rover, (x, y).
+        pub start: (u32, u32) = (0, 3), "X,Y";
+        /// d₀, distance at which the efficiency η of the sensor is ½; above 0.
+        pub half_efficiency_distance: f64 = 20.0, "D" in POSITIVE;
+        /// Reward of sampling a good rock; finite.
+        pub good: f64 = 10.0, "R" in FINITE;
+        /// Reward of sampling a bad rock; finite.
+        pub bad: f64 = -10.0, "R" in FINITE;
+        /// Reward of leaving; finite.
+        pub exit: f64 = 10.0, "R" in FINITE;
+        /// γ, in [0, 1).
+        pub gamma: f64 = 0.95, "G" in BELOW_ONE;
     }
 }
 
@@ -86,16 +83,7 @@ impl RockSample {
             Layout::R5x5 => 4.0,
             _ => 20.0,
         };
-        Self {
-            size,
-            rocks: rocks.to_vec(),
-            start,
-            half_efficiency_distance,
-            good: 10.0,
-            bad: -10.0,
-            exit: 10.0,
-            gamma: 0.95,
-        }
+        Self { size, rocks: rocks.to_vec(), start, half_efficiency_distance, ..Self::default() }
     }
 
     /// Generates the model. At the start each rock is good with probability ½, independently.
@@ -103,8 +91,8 @@ impl RockSample {
     /// # Errors
     /// If a field is out of its range, a position is outside the grid, or two rocks share one.
     pub fn generate(&self) -> Result<Pomdp, Error> {
+        self.check()?;
         let Self { size, ref rocks, start, half_efficiency_distance: d0, good, bad, exit, gamma } = *self;
-        count("size", size, 1, 1000)?;
         count("the number of rocks", u32::try_from(rocks.len()).unwrap_or(u32::MAX), 0, 24)?;
         inside("the start", start, size, size)?;
         for (i, &rock) in rocks.iter().enumerate() {
@@ -113,11 +101,6 @@ impl RockSample {
                 return Err(Error::Twice { x: rock.0, y: rock.1 });
             }
         }
-        number("half_efficiency_distance", d0, d0 > 0.0 && d0.is_finite(), "a finite number above 0")?;
-        for (name, reward) in [("good", good), ("bad", bad), ("exit", exit)] {
-            finite(name, reward)?;
-        }
-        discount(gamma)?;
 
         let (kinds, cells) = (1_u32 << rocks.len(), size * size);
         let states = cells.checked_mul(kinds).and_then(|states| states.checked_add(1));

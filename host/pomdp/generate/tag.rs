@@ -4,34 +4,31 @@
 use super::{Error, Matrices, Sizes, names};
 use crate::belief::Belief;
 use crate::model::{Names, Pomdp};
-use warpkov_common::parameters::{discount, finite, fraction};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, FRACTION, Parameters as _, parameters};
 
-/// A robot chases an opponent on 29 cells: two rows of ten below a block of three by three.
-///
-/// State robot · 30 + opponent, where opponent 29 means tagged: 870 states. Actions: north, south, east, west, tag. The
-/// robot moves deterministically; a move off the map stays. The opponent knows the position of the robot. With
-/// probability `flees` / 2 it moves away from the robot along the east–west axis, and with the same probability along
-/// the north–south axis. On an axis where both have the same coordinate it picks either direction with half of that.
-/// Otherwise, and if there is no cell, it stays. Tagging in the opponent's cell ends the chase. Observations: the
-/// robot's cell, 0 to 28, or `found` if the opponent is in the same cell or tagged. Both start in random cells.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tag {
-    /// Probability that the opponent tries to move, in [0, 1].
-    pub flees: f64,
-    /// Reward of a move; finite.
-    pub step: f64,
-    /// Reward of tagging the opponent; finite.
-    pub tagged: f64,
-    /// Reward of tagging in another cell; finite.
-    pub missed: f64,
-    /// γ, in [0, 1).
-    pub gamma: f64,
-}
-
-/// The parameters of the source.
-impl Default for Tag {
-    fn default() -> Self {
-        Self { flees: 0.8, step: -1.0, tagged: 10.0, missed: -10.0, gamma: 0.95 }
+parameters! {
+    /// A robot chases an opponent on 29 cells: two rows of ten below a block of three by three.
+    ///
+    /// State robot · 30 + opponent, where opponent 29 means tagged: 870 states. Actions: north, south, east, west, tag. The
+    /// robot moves deterministically; a move off the map stays. The opponent knows the position of the robot. With
+    /// probability `flees` / 2 it moves away from the robot along the east–west axis, and with the same probability along
+    /// the north–south axis. On an axis where both have the same coordinate it picks either direction with half of that.
+    /// Otherwise, and if there is no cell, it stays. Tagging in the opponent's cell ends the chase. Observations: the
+    /// robot's cell, 0 to 28, or `found` if the opponent is in the same cell or tagged. Both start in random cells.
+    ///
+    /// The defaults are those of the source.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Tag {
+        /// Probability that the opponent tries to move, in [0, 1].
+        pub flees: f64 = 0.8, "P" in FRACTION;
+        /// Reward of a move; finite.
+        pub step: f64 = -1.0, "R" in FINITE;
+        /// Reward of tagging the opponent; finite.
+        pub tagged: f64 = 10.0, "R" in FINITE;
+        /// Reward of tagging in another cell; finite.
+        pub missed: f64 = -10.0, "R" in FINITE;
+        /// γ, in [0, 1).
+        pub gamma: f64 = 0.95, "G" in BELOW_ONE;
     }
 }
 
@@ -68,12 +65,8 @@ impl Tag {
     /// # Errors
     /// If a field is out of its range.
     pub fn generate(&self) -> Result<Pomdp, Error> {
-        let Self { flees, step, tagged, missed, gamma } = *self;
-        fraction("flees", flees)?;
-        for (name, reward) in [("step", step), ("tagged", tagged), ("missed", missed)] {
-            finite(name, reward)?;
-        }
-        discount(gamma)?;
+        self.check()?;
+        let Self { step, tagged, missed, gamma, .. } = *self;
         let sizes = Sizes { states: CELLS * (CELLS + 1), actions: 5, observations: CELLS + 1 };
         let parts = |s: u32| (s / (CELLS + 1), s % (CELLS + 1));
         let transitions = sizes.transitions(|s, a| {

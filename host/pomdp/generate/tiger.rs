@@ -4,31 +4,28 @@
 use super::{Error, Matrices, Sizes, names};
 use crate::belief::Belief;
 use crate::model::{Names, Pomdp};
-use warpkov_common::parameters::{discount, finite, fraction};
+use warpkov_common::parameters::{BELOW_ONE, FINITE, FRACTION, Parameters as _, parameters};
 
-/// Two doors: behind one is a tiger, behind the other a treasure.
-///
-/// States: tiger-left, tiger-right. Actions: listen, open-left, open-right. Observations: tiger-left, tiger-right, the
-/// side of the growl. Opening a door yields its reward and resets the problem: the tiger moves behind either door with
-/// probability ½.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tiger {
-    /// Probability that listening reports the correct side, in [0, 1].
-    pub accuracy: f64,
-    /// Reward of listening; finite.
-    pub listen: f64,
-    /// Reward of the treasure; finite.
-    pub treasure: f64,
-    /// Reward of the tiger; finite.
-    pub tiger: f64,
-    /// γ, in [0, 1).
-    pub gamma: f64,
-}
-
-/// The source's rewards with γ = 0.95; V\*(b₀) = 19.37.
-impl Default for Tiger {
-    fn default() -> Self {
-        Self { accuracy: 0.85, listen: -1.0, treasure: 10.0, tiger: -100.0, gamma: 0.95 }
+parameters! {
+    /// Two doors: behind one is a tiger, behind the other a treasure.
+    ///
+    /// States: tiger-left, tiger-right. Actions: listen, open-left, open-right. Observations: tiger-left, tiger-right, the
+    /// side of the growl. Opening a door yields its reward and resets the problem: the tiger moves behind either door with
+    /// probability ½.
+    ///
+    /// The defaults are the source's rewards with γ = 0.95; V\*(b₀) = 19.37.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    pub struct Tiger {
+        /// Probability that listening reports the correct side, in [0, 1].
+        pub accuracy: f64 = 0.85, "P" in FRACTION;
+        /// Reward of listening; finite.
+        pub listen: f64 = -1.0, "R" in FINITE;
+        /// Reward of the treasure; finite.
+        pub treasure: f64 = 10.0, "R" in FINITE;
+        /// Reward of the tiger; finite.
+        pub tiger: f64 = -100.0, "R" in FINITE;
+        /// γ, in [0, 1).
+        pub gamma: f64 = 0.95, "G" in BELOW_ONE;
     }
 }
 
@@ -38,12 +35,8 @@ impl Tiger {
     /// # Errors
     /// If a field is out of its range.
     pub fn generate(&self) -> Result<Pomdp, Error> {
+        self.check()?;
         let Self { accuracy, listen, treasure, tiger, gamma } = *self;
-        fraction("accuracy", accuracy)?;
-        for (name, reward) in [("listen", listen), ("treasure", treasure), ("tiger", tiger)] {
-            finite(name, reward)?;
-        }
-        discount(gamma)?;
         let sizes = Sizes { states: 2, actions: 3, observations: 2 };
         let even = [(0, 0.5), (1, 0.5)];
         let matrices = Matrices {

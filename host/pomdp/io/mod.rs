@@ -95,7 +95,7 @@ impl Format {
 
     /// The format of a file of kind `kind`: from its first character if that is conclusive, otherwise from its name,
     /// otherwise the plain text format of its kind.
-    fn of(name: Option<Self>, text: &[u8], kind: Kind) -> Self {
+    fn detect(name: Option<Self>, text: &[u8], kind: Kind) -> Self {
         let text = text.trim_ascii_start();
         match (kind, text, name) {
             (Kind::Model, [b'{', ..], None | Some(Self::Pomdp)) => Self::Json,
@@ -148,7 +148,7 @@ fn unchecked(
     let mut input = input.map_err(error())?;
     let format = match format {
         Some(format) => format,
-        None => Format::of(name, input.start(SNIFFED).map_err(error())?, Kind::Model),
+        None => Format::detect(name, input.start(SNIFFED).map_err(error())?, Kind::Model),
     };
     let file = file.to_owned();
     match format {
@@ -166,7 +166,7 @@ fn unchecked(
 /// If the file cannot be read, has no valid alpha vectors, or they do not fit `model`.
 pub fn read_vectors(path: &Path, format: Option<Format>, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
     let text = text_at(path)?;
-    let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
+    let format = format.unwrap_or_else(|| Format::detect(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
     parse_vectors(&text, path.display().to_string(), format, model)
 }
 
@@ -181,7 +181,7 @@ pub fn read_vectors_from(
     model: Option<&Pomdp>,
 ) -> Result<AlphaVectors, Error> {
     let text = Input::new(reader).and_then(Input::read_all).map_err(Error::read(name))?;
-    parse_vectors(&text, name.to_owned(), format.unwrap_or_else(|| Format::of(None, &text, Kind::Vectors)), model)
+    parse_vectors(&text, name.to_owned(), format.unwrap_or_else(|| Format::detect(None, &text, Kind::Vectors)), model)
 }
 
 fn parse_vectors(text: &[u8], file: String, format: Format, model: Option<&Pomdp>) -> Result<AlphaVectors, Error> {
@@ -223,7 +223,7 @@ pub enum AnyPolicy {
 pub fn read_policy(path: &Path, format: Option<Format>, model: &Pomdp, start: Option<u32>) -> Result<AnyPolicy, Error> {
     let text = text_at(path)?;
     let file = path.display().to_string();
-    let format = format.unwrap_or_else(|| Format::of(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
+    let format = format.unwrap_or_else(|| Format::detect(Format::of_name(&plain_name(path)), &text, Kind::Vectors));
     match (format, start) {
         (Format::Pg | Format::Dot, start) => {
             controller::read(&text, file, format, model, start).map(AnyPolicy::Controller)

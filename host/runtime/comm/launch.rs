@@ -91,13 +91,13 @@ impl Launch {
     /// The place of this process; `None` if it is alone.
     #[must_use]
     pub fn of_environment() -> Option<Self> {
-        Self::of(|name| env::var(name).ok(), |_| true)
+        Self::detect(|name| env::var(name).ok(), |_| true)
     }
 
     /// The place of this process by the variables of a launcher that needs no MPI.
     #[must_use]
     pub fn without_mpi() -> Option<Self> {
-        Self::of(|name| env::var(name).ok(), |launcher| !launcher.mpi)
+        Self::detect(|name| env::var(name).ok(), |launcher| !launcher.mpi)
     }
 
     /// A process that the user placed, with the HOST:PORT at which the first listens, or TOKEN@HOST:PORT; `None` if it is alone.
@@ -148,7 +148,7 @@ impl Launch {
         })
     }
 
-    fn of(variable: impl Fn(&str) -> Option<String>, admits: impl Fn(&Variables) -> bool) -> Option<Self> {
+    fn detect(variable: impl Fn(&str) -> Option<String>, admits: impl Fn(&Variables) -> bool) -> Option<Self> {
         let number = |name: &str| variable(name)?.parse::<u32>().ok();
         // The port itself is that of the launcher.
         let port = || variable(PORT).or_else(|| Some(number("MASTER_PORT")?.checked_add(1)?.to_string()));
@@ -180,7 +180,7 @@ mod tests {
     fn found(variables: &[(&str, &str)]) -> Option<Launch> {
         let variable =
             |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        Launch::of(variable, |_| true)
+        Launch::detect(variable, |_| true)
     }
 
     #[test]

@@ -70,7 +70,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            fn of(library: &Library, file: &str) -> Result<Self, Error> {
+            fn load(library: &Library, file: &str) -> Result<Self, Error> {
                 Ok(Self {
                     $($field: {
                         let missing = |_| Error::NoSymbol { library: file.to_owned(), symbol: stringify!($name) };
@@ -120,10 +120,10 @@ impl Loaded {
     fn open(file: &Path, abi: Option<Abi>) -> Option<Result<Self, Error>> {
         // SAFETY: the initialisers of an MPI library have no preconditions. Open MPI's plugins need its symbols globally.
         let library = unsafe { Library::open(Some(file), RTLD_NOW | RTLD_GLOBAL) }.ok()?;
-        Some(Self::of(library, &file.display().to_string(), abi))
+        Some(Self::new(library, &file.display().to_string(), abi))
     }
 
-    fn of(library: Library, file: &str, abi: Option<Abi>) -> Result<Self, Error> {
+    fn new(library: Library, file: &str, abi: Option<Abi>) -> Result<Self, Error> {
         let variable = |symbol: &'static str| {
             let missing = |_| Error::NoSymbol { library: file.to_owned(), symbol };
             // SAFETY: only the address of the variable is used.
@@ -146,7 +146,7 @@ impl Loaded {
                 [variable("ompi_mpi_comm_world")?, variable("ompi_mpi_byte")?, variable("ompi_mpi_errors_return")?]
             }
         };
-        let functions = Functions::of(&library, file)?;
+        let functions = Functions::load(&library, file)?;
         Ok(Self { abi, functions, world, byte, errors_return, file: file.to_owned(), _library: library })
     }
 

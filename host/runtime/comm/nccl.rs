@@ -115,7 +115,7 @@ impl Nccl {
     /// Starts the exchange of piece `at` of all messages that have one.
     fn submit(&self, at: usize, sends: &[Message], receives: &[(u32, usize)]) -> Result<Round, Error> {
         let sent: Vec<_> = sends.iter().map(|(to, bytes)| (*to, bytes.len())).collect();
-        let (sent, received) = (Places::of(&sent, at, self.piece()), Places::of(receives, at, self.piece()));
+        let (sent, received) = (Places::new(&sent, at, self.piece()), Places::new(receives, at, self.piece()));
         let mut bytes = vec![0; sent.capacity()];
         for place in &sent.0 {
             let part = &sends[place.message].1[place.part.clone()];
@@ -171,7 +171,7 @@ struct Places(Vec<Place>);
 
 impl Places {
     /// Piece `at` of all messages (rank, bytes) that have one, in pieces of `piece` bytes. Every message has a first piece.
-    fn of(messages: &[(u32, usize)], at: usize, piece: usize) -> Self {
+    fn new(messages: &[(u32, usize)], at: usize, piece: usize) -> Self {
         let mut start = 0;
         let mut places = Vec::new();
         for (message, &(rank, bytes)) in messages.iter().enumerate() {
@@ -274,12 +274,12 @@ mod tests {
         let messages: Vec<_> = (0..).zip(lengths).collect();
         let mut found = vec![Vec::new(); lengths.len()];
         for at in 0..12 {
-            let Places(places) = Places::of(&messages, at, 100);
+            let Places(places) = Places::new(&messages, at, 100);
             assert!(places.windows(2).all(|pair| pair[0].start + pair[0].length() <= pair[1].start));
             for place in &places {
                 assert_eq!((place.rank as usize, place.start % ALIGNMENT), (place.message, 0));
                 // Whatever else is sent.
-                let alone = Places::of(&messages[place.message..=place.message], at, 100);
+                let alone = Places::new(&messages[place.message..=place.message], at, 100);
                 assert_eq!((alone.0.len(), &alone.0[0].part), (1, &place.part));
                 found[place.message].push(place.part.clone());
             }
@@ -289,7 +289,7 @@ mod tests {
             assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0, length));
             assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
         }
-        assert_eq!(Places::of(&messages, 0, 100).capacity(), PIECE);
+        assert_eq!(Places::new(&messages, 0, 100).capacity(), PIECE);
     }
 
     /// Without a GPU, every rank says what is missing, and none waits for its time limit.

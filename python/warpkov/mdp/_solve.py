@@ -12,7 +12,7 @@ import numpy as np
 from .. import _warpkov
 from .._errors import ConvergenceWarning
 from .._host import local, real
-from .._process import Objective
+from .._process import Objective, words
 from ._model import NO_ACTION, Model, ModelLike, Order, are_arrays, lengths
 from ._solution import Certificate, Evaluation, QFactors, Simulation, Solution, numbers
 
@@ -484,13 +484,7 @@ def generate(family: str, **parameters: Any) -> Model:
     >>> mdp.generate("grid", width=16, height=8, walls=0.1)
     <warpkov.mdp.Model: 128 states, 4 actions, 1393 transitions, gamma 0.9>
     """
-    words = [family.replace("_", "-")]
-    for name, value in parameters.items():
-        if value is None or value is False:
-            continue
-        option = f"--{name.replace('_', '-')}"
-        words.append(option if value is True else f"{option}={value}")
-    return Model._of(_warpkov.generate(words))
+    return Model._of(_warpkov.generate(words(family, parameters)))
 
 
 def load(

@@ -4,7 +4,7 @@
 """
 
 from ._controller import Controller, ControllerAgent, load_controller
-from ._models import Agent, Evaluation, Model, Policy, Solution, act, load, load_policy, save, simulate, solve
+from ._models import Agent, Evaluation, Model, Policy, Solution, act, generate, load, load_policy, save, simulate, solve
 
 evaluate = simulate
 
@@ -18,6 +18,7 @@ __all__ = [
     "Solution",
     "act",
     "evaluate",
+    "generate",
     "load",
     "load_controller",
     "load_policy",

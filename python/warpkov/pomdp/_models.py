@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from .. import _warpkov
 from .._errors import ConvergenceWarning
 from .._host import host, local, real
-from .._process import Objective, Path, Process, minimize
+from .._process import Objective, Path, Process, minimize, words
 from ..mdp._model import _arrays, _Shape, _summed, csr_of
 from ..mdp._solve import _count
 
@@ -537,6 +537,31 @@ def simulate(
 def act(policy: Policy, belief: Any = None) -> int:
     """Return the action of a policy in a belief of S probabilities; by default in that at the start."""
     return policy.act(belief)
+
+
+def generate(family: str, **parameters: Any) -> Model:
+    """Generate a model of a known family.
+
+    Parameters
+    ----------
+    family : str
+        "tiger", "four_by_three", "hallway", "hallway2", "tiger_grid", "maze", "tag", "rock_sample", "olfactory",
+        "maintenance", "inspection" or "aloha".
+    **parameters
+        The options of ``warpkov pomdp generate FAMILY``, which ``--help`` lists, with underscores for hyphens.
+
+    Returns
+    -------
+    Model
+        The model. Equal parameters give equal models.
+
+    Examples
+    --------
+    >>> from warpkov import pomdp
+    >>> pomdp.generate("rock_sample", size=3, rock=[(0, 0), (2, 1)], start=(0, 1)).states
+    37
+    """
+    return Model._of(_warpkov.pomdp_generate(words(family, parameters)))
 
 
 def load(path: Path, *, format: str | None = None) -> Model:

@@ -91,6 +91,12 @@ pub fn collectives_apart(entry: &Entry<'_>) -> Vec<String> {
             if statement.starts_with('@') {
                 faults.push(format!("{}: not all threads execute line {line}: {statement}", entry.name));
             }
+            if is_barrier(statement) && statement.contains(',') {
+                faults.push(format!(
+                    "{}: line {line} is a barrier for some threads of the block: {statement}",
+                    entry.name
+                ));
+            }
             let mask = statement.rsplit(',').next().unwrap_or_default().trim();
             let masked = ["shfl.", "vote.", "redux.", "match.", "bar.warp", "elect."];
             let whole =
@@ -109,7 +115,7 @@ pub fn is_collective(statement: &str) -> bool {
         Some(guarded) => guarded.split_once(char::is_whitespace).map_or("", |(_, code)| code.trim()),
         None => statement,
     };
-    exchanges(code) || group_of(code).is_some()
+    exchanges(code) || is_barrier(code) || group_of(code, "").is_some()
 }
 
 /// Whether an instruction exchanges values between the lanes of a warp, or waits for them.

@@ -320,6 +320,7 @@ fn refuses_collective_operations_of_safe_kernels_where_threads_divide() {
     let round = format!("$L1:\n\tbar.sync 0;\n{BY_THREAD}\n\t@%p1 bra $L1;\n\tret;");
     assert_one(&safe_faults("", &round), "not all threads reach line");
     assert_one(&safe_faults("", "\tshfl.sync.down.b32 %r5|%p2, %r6, 1, 31, %r7;\n\tret;"), "names some lanes");
+    assert_one(&safe_faults("", "\tbarrier.sync 1, 64;\n\tret;"), "barrier for some threads");
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> 
         width: side,
         height: side,
         gamma: gamma.unwrap_or(0.99),
-        wall_fraction: walls.unwrap_or(0.0),
+        walls: walls.unwrap_or(0.0),
         ..SlipGrid::default()
     };
     let ranks = arguments.ranks.join()?;

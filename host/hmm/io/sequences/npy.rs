@@ -58,7 +58,7 @@ pub fn read(bytes: &[u8], file: &str, lengths: Option<(&[u8], &str)>, alphabet: 
             numbers.iter().map(|&length| length as usize).collect()
         }
     };
-    let mut read = Read::of(offsets(lengths), observations);
+    let mut read = Read::from_observations(offsets(lengths), observations);
     read.notes = notes;
     Ok(read)
 }

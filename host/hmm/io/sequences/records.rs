@@ -125,11 +125,11 @@ impl Read {
             Some(d) => Observations::Vectors { dimensions: d as u32, values: Vec::new() },
             None => Observations::Symbols(Vec::new()),
         };
-        Self::of(vec![0], observations)
+        Self::from_observations(vec![0], observations)
     }
 
     /// Records without names.
-    pub fn of(offsets: Vec<u64>, observations: Observations) -> Self {
+    pub fn from_observations(offsets: Vec<u64>, observations: Observations) -> Self {
         let (names, sets, codes, notes) = (Vec::new(), Vec::new(), HashMap::new(), Vec::new());
         Self { offsets, observations, names, sets, codes, notes }
     }

@@ -19,7 +19,7 @@ pub fn read(text: &[u8], file: &str) -> Result<Read, Error> {
         symbols.push(symbol.ok_or_else(|| words.unexpected(word, "a symbol number from 1"))?);
     }
     match words.next() {
-        None => Ok(Read::of(vec![0, length.into()], Observations::Symbols(symbols))),
+        None => Ok(Read::from_observations(vec![0, length.into()], Observations::Symbols(symbols))),
         word => Err(words.unexpected(word, "the end of the file")),
     }
 }

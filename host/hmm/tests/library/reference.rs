@@ -823,7 +823,7 @@ fn on_ranks<T: Send>(
         let found = work(&mut divided);
         let shares = divided.shares(&place.name()).map_err(|error| error.to_string())?;
         if let Some(RankShare { work, time, .. }) = shares.get(local.rank() as usize) {
-            let own = division.of(local.rank());
+            let own = division.of_rank(local.rank());
             assert_eq!((work.sequences, work.steps), (own.len(), share.as_ref().map_or(0, Sequences::steps)));
             assert!(time.sweeps > 0.0 && time.waiting > 0.0, "{shares:?}");
         }

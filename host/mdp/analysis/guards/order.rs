@@ -173,7 +173,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn of(rows: Rows, states: usize, other: bool) -> Self {
+    fn new(rows: Rows, states: usize, other: bool) -> Self {
         let Rows { mdp, actions, .. } = rows;
         let reward = |state: usize, action: usize| mdp.action_reward(rows.at(state, action, other));
         let of_state = |s: usize| (0..actions).map(|a| reward(s, a)).sum::<f64>() / actions as f64;
@@ -201,7 +201,7 @@ pub fn rewards_look_action_major(mdp: &Mdp) -> bool {
         return false;
     }
     let least = 1e-9 * earned.map(|reward| reward * reward).sum::<f64>();
-    let [read, other] = [false, true].map(|other| Spread::of(rows, states, other));
+    let [read, other] = [false, true].map(|other| Spread::new(rows, states, other));
     let ratio = |read: f64, other: f64| if read > least { other.max(1e-6 * least) / read } else { 1.0 };
     let rest = ratio(read.rest, other.rest);
     let freedom = ((states - 1) * (actions - 1)) as f64;

@@ -261,8 +261,8 @@ impl Division {
         };
 
         let (rows, entries) = self.stored();
-        let (prob, reward) = (T::of(model.transitions().val()), model.expected_rewards());
-        let reward = T::of(&reward);
+        let (prob, reward) = (T::rounded(model.transitions().val()), model.expected_rewards());
+        let reward = T::rounded(&reward);
         let mut layout = Layout {
             actions: vec![0; self.states.len()],
             first_row: vec![O::ZERO; self.states.len()],

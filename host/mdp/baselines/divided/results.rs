@@ -50,7 +50,7 @@ impl<'d, T: Precise, O: Offset> ResultIteration<'d, T, O> {
         let action_reward = if model.action_rewards().is_empty() {
             device.zeros(rows)
         } else {
-            device.upload(&T::of(model.action_rewards()))
+            device.upload(&T::rounded(model.action_rewards()))
         };
         Ok(Self {
             device,
@@ -62,8 +62,8 @@ impl<'d, T: Precise, O: Offset> ResultIteration<'d, T, O> {
             choices,
             row_ptr: device.upload(&offsets::<O>(model.transitions().row_ptr()))?,
             col: device.upload(model.transitions().col())?,
-            prob: device.upload(&T::of(model.transitions().val()))?,
-            reward: device.upload(&T::of(&model.transition_rewards()))?,
+            prob: device.upload(&T::rounded(model.transitions().val()))?,
+            reward: device.upload(&T::rounded(&model.transition_rewards()))?,
             action_reward: action_reward?,
             results: device.zeros(entries)?,
             q: device.zeros(rows)?,
@@ -92,7 +92,7 @@ impl<T: Precise, O: Offset> State for ResultIteration<'_, T, O> {
         match initial {
             Some(values) => {
                 assert_eq!(values.len(), self.states as usize, "a value for each state");
-                self.device.write(&mut self.v, &T::of(values))?;
+                self.device.write(&mut self.v, &T::rounded(values))?;
             }
             None => self.device.clear(&mut self.v)?,
         }

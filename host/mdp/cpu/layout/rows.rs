@@ -16,19 +16,19 @@ use warpkov_runtime::Precise;
 /// A stored successor: a state or an offset relative to the predecessor.
 trait Successor: Copy + Default + Send + Sync + 'static {
     /// The successor of `state`.
-    fn of(self, state: usize) -> usize;
+    fn state_after(self, state: usize) -> usize;
 }
 
 impl Successor for u32 {
     #[inline(always)]
-    fn of(self, _: usize) -> usize {
+    fn state_after(self, _: usize) -> usize {
         self as usize
     }
 }
 
 impl Successor for i16 {
     #[inline(always)]
-    fn of(self, state: usize) -> usize {
+    fn state_after(self, state: usize) -> usize {
         state.wrapping_add_signed(isize::from(self))
     }
 }
@@ -38,7 +38,7 @@ trait Probability: Clone + Send + Sync + 'static {
     /// Stored element per entry.
     type Stored: Copy + Default + Send + Sync + 'static;
     /// The probability.
-    fn of(&self, stored: Self::Stored) -> f64;
+    fn decode(&self, stored: Self::Stored) -> f64;
 }
 
 /// Probabilities stored directly.
@@ -48,7 +48,7 @@ struct Direct<T>(PhantomData<T>);
 impl<T: Precise> Probability for Direct<T> {
     type Stored = T;
     #[inline(always)]
-    fn of(&self, stored: T) -> f64 {
+    fn decode(&self, stored: T) -> f64 {
         stored.to_f64()
     }
 }
@@ -72,7 +72,7 @@ impl<I: Index> Palette<I> {
 impl<I: Index> Probability for Palette<I> {
     type Stored = I;
     #[inline(always)]
-    fn of(&self, stored: I) -> f64 {
+    fn decode(&self, stored: I) -> f64 {
         self.table[stored.position()]
     }
 }
@@ -115,12 +115,12 @@ enum Rewards<T> {
 }
 
 impl<T: Precise> Rewards<T> {
-    fn of(rewards: &[f64]) -> Self {
+    fn new(rewards: &[f64]) -> Self {
         match rewards {
             [first, rest @ ..] if rest.iter().all(|x| x.to_bits() == first.to_bits()) => {
                 Self::Same(T::from_f64(*first))
             }
-            _ => Self::Each(T::of(rewards).into_owned()),
+            _ => Self::Each(T::rounded(rewards).into_owned()),
         }
     }
 
@@ -174,14 +174,14 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
             let entries = self.ends.entries(row);
             let (successors, stored) = (&self.successor[entries.clone()], &self.stored[entries]);
             let stored = &stored[..successors.len()];
-            let term = |i: usize| self.probability.of(stored[i]) * value(successors[i].of(state));
+            let term = |i: usize| self.probability.decode(stored[i]) * value(successors[i].state_after(state));
             self.reward.get(row) + self.gamma * expect(successors.len(), term)
         })
     }
 
     fn entries(&self, state: usize, mut show: impl FnMut(usize, f64)) {
         for entry in self.choices.rows(state).flat_map(|row| self.ends.entries(row)) {
-            show(self.successor[entry].of(state), self.gamma * self.probability.of(self.stored[entry]));
+            show(self.successor[entry].state_after(state), self.gamma * self.probability.decode(self.stored[entry]));
         }
     }
 
@@ -194,7 +194,7 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
                 false => self.ends.entries(rows.start).start..self.ends.entries(rows.end - 1).end,
             };
             for successor in &self.successor[entries] {
-                let successor = successor.of(state);
+                let successor = successor.state_after(state);
                 // Adjacent entries are often in the same block; report it once.
                 if successor / super::BLOCK != last {
                     last = successor / super::BLOCK;
@@ -207,7 +207,7 @@ impl<T: Precise, C: Successor, P: Probability> States<T> for Rows<'_, T, C, P> {
     }
 
     fn set_rewards(&mut self, rewards: &[f64]) -> bool {
-        self.reward = Rewards::of(rewards);
+        self.reward = Rewards::new(rewards);
         true
     }
 
@@ -273,7 +273,7 @@ fn single(choices: &Choices, states: usize) -> Choices {
 pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) -> Box<dyn Layout<T> + 'm> {
     let (gamma, choices) = (mdp.gamma(), mdp.choices().clone());
     let ends = Ends::packed(Cow::Borrowed(mdp.transitions().row_ptr()));
-    let reward = Rewards::of(reward);
+    let reward = Rewards::new(reward);
     macro_rules! stored {
         ($successor:expr, $stored:expr, $probability:expr) => {
             Box::new(Stored(Rows {
@@ -304,7 +304,7 @@ pub(super) fn store<'m, T: Precise>(mdp: &'m Mdp, reward: &[f64], pack: bool) ->
         Some(palette) => {
             with_successors!(palette::indices::<u16>(probs, &palette).into(), Palette::<u16>::new::<T>(&palette))
         }
-        None => with_successors!(T::of(probs), Direct(PhantomData)),
+        None => with_successors!(T::rounded(probs), Direct(PhantomData)),
     }
 }
 

@@ -62,7 +62,7 @@ impl Numbers {
     pub const FIRST: Self = Self { bits: 128 };
 
     /// Converts `x` exactly; a number that is not finite becomes 0.
-    pub fn of(self, x: f64) -> Big {
+    pub fn big(self, x: f64) -> Big {
         let exact = Big::try_from(x).unwrap_or(Big::ZERO);
         exact.with_precision(self.bits).value()
     }
@@ -74,7 +74,7 @@ impl Numbers {
 
     /// Upper bound of the error of `operations` operations, relative to the sum of the magnitudes of their terms.
     pub fn error(self, operations: usize) -> Big {
-        self.of(operations as f64) * self.power(2 - self.bits as isize)
+        self.big(operations as f64) * self.power(2 - self.bits as isize)
     }
 
     /// Twice as many bits, and at least `least`.
@@ -219,7 +219,7 @@ fn settle(lower: &[Big], upper: &[Big], mdp: &Mdp, options: &Options, numbers: N
         }
         if !options.is_met(bounds.0, bounds.1) {
             met = false;
-            let open = high - low > size(&numbers.of(middle(bounds.0, bounds.1))) * numbers.power(-60);
+            let open = high - low > size(&numbers.big(middle(bounds.0, bounds.1))) * numbers.power(-60);
             if open && bounds.0 != bounds.1 {
                 more = more.max(Some(least.unwrap_or(0)));
             }
@@ -273,10 +273,10 @@ mod tests {
     #[test]
     fn bounds_are_rounded_outwards() {
         let numbers = Numbers::FIRST;
-        let third = numbers.of(1.0) / numbers.of(3.0);
+        let third = numbers.big(1.0) / numbers.big(3.0);
         let (low, high) = outwards(&third, &third, None);
         assert!(low < high && Big::try_from(low).unwrap() < third && Big::try_from(high).unwrap() > third);
-        let half = numbers.of(0.5);
+        let half = numbers.big(0.5);
         assert_eq!(outwards(&half, &half, None), (0.5, 0.5));
         let (tiny, small) = (numbers.power(-5000), numbers.power(-4000));
         assert_eq!(outwards(&-&tiny, &tiny, Some(&small)), (0.0, 0.0));

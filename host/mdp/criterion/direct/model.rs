@@ -48,7 +48,7 @@ impl Model {
             for row in mdp.choices().rows(state) {
                 let made = match quotient.origin[row] {
                     STAY => {
-                        let (pay, one) = (stay(state, numbers), numbers.of(1.0));
+                        let (pay, one) = (stay(state, numbers), numbers.big(1.0));
                         let (end, size) = (one.clone(), size(&pay));
                         Row { to: Vec::new(), end, sum: one, reward: pay, size, operations: 4 }
                     }
@@ -140,11 +140,11 @@ impl Row {
         numbers: Numbers,
     ) -> Self {
         let (cols, probs) = mdp.transitions().row(row);
-        let mut end = numbers.of(mdp.end(row));
+        let mut end = numbers.big(mdp.end(row));
         let mut sum = end.clone();
         let mut to: Vec<(u32, Big)> = Vec::with_capacity(cols.len());
         for (&col, &p) in cols.iter().zip(probs).filter(|(_, p)| **p > 0.0) {
-            let p = numbers.of(p);
+            let p = numbers.big(p);
             sum += &p;
             match target(col) {
                 None => end += p,
@@ -179,13 +179,13 @@ impl Row {
 /// Expected reward of a row times `sign` and the row's `sum`, and the sum of the magnitudes of its terms.
 pub(in crate::criterion) fn expected(mdp: &Mdp, row: usize, sign: f64, sum: &Big, numbers: Numbers) -> (Big, Big) {
     let (_, probs) = mdp.transitions().row(row);
-    let own = numbers.of(mdp.action_reward(row));
+    let own = numbers.big(mdp.action_reward(row));
     let first = (own.clone(), size(&own));
     let (reward, magnitude) =
         mdp.rewards_of(row).zip(probs).filter(|(r, _)| *r != 0.0).fold(first, |(total, sizes), (r, &p)| {
-            let earned = numbers.of(p) * numbers.of(r);
+            let earned = numbers.big(p) * numbers.big(r);
             let next = size(&earned);
             (total + earned, sizes + next)
         });
-    (numbers.of(sign) * reward * sum, magnitude * sum)
+    (numbers.big(sign) * reward * sum, magnitude * sum)
 }

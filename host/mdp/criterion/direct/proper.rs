@@ -100,7 +100,7 @@ pub(in crate::criterion) fn solve(model: &Model, policy: &[usize], work: &mut Wo
         }
     }
     // Covers the rounding of the quotients.
-    let margin = numbers.of(1.0 + 1.0 / 1024.0);
+    let margin = numbers.big(1.0 + 1.0 / 1024.0);
     (up, down) = (up * &margin, down * &margin);
     let fits = |(row, (advantage, error)): (usize, &(Big, Big))| {
         falls[row] > Big::ZERO || advantage + error - &margin * &up * &falls[row] <= Big::ZERO

@@ -56,7 +56,7 @@ pub(crate) struct ModelNumbers<T: Precise> {
 
 impl<T: Precise> ModelNumbers<T> {
     pub fn upload(device: &AnyDevice, prob: &[f64], reward: &[f64]) -> Result<Self, DeviceError> {
-        Ok(Self { prob: device.upload(&T::of(prob))?, reward: device.upload(&T::of(reward))? })
+        Ok(Self { prob: device.upload(&T::rounded(prob))?, reward: device.upload(&T::rounded(reward))? })
     }
 }
 
@@ -83,7 +83,7 @@ impl<T: Precise, O: Offset> Uploaded<'_, T, O> {
     pub fn set_rewards(&mut self, device: &AnyDevice, rewards: &[f64]) -> Result<bool, DeviceError> {
         let target = &mut self.numbers.reward;
         match &*self.index {
-            AnyIndex::Rows(_) => device.write(target, &T::of(rewards))?,
+            AnyIndex::Rows(_) => device.write(target, &T::rounded(rewards))?,
             AnyIndex::Slices(slices) => device.write(target, &slices.rewards(rewards))?,
             AnyIndex::Narrow8(_) | AnyIndex::Narrow16(_) | AnyIndex::Patterns(_) => return Ok(false),
         }
@@ -131,8 +131,8 @@ mod tests {
             [prob, reward]
                 .map(|numbers| device.to_vec(&numbers).unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>())
         };
-        let garnet = Garnet { states: 300, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
-        let grid = SlipGrid { width: 30, height: 20, wall_fraction: 0.2, ..SlipGrid::default() };
+        let garnet = Garnet { states: 300, ragged: true, terminals: 0.1, ..Garnet::default() };
+        let grid = SlipGrid { width: 30, height: 20, walls: 0.2, ..SlipGrid::default() };
         let mut kinds = 0;
         for mdp in [garnet.generate().unwrap(), grid.generate().unwrap()] {
             for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {

@@ -25,7 +25,7 @@ pub(in crate::device) struct Palettes {
 
 impl Palettes {
     /// The slices of a model with its palettes. `None` if successors are far away, or numbers too many.
-    pub fn of<'m>(mdp: &'m Mdp, reward: &[f64]) -> Option<(Slices<'m>, Self)> {
+    pub fn new<'m>(mdp: &'m Mdp, reward: &[f64]) -> Option<(Slices<'m>, Self)> {
         let reach = |state: usize| {
             let rows = mdp.choices().rows(state);
             let entries =
@@ -41,7 +41,7 @@ impl Palettes {
         if seem_distinct(mdp.transitions().val(), 1 << 8) {
             return None;
         }
-        let slices = Slices::of(mdp)?;
+        let slices = Slices::new(mdp)?;
         let prob = palette(0.0, mdp.transitions().val(), 1 << 8)?;
         let reward = palette(f64::NEG_INFINITY, reward, 1 << 16)?;
         Some((slices, Self { wide: !fits(reached, 8), prob, reward }))

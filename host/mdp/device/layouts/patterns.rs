@@ -80,7 +80,7 @@ impl Table {
     /// The table of a model. `None` if states rarely have equal patterns, or rows are too long.
     pub fn find(mdp: &Mdp, reward: &[f64]) -> Option<Self> {
         let patterns = Patterns::find(mdp, reward)?;
-        let table = Self::of(&patterns, mdp.gamma())?;
+        let table = Self::new(&patterns, mdp.gamma())?;
         Some(Self { of_state: patterns.of_state, ..table })
     }
 
@@ -112,7 +112,7 @@ impl Table {
 
     /// Builds the table with discounted probabilities; `None` if a pattern has too many successors or the table has too
     /// many halves.
-    pub fn of(patterns: &Patterns, gamma: f64) -> Option<Self> {
+    pub fn new(patterns: &Patterns, gamma: f64) -> Option<Self> {
         Self::filled(patterns, gamma, true).or_else(|| Self::filled(patterns, gamma, false))
     }
 
@@ -264,11 +264,10 @@ mod tests {
 
     #[test]
     fn walls_and_obstacles_share_moves_and_rewards() {
-        let grid =
-            SlipGrid { width: 90, height: 90, wall_fraction: 0.3, obstacle_fraction: 0.1, ..SlipGrid::default() };
+        let grid = SlipGrid { width: 90, height: 90, walls: 0.3, obstacles: 0.1, ..SlipGrid::default() };
         let mdp = grid.generate().unwrap();
         let patterns = Patterns::find(&mdp, &mdp.expected_rewards()).unwrap();
-        let table = Table::of(&patterns, 0.9).unwrap();
+        let table = Table::new(&patterns, 0.9).unwrap();
         // 2⁴ sets of open sides. Walls and the goal have the moves of an enclosed cell.
         assert_eq!(table.moves.count, 16);
         assert!(table.rewards.count < 40 && patterns.count() > 100);

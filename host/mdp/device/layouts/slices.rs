@@ -41,7 +41,7 @@ pub(in crate::device) struct Slices<'m> {
 impl<'m> Slices<'m> {
     /// The slices of a model. `None` if padding more than doubles the size, or if a state has 2¹⁶ actions or a row has
     /// 2¹⁶ entries.
-    pub fn of(mdp: &'m Mdp) -> Option<Self> {
+    pub fn new(mdp: &'m Mdp) -> Option<Self> {
         let states = mdp.states() as usize;
         let extent = |slice: usize| {
             let states = slice * SLICE..states.min((slice + 1) * SLICE);
@@ -293,9 +293,9 @@ mod tests {
 
     #[test]
     fn uploads_in_pieces_equal_one_upload() {
-        let garnet = Garnet { states: 5001, ragged: true, terminal_fraction: 0.1, ..Garnet::default() };
+        let garnet = Garnet { states: 5001, ragged: true, terminals: 0.1, ..Garnet::default() };
         let mdp = garnet.generate().unwrap();
-        let slices = Slices::of(&mdp).unwrap();
+        let slices = Slices::new(&mdp).unwrap();
         let whole = array(&slices.ptr, slices.probabilities::<f64>());
         assert!(whole.len() > 50_000);
         let device = AnyDevice::from(Emulator::default());
@@ -313,7 +313,7 @@ mod tests {
     #[should_panic(expected = "too small")]
     fn offsets_do_not_wrap() {
         let mdp = Garnet::default().generate().unwrap();
-        let slices = Slices::of(&mdp).unwrap();
+        let slices = Slices::new(&mdp).unwrap();
         let wide: Vec<u64> = slices.place(|_, [entry, reward]| [entry + (1 << 32), reward]);
         assert_eq!(wide[0], 1 << 32);
         let _: Vec<u32> = slices.place(|_, [entry, reward]| [entry + (1 << 32), reward]);

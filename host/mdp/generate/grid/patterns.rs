@@ -14,7 +14,7 @@ use crate::generate::Error;
 use crate::generate::demand::Family;
 use crate::model::whole::At;
 use crate::model::{CHUNK, Part, Peer, Sends};
-use warpkov_common::parameters::count;
+use warpkov_common::parameters::{self, Parameters as _, count};
 
 /// A slip grid and the patterns that its cells have, without a pattern number per cell; or the part of a rank: its rows of
 /// the grid, and the ghosts, which are the row above and the row below.
@@ -42,7 +42,8 @@ impl SlipGrid {
     /// # Errors
     /// The errors of [`generate`](Self::generate).
     pub fn patterns(&self) -> Result<GridPatterns, Error> {
-        let states = self.check()?;
+        self.check()?;
+        let states = parameters::cells(self.width, self.height)?;
         let (walls, obstacles) = self.place(states)?;
         let empty = walls.is_empty() && obstacles.is_empty();
         let kinds = if empty { Vec::new() } else { kinds(states, &walls, &obstacles) };
@@ -65,7 +66,7 @@ impl SlipGrid {
             return self.patterns();
         }
         let Self { width, height, .. } = *self;
-        self.check_fields()?;
+        self.check()?;
         count("height", height, ranks, u32::MAX)?;
         let all = u64::from(width) * u64::from(height);
         let most = u64::from(width) * u64::from(height.div_ceil(ranks) + 2);
@@ -77,7 +78,7 @@ impl SlipGrid {
         let local = own.start.saturating_sub(1)..height.min(own.end + 1);
         let cells = |rows: Range<u32>| u64::from(width) * u64::from(rows.start)..u64::from(width) * u64::from(rows.end);
         let kinds = if !self.is_open() {
-            let states = self.check()?;
+            let states = parameters::cells(width, height)?;
             let (walls, obstacles) = self.place(states)?;
             let here = cells(local.clone());
             kinds(states, &walls, &obstacles)[here.start as usize..here.end as usize].to_vec()
@@ -279,7 +280,7 @@ mod tests {
 
     #[test]
     fn patterns_are_the_rows_of_the_model() {
-        let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.15, ..SlipGrid::default() };
+        let walls = SlipGrid { walls: 0.2, obstacles: 0.15, ..SlipGrid::default() };
         let values = |states: u32| (0..states).map(|s| f64::from(s * 37 % 101) / 8.0).collect::<Vec<_>>();
         for (grid, width, height) in [
             (SlipGrid::default(), 13, 9),
@@ -317,7 +318,7 @@ mod tests {
     /// The patterns of the parts are those of the whole grid, and ghosts have no actions.
     #[test]
     fn parts_have_the_patterns_of_the_whole() {
-        let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.15, ..SlipGrid::default() };
+        let walls = SlipGrid { walls: 0.2, obstacles: 0.15, ..SlipGrid::default() };
         for (grid, width, height) in
             [(SlipGrid::default(), 7, 9), (walls, 12, 10), (walls, 1, 7), (SlipGrid::default(), 3, 7)]
         {
@@ -368,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_certificate_is_close_to_that_of_the_model() {
-        let grid = SlipGrid { width: 12, height: 10, wall_fraction: 0.1, ..SlipGrid::default() };
+        let grid = SlipGrid { width: 12, height: 10, walls: 0.1, ..SlipGrid::default() };
         let mdp = grid.generate().unwrap();
         let values = vec![3.0; 120];
         let exact = certify(&mdp, &values);

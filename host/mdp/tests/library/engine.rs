@@ -23,7 +23,7 @@ const LIMITS: Limits = Limits { target: Target::Theta(1e-10), max_sweeps: 1_000_
 const STORAGES: [Storage; 4] = [Storage::Auto, Storage::Plain, Storage::Packed, Storage::Patterns];
 
 fn krylov(model: &Mdp, options: EngineOptions) -> Result<Krylov<System<'_>>, warpkov_runtime::comm::Error> {
-    Krylov::new(System::new(Engine::new(model, options)), Scale::of(model, &Team::alone())?)
+    Krylov::new(System::new(Engine::new(model, options)), Scale::new(model, &Team::alone())?)
 }
 
 /// Models of every kind: ragged ones with terminal states and ends, long rows, grids with repeated patterns, and
@@ -31,8 +31,7 @@ fn krylov(model: &Mdp, options: EngineOptions) -> Result<Krylov<System<'_>>, war
 fn models() -> Vec<Mdp> {
     let mut random = Random::new(7);
     let grid = |width, height, walls, obstacles| {
-        let grid =
-            SlipGrid { width, height, wall_fraction: walls, obstacle_fraction: obstacles, ..SlipGrid::default() };
+        let grid = SlipGrid { width, height, walls, obstacles: obstacles, ..SlipGrid::default() };
         grid.generate().unwrap()
     };
     vec![
@@ -205,11 +204,8 @@ fn all_methods_agree() {
 #[test]
 fn krylov_evaluation_needs_few_products_for_distant_rewards() {
     let ring = Garnet { states: 8000, window: Some(20), gamma: 0.9999, ..Garnet::default() }.generate().unwrap();
-    let ended = Garnet {
-        terminal_fraction: 0.01,
-        ragged: true,
-        ..Garnet { states: 8000, window: Some(20), ..Garnet::default() }
-    };
+    let ended =
+        Garnet { terminals: 0.01, ragged: true, ..Garnet { states: 8000, window: Some(20), ..Garnet::default() } };
     let ended = ended.generate().unwrap().with_gamma(0.9999).unwrap();
     for (model, most) in [(ring, 800), (ended, 1000)] {
         let options = SolveOptions {
@@ -232,7 +228,7 @@ fn krylov_evaluation_needs_few_products_for_distant_rewards() {
 #[test]
 fn krylov_policy_iteration_solves_walled_grids() {
     for side in [10, 30, 60] {
-        let grid = SlipGrid { width: side, height: side, wall_fraction: 0.1, ..SlipGrid::default() };
+        let grid = SlipGrid { width: side, height: side, walls: 0.1, ..SlipGrid::default() };
         let model = grid.generate().unwrap().with_gamma(0.9999).unwrap();
         for max_sweeps in [100, 1_000_000] {
             let options = SolveOptions {

@@ -188,14 +188,14 @@ fn epsilon_is_honoured_on_devices() {
 #[test]
 fn all_methods_agree_on_all_families() {
     let grid = SlipGrid { width: 9, height: 11, ..SlipGrid::default() };
-    let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..grid };
+    let walls = SlipGrid { walls: 0.2, obstacles: 0.1, ..grid };
     let garnet = Garnet { states: 80, actions: 3, branching: 4, gamma: 0.9, ..Garnet::default() };
-    let ragged = Garnet { ragged: true, terminal_fraction: 0.1, power_law: true, seed: 5, ..garnet };
+    let ragged = Garnet { ragged: true, terminals: 0.1, power_law: true, seed: 5, ..garnet };
     let models = [
         ("grid", grid.generate().unwrap()),
         ("walls", walls.generate().unwrap()),
-        ("wet floor, 1", WetFloor { reward_states: 5, ..WetFloor::new(8, 8, 1) }.generate().unwrap()),
-        ("wet floor, 4", WetFloor { reward_states: 5, ..WetFloor::new(8, 8, 4) }.generate().unwrap()),
+        ("wet floor, 1", WetFloor { reward_states: Some(5), ..WetFloor::new(8, 8, 1) }.generate().unwrap()),
+        ("wet floor, 4", WetFloor { reward_states: Some(5), ..WetFloor::new(8, 8, 4) }.generate().unwrap()),
         ("garnet", garnet.generate().unwrap()),
         ("ragged garnet", ragged.generate().unwrap()),
         ("queues", QueueNetwork { capacity: 6, gamma: 0.95, ..QueueNetwork::default() }.generate().unwrap()),

@@ -156,7 +156,7 @@ fn corrupt_safetensors_never_panic() {
 #[test]
 fn round_trips_keep_every_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let grid = SlipGrid { width: 13, height: 7, wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    let grid = SlipGrid { width: 13, height: 7, walls: 0.2, obstacles: 0.1, ..SlipGrid::default() };
     let grid = SlipGrid { slip: 1.0 / 3.0, gamma: 0.1 + 0.2, goal_reward: 1e-300, obstacle_penalty: 1e300, ..grid };
     let models = (0..50).map(random).chain([grid.generate().unwrap(), listing_grid().generate().unwrap()]);
     for mdp in models {

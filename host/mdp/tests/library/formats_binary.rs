@@ -104,7 +104,7 @@ fn everything() -> Mdp {
 }
 
 fn grid() -> Mdp {
-    let grid = SlipGrid { width: 7, height: 5, wall_fraction: 0.2, obstacle_fraction: 0.2, ..SlipGrid::default() };
+    let grid = SlipGrid { width: 7, height: 5, walls: 0.2, obstacles: 0.2, ..SlipGrid::default() };
     grid.generate().unwrap()
 }
 

@@ -44,8 +44,8 @@ fn go(_: &Round) -> ControlFlow<()> {
 /// Models whose parts have ghosts of all kinds: neighbours alone, ranks far away, all states, none.
 fn models() -> Vec<Mdp> {
     let mut random = Random::new(11);
-    let garnet = |states, window| Garnet { states, window, terminal_fraction: 0.05, ragged: true, ..Garnet::default() };
-    let grid = SlipGrid { width: 97, height: 60, wall_fraction: 0.1, ..SlipGrid::default() };
+    let garnet = |states, window| Garnet { states, window, terminals: 0.05, ragged: true, ..Garnet::default() };
+    let grid = SlipGrid { width: 97, height: 60, walls: 0.1, ..SlipGrid::default() };
     vec![
         random.mdp(1, 2, 1, 0.5),
         random.mdp(5, 3, 3, 0.9),
@@ -258,7 +258,7 @@ fn an_iteration_of_bicgstab_has_five_messages() {
 #[test]
 fn emulated_sweeps_on_ranks_have_the_bits_of_one() {
     let mut random = Random::new(23);
-    let grid = SlipGrid { width: 25, height: 16, wall_fraction: 0.1, ..SlipGrid::default() };
+    let grid = SlipGrid { width: 25, height: 16, walls: 0.1, ..SlipGrid::default() };
     let models = [random.mdp(3, 2, 2, 0.8), random.ragged(300, 3, 5, 0.9), grid.generate().unwrap()];
     let emulated = |limits, storage, skip, precision| SolveOptions {
         device: DeviceChoice::Emulated,
@@ -301,7 +301,7 @@ fn emulated_sweeps_on_ranks_have_the_bits_of_one() {
 /// they are done. The sweeps still have the bits of one rank, and a run goes on from where it ended.
 #[test]
 fn emulated_sweeps_during_exchanges_have_the_bits_of_one() {
-    let grid = SlipGrid { width: 12, height: 256, gamma: 0.6, wall_fraction: 0.05, ..SlipGrid::default() };
+    let grid = SlipGrid { width: 12, height: 256, gamma: 0.6, walls: 0.05, ..SlipGrid::default() };
     let mdp = grid.generate().unwrap();
     for storage in [Storage::Rows, Storage::Slices, Storage::Narrow, Storage::Patterns] {
         for (skip, target) in [(true, Target::Theta(1e-3)), (false, Target::Theta(1e-3)), (true, Target::Epsilon(1e-4))]
@@ -326,7 +326,7 @@ fn emulated_sweeps_during_exchanges_have_the_bits_of_one() {
 fn every_criterion_on_ranks_bounds_the_same_values() {
     let mut random = Random::new(5);
     let ragged = random.ragged(400, 3, 4, 0.9);
-    let grid = SlipGrid { width: 40, height: 50, wall_fraction: 0.1, ..SlipGrid::default() }.generate().unwrap();
+    let grid = SlipGrid { width: 40, height: 50, walls: 0.1, ..SlipGrid::default() }.generate().unwrap();
     for mdp in [ragged, grid] {
         let goal = vec![mdp.states() - 1];
         let criteria = [
@@ -409,7 +409,7 @@ fn states_keep_their_order_within_parts() {
 /// A grid whose cells are numbered at random.
 #[cfg(feature = "metis")]
 fn shuffled(width: u32, height: u32, random: &mut Random) -> Mdp {
-    let grid = SlipGrid { width, height, wall_fraction: 0.1, ..SlipGrid::default() }.generate().unwrap();
+    let grid = SlipGrid { width, height, walls: 0.1, ..SlipGrid::default() }.generate().unwrap();
     let mut old: Vec<u32> = (0..grid.states()).collect();
     (1..old.len()).for_each(|i| old.swap(i, random.below(i as u64 + 1) as usize));
     Order::new(old).unwrap().apply(&grid)
@@ -478,8 +478,7 @@ fn a_build_without_metis_says_so() {
 #[test]
 fn local_sweeps_end_within_their_certificates() {
     let mut random = Random::new(41);
-    let grid =
-        |width, height| SlipGrid { width, height, wall_fraction: 0.1, ..SlipGrid::default() }.generate().unwrap();
+    let grid = |width, height| SlipGrid { width, height, walls: 0.1, ..SlipGrid::default() }.generate().unwrap();
     let mut cases =
         vec![(DeviceChoice::Emulated, grid(20, 30)), (DeviceChoice::Emulated, random.ragged(300, 3, 4, 0.9))];
     cases.extend(models().into_iter().map(|mdp| (DeviceChoice::Cpu, mdp)));
@@ -511,7 +510,7 @@ fn local_sweeps_end_within_their_certificates() {
 /// The last sweep follows an exchange, also at a limit; skipping has the bits of sweeps of all states.
 #[test]
 fn local_sweeps_skip_exactly() {
-    let grid = SlipGrid { width: 40, height: 100, gamma: 0.8, wall_fraction: 0.1, ..SlipGrid::default() };
+    let grid = SlipGrid { width: 40, height: 100, gamma: 0.8, walls: 0.1, ..SlipGrid::default() };
     let far = Garnet { states: 3000, window: None, ..Garnet::default() };
     for mdp in [grid.generate().unwrap(), far.generate().unwrap()] {
         for device in [DeviceChoice::Cpu, DeviceChoice::Emulated] {
@@ -675,7 +674,7 @@ fn faults_of_a_part_are_those_of_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let good = path("good.safetensors");
-    let garnet = Garnet { states: 900, ragged: true, terminal_fraction: 0.05, ..Garnet::default() };
+    let garnet = Garnet { states: 900, ragged: true, terminals: 0.05, ..Garnet::default() };
     files::write(&good, &garnet.generate().unwrap()).unwrap();
     /// What a message must hold, and the change that leads to it.
     type Planted<'f> = (&'f str, &'f dyn Fn(&mut Arrays));
@@ -781,7 +780,7 @@ fn solutions_in_parts_have_the_bytes_of_one() {
 /// A grid that each rank generates in part: the sweeps, the values and the certificate of one rank.
 #[test]
 fn a_grid_generated_in_parts_has_the_bits_of_one() {
-    let walls = SlipGrid { wall_fraction: 0.2, obstacle_fraction: 0.1, ..SlipGrid::default() };
+    let walls = SlipGrid { walls: 0.2, obstacles: 0.1, ..SlipGrid::default() };
     for grid in [SlipGrid { width: 23, height: 31, ..SlipGrid::default() }, SlipGrid { width: 40, height: 17, ..walls }]
     {
         let grid = SlipGrid { gamma: 0.8, ..grid };
@@ -789,7 +788,7 @@ fn a_grid_generated_in_parts_has_the_bits_of_one() {
             let work = |comm: &Local| {
                 let device = DeviceChoice::Emulated.open_kernels(false)?.0;
                 let made = grid.patterns_of(comm.rank(), comm.size()).unwrap();
-                let team = made.part().map_or_else(Team::alone, |part| Team::of(comm, part));
+                let team = made.part().map_or_else(Team::alone, |part| Team::new(comm, part));
                 let layout = SweepLayout::generated(&made).unwrap();
                 let ranks = Ranks::new(&device, &team)?;
                 let ghosts = ranks.map(|ranks| ranks.ghosts::<f64>(&device)).transpose()?;
@@ -818,16 +817,16 @@ fn families() -> Vec<(&'static str, Box<dyn Described>, Mdp)> {
             all.push((name, Box::new(family.source().unwrap()), family.generate().unwrap()));
         )+};
     }
-    let walls = SlipGrid { width: 83, height: 71, wall_fraction: 0.2, obstacle_fraction: 0.15, ..SlipGrid::default() };
-    let ragged = Garnet { states: 10_000, ragged: true, terminal_fraction: 0.3, ..Garnet::default() };
+    let walls = SlipGrid { width: 83, height: 71, walls: 0.2, obstacles: 0.15, ..SlipGrid::default() };
+    let ragged = Garnet { states: 10_000, ragged: true, terminals: 0.3, ..Garnet::default() };
     let (reward_of, reward_density) = (RewardOf::Transition, 0.4);
     add! {
         SlipGrid { width: 57, height: 90, ..SlipGrid::default() },
-        SlipGrid { wall_fraction: 0.01, ..walls },
+        SlipGrid { walls: 0.01, ..walls },
         walls,
         SlipGrid { slip: 1.0, goal_reward: -2.0, ..walls },
-        WetFloor { redirected: 0.2, whole_rewards: false, ..WetFloor::new(90, 61, 4) },
-        WetFloor { reward_states: 0, ..WetFloor::new(40, 31, 2) },
+        WetFloor { redirected: 0.2, real_rewards: true, ..WetFloor::new(90, 61, 4) },
+        WetFloor { reward_states: Some(0), ..WetFloor::new(40, 31, 2) },
         SuttonGrid::default(),
         Garnet { states: 3000, reward_of, reward_density, ..Garnet::default() },
         Garnet { power_law: true, branching: 300, window: Some(200), ..ragged },
@@ -837,7 +836,7 @@ fn families() -> Vec<(&'static str, Box<dyn Described>, Mdp)> {
         QueueNetwork { queues: 1, capacity: 1, ..QueueNetwork::default() },
         Forest { ages: 5000, ..Forest::default() },
         Gambler { goal: 300, ..Gambler::default() },
-        Inventory { capacity: 5000, max_order: 9, demand: Inventory::poisson_demand(4.0).unwrap(), ..Inventory::default() },
+        Inventory { capacity: 5000, max_order: Some(9), demand_mean: Some(4.0), ..Inventory::default() },
         CarRental { max_cars: 12, max_moves: 4, ..CarRental::default() },
     }
     all

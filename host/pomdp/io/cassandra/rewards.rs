@@ -58,7 +58,7 @@ impl Rewards {
         self.settings[Self::class(action, state, successor)].push(setting);
     }
 
-    fn of(&self, action: u32, state: u32, successor: u32) -> &[Setting] {
+    fn settings(&self, action: u32, state: u32, successor: u32) -> &[Setting] {
         let settings = &self.settings[Self::class(action, state, successor)];
         if settings.is_empty() {
             return settings;
@@ -84,10 +84,10 @@ impl Rewards {
             let (state, action) = (row as u32 / self.actions, row as u32 % self.actions);
             let (successors, _) = transitions.row(row);
             let wild = [(action, state), (ALL, state), (action, ALL), (ALL, ALL)];
-            let common = wild.map(|(action, state)| self.of(action, state, ALL));
+            let common = wild.map(|(action, state)| self.settings(action, state, ALL));
             rewards.clear();
             for &successor in successors {
-                let own = wild.map(|(action, state)| self.of(action, state, successor));
+                let own = wild.map(|(action, state)| self.settings(action, state, successor));
                 let observed = observations.row(action as usize * self.states as usize + successor as usize);
                 look += 1;
                 rewards.push(expected(common.iter().chain(&own).copied().flatten(), observed, &mut latest, look));

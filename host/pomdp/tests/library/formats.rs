@@ -935,7 +935,7 @@ fn policy_graphs_are_read() {
         };
         values = (0..5).map(|node| [0, 1].map(|state| backed_up(node, state))).collect();
     }
-    let vectors = AlphaVectors::of(2, values.concat(), actions.to_vec()).unwrap();
+    let vectors = AlphaVectors::from_parts(2, values.concat(), actions.to_vec()).unwrap();
     let (best, value) = vectors.best(tiger.start()).unwrap();
     assert!(best == 0 && (19.3711..19.3721).contains(&value), "{value}");
 
