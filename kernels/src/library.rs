@@ -338,10 +338,10 @@ pub fn library_elements(
     let first = of_floats.get4(t / 4)[0];
     let (a, b) = (F16x2::from_f32(x, first), F16x2::from_f32(y, y));
     packed.set(i, 0, a.fma(b, a).to_bits());
-    packed.set(i, 1, a.add(b).to_bits());
-    packed.set(i, 2, a.mul(b).to_bits());
+    packed.set(i, 1, (a + b).to_bits());
+    packed.set(i, 2, (a * b).to_bits());
     let (a, b) = (Bf16x2::from_f32(x, first), Bf16x2::from_f32(y, y));
     packed.set(i, 3, a.fma(b, a).to_bits());
-    packed.set(i, 4, a.add(b).to_bits());
-    packed.set(i, 5, a.mul(b).to_bits());
+    packed.set(i, 4, (a + b).to_bits());
+    packed.set(i, 5, (a * b).to_bits());
 }

@@ -238,8 +238,8 @@ fn elements(device: &AnyDevice, scale: usize) -> Outcome {
         let first = x[i / 4 * 4];
         let (a16, b16) = (F16x2::from_f32(a, first), F16x2::from_f32(b, b));
         let (ab, bb) = (Bf16x2::from_f32(a, first), Bf16x2::from_f32(b, b));
-        let f16 = [a16.fma(b16, a16), a16.add(b16), a16.mul(b16)].map(F16x2::to_bits);
-        f16.into_iter().chain([ab.fma(bb, ab), ab.add(bb), ab.mul(bb)].map(Bf16x2::to_bits))
+        let f16 = [a16.fma(b16, a16), a16 + b16, a16 * b16].map(F16x2::to_bits);
+        f16.into_iter().chain([ab.fma(bb, ab), ab + bb, ab * bb].map(Bf16x2::to_bits))
     });
     same("pairs", &device.to_vec(&packed)?, &pairs.collect::<Vec<u32>>())
 }

@@ -393,14 +393,15 @@ fn quarter_turns<T: Format>(x: T) -> (u32, T, T) {
 /// sin (x + k·π/2) for x ≥ 0.
 #[inline(always)]
 fn sine<T: Format>(x: T, k: u32) -> T {
-    if !(x < T::INFINITY) {
+    let finite = x < T::INFINITY;
+    if !finite {
         return T::NAN;
     }
     let (quarter, r, low) = if x > T::QUARTER_PI { quarter_turns(x) } else { (0, x, T::ZERO) };
     let quarter = quarter + k;
     let z = r * r;
     let half = T::HALF * z;
-    let y = if quarter % 2 == 0 {
+    let y = if quarter.is_multiple_of(2) {
         r + (r * z).fma(polynomial(T::SIN, z), low * (T::ONE - half))
     } else {
         let (high, error) = sum(T::ONE, -half);

@@ -42,6 +42,8 @@
 //! # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 //! ```
 
+use core::ops::{Add, Mul};
+
 /// The largest finite f16.
 pub const LARGEST: f32 = 65_504.0;
 
@@ -340,19 +342,23 @@ macro_rules! pairs {
                     })),
                 }
             }
+        }
 
+        impl Add for $ty {
+            type Output = Self;
             /// The sums, rounded once: one instruction.
             #[inline(always)]
-            #[must_use]
-            pub fn add(self, y: Self) -> Self {
+            fn add(self, y: Self) -> Self {
                 const ONES: $ty = $ty([$half($one); 2]);
                 self.fma(ONES, y)
             }
+        }
 
+        impl Mul for $ty {
+            type Output = Self;
             /// The products, rounded once: one instruction.
             #[inline(always)]
-            #[must_use]
-            pub fn mul(self, y: Self) -> Self {
+            fn mul(self, y: Self) -> Self {
                 // −0 keeps the sign of a product that is 0.
                 const ZEROS: $ty = $ty([$half(0x8000); 2]);
                 self.fma(y, ZEROS)
@@ -467,13 +473,13 @@ mod tests {
             }
         }
         let pair = |x: f32| F16x2::from_f32(x, -x);
-        assert_eq!(pair(3.0).mul(pair(0.5)), F16x2::from_f32(1.5, 1.5));
-        assert_eq!(pair(3.0).add(pair(0.5)), pair(3.5));
-        assert_eq!(pair(0.0).mul(pair(-1.0)).to_bits(), 0x8000_8000);
+        assert_eq!(pair(3.0) * pair(0.5), F16x2::from_f32(1.5, 1.5));
+        assert_eq!(pair(3.0) + pair(0.5), pair(3.5));
+        assert_eq!((pair(0.0) * pair(-1.0)).to_bits(), 0x8000_8000);
         // 1 + 2⁻⁸ is half-way between neighbours; a term far below decides.
         let one = Bf16x2::from_f32(1.0, 1.0);
         let (half, little) = (Bf16x2::from_f32(2f32.powi(-8), 1.0), 2f32.powi(-100));
-        assert_eq!(one.add(half).low().to_f32(), 1.0);
+        assert_eq!((one + half).low().to_f32(), 1.0);
         let small = Bf16x2::from_f32(1.0 + 2f32.powi(-7), 0.0);
         let product = small.fma(half, Bf16x2::from_f32(1.0 - 2f32.powi(-8), 0.0));
         assert_eq!(product.low().to_f32(), 1.0);

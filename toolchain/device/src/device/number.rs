@@ -73,7 +73,7 @@ pub trait Offset: Word + Named + PartialOrd + Add<Output = Self> + AddAssign {
 /// unsafe { compute(&device, Shape::new(1, 2), &x, &mut y)? };
 /// let y = device.to_vec(&y)?;
 /// assert_eq!(y[0], Real::erf(1_f64.cos()));
-/// assert!((y[1] - 0.304807).abs() < 1e-6);
+/// assert!((y[1] - 0.304748).abs() < 1e-6);
 /// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
 /// ```
 pub trait Real:
