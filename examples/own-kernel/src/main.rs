@@ -75,8 +75,7 @@ mod tests {
         let (x, y) = (device.upload(&[1.0f32; 10])?, device.upload(&[1.0f32; 9])?);
         let mut partial = device.zeros::<f64>(BLOCKS as usize)?;
         let shape = Shape::new(BLOCKS, THREADS);
-        // SAFETY: the launcher compares the lengths before it launches anything.
-        let refused = unsafe { kernels::dot(&device, shape, 10, &x, &y, &mut partial) };
+        let refused = kernels::dot(&device, shape, 10, &x, &y, &mut partial);
         let said = refused.unwrap_err().to_string();
         assert!(said.contains("y.len() is 9, n is 10"), "{said}");
         Ok(())
