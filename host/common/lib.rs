@@ -12,7 +12,7 @@
 //! | [`names`] | names of states, actions and observations |
 //! | [`numbers`] | the maximum norm, infinite numbers in JSON |
 //! | [`parallel`] | loops on all cores |
-//! | [`parameters`] | range checks of model parameters |
+//! | [`mod@parameters`] | parameters of models: ranges, and families that declare them |
 //! | [`ranks`] | what several ranks did, and how long |
 //! | [`report`] | text, JSON and files of results |
 //! | [`guard`] | warnings about valid models that look wrong |

@@ -26,9 +26,17 @@ use warpkov_device::shared_array;
 /// | `sums` | blocks | 0 before the launch |
 /// | `extremes` | 2 | max, min |
 /// | `narrow_extremes` | 2 | max, min |
-///
-/// *Launch*: any grid, any block.
-#[kernel]
+#[kernel(
+    requires(
+        x.len() >= shape.threads,
+        wide.len() >= 9,
+        narrow.len() >= 4,
+        sums.len() >= shape.grid,
+        extremes.len() >= 2,
+        narrow_extremes.len() >= 2,
+        shape.dimensions == 1,
+    )
+)]
 pub fn library_atomics(
     x: Global<i64>,
     wide: GlobalMut<i64>,
@@ -113,9 +121,16 @@ pub fn library_atomics(
 /// | `n` | scalar | elements |
 /// | `x`, `y` | n | |
 /// | `out` | 11n | |
-///
-/// *Launch*: ⌈n / B⌉ blocks or more of any B threads.
-#[kernel(T = [f32, f64])]
+#[kernel(
+    T = [f32, f64],
+    requires(
+        x.len() >= n,
+        y.len() >= n,
+        out.len() >= 11 * n,
+        shape.threads >= n,
+        shape.dimensions == 1,
+    )
+)]
 pub fn library_math<T: Real>(n: u32, x: Global<T>, y: Global<T>, out: GlobalMut<T>) {
     let i = thread::index_1d() as usize;
     if i < n as usize {
@@ -146,9 +161,17 @@ pub fn library_math<T: Real>(n: u32, x: Global<T>, y: Global<T>, out: GlobalMut<
 /// | `width` | scalar | 2, 4, 8, 16 or 32 |
 /// | `x` | threads of the grid | |
 /// | `out` | 4 × threads of the grid | |
-///
-/// *Launch*: any grid; blocks of whole warps.
-#[kernel(T = [u32, u64])]
+#[kernel(
+    T = [u32, u64],
+    requires(
+        x.len() >= shape.threads,
+        out.len() >= 4 * shape.threads,
+        width <= 32,
+        32 % width == 0,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn library_segments<T: Word + Named>(width: u32, x: Global<T>, out: GlobalMut<T>) {
     let i = thread::index_1d() as usize;
     let x = x.get(i);
@@ -173,9 +196,15 @@ pub fn library_segments<T: Word + Named>(width: u32, x: Global<T>, out: GlobalMu
 /// | `x` | threads of the grid | |
 /// | `out` | 11 × threads of the grid | |
 /// | `count` | 1 | 0 before the launch |
-///
-/// *Launch*: any grid; blocks of whole warps.
-#[kernel]
+#[kernel(
+    requires(
+        x.len() >= shape.threads,
+        out.len() >= 11 * shape.threads,
+        count.len() >= 1,
+        shape.block % 32 == 0,
+        shape.dimensions == 1,
+    )
+)]
 pub fn library_warps(x: Global<i32>, out: GlobalMut<u32>, count: GlobalMut<u32>) {
     const EVEN: u32 = 0x5555_5555;
     let i = thread::index_1d() as usize;
@@ -212,9 +241,7 @@ pub fn library_warps(x: Global<i32>, out: GlobalMut<u32>, count: GlobalMut<u32>)
 /// | --- | --- | --- |
 /// | `x` | threads of the grid | |
 /// | `out` | 5 × threads of the grid | |
-///
-/// *Launch*: any grid, any block.
-#[kernel]
+#[kernel(requires(x.len() >= shape.threads, out.len() >= 5 * shape.threads))]
 pub fn library_blocks(x: Global<u64>, out: GlobalMut<u64>) {
     let block = thread::block_idx_x() * thread::block_size();
     let i = (block + thread::index_in_block()) as usize;
@@ -249,9 +276,16 @@ pub fn composed(first: u64, then: u64) -> u64 {
 /// | --- | --- | --- |
 /// | `x` | block | |
 /// | `out` | block | part 0: 1 if the clocks are right |
-///
-/// *Launch*: one block of whole warps, at least two.
-#[kernel]
+#[kernel(
+    requires(
+        x.len() >= shape.block,
+        out.len() >= shape.block,
+        shape.grid == 1,
+        shape.block % 32 == 0,
+        shape.block >= 64,
+        shape.dimensions == 1,
+    )
+)]
 pub fn library_barriers(x: Global<u32>, out: GlobalMut<u32>) {
     let buffer = shared_array!(library_buffer: u32; 32);
     let (t, lane, role) = (thread::thread_idx_x(), warp::lane_id(), warp::warp_role());
@@ -296,9 +330,19 @@ pub fn library_barriers(x: Global<u32>, out: GlobalMut<u32>) {
 /// | `bytes` | threads of the grid × 2 | E4M3, E5M2 |
 /// | `back` | threads of the grid × 4 | f16, bf16, E4M3, E5M2 as f32 |
 /// | `packed` | threads of the grid × 6 | f16: x·y + x, x + y, x·y; the same in bf16 |
-///
-/// *Launch*: any grid; blocks of 128 threads.
-#[kernel]
+#[kernel(
+    requires(
+        x.len() >= shape.threads,
+        y.len() >= shape.threads,
+        halves.len() >= shape.threads,
+        brains.len() >= shape.threads,
+        bytes.len() >= 2 * shape.threads,
+        back.len() >= 4 * shape.threads,
+        packed.len() >= 6 * shape.threads,
+        shape.block == 128,
+        shape.dimensions == 1,
+    )
+)]
 pub fn library_elements(
     x: Global<f32>,
     y: Global<f32>,

@@ -33,6 +33,7 @@ __all__ = [
     "interleave",
     "main",
     "policy",
+    "pomdp_generate",
     "pomdp_load_policy",
     "pomdp_save_policy",
     "pomdp_simulate",

@@ -7,7 +7,10 @@ use warpkov_device::device::{Real, block, kernel};
 /// `partial[b]` = Σ x\[i]·y\[i] over the elements i of block b, in a grid-stride loop.
 #[kernel(safe, T = [f32, f64])]
 pub fn dot<'n, T: Real>(n: Len<'n>, x: In<'n, T>, y: In<'n, T>, partial: PerBlock<f64>) {
-    let sum: f64 = n.elements().map(|i| x.get(&i).to_f64() * y.get(&i).to_f64()).sum();
+    let mut sum = 0.0;
+    for i in n.elements() {
+        sum += x.get(&i).to_f64() * y.get(&i).to_f64();
+    }
     // The reduction uses shuffles and shared memory. Its result is valid in the first warp.
     partial.set(block::reduce(sum, 0.0, |x, y| x + y));
 }

@@ -67,7 +67,7 @@ Examples:
     /// A robot chases an opponent that flees. It sees the opponent only in its own cell.
     #[command(after_help = "Examples:\n  warpkov pomdp generate tag --out tag.json")]
     Tag(Plain<generate::Tag, Output>),
-    /// Generates RockSample[n,k] of Smith and Simmons.
+    /// Generates RockSample(n,k) of Smith and Simmons.
     ///
     /// A rover on n × n cells checks k rocks from a distance, samples good rocks, and leaves to the east.
     #[command(after_help = "\

@@ -31,7 +31,7 @@ fn krylov(model: &Mdp, options: EngineOptions) -> Result<Krylov<System<'_>>, war
 fn models() -> Vec<Mdp> {
     let mut random = Random::new(7);
     let grid = |width, height, walls, obstacles| {
-        let grid = SlipGrid { width, height, walls, obstacles: obstacles, ..SlipGrid::default() };
+        let grid = SlipGrid { width, height, walls, obstacles, ..SlipGrid::default() };
         grid.generate().unwrap()
     };
     vec![
