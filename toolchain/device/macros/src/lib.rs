@@ -215,6 +215,9 @@ impl<'a> Kernel<'a> {
             let why = "a lifetime stands for a length in safe kernels: write `#[kernel(safe)]`";
             return Err(Error::new(lifetime.span(), why));
         }
+        if safe {
+            safe::check_lifetimes(&signature.generics)?;
+        }
         let generics: Vec<_> = types_of(signature).collect();
         if generics.len() != lists.len() {
             return Err(Error::new(

@@ -364,7 +364,8 @@ pub fn derive(input: &DeriveInput) -> Result<Tokens> {
         let scalar = quote! { ::warpkov_device::device::Scalars };
         quote! {
             #[automatically_derived]
-            impl #of ::warpkov_device::device::safe::Safe for #name #arguments #clause {}
+            // SAFETY: scalars give access to no memory.
+            unsafe impl #of ::warpkov_device::device::safe::Safe for #name #arguments #clause {}
 
             #[automatically_derived]
             impl #of #scalar for #name #arguments #clause {

@@ -1,7 +1,11 @@
 //! Safe kernels: what they must not contain, and the contract that follows from their parameters.
 
-use proc_macro2::{TokenStream as Tokens, TokenTree};
-use syn::{Error, ExprBinary, GenericArgument, Ident, Lifetime, PathArguments, Result, Type, parse_quote};
+use proc_macro2::{Span, TokenStream as Tokens, TokenTree};
+use quote::ToTokens;
+use syn::{
+    Error, ExprBinary, GenericArgument, GenericParam, Generics, Ident, Lifetime, PathArguments, Result, Type,
+    parse_quote,
+};
 
 use crate::contract::Requirement;
 
@@ -50,6 +54,29 @@ pub fn contract(parameters: &[(&Ident, &Type)]) -> Result<Vec<Requirement>> {
     }
     contract.push(parse_quote! { shape.overlapping == 0 });
     Ok(contract.into_iter().chain(per_block).map(Requirement::from).collect())
+}
+
+/// Checks that no bound can make two lifetimes one: each stands for a length of its own.
+pub fn check_lifetimes(generics: &Generics) -> Result<()> {
+    let bounds = generics.params.iter().map(|parameter| match parameter {
+        GenericParam::Lifetime(lifetime) => lifetime.bounds.to_token_stream(),
+        GenericParam::Type(ty) => ty.bounds.to_token_stream(),
+        GenericParam::Const(constant) => constant.ty.to_token_stream(),
+    });
+    let clause = generics.where_clause.to_token_stream();
+    bounds.chain([clause]).try_for_each(|tokens| match lifetime_in(tokens) {
+        Some(span) => Err(Error::new(span, "a lifetime stands for a length of its own: no bound may contain it")),
+        None => Ok(()),
+    })
+}
+
+/// The first lifetime among the tokens.
+fn lifetime_in(tokens: Tokens) -> Option<Span> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Punct(mark) if mark.as_char() == '\'' => Some(mark.span()),
+        TokenTree::Group(group) => lifetime_in(group.stream()),
+        _ => None,
+    })
 }
 
 /// Checks that a safe kernel's body has no array in shared memory of its own.

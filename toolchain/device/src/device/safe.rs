@@ -413,7 +413,7 @@ impl<T: Element> Tile<T> {
         Self { array, len }
     }
 
-    /// Writes `value(i)` to each element i, the threads of the block one after another. Then all threads may read all elements.
+    /// Writes `value(i)` to each element i: the threads of the block take turns. Then all threads may read all elements.
     ///
     /// *Takes part*: every thread of the block. *Barriers*: two, before and after the writes.
     #[inline(always)]
@@ -454,23 +454,33 @@ macro_rules! tile {
 }
 
 /// A parameter of a safe kernel.
+///
+/// # Safety
+/// Through a parameter of this type, safe code accesses only elements within the lengths that the launcher has compared, and writes
+/// no element that another thread accesses at the same time, but for atomic operations.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no parameter of a safe kernel",
     label = "expected a scalar, or one of `Len`, `In`, `Out`, `In2`, `Out2`, `Indices`, `Counters` and `PerBlock`",
     note = "a `Global` is accessed at any index, which the launch cannot check: use `In` or `Out`, or leave out `safe`"
 )]
-pub trait Safe {}
+pub unsafe trait Safe {}
 
 macro_rules! safe_scalars {
-    ($($ty:ty)*) => { $(impl Safe for $ty {})* };
+    ($($ty:ty)*) => {
+        $(
+            // SAFETY: a scalar gives access to no memory.
+            unsafe impl Safe for $ty {}
+        )*
+    };
 }
 safe_scalars!(u8 i8 u16 i16 u32 i32 u64 i64 f32 f64);
 
 /// Implements [`Parameter`] for a type that is a parameter with a brand.
 macro_rules! branded {
     ($([$($generics:tt)*] $view:ty: $field:ident of $inner:ty, $launched:ty, $brand:tt, |$argument:ident| $arg:expr;)*) => {$(
-        impl<$($generics)*> Safe for $view {}
+        // SAFETY: only indices of the brand, which are below its length, lead to elements; and only an `Own` to a plain write.
+        unsafe impl<$($generics)*> Safe for $view {}
 
         impl<$($generics)*> Parameter for $view {
             #[cfg(target_arch = "nvptx64")]

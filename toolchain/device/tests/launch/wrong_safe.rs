@@ -27,6 +27,28 @@ fn declares_shared_memory<'n>(n: Len<'n>) {
     array.set(n.get(), 0.0);
 }
 
+#[kernel(safe)]
+fn makes_two_lengths_one<'n: 'm, 'm: 'n>(n: Len<'n>, m: Len<'m>) {
+    let _ = (n, m);
+}
+
+#[kernel(safe)]
+fn makes_them_one_by_a_clause<'n, 'm>(n: Len<'n>, m: Len<'m>)
+where
+    'n: 'm,
+    'm: 'n,
+{
+    let _ = (n, m);
+}
+
+trait Same<T> {}
+impl<T> Same<T> for T {}
+
+#[kernel(safe, T = [f32])]
+fn makes_them_one_by_a_trait<'n, 'm, T: Same<(Index<'n>, Index<'m>)>>(n: Len<'n>, m: Len<'m>, x: In<'n, T>) {
+    let _ = (n, m, x);
+}
+
 #[kernel]
 fn has_a_lifetime<'n>(n: u32) {
     let _ = n;
