@@ -7,7 +7,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, ValueParser};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+use warpkov_common::choice::FileFormat;
 use warpkov_common::parameters::{Parameter, Parameters};
+
+use super::choice::choice;
+use super::file::FileOrStd;
+use crate::error::Error as Failure;
 
 /// The options of a family that were given.
 pub struct FamilyOptions<P> {
@@ -21,9 +26,8 @@ impl<P: Parameters> FamilyOptions<P> {
         self.over(P::default())
     }
 
-    /// `base` with these options in place of its own.
-    pub fn over(&self, base: P) -> P {
-        let mut family = base;
+    /// `family` with these options in place of its own.
+    pub fn over(&self, mut family: P) -> P {
         for (name, text) in &self.options {
             // The parser of the option has read the text.
             let _ = family.set(name, text);
@@ -88,6 +92,29 @@ pub struct Plain<P: Parameters, O: Args> {
     pub options: FamilyOptions<P>,
     #[command(flatten)]
     pub output: O,
+}
+
+/// The destination of a model. (A family without one is that of [`named`].)
+#[derive(Args)]
+pub struct ModelFile<F: FileFormat> {
+    /// Write the model to this file, or with - to the standard output.
+    #[arg(long, value_name = "FILE|-", required = true)]
+    out: Option<FileOrStd>,
+    /// Format of --out [default: that of its extension; json on the standard output].
+    #[arg(long, value_parser = choice::<F>(), value_name = "FORMAT")]
+    to: Option<F>,
+}
+
+impl<F: FileFormat> ModelFile<F> {
+    /// The file, and its format, which `format` validates.
+    pub fn file(
+        &self,
+        format: impl FnOnce(&FileOrStd, Option<F>) -> Result<F, Failure>,
+    ) -> Result<(FileOrStd, F), Failure> {
+        let file = self.out.clone().ok_or_else(|| Failure::Usage("--out is missing".to_owned()))?;
+        let format = format(&file, self.to)?;
+        Ok((file, format))
+    }
 }
 
 /// Options of the destination, which a model without a file has not.

@@ -10,9 +10,7 @@ use warpkov_hmm::model::Hmm;
 
 use super::file::{output_format, write};
 use super::{Error, Outcome};
-use crate::common::choice::choice;
-use crate::common::family::FamilyOptions;
-use crate::common::file::FileOrStd;
+use crate::common::family::{FamilyOptions, ModelFile};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -33,18 +31,7 @@ pub enum Family {
     LeftRight(Emitting<generate::LeftRight>),
     /// Generates Eisner's model: the number of ice creams eaten on a day depends on whether the day is cold or hot.
     #[command(after_help = "Examples:\n  warpkov hmm generate ice-cream --out ice-cream.json")]
-    IceCream(IceCream),
-}
-
-/// Where to write the model.
-#[derive(Args)]
-struct Output {
-    /// Where to write the model, or - for the standard output.
-    #[arg(long, value_name = "FILE|-", required = true)]
-    out: Option<FileOrStd>,
-    /// Format of --out [default: that of its extension; json on the standard output].
-    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
-    to: Option<Format>,
+    IceCream(ModelFile<Format>),
 }
 
 // A family with emissions.
@@ -62,7 +49,7 @@ pub struct Emitting<P: Parameters> {
     #[arg(long, requires = "dimensions")]
     full: bool,
     #[command(flatten)]
-    output: Output,
+    output: ModelFile<Format>,
 }
 
 impl<P: Parameters> Emitting<P> {
@@ -74,37 +61,12 @@ impl<P: Parameters> Emitting<P> {
     }
 }
 
-// A model without parameters.
-#[derive(Args)]
-pub struct IceCream {
-    #[command(flatten)]
-    output: Output,
-}
-
-/// The model to generate, and its destination.
-pub struct Options {
-    family: Family,
-    out: FileOrStd,
-    format: Format,
-}
-
-impl TryFrom<Family> for Options {
-    type Error = Error;
-
-    fn try_from(family: Family) -> Result<Self, Error> {
-        let Output { out, to } = family.output();
-        let out = out.clone().ok_or_else(|| Error::Usage("--out is missing".to_owned()))?;
-        let format = output_format(&out, *to)?;
-        Ok(Self { family, out, format })
-    }
-}
-
 impl Family {
-    fn output(&self) -> &Output {
+    fn output(&self) -> &ModelFile<Format> {
         match self {
             Self::Random(arguments) => &arguments.output,
             Self::LeftRight(arguments) => &arguments.output,
-            Self::IceCream(arguments) => &arguments.output,
+            Self::IceCream(output) => output,
         }
     }
 
@@ -124,8 +86,8 @@ impl Family {
 
 /// Generates the model, writes it.
 pub fn run(family: Family, out: impl Write) -> Result<Outcome, Error> {
-    let options = Options::try_from(family)?;
-    let model = options.family.generate()?;
-    write(&options.out, options.format, &model, out)?;
+    let (file, format) = family.output().file(output_format)?;
+    let model = family.generate()?;
+    write(&file, format, &model, out)?;
     Ok(Outcome::Success)
 }

@@ -14,8 +14,7 @@ use warpkov_runtime as runtime;
 
 use super::file::{output_format, write};
 use super::{Error, Outcome, convert};
-use crate::common::choice::choice;
-use crate::common::family::{FamilyOptions, Plain, named};
+use crate::common::family::{FamilyOptions, ModelFile, Plain, named};
 use crate::common::file::FileOrStd;
 use crate::common::interrupts::handle_interrupts;
 use crate::common::progress::Fraction;
@@ -155,19 +154,18 @@ Examples:
   warpkov mdp generate wetfloor --domain GW-256x256x4 --out gw.safetensors
   warpkov mdp generate garnet --states 100000 --actions 8 --branching 6 --out garnet.safetensors";
 
-/// The destination of the model.
+/// The destination of the model, and the ranks that write it.
 #[derive(Args)]
+#[command(mut_arg("out", |out| out.help(OUT)))]
 pub struct Output {
-    /// Write the model to this file, or with - to the standard output. Rows of .safetensors are written as they are made, in parts by
-    /// several ranks; in other formats, and of the protocols, the first rank makes the whole model.
-    #[arg(long, value_name = "FILE|-", required = true)]
-    out: Option<FileOrStd>,
-    /// Format of --out [default: that of its extension; json on the standard output].
-    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
-    to: Option<Format>,
+    #[command(flatten)]
+    destination: ModelFile<Format>,
     #[command(flatten)]
     ranks: ranks::Arguments,
 }
+
+const OUT: &str = "Write the model to this file, or with - to the standard output. Rows of .safetensors are written as they are made, \
+    in parts by several ranks; in other formats, and of the protocols, the first rank makes the whole model";
 
 /// A family of the library.
 trait Generate {
@@ -178,38 +176,27 @@ trait Generate {
     fn source(&self) -> Result<Option<Box<dyn Described>>, generate::Error>;
 }
 
-/// Families whose rows are made on demand.
-macro_rules! on_demand {
-    ($($family:ident),+) => {
+/// Implements [`Generate`] for families of the library.
+macro_rules! families {
+    ($($family:ident),+ => |$this:pat_param| $source:expr) => {
         $(impl Generate for generate::$family {
             fn generate(&self) -> Result<Mdp, generate::Error> {
                 self.generate()
             }
 
             fn source(&self) -> Result<Option<Box<dyn Described>>, generate::Error> {
-                Ok(Some(Box::new(self.source()?)))
+                let $this = self;
+                Ok($source)
             }
         })+
     };
 }
 
-/// Families whose states are found by a search.
-macro_rules! searched {
-    ($($family:ident),+) => {
-        $(impl Generate for generate::$family {
-            fn generate(&self) -> Result<Mdp, generate::Error> {
-                self.generate()
-            }
-
-            fn source(&self) -> Result<Option<Box<dyn Described>>, generate::Error> {
-                Ok(None)
-            }
-        })+
-    };
-}
-
-on_demand!(SlipGrid, WetFloor, SuttonGrid, Garnet, QueueNetwork, Forest, Gambler, CarRental, Inventory);
-searched!(Consensus, Firewire, Csma, Zeroconf);
+families!(SlipGrid, WetFloor, SuttonGrid, Garnet, QueueNetwork, Forest, Gambler, CarRental, Inventory => |family| {
+    Some(Box::new(family.source()?))
+});
+// A search finds their states, all or none.
+families!(Consensus, Firewire, Csma, Zeroconf => |_| None);
 
 /// The arguments of a family.
 trait Arguments {
@@ -284,9 +271,7 @@ impl Family {
 
     /// The family that a text names, with its options as those of `mdp generate`, without those of the output.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let family =
-            named(text.split_whitespace()).map_err(|message| Error::Usage(format!("--generate: {message}")))?;
-        Ok(family)
+        named(text.split_whitespace()).map_err(|message| Error::Usage(format!("--generate: {message}")))
     }
 
     /// Generates the model.
@@ -300,31 +285,11 @@ impl Family {
     }
 }
 
-/// The model to generate, and its destination.
-pub struct Options {
-    family: Family,
-    out: FileOrStd,
-    format: Format,
-}
-
-impl TryFrom<Family> for Options {
-    type Error = Error;
-
-    fn try_from(family: Family) -> Result<Self, Error> {
-        let arguments = family.arguments();
-        let Output { out, to, .. } = arguments.output();
-        let out = out.clone().ok_or_else(|| Error::Usage("--out is missing".to_owned()))?;
-        let format = output_format(&out, *to)?;
-        Ok(Self { family, out, format })
-    }
-}
-
 /// Generates the model, writes it.
 pub fn run(family: Family, out: impl Write) -> Result<Outcome, Error> {
-    let options = Options::try_from(family)?;
-    let Options { family, out: to, format } = &options;
+    let (to, format) = family.arguments().output().destination.file(output_format)?;
     let ranks = family.ranks().join()?;
-    if let (FileOrStd::At(path), Format::Safetensors) = (to, format)
+    if let (FileOrStd::At(path), Format::Safetensors) = (&to, format)
         && let Some(source) = ranks.agree(family.source())?
     {
         handle_interrupts();
@@ -343,8 +308,8 @@ pub fn run(family: Family, out: impl Write) -> Result<Outcome, Error> {
     // The other ranks are done.
     if ranks.is_first() {
         let model = family.generate()?;
-        convert::note_losses(*format, &model);
-        write(to, *format, &model, out)?;
+        convert::note_losses(format, &model);
+        write(&to, format, &model, out)?;
     }
     Ok(Outcome::Success)
 }

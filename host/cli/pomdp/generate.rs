@@ -14,8 +14,8 @@ use super::convert::note_losses;
 use super::file::{output_format, write};
 use super::{Error, Outcome};
 use crate::common::choice::choice;
-use crate::common::family::{FamilyOptions, Plain};
-use crate::common::file::{FileOrStd, reads};
+use crate::common::family::{FamilyOptions, ModelFile, Plain};
+use crate::common::file::reads;
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -31,12 +31,12 @@ pub enum Family {
     ///
     /// One of two doors hides a tiger, the other a treasure. Listening gives a noisy observation of the tiger's door.
     #[command(after_help = "Examples:\n  warpkov pomdp generate tiger --out tiger.json")]
-    Tiger(Plain<generate::Tiger, Output>),
+    Tiger(Plain<generate::Tiger, ModelFile<Format>>),
     /// Generates the 4 × 3 grid of Russell and Norvig, with observations by Parr and Russell.
     ///
     /// Moves slip to either side. An observation shows which sides of the cell are walls.
     #[command(after_help = "Examples:\n  warpkov pomdp generate four-by-three --out 4x3.json")]
-    FourByThree(Plain<generate::FourByThree, Output>),
+    FourByThree(Plain<generate::FourByThree, ModelFile<Format>>),
     /// Generates the corridor of Littman, Cassandra and Kaelbling: 60 states.
     ///
     /// A robot starts at a random place and looks for one of four niches. Its observations of walls and openings are noisy.
@@ -66,7 +66,7 @@ Examples:
     ///
     /// A robot chases an opponent that flees. It sees the opponent only in its own cell.
     #[command(after_help = "Examples:\n  warpkov pomdp generate tag --out tag.json")]
-    Tag(Plain<generate::Tag, Output>),
+    Tag(Plain<generate::Tag, ModelFile<Format>>),
     /// Generates RockSample(n,k) of Smith and Simmons.
     ///
     /// A rover on n × n cells checks k rocks from a distance, samples good rocks, and leaves to the east.
@@ -87,7 +87,7 @@ Examples:
 Examples:
   warpkov pomdp generate olfactory --out plume.json
   warpkov pomdp generate olfactory --width 60 --height 31 --source 8,15 --spread 0.2 --out small.json")]
-    Olfactory(Plain<generate::Olfactory, Output>),
+    Olfactory(Plain<generate::Olfactory, ModelFile<Format>>),
     /// Generates the maintenance of a machine by Smallwood and Sondik, with any number of parts.
     ///
     /// Parts wear in operation, unobserved. The product is good or bad; an inspection is a noisy observation of each part as fine or worn; a
@@ -96,7 +96,7 @@ Examples:
 Examples:
   warpkov pomdp generate maintenance --out machine.json
   warpkov pomdp generate maintenance --parts 4 --levels 4 --gamma 0.9999 --out machine.pomdp")]
-    Maintenance(Plain<generate::Maintenance, Output>),
+    Maintenance(Plain<generate::Maintenance, ModelFile<Format>>),
     /// Generates the inspection of a machine that wears and fails unseen: 3 states.
     ///
     /// The machine is good, worn or failed. Every step gives a noisy observation of its state, an inspection a better one; a repair may mend a
@@ -105,7 +105,7 @@ Examples:
 Examples:
   warpkov pomdp generate inspection --out machine.json
   warpkov pomdp generate inspection --monitoring 0.34 --downtime 40 --gamma 0.99 --out machine.pomdp")]
-    Inspection(Plain<generate::Inspection, Output>),
+    Inspection(Plain<generate::Inspection, ModelFile<Format>>),
     /// Generates slotted Aloha: stations that share a channel.
     ///
     /// Packets that collide wait to be sent again. The action is the probability of sending in a slot, chosen without knowledge of the number
@@ -114,18 +114,7 @@ Examples:
 Examples:
   warpkov pomdp generate aloha --out aloha.json
   warpkov pomdp generate aloha --backlogs 30 --gamma 0.99 --out aloha.pomdp")]
-    Aloha(Plain<generate::Aloha, Output>),
-}
-
-/// The destination of the model.
-#[derive(Args)]
-pub struct Output {
-    /// Write the model to this file, or with - to the standard output.
-    #[arg(long, value_name = "FILE|-", required = true)]
-    out: Option<FileOrStd>,
-    /// Format of --out [default: that of its extension; json on the standard output].
-    #[arg(long, value_parser = choice::<Format>(), value_name = "FORMAT")]
-    to: Option<Format>,
+    Aloha(Plain<generate::Aloha, ModelFile<Format>>),
 }
 
 // A maze with a map of its own.
@@ -137,7 +126,7 @@ pub struct Known {
     #[arg(long)]
     show: bool,
     #[command(flatten)]
-    output: Output,
+    output: ModelFile<Format>,
 }
 
 impl Known {
@@ -199,7 +188,7 @@ pub struct RockSample {
     #[command(flatten)]
     options: FamilyOptions<generate::RockSample>,
     #[command(flatten)]
-    output: Output,
+    output: ModelFile<Format>,
 }
 
 impl RockSample {
@@ -213,7 +202,7 @@ impl RockSample {
 }
 
 impl Family {
-    fn output(&self) -> &Output {
+    fn output(&self) -> &ModelFile<Format> {
         match self {
             Self::Hallway(known) | Self::Hallway2(known) | Self::TigerGrid(known) => &known.output,
             Self::Tiger(arguments) => &arguments.output,
@@ -247,29 +236,11 @@ impl Family {
     }
 }
 
-/// The model to generate, and its destination.
-pub struct Options {
-    family: Family,
-    out: FileOrStd,
-    format: Format,
-}
-
-impl TryFrom<Family> for Options {
-    type Error = Error;
-
-    fn try_from(family: Family) -> Result<Self, Error> {
-        let Output { out, to } = family.output();
-        let out = out.clone().ok_or_else(|| Error::Usage("--out is missing".to_owned()))?;
-        let format = output_format(&out, *to, &[Kind::Model], Format::Json)?;
-        Ok(Self { family, out, format })
-    }
-}
-
 /// Generates the model, writes it.
 pub fn run(family: Family, out: impl Write) -> Result<Outcome, Error> {
-    let options = Options::try_from(family)?;
-    let model = options.family.generate()?;
-    note_losses(options.format, &model);
-    write(&options.out, options.format, &model, out)?;
+    let (file, format) = family.output().file(|file, to| output_format(file, to, &[Kind::Model], Format::Json))?;
+    let model = family.generate()?;
+    note_losses(format, &model);
+    write(&file, format, &model, out)?;
     Ok(Outcome::Success)
 }
