@@ -31,9 +31,6 @@ use super::io::{Error, output};
 const FORMAT: &str = "warpkov-checkpoint";
 const VERSION: &str = "2";
 
-/// The default time between two checkpoints.
-pub const EVERY: Duration = Duration::from_secs(300);
-
 /// Hash of the numbers of a model: XXH3 of its items, each with its number as the seed, added modulo 2⁶⁴. Thus items can
 /// be hashed in any order. It detects mistakes, not forgeries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -32,32 +32,37 @@ pub trait FileFormat: Choice {
 }
 
 /// Declares an enum with named variants, `Variant = "name"`, and implements [`Choice`] for it. The documentation of a
-/// variant becomes its description. `Display` and `Serialize` write the name.
+/// variant becomes its description. `Display` and `Serialize` write the name. A variant may have data, whose usual value
+/// [`Choice::ALL`] contains: `Variant(Data = USUAL) = "name"`.
 #[macro_export]
 macro_rules! choice {
     (
         $(#[$attribute:meta])*
         pub enum $name:ident {
-            $($(#[doc = $about:literal])+ $(#[default $($nothing:tt)?])? $variant:ident = $text:literal,)+
+            $(
+                $(#[doc = $about:literal])+
+                $(#[default $($nothing:tt)?])?
+                $variant:ident $(($data:ty = $usual:expr))? = $text:literal,
+            )+
         }
     ) => {
         $(#[$attribute])*
         pub enum $name {
-            $($(#[doc = $about])+ $(#[default $($nothing)?])? $variant,)+
+            $($(#[doc = $about])+ $(#[default $($nothing)?])? $variant $(($data))?,)+
         }
 
         impl $crate::choice::Choice for $name {
-            const ALL: &'static [Self] = &[$(Self::$variant),+];
+            const ALL: &'static [Self] = &[$(Self::$variant $(($usual))?),+];
 
             fn name(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $text,)+
+                    $(Self::$variant { .. } => $text,)+
                 }
             }
 
             fn about(self) -> &'static str {
                 match self {
-                    $(Self::$variant => concat!($($about),+).trim_ascii().trim_end_matches('.'),)+
+                    $(Self::$variant { .. } => concat!($($about),+).trim_ascii().trim_end_matches('.'),)+
                 }
             }
         }
@@ -118,16 +123,19 @@ mod tests {
             Left = "left-hand",
             /// The other side.
             Right = "right",
+            /// Below, by some steps.
+            Below(u32 = 1) = "below",
         }
     }
 
     #[test]
     fn choices_have_names_and_descriptions() {
-        assert_eq!(Side::ALL, [Side::Left, Side::Right]);
+        assert_eq!(Side::ALL, [Side::Left, Side::Right, Side::Below(1)]);
         assert_eq!(
             (Side::of_name("right"), Side::of_name("Right"), Side::default()),
             (Some(Side::Right), None, Side::Left)
         );
+        assert_eq!((Side::of_name("below"), Side::Below(7).name()), (Some(Side::Below(1)), "below"));
         assert_eq!(Side::Left.about(), "The side of the heart, mostly");
         assert_eq!(format!("{:>6}", Side::Right), " right");
         assert_eq!(serde_json::to_string(&Side::Left).unwrap(), "\"left-hand\"");

@@ -1,5 +1,7 @@
 //! Options of a solve.
 
+use std::str::FromStr;
+
 use serde::Serialize;
 
 use warpkov_common::choice::{Choice, choice};
@@ -7,7 +9,16 @@ use warpkov_runtime::choose::DeviceChoice;
 
 choice! {
     /// Solution method.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    ///
+    /// ```
+    /// use warpkov_mdp::options::{BlockDivided, Method};
+    ///
+    /// assert_eq!("values".parse(), Ok(Method::Values));
+    /// let blocks = BlockDivided { width: 4, height: 2, states_per_thread: 2, ..BlockDivided::PLAIN };
+    /// assert_eq!("block-divided:block=4x2,states-per-thread=2".parse(), Ok(Method::BlockDivided(blocks)));
+    /// assert_eq!("values:block=4x2".parse::<Method>().unwrap_err(), "method values has no options");
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq)]
     pub enum Method {
         /// Policy iteration on one CPU core; the baseline.
         Serial = "serial",
@@ -26,7 +37,7 @@ choice! {
         ResultDivided = "result-divided",
         /// Value iteration on the GPU in blocks of states, several sweeps per launch: Block Divided Iteration of
         /// Jóhannsson (2009).
-        BlockDivided = "block-divided",
+        BlockDivided(BlockDivided = BlockDivided::PLAIN) = "block-divided",
         /// Value iteration by Gauss-Seidel sweeps on all CPU cores.
         GaussSeidel = "gauss-seidel",
         /// Modified policy iteration on all CPU cores or on the GPU: each greedy sweep is followed by evaluation
@@ -46,7 +57,7 @@ impl Method {
             Self::Values
                 | Self::Sequential
                 | Self::ResultDivided
-                | Self::BlockDivided
+                | Self::BlockDivided(_)
                 | Self::GaussSeidel
                 | Self::Modified
         )
@@ -57,7 +68,7 @@ impl Method {
     pub fn divides(self) -> bool {
         match self {
             Self::Parallel | Self::Projected | Self::Values | Self::GaussSeidel | Self::Modified | Self::Krylov => true,
-            Self::Serial | Self::Plain | Self::Sequential | Self::ResultDivided | Self::BlockDivided => false,
+            Self::Serial | Self::Plain | Self::Sequential | Self::ResultDivided | Self::BlockDivided(_) => false,
         }
     }
 
@@ -72,7 +83,7 @@ impl Method {
     pub fn places(self) -> Places {
         match self {
             Self::Serial | Self::Parallel | Self::Sequential | Self::GaussSeidel => Places { cpu: true, gpu: false },
-            Self::Plain | Self::Projected | Self::ResultDivided | Self::BlockDivided => {
+            Self::Plain | Self::Projected | Self::ResultDivided | Self::BlockDivided(_) => {
                 Places { cpu: false, gpu: true }
             }
             Self::Values | Self::Modified | Self::Krylov => Places { cpu: true, gpu: true },
@@ -195,12 +206,6 @@ impl BlockDivided {
     };
 }
 
-impl Default for BlockDivided {
-    fn default() -> Self {
-        Self::PLAIN
-    }
-}
-
 impl BlockDivided {
     /// These parameters with one of them set: `block=16x8`, `sweeps-per-launch=8`, `buffering`, `states-per-thread=2` or
     /// `update-constant=0.1`.
@@ -235,27 +240,20 @@ impl BlockDivided {
     }
 }
 
-/// Reads a method with its parameters: `values`, or `block-divided:block=16x8,buffering`.
-///
-/// ```
-/// use warpkov_mdp::options::{Method, method};
-///
-/// let (found, blocks) = method("block-divided:block=4x2,states-per-thread=2")?;
-/// assert_eq!((found, blocks.width, blocks.states_per_thread), (Method::BlockDivided, 4, 2));
-/// assert_eq!(method("values:block=4x2").unwrap_err(), "method values has no options");
-/// # Ok::<_, String>(())
-/// ```
-///
-/// # Errors
-/// There is no such method, or it has no such option, with what was expected.
-pub fn method(text: &str) -> Result<(Method, BlockDivided), String> {
-    let (name, options) = text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
-    let method = Method::of_name(name).ok_or_else(Method::expected)?;
-    let plain = BlockDivided::default();
-    match (method, options) {
-        (_, None) => Ok((method, plain)),
-        (Method::BlockDivided, Some(options)) => Ok((method, options.split(',').try_fold(plain, BlockDivided::with)?)),
-        _ => Err(format!("method {method} has no options")),
+impl FromStr for Method {
+    type Err = String;
+
+    /// The method of a name, with its parameters: `values`, or `block-divided:block=16x8,buffering`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, options) = text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
+        let method = Self::of_name(name).ok_or_else(Self::expected)?;
+        match (method, options) {
+            (_, None) => Ok(method),
+            (Self::BlockDivided(plain), Some(options)) => {
+                options.split(',').try_fold(plain, BlockDivided::with).map(Self::BlockDivided)
+            }
+            _ => Err(format!("method {method} has no options")),
+        }
     }
 }
 
@@ -364,8 +362,6 @@ pub struct SolveOptions {
     pub divide: Divide,
     /// Stopping limits.
     pub limits: Limits,
-    /// Parameters of [`Method::BlockDivided`].
-    pub blocks: BlockDivided,
 }
 
 impl Default for SolveOptions {
@@ -381,7 +377,6 @@ impl Default for SolveOptions {
             reorder: Reorder::default(),
             divide: Divide::default(),
             limits: Limits::default(),
-            blocks: BlockDivided::default(),
         }
     }
 }

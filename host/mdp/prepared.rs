@@ -52,7 +52,7 @@ impl<'m> Prepared<'m> {
                 Layout::Values(if options.skip { layout } else { layout.without_skipping() })
             }
             Method::ResultDivided => Layout::Results,
-            Method::BlockDivided => Layout::Blocks(Division::new(mdp, options.blocks)?),
+            Method::BlockDivided(blocks) => Layout::Blocks(Division::new(mdp, blocks)?),
             _ => Layout::Policies(PolicyLayout::choose(mdp)),
         };
         Ok(Self { mdp, method, layout, local_sweeps: options.local_sweeps })

@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use warpkov_common::choice::Choice;
 use warpkov_mdp::ask::evaluate;
 use warpkov_mdp::criterion::{self, Criterion};
-use warpkov_mdp::options::{self, Limits, Precision, SolveOptions, Target};
+use warpkov_mdp::options::{Limits, Method, Precision, SolveOptions, Target};
 use warpkov_runtime::choose::DeviceChoice;
 
 use crate::array::Input;
@@ -44,9 +44,9 @@ pub struct Solve {
 impl Solve {
     /// The options of a discounted solve. As on the command line, the default tie margin depends on γ.
     pub fn discounted(&self, gamma: f64) -> PyResult<SolveOptions> {
-        let with_options =
-            |text: &str| options::method(text).map_err(|problem| invalid(format!("method is '{text}', {problem}")));
-        let (method, blocks) = self.method.as_deref().map(with_options).transpose()?.unzip();
+        let method =
+            |text: &str| text.parse().map_err(|problem: String| invalid(format!("method is '{text}', {problem}")));
+        let method: Option<Method> = self.method.as_deref().map(method).transpose()?;
         let precision: Precision = choice("precision", &self.precision)?;
         let target = match self.theta {
             Some(theta) => Target::Theta(positive("theta", theta)?),
@@ -71,7 +71,6 @@ impl Solve {
             device_memory: self.device_memory,
             reorder: choice("reorder", &self.reorder)?,
             limits: Limits { target, max_sweeps, max_policies: self.max_policies, tie },
-            blocks: blocks.unwrap_or_default(),
             ..SolveOptions::default()
         })
     }

@@ -48,7 +48,7 @@ pub fn add(suite: &mut Suite) {
 
 /// Every enhancement alone and all together; blocks with and without a partial warp; blocks of one thread.
 fn variants() -> Vec<BlockDivided> {
-    let plain = BlockDivided::default();
+    let plain = BlockDivided::PLAIN;
     let small = BlockDivided { width: 4, height: 2, sweeps_per_launch: 3, ..plain };
     let prioritizing = BlockDivided { states_per_thread: 3, update_constant: 0.1, ..small };
     vec![
@@ -266,7 +266,7 @@ fn buffering<T: Precise, O: Offset>(device: &AnyDevice, scale: usize) -> Outcome
 
 /// Blocks with a full buffer, or without room for one, read the remaining values from device memory and report it.
 fn crowded<T: Precise, O: Offset>(device: &AnyDevice, _: usize) -> Outcome {
-    let plain = BlockDivided { width: 64, height: 16, sweeps_per_launch: 1, ..BlockDivided::default() };
+    let plain = BlockDivided { width: 64, height: 16, sweeps_per_launch: 1, ..BlockDivided::PLAIN };
     let mut random = Random::new(34);
     // Of 48 KiB, three numbers for each of 4096 states leave no room; the values of 1024 states leave 5120 bytes.
     let cases = [

@@ -330,7 +330,7 @@ fn backends_check_their_arguments() {
         assert!(panics(|| drop(projected.reset(Some(&values)))));
         let mut results = ResultIteration::<f64, u32>::new(device, &forest).unwrap();
         assert!(panics(|| drop(results.reset(Some(&values)))));
-        let division = Division::new(&forest, BlockDivided::default()).unwrap();
+        let division = Division::new(&forest, BlockDivided::PLAIN).unwrap();
         let mut blocks = BlockIteration::<f64, u32>::new(device, &forest, &division).unwrap();
         assert!(panics(|| drop(blocks.reset(Some(&values)))));
         let mut system = System::<u32>::new(device, &forest, PolicyLayout::Slices).unwrap();

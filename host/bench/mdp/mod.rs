@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use warpkov_mdp::backend::Stop;
 use warpkov_mdp::dynamic::Dynamic;
 use warpkov_mdp::error::SolveError;
-use warpkov_mdp::options::{BlockDivided, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov_mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov_mdp::solution::Run;
 use warpkov_mdp::solve::loops::run;
 use warpkov_runtime::choose::DeviceChoice;
@@ -39,7 +39,7 @@ pub struct BenchOptions {
 
 impl BenchOptions {
     /// The options of a solve by `method`.
-    fn solve(&self, method: Method, blocks: BlockDivided) -> SolveOptions {
+    fn solve(&self, method: Method) -> SolveOptions {
         let target = Target::Theta(self.theta);
         let limits = Limits { target, max_sweeps: 10_000, max_policies: 10_000, tie: self.precision.default_tie() };
         SolveOptions {
@@ -51,7 +51,6 @@ impl BenchOptions {
             device_memory: self.device_memory,
             reorder: Reorder::None,
             limits,
-            blocks,
             ..SolveOptions::default()
         }
     }

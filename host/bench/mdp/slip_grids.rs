@@ -121,7 +121,7 @@ const TIMED_SWEEPS: u32 = 48;
 /// # Errors
 /// As [`Solve::run`](warpkov_mdp::Solve::run).
 pub fn measure(case: &Case, mdp: &Mdp, method: Method, options: &BenchOptions) -> Result<Measured, SolveError> {
-    let solve = options.solve(method, Default::default());
+    let solve = options.solve(method);
     // The methods of the source use its stopping rule; value iteration stops at a certified error.
     let target = if method == Method::Values { Target::Epsilon(options.theta) } else { solve.limits.target };
     let timed_sweeps = if method == Method::Krylov { 0 } else { TIMED_SWEEPS };

@@ -22,28 +22,29 @@ pub struct Contender {
     pub method: Method,
     /// Whether it runs on the CPU.
     pub on_cpu: bool,
-    /// Parameters of Block Divided Iteration.
-    #[serde(skip)]
-    pub blocks: BlockDivided,
 }
 
 const PLAIN: BlockDivided = BlockDivided::PLAIN;
 
 /// The compared methods. The first is the baseline; the last two are not in the source.
 pub const CONTENDERS: [Contender; 9] = [
-    contender("sequential", Method::Sequential, true, PLAIN),
-    contender("all cores", Method::Values, true, PLAIN),
-    contender("result-divided", Method::ResultDivided, false, PLAIN),
-    contender("block-divided", Method::BlockDivided, false, PLAIN),
-    contender("+ buffering", Method::BlockDivided, false, BlockDivided { buffering: true, ..PLAIN }),
-    contender("+ prioritizing", Method::BlockDivided, false, BlockDivided { states_per_thread: 2, ..PLAIN }),
-    contender("+ both", Method::BlockDivided, false, BlockDivided { buffering: true, states_per_thread: 2, ..PLAIN }),
-    contender("values", Method::Values, false, PLAIN),
-    contender("projected", Method::Projected, false, PLAIN),
+    contender("sequential", Method::Sequential, true),
+    contender("all cores", Method::Values, true),
+    contender("result-divided", Method::ResultDivided, false),
+    blocks("block-divided", PLAIN),
+    blocks("+ buffering", BlockDivided { buffering: true, ..PLAIN }),
+    blocks("+ prioritizing", BlockDivided { states_per_thread: 2, ..PLAIN }),
+    blocks("+ both", BlockDivided { buffering: true, states_per_thread: 2, ..PLAIN }),
+    contender("values", Method::Values, false),
+    contender("projected", Method::Projected, false),
 ];
 
-const fn contender(name: &'static str, method: Method, on_cpu: bool, blocks: BlockDivided) -> Contender {
-    Contender { name, method, on_cpu, blocks }
+const fn contender(name: &'static str, method: Method, on_cpu: bool) -> Contender {
+    Contender { name, method, on_cpu }
+}
+
+const fn blocks(name: &'static str, parameters: BlockDivided) -> Contender {
+    contender(name, Method::BlockDivided(parameters), false)
 }
 
 /// Speed-up relative to the sequential method.
@@ -97,7 +98,7 @@ impl Contender {
         let line = TABLE_6_2.iter().find(|line| line.name == domain)?;
         match self.method {
             Method::ResultDivided => Some(line.result_divided),
-            Method::BlockDivided if self.blocks == PLAIN => Some(line.block_divided),
+            Method::BlockDivided(PLAIN) => Some(line.block_divided),
             _ => None,
         }
     }
@@ -153,7 +154,7 @@ pub fn measure(
     baseline: Option<&Measured>,
 ) -> Result<Measured, SolveError> {
     let options = contender.options(options);
-    let solve = options.solve(contender.method, contender.blocks);
+    let solve = options.solve(contender.method);
     let place = Placement::choose(mdp, &solve)?;
     let (backend, setup, _) = place.open()?;
     let Repeated { run, values, times, .. } = Repeat::new(mdp.gamma(), &solve, &options).measure(backend)?;
@@ -219,7 +220,7 @@ pub fn count_sweeps(
     options: &BenchOptions,
 ) -> Result<Locality, SolveError> {
     let options = BenchOptions { runs: 1, ..contender.options(options) };
-    let solve = options.solve(contender.method, contender.blocks);
+    let solve = options.solve(contender.method);
     let once = Repeat { warm_up: false, ..Repeat::new(mdp.gamma(), &solve, &options) };
     let place = Placement::choose(mdp, &solve)?;
     let Repeated { run, .. } = once.measure(place.open()?.0)?;

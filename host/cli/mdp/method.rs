@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
-use warpkov_mdp::options::{BlockDivided, Method, method};
+use warpkov_mdp::options::Method;
 
 use crate::common::choice::choice;
 
@@ -14,14 +14,14 @@ use crate::common::choice::choice;
 pub struct WithOptions;
 
 impl TypedValueParser for WithOptions {
-    type Value = (Method, BlockDivided);
+    type Value = Method;
 
     fn parse_ref(&self, command: &Command, argument: Option<&Arg>, value: &OsStr) -> Result<Self::Value, Error> {
         let text = value.to_string_lossy();
         let name = text.split(':').next().unwrap_or_default();
         // Its error lists the names, and suggests a similar one.
         choice::<Method>().parse_ref(command, argument, OsStr::new(name))?;
-        method(&text).map_err(|problem| {
+        text.parse().map_err(|problem| {
             Error::raw(ErrorKind::ValueValidation, format!("--method {text}: {problem}\n")).with_cmd(command)
         })
     }

@@ -13,7 +13,7 @@ use warpkov_mdp::analysis::guards::{Purpose, Warning, inspect_quickly};
 use warpkov_mdp::analysis::partition::require_metis;
 use warpkov_mdp::model::whole::Fault;
 use warpkov_mdp::model::{Grid, Mdp, Objective};
-use warpkov_mdp::options::{BlockDivided, Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
+use warpkov_mdp::options::{Divide, Limits, Method, Precision, Reorder, SolveOptions, Storage, Target};
 use warpkov_mdp::plot;
 use warpkov_mdp::report::{Extent, Facts, Report, SolutionFormat, Summary};
 use warpkov_mdp::solution::{RankShare, Round, Solution, Status};
@@ -53,7 +53,7 @@ pub struct Arguments {
     /// colon: block-divided:block=16x8,buffering. They are block, sweeps-per-launch, states-per-thread and update-constant,
     /// each with =VALUE, and buffering.
     #[arg(long, value_parser = WithOptions, value_name = "METHOD")]
-    method: Option<(Method, BlockDivided)>,
+    method: Option<Method>,
     /// Floating-point type of the sweeps.
     #[arg(long, value_parser = choice::<Precision>(), default_value = "mixed")]
     precision: Precision,
@@ -208,8 +208,7 @@ impl TryFrom<Arguments> for Options {
                 "{option} and --all-steps exclude each other: a checkpoint holds one step"
             )));
         }
-        let (method, blocks) = arguments.method.unzip();
-        if let (Some(method), true) = (method, arguments.local_sweeps > 1)
+        if let (Some(method), true) = (arguments.method, arguments.local_sweeps > 1)
             && method != Method::Values
         {
             return Err(Error::Usage(format!("--local-sweeps is for method values, found method {method}")));
@@ -242,7 +241,7 @@ impl TryFrom<Arguments> for Options {
             objective,
             criterion,
             solve: SolveOptions {
-                method,
+                method: arguments.method,
                 device: DeviceChoice::Auto,
                 precision,
                 storage: arguments.storage,
@@ -252,7 +251,6 @@ impl TryFrom<Arguments> for Options {
                 reorder: arguments.reorder,
                 divide: arguments.divide,
                 limits,
-                blocks: blocks.unwrap_or_default(),
             },
             initial: arguments.values,
             ranks: arguments.ranks,

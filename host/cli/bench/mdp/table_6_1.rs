@@ -3,12 +3,13 @@
 use std::io::Write;
 
 use serde::Serialize;
+use warpkov_common::choice::Choice;
 use warpkov_bench::mdp::BenchOptions;
 use warpkov_bench::mdp::table_6_1::{
     CONTENDERS, Contender, Locality, Measured, REDIRECTED, SpeedUp, count_sweeps, less_local, measure,
 };
 use warpkov_mdp::generate::{TABLE_6_1, WetFloor};
-use warpkov_mdp::options::Precision;
+use warpkov_mdp::options::{Method, Precision};
 use warpkov_runtime::choose::DeviceChoice;
 
 use super::{Arguments, Error, Outcome, factor, or_default, print_json};
@@ -24,20 +25,22 @@ struct Results {
 /// Measures domain by domain, and prints each line when its measurement ends; then counts the sweeps with less locality.
 pub fn run(arguments: Arguments, mut out: impl Write) -> Result<Outcome, Error> {
     let on_gpu = arguments.on_gpu();
+    // A name stands for the method with all its parameters.
+    let is = |contender: &Contender, method: &Method| contender.method.name() == method.name();
     let chosen = |contender: &&Contender| {
-        (contender.on_cpu || on_gpu) && (arguments.method.is_empty() || arguments.method.contains(&contender.method))
+        let asked = arguments.method.is_empty() || arguments.method.iter().any(|method| is(contender, method));
+        (contender.on_cpu || on_gpu) && asked
     };
     let contenders: Vec<_> = CONTENDERS.iter().filter(chosen).collect();
-    for &method in &arguments.method {
-        let of_method = |contender: &&Contender| contender.method == method;
-        let why = match CONTENDERS.iter().find(of_method) {
+    for method in &arguments.method {
+        let why = match CONTENDERS.iter().find(|contender| is(contender, method)) {
             None => {
                 let mut names: Vec<_> = CONTENDERS.iter().map(|contender| contender.method.to_string()).collect();
                 names.sort_unstable();
                 names.dedup();
                 format!("the suite measures {}", names.join(", "))
             }
-            Some(_) if contenders.iter().copied().any(|contender| contender.method == method) => continue,
+            Some(_) if contenders.iter().any(|contender| is(contender, method)) => continue,
             Some(_) => "it needs a GPU, or --device emulated".to_owned(),
         };
         return Err(Error::Usage(format!("--method {method}: {why}")));

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use warpkov_mdp::Solve;
 use warpkov_mdp::generate::{Garnet, QueueNetwork, SlipGrid, WetFloor};
 use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts, Objective};
-use warpkov_mdp::options::{Limits, Method, Precision, Reorder, SolveOptions, Target};
+use warpkov_mdp::options::{BlockDivided, Limits, Method, Precision, Reorder, SolveOptions, Target};
 use warpkov_mdp::solution::{Solution, Status};
 use warpkov_runtime::choose::DeviceChoice;
 
@@ -48,7 +48,7 @@ const ON_DEVICE: [(Option<Method>, Precision); 12] = [
     (Some(Method::Modified), F32),
     (Some(Method::Modified), F64),
     (Some(Method::ResultDivided), F64),
-    (Some(Method::BlockDivided), F64),
+    (Some(Method::BlockDivided(BlockDivided::PLAIN)), F64),
     (None, Mixed),
 ];
 
@@ -179,7 +179,7 @@ fn epsilon_is_honoured_on_devices() {
     let models: Vec<u64> = (0..MODELS).filter(|&number| model(number).0.gamma() < 0.9).step_by(12).collect();
     models.into_par_iter().for_each(|number| {
         let (mdp, relative) = model(number);
-        for how in ON_DEVICE.into_iter().filter(|how| how.0 != Some(Method::BlockDivided)) {
+        for how in ON_DEVICE.into_iter().filter(|how| !matches!(how.0, Some(Method::BlockDivided(_)))) {
             honoured(number, &mdp, how, Emulated, relative);
         }
     });
