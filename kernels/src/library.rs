@@ -3,7 +3,10 @@
 
 use atomic::{AtomicCounter, AtomicFloat, AtomicInteger, AtomicNumber, Ordering, Scope};
 use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
-use warpkov_device::device::{Global, GlobalMut, Named, Real, Word, atomic, block, kernel, thread, warp};
+use warpkov_device::device::safe::{In, Len, Out};
+use warpkov_device::device::{
+    Global, GlobalMut, Named, Real, Word, atomic, block, device_assert, device_println, kernel, thread, warp,
+};
 use warpkov_device::shared_array;
 
 /// Every atomic operation that [`lessons::atomics`](crate::lessons::atomics) and `histogram` lack, all threads on the same
@@ -388,4 +391,44 @@ pub fn library_elements(
     packed.set(i, 3, a.fma(b, a).to_bits());
     packed.set(i, 4, (a + b).to_bits());
     packed.set(i, 5, (a * b).to_bits());
+}
+
+/// y = √x. Prints every `every`-th element, in many formats, and asserts that no element is negative.
+///
+/// - *Thread mapping*: a grid-stride loop over elements.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes, but for the order of the lines. *Valid result in*: `y`.
+#[kernel(safe, T = [f32, f64])]
+pub fn library_messages<'n, T: Real>(n: Len<'n>, every: u32, x: In<'n, T>, y: Out<'n, T>) {
+    for own in n.elements() {
+        let (i, x) = (own.index().get() as u32, x.get(&own));
+        device_assert!(x >= T::ZERO, "element {} is {:.1}", i, x.to_f64());
+        if i.is_multiple_of(every) {
+            device_println!(
+                "{:>6} {0:#06x} {:?} {:.3} {:+e} {:<4}| {} {:?} {{}}",
+                i,
+                x.to_f64() as f32,
+                x.to_f64(),
+                -x.to_f64(),
+                -(i as i16),
+                i > 5,
+                'ß'
+            );
+            device_println!("no values");
+        }
+        y.set(&own, x.sqrt());
+    }
+}
+
+/// Asserts a condition without a message: that every thread has an element.
+///
+/// - *Thread mapping*: one thread per element.
+/// - *Shared memory*: 32 words, static. *Barriers*: two. *Deterministic*: yes. *Valid result in*: `y`.
+#[kernel(safe)]
+pub fn library_assertion<'n>(n: Len<'n>, y: Out<'n, u32>) {
+    device_assert!(thread::index_1d() < u64::from(n.get()));
+    // The condition divides threads before a barrier, but one of its ways ends the kernel.
+    let sum = block::reduce_all(thread::thread_idx_x(), 0, |a, b| a + b);
+    if let Some(own) = n.element() {
+        y.set(&own, sum);
+    }
 }

@@ -4,8 +4,10 @@ use warpkov::runtime::Precise;
 use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
 use warpkov_device::device::{Named, Real, Word};
 use warpkov_device::launch::{Device, Dim3, Shape};
+use warpkov_device::print::captured;
 use warpkov_kernels::library;
-use warpkov_runtime::device::AnyDevice;
+use warpkov_runtime::device::{AnyDevice, DeviceError};
+use warpkov_runtime::gpu::CudaError;
 
 use crate::check::same;
 use crate::random::Random;
@@ -21,6 +23,9 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_blocks", blocks);
     suite.add("library_barriers", barriers);
     suite.add("library_elements", elements);
+    suite.add("library_messages::f32", messages::<f32>);
+    suite.add("library_messages::f64", messages::<f64>);
+    suite.add("library_assertion", assertion);
 }
 
 fn atomics(device: &AnyDevice, scale: usize) -> Outcome {
@@ -242,4 +247,74 @@ fn elements(device: &AnyDevice, scale: usize) -> Outcome {
         f16.into_iter().chain([ab.fma(bb, ab), ab + bb, ab * bb].map(Bf16x2::to_bits))
     });
     same("pairs", &device.to_vec(&packed)?, &pairs.collect::<Vec<u32>>())
+}
+
+/// Lines from all threads: more at a time than there is room for messages on a GPU if the host did not clear it.
+fn messages<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
+    let (n, every) = (1000 * scale, 64);
+    let x: Vec<T> = (0..n).map(|i| T::from_f64((i as f64).powi(i as i32 % 7 - 3))).collect();
+    let dx = device.upload(&x)?;
+    let mut y = device.zeros(n)?;
+    let expected = (0..n).step_by(every).map(|i| {
+        let x = x[i].to_f64();
+        let (narrow, minus, low, large) = (x as f32, -x, -(i as i16), i > 5);
+        format!("{i:>6} {i:#06x} {narrow:?} {x:.3} {minus:+e} {low:<4}| {large} {:?} {{}}", 'ß')
+    });
+    let mut expected: Vec<_> = expected.flat_map(|line| [line, "no values".to_owned()]).collect();
+    expected.sort();
+    for _ in 0..scale.max(2) {
+        let (outcome, text) = captured(|| {
+            library::library_messages(device, Shape::new(7, 64), n as u32, every as u32, &dx, &mut y)?;
+            device.synchronize()
+        });
+        outcome?;
+        let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        if lines != expected {
+            let other = lines.iter().zip(&expected).find(|(line, expected)| line != expected);
+            return Err(format!("{} lines, expected {}; {other:?}", lines.len(), expected.len()).into());
+        }
+    }
+    let roots: Vec<T> = x.iter().map(|x| x.sqrt()).collect();
+    same("y", &device.to_vec(&y)?, &roots)
+}
+
+/// The error of a failed assertion. It ends the use of a GPU by the process: there, another process runs the case.
+fn assertion(device: &AnyDevice, _: usize) -> Outcome {
+    const ALONE: &str = "WARPKOV_TEST_ASSERTION";
+    if let AnyDevice::Gpu(gpu) = device {
+        if std::env::var_os(ALONE).is_none() {
+            let name = format!("cuda:{}::library_assertion", gpu.ordinal());
+            let mut child = std::process::Command::new(std::env::current_exe()?);
+            let run = child.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").output()?;
+            let said = String::from_utf8_lossy(&run.stdout);
+            return match run.status.success() && said.contains("1 passed") {
+                true => Ok(()),
+                false => Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr)).into()),
+            };
+        }
+    }
+    let mut y = device.zeros::<u32>(100)?;
+    library::library_assertion(device, Shape::new(1, 96), 96, &mut y)?;
+    same("y", &device.to_vec(&y)?, &[[4560; 96].as_slice(), &[0; 4]].concat())?;
+    let failed = library::library_assertion(device, Shape::new(2, 64), 100, &mut y).and_then(|()| device.synchronize());
+    let text = failed.as_ref().err().map(ToString::to_string).unwrap_or_default();
+    let condition = "assertion failed: thread::index_1d() < u64::from(n.get())";
+    let place = match &failed {
+        Err(DeviceError::Gpu(CudaError::Assertion { failed, .. })) if (36..64).contains(&failed.thread.x) => {
+            "kernel `library_assertion`, block (1, 0, 0), thread ("
+        }
+        // The emulator runs the threads of a block in another order in each trial.
+        _ => "kernel library_assertion, block (1, 0, 0), thread ",
+    };
+    if !text.starts_with(place) || !text.contains(condition) || !text.contains("library.rs:") {
+        return Err(format!("found {text:?}, expected {place:?} and {condition:?}").into());
+    }
+    // Later operations on a GPU fail, too; the emulator goes on.
+    let later = device.to_vec(&y);
+    match (device, later) {
+        (AnyDevice::Gpu(_), Ok(_)) => Err("the GPU goes on after a failed assertion".into()),
+        (AnyDevice::Emulated(_), Err(error)) => Err(error.into()),
+        _ => Ok(()),
+    }
 }

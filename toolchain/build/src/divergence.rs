@@ -20,6 +20,8 @@ struct Block<'a> {
     writes: Vec<Write<'a>>,
     /// The conditional branch or indexed jump at the end of the block.
     branch: Option<Branch<'a>>,
+    /// Whether it ends the whole kernel by `trap`.
+    aborts: bool,
     /// Successors.
     next: Vec<usize>,
 }
@@ -200,6 +202,7 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
                 start(&mut blocks, &mut jumps, &mut falls_through, None);
             } else if matches!(opcode.split('.').next(), Some("bra" | "ret" | "exit" | "trap")) {
                 jumps[last].push((!operands.is_empty()).then(|| operands.trim()));
+                blocks[last].aborts = opcode == "trap" && guard.is_empty();
                 falls_through[last] = !guard.is_empty();
                 if !guard.is_empty() {
                     blocks[last].branch = Some(Branch { line, predicate: guard });
@@ -218,7 +221,26 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
         let targets = jumps[at].iter().map(|label| label.and_then(|label| labels.get(label).copied()).unwrap_or(end));
         blocks[at].next = targets.chain(falls_through[at].then_some(at + 1)).collect();
     }
+    leave_out_aborts(&mut blocks);
     blocks
+}
+
+/// Removes the ways to a `trap`: it ends all threads of the kernel, so that no barrier waits for those that took another way.
+fn leave_out_aborts(blocks: &mut [Block<'_>]) {
+    loop {
+        let aborting: BTreeSet<usize> = (0..blocks.len()).filter(|&at| blocks[at].aborts).collect();
+        for block in blocks.iter_mut().filter(|block| !block.aborts) {
+            let before = block.next.len();
+            block.next.retain(|next| !aborting.contains(next));
+            if block.next.len() < before && block.next.len() < 2 {
+                block.branch = None;
+                block.aborts = block.next.is_empty();
+            }
+        }
+        if blocks.iter().filter(|block| block.aborts).count() == aborting.len() {
+            return;
+        }
+    }
 }
 
 /// The threads that must reach an instruction together, if any. Not `bar.warp.sync`: its mask names its threads. Nor named

@@ -323,6 +323,17 @@ fn refuses_collective_operations_of_safe_kernels_where_threads_divide() {
     assert_one(&safe_faults("", "\tbarrier.sync 1, 64;\n\tret;"), "barrier for some threads");
 }
 
+/// A thread that takes the way to a `trap` ends all others, so that none waits for it.
+#[test]
+fn ways_to_a_trap_divide_no_threads() {
+    let guarded = |way: &str| format!("{BY_THREAD}\n\t@%p1 bra $L_F;\n\tbar.sync 0;\n\tret;\n$L_F:\n{way}");
+    assert_eq!(safe_faults("", &guarded("\ttrap; exit;")), [""; 0]);
+    assert_eq!(safe_faults("", &guarded("\tmov.u32 %r5, 1;\n\tbra.uni $L_G;\n$L_G:\n\ttrap;")), [""; 0]);
+    assert_one(&safe_faults("", &guarded("\tret;")), "not all threads reach line");
+    // A guarded `trap` may let threads pass.
+    assert_one(&safe_faults("", &guarded("\t@%p2 trap;\n\tret;")), "not all threads reach line");
+}
+
 #[test]
 fn refuses_other_arrays_in_shared_memory_of_safe_kernels() {
     let uses = |name: &str| {

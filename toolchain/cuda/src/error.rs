@@ -122,6 +122,14 @@ pub enum CudaError {
         /// The mismatch.
         why: String,
     },
+    /// An assertion of a kernel has failed, and stopped it. This process cannot use the GPU any more.
+    #[error("kernel `{entry}`, {failed}")]
+    Assertion {
+        /// The entry point.
+        entry: String,
+        /// Block, thread, line and message.
+        failed: warpkov_device::print::Failed,
+    },
     /// NCCL cannot be loaded.
     #[error(
         "there is no NCCL library here ({why}): install NCCL 2.14 or newer, such as PyPI's nvidia-nccl-cu12, or name \

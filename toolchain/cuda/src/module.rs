@@ -183,7 +183,7 @@ impl Code {
     }
 
     /// Loads a kernel into the current context, and never unloads it.
-    pub fn load(&self, driver: &Driver, entry: &Entry) -> Result<Handle, CudaError> {
+    pub fn load(&self, driver: &Driver, entry: &Entry) -> Result<Loaded, CudaError> {
         let image = match self.machine {
             Some(at) => self.baseline.machine_code(entry, at)?,
             None => {
@@ -255,8 +255,17 @@ fn cuda_for((major, minor): (u32, u32)) -> (u32, u32) {
     }
 }
 
-/// Loads a module into the current context and returns its kernel `name`. Both exist as long as the context.
-fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Handle, CudaError> {
+/// A kernel and its module, which exist as long as the context.
+#[derive(Clone, Copy)]
+pub struct Loaded {
+    /// The module, which has no other kernel.
+    pub module: Handle,
+    /// The kernel.
+    pub function: Handle,
+}
+
+/// Loads a module with the kernel `name` into the current context.
+fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Loaded, CudaError> {
     const LOG_BYTES: usize = 16 * 1024;
     const ERROR_LOG_BUFFER: u32 = 5;
     const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
@@ -295,7 +304,7 @@ fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Handle, CudaError> 
     // SAFETY: the module is loaded, the name is NUL-terminated, and cuModuleGetFunction writes one handle to
     // `function`.
     check("cuModuleGetFunction", unsafe { (driver.module_get_function)(&mut function, module, name.as_ptr()) })?;
-    Ok(function)
+    Ok(Loaded { module, function })
 }
 
 #[cfg(test)]

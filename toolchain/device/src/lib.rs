@@ -45,6 +45,7 @@
 //! | [`device`] | the device library: threads, shared memory, warps, atomics, tensor cores |
 //! | [`launch`] | the device interface: buffers, copies, launches, events, graphs |
 //! | [`emulator`] | the emulator |
+//! | [`print`] | lines and failed assertions of kernels |
 //!
 //! A crate that contains kernels only, and is compiled for the GPU as a whole, begins with
 //!
@@ -65,3 +66,4 @@ pub mod device;
 pub mod emulator;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod launch;
+pub mod print;

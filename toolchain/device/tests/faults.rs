@@ -1,6 +1,6 @@
 //! Every fault that the emulator detects, each in a small kernel: kind, kernel, block, threads and line of the report.
 
-use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, block, copy, kernel, thread, warp};
+use warpkov_device::device::{Global, GlobalMut, Parameter, atomic, block, copy, device_assert, kernel, thread, warp};
 use warpkov_device::emulator::fault::{Fault, Kind, Place, Threads};
 use warpkov_device::emulator::{Emulator, EmulatorError, Schedule};
 use warpkov_device::launch::{Device, Shape};
@@ -1357,4 +1357,25 @@ fn shared_arrays_of_two_instances() {
     // SAFETY: `out` has one element per thread.
     unsafe { two_sizes(&emulator, Shape::new(1, 4), &mut out) }.unwrap();
     assert_eq!(emulator.to_vec(&out).unwrap(), [(2 << 32) + 3; 4]);
+}
+
+#[kernel]
+fn asserted(n: u32, x: Global<f32>) {
+    let i = thread::index_1d() as usize;
+    if i < n as usize {
+        device_assert!(x.get(i) < 3.0, "x[{}] is {:.2}", i, x.get(i)); // failed assertion
+    }
+}
+
+#[test]
+fn a_failed_assertion() {
+    let emulator = Emulator::default();
+    let x = emulator.upload(&[1.0, 2.0, 3.5, 4.0]).unwrap();
+    // SAFETY: `x` has four elements.
+    unsafe { asserted(&emulator, Shape::new(1, 32), 2, &x) }.unwrap();
+    // SAFETY: as above.
+    let fault = fault(unsafe { asserted(&emulator, Shape::new(2, 32), 4, &x) });
+    assert_eq!((fault.kernel, &fault.threads), ("asserted", &Threads::One(2)));
+    assert!(matches!(&fault.kind, Kind::Assertion { message } if message == "x[2] is 3.50"), "{fault}");
+    assert_site(&fault, "failed assertion");
 }

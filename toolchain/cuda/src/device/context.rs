@@ -13,9 +13,10 @@ use cust::device::{Device as CudaDevice, DeviceAttribute};
 use super::Gpu;
 use super::info::{attribute, compute_capability, cuda_device};
 use super::launch::Function;
+use super::messages::Messages;
 use crate::driver::{self, Driver, Handle};
 use crate::error::{CudaError, check, from_cust};
-use crate::module::{Code, Entry, Modules, choose};
+use crate::module::{Code, Entry, Loaded, Modules, choose};
 
 /// A GPU's primary context and the programs loaded into it.
 pub(super) struct PrimaryContext {
@@ -24,17 +25,18 @@ pub(super) struct PrimaryContext {
     pub(super) device: CudaDevice,
     pub(super) context: Context,
     pub(super) multiprocessors: u32,
+    pub(super) messages: Messages,
     programs: Mutex<Vec<Arc<Program>>>,
 }
 
 /// Device code in a context.
 pub(super) struct Program {
     modules: &'static Modules,
-    loaded: Mutex<Loaded>,
+    state: Mutex<State>,
 }
 
 /// The mutable part of a [`Program`].
-struct Loaded {
+struct State {
     code: Code,
     functions: HashMap<&'static str, Arc<Function>>,
 }
@@ -79,8 +81,8 @@ impl PrimaryContext {
         let mut programs = context.programs.lock().unwrap_or_else(PoisonError::into_inner);
         let known = programs.iter().find(|program| ptr::eq(program.modules, modules));
         let program = known.map(Arc::clone).unwrap_or_else(|| {
-            let loaded = Mutex::new(Loaded { code, functions: HashMap::new() });
-            let program = Arc::new(Program { modules, loaded });
+            let state = Mutex::new(State { code, functions: HashMap::new() });
+            let program = Arc::new(Program { modules, state });
             programs.push(Arc::clone(&program));
             program
         });
@@ -106,7 +108,15 @@ impl PrimaryContext {
         let driver = driver::get()?;
         let multiprocessors = attribute(device, DeviceAttribute::MultiprocessorCount)?;
         let context = Context::new(device).map_err(from_cust("cuDevicePrimaryCtxRetain"))?;
-        let created = Arc::new(Self { ordinal, driver, device, context, multiprocessors, programs: Mutex::default() });
+        let created = Arc::new(Self {
+            ordinal,
+            driver,
+            device,
+            context,
+            multiprocessors,
+            messages: Messages::default(),
+            programs: Mutex::default(),
+        });
         *place = Some(Arc::clone(&created));
         Ok(created)
     }
@@ -134,34 +144,46 @@ impl PrimaryContext {
         // call restores the former mode.
         let mut exchange = || unsafe { (self.driver.thread_exchange_capture_mode)(&mut mode) };
         check("cuThreadExchangeStreamCaptureMode", exchange())?;
-        let handle = code.load(self.driver, entry).or_else(|error| match (error, code.as_ptx()) {
+        let loaded = code.load(self.driver, entry).or_else(|error| match (error, code.as_ptx()) {
             (CudaError::Jit { .. }, Some(ptx)) => {
                 *code = ptx;
                 code.load(self.driver, entry)
             }
             (error, _) => Err(error),
         });
+        let handle = loaded.and_then(|Loaded { module, function }| {
+            self.messages.connect(module, entry.name)?;
+            Ok(function)
+        });
         check("cuThreadExchangeStreamCaptureMode", exchange())?;
         handle
+    }
+}
+
+impl Drop for PrimaryContext {
+    fn drop(&mut self) {
+        // The messages' memory is freed in the context. A destructor cannot report a failure.
+        let _ = self.enter();
+        self.messages.free();
     }
 }
 
 impl Program {
     /// The device code in use.
     pub(super) fn code(&self) -> Code {
-        self.loaded.lock().unwrap_or_else(PoisonError::into_inner).code
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).code
     }
 
     /// The kernel with this entry point, loaded if necessary.
     pub(super) fn function(&self, context: &PrimaryContext, entry: &str) -> Result<Arc<Function>, CudaError> {
-        let loaded = &mut *self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = loaded.functions.get(entry) {
+        let state = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = state.functions.get(entry) {
             return Ok(Arc::clone(function));
         }
-        let entry = loaded.code.baseline.entry(entry)?;
-        let handle = context.load(&mut loaded.code, entry)?;
+        let entry = state.code.baseline.entry(entry)?;
+        let handle = context.load(&mut state.code, entry)?;
         let function = Arc::new(Function::new(context.driver, handle, entry.params)?);
-        loaded.functions.insert(entry.name, Arc::clone(&function));
+        state.functions.insert(entry.name, Arc::clone(&function));
         Ok(function)
     }
 }

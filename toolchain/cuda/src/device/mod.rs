@@ -6,6 +6,7 @@
 //! | `context` | primary contexts and the kernels loaded into them |
 //! | `buffer` | device memory, page-locked host memory, copies |
 //! | `launch` | checks of a launch, and the launch |
+//! | `messages` | lines and failed assertions of kernels |
 //! | `graph` | events and graphs |
 //! | `communicator` | ranks of a group of GPUs, and their exchanges through NCCL |
 
@@ -16,6 +17,7 @@ mod foreign;
 mod graph;
 mod info;
 mod launch;
+mod messages;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -232,7 +234,7 @@ impl Gpu {
         self.core.enter()?;
         stop.record(self.core.current()).map_err(from_cust("cuEventRecord"))?;
         self.core.settle()?;
-        stop.synchronize().map_err(from_cust("cuEventSynchronize"))?;
+        self.core.context.messages.told(stop.synchronize().map_err(from_cust("cuEventSynchronize")))?;
         Ok((result, stop.elapsed(&start).map_err(from_cust("cuEventElapsedTime"))?))
     }
 }
@@ -253,6 +255,11 @@ impl Core {
         self.current().as_inner().cast()
     }
 
+    /// An error of a driver call, which may be due to a failed assertion of a kernel: then that is the error.
+    fn told<R>(&self, result: Result<R, CudaError>) -> Result<R, CudaError> {
+        if result.is_err() { self.context.messages.told(result) } else { result }
+    }
+
     /// Waits for all work submitted to the stream.
     fn synchronize(&self) -> Result<(), CudaError> {
         self.settle()?;
@@ -262,7 +269,8 @@ impl Core {
     /// Waits for a stream, without limit: its operations of communicators have ended or were aborted.
     fn synchronize_stream(&self, stream: &Stream) -> Result<(), CudaError> {
         // SAFETY: the stream lives as long as `self`, and all callers have made its context current.
-        check("cuStreamSynchronize", unsafe { (self.context.driver.stream_synchronize)(stream.as_inner().cast()) })
+        let code = unsafe { (self.context.driver.stream_synchronize)(stream.as_inner().cast()) };
+        self.context.messages.told(check("cuStreamSynchronize", code))
     }
 }
 
@@ -270,6 +278,12 @@ impl Drop for Core {
     fn drop(&mut self) {
         // The streams are destroyed next and need their context. A destructor cannot report a failure.
         let _ = self.enter();
+        if self.context.messages.expected()
+            && let Err(error @ CudaError::Assertion { .. }) = self.synchronize()
+        {
+            // Nobody else will tell.
+            eprintln!("{error}");
+        }
     }
 }
 
@@ -282,7 +296,7 @@ impl Device for Gpu {
 
     fn zeros<T: DeviceCopy>(&self, len: usize) -> Result<GpuBuffer<T>, CudaError> {
         let mut buffer = self.core.allocate(len)?;
-        self.core.clear(&mut buffer)?;
+        self.clear(&mut buffer)?;
         Ok(buffer)
     }
 
@@ -292,7 +306,7 @@ impl Device for Gpu {
 
     fn upload<T: DeviceCopy>(&self, source: &[T]) -> Result<GpuBuffer<T>, CudaError> {
         let mut buffer = self.core.allocate(source.len())?;
-        self.core.write(&mut buffer, source)?;
+        self.write(&mut buffer, source)?;
         Ok(buffer)
     }
 
@@ -301,19 +315,19 @@ impl Device for Gpu {
         ends: &[usize],
         fill: impl FnMut(usize, &mut [T]),
     ) -> Result<GpuBuffer<T>, CudaError> {
-        self.core.upload_pieces(ends, fill)
+        self.core.told(self.core.upload_pieces(ends, fill))
     }
 
     fn write<T: DeviceCopy>(&self, target: &mut GpuBuffer<T>, source: &[T]) -> Result<(), CudaError> {
-        self.core.write(target, source)
+        self.core.told(self.core.write(target, source))
     }
 
     fn clear<T: DeviceCopy>(&self, buffer: &mut GpuBuffer<T>) -> Result<(), CudaError> {
-        self.core.clear(buffer)
+        self.core.told(self.core.clear(buffer))
     }
 
     fn download<T: DeviceCopy>(&self, buffer: &GpuBuffer<T>, target: &mut [T]) -> Result<(), CudaError> {
-        self.core.download(buffer, target)
+        self.core.told(self.core.download(buffer, target))
     }
 
     fn synchronize(&self) -> Result<(), CudaError> {
@@ -329,7 +343,7 @@ impl Device for Gpu {
 
     fn record_event(&self) -> Result<Event, CudaError> {
         self.core.enter()?;
-        self.core.record_event(self.core.current())
+        self.core.told(self.core.record_event(self.core.current()))
     }
 
     unsafe fn stage<T: DeviceCopy>(
@@ -340,7 +354,7 @@ impl Device for Gpu {
         after: &Event,
     ) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
-        unsafe { self.core.stage(source, range, target, after) }
+        self.core.told(unsafe { self.core.stage(source, range, target, after) })
     }
 
     fn capture(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<Option<Graph>, CudaError> {
@@ -349,7 +363,7 @@ impl Device for Gpu {
 
     unsafe fn launch_graph(&self, graph: &Graph) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
-        unsafe { self.core.launch_graph(graph) }
+        self.core.told(unsafe { self.core.launch_graph(graph) })
     }
 
     unsafe fn beside<C>(
@@ -367,7 +381,7 @@ impl Device for Gpu {
 
     unsafe fn launch(&self, call: Call<'_>) -> Result<(), CudaError> {
         // SAFETY: the caller's promise.
-        unsafe { self.core.launch(&call) }
+        self.core.told(unsafe { self.core.launch(&call) })
     }
 }
 

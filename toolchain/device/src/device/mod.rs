@@ -53,7 +53,7 @@ pub mod shared;
 pub mod thread;
 pub mod warp;
 
-pub use crate::shared_array;
+pub use crate::{device_assert, device_println, shared_array};
 pub use copy::Source;
 pub use global::{Global, GlobalMut};
 pub use number::{DeviceCopy, Element, Named, Offset, Real, Word};
@@ -67,8 +67,8 @@ pub use warpkov_device_macros::{Parameter, kernel};
 /// What most kernels use: `use warpkov_device::device::prelude::*;`.
 pub mod prelude {
     pub use super::{
-        Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block, copy, grid,
-        half, kernel, math, mma, shared, shared_array, thread, warp,
+        Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block, copy,
+        device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array, thread, warp,
     };
 }
 

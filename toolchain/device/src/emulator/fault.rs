@@ -288,6 +288,12 @@ pub enum Kind {
         /// Threads of the block.
         threads: u32,
     },
+    /// A [`device_assert!`](crate::device_assert) failed.
+    #[error("assertion failed: {message}")]
+    Assertion {
+        /// The message, or the condition.
+        message: String,
+    },
     /// The kernel's code panicked, for example by integer overflow, a failed assertion, or an index out of bounds.
     #[error("panic: {message}")]
     Panic {

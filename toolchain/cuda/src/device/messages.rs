@@ -1,0 +1,129 @@
+//! Lines and failed assertions of kernels, which a GPU writes to page-locked memory of the host: see [`warpkov_device::print`].
+
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Mutex, PoisonError};
+
+use cust::context::CurrentContext;
+use cust::memory::{CopyDestination, DeviceBuffer, LockedBuffer};
+use warpkov_device::print;
+
+use crate::driver::Handle;
+use crate::error::{CudaError, check, from_cust};
+
+/// Words for messages: 1 MiB.
+const ROOM: usize = 1 << 18;
+
+/// The messages of a context's kernels.
+#[derive(Default)]
+pub(super) struct Messages(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Exists once a kernel that prints is loaded.
+    memory: Option<Memory>,
+    /// The entry points of such kernels, by their numbers.
+    kernels: Vec<&'static str>,
+}
+
+/// What kernels write to.
+struct Memory {
+    words: LockedBuffer<u32>,
+    /// The words in use, and the number of lost messages.
+    counters: DeviceBuffer<u64>,
+    /// The first word that was not read.
+    read: usize,
+}
+
+impl Memory {
+    fn new() -> Result<Self, cust::error::CudaError> {
+        Ok(Self { words: LockedBuffer::new(&0, ROOM)?, counters: DeviceBuffer::from_slice(&[0; 2])?, read: 0 })
+    }
+
+    /// Prints the messages that have come.
+    fn receive(&mut self) -> Option<print::Failed> {
+        // SAFETY: both types have the same layout. The words are accessed by atomic operations only: by `receive`, and by kernels.
+        let words = unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast::<AtomicU32>(), self.words.len()) };
+        print::receive(words, &mut self.read)
+    }
+
+    /// Begins at the first word again, if half of them are used or messages were lost. Waits for the context, so that no kernel is at work.
+    fn rewind(&mut self) -> Result<Option<print::Failed>, cust::error::CudaError> {
+        if self.read < ROOM / 2 {
+            return Ok(None);
+        }
+        CurrentContext::synchronize()?;
+        let failed = self.receive();
+        let mut counters = [0; 2];
+        self.counters.copy_to(&mut counters)?;
+        if counters[1] > 0 {
+            print::tell_lost(counters[1], ROOM);
+        }
+        self.counters.copy_from(&[0; 2])?;
+        self.read = 0;
+        Ok(failed)
+    }
+}
+
+impl Messages {
+    /// Tells a kernel where to put its messages, if it has any. Its context is current.
+    pub(super) fn connect(&self, module: Handle, entry: &'static str) -> Result<(), CudaError> {
+        /// `CUDA_ERROR_NOT_FOUND`.
+        const NOT_FOUND: u32 = 500;
+
+        let (mut variable, mut bytes) = (0, 0);
+        // SAFETY: the module is loaded, the name is NUL-terminated, and cuModuleGetGlobal writes an address and a size.
+        let code = unsafe {
+            cust::sys::cuModuleGetGlobal_v2(&mut variable, &mut bytes, module.cast(), c"warpkov_print".as_ptr())
+        } as u32;
+        if code == NOT_FOUND {
+            return Ok(());
+        }
+        check("cuModuleGetGlobal", code)?;
+        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = match &mut state.memory {
+            Some(memory) => memory,
+            none => none.insert(Memory::new().map_err(from_cust("cuMemAllocHost"))?),
+        };
+        let place = [
+            memory.words.as_ptr().expose_provenance() as u64,
+            ROOM as u64,
+            memory.counters.as_device_ptr().as_raw(),
+            state.kernels.len() as u64,
+        ];
+        state.kernels.push(entry);
+        debug_assert_eq!(bytes, size_of_val(&place));
+        // SAFETY: the variable `warpkov_print` of `warpkov_device::print` has four words of 64 bits, which are copied before the call
+        // returns. With unified addressing, which all GPUs of compute capability 8.0 and higher have, the address of page-locked memory on
+        // the host is also its address on the GPU. `Messages::free` frees it with the context.
+        let code = unsafe { cust::sys::cuMemcpyHtoD_v2(variable, ptr::from_ref(&place).cast(), size_of_val(&place)) };
+        check("cuMemcpyHtoD", code as u32)
+    }
+
+    /// Whether there may be messages.
+    pub(super) fn expected(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).memory.is_some()
+    }
+
+    /// Prints the messages that have come. The error of a failed assertion takes the place of `result`.
+    pub(super) fn told<R>(&self, result: Result<R, CudaError>) -> Result<R, CudaError> {
+        let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(memory) = &mut state.memory else { return result };
+        let failed = match memory.receive() {
+            None if result.is_ok() => memory.rewind().map_err(from_cust("cuCtxSynchronize"))?,
+            failed => failed,
+        };
+        match failed {
+            Some(failed) => {
+                let entry = state.kernels.get(failed.kernel as usize).copied().unwrap_or_default().to_owned();
+                Err(CudaError::Assertion { entry, failed })
+            }
+            None => result,
+        }
+    }
+
+    /// Frees the memory. No kernel of the context runs any more, and the context is current.
+    pub(super) fn free(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).memory = None;
+    }
+}
