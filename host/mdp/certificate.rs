@@ -165,9 +165,29 @@ pub(super) fn advantages(mdp: &Mdp, values: &[f64]) -> (Vec<f64>, [f64; 2]) {
     (all, if range[0] > range[1] { [0.0; 2] } else { range })
 }
 
+/// Cuts the `values` of a run that did not converge to an interval that contains all values of V*, and certifies them: a cut takes no
+/// value further from V*, so that `certificate` stays valid. The ranks of `team` do so together.
+///
+/// # Errors
+/// If a rank fails.
+pub(super) fn confine(
+    mdp: &Mdp,
+    team: &Team,
+    values: &mut [f64],
+    certificate: Certificate,
+) -> Result<Certificate, comm::Error> {
+    let rewards = measure(mdp, &vec![0.0; values.len()]).of_all(team)?;
+    let Some([low, high]) = rewards.interval(mdp.gamma()) else { return Ok(certificate) };
+    values.par_iter_mut().for_each(|value| *value = value.clamp(low, high));
+    let found = measure(mdp, values).of_all(team)?.certificate(mdp.gamma(), 0.0);
+    let bounds = [certificate.bound, found.bound, Some(high - low)];
+    Ok(Certificate { bound: bounds.into_iter().flatten().reduce(f64::min), ..found })
+}
+
+/// The extremes of the own states.
 fn measure(mdp: &Mdp, values: &[f64]) -> Extremes {
-    let view = mdp.view();
-    let states = (0..mdp.states() as usize).into_par_iter().with_min_len(CHUNK / 4);
+    let (view, own) = (mdp.view(), mdp.own());
+    let states = own.into_par_iter().with_min_len(CHUNK / 4);
     states.map(|s| of_state(mdp, view, values, s).0).reduce(Extremes::default, Extremes::max)
 }
 
@@ -231,6 +251,26 @@ impl Extremes {
             length: length as usize,
             never_terminates: ends == 0.0,
         })
+    }
+
+    /// An interval that contains V*(s) of all states, from the extremes of V = 0, whose TV is the largest reward of each state. `None` if
+    /// γ' ≥ 1 or a reward is not finite.
+    ///
+    /// If V* has the largest value M and the greatest (T0)(s) is r, then M ≤ r + γσM for a row sum σ, so M ≤ r / (1 − γσ), with the largest σ
+    /// if r ≥ 0 and the least one otherwise. The least value has a bound of the same form.
+    pub(super) fn interval(&self, gamma: f64) -> Option<[f64; 2]> {
+        let terms = 2.0 * (self.length + 4) as f64 * UNIT;
+        let slack = terms * (self.magnitude + f64::MIN_POSITIVE / UNIT);
+        let margin = |sum: f64, error: f64| 1.0 - gamma * sum * (1.0 + error);
+        let [short, long] = [margin(self.row_sum[1], terms), margin(self.row_sum[0], -terms)];
+        let [low, high] = [self.least - slack, self.greatest + slack];
+        // Terminal states have the value 0.
+        let [low, high] = if self.never_terminates { [low, high] } else { [low.min(0.0), high.max(0.0)] };
+        let low = low / if low < 0.0 { short } else { long };
+        let high = high / if high > 0.0 { short } else { long };
+        let rounding = 4.0 * f64::EPSILON;
+        let interval = [low - rounding * low.abs(), high + rounding * high.abs()];
+        (short > 0.0 && interval.iter().all(|end| end.is_finite()) && low <= high).then_some(interval)
     }
 
     /// The certificate for this target, and the constant that V takes for it: the one of the best certificate for ε, 0 for θ.

@@ -171,7 +171,7 @@ pub fn solve_model_on_ranks<M: Compiled>(
             return Err(SolveError::Unsupported { method, device: options.device, instead });
         }
     }
-    let mut solve = Solve { comm, model, options, observe, notes: Vec::new(), begun, switch: None };
+    let mut solve = Solve { comm, model, options, observe, notes: Vec::new(), begun, switch: None, interval: None };
     match options.representation {
         Representation::Sparse if comm.size() > 1 => {
             return Err(SolveError::Model("representation sparse works on one rank".to_owned()));
@@ -212,6 +212,8 @@ struct Solve<'s, M> {
     begun: Instant,
     /// When to go on with a sparse model; `None` for never.
     switch: Option<Switch>,
+    /// Contains all values of V*, in the maximisation form.
+    interval: Option<[f64; 2]>,
 }
 
 impl<M: Compiled> Solve<'_, M> {
@@ -274,12 +276,12 @@ impl<M: Compiled> Solve<'_, M> {
     ) -> Result<ModelSolution, SolveError> {
         if self.options.precision == Precision::F64 {
             let mut backend = exact()?;
-            let measured = self.measured(&mut backend)?;
+            let measured = self.first_measured(&mut backend)?;
             let method = self.method(method, &measured);
             return self.until_certified(method, device, &mut backend, measured, Run::default());
         }
         let mut backend = fast()?;
-        let measured = self.measured(&mut backend)?;
+        let measured = self.first_measured(&mut backend)?;
         let method = self.method(method, &measured);
         if self.options.precision == Precision::F32 {
             return self.until_certified(method, device, &mut backend, measured, Run::default());
@@ -349,6 +351,13 @@ impl<M: Compiled> Solve<'_, M> {
         Ok(found)
     }
 
+    /// [`measured`](Self::measured) of V = 0, from which the interval of all values of V* follows.
+    fn first_measured(&mut self, backend: &mut dyn Measure<Error = SolveError>) -> Result<Measured, SolveError> {
+        let measured = self.measured(backend)?;
+        self.interval = extremes(&measured).interval(self.model.gamma());
+        Ok(measured)
+    }
+
     /// The stopping rule of an attempt.
     fn stop(&self, measured: &Measured, attempt: Attempt) -> Stop {
         match self.options.limits.target {
@@ -403,13 +412,20 @@ impl<M: Compiled> Solve<'_, M> {
         device: String,
         backend: &mut B,
         mut run: Run,
-        (certificate, shift): (Certificate, f64),
+        (mut certificate, shift): (Certificate, f64),
     ) -> Result<ModelSolution, SolveError> {
-        run.status = ended(run.status, &certificate, self.options.limits.target);
+        let target = self.options.limits.target;
+        run.status = ended(run.status, &certificate, target);
+        let interval = self.interval.filter(|_| !matches!(run.status, Status::Solved | Status::Overflow));
+        if let Some([low, high]) = interval {
+            certificate.bound = Some(certificate.bound.map_or(high - low, |bound| bound.min(high - low)));
+            run.status = ended(run.status, &certificate, target);
+        }
         let policy = self.comm.collect(&backend.policy()?)?;
         let sign = if M::MINIMIZE { -1.0 } else { 1.0 };
         let mut values = if self.comm.rank() == 0 { backend.values()? } else { Vec::new() };
-        values.par_iter_mut().for_each(|value| *value = sign * (*value + shift) + 0.0);
+        let [low, high] = interval.unwrap_or([f64::NEG_INFINITY, f64::INFINITY]);
+        values.par_iter_mut().for_each(|value| *value = sign * (*value + shift).clamp(low, high) + 0.0);
         Ok(ModelSolution {
             values,
             policy,

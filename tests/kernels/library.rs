@@ -296,7 +296,7 @@ fn assertion(device: &AnyDevice, _: usize) -> Outcome {
     }
     let mut y = device.zeros::<u32>(100)?;
     library::library_assertion(device, Shape::new(1, 96), 96, &mut y)?;
-    same("y", &device.to_vec(&y)?, &[[4560; 96].as_slice(), &[0; 4]].concat())?;
+    same("y", &device.to_vec(&y)?, &[[4560; 32].as_slice(), &[0; 68]].concat())?;
     let failed = library::library_assertion(device, Shape::new(2, 64), 100, &mut y).and_then(|()| device.synchronize());
     let text = failed.as_ref().err().map(ToString::to_string).unwrap_or_default();
     let condition = "assertion failed: thread::index_1d() < u64::from(n.get())";

@@ -73,4 +73,14 @@ fn small_files_with_large_models_are_refused() {
     assert_eq!(error.lines().next(), Some("m:8:1: O has more than 268435456 nonzeros"));
     let (taken, time) = (PEAK.load(Relaxed) - before, begun.elapsed());
     assert!(taken < 1 << 20 && time.as_secs() < 1, "{taken} bytes, {time:?}");
+    // Few nonzeros in each row, but more rows than this machine can hold.
+    if warpkov_common::memory::available().is_some_and(|bytes| bytes < 50 << 30) {
+        let text = "discount: 0.95\nvalues: reward\nstates: 4000000\nactions: 60\nobservations: 1\nT: * identity\nO: * uniform\n";
+        let (before, begun) = (NOW.load(Relaxed), Instant::now());
+        PEAK.store(before, Relaxed);
+        let error = read_from(text.as_bytes(), "m", None).err().unwrap().to_string();
+        assert!(error.contains("a solve would need about 53.6 GiB of memory"), "{error}");
+        let (taken, time) = (PEAK.load(Relaxed) - before, begun.elapsed());
+        assert!(taken < 1 << 20 && time.as_secs() < 1, "{taken} bytes, {time:?}");
+    }
 }

@@ -292,14 +292,20 @@ fn reading_is_interrupted_with_a_message() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(130) && errors.contains("interrupted"), "{errors}");
 
+    // Several threads may read the file at once.
     let grid = slow_grid(folder.path(), "300");
-    let mut child = start(&["mdp", "solve", &grid, "--device", "cpu", "--method", "sequential"]);
-    until("a run", || handles(child.id(), SIGTERM));
-    fs::File::options().write(true).open(&grid).unwrap().set_len(4096).unwrap();
-    until("the end", || child.try_wait().unwrap().is_some());
-    let output = child.wait_with_output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && errors.contains("truncated"), "{:?} {errors}", output.status);
+    let (whole, cut) = (fs::read(&grid).unwrap(), folder.path().join("cut.safetensors").display().to_string());
+    for method in ["sequential", "values", "values", "gauss-seidel", "gauss-seidel", "parallel", "parallel"] {
+        fs::write(&cut, &whole).unwrap();
+        let mut child = start(&["mdp", "solve", &cut, "--device", "cpu", "--method", method]);
+        until("a run", || handles(child.id(), SIGTERM));
+        fs::File::options().write(true).open(&cut).unwrap().set_len(4096).unwrap();
+        until("the end", || child.try_wait().unwrap().is_some());
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{method}: {:?} {errors}", output.status);
+        assert_eq!(errors.matches("truncated").count(), 1, "{method}: {errors}");
+    }
 
     let endless = warpkov(&["mdp", "info", "/dev/zero", "--format", "umb"]).output().unwrap();
     let errors = String::from_utf8_lossy(&endless.stderr);

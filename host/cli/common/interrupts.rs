@@ -78,19 +78,37 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 /// Ends the process with a message on SIGBUS.
+///
+/// Not through `signal_hook`, which calls the former handler first: that of Rust's standard library makes SIGBUS deadly, and another thread
+/// may read the file, too, before this one has ended the process.
 #[cfg(unix)]
 fn report_cut_files() -> io::Result<()> {
-    const MESSAGE: &[u8] = b"error: an input file was truncated while it was read, or its disk failed\n";
+    static FIRST: AtomicBool = AtomicBool::new(true);
 
-    let report = || {
-        // SAFETY: descriptor 2 stays open: nothing in this program closes it.
-        let error = unsafe { std::os::fd::BorrowedFd::borrow_raw(2) };
-        let _ = rustix::io::write(error, MESSAGE);
-        signal_hook::low_level::exit(2)
+    extern "C" fn report(_: libc::c_int) {
+        const MESSAGE: &[u8] = b"error: an input file was truncated while it was read, or its disk failed\n";
+
+        // SAFETY: signal-safety(7) lists write(2), pause(2) and _exit(2). The message is in static memory.
+        unsafe {
+            if !FIRST.swap(false, Ordering::Relaxed) {
+                loop {
+                    libc::pause();
+                }
+            }
+            libc::write(2, MESSAGE.as_ptr().cast(), MESSAGE.len());
+            libc::_exit(2);
+        }
+    }
+
+    // SAFETY: a zeroed `sigaction` is valid, with an empty mask. The handler has the type for flags without SA_SIGINFO, and is safe in a
+    // signal handler, as its own comment says.
+    let done = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = report as *const () as usize;
+        action.sa_flags = libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut())
     };
-    // SAFETY: `signal_hook::low_level::register` requires an action that is safe in a signal handler: this one calls write(2) and
-    // _exit(2), which signal-safety(7) lists, and neither allocates nor locks.
-    unsafe { signal_hook::low_level::register(signal_hook::consts::SIGBUS, report) }.map(|_| ())
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(not(unix))]

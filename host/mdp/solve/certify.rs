@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::loops;
 use super::session::{Next, Start, Watch};
 use crate::backend::{Attempt, State, Stop, change_bound};
-use crate::certificate::{Certificate, certify_greedy};
+use crate::certificate::{Certificate, certify_greedy, confine};
 use crate::checkpoint::Checkpoint;
 use crate::dynamic::Dynamic;
 use crate::error::SolveError;
@@ -46,7 +46,7 @@ pub(super) fn until_certified(
     }
     let (mut attempts, mut done, mut certify) =
         (Attempts::new(target, start.attempt), start.earlier.clone(), Duration::ZERO);
-    let (values, greedy, certificate) = loop {
+    let (mut values, greedy, mut certificate) = loop {
         let attempt = attempts.current();
         let checkpoint = |run: &Run, state: &mut dyn State<Error = SolveError>, values: Vec<f64>| {
             let mut all = done.clone();
@@ -86,6 +86,12 @@ pub(super) fn until_certified(
     let implicit = state.policy_is_implicit() || done.rounds.len() == start.earlier.rounds.len();
     let policy = if implicit { greedy } else { state.policy()? };
     done.status = ended(done.status, &certificate, target);
+    if !matches!(done.status, Status::Solved | Status::Overflow) {
+        let begun = Instant::now();
+        certificate = confine(mdp, team, &mut values, certificate)?;
+        done.status = ended(done.status, &certificate, target);
+        certify += begun.elapsed();
+    }
     Ok(Certified { values, policy, run: done, certificate, certify })
 }
 

@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use serde::Serialize;
-use warpkov_common::choice::Choice;
 use warpkov_bench::mdp::BenchOptions;
 use warpkov_bench::mdp::table_6_1::{
     CONTENDERS, Contender, Locality, Measured, REDIRECTED, SpeedUp, count_sweeps, less_local, measure,
 };
+use warpkov_common::choice::Choice;
 use warpkov_mdp::generate::{TABLE_6_1, WetFloor};
 use warpkov_mdp::options::{Method, Precision};
 use warpkov_runtime::choose::DeviceChoice;

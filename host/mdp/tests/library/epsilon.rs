@@ -367,3 +367,37 @@ fn limits_count_the_sweeps_of_all_attempts() {
         }
     }
 }
+
+/// Runs that a limit stops, of the models of [`model`] and of a grid with few rewards: their values are possible ones, and the bounds hold.
+#[test]
+fn stopped_runs_stay_among_possible_values() {
+    let grid = |gamma| SlipGrid { width: 20, height: 20, gamma, ..SlipGrid::default() }.generate().unwrap();
+    let models = (0..150).map(|number| model(number).0).chain([grid(0.99), grid(0.9999)]).collect::<Vec<_>>();
+    let outside: usize = models
+        .par_iter()
+        .enumerate()
+        .map(|(number, mdp)| {
+            let largest = norm(&mdp.expected_rewards()) / (1.0 - mdp.gamma()) * (1.0 + 1e-12);
+            let (values, error) = exact(mdp);
+            let mut trivial = 0;
+            let methods = ON_CPU.map(|how| (how, Cpu)).into_iter().chain(ON_DEVICE.map(|how| (how, Emulated)));
+            for (how, device) in methods.filter(|(_, device)| *device == Cpu || number % 10 == 0 && number < 150) {
+                for (max_policies, max_sweeps) in [(1, 2), (2, 5), (3, 100)] {
+                    let limits = Limits { target: Target::Epsilon(1e-300), max_sweeps, max_policies, tie: 0.0 };
+                    let options =
+                        SolveOptions { method: how.0, device, precision: how.1, limits, ..SolveOptions::default() };
+                    let solution = Solve::new(mdp, &options).run().unwrap();
+                    let what =
+                        format!("model {number}, {how:?} on {device}, {max_policies} policies of {max_sweeps} sweeps");
+                    let (found, bound) = (norm(&solution.values), solution.certificate.bound.unwrap());
+                    assert!(found <= largest, "{what}: {found:e} is above {largest:e}");
+                    let off = distance(&solution.values, &values);
+                    assert!(off <= bound + error, "{what}: off by {off:e}, not {bound:e}");
+                    trivial += usize::from(bound >= largest);
+                }
+            }
+            trivial
+        })
+        .sum();
+    assert!(outside > 10, "only {outside} runs were stopped so early that their bounds say nothing");
+}

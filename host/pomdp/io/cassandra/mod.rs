@@ -27,6 +27,7 @@ use super::fault::Fault;
 use crate::belief::Belief;
 use crate::model::{Names, PomdpParts, scaled};
 use warpkov_common::io::lines::quoted;
+use warpkov_common::memory;
 use warpkov_common::parameters::SUM_TOLERANCE;
 use warpkov_mdp::model::{Choices, Csr, MdpParts, Objective};
 
@@ -334,6 +335,7 @@ impl<'t> Reader<'t> {
             return Err(missing("T"));
         }
         let (transitions, observations) = (transitions.sorted(end)?, observations.sorted(end)?);
+        fits(transitions.bytes() + observations.bytes(), end)?;
         let start = start_belief(&mut self.cursor, self.start, &states)?;
         let describe = |action, state| format!("{} in {}", actions.describe(action), states.describe(state));
         let transitions = scaled(transitions.rows(&start, end, describe)?);
@@ -357,6 +359,23 @@ impl<'t> Reader<'t> {
             ..MdpParts::default()
         };
         Ok(PomdpParts { process, observation_count, observations, start, names, ..PomdpParts::default() })
+    }
+}
+
+/// Checks that a model of which T and O have so many `bytes` can be solved in the memory that there is. A short text may declare much, by
+/// wildcards, `uniform` and `identity`; `end` is its length. A solve holds T and O by rows and by columns, and vectors of all states.
+fn fits(bytes: u64, end: usize) -> Result<(), Fault> {
+    const COPIES: u64 = 6;
+
+    let (needed, gib) = (COPIES.saturating_mul(bytes), |bytes: u64| bytes as f64 / f64::from(1 << 30));
+    match memory::available() {
+        Some(available) if bytes / 16 > end as u64 && needed > available => {
+            let (needed, available) = (gib(needed), gib(available));
+            let message =
+                format!("a solve would need about {needed:.1} GiB of memory, and {available:.1} GiB are available");
+            Err(Fault::new(end, message))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -104,6 +104,11 @@ impl Table {
         if self.entries() > u64::from(MAX_ENTRIES) { Err(self.too_many(end)) } else { Ok(self) }
     }
 
+    /// A lower bound on the bytes of the matrix.
+    pub fn bytes(&self) -> u64 {
+        8 * u64::from(self.actions) * u64::from(self.states) + 12 * self.entries()
+    }
+
     fn too_many(&self, end: usize) -> Fault {
         Fault::new(end, format!("{} has more than {MAX_ENTRIES} nonzeros", self.name))
     }
