@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde_json::json;
-use warpkov::hmm::device::Limits;
+use warpkov::hmm::backends::device::Limits;
 use warpkov::hmm::io;
 use warpkov::hmm::options::Precision;
 use warpkov::hmm::place::recursions;

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use warpkov::hmm::device::Limits;
+use warpkov::hmm::backends::device::Limits;
 use warpkov::hmm::model::{Emissions, HmmParts, Names};
 use warpkov::hmm::options::{Options, Precision};
 use warpkov::hmm::place::{cost, recursions};

@@ -11,8 +11,8 @@ use warpkov_device::launch::Device;
 
 use warpkov_common::choice::choice;
 use warpkov_hmm::backend::Recursions;
-use warpkov_hmm::cpu;
-use warpkov_hmm::device::{Batch, Limits, Scan};
+use warpkov_hmm::backends::cpu;
+use warpkov_hmm::backends::device::{Batch, Limits, Scan};
 use warpkov_hmm::generate::{Error, Kind, Uniform};
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::{Options, Precision};

@@ -12,7 +12,7 @@
 //! With end probabilities, c_end = Σᵢ α̂_T(i) endᵢ is the last factor of P(O), and β̂_T(i) = endᵢ / c_end.
 //!
 //! *Underflow.* A scaled number may underflow to 0 although a later step depends on it. Backends detect the sequences
-//! for which they cannot exclude this. They recompute these with the [exact recursions](crate::cpu::Exact), which
+//! for which they cannot exclude this. They recompute these with the [exact recursions](crate::backends::cpu::Exact), which
 //! hold an `f64` mantissa and a separate exponent for each state. So ln P(O) is −∞ only where P(O) is 0, or where all
 //! densities of an observation are below e^−10³⁰⁸.
 //!
@@ -20,7 +20,7 @@
 //! the expected counts.
 //!
 //! *Reproducibility.* Equal inputs give equal bits. The results of a sequence do not depend on the other sequences,
-//! with one exception: a device may [cut](crate::device::Scan) long sequences into chunks, which reorders sums and
+//! with one exception: a device may [cut](crate::backends::device::Scan) long sequences into chunks, which reorders sums and
 //! changes the last digits. By default it decides this from the shape of the whole batch.
 
 use std::time::Duration;

@@ -12,7 +12,7 @@
 //! *Reproducibility.* Sums are taken in the order of ranks, so equal inputs on equally many ranks give equal bits, and all
 //! ranks hold the same model, bit for bit. Another number of ranks adds the counts in another order, which changes the last
 //! digits. Results of a sequence have the same bits on any number of ranks, but for a device that
-//! [cuts](super::device::Scan) long sequences: it decides this from its own share.
+//! [cuts](super::backends::device::Scan) long sequences: it decides this from its own share.
 //!
 //! *Stop requests.* A [request](warpkov_common::interrupt) reaches each rank at another time, or only one of them. The ranks
 //! tell each other with the sum of the counts, so all stop in the same iteration, with the same model.
@@ -27,7 +27,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::backend::{Decoded, Expected, NO_STATE, Recursions, SLOW, fit};
-use super::device::{self, Limits};
+use super::backends::device::{self, Limits};
 use super::invariants::Violated;
 use super::maximise::{Spread, maximise};
 use super::model::Hmm;

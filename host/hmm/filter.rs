@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::cpu::Densities;
+use super::backends::cpu::Densities;
 use super::model::{Covariances, Emissions, Hmm};
 use super::sequences::Observation;
 

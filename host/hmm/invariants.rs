@@ -6,7 +6,7 @@
 //! | γ | each row sums to 1, or is all 0 | all observations |
 //! | expected counts | with M⁺ possible sequences of T⁺ steps in total: Σ γ₁ = Σ γ_T = M⁺, Σ ξ = T⁺ − M⁺, Σ γ = T⁺ | all counts |
 //! | best path q | ln P(O, q) less than ∞; −∞ where there is no path | all sequences |
-//! | ln P(O) | equals that of the [exact recursions](crate::cpu::Exact) | [samples](sample) |
+//! | ln P(O) | equals that of the [exact recursions](crate::backends::cpu::Exact) | [samples](sample) |
 //! | best path q | ln P(O, q) ≤ ln P(O) ≤ ln P(O, q) + T ln N, with ln P(O) from the exact recursions | [samples](sample) |
 //!
 //! In addition, the CPU backend checks Σᵢ αₜ(i) βₜ(i) = P(O) at every step of every sequence, and
@@ -16,7 +16,7 @@
 use super::backend::{Decoded, Expected, NO_STATE, Statistics};
 use super::model::{Emissions, Hmm};
 use super::sequences::Sequences;
-use crate::cpu::Exact;
+use crate::backends::cpu::Exact;
 
 /// Samples together have at most 1 / `PART` of all steps, or `LEAST` steps where that is more.
 const PART: usize = 64;

@@ -20,9 +20,8 @@
 
 pub mod ambiguous;
 pub mod backend;
+pub mod backends;
 pub mod checkpoint;
-pub mod cpu;
-pub mod device;
 pub mod divided;
 pub mod filter;
 pub mod generate;

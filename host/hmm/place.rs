@@ -1,11 +1,12 @@
 //! The recursions on the chosen backend, with checked results; and their estimated cost.
 
 use super::backend::{Decoded, Expected, Recursions};
+use super::backends::cpu;
+use super::invariants;
 use super::model::Hmm;
 use super::options::{Options, Precision};
 use super::sequences::Sequences;
-use super::{cpu, invariants};
-use crate::device::{Batch, Limits};
+use crate::backends::device::{Batch, Limits};
 use warpkov_common::interrupt;
 use warpkov_runtime as runtime;
 use warpkov_runtime::Precise;

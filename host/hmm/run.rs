@@ -6,7 +6,7 @@ use warpkov_runtime::comm::Communicator;
 
 use crate::ambiguous::Ambiguous;
 use crate::backend::Recursions;
-use crate::device::{Limits, Scan};
+use crate::backends::device::{Limits, Scan};
 use crate::divided::{Divided, Division, RankShare};
 use crate::model::Hmm;
 use crate::options::Precision;

@@ -19,9 +19,8 @@ pub use warpkov_kernels::mdp::{Events, Model, Table};
 use self::sparse::{Speed, Switch};
 pub use self::sparse::{reachable, sparse};
 use super::backend::{Attempt, Measure, Stop};
+use super::backends::code;
 use super::certificate::{Certificate, Extremes};
-use super::cpu;
-use super::device;
 use super::error::SolveError;
 use super::options::{Limits, Method, Precision, SolveOptions, Target};
 use super::solution::{Run, Solution, Status};
@@ -244,8 +243,8 @@ impl<M: Compiled> Solve<'_, M> {
         self.run(
             Method::GaussSeidel,
             cores::all(),
-            || Ok(cpu::MatrixFree::<M, f32>::new(comm, model, own.clone(), gauss_seidel)),
-            || Ok(cpu::MatrixFree::<M, f64>::new(comm, model, own.clone(), gauss_seidel)),
+            || Ok(code::cpu::MatrixFree::<M, f32>::new(comm, model, own.clone(), gauss_seidel)),
+            || Ok(code::cpu::MatrixFree::<M, f64>::new(comm, model, own.clone(), gauss_seidel)),
         )
     }
 
@@ -257,11 +256,11 @@ impl<M: Compiled> Solve<'_, M> {
             device.name(),
             || {
                 device.reserve(2 * 4 * states + 4 * own, "V")?;
-                device::MatrixFree::<M, f32>::new(device, comm, model, parts.clone())
+                code::device::MatrixFree::<M, f32>::new(device, comm, model, parts.clone())
             },
             || {
                 device.reserve(2 * 8 * states + 4 * own, "V")?;
-                device::MatrixFree::<M, f64>::new(device, comm, model, parts.clone())
+                code::device::MatrixFree::<M, f64>::new(device, comm, model, parts.clone())
             },
         )
     }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use warpkov_runtime::device::AnyDevice;
 
 use super::auto::Features;
+use super::backends::cpu;
 use super::baselines::Sequential;
-use super::cpu;
 use super::dynamic::Dynamic;
 use super::error::SolveError;
 use super::krylov::{Krylov, Scale};

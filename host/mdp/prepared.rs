@@ -3,9 +3,11 @@
 use warpkov_device::device::Offset;
 use warpkov_runtime::device::AnyDevice;
 
+use super::backends::device::{
+    Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System, ValueIteration,
+};
 use super::baselines::BlockPerState;
 use super::baselines::divided::{BlockIteration, Division, ResultIteration};
-use super::device::{Mixed, PolicyLayout, Projected, Ranks, Streamed, Streaming, SweepLayout, System, ValueIteration};
 use super::dynamic::{Dynamic, Unified};
 use super::error::SolveError;
 use super::krylov::{Krylov, Scale};

@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use rayon::prelude::*;
 
 use super::alpha::AlphaVectors;
-use super::cpu::Assembler;
+use super::backends::cpu::Assembler;
 use super::model::Pomdp;
 use warpkov_common::names::name;
 use warpkov_common::numbers::max_norm;

@@ -6,11 +6,10 @@
 
 pub mod alpha;
 pub mod backend;
+pub mod backends;
 pub mod belief;
 pub mod checkpoint;
 pub mod controller;
-pub mod cpu;
-pub mod device;
 pub mod game;
 pub mod generate;
 pub mod info;

@@ -15,7 +15,7 @@
 
 use std::collections::BinaryHeap;
 
-use super::cpu::Vectors;
+use super::backends::cpu::Vectors;
 use crate::alpha::AlphaVectors;
 use crate::belief::Belief;
 use crate::game::least_loss;

@@ -17,9 +17,9 @@ use rand_chacha::rand_core::Rng;
 use rayon::prelude::*;
 
 use super::alpha::AlphaVectors;
+use super::backends::cpu::Vectors;
 use super::belief::Belief;
 use super::controller::{Controller, Values};
-use super::cpu::Vectors;
 use super::model::Pomdp;
 use super::projection::Projection;
 use warpkov_common::numbers::max_norm;

@@ -24,8 +24,8 @@
 use rayon::prelude::*;
 
 use super::alpha::AlphaVectors;
+use super::backends::cpu::{Assembler, Vectors};
 use super::belief::Belief;
-use super::cpu::{Assembler, Vectors};
 use super::game::least_loss;
 use super::io::PolicyGraph;
 use super::model::Pomdp;

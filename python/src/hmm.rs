@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use warpkov_common::interrupt;
-use warpkov_hmm::device::Scan;
+use warpkov_hmm::backends::device::Scan;
 use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::model::{self, Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};

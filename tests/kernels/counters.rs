@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use warpkov_runtime::device::AnyDevice;
 
-use warpkov::mdp::device::PolicyLayout;
+use warpkov::mdp::backends::device::PolicyLayout;
 use warpkov_device::emulator::Emulator;
 use warpkov_device::emulator::profile::{KernelProfile, Operation, Profiler};
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::backend::{Backups, GreedySweeps, State, Stop};
+use warpkov::mdp::backends::cpu;
 use warpkov::mdp::baselines::divided::{BlockIteration, Division, ResultIteration};
 use warpkov::mdp::certificate::certify;
-use warpkov::mdp::cpu;
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::{Mdp, NO_ACTION};
 use warpkov::mdp::options::{BlockDivided, Limits, Target};

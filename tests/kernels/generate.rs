@@ -4,8 +4,8 @@
 use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use warpkov::mdp::backend::{State, Stop};
+use warpkov::mdp::backends::device::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
 use warpkov::mdp::certificate::{certify, certify_centred};
-use warpkov::mdp::device::{Certify, Mixed, Residual, SweepLayout, ValueIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::options::{Limits, Storage, Target};
 use warpkov::mdp::solve::loops::{to_the_end, value_iteration};

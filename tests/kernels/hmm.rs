@@ -3,8 +3,8 @@
 //! One file, because all cases share the reference results of `in_logarithms` and the comparison `agree`.
 
 use warpkov::hmm::backend::{Decoded, Expected, NO_STATE, Recursions, Statistics};
-use warpkov::hmm::cpu::{Batch as OnCpu, Exact};
-use warpkov::hmm::device::{Batch, Limits};
+use warpkov::hmm::backends::cpu::{Batch as OnCpu, Exact};
+use warpkov::hmm::backends::device::{Batch, Limits};
 use warpkov::hmm::generate::{Kind, Uniform};
 use warpkov::hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov::hmm::options::{Options, Pseudocount, Pseudocounts};

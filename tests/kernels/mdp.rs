@@ -6,10 +6,10 @@ use warpkov_runtime::device::{AnyDevice, DeviceError};
 
 use warpkov::mdp::ask::compare::{Tolerance, compare};
 use warpkov::mdp::backend::{Evaluate, GreedySweeps, State, Stop};
+use warpkov::mdp::backends::cpu;
+use warpkov::mdp::backends::device::{PolicyLayout, Projected};
 use warpkov::mdp::baselines::BlockPerState;
 use warpkov::mdp::certificate::{certify, certify_centred};
-use warpkov::mdp::cpu;
-use warpkov::mdp::device::{PolicyLayout, Projected};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::io::Solved;
 use warpkov::mdp::model::Mdp;

@@ -6,9 +6,9 @@
 use warpkov::mdp::model::{Choices, Csr, MdpParts};
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::backend::{PointBackup, Trials, Walks};
+use warpkov::pomdp::backends::cpu::Assembler;
+use warpkov::pomdp::backends::device::{Backups, Limits, Product, Walkers};
 use warpkov::pomdp::belief::Belief;
-use warpkov::pomdp::cpu::Assembler;
-use warpkov::pomdp::device::{Backups, Limits, Product, Walkers};
 use warpkov::pomdp::model::{Pomdp, PomdpParts};
 use warpkov::pomdp::projection::Projection;
 use warpkov::pomdp::reference::{Operands, Tensors, Transitions, full_backup, full_backup_cpu, one_step_lookahead};

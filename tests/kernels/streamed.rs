@@ -1,7 +1,7 @@
 //! Models streamed through a device: V must have the same bits as with a resident model.
 
 use warpkov::mdp::backend::{GreedySweeps, State, Stop};
-use warpkov::mdp::device::{Streamed, Streaming, SweepLayout, ValueIteration};
+use warpkov::mdp::backends::device::{Streamed, Streaming, SweepLayout, ValueIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::Mdp;
 use warpkov::mdp::options::Storage;

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::backend::{GreedySweeps, State, Stop};
+use warpkov::mdp::backends::cpu;
+use warpkov::mdp::backends::device::{Mixed, SweepLayout, ValueIteration};
 use warpkov::mdp::certificate::{certify, certify_centred};
-use warpkov::mdp::cpu;
-use warpkov::mdp::device::{Mixed, SweepLayout, ValueIteration};
 use warpkov::mdp::generate::SlipGrid;
 use warpkov::mdp::model::{Choices, Mdp, MdpParts};
 use warpkov::mdp::options::{Limits, Storage, Target};

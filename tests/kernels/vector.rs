@@ -3,8 +3,8 @@
 use warpkov_runtime::device::AnyDevice;
 
 use warpkov::mdp::backend::State;
-use warpkov::mdp::cpu::Parallel;
-use warpkov::mdp::device::{PolicyLayout, System};
+use warpkov::mdp::backends::cpu::Parallel;
+use warpkov::mdp::backends::device::{PolicyLayout, System};
 use warpkov::mdp::krylov::{Krylov, Scale};
 use warpkov::mdp::options::{Limits, Target};
 use warpkov::mdp::solution::Status;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
 use warpkov::hmm::backend::Recursions;
-use warpkov::hmm::cpu::Batch;
+use warpkov::hmm::backends::cpu::Batch;
 use warpkov::hmm::generate::{Kind, Uniform, restart};
 use warpkov::hmm::options::Options;
 use warpkov::hmm::sample::sample;

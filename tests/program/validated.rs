@@ -4,14 +4,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use warpkov::hmm::backend::Recursions;
-use warpkov::hmm::device::{Batch, Limits as BatchLimits};
+use warpkov::hmm::backends::device::{Batch, Limits as BatchLimits};
 use warpkov::hmm::generate::IceCream;
 use warpkov::hmm::model::{Covariances, Emissions, HmmParts};
 use warpkov::hmm::sequences::{Observations, Sequences};
 use warpkov::mdp::analysis::reorder::Order;
 use warpkov::mdp::backend::{Correct, State};
+use warpkov::mdp::backends::device::{
+    PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration,
+};
 use warpkov::mdp::baselines::divided::{BlockIteration, Division, ResultIteration};
-use warpkov::mdp::device::{PolicyLayout, Projected, Streamed, Streaming, SweepLayout, System, ValueIteration};
 use warpkov::mdp::generate::Forest;
 use warpkov::mdp::io::read_json;
 use warpkov::mdp::krylov::Linear;
@@ -20,8 +22,8 @@ use warpkov::mdp::model::{ActionNames, Choices, Csr, Grid, Mdp, MdpParts, Object
 use warpkov::mdp::options::{BlockDivided, Storage};
 use warpkov::pomdp::alpha::AlphaVectors;
 use warpkov::pomdp::backend::{PointBackup, Trials, Walks};
+use warpkov::pomdp::backends::device::{Backups, Limits, Walkers};
 use warpkov::pomdp::belief::Belief;
-use warpkov::pomdp::device::{Backups, Limits, Walkers};
 use warpkov::pomdp::generate::Tiger;
 use warpkov::pomdp::io::{Format, read_from};
 use warpkov::pomdp::model::{Pomdp, PomdpParts};
@@ -391,7 +393,7 @@ fn backends_check_their_arguments() {
         let sequences = Sequences::new(vec![0, 1], observations).unwrap();
         let mut batch = Batch::<f64>::new(device, &sequences, BatchLimits::default()).unwrap();
         assert!(panics(|| drop(batch.set_models(std::slice::from_ref(&model)))));
-        let mut batch = warpkov::hmm::cpu::Batch::<f64>::new(&sequences);
+        let mut batch = warpkov::hmm::backends::cpu::Batch::<f64>::new(&sequences);
         assert!(panics(|| _ = batch.set_models(std::slice::from_ref(&model))));
     }
     let sequences = Sequences::of_symbols(&[[0]]).unwrap();

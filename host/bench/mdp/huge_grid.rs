@@ -9,8 +9,8 @@ use warpkov_device::launch::Device;
 
 use super::milliseconds;
 use warpkov_mdp::backend::Attempt;
+use warpkov_mdp::backends::device::{Certify, Mixed, Ranks, Residual, SweepLayout, ValueIteration};
 use warpkov_mdp::certificate::Certificate;
-use warpkov_mdp::device::{Certify, Mixed, Ranks, Residual, SweepLayout, ValueIteration};
 use warpkov_mdp::dynamic::Unified;
 use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::GridPatterns;

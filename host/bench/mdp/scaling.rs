@@ -10,7 +10,7 @@ use warpkov_kernels::primitives::copy::copy;
 
 use super::milliseconds;
 use warpkov_mdp::backend::{GreedySweeps, State, Stop};
-use warpkov_mdp::device::{SweepLayout, ValueIteration};
+use warpkov_mdp::backends::device::{SweepLayout, ValueIteration};
 use warpkov_mdp::error::SolveError;
 use warpkov_mdp::generate::{self, Garnet, SlipGrid};
 use warpkov_mdp::model::Mdp;

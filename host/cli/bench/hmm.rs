@@ -7,7 +7,7 @@ use serde::Serialize;
 use warpkov_bench::hmm::figures::{self, Line, published};
 use warpkov_bench::hmm::{BenchError, CASES, Case, LONG, Measured, Operation, Times, Work, measure};
 use warpkov_common::choice::Choice;
-use warpkov_hmm::device::Scan;
+use warpkov_hmm::backends::device::Scan;
 use warpkov_hmm::options::Precision;
 use warpkov_runtime::choose::{DeviceChoice, Place};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use warpkov_bench::pomdp::{BenchError, CASES, Rate, Run, Work, rate, solve_case};
-use warpkov_pomdp::device::Product;
+use warpkov_pomdp::backends::device::Product;
 use warpkov_pomdp::generate::{self, Tag};
 use warpkov_pomdp::options::{Expansion, Limits, Precision, SolveOptions};
 use warpkov_pomdp::report;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use warpkov_common::choice::Choice;
-use warpkov_hmm::device::Scan;
+use warpkov_hmm::backends::device::Scan;
 use warpkov_hmm::divided::RankShare;
 use warpkov_hmm::io as formats;
 use warpkov_hmm::io::Format;

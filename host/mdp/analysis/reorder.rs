@@ -432,7 +432,7 @@ fn sort_lists(ptr: &[u64], elements: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::SweepLayout;
+    use crate::backends::device::SweepLayout;
     use crate::generate::{Garnet, QueueNetwork, SlipGrid};
     use crate::options::Storage;
 

@@ -9,8 +9,8 @@ use warpkov_kernels::mdp::residual::{ResidualsArgs, max_change};
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use crate::backend::{Evaluate, Evaluation, State};
-use crate::device::resident::Resident;
-use crate::device::sweeps::THREADS;
+use crate::backends::device::resident::Resident;
+use crate::backends::device::sweeps::THREADS;
 use crate::model::{Mdp, NO_ACTION};
 use warpkov_runtime::Precise;
 

@@ -6,7 +6,7 @@
 //! | [`divided`] | Block Divided and Result Divided Iteration on a GPU (Jóhannsson 2009) |
 //! | `sequential` | value iteration in place on one core, their baseline |
 //!
-//! [`cpu`](crate::cpu) and [`device`](crate::device) have the methods of Aydin 2025 that other methods use, too.
+//! [`cpu`](crate::backends::cpu) and [`device`](crate::backends::device) have the methods of Aydin 2025 that other methods use, too.
 
 mod block_per_state;
 pub mod divided;

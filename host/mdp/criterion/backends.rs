@@ -11,8 +11,8 @@ use super::{
 };
 use crate::auto::{Sweeps, criterion_cost};
 use crate::backend::{Backups, GreedySweeps, State, Stop};
-use crate::cpu::{Engine, EngineOptions};
-use crate::device::{Ranks, SweepLayout, ValueIteration};
+use crate::backends::cpu::{Engine, EngineOptions};
+use crate::backends::device::{Ranks, SweepLayout, ValueIteration};
 use crate::divide::{GhostOrder, balanced, cut};
 use crate::dynamic::Unified;
 use crate::error::SolveError;

@@ -7,7 +7,7 @@ use super::search::{PRODUCTS_PER_CHECK, Search};
 use super::team::News;
 use crate::alpha::AlphaVectors;
 use crate::backend::Plans;
-use crate::cpu::{Assembler, Vectors};
+use crate::backends::cpu::{Assembler, Vectors};
 use crate::support::Supports;
 
 /// Successors may skip new vectors if together they hold at most this fraction of the sum of weighted gaps.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use warpkov_hmm::ambiguous::Ambiguous;
 use warpkov_hmm::backend::{Recursions, Statistics};
-use warpkov_hmm::device::Limits;
+use warpkov_hmm::backends::device::Limits;
 use warpkov_hmm::divided::{Divided, Division};
 use warpkov_hmm::model::{Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{FLOOR, Options, Precision, Pseudocounts};

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use warpkov_hmm::backend::Recursions;
-use warpkov_hmm::cpu::Batch;
+use warpkov_hmm::backends::cpu::Batch;
 use warpkov_hmm::generate::{Kind, Uniform};
 use warpkov_hmm::io::{self, sequences};
 use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};

@@ -2,7 +2,7 @@
 
 use warpkov_device::emulator::Emulator;
 use warpkov_hmm::backend::{Expected, Recursions};
-use warpkov_hmm::device::{Batch, Limits};
+use warpkov_hmm::backends::device::{Batch, Limits};
 use warpkov_hmm::generate::{Kind, Uniform};
 use warpkov_hmm::model::Hmm;
 use warpkov_hmm::options::Options;

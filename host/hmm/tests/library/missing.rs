@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use warpkov_hmm::backend::{NO_STATE, Recursions, Statistics};
-use warpkov_hmm::cpu::{Batch, Exact};
-use warpkov_hmm::device::{Limits, Scan};
+use warpkov_hmm::backends::cpu::{Batch, Exact};
+use warpkov_hmm::backends::device::{Limits, Scan};
 use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::generate::{Kind, Uniform, restart};
 use warpkov_hmm::maximise::Spread;

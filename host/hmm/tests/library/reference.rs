@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use warpkov_hmm::backend::{Decoded, Expected, NO_STATE, Recursions, Statistics, posterior_path};
-use warpkov_hmm::cpu::{Batch, Exact};
-use warpkov_hmm::device::Limits;
+use warpkov_hmm::backends::cpu::{Batch, Exact};
+use warpkov_hmm::backends::device::Limits;
 use warpkov_hmm::divided::{Divided, Division, RankShare};
 use warpkov_hmm::filter::{Filter, Refused};
 use warpkov_hmm::generate::{IceCream, Kind, LeftRight, Uniform, restart};

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use warpkov_hmm::cpu::Batch;
+use warpkov_hmm::backends::cpu::Batch;
 use warpkov_hmm::generate::{Kind, Uniform};
 use warpkov_hmm::model::{Covariances, Emissions, Hmm, HmmParts, Names};
 use warpkov_hmm::options::{Constraint, FLOOR, Frozen, NormalPrior, Options, Precision, Pseudocount, Pseudocounts};

@@ -5,7 +5,7 @@ use warpkov_common::parallel;
 use warpkov_device::device::Offset;
 
 use super::EXTREMES;
-use crate::device::layouts::rows::checked_offset;
+use crate::backends::device::layouts::rows::checked_offset;
 use crate::model::Mdp;
 use crate::options::BlockDivided;
 use crate::options::{InvalidBlocks, MAX_PLACES};

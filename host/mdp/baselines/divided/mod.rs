@@ -10,7 +10,7 @@ use warpkov_kernels::mdp::change::{ExtremesArgs, extremes_of_change, of_sweep};
 use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use crate::backend::{Backups, Stop};
-use crate::device::sweeps::launch_batch;
+use crate::backends::device::sweeps::launch_batch;
 use warpkov_common::interrupt;
 use warpkov_runtime::Precise;
 

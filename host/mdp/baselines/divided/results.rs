@@ -8,7 +8,7 @@ use warpkov_runtime::device::{AnyBuffer, AnyDevice, DeviceError};
 
 use super::{EXTREMES, Extremes, THREADS};
 use crate::backend::{Backups, GreedySweeps, State, Stop};
-use crate::device::layouts::rows::{offsets, upload_choices};
+use crate::backends::device::layouts::rows::{offsets, upload_choices};
 use crate::model::{Choices, Mdp};
 use warpkov_runtime::Precise;
 

@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use warpkov_mdp::analysis::graph::{Graph, NO_COMPONENT};
 use warpkov_mdp::backend::{GreedySweeps, State, Stop};
-use warpkov_mdp::cpu::Serial;
+use warpkov_mdp::backends::cpu::Serial;
 use warpkov_mdp::criterion::{
     Bounded, Boxed, Criterion, Error, Make, Options, Stages, backward, backward_on, solve, solve_on,
 };

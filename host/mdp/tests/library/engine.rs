@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use warpkov_mdp::Solve;
 use warpkov_mdp::backend::{Backups, Evaluate, Evaluation, GreedySweeps, Modify, State, Stop};
-use warpkov_mdp::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
+use warpkov_mdp::backends::cpu::{Engine, EngineOptions, Order, Serial, Storage, System};
 use warpkov_mdp::generate::{Garnet, SlipGrid};
 use warpkov_mdp::krylov::{Krylov, Scale};
 use warpkov_mdp::model::{Choices, Csr, Mdp, MdpParts};

@@ -377,7 +377,7 @@ fn stopped_runs_stay_among_possible_values() {
         .par_iter()
         .enumerate()
         .map(|(number, mdp)| {
-            let largest = norm(&mdp.expected_rewards()) / (1.0 - mdp.gamma()) * (1.0 + 1e-12);
+            let largest = norm(&mdp.expected_rewards()) / (1.0 - mdp.gamma()) * (1.0 + 1e-10);
             let (values, error) = exact(mdp);
             let mut trivial = 0;
             let methods = ON_CPU.map(|how| (how, Cpu)).into_iter().chain(ON_DEVICE.map(|how| (how, Emulated)));

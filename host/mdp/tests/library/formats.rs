@@ -7,8 +7,8 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use warpkov_mdp::backend::Evaluate;
+use warpkov_mdp::backends::cpu::{Parallel, Serial};
 use warpkov_mdp::certificate::certify;
-use warpkov_mdp::cpu::{Parallel, Serial};
 use warpkov_mdp::generate::SlipGrid;
 use warpkov_mdp::io::{
     Format, ReadOptions, open_parts, read, read_from, read_from_noted, read_json, read_policy, read_values, write,

@@ -15,9 +15,9 @@ use warpkov_mdp::analysis::partition::{by_parts, ghosts};
 #[cfg(feature = "metis")]
 use warpkov_mdp::analysis::reorder::Order;
 use warpkov_mdp::backend::{GreedySweeps, State, Stop};
+use warpkov_mdp::backends::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov_mdp::checkpoint::{Checkpoint, Proposal, hash, hash_of};
 use warpkov_mdp::criterion::{self, Criterion, Solved, solve_on};
-use warpkov_mdp::device::{Exchanges, Ranks, SweepLayout, ValueIteration};
 use warpkov_mdp::divide::{GhostOrder, balanced, cut};
 use warpkov_mdp::generate::{
     CarRental, Forest, Gambler, Garnet, Inventory, QueueNetwork, RewardOf, SlipGrid, SuttonGrid, WetFloor,

@@ -2,7 +2,7 @@
 //! Intelligence Research* 13, 2000, 4.1).
 
 use crate::alpha::AlphaVectors;
-use crate::cpu::Assembler;
+use crate::backends::cpu::Assembler;
 use crate::model::Pomdp;
 
 /// Maximum number of sweeps.

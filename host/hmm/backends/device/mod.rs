@@ -1,0 +1,28 @@
+//! The device backend: the recursions on a GPU or the emulator, over the [kernels](warpkov_kernels::hmm).
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | `batch` | [`Batch`], the implementation of [`Recursions`](crate::backend::Recursions) |
+//! | `variant` | the recursions' launches for a number of states: `warp`, `block` or `step` |
+//! | `trellis` | the memory that they work in |
+//! | `launch` | what all launches share, and the sums over the rows of a trellis |
+//! | `model`, `gaussian`, `packing` | models, densities and sequences in their device layouts |
+//! | `chunks` | the parallel scan over time for few long sequences |
+//! | `wide` | the exact recursions for doubtful sequences |
+
+mod batch;
+mod block;
+mod chunks;
+mod gaussian;
+mod launch;
+mod model;
+mod packing;
+mod step;
+mod trellis;
+mod variant;
+mod warp;
+mod wide;
+
+pub use batch::{Batch, Limits};
+pub use chunks::{STEPS, Scan};
+pub(crate) use model::round;
