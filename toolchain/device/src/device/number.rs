@@ -4,13 +4,13 @@ use super::elementary;
 use super::half::{Bf16, E4m3, E5m2, F16};
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
-/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid.
+/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid. Structs [derive](derive@super::DeviceCopy) it.
 #[cfg(not(target_arch = "nvptx64"))]
 pub trait DeviceCopy: bytemuck::Pod + Send + Sync {}
 #[cfg(not(target_arch = "nvptx64"))]
 impl<T: bytemuck::Pod + Send + Sync> DeviceCopy for T {}
 
-/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid.
+/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid. Structs [derive](derive@super::DeviceCopy) it.
 #[cfg(target_arch = "nvptx64")]
 pub trait DeviceCopy: Copy + 'static {}
 #[cfg(target_arch = "nvptx64")]
