@@ -5,7 +5,8 @@ use atomic::{AtomicCounter, AtomicFloat, AtomicInteger, AtomicNumber, Ordering, 
 use warpkov_device::device::half::{Bf16, Bf16x2, E4m3, E5m2, F16, F16x2};
 use warpkov_device::device::safe::{In, Len, Out};
 use warpkov_device::device::{
-    Global, GlobalMut, Named, Real, Word, atomic, block, device_assert, device_println, kernel, thread, warp,
+    DeviceCopy, Global, GlobalMut, Named, Real, Word, atomic, block, device_assert, device_println, kernel, thread,
+    warp,
 };
 use warpkov_device::shared_array;
 
@@ -430,5 +431,31 @@ pub fn library_assertion<'n>(n: Len<'n>, y: Out<'n, u32>) {
     let sum = block::reduce(thread::thread_idx_x(), 0, |a, b| a + b);
     if let Some(own) = n.element() {
         y.set(&own, if warp::warp_id() == 0 { sum } else { 0 });
+    }
+}
+
+/// A particle: 16 bytes, which a GPU loads by one instruction.
+#[derive(Clone, Copy, Debug, PartialEq, DeviceCopy)]
+#[repr(C, align(16))]
+pub struct Particle {
+    /// Place.
+    pub at: [f32; 2],
+    /// Mass.
+    pub mass: f32,
+    /// Number.
+    pub number: u16,
+    /// Charge, in elementary charges.
+    pub charge: i16,
+}
+
+/// Moves particles by (1, mass), and counts their charges up.
+///
+/// - *Thread mapping*: a grid-stride loop over particles.
+/// - *Shared memory*: none. *Barriers*: none. *Deterministic*: yes. *Valid result in*: `moved`.
+#[kernel(safe)]
+pub fn library_structs<'n>(n: Len<'n>, particles: In<'n, Particle>, moved: Out<'n, Particle>) {
+    for own in n.elements() {
+        let Particle { at: [x, y], mass, number, charge } = particles.get(&own);
+        moved.set(&own, Particle { at: [x + 1.0, y + mass], mass, number, charge: charge.wrapping_add(1) });
     }
 }

@@ -26,6 +26,7 @@ pub fn add(suite: &mut Suite) {
     suite.add("library_messages::f32", messages::<f32>);
     suite.add("library_messages::f64", messages::<f64>);
     suite.add("library_assertion", assertion);
+    suite.add("library_structs", structs);
 }
 
 fn atomics(device: &AnyDevice, scale: usize) -> Outcome {
@@ -316,5 +317,27 @@ fn assertion(device: &AnyDevice, _: usize) -> Outcome {
         (AnyDevice::Gpu(_), Ok(_)) => Err("the GPU goes on after a failed assertion".into()),
         (AnyDevice::Emulated(_), Err(error)) => Err(error.into()),
         _ => Ok(()),
+    }
+}
+
+fn structs(device: &AnyDevice, scale: usize) -> Outcome {
+    use library::Particle;
+    let n = 700 * scale;
+    let particle = |i: usize| {
+        let x = i as f32;
+        Particle { at: [x, -x], mass: 0.5 * x, number: i as u16, charge: (i as i16).wrapping_mul(331) }
+    };
+    let particles: Vec<_> = (0..n).map(particle).collect();
+    let (source, mut moved) = (device.upload(&particles)?, device.zeros::<Particle>(n)?);
+    library::library_structs(device, Shape::new(5, 96), n as u32, &source, &mut moved)?;
+    let expected = particles.iter().map(|&Particle { at: [x, y], mass, number, charge }| Particle {
+        at: [x + 1.0, y + mass],
+        mass,
+        number,
+        charge: charge.wrapping_add(1),
+    });
+    match device.to_vec(&moved)?.into_iter().zip(expected).find(|(found, expected)| found != expected) {
+        Some((found, expected)) => Err(format!("found {found:?}, expected {expected:?}").into()),
+        None => Ok(()),
     }
 }

@@ -191,6 +191,7 @@ impl Assembler {
         fs::write(&source, job.text).map_err(|error| failed(error.to_string()))?;
         let output = Command::new(&self.path)
             .arg(format!("-arch=sm_{}", job.sm))
+            .args(job.text.contains("\t.loc\t").then_some("-lineinfo"))
             .args(["-v", "-o"])
             .args([&code, &source])
             .output()

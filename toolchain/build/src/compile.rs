@@ -14,12 +14,11 @@ use crate::source::{Root, Source};
 use crate::{Baseline, ptx};
 
 /// The profile of the device compilation, independent of the workspace's profiles.
-const PROFILE: [&str; 10] = [
+const PROFILE: [&str; 9] = [
     "inherits='release'",
     "opt-level=3",
     "codegen-units=1",
     "lto=false",
-    "debug=false",
     "debug-assertions=false",
     "overflow-checks=false",
     "panic='abort'",
@@ -45,9 +44,10 @@ pub fn all(
     out: &Path,
     target: &Path,
 ) -> Result<Vec<Output>, String> {
+    let lines = has_lines();
     let compile = |baseline: &Baseline| {
         let root = source.root(&out.join(format!("kernels-sm_{}", baseline.sm)))?;
-        compile(compiler, baseline, &root, target)
+        compile(compiler, baseline, &root, target, lines)
     };
     let compile = &compile;
     thread::scope(|scope| {
@@ -56,7 +56,20 @@ pub fn all(
     })
 }
 
-fn compile(compiler: &Compiler, baseline: &Baseline, root: &Root, target: &Path) -> Result<Output, String> {
+/// Whether the PTX tells the source line of each instruction: `WARPKOV_LINES` is 1, or it is not set and the surrounding profile has debug
+/// information.
+pub fn has_lines() -> bool {
+    let has = |value: String| !matches!(value.as_str(), "0" | "false" | "none" | "");
+    env::var("WARPKOV_LINES").or_else(|_| env::var("DEBUG")).is_ok_and(has)
+}
+
+fn compile(
+    compiler: &Compiler,
+    baseline: &Baseline,
+    root: &Root,
+    target: &Path,
+    lines: bool,
+) -> Result<Output, String> {
     let (sm, (major, minor)) = (baseline.sm, baseline.ptx);
     // immediate-abort: a panic that calls core's formatting leaves unresolved calls in the PTX.
     // -JumpThreading: this pass of rustc may duplicate barriers. LLVM's pass does not, from rustc 1.96 on.
@@ -69,7 +82,8 @@ fn compile(compiler: &Compiler, baseline: &Baseline, root: &Root, target: &Path)
     }
     let mut command = Command::new(&compiler.cargo);
     command.args(["rustc", "--lib", "--manifest-path"]).arg(&root.manifest).args(["--profile", "ptx"]);
-    for setting in PROFILE {
+    let debug = if lines { "debug='line-directives-only'" } else { "debug=false" };
+    for setting in PROFILE.into_iter().chain([debug]) {
         command.args(["--config", &format!("profile.ptx.{setting}")]);
     }
     command

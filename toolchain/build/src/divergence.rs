@@ -174,6 +174,10 @@ fn blocks<'a>(entry: &Entry<'a>) -> Vec<Block<'a>> {
             continue;
         }
         if let Some(label) = text.strip_suffix(':') {
+            // Places for tables of lines, to which nothing jumps.
+            if ["$L__tmp", "$L__func_"].iter().any(|place| label.starts_with(place)) {
+                continue;
+            }
             start(&mut blocks, &mut jumps, &mut falls_through, Some(label));
             continue;
         }

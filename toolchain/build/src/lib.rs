@@ -61,6 +61,7 @@
 //! | `WARPKOV_DEVICE_RUSTC` | path of the device compiler |
 //! | `WARPKOV_PTXAS` | path of the assembler, or `none` |
 //! | `WARPKOV_GPUS` | GPUs that get machine code: compute capabilities such as `80,90`, `all`, or `none`; by default those in this machine |
+//! | `WARPKOV_LINES` | 1: profilers and debuggers show the source line of each instruction; 0: they do not. By default as the profile's `debug` says |
 //! | `WARPKOV_REQUIRE_PTX=1` | fail without a suitable compiler |
 //! | `WARPKOV_REQUIRE_CUBIN=1` | assemble for all GPUs unless `WARPKOV_GPUS` says otherwise, and fail where that is impossible |
 //!
@@ -201,6 +202,7 @@ impl Builder {
             println!("cargo::rerun-if-changed={}", path.display());
         }
         println!("cargo::rerun-if-env-changed=WARPKOV_DEVICE_RUSTC");
+        println!("cargo::rerun-if-env-changed=WARPKOV_LINES");
 
         let out = PathBuf::from(variable("OUT_DIR")?);
         let named = env::var_os("WARPKOV_DEVICE_RUSTC");

@@ -13,6 +13,8 @@ pub struct Module<'a> {
     pub entries: Vec<Entry<'a>>,
     /// The lines `.version`, `.target` and `.address_size`.
     header: Vec<&'a str>,
+    /// The numbers of source files, to which the lines `.loc` of items refer, and their names in quotes.
+    files: Vec<(usize, &'a str)>,
     /// Variables, functions and kernels, in the order of the text.
     items: Vec<Item<'a>>,
     /// Indices of the variables and functions of each name: a function may have a declaration and a definition.
@@ -58,6 +60,14 @@ pub fn parse(text: &str) -> Result<Module<'_>, String> {
                 Some(".version") => module.version = rest(line),
                 Some(".target") => module.target = rest(line).split(',').next().unwrap_or_default(),
                 Some(".address_size") => {}
+                Some(".file") => {
+                    let file = rest(line).split_once(char::is_whitespace);
+                    let file = file.and_then(|(number, name)| Some((number.parse().ok()?, name.trim())));
+                    module.files.push(file.ok_or_else(|| format!("line {}: no file in `{line}`", index + 1))?);
+                    continue;
+                }
+                // Sections for debuggers, which are empty where only lines are known.
+                Some(".section") if line.ends_with('}') => continue,
                 _ => open = Some((start, index + 1, false)),
             }
         }
@@ -105,13 +115,39 @@ pub fn link(text: &str, library: &str) -> Result<String, String> {
             }
         }
     }
-    let header = module.header.iter().flat_map(|line| [line, "\n"]);
-    let linked = needed.iter().map(|&at| library.items[at].text);
+    let header = module.header.iter().map(|line| format!("{line}\n"));
+    // The library's files follow those of the module.
+    let before = module.files.iter().map(|(number, _)| *number).max().unwrap_or(0);
+    let linked = needed.iter().map(|&at| renumbered(library.items[at].text, before));
+    let files = module.files.iter().copied();
+    let files: Vec<_> = match needed.is_empty() {
+        true => files.collect(),
+        false => files.chain(library.files.iter().map(|&(number, name)| (before + number, name))).collect(),
+    };
     // Declarations of the added definitions are dropped.
     let declared: BTreeSet<usize> =
         names.iter().filter_map(|name| module.by_name.get(name)).flatten().copied().collect();
-    let own = module.items.iter().enumerate().filter(|(at, _)| !declared.contains(at)).map(|(_, item)| item.text);
-    Ok(header.chain(linked).chain(own).collect())
+    let own = module.items.iter().enumerate().filter(|(at, _)| !declared.contains(at));
+    let own = own.map(|(_, item)| item.text.to_owned());
+    Ok(header.chain(linked).chain(own).chain(files_text(&files)).collect())
+}
+
+/// The text with `before` added to the number of each file.
+fn renumbered(text: &str, before: usize) -> String {
+    let line = |line: &str| {
+        let loc =
+            line.trim_start().strip_prefix(".loc").and_then(|rest| rest.trim_start().split_once(char::is_whitespace));
+        match loc.and_then(|(number, rest)| Some((number.parse::<usize>().ok()?, rest))) {
+            Some((number, rest)) => format!("\t.loc\t{} {rest}", before + number),
+            None => line.to_owned(),
+        }
+    };
+    text.split_inclusive('\n').map(line).collect()
+}
+
+/// The lines that declare source files.
+fn files_text(files: &[(usize, &str)]) -> impl Iterator<Item = String> {
+    files.iter().map(|(number, name)| format!("\t.file\t{number} {name}\n"))
 }
 
 impl<'a> Module<'a> {
@@ -130,8 +166,9 @@ impl<'a> Module<'a> {
 
     /// The text of a module with this kernel alone, and the variables and functions that it needs.
     pub fn alone(&self, entry: &Entry<'_>) -> String {
-        let lines = self.header.iter().flat_map(|line| [line, "\n"]);
-        lines.chain(self.needs(entry).iter().map(|&at| self.items[at].text)).collect()
+        let header = self.header.iter().map(|line| format!("{line}\n"));
+        let items = self.needs(entry).into_iter().map(|at| self.items[at].text.to_owned());
+        header.chain(items).chain(files_text(&self.files)).collect()
     }
 
     /// Indices of the items that a kernel refers to, directly or not, including itself.

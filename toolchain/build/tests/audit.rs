@@ -352,3 +352,25 @@ fn refuses_collective_operations_in_functions_that_safe_kernels_call() {
     let helper = ".func helper()\n{\n\tbar.sync 0;\n\tret;\n}";
     assert_one(&safe_faults(helper, "\tcall.uni helper, ();\n\tret;"), "not inlined");
 }
+
+/// A module of two files with one function of the library, which has two other files.
+#[test]
+fn lines_of_both_modules_are_kept() {
+    let header = ".version 7.4\n.target sm_80\n.address_size 64\n";
+    let text = format!(
+        "{header}.extern .func helper\n();\n.visible .entry k()\n{{\n\t.loc\t2 7 5\n\tcall.uni helper, ();\n\tret;\n}}\n\
+         .visible .entry other()\n{{\n\tret;\n}}\n\t.section\t.debug_macinfo\t{{\t}}\n\t.file\t1 \"a.rs\"\n\t.file\t2 \"b.rs\"\n"
+    );
+    let library = format!(
+        "{header}.visible .func helper()\n{{\n$L__func_begin0:\n\t.loc\t1 3 1\n$L__tmp0:\n\tret;\n}}\n\t.file\t1 \"c.rs\"\n"
+    );
+    let linked = ptx::link(&text, &library).expect("the modules are linked");
+    let files =
+        |text: &str| text.lines().filter(|line| line.contains(".file")).map(str::trim).collect::<Vec<_>>().join(", ");
+    assert_eq!(files(&linked), ".file\t1 \"a.rs\", .file\t2 \"b.rs\", .file\t3 \"c.rs\"");
+    assert!(linked.contains("\t.loc\t2 7 5\n") && linked.contains("\t.loc\t3 3 1\n"), "{linked}");
+    let module = ptx::parse(&linked).expect("the module is read");
+    let alone = module.alone(&module.entries[0]);
+    assert!(alone.contains(".loc\t3 3 1") && files(&alone) == files(&linked), "{alone}");
+    assert!(ptx::parse("\t.file\tx\n").is_err());
+}

@@ -184,13 +184,15 @@ impl Code {
 
     /// Loads a kernel into the current context, and never unloads it.
     pub fn load(&self, driver: &Driver, entry: &Entry) -> Result<Loaded, CudaError> {
-        let image = match self.machine {
-            Some(at) => self.baseline.machine_code(entry, at)?,
+        let (image, lines) = match self.machine {
+            Some(at) => (self.baseline.machine_code(entry, at)?, false),
             None => {
-                CString::new(self.baseline.text(entry)?).map_err(|error| damaged(entry, &error))?.into_bytes_with_nul()
+                let text = self.baseline.text(entry)?;
+                let lines = text.contains("\t.loc\t");
+                (CString::new(text).map_err(|error| damaged(entry, &error))?.into_bytes_with_nul(), lines)
             }
         };
-        load(driver, &image, entry.name)
+        load(driver, &image, entry.name, lines)
     }
 }
 
@@ -262,28 +264,35 @@ pub struct Loaded {
     pub module: Handle,
     /// The kernel.
     pub function: Handle,
+    /// Whether the kernel may print.
+    pub prints: bool,
 }
 
-/// Loads a module with the kernel `name` into the current context.
-fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Loaded, CudaError> {
+/// The variable of kernels that print, in which the host tells them where.
+pub const PRINT: &std::ffi::CStr = c"warpkov_print";
+
+/// Loads a module with the kernel `name` into the current context. With `lines`, the driver keeps the lines that the PTX names.
+fn load(driver: &Driver, image: &[u8], name: &str, lines: bool) -> Result<Loaded, CudaError> {
     const LOG_BYTES: usize = 16 * 1024;
     const ERROR_LOG_BUFFER: u32 = 5;
     const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
+    const GENERATE_LINE_INFO: u32 = 13;
 
     let name = CString::new(name).map_err(|_| CudaError::driver("cuModuleGetFunction", 500))?;
     let mut log = vec![0_u8; LOG_BYTES];
-    let mut kinds = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES];
-    let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
+    let mut kinds = [ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES, GENERATE_LINE_INFO];
+    let mut values =
+        [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES), ptr::without_provenance_mut(1)];
     let mut module = ptr::null_mut();
-    // SAFETY: `image` is a cubin as the assembler wrote it, or NUL-terminated PTX (`Code::load`). The two options are
-    // those of cuModuleLoadDataEx for an error log: a pointer to a buffer, and its size cast to a pointer. The driver
-    // writes at most that size to the buffer, and the filled size to the second value. The caller has made a context
-    // current.
+    // SAFETY: `image` is a cubin as the assembler wrote it, or NUL-terminated PTX (`Code::load`). The first two
+    // options are those of cuModuleLoadDataEx for an error log: a pointer to a buffer, and its size cast to a pointer.
+    // The driver writes at most that size to the buffer, and the filled size to the second value. The third option is
+    // an integer cast to a pointer. The caller has made a context current.
     let code = unsafe {
         (driver.module_load_data_ex)(
             &mut module,
             image.as_ptr().cast(),
-            kinds.len() as u32,
+            if lines { 3 } else { 2 },
             kinds.as_mut_ptr(),
             values.as_mut_ptr(),
         )
@@ -304,7 +313,8 @@ fn load(driver: &Driver, image: &[u8], name: &str) -> Result<Loaded, CudaError> 
     // SAFETY: the module is loaded, the name is NUL-terminated, and cuModuleGetFunction writes one handle to
     // `function`.
     check("cuModuleGetFunction", unsafe { (driver.module_get_function)(&mut function, module, name.as_ptr()) })?;
-    Ok(Loaded { module, function })
+    let prints = image.windows(PRINT.count_bytes()).any(|window| window == PRINT.to_bytes());
+    Ok(Loaded { module, function, prints })
 }
 
 #[cfg(test)]

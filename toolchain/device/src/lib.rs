@@ -45,7 +45,7 @@
 //! | [`device`] | the device library: threads, shared memory, warps, atomics, tensor cores |
 //! | [`launch`] | the device interface: buffers, copies, launches, events, graphs |
 //! | [`emulator`] | the emulator |
-//! | [`print`] | lines and failed assertions of kernels |
+//! | [`mod@print`] | lines and failed assertions of kernels |
 //!
 //! A crate that contains kernels only, and is compiled for the GPU as a whole, begins with
 //!

@@ -151,8 +151,10 @@ impl PrimaryContext {
             }
             (error, _) => Err(error),
         });
-        let handle = loaded.and_then(|Loaded { module, function }| {
-            self.messages.connect(module, entry.name)?;
+        let handle = loaded.and_then(|Loaded { module, function, prints }| {
+            if prints {
+                self.messages.connect(module, entry.name)?;
+            }
             Ok(function)
         });
         check("cuThreadExchangeStreamCaptureMode", exchange())?;

@@ -10,6 +10,7 @@ use warpkov_device::print;
 
 use crate::driver::Handle;
 use crate::error::{CudaError, check, from_cust};
+use crate::module::PRINT;
 
 /// Words for messages: 1 MiB.
 const ROOM: usize = 1 << 18;
@@ -66,20 +67,12 @@ impl Memory {
 }
 
 impl Messages {
-    /// Tells a kernel where to put its messages, if it has any. Its context is current.
+    /// Tells a kernel that prints where to put its messages. Its context is current.
     pub(super) fn connect(&self, module: Handle, entry: &'static str) -> Result<(), CudaError> {
-        /// `CUDA_ERROR_NOT_FOUND`.
-        const NOT_FOUND: u32 = 500;
-
         let (mut variable, mut bytes) = (0, 0);
         // SAFETY: the module is loaded, the name is NUL-terminated, and cuModuleGetGlobal writes an address and a size.
-        let code = unsafe {
-            cust::sys::cuModuleGetGlobal_v2(&mut variable, &mut bytes, module.cast(), c"warpkov_print".as_ptr())
-        } as u32;
-        if code == NOT_FOUND {
-            return Ok(());
-        }
-        check("cuModuleGetGlobal", code)?;
+        let code = unsafe { cust::sys::cuModuleGetGlobal_v2(&mut variable, &mut bytes, module.cast(), PRINT.as_ptr()) };
+        check("cuModuleGetGlobal", code as u32)?;
         let state = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let memory = match &mut state.memory {
             Some(memory) => memory,

@@ -2,6 +2,7 @@
 //! and the derive `Parameter`, for structs that are kernel parameters.
 
 mod contract;
+mod copy;
 mod parameter;
 mod rounds;
 mod safe;
@@ -80,6 +81,14 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 pub fn parameter(item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);
     parameter::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
+}
+
+/// Implements the trait of the same name for a struct, which may then be an element of buffers: it has the layout `#[repr(C)]`, is `Copy`,
+/// and consists of such elements without padding. Otherwise it does not compile.
+#[proc_macro_derive(DeviceCopy)]
+pub fn device_copy(item: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(item as DeriveInput);
+    copy::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }
 
 /// Defines the macro that answers queries for a struct's shape, from the shapes of its fields.

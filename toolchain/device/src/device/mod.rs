@@ -62,13 +62,18 @@ pub use rows::Rows;
 pub use shared::Shared;
 #[doc(hidden)]
 pub use warpkov_device_macros::__with_prefix;
-pub use warpkov_device_macros::{Parameter, kernel};
+pub use warpkov_device_macros::{DeviceCopy, Parameter, kernel};
+
+// For `#[derive(DeviceCopy)]`.
+#[cfg(not(target_arch = "nvptx64"))]
+#[doc(hidden)]
+pub use bytemuck;
 
 /// What most kernels use: `use warpkov_device::device::prelude::*;`.
 pub mod prelude {
     pub use super::{
-        Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block, copy,
-        device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array, thread, warp,
+        DeviceCopy, Element, Global, GlobalMut, Named, Offset, Parameter, Real, Rows, Shared, Word, atomic, block,
+        copy, device_assert, device_println, grid, half, kernel, math, mma, shared, shared_array, thread, warp,
     };
 }
 

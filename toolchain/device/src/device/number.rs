@@ -4,13 +4,43 @@ use super::elementary;
 use super::half::{Bf16, E4m3, E5m2, F16};
 use core::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
-/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid.
+/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid. Structs [derive](derive@super::DeviceCopy) it.
+///
+/// ```
+/// use warpkov_device::device::safe::{In, Len, Out};
+/// use warpkov_device::device::{DeviceCopy, kernel};
+/// use warpkov_device::emulator::Emulator;
+/// use warpkov_device::launch::{Device, Shape};
+///
+/// #[derive(Clone, Copy, DeviceCopy)]
+/// #[repr(C, align(16))]
+/// struct Particle {
+///     velocity: [f32; 3],
+///     mass: f32,
+/// }
+///
+/// /// ½·m·|v|² of each particle.
+/// #[kernel(safe)]
+/// fn energy<'n>(n: Len<'n>, particles: In<'n, Particle>, out: Out<'n, f32>) {
+///     if let Some(i) = n.element() {
+///         let Particle { velocity: [x, y, z], mass } = particles.get(&i);
+///         out.set(&i, 0.5 * mass * (x * x + y * y + z * z));
+///     }
+/// }
+///
+/// let device = Emulator::default();
+/// let particles = device.upload(&[Particle { velocity: [3.0, 0.0, 4.0], mass: 2.0 }; 5])?;
+/// let mut out = device.zeros(5)?;
+/// energy(&device, Shape::new(1, 32), 5, &particles, &mut out)?;
+/// assert_eq!(device.to_vec(&out)?, [25.0; 5]);
+/// # Ok::<(), warpkov_device::emulator::EmulatorError>(())
+/// ```
 #[cfg(not(target_arch = "nvptx64"))]
 pub trait DeviceCopy: bytemuck::Pod + Send + Sync {}
 #[cfg(not(target_arch = "nvptx64"))]
 impl<T: bytemuck::Pod + Send + Sync> DeviceCopy for T {}
 
-/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid.
+/// A type whose values device memory may hold: it has no padding, and every bit pattern is valid. Structs [derive](derive@super::DeviceCopy) it.
 #[cfg(target_arch = "nvptx64")]
 pub trait DeviceCopy: Copy + 'static {}
 #[cfg(target_arch = "nvptx64")]
