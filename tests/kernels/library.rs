@@ -283,17 +283,17 @@ fn messages<T: Precise>(device: &AnyDevice, scale: usize) -> Outcome {
 /// The error of a failed assertion. It ends the use of a GPU by the process: there, another process runs the case.
 fn assertion(device: &AnyDevice, _: usize) -> Outcome {
     const ALONE: &str = "WARPKOV_TEST_ASSERTION";
-    if let AnyDevice::Gpu(gpu) = device {
-        if std::env::var_os(ALONE).is_none() {
-            let name = format!("cuda:{}::library_assertion", gpu.ordinal());
-            let mut child = std::process::Command::new(std::env::current_exe()?);
-            let run = child.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").output()?;
-            let said = String::from_utf8_lossy(&run.stdout);
-            return match run.status.success() && said.contains("1 passed") {
-                true => Ok(()),
-                false => Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr)).into()),
-            };
-        }
+    if let AnyDevice::Gpu(gpu) = device
+        && std::env::var_os(ALONE).is_none()
+    {
+        let name = format!("cuda:{}::library_assertion", gpu.ordinal());
+        let mut child = std::process::Command::new(std::env::current_exe()?);
+        let run = child.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").output()?;
+        let said = String::from_utf8_lossy(&run.stdout);
+        return match run.status.success() && said.contains("1 passed") {
+            true => Ok(()),
+            false => Err(format!("{said}{}", String::from_utf8_lossy(&run.stderr)).into()),
+        };
     }
     let mut y = device.zeros::<u32>(100)?;
     library::library_assertion(device, Shape::new(1, 96), 96, &mut y)?;
