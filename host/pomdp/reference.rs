@@ -198,7 +198,7 @@ impl Operands {
 /// T on the device.
 enum Resident<T: Precise> {
     Deterministic(AnyBuffer<u32>),
-    Sparse(SparseBuffer<AnyBuffer<u64>, AnyBuffer<u32>, AnyBuffer<T>>),
+    Sparse(SparseOnDevice<T>),
 }
 
 impl<T: Precise> Resident<T> {
@@ -210,12 +210,11 @@ impl<T: Precise> Resident<T> {
     }
 }
 
-/// A matrix of `columns` columns in device memory.
-fn sparse<T: Precise>(
-    device: &AnyDevice,
-    matrix: &Csr,
-    columns: u32,
-) -> Result<SparseBuffer<AnyBuffer<u64>, AnyBuffer<u32>, AnyBuffer<T>>, DeviceError> {
+/// A sparse matrix on the device.
+type SparseOnDevice<T> = SparseBuffer<AnyBuffer<u64>, AnyBuffer<u32>, AnyBuffer<T>>;
+
+/// Uploads a matrix of `columns` columns.
+fn sparse<T: Precise>(device: &AnyDevice, matrix: &Csr, columns: u32) -> Result<SparseOnDevice<T>, DeviceError> {
     let uploaded = SparseBuffer::upload(device, matrix.row_ptr(), matrix.col(), &T::rounded(matrix.val()), columns);
     uploaded.map_err(|error| match error {
         SparseError::Device(error) => error,

@@ -102,10 +102,11 @@ fn element(ty: &Type) -> Option<ElementOf<'_>> {
         _ => None,
     });
     let (first, mapped) = (types.next()?, types.next().is_some());
-    of_items.iter().any(|view| last.ident == view).then(|| match first {
-        Type::Array(array) => ElementOf { number: &array.elem, numbers: Some(&array.len), mapped },
-        number => ElementOf { number, numbers: None, mapped },
-    })
+    let (number, numbers) = match first {
+        Type::Array(array) => (&*array.elem, Some(&array.len)),
+        number => (number, None),
+    };
+    of_items.iter().any(|view| last.ident == view).then_some(ElementOf { number, numbers, mapped })
 }
 
 /// The types of the numbers in the parameters' elements. The contract counts the numbers of an array by its type as it is written, so
